@@ -128,7 +128,7 @@ impl Endpoints {
 
 /// The endpoints of a worker: `/internal/health`, `/internal/version`, `/metrics` and `/ping`.
 ///
-/// `name` is the worker's, and `report` is what it runs now. Its health is 503 until the worker is `ready` to be given
+/// `name` is the worker's, and `report` has its jobs as they are now. Its health is 503 until the worker is `ready` to be given
 /// jobs.
 pub fn worker_router(
     name: &str,
@@ -145,7 +145,7 @@ pub fn worker_router(
     let pong = format!("pong from {name}\n");
     Endpoints::default()
         .with("/internal/health", "the build; 503 until jobs can be granted", get(health))
-        .with("/internal/version", "the jobs that run, as JSON", get(version))
+        .with("/internal/version", "its jobs, and which of them do not run, as JSON", get(version))
         .with("/metrics", "metrics in the OpenMetrics format", get(metrics).with_state(registry))
         .with("/ping", "pong, and from whom", get(|| async { pong }))
 }
@@ -241,6 +241,8 @@ pub enum ListenError {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
     use tokio_util::sync::CancellationToken;
@@ -285,10 +287,11 @@ mod tests {
         assert!(health.starts_with("HTTP/1.1 200"), "{health}");
         assert!(health.ends_with(r#"{"version":"0a1b2c3","date":"2026-11-01"}"#), "{health}");
         assert!(get(address, "/internal/version").await.ends_with(r#"{"version":0,"jobs":[]}"#));
-        sender.send_replace(Report { version: 7, jobs });
+        sender.send_replace(Report::new(7, jobs, &BTreeSet::new()));
         let version = get(address, "/internal/version").await;
         assert!(version.ends_with(r#"{"version":7,"jobs":["stream:a","stream:b"]}"#), "{version}");
-        metrics.acted(7, 2, 0, 2);
+        metrics.acted(7, 2, 0);
+        metrics.running(2);
         metrics.view_error();
         let shown = get(address, "/metrics").await;
         let lines = [

@@ -42,7 +42,12 @@ impl WorkerMetrics {
             failing_jobs,
             view_errors,
         } = metrics.clone();
-        registry.register("swarm_worker_jobs", "Jobs that run now", jobs);
+        registry.register(
+            "swarm_worker_jobs",
+            "Jobs that run now, without those that ended by themselves and wait for their next run, or \
+             are not restarted any more",
+            jobs,
+        );
         registry.register(
             "swarm_worker_view_version",
             "Version of the last valid view",
@@ -71,13 +76,16 @@ impl WorkerMetrics {
         self.job_restarts.clone()
     }
 
-    /// Records that a view of this version was applied, and how many jobs it started, stopped and
-    /// left running.
-    pub fn acted(&self, view_version: u64, started: usize, stopped: usize, running: usize) {
+    /// Records that a view of this version was applied, and how many jobs it started and stopped.
+    pub fn acted(&self, view_version: u64, started: usize, stopped: usize) {
         self.view_version.set(view_version.try_into().unwrap_or(i64::MAX));
         self.job_starts.inc_by(started as u64);
         self.job_stops.inc_by(stopped as u64);
-        self.jobs.set(running.try_into().unwrap_or(i64::MAX));
+    }
+
+    /// Records how many jobs run.
+    pub fn running(&self, jobs: usize) {
+        self.jobs.set(jobs.try_into().unwrap_or(i64::MAX));
     }
 
     /// Records that the last jobs, this many, were stopped.

@@ -1,26 +1,40 @@
-//! A worker's report about itself: `{"version":7,"jobs":["stream:xxrtve1"]}`.
+//! A worker's report about itself: `{"version":7,"jobs":["stream:xxrtve1"]}`, and with `notRunning` the jobs
+//! among them that do not run.
 //!
 //! `/internal/version` serves it; to an operator on the same machine it is written as a line.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use swarm_core::{JobName, Worker};
+use swarm_core::JobName;
 
-/// The jobs that a worker runs, and the version of its entry in the view that they come from.
+/// The jobs of a worker, and the version of its entry in the view that they come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Report {
     /// The version of the worker's own entry; 0 if it has none.
     pub version: u64,
-    /// The jobs it runs, sorted.
+    /// The jobs it has, sorted: an operator compares them with its view.
     #[serde(with = "names")]
     pub jobs: BTreeSet<JobName>,
+    /// The jobs among them that ended by themselves and do not run now: they wait for their next run, or
+    /// are not restarted any more.
+    #[serde(default, with = "names", skip_serializing_if = "BTreeSet::is_empty")]
+    pub not_running: BTreeSet<JobName>,
 }
 
-impl From<&Worker> for Report {
-    fn from(worker: &Worker) -> Self {
-        let Worker { version, running, publication: _, older_since: _ } = worker;
-        Self { version: *version, jobs: running.clone() }
+impl Report {
+    /// The report about these jobs of an entry of this version; `down` are all jobs that do not run.
+    #[must_use]
+    pub fn new(version: u64, jobs: BTreeSet<JobName>, down: &BTreeSet<JobName>) -> Self {
+        let not_running = down.intersection(&jobs).cloned().collect();
+        Self { version, jobs, not_running }
+    }
+
+    /// The number of jobs that run.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.jobs.len() - self.not_running.len()
     }
 }
 
@@ -53,9 +67,21 @@ mod tests {
     #[test]
     fn a_report_is_the_documented_json_both_ways() {
         let jobs = swarm_core::jobs(["stream:b", "stream:a"]).unwrap().into_keys().collect();
-        let report = Report { version: 7, jobs };
+        let report = Report::new(7, jobs, &BTreeSet::new());
         let json = r#"{"version":7,"jobs":["stream:a","stream:b"]}"#;
         assert_eq!(serde_json::to_string(&report).unwrap(), json);
         assert_eq!(serde_json::from_str::<Report>(json).unwrap(), report);
+    }
+
+    #[test]
+    fn jobs_that_do_not_run_are_named_and_not_counted() {
+        let jobs = |names: &[&str]| -> BTreeSet<JobName> {
+            swarm_core::jobs(names.iter().copied()).unwrap().into_keys().collect()
+        };
+        let report = Report::new(7, jobs(&["a", "b"]), &jobs(&["b", "another"]));
+        let json = r#"{"version":7,"jobs":["a","b"],"notRunning":["b"]}"#;
+        assert_eq!(serde_json::to_string(&report).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Report>(json).unwrap(), report);
+        assert_eq!(report.running(), 1);
     }
 }

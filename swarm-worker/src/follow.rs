@@ -32,10 +32,15 @@ impl Follower {
         let mut view = FileWatch::follow(&self.path, Duration::ZERO, BYTES_MAX);
         // The last valid view; it is stepped again when its grace has elapsed.
         let mut newest = None;
+        let mut changes = self.jobs.supervisor.changes();
         loop {
             let found = tokio::select! {
                 () = shutdown.cancelled() => break,
                 found = view.changed() => Some(found),
+                Ok(()) = changes.changed() => {
+                    self.report();
+                    continue;
+                }
                 () = until(self.worker.wakes_at()), if newest.is_some() => None,
             };
             if let Some(found) = found {
@@ -105,7 +110,7 @@ impl Follower {
         for job in starts {
             self.jobs.start(job);
         }
-        self.metrics.acted(view.version, started, stopped, next.running.len());
+        self.metrics.acted(view.version, started, stopped);
         self.worker = next;
     }
 
@@ -123,7 +128,9 @@ impl Follower {
 
     /// Publishes a report of the running jobs, unless it equals the last one.
     fn report(&mut self) {
-        let report = Report::from(&self.worker);
+        let Worker { version, running, publication: _, older_since: _ } = &self.worker;
+        let report = Report::new(*version, running.clone(), &self.jobs.supervisor.down());
+        self.metrics.running(report.running());
         self.reports.send_if_modified(|last| {
             let differs = *last != report;
             if differs {

@@ -174,7 +174,7 @@ impl Driver<'_> {
     ) -> Result<Ended, Failure> {
         let mut resumed = signal(SignalKind::from_raw(CONT)).map_err(|e| failed(&e))?;
         let mut failing = self.setup.jobs.supervisor.failing();
-        let mut ups = self.setup.jobs.supervisor.ups();
+        let mut changes = self.setup.jobs.supervisor.changes();
         let (mut drains, mut ends) = (false, false);
         let mut todo = VecDeque::from(effects);
         let mut ended = Ended::Closed;
@@ -230,7 +230,7 @@ impl Driver<'_> {
                     self.setup.store.tell(failing);
                     Vec::new()
                 }
-                Ok(()) = ups.changed() => Vec::new(),
+                Ok(()) = changes.changed() => Vec::new(),
                 update = self.setup.views.changed() => self.on_view(update).into_iter().collect(),
                 () = until(wakes_at) => vec![SessionEvent::Tick],
             };
@@ -376,12 +376,13 @@ impl Driver<'_> {
             });
         }
         let running = self.session.running().map(|(job, _)| job.clone()).collect();
-        let report = Report { version: self.revision, jobs: running };
+        let report = Report::new(self.revision, running, &self.setup.jobs.supervisor.down());
         let deadline = self.session.deadline();
         self.setup.jobs.supervisor.permit_until(as_boottime_ns(deadline));
         watchdog.set((!report.jobs.is_empty()).then_some(deadline));
         let (started, stopped) = (mem::take(&mut self.started), mem::take(&mut self.stopped));
-        metrics.acted(self.revision, started, stopped, report.jobs.len());
+        metrics.acted(self.revision, started, stopped);
+        metrics.running(report.running());
         if deadline != Moment::default() {
             self.record_session();
             ready.send_if_modified(|was| !mem::replace(was, true));

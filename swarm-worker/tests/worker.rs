@@ -315,6 +315,30 @@ fn a_program_has_its_directory_and_environment_and_a_limit_of_restarts() {
 }
 
 #[test]
+fn a_job_that_waits_for_its_next_run_or_has_none_left_is_not_counted_as_running() {
+    let dir = tempfile::tempdir().unwrap();
+    let (up, path) = (dir.path().join("up"), dir.path().display());
+    let script = format!("[ $JOB = good ] || [ -e {path}/up ] || exit 3; exec sleep 1000");
+    let runner = format!(
+        "{{command: [sh, -c, '{script}'], env: {{JOB: '{{job}}'}}, restart: {{limit: 0}}}}"
+    );
+    mount(&dir, "..1", "workloads:\n  w-0: {jobs: [bad, good], version: 1}\n");
+    let runner = format!("--runner={runner}");
+    let worker = Worker::start_with(dir.path(), &[&runner]);
+    let shows = |count: u32, jobs: &str| {
+        worker.runs(jobs);
+        let line = format!("swarm_worker_jobs {count}\n");
+        until(&line, || worker.answer("/metrics").is_some_and(|all| all.contains(&line)));
+    };
+    shows(1, r#"{"version":1,"jobs":["bad","good"],"notRunning":["bad"]}"#);
+    fs::write(up, "").unwrap();
+    mount(&dir, "..2", "workloads:\n  w-0: {jobs: [good], version: 2}\nversion: 2\n");
+    shows(1, r#"{"version":2,"jobs":["good"]}"#);
+    mount(&dir, "..3", "workloads:\n  w-0: {jobs: [bad, good], version: 3}\nversion: 3\n");
+    shows(2, r#"{"version":3,"jobs":["bad","good"]}"#);
+}
+
+#[test]
 fn a_program_that_is_not_ready_in_time_is_restarted() {
     let dir = tempfile::tempdir().unwrap();
     let up = dir.path().join("up");

@@ -3,7 +3,7 @@
 mod failing;
 mod task;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ pub struct Supervisor {
     events: mpsc::UnboundedReceiver<Event>,
     reports: Reports,
     failing: watch::Receiver<Arc<Failing>>,
-    ups: watch::Receiver<()>,
+    changes: watch::Receiver<()>,
 }
 
 /// The states of the jobs, by job.
@@ -133,11 +133,11 @@ impl Supervisor {
         let reports = Reports::default();
         let permit = Permit::unlimited();
         let (failures, failing) = watch::channel(Arc::default());
-        let (up, ups) = watch::channel(());
-        let outlets = Outlets { reports: reports.clone(), outbox, told, up };
+        let (notify, changes) = watch::channel(());
+        let outlets = Outlets { reports: reports.clone(), outbox, told, changed: notify };
         let task = Task::new(runner, run_log, permit, outlets, failures, restarts);
         tokio::spawn(task.run(inbox));
-        Self { orders, events, reports, failing, ups }
+        Self { orders, events, reports, failing, changes }
     }
 
     /// Starts a job. A job that already runs is left alone; a job that is stopping is started when it
@@ -194,10 +194,23 @@ impl Supervisor {
         self.reports.lock().clone()
     }
 
-    /// Changes when jobs have come up, at most once a second.
+    /// Changes when jobs have come up, have ended by themselves or have begun again, at most once a second.
     #[must_use]
-    pub fn ups(&self) -> watch::Receiver<()> {
-        self.ups.clone()
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.clone()
+    }
+
+    /// The jobs that ended by themselves and do not run: they wait for their next run, or are not restarted
+    /// any more. O(jobs).
+    #[must_use]
+    pub fn down(&self) -> BTreeSet<JobName> {
+        let is_down = |phase| match phase {
+            JobPhase::Waiting | JobPhase::Failed => true,
+            JobPhase::Running | JobPhase::Stopping => false,
+        };
+        let reports = self.reports.lock();
+        let down = reports.iter().filter(|(_, report)| is_down(report.phase));
+        down.map(|(job, _)| job.clone()).collect()
     }
 
     /// Finds the jobs that are not up under these tokens. See [`JobReport::is_up`]. O(jobs ·

@@ -271,11 +271,13 @@ impl Runner for Checked {
 async fn a_job_is_up_once_it_is_ready_or_has_run_for_a_second_if_nothing_checks_it() {
     let (a, token) = (JobName::new("a").unwrap(), Token(7));
     let (unchecked, _) = supervisor(&[]);
-    let mut ups = unchecked.ups();
+    let mut changes = unchecked.changes();
     let before = tokio::time::Instant::now();
     unchecked.start(spec("a", 7));
     assert_eq!(unchecked.not_up([(&a, token)]), [&a]);
-    timeout(Duration::from_secs(20), ups.changed()).await.unwrap().unwrap();
+    while !unchecked.not_up([(&a, token)]).is_empty() {
+        timeout(Duration::from_secs(20), changes.changed()).await.unwrap().unwrap();
+    }
     let took = before.elapsed().as_millis();
     assert!((1_000..=2_000).contains(&took), "{took} ms");
     assert!(unchecked.not_up([(&a, token)]).is_empty());

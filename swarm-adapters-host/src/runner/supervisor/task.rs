@@ -46,8 +46,8 @@ pub(super) struct Outlets {
     pub(super) reports: Reports,
     pub(super) outbox: mpsc::UnboundedSender<Event>,
     pub(super) told: Events,
-    /// Changes when jobs have come up.
-    pub(super) up: watch::Sender<()>,
+    /// Changes when jobs have come up, have ended by themselves or have begun again.
+    pub(super) changed: watch::Sender<()>,
 }
 
 pub(super) struct Task {
@@ -65,6 +65,8 @@ pub(super) struct Task {
     names: HashMap<Id, JobName>,
     /// When each waiting job is restarted.
     due: BTreeSet<(Instant, JobName)>,
+    /// Whether a job has ended by itself or begun again since the last tick.
+    has_changed: bool,
 }
 
 struct Entry {
@@ -112,6 +114,7 @@ impl Task {
             runs: JoinSet::new(),
             names: HashMap::new(),
             due: BTreeSet::new(),
+            has_changed: false,
         }
     }
 
@@ -141,7 +144,7 @@ impl Task {
                 Some(ended) = self.runs.join_next_with_id(), if !self.runs.is_empty() => {
                     self.ended(ended);
                 }
-                _ = ticks.tick(), if !self.runs.is_empty() => self.tick(),
+                _ = ticks.tick(), if self.has_changed || !self.runs.is_empty() => self.tick(),
                 () = until(tell_at) => self.failures.tell(),
                 () = until(due_at) => self.start_due(),
             }
@@ -277,6 +280,7 @@ impl Task {
         }
         entry.job.set_readiness(Readiness::Unchecked);
         self.edit(&entry.job.name, |report| report.is_up = false);
+        self.has_changed = true;
         let (runner, job) = (Arc::clone(&entry.runner), entry.job.clone());
         let run = async move { runner.run(&job, job.stop.clone()).await };
         entry.state = State::Running(Instant::now());
@@ -352,6 +356,7 @@ impl Task {
             job = %name, pause_ms,
             "stopped by a signal to all processes; unless the worker ends, it begins again after a pause"
         );
+        self.has_changed = true;
         let at = Instant::now() + HELD;
         entry.state = State::Held(at);
         self.due.insert((at, name.clone()));
@@ -363,6 +368,7 @@ impl Task {
 
     /// Schedules the next run of a job that ended by itself, unless it had all its restarts.
     fn restart(&mut self, name: JobName, mut entry: Entry, outcome: Outcome) {
+        self.has_changed = true;
         let exit = match outcome {
             Outcome::Ended | Outcome::Stopped => "ended by itself".to_owned(),
             Outcome::Failed(sentence) => sentence,
@@ -441,10 +447,10 @@ impl Task {
         }
     }
 
-    /// Takes note of jobs that have come up.
-    fn raise(&self) {
+    /// Takes note of jobs that have come up, and reports that jobs have changed.
+    fn raise(&mut self) {
         let mut reports = self.outlets.reports.lock();
-        let mut has_raised = false;
+        let mut has_changed = std::mem::take(&mut self.has_changed);
         for (name, entry) in &self.jobs {
             let State::Running(since) = entry.state else { continue };
             let is_up = match entry.job.readiness() {
@@ -454,12 +460,12 @@ impl Task {
             };
             if let Some(report) = reports.get_mut(name).filter(|it| is_up && !it.is_up) {
                 report.is_up = true;
-                has_raised = true;
+                has_changed = true;
             }
         }
         drop(reports);
-        if has_raised {
-            self.outlets.up.send_replace(());
+        if has_changed {
+            self.outlets.changed.send_replace(());
         }
     }
 
