@@ -135,9 +135,10 @@ impl Metrics {
             metrics.refreshes.clone(),
         );
         registry.register(
-            "desired_workers",
-            "How many workers a Swarm asks for by autoscale, or needs for its jobs",
-            metrics.of_swarms.desired_workers.clone(),
+            "needed_workers",
+            "Workers that would be enough for the jobs of a Swarm, or that its autoscale asks for; what a \
+             pool is set to is status.workersDesired",
+            metrics.of_swarms.needed_workers.clone(),
         );
         registry.register("jobs", "How many jobs a Swarm has", metrics.of_swarms.jobs.clone());
         metrics
@@ -163,7 +164,7 @@ pub struct SwarmLabels {
 /// The gauges of all Swarms.
 #[derive(Clone, Debug, Default)]
 struct OfSwarms {
-    desired_workers: Family<SwarmLabels, Gauge>,
+    needed_workers: Family<SwarmLabels, Gauge>,
     jobs: Family<SwarmLabels, Gauge>,
     /// Who last set the gauges of a name: another Swarm may have it by the time an earlier one is
     /// forgotten.
@@ -192,9 +193,9 @@ impl Asked {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         });
-        let OfSwarms { desired_workers, jobs: all_jobs, .. } = &self.of_swarms;
+        let OfSwarms { needed_workers, jobs: all_jobs, .. } = &self.of_swarms;
         let mut set_by = self.of_swarms.set_by();
-        desired_workers.get_or_create(labels).set(workers.into());
+        needed_workers.get_or_create(labels).set(workers.into());
         all_jobs.get_or_create(labels).set(i64::try_from(jobs).unwrap_or(i64::MAX));
         if set_by.get(labels) != Some(&self.number) {
             set_by.insert(labels.clone(), self.number);
@@ -208,7 +209,7 @@ impl Drop for Asked {
         let mut set_by = self.of_swarms.set_by();
         if set_by.get(labels) == Some(&self.number) {
             set_by.remove(labels);
-            self.of_swarms.desired_workers.remove(labels);
+            self.of_swarms.needed_workers.remove(labels);
             self.of_swarms.jobs.remove(labels);
         }
     }
@@ -280,7 +281,7 @@ mod tests {
         drop(earlier);
         let labels = "{namespace=\"n\",name=\"s\"}";
         let expected =
-            [format!("swarm_desired_workers{labels} 3"), format!("swarm_jobs{labels} 50")];
+            [format!("swarm_needed_workers{labels} 3"), format!("swarm_jobs{labels} 50")];
         assert_eq!(told(), expected);
         drop(later);
         assert!(told().is_empty());

@@ -167,7 +167,7 @@ async fn resources() -> Json<Value> {
     Json(json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": API,
         "resources": [{
-            "name": "swarm_desired_workers", "singularName": "", "namespaced": true,
+            "name": "swarm_needed_workers", "singularName": "", "namespaced": true,
             "kind": "ExternalMetricValueList", "verbs": ["get"],
         }],
     }))

@@ -68,7 +68,7 @@ fn documented() -> Result<String> {
 /// Waits until the operator's gauge says so many workers.
 async fn gauge(context: &Context, workers: i64) -> Result<()> {
     until(&format!("the gauge to be {workers}"), REST_WITHIN, || async {
-        let all = gauges(&context.cluster, "swarm_desired_workers", &context.namespace).await?;
+        let all = gauges(&context.cluster, "swarm_needed_workers", &context.namespace).await?;
         ensure!(all == [(NAME.to_owned(), workers)], "{all:?}");
         let swarm = context.api::<Swarm>().get(NAME).await?;
         let told = swarm.status.and_then(|status| status.desired_workers);
