@@ -3,10 +3,10 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use serde_json::json;
+use swarm_core::Desired;
 use swarm_core::handover::LeaseTerms;
-use swarm_core::{Desired, Jobs};
 use swarm_spec::convert::{self, Home, SpecError};
-use swarm_spec::manifest::{self, SourceError};
+use swarm_spec::manifest::{self, Gathered, SourceError, SourceRecord};
 
 use crate::api::Swarm;
 
@@ -29,7 +29,7 @@ pub fn lease_terms(swarm: &Swarm) -> Result<LeaseTerms, SpecError> {
 }
 
 /// All jobs of `swarm`: its own, and those of its sources among `config_maps`, which lie in its
-/// namespace.
+/// namespace. `gone` are the ConfigMaps of its last list that do not exist now.
 ///
 /// # Errors
 ///
@@ -37,14 +37,16 @@ pub fn lease_terms(swarm: &Swarm) -> Result<LeaseTerms, SpecError> {
 pub fn jobs(
     swarm: &Swarm,
     config_maps: impl IntoIterator<Item = ConfigMap>,
-) -> Result<Jobs, SourceError> {
+    gone: &SourceRecord,
+) -> Result<Gathered, SourceError> {
     let object = |map: ConfigMap| {
         json!({
             "kind": "ConfigMap",
             "metadata": {"name": map.name_any(), "labels": map.labels()},
             "data": map.data.unwrap_or_default(),
+            "binaryData": map.binary_data.unwrap_or_default(),
         })
     };
     let maps = config_maps.into_iter().map(object);
-    manifest::jobs_in_namespace(&swarm.name_any(), &swarm.spec, maps)
+    manifest::jobs_in_namespace(&swarm.name_any(), &swarm.spec, maps, gone)
 }

@@ -3,6 +3,7 @@
 
 mod form;
 mod parts;
+mod sources;
 mod writer;
 
 use std::collections::BTreeSet;
@@ -24,8 +25,9 @@ use tokio::time::Instant;
 use crate::api::{Claimant, GOES_BACK, SwarmLedger, SwarmLedgerSpec};
 use crate::rollback::Rollbacks;
 pub(crate) use form::LARGE_POOL_JOBS;
-use form::{Head, Memory, PARTS_LEFT, names, new_contents, to_spec};
+use form::{Head, Memory, names, new_contents, to_spec};
 use parts::{Contents, Parts, missing};
+use sources::Recorded;
 use writer::Standing;
 pub use writer::Writing;
 
@@ -71,6 +73,7 @@ pub struct KubeLedgerStore {
     is_current: IsCurrent,
     rollbacks: Rollbacks,
     writing: Writing,
+    recorded: Recorded,
     memory: Mutex<Memory>,
 }
 
@@ -92,7 +95,8 @@ impl KubeLedgerStore {
         let name = format!("{}.{}", pool.kind.to_lowercase(), pool.name);
         let api = Api::namespaced(client.clone(), namespace);
         let parts = Parts::new(client.clone(), namespace, &name);
-        let (rollbacks, memory) = (Rollbacks::default(), Mutex::default());
+        let (rollbacks, recorded, memory) =
+            (Rollbacks::default(), Recorded::default(), Mutex::default());
         let writing = Writing { member: "an operator".to_owned(), takes_over: false };
         Self {
             client,
@@ -105,6 +109,7 @@ impl KubeLedgerStore {
             is_current,
             rollbacks,
             writing,
+            recorded,
             memory,
         }
     }
@@ -124,6 +129,11 @@ impl KubeLedgerStore {
     /// Reads the ledger anew when it is next asked for, whatever is known of it.
     pub async fn distrust(&self) {
         self.memory.lock().await.head = None;
+    }
+
+    /// The name of the object.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// The UID of the workload that this store was made for.
@@ -165,8 +175,7 @@ impl KubeLedgerStore {
         spec.writer = Some(self.writing.after(before, &spec));
         let mut object = SwarmLedger::new(&self.name, spec);
         object.metadata.resource_version = before.map(|head| head.seen.0.clone());
-        object.metadata.annotations =
-            parts_left.then(|| [(PARTS_LEFT.to_owned(), "true".to_owned())].into());
+        object.metadata.annotations = self.recorded.annotations(before, parts_left);
         // No owner: a deletion in the foreground would remove the ledger before anybody was
         // released. It is removed after the release.
         let body = serde_json::to_vec(&object)

@@ -11,6 +11,7 @@ mod error;
 mod jobs;
 mod online;
 mod pool;
+mod record;
 mod runner;
 
 use std::collections::BTreeSet;
@@ -21,9 +22,11 @@ use swarm_core::handover::LeaseTerms;
 use swarm_core::{Desired, Ledger, Need};
 
 pub use error::{Explained, ManifestError, in_full};
+pub use jobs::Gathered;
 pub use online::{
     SOURCE_BYTES_MAX, SOURCE_JOBS_MAX, SOURCE_MAPS_MAX, SourceError, jobs_in_namespace,
 };
+pub use record::SourceRecord;
 pub use runner::{Check, Program, Ready, Restart, Runner, param_variable};
 
 use crate::convert::{self, Home, SpecError};
@@ -118,7 +121,10 @@ pub fn parse_in(
         swarm.has_lists().map_err(wrong)?;
     }
     let inline = std::mem::take(&mut spec.jobs);
-    let jobs = jobs::read(swarm, &objects, inline, &spec.job_sources, SourceLimits::NONE)?;
+    // A file is whole: a document that somebody takes out of it is an edit.
+    let (gone, limits) = (SourceRecord::default(), SourceLimits::NONE);
+    let Gathered { jobs, record: _ } =
+        jobs::read(swarm, &objects, inline, &spec.job_sources, &gone, limits)?;
     let mut desired = convert::with_jobs(&spec, jobs, home).map_err(wrong)?;
     let lease = convert::lease_terms(&spec, home).map_err(wrong)?;
     let runner = spec.worker.as_mut().and_then(|worker| worker.runner.take());

@@ -43,6 +43,9 @@ pub const API_VERSION: &str = "swarm.k8slab.info/v1alpha1";
 /// The most characters of a Swarm's name: views of sessions have it as a label.
 pub const NAME_MAX: usize = 63;
 
+/// The most jobs in a Swarm itself: more would make each of its writes expensive for the API server.
+const INLINE_JOBS_MAX: usize = 2_000;
+
 /// What the user asks for.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -65,8 +68,12 @@ pub struct SwarmSpec {
     /// The jobs, each with a name of its own. At most 2000; `jobSources` takes more.
     #[serde(default, deserialize_with = "or_default")]
     #[schemars(
-        length(max = 2000),
-        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+        length(max = 100_000),
+        extend(
+            "x-kubernetes-list-type" = "map",
+            "x-kubernetes-list-map-keys" = ["name"],
+            "x-kubernetes-validations" = [jobs_fit_into_an_object()]
+        )
     )]
     pub jobs: Vec<Job>,
 
@@ -198,6 +205,17 @@ fn one_job_is_no_different_for_all() -> Rule {
          !self.jobs.exists(job, has(job.pin) || has(job.share) || (has(job.runOnce) && job.runOnce))",
         "with replication: All every worker runs every job, so no job can have a pin, a share or \
          runOnce: leave them out, or write replication: One",
+    )
+}
+
+/// The bound of inline jobs. The schema's own bound is higher, since an API server words that one itself.
+fn jobs_fit_into_an_object() -> Rule {
+    Rule::new(
+        format!("self.size() <= {INLINE_JOBS_MAX}"),
+        format!(
+            "spec.jobs has at most {INLINE_JOBS_MAX} jobs; write more of them into ConfigMaps, and name \
+             these in spec.jobSources"
+        ),
     )
 }
 

@@ -58,6 +58,12 @@ impl Caches {
         self.views.get(&namespace, &swarm.view_config_map()).is_some()
     }
 
+    /// Whether a ledger of this name is known in the namespace of `swarm`.
+    pub(super) fn has_ledger(&self, swarm: &Swarm, name: &str) -> bool {
+        let namespace = swarm.namespace().unwrap_or_default();
+        self.ledgers.get(&ObjectRef::new(name).within(&namespace)).is_some()
+    }
+
     /// Whether the namespace of `swarm` is known to be on its way out.
     pub(super) fn is_going(&self, swarm: &Swarm) -> bool {
         let namespace =

@@ -1,6 +1,7 @@
 //! Notices edits that remove most jobs of a Swarm, in its spec or in the ConfigMaps of its sources.
 
-use swarm_core::{JobName, Jobs};
+use swarm_core::handover::Cell;
+use swarm_core::{JobName, Jobs, Ledger};
 use swarm_spec::removal::Removal;
 
 /// The jobs that a Swarm listed last.
@@ -13,6 +14,28 @@ pub(super) struct Listed {
 }
 
 impl Listed {
+    /// Whether nothing is known of the list before.
+    pub(super) fn is_first_look(&self) -> bool {
+        self.last.is_none()
+    }
+
+    /// Compares the first list that is seen, `jobs`, with the jobs of the ledger. Jobs whose removal has
+    /// begun there were announced before. O(jobs · log jobs).
+    pub(super) fn begin(&mut self, ledger: &Ledger, jobs: &Jobs) {
+        let is_going = |cell: &Cell| match cell {
+            Cell::Releasing { .. } | Cell::ReleasingAll { .. } => true,
+            Cell::Free { .. }
+            | Cell::Granted { .. }
+            | Cell::Hold { .. }
+            | Cell::Quarantined { .. }
+            | Cell::Done { .. }
+            | Cell::Everywhere { .. } => false,
+        };
+        let held = ledger.cells.jobs.iter();
+        let before = held.filter(|(job, it)| jobs.contains_key(*job) || !is_going(&it.cell));
+        self.removal = Removal::between(before.map(|(job, _)| job), jobs);
+    }
+
     /// Takes note of the jobs that a Swarm of this generation lists. `were_read` says whether its
     /// sources were read since the last call. O(1) if nothing can have changed, else O(jobs · log jobs).
     pub(super) fn note(&mut self, generation: Option<i64>, were_read: Read, jobs: &Jobs) {
@@ -49,6 +72,32 @@ mod tests {
     fn jobs(count: u32) -> Jobs {
         let job = |n: u32| (format!("j{n}").parse().unwrap(), swarm_core::Job::default());
         (0..count).map(job).collect()
+    }
+
+    #[test]
+    fn a_removal_that_nobody_saw_is_found_in_the_ledger() {
+        use swarm_core::{Desired, Observed, Presence, Slot, WorkerSeen, decide};
+        let session = Some(swarm_core::handover::SessionId::new("pod", 1));
+        let worker = WorkerSeen::new("w-0".to_owned(), Presence::Ready, session);
+        let observed = Observed::new([(Slot(0), worker)], 1, []);
+        let turn =
+            |ledger: &Ledger, count| decide(ledger, &Desired::new(jobs(count)), &observed).ledger;
+        let announced = |ledger: &Ledger, count| {
+            let mut listed = Listed::default();
+            assert!(listed.is_first_look());
+            listed.begin(ledger, &jobs(count));
+            listed.note(Some(1), Read::Now, &jobs(count));
+            assert!(!listed.is_first_look());
+            listed.announced()
+        };
+        let empty = Ledger::new(1);
+        assert_eq!(announced(&empty, 0), None);
+        let before = turn(&empty, 60);
+        assert_eq!(announced(&before, 60), None);
+        assert!(announced(&before, 20).unwrap().starts_with("40 of 60 jobs are removed"));
+        let begun = turn(&before, 20);
+        assert_eq!(begun.cells.jobs.len(), 60, "the session has to release 40 jobs");
+        assert_eq!(announced(&begun, 20), None, "it was announced when it began");
     }
 
     #[test]

@@ -21,9 +21,11 @@ use super::scaling::Scaling;
 use super::sessions::Sessions;
 use super::sources::Loaded;
 use super::stores::Stores;
+use crate::api::Swarm;
 use crate::metrics::{Asked, Counted, Metrics};
 use crate::observe::Sightings;
 use crate::rollback::Epoch;
+use crate::workload::Workload;
 
 /// What this process remembers of one Swarm.
 pub(super) struct Memory {
@@ -69,6 +71,13 @@ impl Memory {
             explained: Explained::default(),
             reports: Reports::default(),
             releasing: None,
+        }
+    }
+
+    /// Drops the stores of another pool or view.
+    pub(super) fn drop_other_stores(&mut self, swarm: &Swarm, pool: &Workload) {
+        if self.stores.drop_others(swarm, pool) {
+            self.sessions.overseer.forget_ledger();
         }
     }
 

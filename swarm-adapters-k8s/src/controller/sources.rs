@@ -15,7 +15,9 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
 use swarm_core::Jobs;
 use swarm_core::ports::StoreError;
-use swarm_spec::manifest::{SOURCE_BYTES_MAX, SOURCE_MAPS_MAX, SourceError};
+use swarm_spec::manifest::{
+    Gathered, SOURCE_BYTES_MAX, SOURCE_MAPS_MAX, SourceError, SourceRecord,
+};
 use tokio::time::Instant;
 
 use super::cached::{self, Cache};
@@ -23,12 +25,14 @@ use super::caches::Caches;
 use super::context::Context;
 use super::kept_jobs::Place;
 use super::listed::Read;
+use super::stores::Stores;
 use crate::api::{JobSource, Swarm};
 use crate::convert;
 use crate::ledger::bounded;
 use crate::reading::SMALL_BYTES_MAX;
 use crate::slim;
 use crate::status::{Reason, RefusedRequest, Verdict};
+use crate::workload::Workload;
 
 /// A ConfigMap by name, and its version.
 type Version = (String, Option<String>);
@@ -63,6 +67,8 @@ pub(super) struct Loaded {
     complaint: Option<Verdict>,
     /// The last good list.
     jobs: Option<Jobs>,
+    /// The ConfigMaps that its selectors found.
+    record: Option<SourceRecord>,
     /// Where that is counted.
     place: Option<Place>,
     /// Before when they are not read again.
@@ -74,6 +80,16 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
+    /// The state of a Swarm without sources.
+    pub(super) fn none() -> Self {
+        Self { record: Some(SourceRecord::default()), ..Self::default() }
+    }
+
+    /// The ConfigMaps that the selectors of the list in force found; `None` before any list was read.
+    pub(super) fn record(&self) -> Option<&SourceRecord> {
+        self.record.as_ref()
+    }
+
     /// Whether they were not quick to read and to carry out.
     pub(super) fn is_costly(&self) -> bool {
         self.is_costly
@@ -114,7 +130,7 @@ impl Loaded {
 
 /// What came of lists that were fetched.
 struct NewLists {
-    jobs: Result<Jobs, SourceError>,
+    jobs: Result<Gathered, SourceError>,
     /// How long it took to fetch them; of small ones nothing, since that says more of the API server.
     fetched_in: Duration,
     /// How long it took to read them.
@@ -144,11 +160,14 @@ impl Rests {
 }
 
 impl Context {
-    /// The jobs of a Swarm that has sources: the last good list, and what is wrong with the newest.
+    /// The jobs of a Swarm that has sources: the last good list, and what is wrong with the newest. A
+    /// list may lack nothing that the ledger of `pool` has on record.
     pub(super) async fn jobs(
         &self,
         swarm: &Swarm,
+        pool: &Workload,
         loaded: &mut Loaded,
+        stores: &mut Stores,
     ) -> Result<(Option<Jobs>, Option<Verdict>), StoreError> {
         let found = self.caches.sources_of(swarm);
         let generation = swarm.metadata.generation;
@@ -158,7 +177,8 @@ impl Context {
         let rest = loaded.rests_for(&found, generation, tenants);
         if loaded.seen != seen && rest.is_none() {
             loaded.complaint = None;
-            match self.read(swarm, &found).await? {
+            let record = self.source_record(swarm, pool, stores).await?;
+            match self.read(swarm, &found, record).await? {
                 Ok(NewLists { jobs, fetched_in, parsed_in }) => {
                     loaded.rests_until =
                         (QUICK < parsed_in).then(|| Instant::now() + parsed_in * REST);
@@ -187,10 +207,14 @@ impl Context {
     }
 
     /// Keeps a list in place of the one before, if there is room for it.
-    fn keep(&self, swarm: &Swarm, loaded: &mut Loaded, jobs: Jobs) {
+    fn keep(&self, swarm: &Swarm, loaded: &mut Loaded, gathered: Gathered) {
+        let Gathered { jobs, record } = gathered;
         let namespace = swarm.namespace().unwrap_or_default();
         match self.kept_jobs.take(&namespace, &jobs, loaded.place.take()) {
-            Ok(place) => (loaded.jobs, loaded.place) = (Some(jobs), Some(place)),
+            Ok(place) => {
+                (loaded.jobs, loaded.place, loaded.record) =
+                    (Some(jobs), Some(place), Some(record));
+            }
             Err((place, reason)) => {
                 loaded.place = place;
                 loaded.complaint = Some(verdict(SourceError::TooLarge(reason)));
@@ -211,11 +235,32 @@ impl Context {
         loaded.look_in(&self.caches.sources_of(swarm), swarm.metadata.generation, tenants)
     }
 
-    /// Fetches the ConfigMaps `found` and reads them; a verdict if one of them is refused.
+    /// The ConfigMaps that the last list came from, as the ledger has them; none for a Swarm without a
+    /// selector that must find any.
+    async fn source_record(
+        &self,
+        swarm: &Swarm,
+        pool: &Workload,
+        stores: &mut Stores,
+    ) -> Result<SourceRecord, StoreError> {
+        let is_recorded = |it: &JobSource| it.selector.is_some() && !it.is_optional();
+        if !swarm.spec.job_sources.iter().any(is_recorded) {
+            return Ok(SourceRecord::default());
+        }
+        match stores.ledgers(self, swarm, pool).sources().await {
+            // The turn has the same answer, and reports it.
+            Err(StoreError::Refused { .. }) => Ok(SourceRecord::default()),
+            answer => answer,
+        }
+    }
+
+    /// Fetches the ConfigMaps `found` and reads them; a verdict if one of them is refused. Those on
+    /// `record` must exist.
     async fn read(
         &self,
         swarm: &Swarm,
         found: &[Version],
+        record: SourceRecord,
     ) -> Result<Result<NewLists, Verdict>, StoreError> {
         let (started, mut fetched) = (Instant::now(), 0_usize);
         let too_large = |what: String| {
@@ -232,7 +277,7 @@ impl Context {
         }
         let namespace = swarm.namespace().unwrap_or_default();
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
-        let (mut maps, mut bytes) = (Vec::new(), 0_usize);
+        let (mut maps, mut bytes, mut deleted) = (Vec::new(), 0_usize, Vec::new());
         for (name, version) in found {
             let what = format!("ConfigMap `{name}`");
             match bounded(what, get(&api, name, version.clone())).await {
@@ -242,7 +287,7 @@ impl Context {
                     bytes += map.data.iter().flatten().map(|(_, text)| text.len()).sum::<usize>();
                     maps.push(map);
                 }
-                Ok(None) => {}
+                Ok(None) => deleted.push(name),
                 Err(StoreError::Refused { reason: message, .. }) => {
                     self.count_refused(RefusedRequest::Source);
                     return Ok(Err(Verdict { reason: Reason::SourceForbidden, message }));
@@ -258,8 +303,13 @@ impl Context {
         }
         let is_large = SMALL_BYTES_MAX < fetched;
         let fetched_in = if is_large { started.elapsed() } else { Duration::ZERO };
+        let exists = |name: &str| {
+            let was_deleted = deleted.iter().any(|deleted| *deleted == name);
+            !was_deleted && self.caches.sources.get(&namespace, name).is_some()
+        };
+        let gone = record.without(exists);
         let (tenant, swarm) = (self.sharing.tenant(swarm), swarm.clone());
-        let read = self.reading.of(&tenant, bytes, move || convert::jobs(&swarm, maps));
+        let read = self.reading.of(&tenant, bytes, move || convert::jobs(&swarm, maps, &gone));
         let (jobs, parsed_in) = read.await;
         Ok(Ok(NewLists { jobs, fetched_in, parsed_in }))
     }
@@ -310,13 +360,19 @@ fn contents(map: &ConfigMap) -> usize {
 }
 
 /// The ConfigMap with the texts that a source of `swarm` may mean, and the first of its other keys, of
-/// which it may have 70,000.
+/// which it may have 70,000. Of a key with bytes the name is kept, for the message about it.
 fn named_keys(swarm: &Swarm, mut map: ConfigMap) -> ConfigMap {
     let keys = swarm.spec.job_sources.iter().flat_map(|source| {
         let named = source.config_map.as_ref().map(|named| &named.key);
         named.into_iter().chain(&source.key)
     });
     let keys: Vec<_> = keys.collect();
+    if let Some(data) = &mut map.binary_data {
+        data.retain(|key, bytes| {
+            bytes.0 = Vec::new();
+            keys.contains(&key)
+        });
+    }
     let mut others = 0;
     if let Some(data) = &mut map.data {
         data.retain(|key, text| {
@@ -327,7 +383,6 @@ fn named_keys(swarm: &Swarm, mut map: ConfigMap) -> ConfigMap {
             is_named || others <= OTHER_KEYS
         });
     }
-    map.binary_data = None;
     slim::metadata(&mut map.metadata, &[]);
     map
 }
@@ -381,6 +436,13 @@ mod tests {
 
     use super::super::testing::{World, failure, swarm};
     use super::*;
+    use crate::api::Claimant;
+    use crate::workload::Kind;
+
+    fn pool() -> Workload {
+        let claimant = Claimant { kind: "StatefulSet".into(), name: "w".into(), uid: "w".into() };
+        Workload::gone(Kind::StatefulSet, "n", claimant)
+    }
 
     #[test]
     fn a_change_that_came_before_the_end_of_a_rest_is_looked_at_after_it() {
@@ -436,8 +498,9 @@ mod tests {
         });
         let (context, swarm) = (&scene.context, scene.swarm("a"));
         let [mut costly, mut cheap] = [Loaded::default(), Loaded::default()];
+        let (pool, mut stores) = (pool(), Stores::default());
         for loaded in [&mut costly, &mut cheap] {
-            context.jobs(&swarm, loaded).await.unwrap();
+            context.jobs(&swarm, &pool, loaded, &mut stores).await.unwrap();
         }
         context.note_cost(&swarm, &mut costly, RESTS_AT_ONCE);
         let _ = scene.asked();
@@ -446,7 +509,7 @@ mod tests {
 
         for loaded in [&mut costly, &mut cheap] {
             loaded.seen = None;
-            let (jobs, complaint) = context.jobs(&swarm, loaded).await.unwrap();
+            let (jobs, complaint) = context.jobs(&swarm, &pool, loaded, &mut stores).await.unwrap();
             assert_eq!(jobs.unwrap().len(), 2, "the last good list");
             let reason = complaint.map(|complaint| complaint.reason);
             let throttled = loaded.is_costly.then_some(Reason::SourcesThrottled);
@@ -475,7 +538,9 @@ mod tests {
                 (200, answer.clone())
             });
             let (context, swarm) = (&scene.context, scene.swarm("a"));
-            let (jobs, complaint) = context.jobs(&swarm, &mut Loaded::default()).await.unwrap();
+            let (mut loaded, mut stores) = (Loaded::default(), Stores::default());
+            let answer = context.jobs(&swarm, &pool(), &mut loaded, &mut stores).await;
+            let (jobs, complaint) = answer.unwrap();
             assert_eq!((jobs.unwrap().len(), complaint.is_none()), (2, true));
             let at = scene.asked().into_iter().map(|asked| asked.query.contains("resourceVersion"));
             assert_eq!(at.collect::<Vec<_>>(), &[true, false][..=usize::from(is_rolled_back)]);
@@ -507,8 +572,12 @@ mod tests {
         let swarm = Swarm::new("s", serde_json::from_value(spec).unwrap());
         let mut data: Value = (0..70_000).map(|n| (format!("k{n:x}"), json!("x"))).collect();
         data["jobs"] = json!("- a");
-        let map = json!({"metadata": {"name": "list"}, "data": data});
-        let kept = named_keys(&swarm, serde_json::from_value(map).unwrap()).data.unwrap();
+        let bytes = json!({"jobs": "H4sI", "x": "H4sI"});
+        let map = json!({"metadata": {"name": "list"}, "data": data, "binaryData": bytes});
+        let kept = named_keys(&swarm, serde_json::from_value(map).unwrap());
+        let bytes = kept.binary_data.unwrap();
+        assert_eq!((bytes.len(), bytes["jobs"].0.len()), (1, 0));
+        let kept = kept.data.unwrap();
         assert_eq!((kept.len(), kept["jobs"].as_str()), (OTHER_KEYS + 1, "- a"));
         assert!(kept.iter().all(|(key, text)| key == "jobs" || text.is_empty()));
     }

@@ -112,15 +112,14 @@ impl Context {
             background::go_on().await;
         }
         let Resolved { mut pool, mut desired, complaint } =
-            match self.resolve(swarm, &mut memory.loaded, &mut refusals).await? {
+            match self.resolve(swarm, memory, &mut refusals).await? {
                 Ok(resolved) => resolved,
                 Err(verdict) if swarm.spec.pool.managed.is_some() => {
                     return Ok(not_made(verdict, kept));
                 }
                 Err(verdict) => return Ok(Outcome::Refused(verdict)),
             };
-        let (generation, read) = (swarm.metadata.generation, memory.loaded.read());
-        memory.reports.listed.note(generation, read, &desired.jobs);
+        self.note_listed(swarm, &pool, &desired, memory).await?;
         let complaint = kept.complaint.or(complaint);
         let lane = self.lane(swarm, desired.jobs.len()).await;
         let carrying = Instant::now();
@@ -178,7 +177,7 @@ impl Context {
     async fn resolve(
         &self,
         swarm: &Swarm,
-        loaded: &mut Loaded,
+        memory: &mut Memory,
         refusals: &mut Refusals,
     ) -> Result<Result<Resolved, Verdict>, StoreError> {
         let mut desired = match convert::desired(swarm) {
@@ -198,10 +197,12 @@ impl Context {
             self.claim(swarm, &members.free, refusals).await?;
             complaint = members.complaint();
         }
+        memory.drop_other_stores(swarm, &pool);
+        let Memory { loaded, stores, .. } = memory;
         if swarm.spec.job_sources.is_empty() {
-            *loaded = Loaded::default();
+            *loaded = Loaded::none();
         } else {
-            match self.jobs(swarm, loaded).await? {
+            match self.jobs(swarm, &pool, loaded, stores).await? {
                 (Some(jobs), why_not_newer) => {
                     desired.jobs = jobs;
                     complaint = why_not_newer.or(complaint);
@@ -217,6 +218,29 @@ impl Context {
             return Ok(Err(Verdict { reason: Reason::InvalidSpec, message }));
         }
         Ok(Ok(Resolved { pool, desired, complaint }))
+    }
+
+    /// Takes note of the jobs that the Swarm lists, for an Event if most of them were removed. The first
+    /// look compares them with the jobs of the ledger.
+    async fn note_listed(
+        &self,
+        swarm: &Swarm,
+        pool: &Workload,
+        desired: &Desired,
+        memory: &mut Memory,
+    ) -> Result<(), StoreError> {
+        let Memory { reports, stores, loaded, .. } = memory;
+        let listed = &mut reports.listed;
+        let ledgers = stores.ledgers(self, swarm, pool);
+        if listed.is_first_look() && self.caches.has_ledger(swarm, ledgers.name()) {
+            match ledgers.load().await {
+                Ok(Some((ledger, _))) => listed.begin(&ledger, &desired.jobs),
+                Ok(None) | Err(StoreError::Refused { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        listed.note(swarm.metadata.generation, loaded.read(), &desired.jobs);
+        Ok(())
     }
 
     /// One turn through the core, then what follows from it.
@@ -236,9 +260,7 @@ impl Context {
         refusals: &mut Refusals,
     ) -> Result<Carried, StoreError> {
         let pool = &*memory.scaling.as_scaled(pool);
-        if memory.stores.drop_others(swarm, pool) {
-            memory.sessions.overseer.forget_ledger();
-        }
+        memory.drop_other_stores(swarm, pool);
         let scale_in = self.autoscale(swarm, pool, desired, memory).await?;
         let desired = &*desired;
         memory.scaling.note_takeover(desired.replicas, pool);
@@ -333,16 +355,22 @@ impl Context {
         observed: &Observed,
         memory: &mut Memory,
     ) -> Result<Turn, StoreError> {
-        let Memory { stores, sessions, publications, decider, .. } = memory;
+        let Memory { stores, sessions, publications, decider, loaded, .. } = memory;
         let details = Details::of(&desired.jobs);
         let details = &match swarm.runner() {
             Some(runner) => details.with_runner(runner.to_json()),
             None => details,
         };
         let (ledgers, shared) = stores.both(self, swarm, pool);
+        if let Some(record) = loaded.record() {
+            ledgers.record_sources(record);
+        }
         let overseer = &mut sessions.overseer;
         let views = PoolViews { context: self, swarm, details, shared, overseer };
-        let turn = swarm_core::turn(ledgers, &views, decider, desired, observed).await;
+        let mut turn = swarm_core::turn(ledgers, &views, decider, desired, observed).await;
+        if turn.is_ok() {
+            turn = ledgers.keep_sources().await.and(turn);
+        }
         if desired.jobs.len() < LARGE_POOL_JOBS {
             // It is decided in no time, and what a decider keeps takes memory for each of many pools.
             *decider = Decider::default();

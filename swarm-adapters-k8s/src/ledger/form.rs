@@ -18,6 +18,8 @@ use crate::version;
 
 /// Marks a ledger that became one piece, of which parts may be left.
 pub(super) const PARTS_LEFT: &str = "swarm.k8slab.info/parts-left";
+/// Has the record of the ConfigMaps that the jobs come from; see [`swarm_spec::manifest::SourceRecord`].
+pub(super) const SOURCES: &str = "swarm.k8slab.info/sources";
 
 /// From how many jobs on a pool is large: what is known of it stays in memory as it is used, since
 /// making it again in each turn takes longer than all else.
@@ -83,8 +85,10 @@ pub(super) struct Head {
     pub(super) parts: Vec<PartName>,
     /// Whether there may be parts that nobody needs.
     pub(super) is_untidy: bool,
+    /// The record of the ConfigMaps that the jobs come from, as text.
+    pub(super) sources: String,
     /// The ledger, if it is large.
-    large: Option<Ledger>,
+    pub(super) large: Option<Ledger>,
 }
 
 impl Head {
@@ -102,6 +106,7 @@ impl Head {
             writer: spec.writer.clone(),
             parts: spec.holdings.parts.clone(),
             is_untidy: annotations.is_some_and(|all| all.contains_key(PARTS_LEFT)),
+            sources: annotations.and_then(|all| all.get(SOURCES)).cloned().unwrap_or_default(),
             large: None,
         })
     }

@@ -8,6 +8,7 @@ use swarm_core::{Job, JobName, Jobs, Share};
 
 use super::ManifestError;
 use super::documents::{Object, Objects};
+use super::record::{self, SourceRecord};
 use crate::convert::{self, SpecError};
 use crate::hostport;
 use crate::schema::{self, ValueSchema};
@@ -41,16 +42,27 @@ impl SourceLimits {
     pub(super) const NONE: Self = Self { values_max: usize::MAX, jobs_max: usize::MAX };
 }
 
-/// Gathers the jobs of all places. O(jobs · log jobs).
+/// The jobs of all places.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Gathered {
+    /// The jobs by name.
+    pub jobs: Jobs,
+    /// The ConfigMaps with jobs that selectors found.
+    pub record: SourceRecord,
+}
+
+/// Gathers the jobs of all places. A selector without any of its ConfigMaps in `gone` is missing; see
+/// [`SourceRecord`]. O(jobs · log jobs).
 pub(super) fn read(
     swarm: &Object,
     objects: &Objects,
     jobs: Vec<spec::Job>,
     sources: &[JobSource],
+    gone: &SourceRecord,
     limits: SourceLimits,
-) -> Result<Jobs, ManifestError> {
-    let mut gathering =
-        Gathering { swarm, objects, limits, lists: Vec::new(), entries: Vec::new() };
+) -> Result<Gathered, ManifestError> {
+    let (lists, entries, record) = (Vec::new(), Vec::new(), SourceRecord::default());
+    let mut gathering = Gathering { swarm, objects, gone, limits, lists, entries, record };
     gathering.inline(jobs)?;
     for (index, source) in sources.iter().enumerate() {
         gathering.source(&format!("spec.jobSources[{index}]"), source)?;
@@ -86,9 +98,12 @@ impl List {
 struct Gathering<'a> {
     swarm: &'a Object,
     objects: &'a Objects,
+    /// The ConfigMaps of an earlier list that do not exist now.
+    gone: &'a SourceRecord,
     limits: SourceLimits,
     lists: Vec<List>,
     entries: Vec<Entry>,
+    record: SourceRecord,
 }
 
 impl Gathering<'_> {
@@ -102,34 +117,23 @@ impl Gathering<'_> {
 
     /// Takes the jobs of one source, which stands at `place`.
     fn source(&mut self, place: &str, source: &JobSource) -> Result<(), ManifestError> {
-        let JobSource { config_map, selector, key, share_suffix: _, format: _ } = source;
+        let JobSource { config_map, selector, key, share_suffix: _, format: _, optional: _ } =
+            source;
         match (config_map, selector, key) {
             (Some(ConfigMapKey { name, key }), None, None) => {
-                let found = self.objects.named(self.swarm, "ConfigMap", name)?;
-                let object = found.ok_or_else(|| {
-                    let name = name.escape_default();
-                    let reason = format!(
-                        "there is no ConfigMap `{name}` in {}; {}",
-                        self.objects.place,
-                        self.remedy()
-                    );
-                    self.missing(place.to_owned(), reason)
-                })?;
-                self.list(object, key, source)
+                match self.objects.named(self.swarm, "ConfigMap", name)? {
+                    Some(object) => self.list(object, key, source),
+                    None if source.is_optional() => Ok(()),
+                    None => {
+                        let (name, of) = (name.escape_default(), self.objects.place);
+                        let reason =
+                            format!("there is no ConfigMap `{name}` in {of}; {}", self.remedy());
+                        Err(self.missing(place.to_owned(), reason))
+                    }
+                }
             }
             (None, Some(selector), Some(key)) if !selector.match_labels.is_empty() => {
-                let found =
-                    self.objects.labelled(self.swarm, "ConfigMap", &selector.match_labels)?;
-                if found.is_empty() {
-                    let reason = format!(
-                        "no ConfigMap in {} has the labels {}; {}",
-                        self.objects.place,
-                        labels(&selector.match_labels),
-                        self.remedy()
-                    );
-                    return Err(self.missing(place.to_owned(), reason));
-                }
-                found.into_iter().try_for_each(|object| self.list(object, key, source))
+                self.selected(place, &selector.match_labels, key, source)
             }
             _ => {
                 let reason = "write either `configMap: {name, key}` \
@@ -137,6 +141,37 @@ impl Gathering<'_> {
                 Err(self.wrong(place.to_owned(), reason.to_owned()))
             }
         }
+    }
+
+    /// Takes the jobs of all ConfigMaps with these labels.
+    fn selected(
+        &mut self,
+        place: &str,
+        match_labels: &BTreeMap<String, String>,
+        key: &str,
+        source: &JobSource,
+    ) -> Result<(), ManifestError> {
+        let found = self.objects.labelled(self.swarm, "ConfigMap", match_labels)?;
+        if source.is_optional() {
+            return found.into_iter().try_for_each(|object| self.list(object, key, source));
+        }
+        let names: Vec<_> = found.iter().map(|object| object.name()).collect();
+        if let Some(reason) = self.gone.lost(match_labels, &names, key) {
+            return Err(self.missing(place.to_owned(), reason));
+        }
+        if found.is_empty() {
+            let (labels, of) = (labels(match_labels), self.objects.place);
+            let reason = format!("no ConfigMap in {of} has the labels {labels}; {}", self.remedy());
+            return Err(self.missing(place.to_owned(), reason));
+        }
+        for object in found {
+            let before = self.entries.len();
+            self.list(object, key, source)?;
+            if before < self.entries.len() {
+                self.record.add(match_labels, object.name());
+            }
+        }
+        Ok(())
     }
 
     /// Takes the jobs of one key of a ConfigMap.
@@ -149,18 +184,11 @@ impl Gathering<'_> {
         let place = format!("ConfigMap `{}`", object.name().escape_default());
         let data = object.value.get("data").and_then(|data| data.get(key));
         let Some(text) = data.and_then(Value::as_str) else {
-            let key = key.escape_default();
-            let keys = object.value.get("data").and_then(Value::as_object);
-            let keys = keys.into_iter().flat_map(|data| data.keys()).take(8);
-            let keys: Vec<_> = keys.map(|key| format!("`{}`", key.escape_default())).collect();
-            let keys = keys.join(", ");
-            let reason = if keys.is_empty() {
-                format!("`data` has no text under the key `{key}`; add it")
-            } else {
-                let remedy = "add it or name another";
-                format!("`data` has no text under the key `{key}`, only {keys}; {remedy}")
-            };
-            return Err(self.missing(place, reason));
+            let bytes = object.value.get("binaryData").and_then(|data| data.get(key));
+            if source.is_optional() && data.is_none() && bytes.is_none() {
+                return Ok(());
+            }
+            return Err(self.missing(place, no_text(object, key)));
         };
         let place = format!("{place}, key `{}`", key.escape_default());
         let has_suffixes = source.share_suffix.unwrap_or_default();
@@ -252,7 +280,7 @@ impl Gathering<'_> {
     }
 
     /// Everything that was gathered, by name.
-    fn done(mut self) -> Result<Jobs, ManifestError> {
+    fn done(mut self) -> Result<Gathered, ManifestError> {
         self.entries.sort_by(|a, b| a.name.cmp(&b.name));
         if let Some(pair) = self.entries.windows(2).find(|pair| pair[0].name == pair[1].name) {
             let place = |entry: &Entry| self.lists[entry.place.0].place(entry.place.1);
@@ -263,12 +291,21 @@ impl Gathering<'_> {
                 second: place(&pair[1]),
             });
         }
-        Ok(self.entries.into_iter().map(|entry| (entry.name, entry.job)).collect())
+        if record::BYTES_MAX < self.record.to_text().len() {
+            let reason = "the labels of its selectors are too long to be recorded; shorten them";
+            return Err(self.too_large("spec.jobSources".to_owned(), reason.to_owned()));
+        }
+        let jobs = self.entries.into_iter().map(|entry| (entry.name, entry.job)).collect();
+        Ok(Gathered { jobs, record: self.record })
     }
 
     /// What to do about a ConfigMap that is not there.
     fn remedy(&self) -> &'static str {
-        if self.objects.is_a_file() { "add it as another document" } else { "create it" }
+        if self.objects.is_a_file() {
+            "add it as another document, or write `optional: true` if it may be missing"
+        } else {
+            "create it, or write `optional: true` if it may be missing"
+        }
     }
 
     fn missing(&self, place: String, reason: String) -> ManifestError {
@@ -285,6 +322,26 @@ impl Gathering<'_> {
         let swarm = self.swarm.name().to_owned();
         ManifestError::Spec { swarm, source: SpecError { place, reason } }
     }
+}
+
+/// The reason why a ConfigMap without a text under `key` has no list.
+fn no_text(object: &Object, key: &str) -> String {
+    let field = |name: &str| object.value.get(name).and_then(Value::as_object);
+    let is_binary = field("binaryData").is_some_and(|data| data.contains_key(key));
+    let keys = field("data").into_iter().flat_map(|data| data.keys()).take(8);
+    let keys: Vec<_> = keys.map(|key| format!("`{}`", key.escape_default())).collect();
+    let (key, keys) = (key.escape_default(), keys.join(", "));
+    if is_binary {
+        return format!(
+            "the key `{key}` is in `binaryData`, where kubectl puts a file that is not UTF-8, and \
+             lists are read from `data` alone; save the file as UTF-8, without compression, and \
+             create the ConfigMap again"
+        );
+    }
+    if keys.is_empty() {
+        return format!("`data` has no text under the key `{key}`; add it");
+    }
+    format!("`data` has no text under the key `{key}`, only {keys}; add it or name another")
 }
 
 /// Labels as a part of one readable line.

@@ -3,11 +3,11 @@
 use std::error::Error;
 
 use serde_json::{Value, json};
-use swarm_core::Jobs;
 
 use super::ManifestError;
 use super::documents::{Object, Objects};
-use super::jobs::{self, SourceLimits};
+use super::jobs::{self, Gathered, SourceLimits};
+use super::record::SourceRecord;
 use crate::convert;
 use crate::spec::SwarmSpec;
 
@@ -33,7 +33,8 @@ pub enum SourceError {
 }
 
 /// All jobs of the Swarm called `name`: its own, and those of its sources among `config_maps`, objects
-/// that lie in its namespace. O(bytes + jobs · log jobs).
+/// that lie in its namespace. `gone` are those of an earlier list that do not exist now.
+/// O(bytes + jobs · log jobs).
 ///
 /// # Errors
 ///
@@ -42,16 +43,18 @@ pub fn jobs_in_namespace(
     name: &str,
     spec: &SwarmSpec,
     config_maps: impl IntoIterator<Item = Value>,
-) -> Result<Jobs, SourceError> {
+    gone: &SourceRecord,
+) -> Result<Gathered, SourceError> {
     let objects = Objects::of_namespace(config_maps);
     let value = json!({"kind": "Swarm", "metadata": {"name": name}});
     let owner = Object { document: 0, value };
     let inline = spec.jobs.clone();
     let limits = SourceLimits { values_max: SOURCE_VALUES_MAX, jobs_max: SOURCE_JOBS_MAX };
-    let jobs = jobs::read(&owner, &objects, inline, &spec.job_sources, limits);
-    let jobs = jobs.map_err(classify_error)?;
-    convert::check_jobs(&jobs, spec).map_err(|error| SourceError::Invalid(error.reason))?;
-    Ok(jobs)
+    let gathered = jobs::read(&owner, &objects, inline, &spec.job_sources, gone, limits);
+    let gathered = gathered.map_err(classify_error)?;
+    let checked = convert::check_jobs(&gathered.jobs, spec);
+    checked.map_err(|error| SourceError::Invalid(error.reason))?;
+    Ok(gathered)
 }
 
 fn classify_error(error: ManifestError) -> SourceError {
@@ -69,10 +72,20 @@ fn classify_error(error: ManifestError) -> SourceError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use swarm_core::Jobs;
+
+    fn gathered(
+        sources: &str,
+        maps: impl IntoIterator<Item = Value>,
+        gone: &str,
+    ) -> Result<Gathered, SourceError> {
+        let spec = format!("pool: {{statefulSet: {{name: w}}}}\njobs: [{{name: own}}]\n{sources}");
+        let (spec, gone) = (serde_yaml::from_str(&spec).unwrap(), SourceRecord::parse(gone));
+        jobs_in_namespace("streams", &spec, maps, &gone)
+    }
 
     fn jobs_of(sources: &str, maps: impl IntoIterator<Item = Value>) -> Result<Jobs, SourceError> {
-        let spec = format!("pool: {{statefulSet: {{name: w}}}}\njobs: [{{name: own}}]\n{sources}");
-        jobs_in_namespace("streams", &serde_yaml::from_str(&spec).unwrap(), maps)
+        gathered(sources, maps, "").map(|gathered| gathered.jobs)
     }
 
     fn config_map(name: &str, label: &str, text: &str) -> Value {
@@ -104,6 +117,58 @@ mod tests {
             jobs_of(BOTH, maps()).unwrap().into_keys().map(|it| it.to_string()).collect::<Vec<_>>(),
             ["own"]
         );
+    }
+
+    #[test]
+    fn a_selector_misses_a_config_map_that_held_jobs() {
+        let peers = || config_map("peers-a", "peers", "a.example,80");
+        let more = || config_map("more", "x", "[a]");
+        let none = config_map("peers-none", "peers", "[]");
+        let record = gathered(BOTH, [more(), peers(), none], "").unwrap().record;
+        assert_eq!(record.to_text(), r#"{"team=peers":["peers-a"]}"#, "one with jobs in it");
+        let gone = r#"{"team=peers":["peers-b"]}"#;
+        let error = gathered(BOTH, [more(), peers()], gone).unwrap_err();
+        let message = "spec.jobSources[1]: ConfigMap `peers-b`, which held jobs with the labels \
+                       `team=peers`, is gone; create it again. The jobs run on; to stop them, create \
+                       the ConfigMap with `jobs: \"[]\"` before you delete it, or write `optional: true` \
+                       in the source";
+        assert_eq!(error, SourceError::Missing(message.into()));
+        let optional = BOTH.replace("hostports}", "hostports, optional: true}");
+        let found = gathered(&optional, [more(), peers()], gone).unwrap();
+        assert_eq!((found.jobs.len(), found.record.is_empty()), (3, true));
+    }
+
+    #[test]
+    fn an_optional_source_may_be_missing_and_its_text_may_not_be_empty() {
+        let all = BOTH.replace('}', ", optional: true}").replace("jobs, optional: true}", "jobs}");
+        let all = all.replace("peers, optional: true}", "peers}");
+        let names = |maps: Vec<Value>| -> Result<Vec<_>, _> {
+            jobs_of(&all, maps).map(|jobs| jobs.into_keys().map(|it| it.to_string()).collect())
+        };
+        assert_eq!(names(vec![]).unwrap(), ["own"]);
+        let mut without_key = config_map("more", "x", "[a]");
+        without_key["data"] = json!({"jobz": "[a]"});
+        assert_eq!(names(vec![without_key]).unwrap(), ["own"]);
+        let empty = names(vec![config_map("more", "x", "")]).unwrap_err();
+        assert!(matches!(empty, SourceError::Invalid(_)), "{empty:?}");
+    }
+
+    #[test]
+    fn a_key_in_binary_data_is_named_also_where_it_is_optional() {
+        let mut map = config_map("more", "x", "[a]");
+        map["data"] = Value::Null;
+        map["binaryData"] = json!({"jobs": "H4sI"});
+        for optional in [false, true] {
+            let source = format!(
+                "jobSources: [{{configMap: {{name: more, key: jobs}}, optional: {optional}}}]"
+            );
+            let Err(SourceError::Missing(message)) = jobs_of(&source, [map.clone()]) else {
+                panic!()
+            };
+            let words = "ConfigMap `more`: the key `jobs` is in `binaryData`, where kubectl puts a file \
+                         that is not UTF-8, and lists are read from `data` alone; save the file as UTF-8";
+            assert!(message.starts_with(words), "{message}");
+        }
     }
 
     #[test]

@@ -41,6 +41,19 @@ pub struct JobSource {
     /// How the key holds the jobs. Default: `list`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<SourceFormat>,
+    /// Whether the ConfigMap, its key, or any ConfigMap with the labels may be missing: then the source
+    /// has no jobs, and the jobs of a ConfigMap that is deleted are stopped. Without it a source that is
+    /// missing stops nothing. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optional: Option<bool>,
+}
+
+impl JobSource {
+    /// Whether it may be missing.
+    #[must_use]
+    pub fn is_optional(&self) -> bool {
+        self.optional.unwrap_or_default()
+    }
 }
 
 /// One key of one ConfigMap.

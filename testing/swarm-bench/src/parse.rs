@@ -5,7 +5,7 @@
 use std::error::Error;
 
 use serde_json::{Value, json};
-use swarm_spec::manifest::{SourceError, jobs_in_namespace};
+use swarm_spec::manifest::{SourceError, SourceRecord, jobs_in_namespace};
 use swarm_spec::spec::SwarmSpec;
 use swarm_spec::yaml::documents;
 
@@ -87,9 +87,9 @@ fn sources(begins: &str) -> Result<(), Box<dyn Error>> {
         let pool = json!({"statefulSet": {"name": "w"}});
         let spec: SwarmSpec = serde_json::from_value(json!({"pool": pool, "jobSources": named}))?;
         let maps: Vec<_> = (0..count).map(|n| config_map(begins, n)).collect();
-        let read = || jobs_in_namespace("s", &spec, maps.iter().cloned());
+        let read = || jobs_in_namespace("s", &spec, maps.iter().cloned(), &SourceRecord::default());
         let came_to = match read() {
-            Ok(jobs) => format!("{} jobs", jobs.len()),
+            Ok(gathered) => format!("{} jobs", gathered.jobs.len()),
             Err(SourceError::TooLarge(why)) => why.chars().take(80).collect(),
             Err(other) => format!("{other:?}"),
         };

@@ -33,6 +33,7 @@ mod late_writes_are_refused;
 mod leases_pass_others_by;
 mod ledgers_in_parts;
 mod list_changes_arrive;
+mod lists_that_are_missing_stop_nothing;
 mod managed_pools;
 mod manifests_are_accepted;
 mod moves_are_bounded;
@@ -194,6 +195,7 @@ fn second() -> Vec<Scenario> {
             .within(Duration::from_mins(5)),
         scenario!(operator_dies_at_any_write).within(Duration::from_mins(5)),
         scenario!(parts_restart),
+        scenario!(lists_that_are_missing_stop_nothing).within(Duration::from_mins(6)),
         scenario!(a_node_is_lost).within(Duration::from_mins(4)),
         scenario!(sessions_survive_crashes),
         scenario!(nodes_fall_silent),

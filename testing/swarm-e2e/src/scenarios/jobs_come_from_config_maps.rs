@@ -94,7 +94,7 @@ fn hosts() -> String {
     (0..MANY).fold(String::new(), |text, n| text + &format!("host{n}.of.some.example.com,80\n"))
 }
 
-async fn config_map(
+pub(super) async fn config_map(
     context: &Context,
     name: &str,
     labels: &[(&str, &str)],
@@ -115,7 +115,7 @@ async fn config_map(
     Ok(())
 }
 
-async fn set(context: &Context, name: &str, key: &str, text: &str) -> Result<()> {
+pub(super) async fn set(context: &Context, name: &str, key: &str, text: &str) -> Result<()> {
     let api = context.api::<ConfigMap>();
     let mut map = api.get(name).await?;
     map.data = Some(BTreeMap::from([(key.to_owned(), text.to_owned())]));

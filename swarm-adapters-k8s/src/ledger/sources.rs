@@ -1,0 +1,81 @@
+//! The record of the ConfigMaps that the jobs of a ledger come from. It is an annotation of the ledger, so
+//! that each save writes both, and the next writer of the ledger has both.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use swarm_core::ports::{LedgerStore as _, StoreError};
+use swarm_spec::manifest::SourceRecord;
+
+use super::form::{Head, PARTS_LEFT, SOURCES};
+use super::writer::Standing;
+use super::{KubeLedgerStore, Memory};
+
+/// The record that the next write has; without one a write keeps the record of the ledger before.
+#[derive(Default)]
+pub(super) struct Recorded(Mutex<Option<String>>);
+
+impl Recorded {
+    fn text(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The annotations of a ledger that is written over `before`.
+    pub(super) fn annotations(
+        &self,
+        before: Option<&Head>,
+        parts_left: bool,
+    ) -> Option<BTreeMap<String, String>> {
+        let sources = self.text().or_else(|| before.map(|before| before.sources.clone()));
+        let sources = sources.filter(|text| !text.is_empty());
+        let parts_left = parts_left.then(|| (PARTS_LEFT.to_owned(), "true".to_owned()));
+        let sources = sources.map(|text| (SOURCES.to_owned(), text));
+        let all: BTreeMap<_, _> = parts_left.into_iter().chain(sources).collect();
+        (!all.is_empty()).then_some(all)
+    }
+}
+
+impl KubeLedgerStore {
+    /// The record that the ledger has; an empty one without a ledger.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](swarm_core::ports::LedgerStore::load).
+    pub(crate) async fn sources(&self) -> Result<SourceRecord, StoreError> {
+        let known = |memory: &Memory| {
+            memory.head.as_ref().map(|head| (head.sources.clone(), head.seen.clone()))
+        };
+        let found = known(&*self.memory.lock().await);
+        if let Some((text, seen)) = found
+            && (self.is_current)(&self.name, &seen)
+        {
+            return Ok(SourceRecord::parse(&text));
+        }
+        self.load().await?;
+        let found = known(&*self.memory.lock().await);
+        Ok(found.map(|(text, _)| SourceRecord::parse(&text)).unwrap_or_default())
+    }
+
+    /// Sets the record of all later writes.
+    pub(crate) fn record_sources(&self, record: &SourceRecord) {
+        *self.recorded.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(record.to_text());
+    }
+
+    /// Writes the record, if the ledger that was read or saved last has another one.
+    ///
+    /// # Errors
+    ///
+    /// As [`save`](swarm_core::ports::LedgerStore::save).
+    pub(crate) async fn keep_sources(&self) -> Result<(), StoreError> {
+        let Some(text) = self.recorded.text() else { return Ok(()) };
+        let mut memory = self.memory.lock().await;
+        let Some(head) = memory.head.take_if(|head| head.sources != text) else { return Ok(()) };
+        let mut written = self.write(head.spec()?, Some(&head), head.is_untidy).await?;
+        // The write counts, whatever it shows about the store.
+        memory.is_rolled_back(&written, &self.rollbacks);
+        memory.standing = Standing::Writer;
+        written.large = head.large;
+        memory.head = Some(written);
+        Ok(())
+    }
+}
