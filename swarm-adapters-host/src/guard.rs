@@ -44,6 +44,7 @@ mod keeper;
 mod launch;
 mod lines;
 mod meter;
+mod needs;
 mod outbox;
 mod output;
 pub mod protocol;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, getpid};
 
+use super::needs;
 use crate::runtime::refused;
 use crate::{caller, sweep};
 
@@ -93,26 +93,9 @@ impl Surroundings {
         if let Some(dir) = self.dir.as_deref().filter(|dir| !dir.is_dir()) {
             return Err(format!("there is no directory {}", dir.display()));
         }
-        let is_program = |path: &Path| {
-            let file = path.metadata();
-            file.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-        };
-        if program.contains('/') {
-            let path = self.dir.as_deref().unwrap_or(Path::new("")).join(program);
-            return match path.as_path() {
-                path if is_program(path) => Ok(()),
-                path if path.exists() => {
-                    let path = path.display();
-                    Err(format!("{path} is no executable program; run chmod +x, or name another"))
-                }
-                path => Err(format!("there is no program {}", path.display())),
-            };
-        }
-        let directories = std::env::var_os("PATH").unwrap_or_default();
-        let is_there =
-            std::env::split_paths(&directories).any(|dir| is_program(&dir.join(program)));
-        let missing = || format!("there is no program `{program}` in any directory of PATH");
-        is_there.then_some(()).ok_or_else(missing)
+        let written = self.env.get("PATH").map(OsString::from);
+        let path = written.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+        needs::check(program, self.dir.as_deref(), &path)
     }
 }
 

@@ -55,7 +55,8 @@ fn a_command_that_does_not_exist_is_reported_in_the_worker_s_log_and_retried() {
     pool.until("settled", || pool.stdout().contains("settled in").then_some(()));
     pool.until("the worker reports why", || {
         let log = fs::read_to_string(pool.path("logs").join("w-0.log")).unwrap_or_default();
-        let sentence = "there is no program `no-such-program` in any directory of PATH";
+        let sentence =
+            "program `no-such-program` is not on this machine: no directory of PATH has it";
         (4 <= log.matches(sentence).count()).then_some(())
     });
     assert_eq!(pool.complaints(), "");

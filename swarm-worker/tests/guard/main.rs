@@ -91,6 +91,17 @@ fn a_program_that_does_not_exist_is_refused_in_a_sentence() {
         assert!(reply.starts_with(r#"{"is":"refused","job":"m","reason":""#), "{reply}");
         assert!(reply.contains(program) && reply.contains("program"), "{reply}");
     }
+    let mut in_pod = Line::start_with(
+        "missing-in-pod",
+        &[("SWARM_IMAGE", "camera:7"), ("SWARM_CONTAINER", "worker")],
+    );
+    in_pod.send(
+        r#"{"do":"start","job":"m","token":1,"argv":["no-such-ffmpeg"],"env":{},"grace_ms":0}"#,
+    );
+    let expected = "program `no-such-ffmpeg` is not in the image `camera:7` of container `worker`";
+    let reply = in_pod.reply();
+    assert!(reply.contains(expected), "{reply}");
+    in_pod.end();
     guard.end();
 }
 
