@@ -37,6 +37,7 @@
 //! that the guard may not signal it, or that is in uninterruptible sleep, keeps its job from being
 //! joined.
 
+mod asked;
 mod census;
 mod client;
 mod exec;
@@ -45,6 +46,7 @@ mod launch;
 mod lines;
 mod meter;
 mod needs;
+mod oom;
 mod outbox;
 mod output;
 pub mod protocol;

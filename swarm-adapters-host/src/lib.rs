@@ -26,6 +26,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod cgroup;
 mod procs;
 
 pub mod caller;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use swarm_adapters_host::channel::{Event, Events};
-use swarm_adapters_host::guard::{AwaitedLine, Ended, Guard, Start};
+use swarm_adapters_host::guard::{AwaitedLine, End, Ended, Guard, Start};
 use swarm_adapters_host::runner::{self, Job, Outcome, Readiness, RunLogKeeper, Runner};
 use swarm_spec::manifest::{Check, Program, Ready, param_variable};
 use swarm_spec::template::{Template, Values};
@@ -251,10 +251,10 @@ impl Runner for ProgramRunner {
                 run.await
             }
         };
-        let mut is_outside = false;
-        let end = end.map(|Ended { end, output, was_stopped }| {
+        let (mut is_outside, mut starved) = (false, None);
+        let end = end.map(|Ended { end, output, was_stopped, out_of_memory }| {
             job.keep_output(output);
-            is_outside = was_stopped;
+            (is_outside, starved) = (was_stopped, out_of_memory);
             end
         });
         if stop.is_cancelled() {
@@ -267,7 +267,7 @@ impl Runner for ProgramRunner {
             (_, Ok(_)) if is_outside => Outcome::Stopped,
             (Some(reason), _) | (None, Err(reason)) => Outcome::Failed(reason),
             (None, Ok(end)) if end.is_success() => Outcome::Ended,
-            (None, Ok(end)) => Outcome::Failed(end.to_string()),
+            (None, Ok(end)) => Outcome::Failed(failure(end, starved.as_deref())),
         }
     }
 
@@ -277,6 +277,15 @@ impl Runner for ProgramRunner {
 
     fn run_log_keeper(&self) -> RunLogKeeper {
         RunLogKeeper::Runner
+    }
+}
+
+/// The sentence about a job that has failed, with the lack of memory if that was the cause.
+fn failure(end: End, out_of_memory: Option<&str>) -> String {
+    match (end, out_of_memory) {
+        (end, None) => end.to_string(),
+        (End::Signal(_) | End::Unknown, Some(why)) => format!("was killed, {why}"),
+        (End::Code(_), Some(why)) => format!("{end} after one of its processes was killed, {why}"),
     }
 }
 
@@ -299,6 +308,16 @@ fn secret(name: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_that_was_killed_for_memory_says_so() {
+        let why = Some("out of memory: limit 64Mi");
+        assert_eq!(failure(End::Signal(9), why), "was killed, out of memory: limit 64Mi");
+        let child = "ended with exit code 137 after one of its processes was killed, out of memory: \
+                     limit 64Mi";
+        assert_eq!(failure(End::Code(137), why), child);
+        assert_eq!(failure(End::Signal(9), None), "was ended by signal 9 (SIGKILL)");
+    }
 
     #[test]
     fn params_become_variables() {

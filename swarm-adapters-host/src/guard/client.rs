@@ -72,6 +72,8 @@ pub struct Ended {
     /// Whether it ended by itself within [`STOPPED_WITHIN`](super::STOPPED_WITHIN) of a signal that asked
     /// the guard to end as well, as a shutdown of the machine sends it.
     pub was_stopped: bool,
+    /// The end of a sentence with the limit, if the kernel ended it because memory ran out.
+    pub out_of_memory: Option<String>,
 }
 
 /// A text that the output of a job is searched for.

@@ -208,8 +208,8 @@ impl Keeper {
                     self.told.tell(Event::Killed { job });
                 }
             }
-            Reply::Joined { job, end, output, was_stopped } => {
-                self.done(&job, Ok(Ended { end, output, was_stopped }));
+            Reply::Joined { job, end, output, was_stopped, out_of_memory } => {
+                self.done(&job, Ok(Ended { end, output, was_stopped, out_of_memory }));
             }
             Reply::Pong { number: _ } => {}
             Reply::RunLogFailed { reason } => {

@@ -141,6 +141,9 @@ pub enum Reply {
         /// Whether it ended by itself, and as all processes of the machine were asked to.
         #[serde(default, skip_serializing_if = "is_no")]
         was_stopped: bool,
+        /// The end of a sentence, if the kernel ended it because memory ran out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        out_of_memory: Option<String>,
     },
     /// The answer to a ping.
     Pong {

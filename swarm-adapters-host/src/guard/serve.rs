@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rustix::fs::fstat;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process_group,
-    set_child_subreaper, wait, waitid, waitpid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, WaitStatus, getpid,
+    kill_process_group, set_child_subreaper, wait, waitid, waitpid,
 };
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -20,21 +20,24 @@ use rustix::time::{
 use swarm_core::{JobName, Token};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::unix::pipe;
-use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::asked::{Asked, Ends};
 use super::census::{self, Census, Leader, Memory};
 use super::launch::{Surroundings, raw};
+use super::oom::Kills;
 use super::outbox::Outbox;
 use super::output::{Awaited, Followed, Output, Seen, Tail};
 use super::protocol::{End, LINE_BYTES_MAX, OutputFormat, Reply, Request, VERSION, name};
+use crate::caller;
+use crate::cgroup::Cgroup;
 use crate::marker;
 use crate::runlog::{RunEvent, boottime_ns};
 use crate::runtime::{self, refused};
 use crate::sweep::SESSION;
 use crate::timer::until;
-use crate::{caller, procs};
 
 /// The variables that every job finds in its environment, besides [`SESSION`].
 pub(super) const JOB: &str = "SWARM_JOB";
@@ -99,6 +102,7 @@ async fn run() -> io::Result<()> {
         outbox: Outbox::open()?,
         output: Output::open(found)?,
         memory: Memory::default(),
+        kills: Kills::new(Cgroup::own()),
         check_at: None,
         pause: CHECK_MIN,
     };
@@ -181,54 +185,6 @@ async fn read(stdin: pipe::Receiver, requests: mpsc::Sender<Request>) {
     }
 }
 
-/// The signals that ask a process to end, but for those that the caller ignores.
-struct Ends {
-    terminate: Option<Signals>,
-    interrupt: Option<Signals>,
-    hangup: Option<Signals>,
-}
-
-impl Ends {
-    fn open() -> io::Result<Self> {
-        Ok(Self {
-            terminate: caller::heard(SignalKind::terminate())?,
-            interrupt: caller::heard(SignalKind::interrupt())?,
-            hangup: caller::heard(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) -> Signal {
-        tokio::select! {
-            () = caller::next(&mut self.terminate) => Signal::TERM,
-            () = caller::next(&mut self.interrupt) => Signal::INT,
-            () = caller::next(&mut self.hangup) => Signal::HUP,
-        }
-    }
-}
-
-/// The signals that asked this process to end, each with the last time. All processes may have got them.
-#[derive(Debug, Default)]
-struct Asked(Vec<(Signal, Instant)>);
-
-impl Asked {
-    fn note(&mut self, kind: Signal) {
-        self.0.retain(|(before, _)| *before != kind);
-        self.0.push((kind, Instant::now()));
-    }
-
-    fn last(&self) -> Option<Instant> {
-        self.0.last().map(|(_, at)| *at)
-    }
-
-    /// Whether one of these signals may have reached a job that lives. A program that does not catch the
-    /// signal would have died of it, or ignores it.
-    fn may_have_reached(&self, leader: Pid, started_at: Instant, now: Instant) -> bool {
-        self.0.iter().any(|(kind, at)| {
-            started_at <= *at && now <= *at + STOPPED_WITHIN && procs::may_catch(leader, *kind)
-        })
-    }
-}
-
 struct Serving {
     worker: String,
     session: String,
@@ -241,6 +197,7 @@ struct Serving {
     outbox: Outbox,
     output: Output,
     memory: Memory,
+    kills: Kills,
     check_at: Option<Instant>,
     pause: Duration,
 }
@@ -270,6 +227,8 @@ struct Run {
     has_exited: bool,
     /// When it ended by itself, if it did.
     ended_at: Option<Instant>,
+    /// The end of a sentence, if the kernel ended it because memory ran out.
+    out_of_memory: Option<String>,
     /// When the remaining processes are killed, once the job shall end.
     kill_at: Option<Instant>,
     /// When its processes are sent SIGTERM, once the job shall end.
@@ -362,6 +321,7 @@ impl Serving {
             probe: None,
             has_exited: false,
             ended_at: None,
+            out_of_memory: None,
             kill_at: None,
             term_at: None,
             is_terminated: false,
@@ -415,12 +375,19 @@ impl Serving {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let mut is_any_job = false;
         for run in self.runs.values_mut().filter(|run| !run.has_exited) {
-            run.has_exited = !matches!(waitid(WaitId::Pid(run.leader), options), Ok(None));
+            let ended = waitid(WaitId::Pid(run.leader), options);
+            run.has_exited = !matches!(ended, Ok(None));
             if run.has_exited {
                 is_any_job = true;
                 if run.kill_at.is_none() {
-                    run.ended_at = Some(Instant::now());
-                    run.tail_until = Some(Instant::now() + TAIL_MAX);
+                    let now = Instant::now();
+                    run.ended_at = Some(now);
+                    run.tail_until = Some(now + TAIL_MAX);
+                    if let Ok(Some(ended)) = &ended
+                        && may_lack_memory(ended)
+                    {
+                        run.out_of_memory = self.kills.take(now);
+                    }
                     run.stop(run.grace, &self.asked);
                 }
             }
@@ -476,7 +443,8 @@ impl Serving {
         self.outbox.record(job, run.token, RunEvent::Stop);
         let was_stopped = self.asked.last().is_some_and(|at| run.was_stopped(at));
         let (job, output) = (job.to_string(), run.tail.lines());
-        self.outbox.reply(Reply::Joined { job, end, output, was_stopped });
+        let out_of_memory = run.out_of_memory.clone();
+        self.outbox.reply(Reply::Joined { job, end, output, was_stopped, out_of_memory });
     }
 
     fn deadline_passed(&mut self) {
@@ -520,7 +488,10 @@ impl Serving {
         }
     }
 
-    fn tick(&self) {
+    fn tick(&mut self) {
+        if !self.runs.is_empty() {
+            self.kills.note(Instant::now());
+        }
         if self.outbox.is_empty() {
             self.runs.iter().for_each(|(job, run)| {
                 self.outbox.record(job, run.token, RunEvent::Tick);
@@ -593,6 +564,14 @@ impl Run {
         }
         self.empty_checks = if is_empty { self.empty_checks + 1 } else { 0 };
         2 <= self.empty_checks
+    }
+}
+
+/// Whether a process that nobody asked to end may have ended because it, or a child, was killed.
+fn may_lack_memory(ended: &WaitIdStatus) -> bool {
+    match (ended.exit_status(), ended.terminating_signal()) {
+        (Some(code), _) => code != 0,
+        (None, signal) => signal == Some(Signal::KILL.as_raw()),
     }
 }
 

@@ -8,6 +8,7 @@
 mod hidden;
 mod line;
 mod machine;
+mod oom;
 mod output;
 mod signals;
 

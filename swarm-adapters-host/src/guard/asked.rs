@@ -1,0 +1,59 @@
+//! Signals to all processes at once, as a shutdown sends them: which of them this process has got, and
+//! when.
+
+use std::io;
+
+use rustix::process::{Pid, Signal};
+use tokio::signal::unix::{Signal as Signals, SignalKind};
+use tokio::time::Instant;
+
+use super::serve::STOPPED_WITHIN;
+use crate::{caller, procs};
+
+/// The signals that ask a process to end, but for those that the caller ignores.
+pub(super) struct Ends {
+    terminate: Option<Signals>,
+    interrupt: Option<Signals>,
+    hangup: Option<Signals>,
+}
+
+impl Ends {
+    pub(super) fn open() -> io::Result<Self> {
+        Ok(Self {
+            terminate: caller::heard(SignalKind::terminate())?,
+            interrupt: caller::heard(SignalKind::interrupt())?,
+            hangup: caller::heard(SignalKind::hangup())?,
+        })
+    }
+
+    pub(super) async fn next(&mut self) -> Signal {
+        tokio::select! {
+            () = caller::next(&mut self.terminate) => Signal::TERM,
+            () = caller::next(&mut self.interrupt) => Signal::INT,
+            () = caller::next(&mut self.hangup) => Signal::HUP,
+        }
+    }
+}
+
+/// The signals that asked this process to end, each with the last time. All processes may have got them.
+#[derive(Debug, Default)]
+pub(super) struct Asked(Vec<(Signal, Instant)>);
+
+impl Asked {
+    pub(super) fn note(&mut self, kind: Signal) {
+        self.0.retain(|(before, _)| *before != kind);
+        self.0.push((kind, Instant::now()));
+    }
+
+    pub(super) fn last(&self) -> Option<Instant> {
+        self.0.last().map(|(_, at)| *at)
+    }
+
+    /// Whether one of these signals may have reached a job that lives. A program that does not catch the
+    /// signal would have died of it, or ignores it.
+    pub(super) fn may_have_reached(&self, leader: Pid, started_at: Instant, now: Instant) -> bool {
+        self.0.iter().any(|(kind, at)| {
+            started_at <= *at && now <= *at + STOPPED_WITHIN && procs::may_catch(leader, *kind)
+        })
+    }
+}

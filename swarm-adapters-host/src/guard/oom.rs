@@ -1,0 +1,90 @@
+//! Finds the jobs that the kernel has killed because memory ran out. It counts kills and says nothing of whom it
+//! killed, so a job that ended right after one was counted is taken for it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::cgroup::{Cgroup, quantity};
+
+/// Time by which a kill may precede the end of its job: a process that is killed frees its memory first.
+const RECENT: Duration = Duration::from_secs(3);
+
+/// The kills in the control group of this process, which is that of its jobs.
+#[derive(Debug)]
+pub(super) struct Kills {
+    group: Option<Cgroup>,
+    counted: u64,
+    /// Kills that no job was taken for, and when they were noticed.
+    fresh: u64,
+    noticed_at: Option<Instant>,
+}
+
+impl Kills {
+    pub(super) fn new(group: Option<Cgroup>) -> Self {
+        let counted = group.as_ref().and_then(Cgroup::kills).unwrap_or_default();
+        Self { group, counted, fresh: 0, noticed_at: None }
+    }
+
+    /// Takes note of kills until `now`. Called once a second at least, so that old ones count for nobody.
+    pub(super) fn note(&mut self, now: Instant) {
+        if self.noticed_at.is_some_and(|at| at + RECENT < now) {
+            (self.fresh, self.noticed_at) = (0, None);
+        }
+        let Some(count) = self.group.as_ref().and_then(Cgroup::kills) else { return };
+        if self.counted < count {
+            self.fresh += count - self.counted;
+            self.noticed_at = Some(now);
+        }
+        self.counted = count;
+    }
+
+    /// The end of a sentence if a job that nobody asked to end, and that failed at `now`, was killed for
+    /// memory, as far as that can be known. Each kill counts for one job.
+    pub(super) fn take(&mut self, now: Instant) -> Option<String> {
+        self.note(now);
+        self.fresh = self.fresh.checked_sub(1)?;
+        let limit = self.group.as_ref().and_then(Cgroup::limit);
+        Some(match limit {
+            Some(limit) => format!("out of memory: limit {}", quantity(limit)),
+            None => "out of memory: the machine has no more".to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::cgroup::tests::{fake, of_version_2};
+
+    #[test]
+    fn each_kill_counts_for_one_job_that_ends_soon_after() {
+        let dir = tempfile::tempdir().unwrap();
+        let count = |kills: u64| {
+            fs::write(dir.path().join("memory.events"), format!("oom_kill {kills}\n")).unwrap();
+        };
+        count(5);
+        fake(dir.path(), &[("memory.max", "67108864\n")]);
+        let mut kills = Kills::new(of_version_2(dir.path(), "/"));
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        assert_eq!(kills.take(at(0)), None, "earlier kills");
+        count(7);
+        kills.note(at(100));
+        let expected = Some("out of memory: limit 64Mi".to_owned());
+        assert_eq!(kills.take(at(200)), expected);
+        assert_eq!(kills.take(at(200)), expected);
+        assert_eq!(kills.take(at(200)), None, "somebody else killed it");
+        count(8);
+        kills.note(at(1_000));
+        kills.note(at(5_000));
+        assert_eq!(kills.take(at(5_000)), None, "a process of a job that lives on");
+        fs::write(dir.path().join("memory.max"), "max\n").unwrap();
+        count(9);
+        let expected = Some("out of memory: the machine has no more".to_owned());
+        assert_eq!(kills.take(at(6_000)), expected);
+        assert_eq!(Kills::new(None).take(at(0)), None);
+    }
+}
