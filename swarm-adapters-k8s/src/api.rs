@@ -175,7 +175,8 @@ pub struct SwarmStatus {
     pub selector: Option<String>,
     /// `Ready`, `PoolReady`, `AllJobsAssigned` and `Converged` always; `Reconciling`, `Stalled`,
     /// `AutoscaleLimited`, `RefreshBlocked`, `LeaseTooLong`, `WorkersSuspect`, `RevocationHeld`,
-    /// `ReleaseUnanswered`, `JobsFailing` and `SessionsUnprotected` only while they are true.
+    /// `ReleaseUnanswered`, `JobsFailing`, `PoolMisconfigured` and `SessionsUnprotected` only while
+    /// they are true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",

@@ -41,6 +41,7 @@ mod report;
 mod scaling;
 mod seen;
 mod sessions;
+mod silent;
 mod sources;
 mod stores;
 #[cfg(test)]

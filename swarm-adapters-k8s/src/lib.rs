@@ -35,6 +35,8 @@ pub mod convert;
 #[cfg(feature = "controller")]
 mod fence;
 #[cfg(feature = "controller")]
+pub mod fit;
+#[cfg(feature = "controller")]
 pub mod health;
 #[cfg(feature = "controller")]
 pub mod ledger;

@@ -38,7 +38,7 @@ pub const MADE_ANNOTATION: &str = "swarm.k8slab.info/made-of";
 /// What the name of the ConfigMap of the files has after the Swarm's.
 const FILES_SUFFIX: &str = "-files";
 /// The role that workers of sessions are bound to.
-const WORKER_ROLE: &str = "swarm-session-worker";
+pub(crate) const WORKER_ROLE: &str = "swarm-session-worker";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const OPERATOR: &str = "swarm-operator";
 /// The label that names the Swarm once more, as other tools expect it.

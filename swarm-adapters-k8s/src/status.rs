@@ -1,6 +1,7 @@
 //! What a Swarm's status says: derived from one turn, written, and never read back for a decision.
 
 mod autoscale;
+mod misfits;
 mod overdue;
 mod reason;
 mod refreshed;
@@ -12,6 +13,7 @@ mod tests;
 
 pub(crate) use autoscale::AUTOSCALE_LIMITED;
 pub use autoscale::desired_workers;
+pub(crate) use misfits::MISCONFIGURED;
 pub(crate) use overdue::{NOT_READY_TOO_LONG, NotReadyTooLong};
 pub use reason::Reason;
 pub use refreshed::Refreshed;
@@ -347,6 +349,7 @@ pub fn after_turn(
     extra.extend(refreshed.parts());
     extra.extend(sessions.parts());
     extra.extend(NotReadyTooLong::of(facts).map(NotReadyTooLong::part));
+    extra.extend(misfits::part(pool));
     extra.extend(refusals.part());
     judged(generation, before, status, verdict, extra)
 }
@@ -513,6 +516,12 @@ pub fn autoscale_limited(status: &SwarmStatus) -> Option<&str> {
 #[must_use]
 pub fn failing_jobs(status: &SwarmStatus) -> Option<&str> {
     message_of(status, JOBS_FAILING)
+}
+
+/// The message of the condition about pods that do not suit the Swarm, while it is true.
+#[must_use]
+pub fn misconfigured(status: &SwarmStatus) -> Option<&str> {
+    message_of(status, MISCONFIGURED)
 }
 
 /// The message of the condition about workers that no policy keeps to their own Leases.

@@ -9,6 +9,7 @@ use kube::{Resource, ResourceExt};
 pub use swarm_spec::spec::Kind;
 
 use crate::api::{Claimant, Swarm};
+use crate::fit::Misfit;
 use crate::trouble;
 
 /// The condition of a Deployment whose pods are refused.
@@ -37,6 +38,8 @@ pub struct Workload {
     pub resource_version: Option<String>,
     /// Why pods are missing, or do not run, if that is known.
     pub trouble: Option<String>,
+    /// Ways in which its pods do not suit their Swarm.
+    pub misfits: Vec<Misfit>,
 }
 
 impl Workload {
@@ -63,6 +66,7 @@ impl Workload {
             selector: Some(labels.join(",")),
             resource_version: None,
             trouble: None,
+            misfits: Vec::new(),
         }
     }
 
@@ -80,6 +84,7 @@ impl Workload {
             selector: None,
             resource_version: None,
             trouble: None,
+            misfits: Vec::new(),
         }
     }
 
@@ -95,6 +100,7 @@ impl Workload {
             selector: None,
             resource_version: object.meta().resource_version.clone(),
             trouble: None,
+            misfits: Vec::new(),
         }
     }
 }

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use autoscale::AutoscaleSpec;
-pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec};
+pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec, SESSION_CLOSE};
 pub use managed::{
     DisruptionMode, DisruptionSpec, EnvVarSpec, FilesSpec, IntOrString, MANAGED_NAME_MAX,
     ManagedKind, ManagedSpec, ResourcesSpec, ServiceSpec, ServiceType, managed_name_fits,

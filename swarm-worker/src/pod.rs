@@ -16,6 +16,7 @@ use swarm_adapters_k8s::client::{self, Clients};
 use swarm_adapters_k8s::session::{KubeSession, KubeSessionViews};
 use swarm_core::handover::{LeaseTerms, SessionId};
 use swarm_core::session::Former;
+use swarm_spec::spec::SESSION_CLOSE as MARGIN;
 use tokio::time::sleep;
 
 use crate::Failure;
@@ -23,10 +24,6 @@ use crate::args::{RunArgs, SessionArgs};
 use crate::jobs::Tools;
 use crate::run;
 use crate::session::{SessionSetup, Shared, Shutdown};
-
-/// How long before the kill a worker has closed its session: time for the last write of its lease,
-/// and for late signals and timers.
-const MARGIN: Duration = Duration::from_secs(2);
 
 /// The longest wait for the guard of an earlier process, which kills its jobs at once.
 const BUSY_MAX: Duration = Duration::from_secs(10);

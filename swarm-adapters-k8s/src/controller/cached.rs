@@ -11,9 +11,9 @@ use futures::{Stream, StreamExt, stream};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{
     ConfigMap, ContainerState, ContainerStateTerminated, ContainerStatus, Node, NodeSpec, Pod,
-    PodSpec,
+    PodSpec, PodTemplateSpec,
 };
-use kube::core::PartialObjectMeta;
+use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Api, Resource, ResourceExt};
@@ -35,7 +35,7 @@ use crate::rollback::Rollbacks;
 use crate::sharing::Sharing;
 use crate::slim::{self, Cut, Slim};
 use crate::workload::{FAILURE, Kind};
-use crate::{trouble, view, watch};
+use crate::{fit, trouble, view, watch};
 
 /// The annotations of pods that are read.
 const OF_PODS: [&str; 5] =
@@ -108,9 +108,15 @@ impl Cached for StatefulSet {
     fn strip(&mut self) {
         slim::metadata(&mut self.metadata, &[]);
         let Some(spec) = self.spec.take() else { return };
-        let StatefulSetSpec { replicas, ordinals, selector, .. } = spec;
-        let selector = slim::selector(selector);
-        let kept = StatefulSetSpec { replicas, ordinals, selector, ..StatefulSetSpec::default() };
+        let StatefulSetSpec { replicas, ordinals, selector, template, .. } = spec;
+        let (selector, template) = (slim::selector(selector), cut(template));
+        let kept = StatefulSetSpec {
+            replicas,
+            ordinals,
+            selector,
+            template,
+            ..StatefulSetSpec::default()
+        };
         self.spec = Some(kept);
     }
 
@@ -123,9 +129,10 @@ impl Cached for Deployment {
     fn strip(&mut self) {
         slim::metadata(&mut self.metadata, &[]);
         let Some(spec) = self.spec.take() else { return };
-        let DeploymentSpec { replicas, selector, .. } = spec;
-        let selector = slim::selector(selector);
-        self.spec = Some(DeploymentSpec { replicas, selector, ..DeploymentSpec::default() });
+        let DeploymentSpec { replicas, selector, template, .. } = spec;
+        let (selector, template) = (slim::selector(selector), cut(template));
+        let kept = DeploymentSpec { replicas, selector, template, ..DeploymentSpec::default() };
+        self.spec = Some(kept);
         if let Some(status) = &mut self.status {
             status.conditions.iter_mut().for_each(|all| all.retain(|it| it.type_ == FAILURE));
         }
@@ -134,6 +141,18 @@ impl Cached for Deployment {
     fn keys(&self) -> Vec<String> {
         self.namespace().into_iter().collect()
     }
+}
+
+/// Leaves of a template what [`fit`] reads, as a text in the field of the name. Templates have no name.
+fn cut(template: PodTemplateSpec) -> PodTemplateSpec {
+    let name = template.spec.and_then(fit::packed);
+    let metadata = Some(ObjectMeta { name, ..ObjectMeta::default() });
+    PodTemplateSpec { metadata, spec: None }
+}
+
+/// Restores what [`fit`] reads of a template that was cut.
+pub(super) fn uncut(template: &PodTemplateSpec) -> Option<PodSpec> {
+    fit::unpacked(template.metadata.as_ref()?.name.as_deref()?)
 }
 
 impl Cached for ReplicaSetMeta {
@@ -174,8 +193,12 @@ impl Cached for Pod {
         self.labels_mut().retain(|name, _| !EVERY_POD_HAS.contains(&name.as_str()));
         slim::metadata(&mut self.metadata, &OF_PODS);
         let (several, trouble) = (several_containers(self), trouble::of(self));
-        let node_name = self.spec.take().and_then(|spec| spec.node_name);
-        self.spec = Some(PodSpec { node_name, ..PodSpec::default() });
+        let spec = self.spec.take().unwrap_or_default();
+        let node_name = spec.node_name.clone();
+        let of_set = self.labels().contains_key(STATEFUL_PODS);
+        // The template of a StatefulSet tells what its pods would.
+        let kept = if of_set { PodSpec::default() } else { fit::cut_pod(spec) };
+        self.spec = Some(PodSpec { node_name, ..kept });
         if let Some(status) = self.status.take() {
             let mut kept = k8s_openapi::api::core::v1::PodStatus {
                 phase: status.phase,

@@ -19,6 +19,7 @@ use super::refresh::KnownPods;
 use super::report::Reports;
 use super::scaling::Scaling;
 use super::sessions::Sessions;
+use super::silent::Silent;
 use super::sources::Loaded;
 use super::stores::Stores;
 use crate::api::Swarm;
@@ -46,6 +47,7 @@ pub(super) struct Memory {
     pub(super) autoscaling: Autoscaling,
     pub(super) making: Making,
     pub(super) explained: Explained,
+    pub(super) silent: Silent,
     pub(super) reports: Reports,
     /// Since when the workers of a deleted Swarm are asked to stop.
     pub(super) releasing: Option<Instant>,
@@ -69,6 +71,7 @@ impl Memory {
             autoscaling: Autoscaling::default(),
             making: Making::default(),
             explained: Explained::default(),
+            silent: Silent::default(),
             reports: Reports::default(),
             releasing: None,
         }

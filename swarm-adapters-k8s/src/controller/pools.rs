@@ -3,20 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use swarm_spec::spec::Meant;
 
-use super::cached::{self, Cache, Cached, of_pool};
+use super::cached::{self, Cache, Cached, of_pool, uncut};
 use super::caches::{Caches, Pools};
 use super::claims::{self, Members};
 use super::non_statefulset::{ReplicaSetMeta, controller, deployment_of_set};
 use crate::api::Swarm;
+use crate::fit::Misfit;
 use crate::status::{Reason, Verdict};
 use crate::workload::{Kind, Workload};
-use crate::{managed, observe};
+use crate::{fit, managed, observe};
 
 impl Caches {
     /// The workload that is the pool of `swarm`.
@@ -44,6 +45,50 @@ impl Caches {
                 Ok(Workload::of_pods(swarm, pods))
             }
         }
+    }
+
+    /// Ways in which the pods of `pool` do not suit `swarm`, as their template says; of pods that go by
+    /// labels, as each of them says.
+    pub(super) fn misfits(&self, swarm: &Swarm, pool: &Workload) -> Vec<Misfit> {
+        if pool.kind != Kind::Pods {
+            let template = self.template_of(pool);
+            return template.map_or_else(Vec::new, |template| fit::misfits(swarm, &template));
+        }
+        let mut found: Vec<Misfit> = Vec::new();
+        for pod in self.members(swarm).own {
+            for misfit in pod.spec.iter().flat_map(|spec| fit::misfits(swarm, spec)) {
+                if !found.contains(&misfit) {
+                    found.push(misfit);
+                }
+            }
+        }
+        found
+    }
+
+    /// The part of a workload's template that is kept; `None` of pods that go by labels.
+    fn template_of(&self, pool: &Workload) -> Option<PodSpec> {
+        let (namespace, name) = (&pool.namespace, &pool.name);
+        match pool.kind {
+            Kind::StatefulSet => {
+                let set = self.pools.sets.get(namespace, name)?;
+                uncut(&set.spec.as_ref()?.template)
+            }
+            Kind::Deployment => {
+                let found = self.pools.non_statefulset.deployments.get(namespace, name)?;
+                uncut(&found.spec.as_ref()?.template)
+            }
+            Kind::Pods => None,
+        }
+    }
+
+    /// The service account of `pod`, one of `pool`, if that is known.
+    pub(super) fn account_of(&self, pool: &Workload, pod: &Pod) -> Option<String> {
+        if pool.kind == Kind::Pods {
+            return pod.spec.as_ref()?.service_account_name.clone();
+        }
+        // A template that names none means the one of the namespace.
+        let named = self.template_of(pool)?.service_account_name;
+        Some(named.unwrap_or_else(|| "default".into()))
     }
 
     /// The pods that may be workers of `pool`; of a StatefulSet those that have the names of its

@@ -19,8 +19,9 @@ use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::ledger::{REQUEST_TIMEOUT, bounded};
 use crate::rollback::Epoch;
 use crate::status::{
-    self, AUTOSCALE_LIMITED, JOBS_FAILING, NOT_READY_TOO_LONG, NotReadyTooLong, Reason, Refreshed,
-    Refusals, RefusedRequest, SESSIONS_UNPROTECTED, SessionReport, TurnSummary, Verdict,
+    self, AUTOSCALE_LIMITED, JOBS_FAILING, MISCONFIGURED, NOT_READY_TOO_LONG, NotReadyTooLong,
+    Reason, Refreshed, Refusals, RefusedRequest, SESSIONS_UNPROTECTED, SessionReport, TurnSummary,
+    Verdict,
 };
 use crate::version;
 use crate::workload::Workload;
@@ -235,6 +236,12 @@ impl Context {
         {
             let note = unprotected.to_owned();
             self.publish_event(swarm, EventType::Warning, SESSIONS_UNPROTECTED, note).await;
+        }
+        if let Some(misconfigured) = status::misconfigured(&status)
+            && before.and_then(status::misconfigured).is_none()
+        {
+            let note = misconfigured.to_owned();
+            self.publish_event(swarm, EventType::Warning, MISCONFIGURED, note).await;
         }
         reports.status = Some(status);
         Ok(())

@@ -24,6 +24,7 @@ use super::memory::Memory;
 use super::refresh::{CHANGED_AGAIN, Refreshing, note_started};
 use super::report::{Done, Outcome, REFUSED_AGAIN};
 use super::sessions::SessionSummary;
+use super::silent::Silence;
 use super::sources::Loaded;
 use super::stores::Stores;
 use super::worker_views::PoolViews;
@@ -58,6 +59,8 @@ pub(super) struct Carried {
     pub(super) sessions: SessionReport,
     /// Why pods do not run or are not made, if that is known.
     pub(super) trouble: Option<String>,
+    /// Pods that open no session, and the time until another look.
+    pub(super) silence: Silence,
     /// After which time to look at sessions again.
     pub(super) look_in: Option<Duration>,
     /// After which time the pool is to have fewer workers, if nothing changes.
@@ -137,8 +140,11 @@ impl Context {
             Err(error) => return Err(error),
         };
         let Carried { turn, observed, progress, refreshed, sessions, trouble, .. } = carried;
-        let Carried { look_in, scale_in, need, alarm, .. } = carried;
-        pool.trouble = trouble;
+        let Carried { look_in, scale_in, need, alarm, silence, .. } = carried;
+        let unbound = silence.misfit.as_ref().map(|it| it.message.clone());
+        pool.trouble = trouble.or(unbound);
+        pool.misfits = self.caches.misfits(swarm, &pool);
+        pool.misfits.extend(silence.misfit);
         // That another Swarm is gone, or that something is allowed now, no watch shows.
         let is_refused = complaint.is_some() || !refusals.is_empty();
         let again = is_refused.then_some(REFUSED_AGAIN);
@@ -147,7 +153,8 @@ impl Context {
         let rest = self.sources_rest_for(swarm, &memory.loaded);
         let views_contest = memory.stores.views_contest();
         let contest_ends = views_contest.as_ref().map(|(ends_in, _)| *ends_in);
-        let next = next.into_iter().chain([kept.look_in, rest, contest_ends]).flatten().min();
+        let others = [kept.look_in, rest, contest_ends, silence.look_in];
+        let next = next.into_iter().chain(others).flatten().min();
         let scaling = memory.scaling.contest(swarm, &pool);
         let contest = scaling.or(views_contest.map(|(_, verdict)| verdict));
         let done = Done {
@@ -271,6 +278,7 @@ impl Context {
         self.note_started(swarm, &slots, memory).await;
         self.learn_sessions(swarm, pool, &slots, &mut memory.sessions, &mut memory.stores).await?;
         self.revoke_due(swarm, &mut memory.sessions, refusals).await?;
+        let silence = self.silence(swarm, pool, &slots, &mut memory.silent);
         let (mut observed, summary) = observe(swarm, pool, desired, &slots, memory);
         observed.adoptable = self.adoptable(swarm, pool, &mut memory.stores).await?;
         let turn = self.decide_and_publish(swarm, pool, desired, &observed, memory).await?;
@@ -312,6 +320,7 @@ impl Context {
             refreshed,
             sessions,
             trouble,
+            silence,
             look_in,
             scale_in,
             need,

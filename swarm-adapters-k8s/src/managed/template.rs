@@ -9,9 +9,10 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec, Vo
 use serde_json::{Value, json};
 use swarm_core::handover::LeaseTerms;
 use swarm_spec::manifest::param_variable;
-use swarm_spec::spec::{ParamFromSpec, ProtocolSpec, RunnerSpec, SecretKeyRefSpec};
+use swarm_spec::spec::{ParamFromSpec, ProtocolSpec, RunnerSpec, SESSION_CLOSE, SecretKeyRefSpec};
 
 use super::{ManagedError, Pool, SWARM_LABEL, digest, files_of, hex};
+use crate::fit::{Times, grace_for};
 
 /// The container of the worker.
 const WORKER: &str = "worker";
@@ -21,11 +22,6 @@ const INSTALLED_AT: &str = "/swarm";
 const STATE_DIR: &str = "/var/lib/swarm";
 /// Where plain workers read their jobs.
 const VIEW_DIR: &str = "/app/config";
-/// The least time that a worker that is to end keeps its jobs while they are moved.
-const GRACE_SECONDS: i64 = 30;
-/// Time that a pod has to end beyond the time that its jobs have to stop. It is for signals, for
-/// the last write of its Lease, and for the kubelet.
-const GRACE_MARGIN: Duration = Duration::from_secs(10);
 /// The user and group of the workers, unless the template says otherwise.
 const USER: i64 = 65_532;
 /// Tells pods to be replaced when the files change.
@@ -47,6 +43,7 @@ pub(super) fn pod_template(pool: &Pool<'_>) -> Result<Value, ManagedError> {
         check(pool, &ours, &merged)?;
     }
     tell_grace(&mut merged);
+    check_times(pool, &merged)?;
     serde_json::to_value(merged).map_err(|error| ManagedError(error.to_string()))
 }
 
@@ -378,17 +375,8 @@ fn check(
         let Some(why) = found.and_then(|found| broken(container, found)) else { continue };
         return refused(&format!("spec.containers, container `{}`", container.name), why);
     }
-    let grace = after.termination_grace_period_seconds.unwrap_or(GRACE_SECONDS);
-    let grace = Duration::from_secs(grace.try_into().unwrap_or_default());
-    // Jobs of a Swarm without a stop timeout need no time to stop.
-    if let Some(stop_timeout) = written_stop_timeout(pool).filter(|timeout| grace <= *timeout) {
-        let least = grace_seconds(pool);
-        return refused(
-            "spec.terminationGracePeriodSeconds",
-            format!(
-                "pods would be killed while jobs stop, which may take {stop_timeout:?}; write {least}"
-            ),
-        );
+    if let Some(why) = too_short(pool, after) {
+        return refused("spec.terminationGracePeriodSeconds", why);
     }
     match port_twice(after) {
         Some(port) => refused("spec.containers", format!("port {port} stands twice; remove one")),
@@ -431,13 +419,52 @@ fn port_twice(spec: &PodSpec) -> Option<i32> {
     twice.next()
 }
 
-/// Time that the pods of a pool have to end: at least the time that a job may take to stop, and a
-/// margin.
+/// Time that the pods of a pool have to end.
 fn grace_seconds(pool: &Pool<'_>) -> i64 {
-    let stop_timeout = written_stop_timeout(pool).unwrap_or(LeaseTerms::default().stop_timeout);
-    let grace = stop_timeout.saturating_add(GRACE_MARGIN);
-    let seconds = grace.as_secs().saturating_add(u64::from(0 < grace.subsec_nanos()));
-    i64::try_from(seconds).unwrap_or(i64::MAX).max(GRACE_SECONDS)
+    grace_for(written_stop_timeout(pool).unwrap_or(LeaseTerms::default().stop_timeout))
+}
+
+/// Says why a termination grace is too short for the jobs, if it is.
+fn too_short(pool: &Pool<'_>, pod: &PodSpec) -> Option<String> {
+    let grace = pod.termination_grace_period_seconds.unwrap_or_else(|| grace_seconds(pool));
+    let grace = Duration::from_secs(grace.try_into().unwrap_or_default());
+    let least = grace_seconds(pool);
+    if pool.swarm.protocol() == ProtocolSpec::Session {
+        let stop = written_stop_timeout(pool).unwrap_or(LeaseTerms::default().stop_timeout);
+        return (grace < stop.saturating_add(SESSION_CLOSE)).then(|| {
+            format!(
+                "jobs may take {stop:?} to stop, and a worker needs {SESSION_CLOSE:?} more to close \
+                 its session; write {least}"
+            )
+        });
+    }
+    // Plain workers stop for nobody unless the Swarm writes a stop timeout.
+    let stop = written_stop_timeout(pool).filter(|timeout| grace <= *timeout)?;
+    Some(format!("pods would be killed while jobs stop, which may take {stop:?}; write {least}"))
+}
+
+/// Checks that the worker would start with the times that variables and arguments say.
+fn check_times(pool: &Pool<'_>, merged: &PodTemplateSpec) -> Result<(), ManagedError> {
+    let protocol = pool.swarm.protocol();
+    if protocol != ProtocolSpec::Session || !pool.managed.runs_our_worker(protocol) {
+        return Ok(());
+    }
+    let Some(spec) = &merged.spec else { return Ok(()) };
+    let grace = spec.termination_grace_period_seconds.unwrap_or_default();
+    let grace = Duration::from_secs(grace.try_into().unwrap_or_default());
+    let worker = spec.containers.iter().find(|it| it.name == WORKER);
+    match worker.and_then(Times::of) {
+        Some(times) if !times.fit(grace) => {
+            let Times { stop, given } = times;
+            Err(ManagedError(format!(
+                "spec.pool.managed: by its variables or arguments the worker has {given:?} to end \
+                 (SWARM_GRACE, --grace) in a pod that is killed after {grace:?}, and its jobs have \
+                 {stop:?} to stop (STOP_TIMEOUT, --stop-timeout), which does not fit; remove them and \
+                 write spec.handover.stopTimeout, from which the operator sets them all"
+            )))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Time that a job may take to stop, if the Swarm says it.
@@ -449,7 +476,8 @@ fn written_stop_timeout(pool: &Pool<'_>) -> Option<Duration> {
 /// Tells a worker of a session how long it has to end, as the merged template has it.
 fn tell_grace(template: &mut PodTemplateSpec) {
     let Some(spec) = &mut template.spec else { return };
-    let grace = format!("{}s", spec.termination_grace_period_seconds.unwrap_or(GRACE_SECONDS));
+    let Some(seconds) = spec.termination_grace_period_seconds else { return };
+    let grace = format!("{seconds}s");
     let variables = spec.containers.iter_mut().flat_map(|it| it.env.iter_mut().flatten());
     for variable in variables.filter(|it| it.name == GRACE) {
         variable.value = Some(grace.clone());

@@ -198,10 +198,64 @@ fn pods_have_the_time_that_their_jobs_may_take_to_stop() {
     assert_eq!(grace("Plain", long(), managed()), Ok((71, vec![])));
     assert_eq!(grace("Session", long(), json!({})), Ok((71, vec!["71s".into()])));
     let short = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 60}}});
-    let refused = grace("Session", long(), short).unwrap_err();
-    let expected = "spec.pool.managed.podTemplate.spec.terminationGracePeriodSeconds: pods would be \
-                    killed while jobs stop, which may take 60.5s; write 71";
+    let refused = grace("Session", long(), short.clone()).unwrap_err();
+    let expected = "spec.pool.managed.podTemplate.spec.terminationGracePeriodSeconds: jobs may take \
+                    60.5s to stop, and a worker needs 2s more to close its session; write 71";
     assert_eq!(refused, expected);
+    let mut plain = short;
+    plain["image"] = "reader:1".into();
+    let refused = grace("Plain", long(), plain).unwrap_err();
+    assert!(
+        refused.ends_with("killed while jobs stop, which may take 60.5s; write 71"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_worker_that_would_not_start_with_its_times_is_refused_with_what_to_write() {
+    let session = |stop: &str, managed: Value| {
+        let handover = json!({"stopTimeout": stop, "lease": {"duration": "5m"}});
+        let handover = if stop.is_empty() { json!({}) } else { handover };
+        let worker = json!({"protocol": "Session"});
+        made(&json!({"pool": {"managed": managed}, "worker": worker, "handover": handover}))
+    };
+    let grace =
+        |seconds: i64| json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": seconds}}});
+    for (stop, enough, too_short, write) in
+        [("29s", 31, 30, 39), ("120s", 122, 121, 130), ("", 7, 6, 30)]
+    {
+        session(stop, json!({})).unwrap();
+        session(stop, grace(enough)).unwrap();
+        let refused = session(stop, grace(too_short)).unwrap_err();
+        let expected = format!("to close its session; write {write}");
+        assert!(refused.contains("podTemplate.spec.terminationGracePeriodSeconds"), "{refused}");
+        assert!(refused.ends_with(&expected), "{refused}, not: {expected}");
+    }
+    let variable = |name: &str, value: &str| json!([{"name": name, "value": value}]);
+    let container = |fields: Value| {
+        let mut container = fields;
+        container["name"] = "worker".into();
+        json!({"podTemplate": {"spec": {"containers": [container]}}})
+    };
+    let contradictions = [
+        json!({"env": variable("STOP_TIMEOUT", "60s")}),
+        json!({"args": ["run", "--stop-timeout", "29s"]}),
+        json!({"args": ["run", "--grace=31s"]}),
+        json!({"args": ["run", "--grace=6s"]}),
+        container(json!({"env": variable("STOP_TIMEOUT", "29s")})),
+    ];
+    for managed in contradictions {
+        let refused = session("", managed.clone()).unwrap_err();
+        assert!(refused.contains("write spec.handover.stopTimeout, from which"), "{refused}");
+    }
+    for fits in
+        [json!({"env": variable("STOP_TIMEOUT", "28s")}), json!({"args": ["run", "--grace=29s"]})]
+    {
+        session("", fits).unwrap();
+    }
+    let twice = container(json!({"env": variable("SWARM_GRACE", "60s")}));
+    let refused = session("", twice).unwrap_err();
+    assert!(refused.contains("its variable `SWARM_GRACE` is set already; remove it"), "{refused}");
 }
 
 #[test]

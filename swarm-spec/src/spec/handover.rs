@@ -1,11 +1,17 @@
 //! How jobs are handed over from one worker to the next.
 
+use std::time;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swarm_core::handover::LeaseTerms;
 
 use crate::duration::{self, Duration};
 use crate::rule::Rule;
+
+/// Time that a worker in a pod needs beyond the stop timeout before the pod is killed: for the last
+/// write of its Lease, and for late signals and timers. A worker refuses to start with less.
+pub const SESSION_CLOSE: time::Duration = time::Duration::from_secs(2);
 
 /// How workers are spoken to. `Plain`, the default: any program that reads its jobs from a file. A pod
 /// that holds the Lease of a session is served as one all the same, so that a pool can be moved over

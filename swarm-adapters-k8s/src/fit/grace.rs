@@ -1,0 +1,133 @@
+//! Whether workers have the time to stop their jobs before their pods are killed.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use swarm_core::handover::LeaseTerms;
+use swarm_spec::spec::{ProtocolSpec, SESSION_CLOSE};
+
+use super::said::{self, Said};
+use super::{Misfit, is_session_worker};
+use crate::api::Swarm;
+
+/// The termination grace of a pod that says none, in seconds.
+pub(super) const KUBERNETES_SECONDS: i64 = 30;
+/// The time that a worker takes for its termination grace if nothing says another.
+const WORKER_GRACE: Duration = Duration::from_secs(30);
+/// The least termination grace that is proposed, in seconds: a worker that is to end keeps its jobs
+/// for that time while they are moved.
+const LEAST_SECONDS: u64 = 30;
+/// Time that a pod has to end beyond the time that its jobs have to stop. It is for signals, for
+/// the last write of its Lease, and for the kubelet.
+const MARGIN: Duration = Duration::from_secs(10);
+
+/// The termination grace in seconds that suits jobs that may take `stop_timeout` to stop:
+/// `max(30 s, stop timeout + 10 s)`, rounded up.
+pub(crate) fn grace_for(stop_timeout: Duration) -> i64 {
+    let grace = stop_timeout.saturating_add(MARGIN);
+    let seconds = grace.as_secs().saturating_add(u64::from(0 < grace.subsec_nanos()));
+    i64::try_from(seconds.max(LEAST_SECONDS)).unwrap_or(i64::MAX)
+}
+
+/// Judges the termination grace.
+pub(super) fn misfit(swarm: &Swarm, pod: &PodSpec) -> Option<Misfit> {
+    let grace = pod.termination_grace_period_seconds.unwrap_or(KUBERNETES_SECONDS);
+    let grace = Duration::from_secs(grace.try_into().unwrap_or_default());
+    let workers = pod.containers.iter().filter(|it| is_session_worker(it));
+    let of_workers = workers.clone().find_map(|worker| of_worker(swarm, worker, grace));
+    of_workers.or_else(|| of_swarm(swarm, grace, workers.count()))
+}
+
+/// The stop timeout that the Swarm writes.
+fn written(swarm: &Swarm) -> Option<Duration> {
+    swarm.spec.handover.as_ref()?.stop_timeout.map(Into::into)
+}
+
+/// The times that a worker of sessions is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// The time that its jobs have to stop.
+    pub(crate) stop: Duration,
+    /// The time that it takes to end.
+    pub(crate) given: Duration,
+}
+
+impl Times {
+    /// The times in a container; `None` if they cannot be known.
+    pub(crate) fn of(worker: &Container) -> Option<Self> {
+        let stop = time(&said::STOP_TIMEOUT, worker, LeaseTerms::default().stop_timeout)?;
+        Some(Self { stop, given: time(&said::GRACE, worker, WORKER_GRACE)? })
+    }
+
+    /// Whether a worker refuses to start with them.
+    fn are_refused(self) -> bool {
+        self.given < self.stop.saturating_add(SESSION_CLOSE)
+    }
+
+    /// Whether a worker starts with them, and closes its session before its pod is killed.
+    pub(crate) fn fit(self, grace: Duration) -> bool {
+        !self.are_refused() && self.given <= grace
+    }
+}
+
+/// Judges the times that a worker of sessions is given.
+fn of_worker(swarm: &Swarm, worker: &Container, grace: Duration) -> Option<Misfit> {
+    let times = Times::of(worker)?;
+    let (Times { stop, given }, name) = (times, &worker.name);
+    let longest = stop.max(written(swarm).unwrap_or_default());
+    let proposed = grace_for(longest);
+    if times.are_refused() {
+        return Some(Misfit {
+            reason: "GraceTooShort",
+            message: format!(
+                "container `{name}` will not start: its worker is given {given:?} to end \
+                 (SWARM_GRACE, 30s if it is not written), its jobs may take {stop:?} to stop, and \
+                 closing its session takes {SESSION_CLOSE:?} more; write \
+                 terminationGracePeriodSeconds: {proposed} and SWARM_GRACE: {proposed}s"
+            ),
+        });
+    }
+    if !times.fit(grace) {
+        let seconds = grace.as_secs();
+        let is_enough = longest.saturating_add(SESSION_CLOSE) <= grace;
+        let write = if is_enough {
+            let given = given.as_secs().saturating_add(u64::from(0 < given.subsec_nanos()));
+            format!("SWARM_GRACE: {seconds}s, or terminationGracePeriodSeconds: {given}")
+        } else {
+            format!("terminationGracePeriodSeconds: {proposed} and SWARM_GRACE: {proposed}s")
+        };
+        return Some(Misfit {
+            reason: "GraceContradicts",
+            message: format!(
+                "the worker in container `{name}` takes {given:?} to end (SWARM_GRACE, 30s if it is \
+                 not written), but its pod is killed after {seconds}s \
+                 (terminationGracePeriodSeconds); write {write}"
+            ),
+        });
+    }
+    None
+}
+
+/// Judges the termination grace by the stop timeout of the Swarm. A program that is not known to be `swarm-worker` has
+/// no stop timeout of its own, so only a written one counts.
+fn of_swarm(swarm: &Swarm, grace: Duration, workers: usize) -> Option<Misfit> {
+    let stop = written(swarm)?;
+    let is_session = 0 < workers || swarm.protocol() == ProtocolSpec::Session;
+    let is_enough =
+        if is_session { stop.saturating_add(SESSION_CLOSE) <= grace } else { stop < grace };
+    let (seconds, least) = (grace.as_secs(), grace_for(stop));
+    let message = format!(
+        "pods are killed after {seconds}s (terminationGracePeriodSeconds), and their jobs may take \
+         {stop:?} to stop (spec.handover.stopTimeout); write terminationGracePeriodSeconds: {least}"
+    );
+    (!is_enough).then_some(Misfit { reason: "GraceTooShort", message })
+}
+
+/// A time of a worker; `None` if it cannot be known.
+fn time(option: &said::Opt, worker: &Container, default: Duration) -> Option<Duration> {
+    match option.of(worker) {
+        Said::Default => Some(default),
+        Said::Value(text) => text.parse::<swarm_spec::Duration>().ok().map(Into::into),
+        Said::Elsewhere => None,
+    }
+}

@@ -1,0 +1,65 @@
+//! Whether the runner that a Swarm says reaches its workers.
+
+use k8s_openapi::api::core::v1::PodSpec;
+use swarm_spec::manifest::Runner;
+use swarm_spec::spec::ProtocolSpec;
+
+use super::said::{self, Said, kind_of_runner};
+use super::{Misfit, is_session_worker};
+use crate::api::Swarm;
+
+/// That no worker does what the Swarm says, if that can be known. The operator gives the workers of
+/// managed pools what they need for it.
+pub(super) fn misfit(swarm: &Swarm, pod: &PodSpec) -> Option<Misfit> {
+    if swarm.spec.pool.managed.is_some() {
+        return None;
+    }
+    let written = swarm.spec.worker.as_ref()?.runner.as_ref()?;
+    let wanted = match Runner::read(written).ok()? {
+        Runner::Log => "log",
+        Runner::Ping { .. } => "ping",
+        Runner::Command(_) => "command",
+    };
+    let is_session = swarm.protocol() == ProtocolSpec::Session;
+    let mut others = Vec::new();
+    for container in &pod.containers {
+        let is_worker = is_session_worker(container);
+        match said::RUNNER.of(container) {
+            // Another copy of the same, as in a file that `local` runs, too.
+            Said::Value(text) if kind_of_runner(&text) == wanted => return None,
+            Said::Value(text) if kind_of_runner(&text) == "swarm" => return None,
+            Said::Elsewhere => return None,
+            Said::Value(text) => others.push((&container.name, kind_of_runner(&text))),
+            Said::Default if is_worker => others.push((&container.name, "log")),
+            Said::Default => {}
+        }
+    }
+    let is_ignored = match others.first() {
+        Some((_, "log")) => wanted != "log",
+        Some(_) => true,
+        // A program that reads a file learns no runner; one in a session may ask for it.
+        None => !is_session && wanted == "command",
+    };
+    if !is_ignored {
+        return None;
+    }
+    let instead = others.first().map_or_else(String::new, |(name, kind)| {
+        format!(": the worker in container `{name}` has the runner `{kind}` of its own")
+    });
+    let why = if is_session {
+        ""
+    } else {
+        "; workers with worker.protocol Plain read only the names of their jobs"
+    };
+    let write = if is_session {
+        "write --runner=swarm (RUNNER) in the container, or remove spec.worker.runner"
+    } else {
+        "write worker.protocol: Session with --runner=swarm (RUNNER) and --protocol=session \
+         (SWARM_PROTOCOL) in the container, write the runner in the container, or remove \
+         spec.worker.runner"
+    };
+    Some(Misfit {
+        reason: "RunnerIgnored",
+        message: format!("no worker does what spec.worker.runner says{instead}{why}; {write}"),
+    })
+}

@@ -1,0 +1,108 @@
+//! Settings that a container gives to `swarm-worker`, by its arguments or, without them, by variables.
+
+use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource};
+use swarm_spec::manifest::Runner;
+
+/// The longest value that is kept.
+const VALUE_MAX: usize = 64;
+
+/// One option of `swarm-worker`.
+pub(super) struct Opt {
+    argument: &'static str,
+    pub(super) variable: &'static str,
+}
+
+pub(super) const PROTOCOL: Opt = Opt { argument: "--protocol", variable: "SWARM_PROTOCOL" };
+pub(super) const GRACE: Opt = Opt { argument: "--grace", variable: "SWARM_GRACE" };
+pub(super) const STOP_TIMEOUT: Opt = Opt { argument: "--stop-timeout", variable: "STOP_TIMEOUT" };
+pub(super) const RUNNER: Opt = Opt { argument: "--runner", variable: "RUNNER" };
+
+/// A value as far as a container's spec says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// It is not set, so the default counts.
+    Default,
+    /// It is this.
+    Value(String),
+    /// It comes from an object, or is made of other variables.
+    Elsewhere,
+}
+
+impl Opt {
+    /// The value in `container`. Arguments come before variables, as for `swarm-worker`.
+    pub(super) fn of(&self, container: &Container) -> Said {
+        if let Some(value) = self.argument_of(container) {
+            return literal(Some(value));
+        }
+        let mut variables = container.env.iter().flatten();
+        match variables.rfind(|it| it.name == self.variable) {
+            Some(EnvVar { value_from: Some(_), .. }) => Said::Elsewhere,
+            Some(EnvVar { value, .. }) => literal(value.as_deref()),
+            None if container.env_from.iter().flatten().next().is_some() => Said::Elsewhere,
+            None => Said::Default,
+        }
+    }
+
+    fn argument_of<'a>(&self, container: &'a Container) -> Option<&'a str> {
+        let words = container.command.iter().chain(&container.args).flatten();
+        let mut words = words.map(String::as_str).take_while(|word| *word != "--");
+        let mut found = None;
+        while let Some(word) = words.next() {
+            match word.strip_prefix(self.argument) {
+                Some("") => found = Some(words.next().unwrap_or_default()),
+                Some(rest) => found = rest.strip_prefix('=').or(found),
+                None => {}
+            }
+        }
+        found
+    }
+}
+
+/// A kubelet replaces `$(` and what follows.
+fn literal(value: Option<&str>) -> Said {
+    match value {
+        None | Some("") => Said::Default,
+        Some(value) if value.contains("$(") => Said::Elsewhere,
+        Some(value) => Said::Value(value.to_owned()),
+    }
+}
+
+/// All that a container says to `swarm-worker`, as variables; `None` if it says nothing.
+pub(super) fn kept(container: &Container) -> Option<Vec<EnvVar>> {
+    let all = [PROTOCOL, GRACE, STOP_TIMEOUT, RUNNER].into_iter().filter_map(|option| {
+        let name = option.variable.to_owned();
+        let elsewhere = || EnvVar {
+            name: name.clone(),
+            value: None,
+            value_from: Some(EnvVarSource::default()),
+        };
+        match option.of(container) {
+            Said::Default => None,
+            Said::Elsewhere => Some(elsewhere()),
+            Said::Value(value) if option.variable == RUNNER.variable => {
+                let value = Some(kind_of_runner(&value).to_owned());
+                Some(EnvVar { name, value, value_from: None })
+            }
+            Said::Value(value) if VALUE_MAX < value.len() => Some(elsewhere()),
+            Said::Value(value) => Some(EnvVar { name, value: Some(value), value_from: None }),
+        }
+    });
+    let all: Vec<_> = all.collect();
+    (!all.is_empty()).then_some(all)
+}
+
+/// The word for a runner that is given by its word or as a whole.
+pub(super) fn kind_of_runner(value: &str) -> &'static str {
+    match value {
+        "log" => "log",
+        "ping" => "ping",
+        "command" => "command",
+        "swarm" => "swarm",
+        whole => match Runner::parse(whole) {
+            Ok(Runner::Log) => "log",
+            Ok(Runner::Ping { .. }) => "ping",
+            Ok(Runner::Command(_)) => "command",
+            Err(_) => "unknown",
+        },
+    }
+}
