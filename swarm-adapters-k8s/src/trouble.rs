@@ -42,12 +42,30 @@ fn waiting(pod: &Pod, container: &ContainerStatus) -> Option<String> {
             };
             Some(format!("image `{image}` {secrets}: {why}"))
         }
+        "CrashLoopBackOff" if ran_out_of_memory(container) => {
+            let limit = memory_limit(pod, name);
+            let limit = limit.map_or_else(String::new, |limit| format!(": limit {limit}"));
+            Some(format!("container `{name}` is killed again and again, out of memory{limit}"))
+        }
         "CrashLoopBackOff" => Some(format!("container `{name}` ends again and again: {why}")),
         reason @ ("CreateContainerConfigError" | "CreateContainerError" | "RunContainerError") => {
             Some(format!("container `{name}` cannot be started, {reason}: {why}"))
         }
         _ => None,
     }
+}
+
+/// Whether the last run of a container was killed as a whole, because its memory ran out.
+fn ran_out_of_memory(container: &ContainerStatus) -> bool {
+    let last = container.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+    last.is_some_and(|last| last.reason.as_deref() == Some("OOMKilled"))
+}
+
+/// The memory that a container may use, as its pod says it.
+fn memory_limit(pod: &Pod, container: &str) -> Option<String> {
+    let found = pod.spec.as_ref()?.containers.iter().find(|it| it.name == container)?;
+    let limits = found.resources.as_ref()?.limits.as_ref()?;
+    limits.get("memory").map(|limit| limit.0.clone())
 }
 
 /// A message of bounded length, without line breaks.
@@ -119,6 +137,22 @@ mod tests {
         assert!(secret.contains("its pull secrets are `registry`: each must exist"), "{secret}");
         let kept = pod(&spec, &json!({"message": secret}));
         assert!(may_lack_a_secret(&kept) && !may_lack_a_secret(&Pod::default()));
+    }
+
+    #[test]
+    fn a_container_that_is_killed_for_memory_says_its_limit() {
+        let mut status = waits("CrashLoopBackOff", "back-off 10s");
+        let spec = json!({"containers": [
+            {"name": "worker", "resources": {"limits": {"memory": "64Mi"}}},
+        ]});
+        let ends = "container `worker` ends again and again: back-off 10s";
+        assert_eq!(of(&pod(&spec, &status)).as_deref(), Some(ends));
+        let last = json!({"terminated": {"reason": "OOMKilled", "exitCode": 137}});
+        status["containerStatuses"][0]["lastState"] = last;
+        let killed = "container `worker` is killed again and again, out of memory: limit 64Mi";
+        assert_eq!(of(&pod(&spec, &status)).as_deref(), Some(killed));
+        let unlimited = of(&pod(&json!({"containers": [{"name": "worker"}]}), &status)).unwrap();
+        assert!(unlimited.ends_with("out of memory"), "{unlimited}");
     }
 
     #[test]

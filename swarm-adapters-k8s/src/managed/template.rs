@@ -22,6 +22,13 @@ const INSTALLED_AT: &str = "/swarm";
 const STATE_DIR: &str = "/var/lib/swarm";
 /// Where plain workers read their jobs.
 const VIEW_DIR: &str = "/app/config";
+/// Memory that a worker itself may use, in MiB. It uses 11 MiB with some dozens of jobs.
+const WORKER_MIB: u32 = 64;
+/// Memory that a command may use, in MiB: twice what ffmpeg uses to record 1080p without encoding it.
+const JOB_MIB: u32 = 128;
+/// The least and the most jobs of a worker that the limit of memory counts.
+const JOBS_LEAST: u32 = 16;
+const JOBS_MOST: u32 = 512;
 /// The user and group of the workers, unless the template says otherwise.
 const USER: i64 = 65_532;
 /// Tells pods to be replaced when the files change.
@@ -31,6 +38,9 @@ const ACCOUNT_ANNOTATION: &str = "swarm.k8slab.info/account";
 /// Where that annotation is in a workload.
 pub(super) const ACCOUNT_AT: &str =
     "/spec/template/metadata/annotations/swarm.k8slab.info~1account";
+/// The variables that say to the worker in which container it runs, and with which image.
+const CONTAINER_VARIABLE: &str = "SWARM_CONTAINER";
+const IMAGE_VARIABLE: &str = "SWARM_IMAGE";
 /// The variable that says the termination grace to the worker.
 const GRACE: &str = "SWARM_GRACE";
 
@@ -153,9 +163,25 @@ fn restricted(is_ours: bool) -> Value {
     context
 }
 
-/// What a worker may use unless the Swarm says otherwise.
-fn default_resources() -> Value {
-    json!({"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}})
+/// Resources of a container unless the Swarm says otherwise, with this limit of memory in MiB.
+fn default_resources(memory: u32) -> Value {
+    let limit = format!("{memory}Mi");
+    json!({"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": limit}})
+}
+
+/// The limit of memory of the container of the worker in MiB: [`WORKER_MIB`], and with an image of the
+/// user's own [`JOB_MIB`] for each of so many jobs. The number of jobs is rounded up to a power of two,
+/// so that few changes of it replace pods. It does not depend on the runner, which may change while
+/// workers run.
+fn memory_limit(pool: &Pool<'_>) -> u32 {
+    if pool.managed.image.is_none() {
+        return WORKER_MIB;
+    }
+    let worker = pool.swarm.spec.worker.as_ref();
+    let of_some = worker.iter().flat_map(|it| it.capacity.iter().flatten());
+    let counts = of_some.filter_map(|it| it.max_jobs).chain(worker.and_then(|it| it.max_jobs));
+    let jobs = counts.max().map_or(0, |count| u32::try_from(count).unwrap_or_default());
+    WORKER_MIB + JOB_MIB * jobs.clamp(JOBS_LEAST, JOBS_MOST).next_power_of_two()
 }
 
 fn installer(pool: &Pool<'_>) -> Value {
@@ -164,7 +190,7 @@ fn installer(pool: &Pool<'_>) -> Value {
         "image": pool.worker_image,
         "imagePullPolicy": "IfNotPresent",
         "args": ["install", INSTALLED_AT],
-        "resources": default_resources(),
+        "resources": default_resources(WORKER_MIB),
         "securityContext": restricted(true),
         "volumeMounts": [{"name": "swarm", "mountPath": INSTALLED_AT}],
     })
@@ -173,6 +199,10 @@ fn installer(pool: &Pool<'_>) -> Value {
 fn worker(pool: &Pool<'_>) -> Result<Value, ManagedError> {
     let managed = pool.managed;
     let runs_ours = managed.runs_our_worker(pool.swarm.protocol());
+    let resources = match &managed.resources {
+        Some(written) => quantities(written),
+        None => default_resources(memory_limit(pool)),
+    };
     let mut worker = json!({
         "name": WORKER,
         "image": managed.image.as_deref().unwrap_or(pool.worker_image),
@@ -180,7 +210,7 @@ fn worker(pool: &Pool<'_>) -> Result<Value, ManagedError> {
         "imagePullPolicy": "IfNotPresent",
         "env": env(pool)?,
         "ports": [{"name": "http", "containerPort": managed.port(), "protocol": "TCP"}],
-        "resources": managed.resources.as_ref().map_or_else(default_resources, quantities),
+        "resources": resources,
         "securityContext": restricted(managed.image.is_none()),
         "volumeMounts": mounts(pool),
     });
@@ -240,6 +270,13 @@ fn env(pool: &Pool<'_>) -> Result<Vec<Value>, ManagedError> {
         set("RUNNER", runner_text(runner));
     }
     ours.extend(secret_params(pool));
+    if managed.runs_our_worker(protocol) {
+        // The worker says with them where a program is missing.
+        let image = managed.image.as_deref().unwrap_or(pool.worker_image);
+        for (name, value) in [(CONTAINER_VARIABLE, WORKER), (IMAGE_VARIABLE, image)] {
+            ours.push(json!({"name": name, "value": value}));
+        }
+    }
     let mut set = |name: &str, value: String| ours.push(json!({"name": name, "value": value}));
     let handover = pool.swarm.spec.handover.clone().unwrap_or_default();
     if let Some(timeout) = handover.stop_timeout {

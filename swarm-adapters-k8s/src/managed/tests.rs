@@ -282,6 +282,31 @@ fn a_secret_param_is_a_reference_in_the_template_and_nothing_else_of_the_runner_
 }
 
 #[test]
+fn the_limit_of_memory_counts_the_jobs_that_programs_of_the_image_run() {
+    let limit = |managed: &Value, worker: Value| {
+        let mut worker = worker;
+        worker["protocol"] = "Session".into();
+        let all = made(&json!({"pool": {"managed": managed}, "worker": worker})).unwrap();
+        let pod = &workload(&all)["spec"]["template"]["spec"];
+        pod["containers"][0]["resources"]["limits"]["memory"].as_str().map(str::to_owned)
+    };
+    let is = |text: &str| Some(text.to_owned());
+    let own = json!({"image": "ffmpeg:7"});
+    assert_eq!(limit(&json!({}), json!({})), is("64Mi"), "it has no other program");
+    assert_eq!(limit(&own, json!({})), is("2112Mi"));
+    let log = json!({"runner": {"log": {}}});
+    assert_eq!(limit(&own, log), limit(&own, json!({"runner": {"command": ["ffmpeg"]}})));
+    assert_eq!(limit(&own, json!({"maxJobs": 3})), is("2112Mi"));
+    assert_eq!(limit(&own, json!({"maxJobs": 17})), is("4160Mi"));
+    assert_eq!(limit(&own, json!({"maxJobs": 32})), is("4160Mi"), "few changes replace pods");
+    let sizes = json!({"capacity": [{"slots": [0], "maxJobs": 40}, {"percent": 50}], "maxJobs": 4});
+    assert_eq!(limit(&own, sizes), is("8256Mi"));
+    assert_eq!(limit(&own, json!({"maxJobs": i32::MAX})), is("65600Mi"));
+    let written = json!({"image": "ffmpeg:7", "resources": {"limits": {"memory": "1Gi"}}});
+    assert_eq!(limit(&written, json!({"maxJobs": 40})), is("1Gi"));
+}
+
+#[test]
 fn what_the_pods_need_is_wanted_though_their_template_is_refused() {
     let template = json!({"spec": {"nodeSelektor": {"a": "b"}}});
     let spec = json!({"pool": {"managed": {"podTemplate": template}}});

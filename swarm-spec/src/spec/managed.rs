@@ -47,7 +47,10 @@ pub struct ManagedSpec {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub env: Option<Vec<EnvVarSpec>>,
-    /// What a worker may use. Default: requests of `10m` CPU and `16Mi` memory, a limit of `64Mi`.
+    /// Resources of a worker and its jobs. Default: requests of `10m` CPU and `16Mi` memory, and a
+    /// memory limit of `64Mi`; with an `image`, whose programs jobs may run, `128Mi` more for each of
+    /// 16 jobs (`2112Mi`), or of the most jobs that `worker.maxJobs` or `capacity` allow, if these are
+    /// more, rounded up to a power of two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourcesSpec>,
     /// The port on which a worker serves its health, what it runs and its metrics. Default: 9090.
