@@ -53,6 +53,7 @@ mod poison_jobs_are_set_aside;
 pub(crate) mod pool;
 mod pools_move_over_to_sessions;
 mod pools_outlive_their_ledgers;
+mod pools_that_do_not_fit_say_so;
 mod rights_are_bound_by_namespace;
 mod session;
 pub(crate) mod session_pool;
@@ -134,6 +135,10 @@ fn first() -> Vec<Scenario> {
         scenario!(sessions_report_problems).beside_others(),
         scenario!(pools_move_over_to_sessions).beside_others(),
         scenario!(managed_pools_are_made as managed_pools::made).beside_others(),
+        scenario!(managed_pools_fit_their_swarm as managed_pools::fits)
+            .within(Duration::from_mins(5))
+            .beside_others(),
+        scenario!(pools_that_do_not_fit_say_so).within(Duration::from_mins(5)).beside_others(),
         scenario!(managed_pools_go_with_their_swarm as managed_pools::gone)
             .within(Duration::from_mins(4))
             .beside_others(),

@@ -1,6 +1,7 @@
 //! Pools that the operator makes: one object is all that a user writes. What it makes is there, is kept
 //! as it is, rolls over once, says what is wrong, and goes with its Swarm.
 
+mod fits;
 mod gone;
 mod kept;
 mod killed;
@@ -24,6 +25,7 @@ use swarm_adapters_k8s::managed::{ObjectKind, SWARM_LABEL};
 use crate::scenario::Context;
 use crate::until::until;
 
+pub(super) use fits::run as fits;
 pub(super) use gone::run as gone;
 pub(super) use kept::run as kept;
 pub(super) use killed::run as killed;
