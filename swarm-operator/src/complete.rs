@@ -4,6 +4,8 @@
 
 use clap::{Arg, Command, ValueHint};
 
+use crate::words::{command_at, is_named, takes_the_next_word};
+
 /// The shell adds nothing.
 const NO_FILES: &str = ":4\n";
 /// The shell adds names of files.
@@ -12,16 +14,16 @@ const FILES: &str = ":0\n";
 /// What could stand in place of the last of `words`, which may be empty.
 pub(crate) fn candidates(command: &Command, words: &[String]) -> String {
     let (last, before) = words.split_last().map_or(("", &[][..]), |(last, rest)| (last, rest));
-    let within = before.iter().fold(command, |within, word| {
-        within.find_subcommand(word).filter(|found| !found.is_hide_set()).unwrap_or(within)
-    });
-    let given = before.last().and_then(|word| option(within, word));
-    if let Some(given) = given.filter(|option| option.get_action().takes_values()) {
+    let named = command_at(command, before).and_then(|at| command.find_subcommand(before.get(at)?));
+    let within = named.unwrap_or(command);
+    let options = options(command, named);
+    let given = before.last().and_then(|word| options.iter().find(|it| is_named(it, word)));
+    if let Some(given) = given.filter(|option| takes_the_next_word(option)) {
         return values(given, last);
     }
     let mut lines = String::new();
     if last.starts_with('-') {
-        for option in within.get_arguments().filter(|option| !option.is_hide_set()) {
+        for option in options.iter().filter(|option| !option.is_hide_set()) {
             let word = option.get_long().map(|name| format!("--{name}"));
             push(&mut lines, last, word.as_deref(), option.get_help());
         }
@@ -36,13 +38,18 @@ pub(crate) fn candidates(command: &Command, words: &[String]) -> String {
     lines + NO_FILES
 }
 
-/// The option that a word on the command line is.
-fn option<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
-    let is_it = |option: &&Arg| {
-        let is_long = || option.get_long().is_some_and(|long| word == format!("--{long}"));
-        is_long() || option.get_short().is_some_and(|short| word == format!("-{short}"))
-    };
-    command.get_arguments().find(is_it)
+/// The options of the command that was named, or those that every command has.
+fn options<'a>(program: &'a Command, named: Option<&'a Command>) -> Vec<&'a Arg> {
+    if let Some(named) = named {
+        return named.get_arguments().collect();
+    }
+    // clap adds `help`, which has none.
+    let mut commands = program.get_subcommands().filter(|command| command.get_name() != "help");
+    let first = commands.next().into_iter().flat_map(Command::get_arguments);
+    let others: Vec<_> = commands.collect();
+    let has = |command: &&Command, id| command.get_arguments().any(|option| option.get_id() == id);
+    let shared = first.filter(|option| others.iter().all(|command| has(command, option.get_id())));
+    program.get_arguments().chain(shared.filter(|option| option.get_long().is_some())).collect()
 }
 
 fn values(option: &Arg, last: &str) -> String {
@@ -100,5 +107,16 @@ mod tests {
         assert_eq!(words("plan -o "), ["text", "json", ":4"]);
         assert_eq!(words("plan -o j"), ["json", ":4"]);
         assert_eq!(words("nonsense --x"), [":4"]);
+    }
+
+    #[test]
+    fn flags_of_kubectl_are_completed_before_and_after_the_command() {
+        assert_eq!(words("--kubec"), ["--kubeconfig", ":4"]);
+        assert_eq!(words("--kubeconfig "), [":0"]);
+        assert_eq!(words("--context plan rep"), ["replicas", ":4"]);
+        assert_eq!(words("--as a replicas --as-g"), ["--as-group", ":4"]);
+        assert_eq!(words("--filen"), [":4"]);
+        assert_eq!(words("plan --context "), [":4"]);
+        assert_eq!(words("plan -k "), [":0"]);
     }
 }

@@ -21,7 +21,8 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum, ValueHint};
 use swarm_adapters_host::printable::{Form, printable};
 
-use crate::plan::answer::{self, Question, Reach, Source};
+use crate::plan::answer::{self, Question, Reach};
+use crate::plan::source::Source;
 use crate::{complain, kubectl, print};
 use files::Files;
 use live::{Cluster, Running};
@@ -44,25 +45,19 @@ are printed), 1 for any other failure.
 
 Examples:
   kubectl swarm import config.yml > swarm.yaml             the list of the first operator
-  kubectl swarm import kubernetes/                         a directory with a kustomization.yaml
+  kubectl swarm import kubernetes/                         a directory of manifests
   kubectl swarm import --live -n swarm > swarm.yaml        what runs, to be taken over as it runs
   kubectl get swarms.k8slab.info -o yaml |
     kubectl swarm import - | kubectl swarm plan -f - --workers 3")]
 pub(crate) struct ImportArgs {
-    /// A file, as YAML or JSON, or a directory with a kustomization of plain files; `-` reads standard
-    /// input
+    /// A file, as YAML or JSON, or a directory: of its kustomization.yaml the plain files are read, and
+    /// without one its *.yaml, *.yml and *.json; `-` reads standard input
     #[arg(value_name = "FILE", required_unless_present = "live", value_hint = ValueHint::AnyPath)]
     files: Vec<PathBuf>,
     /// Write Swarms that take over what the workers run now; asks the cluster by kubectl for the view,
     /// and without FILE for everything else
     #[arg(long)]
     live: bool,
-    /// The kubeconfig file for --live [default: as for kubectl]
-    #[arg(long, value_name = "FILE", requires = "live", value_hint = ValueHint::FilePath)]
-    kubeconfig: Option<PathBuf>,
-    /// The context in it for --live [default: as for kubectl]
-    #[arg(long, value_name = "CONTEXT", requires = "live")]
-    context: Option<String>,
     /// The namespace: objects that name another one are left out
     #[arg(long, short, value_name = "NS")]
     namespace: Option<String>,
@@ -76,6 +71,8 @@ pub(crate) struct ImportArgs {
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
+    #[command(flatten)]
+    cluster: kubectl::Cluster,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -148,7 +145,7 @@ fn manifests(args: &ImportArgs, report: &mut Report) -> Result<String, Failure> 
     for path in &args.files {
         files.read(path, report).map_err(Failure::Wrong)?;
     }
-    let cluster = args.live.then(|| cluster(args));
+    let cluster = args.live.then(|| Cluster(args.cluster.clone()));
     if let Some(cluster) = cluster.as_ref().filter(|_| args.files.is_empty()) {
         cluster.read(args.namespace.as_deref(), &mut files).map_err(Failure::Unreached)?;
     }
@@ -163,9 +160,7 @@ fn manifests(args: &ImportArgs, report: &mut Report) -> Result<String, Failure> 
         return Err(Failure::Said);
     }
     if swarms.is_empty() && managers.is_empty() {
-        let sentence = "there is nothing to import: no Swarm of k8slab.info, no `jobs:`, no \
-                        `workloads:` with jobs, no KindCustomHttp, and no ControllerManagerDefault";
-        return Err(Failure::Wrong(sentence.to_owned()));
+        return Err(Failure::Wrong(nothing(args)));
     }
     if let Some(cluster) = cluster {
         for swarm in &mut swarms {
@@ -187,10 +182,31 @@ fn manifests(args: &ImportArgs, report: &mut Report) -> Result<String, Failure> 
     written.map_err(Failure::Wrong)
 }
 
-/// The cluster that the arguments choose.
-fn cluster(args: &ImportArgs) -> Cluster {
-    let (kubeconfig, context) = (args.kubeconfig.clone(), args.context.clone());
-    Cluster(kubectl::Cluster { kubeconfig, context })
+/// Says that there is nothing to import, and what was looked for.
+fn nothing(args: &ImportArgs) -> String {
+    let namespace = args.namespace.as_deref();
+    if args.live && args.files.is_empty() {
+        if let Some(name) = namespace.filter(|name| args.cluster.has_namespace(name) == Some(false))
+        {
+            return format!("there is no namespace `{name}`; `kubectl get namespaces` lists them");
+        }
+        let namespace = namespace.map_or_else(
+            || "the namespace of the context".to_owned(),
+            |name| format!("namespace `{name}`"),
+        );
+        return format!(
+            "{namespace} has nothing to import: no Swarm of k8slab.info, and neither ConfigMap {} has jobs; \
+             name another namespace with --namespace",
+            live::CONFIG_MAPS.map(|name| format!("`{name}`")).join(" nor ")
+        );
+    }
+    let within = namespace.map(|name| format!(" in namespace `{name}`")).unwrap_or_default();
+    let read: Vec<_> = args.files.iter().map(|file| file.display().to_string()).collect();
+    format!(
+        "{}: there is nothing to import{within}: no Swarm of k8slab.info, no `jobs:`, no `workloads:` \
+         with jobs, no KindCustomHttp, and no ControllerManagerDefault",
+        read.join(", ")
+    )
 }
 
 /// Makes a Swarm take over what its workers run, and says what that comes to.
@@ -229,14 +245,13 @@ fn adopt(
 
 /// What taking over a view moves.
 fn moves(place: &str, manifest: String, view: &swarm_core::View) -> Result<String, String> {
-    let source = |shown: &str, text| Source { shown: shown.to_owned(), text, is_joined: false };
     let workers = u32::try_from(view.workers.len()).unwrap_or(u32::MAX);
     let question = Question {
-        manifest: &source("the Swarm", manifest),
+        manifest: &Source::of("the Swarm", manifest),
         name: None,
         namespace: None,
         workers: Some(workers),
-        view: Some(&source(place, view.to_yaml())),
+        view: Some(&Source::of(place, view.to_yaml())),
         reach: Reach::Target,
     };
     let answer = answer::answer(&question).map_err(|explained| explained.to_string())?;

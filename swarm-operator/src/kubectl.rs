@@ -1,21 +1,86 @@
-//! Asks the cluster through kubectl, so that the user's own kubeconfig, context and rights count.
+//! Runs kubectl, so that the user's own kubeconfig, context and rights count, and passes kubectl's own
+//! flags on to it.
 
+pub(crate) mod said;
+
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 
-/// How long kubectl may wait for an answer.
-const REQUEST_TIMEOUT: &str = "--request-timeout=30s";
+use clap::ValueHint;
 
-/// Which cluster is meant.
+/// Time that kubectl may wait for an answer, unless the user sets another one.
+const REQUEST_TIMEOUT: &str = "30s";
+
+/// The most bytes of a few names.
+const NAME_BYTES_MAX: u64 = 1 << 20;
+
+/// Flags of every command of kubectl, which choose the cluster and the user.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Cluster, as for kubectl; before or after the command")]
 pub(crate) struct Cluster {
-    /// The kubeconfig file [default: as for kubectl]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// The context in it [default: as for kubectl]
-    #[arg(long, value_name = "CONTEXT")]
-    pub(crate) context: Option<String>,
+    /// The kubeconfig file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    kubeconfig: Option<OsString>,
+    /// The context in the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    context: Option<OsString>,
+    /// The cluster in the kubeconfig
+    #[arg(long = "cluster", value_name = "NAME")]
+    entry: Option<OsString>,
+    /// The user in the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    user: Option<OsString>,
+    /// The address of the API server
+    #[arg(long, short, value_name = "URL")]
+    server: Option<OsString>,
+    /// The user to act as
+    #[arg(long = "as", value_name = "USER")]
+    as_user: Option<OsString>,
+    /// A group to act in, with --as; may be repeated
+    #[arg(long, value_name = "GROUP")]
+    as_group: Vec<OsString>,
+    /// The UID to act with, with --as
+    #[arg(long, value_name = "UID")]
+    as_uid: Option<OsString>,
+    /// More about the user to act as, with --as; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    as_user_extra: Vec<OsString>,
+    /// The token to authenticate with
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<OsString>,
+    /// The certificate to authenticate with
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    client_certificate: Option<OsString>,
+    /// The key of that certificate
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    client_key: Option<OsString>,
+    /// The certificates of authorities that the API server's is checked with
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    certificate_authority: Option<OsString>,
+    /// The name that the API server's certificate is checked for
+    #[arg(long, value_name = "NAME")]
+    tls_server_name: Option<OsString>,
+    /// Do not check the API server's certificate
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    insecure_skip_tls_verify: Option<bool>,
+    /// Time that each request may take, such as 5s; 0 sets no bound [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    request_timeout: Option<OsString>,
+    /// The directory of kubectl's cache
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
+    cache_dir: Option<OsString>,
+}
+
+/// Reason why kubectl printed nothing of use.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The program is not in `PATH`.
+    Missing,
+    /// It failed, and said this.
+    Failed(String),
+    /// Its output is of no use.
+    Useless(&'static str),
 }
 
 impl Cluster {
@@ -31,28 +96,111 @@ impl Cluster {
         words: &[&str],
         bytes_max: u64,
     ) -> Result<String, String> {
-        let mut command = Command::new("kubectl");
-        command.args(words).args([REQUEST_TIMEOUT, "--ignore-not-found"]);
-        command.args(self.kubeconfig.iter().map(|file| format!("--kubeconfig={}", file.display())));
-        command.args(self.context.iter().map(|context| format!("--context={context}")));
-        command.args(namespace.map(|namespace| format!("--namespace={namespace}")));
-        let shown = words.join(" ");
-        let output = command.output().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                "kubectl is not in PATH, and the cluster is asked through it".to_owned()
+        let words = words.iter().copied().chain(["--ignore-not-found"]);
+        let namespace = namespace.map(|namespace| format!("--namespace={namespace}"));
+        let words: Vec<_> = words.map(OsString::from).chain(namespace.map(Into::into)).collect();
+        self.print(&words, bytes_max).map_err(|failure| {
+            let shown: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+            let done = format!("kubectl {}", shown.join(" "));
+            match failure {
+                Failure::Missing => {
+                    "kubectl is not in PATH, and the cluster is asked through it".to_owned()
+                }
+                Failure::Failed(said) => said::explained(&done, &said),
+                Failure::Useless(why) => format!("{done} failed: {why}"),
             }
-            _ => format!("kubectl {shown} cannot be run: {error}"),
+        })
+    }
+
+    /// Whether a namespace exists; `None` if the cluster does not say.
+    pub(crate) fn has_namespace(&self, name: &str) -> Option<bool> {
+        let words = ["get", &format!("namespace/{name}"), "--output=name"];
+        self.ask(None, &words, NAME_BYTES_MAX).ok().map(|found| !found.trim().is_empty())
+    }
+
+    /// Whether the cluster has a kind of this API group; `None` if it does not say.
+    pub(crate) fn has_group(&self, group: &str) -> Option<bool> {
+        let group = format!("--api-group={group}").into();
+        let words = ["api-resources".into(), group, "--output=name".into()];
+        self.print(&words, NAME_BYTES_MAX).ok().map(|found| !found.trim().is_empty())
+    }
+
+    /// Returns the output of kubectl for these words, of at most so many bytes; nothing if there is no such kind.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`]
+    pub(crate) fn print(&self, words: &[OsString], bytes_max: u64) -> Result<String, Failure> {
+        // Flags stand before the other words, since `--` may be among those.
+        let (verb, rest) = words.split_at(words.len().min(1));
+        let mut command = Command::new("kubectl");
+        command.args(verb).args(self.flags()).args(rest);
+        let Output { status, stdout, stderr } = command.output().map_err(|error| {
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
+            if is_missing { Failure::Missing } else { Failure::Failed(error.to_string()) }
         })?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        if said.contains("the server doesn't have a resource type") {
+        let said = String::from_utf8_lossy(&stderr);
+        if said.contains(said::NO_SUCH_KIND) {
             return Ok(String::new());
         }
-        if !output.status.success() {
-            return Err(format!("kubectl {shown} failed: {}", said.trim()));
+        if !status.success() {
+            return Err(Failure::Failed(said.into_owned()));
         }
-        if u64::try_from(output.stdout.len()).is_ok_and(|length| bytes_max < length) {
-            return Err(format!("kubectl {shown} printed more than {bytes_max} bytes"));
+        if u64::try_from(stdout.len()).is_ok_and(|length| bytes_max < length) {
+            return Err(Failure::Useless("kubectl printed too much"));
         }
-        String::from_utf8(output.stdout).map_err(|_| format!("kubectl {shown} printed no text"))
+        String::from_utf8(stdout).map_err(|_| Failure::Useless("kubectl printed no text"))
     }
+
+    /// The flags as kubectl takes them.
+    fn flags(&self) -> Vec<OsString> {
+        let Self {
+            kubeconfig,
+            context,
+            entry,
+            user,
+            server,
+            as_user,
+            as_group,
+            as_uid,
+            as_user_extra,
+            token,
+            client_certificate,
+            client_key,
+            certificate_authority,
+            tls_server_name,
+            insecure_skip_tls_verify,
+            request_timeout,
+            cache_dir,
+        } = self;
+        let timeout = request_timeout.clone().unwrap_or_else(|| REQUEST_TIMEOUT.into());
+        let insecure = insecure_skip_tls_verify.map(|is_on| is_on.to_string().into());
+        let single = [
+            ("kubeconfig", kubeconfig),
+            ("context", context),
+            ("cluster", entry),
+            ("user", user),
+            ("server", server),
+            ("as", as_user),
+            ("as-uid", as_uid),
+            ("token", token),
+            ("client-certificate", client_certificate),
+            ("client-key", client_key),
+            ("certificate-authority", certificate_authority),
+            ("tls-server-name", tls_server_name),
+            ("insecure-skip-tls-verify", &insecure),
+            ("request-timeout", &Some(timeout)),
+            ("cache-dir", cache_dir),
+        ];
+        let single = single.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let groups = as_group.iter().map(|group| ("as-group", group));
+        let extra = as_user_extra.iter().map(|pair| ("as-user-extra", pair));
+        single.chain(groups).chain(extra).map(|(name, value)| flag(name, value)).collect()
+    }
+}
+
+fn flag(name: &str, value: &OsStr) -> OsString {
+    let mut flag = OsString::from(format!("--{name}="));
+    flag.push(value);
+    flag
 }

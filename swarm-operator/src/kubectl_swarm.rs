@@ -4,12 +4,15 @@
 //! Exit codes: 0 success, 1 failure, 2 invalid usage or input, 3 the answer is "no".
 
 mod complete;
+mod folder;
 mod import;
 mod input;
 mod kubectl;
 mod plan;
 mod replicas;
+mod words;
 
+use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -23,7 +26,7 @@ use replicas::ReplicasArgs;
 
 /// Inspect and control Swarms: jobs, and the pools of workers that share them.
 #[derive(Debug, Parser)]
-#[command(name = "kubectl-swarm", bin_name = "kubectl swarm", version)]
+#[command(name = "kubectl-swarm", bin_name = "kubectl swarm", version, args_override_self = true)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -37,26 +40,25 @@ enum Command {
     Import(ImportArgs),
     /// List the operators that share the Swarms of this cluster
     Replicas(ReplicasArgs),
-    /// Print what could stand in place of the last word, for kubectl
-    #[command(name = "__complete", hide = true)]
-    Complete {
-        /// The words after `kubectl swarm`
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        words: Vec<String>,
-    },
 }
 
+/// The command by which kubectl asks for completions. The words behind it are no options of ours.
+const COMPLETE: &str = "__complete";
+
 fn main() -> ExitCode {
-    match Args::parse().command {
+    let mut program = Args::command();
+    program.build();
+    let words: Vec<_> = std::env::args_os().collect();
+    if words.get(1).map(OsStr::new) == Some(OsStr::new(COMPLETE)) {
+        let words: Vec<_> =
+            words.iter().skip(2).map(|word| word.to_string_lossy().into_owned()).collect();
+        return print(&complete::candidates(&program, &words))
+            .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    match Args::parse_from(words::with_the_command_first(&program, words)).command {
         Command::Plan(args) => plan::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Replicas(args) => replicas::run(&args),
-        Command::Complete { words } => {
-            let mut command = Args::command();
-            command.build();
-            print(&complete::candidates(&command, &words))
-                .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
-        }
     }
 }
 

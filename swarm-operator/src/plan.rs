@@ -5,6 +5,8 @@
 
 pub(crate) mod answer;
 mod document;
+mod input;
+pub(crate) mod source;
 pub(crate) mod table;
 mod view;
 
@@ -15,18 +17,24 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
-use swarm_adapters_host::file;
+use clap::{Args, ValueEnum, ValueHint};
 use swarm_adapters_host::printable::{Form, printable};
-use swarm_spec::manifest::{self, Explained, WORKERS_MAX};
-use swarm_spec::yaml;
+use swarm_spec::manifest::{Explained, WORKERS_MAX};
 
-use crate::input::{STANDARD_INPUT, read_stdin};
+use crate::input::STANDARD_INPUT;
+use crate::kubectl::Cluster;
 use crate::{complain, print, print_json};
-use answer::{Answer, Question, Reach, Source};
+use answer::{Answer, Question, Reach, Unplanned};
+use input::{InputArgs, Unread};
+use source::Source;
 
-/// The largest file that is read.
+/// The most bytes of all files that are read.
 const BYTES_MAX: u64 = 64 << 20;
+
+/// The end of a note about a document that is no part of the plan.
+const PASSED_OVER: &str = " is passed over";
+/// The most such notes.
+const PASSED_OVER_MAX: usize = 5;
 
 /// The exit code for invalid usage or input.
 const WRONG: u8 = 2;
@@ -38,18 +46,19 @@ const UNASSIGNED: u8 = 3;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 0 if every job has a worker, 3 if some have none (the plan is printed), 2 if the input \
-or the usage is invalid (only an error message is printed), 1 for any other failure.
+or the usage is invalid (only an error message is printed), 1 for any other failure. Manifests without a \
+Swarm are no error: a note says so, nothing is printed, and the exit code is 0.
 
 Examples:
   kubectl swarm plan -f streams.yaml                  the first assignment
   kubectl swarm plan -f streams.yaml --workers 4      for another number of workers
+  kubectl swarm plan -R -f manifests/                 from all manifests below a directory
+  kubectl swarm plan -k overlays/prod                 from a kustomization
   kubectl get configmap swarm-worker-config -o 'jsonpath={.data.config\\.yml}' |
     kubectl swarm plan -f streams.yaml --from -       the moves that an edit would cause")]
 pub(crate) struct PlanArgs {
-    /// A manifest, as YAML or JSON; may be repeated; `-` reads standard input. One contains the Swarm;
-    /// its jobSources are read from ConfigMaps in any of them; no cluster is contacted
-    #[arg(long = "filename", short, value_name = "FILE", required = true)]
-    files: Vec<PathBuf>,
+    #[command(flatten)]
+    input: InputArgs,
     /// The namespace: objects that name another one are left out
     #[arg(long, short, value_name = "NS")]
     namespace: Option<String>,
@@ -60,7 +69,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(WORKERS_MAX)))]
     workers: Option<u32>,
     /// The view with the current assignment; `-` reads standard input [default: no job is assigned]
-    #[arg(long, value_name = "VIEW")]
+    #[arg(long, value_name = "VIEW", value_hint = ValueHint::AnyPath)]
     from: Option<PathBuf>,
     /// Plan only the moves that maxMovesInFlight allows at once, instead of all
     #[arg(long)]
@@ -68,6 +77,8 @@ pub(crate) struct PlanArgs {
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t = Output::Text)]
     output: Output,
+    #[command(flatten)]
+    cluster: Cluster,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -80,9 +91,21 @@ enum Output {
 
 /// Runs `plan` with these arguments.
 pub(crate) fn run(args: &PlanArgs) -> ExitCode {
-    let answer = match ask(args) {
+    let mut notes = Vec::new();
+    let answer = ask(args, &mut notes);
+    if let Ok(answer) = &answer {
+        notes.extend(answer.notes.iter().cloned());
+    }
+    if let Ok(_) | Err(Refusal::NoSwarm(_)) = &answer {
+        print_notes(&notes);
+    }
+    let answer = match answer {
         Ok(answer) => answer,
-        Err(Explained { sentence, excerpt }) => {
+        Err(Refusal::NoSwarm(shown)) => {
+            complain(&format!("note: {shown}: no Swarm in it, so there is nothing to plan"));
+            return ExitCode::SUCCESS;
+        }
+        Err(Refusal::Wrong(Explained { sentence, excerpt })) => {
             complain(&sentence);
             if let Some(excerpt) = excerpt {
                 // If standard error is closed, nobody reads it.
@@ -90,10 +113,11 @@ pub(crate) fn run(args: &PlanArgs) -> ExitCode {
             }
             return ExitCode::from(WRONG);
         }
+        Err(Refusal::Impossible(sentence)) => {
+            complain(&sentence);
+            return ExitCode::FAILURE;
+        }
     };
-    for note in &answer.notes {
-        complain(&format!("note: {note}"));
-    }
     let printed = match args.output {
         Output::Text => print(&table::text(&answer)),
         Output::Json => {
@@ -110,50 +134,71 @@ pub(crate) fn run(args: &PlanArgs) -> ExitCode {
     }
 }
 
-/// Reads the files that the arguments name, and computes the answer. The error is a sentence for a
-/// person.
-fn ask(args: &PlanArgs) -> Result<Answer, Explained> {
+/// Prints notes. Of a directory of manifests most would be about objects that are no part of the plan.
+fn print_notes(notes: &[String]) {
+    let mut passed_over: usize = 0;
+    for note in notes {
+        passed_over += usize::from(note.ends_with(PASSED_OVER));
+        if !note.ends_with(PASSED_OVER) || passed_over <= PASSED_OVER_MAX {
+            complain(&format!("note: {note}"));
+        }
+    }
+    if PASSED_OVER_MAX < passed_over {
+        let more = passed_over - PASSED_OVER_MAX;
+        let plural = if more == 1 { " is" } else { "s are" };
+        complain(&format!("note: {more} more document{plural} passed over"));
+    }
+}
+
+/// Reason why there is no plan.
+enum Refusal {
+    /// The input has no Swarm; this is its name.
+    NoSwarm(String),
+    /// The input is wrong.
+    Wrong(Explained),
+    /// It needs a program that is not there.
+    Impossible(String),
+}
+
+impl From<String> for Refusal {
+    fn from(sentence: String) -> Self {
+        Self::Wrong(sentence.into())
+    }
+}
+
+impl From<Unread> for Refusal {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Wrong(explained) => Self::Wrong(explained),
+            Unread::Impossible(sentence) => Self::Impossible(sentence),
+        }
+    }
+}
+
+/// Reads the files that the arguments name, and computes the answer.
+fn ask(args: &PlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal> {
     let stdin = Path::new(STANDARD_INPUT);
-    let inputs = args.files.iter().map(PathBuf::as_path).chain(args.from.as_deref());
+    let inputs = args.input.files.iter().map(PathBuf::as_path).chain(args.from.as_deref());
     if 1 < inputs.filter(|path| *path == stdin).count() {
         let sentence = "only one of FILE and VIEW can be standard input; name files";
         return Err(sentence.to_owned().into());
     }
-    let manifest = joined(args.files.iter().map(|path| read(path)).collect::<Result<_, _>>()?)?;
-    let view = args.from.as_deref().map(read).transpose()?;
-    answer::answer(&Question {
+    let (manifest, said) = args.input.read(&args.cluster)?;
+    notes.extend(said);
+    let view = args.from.as_deref().map(input::named).transpose()?;
+    let view = view.map(|part| Source::of(part.shown, part.text));
+    let answer = answer::answer(&Question {
         manifest: &manifest,
         name: args.name.as_deref(),
         namespace: args.namespace.as_deref(),
         workers: args.workers,
         view: view.as_ref(),
         reach: if args.step { Reach::Step } else { Reach::Target },
+    });
+    answer.map_err(|unplanned| match unplanned {
+        Unplanned::Wrong(explained) => Refusal::Wrong(explained),
+        // An empty pipe has a cause: the program before it failed.
+        Unplanned::Empty(explained) if args.input.has_stdin() => Refusal::Wrong(explained),
+        Unplanned::Empty(_) | Unplanned::NoSwarm(_) => Refusal::NoSwarm(manifest.shown.clone()),
     })
-}
-
-/// Several files as one. Each is read alone first, so that an error names its file.
-fn joined(mut files: Vec<Source>) -> Result<Source, String> {
-    if files.len() == 1 {
-        return Ok(files.remove(0));
-    }
-    let (mut text, mut shown) = (String::new(), Vec::new());
-    for file in files {
-        let read = yaml::documents(&file.text);
-        let documents =
-            read.map_err(|error| format!("{}: {}", file.shown, manifest::in_full(&error)))?;
-        text.extend(documents.into_iter().map(|(_, document)| format!("---\n{document}\n")));
-        shown.push(file.shown);
-    }
-    Ok(Source { shown: shown.join(", "), text, is_joined: true })
-}
-
-fn read(path: &Path) -> Result<Source, String> {
-    let (shown, text) = if path == Path::new(STANDARD_INPUT) {
-        ("standard input".to_owned(), read_stdin(BYTES_MAX))
-    } else {
-        let text = file::read_text(path, BYTES_MAX).map_err(|error| error.to_string());
-        (path.display().to_string(), text)
-    };
-    let text = text.map_err(|reason| format!("{shown}: {reason}"))?;
-    Ok(Source { shown, text, is_joined: false })
 }

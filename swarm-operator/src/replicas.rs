@@ -1,5 +1,6 @@
 //! `kubectl swarm replicas`: which operators share the Swarms, and how they do, by their Leases.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
@@ -9,15 +10,29 @@ use crate::kubectl::Cluster;
 use crate::plan::table;
 use crate::{complain, print, print_json};
 
-/// The Leases of the operator's replicas.
+/// The Leases.
+const LEASES: &str = "leases.coordination.k8s.io";
+/// Those of the operator's replicas.
 const SELECTOR: &str = "--selector=replicas.k8slab.info/group=swarm-operator";
 /// What a replica says of itself.
 const STATUS: &str = "/metadata/annotations/replicas.k8slab.info~1status";
+/// The API group of Swarms.
+const SWARM_GROUP: &str = "swarm.k8slab.info";
+/// The most namespaces that are named.
+const NAMED_MAX: usize = 5;
 /// The most bytes of all Leases: thousands of replicas.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// Which replicas to list, and how.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit codes: 0 if replicas are listed, 3 if there is none (a sentence says where to look), 2 if the usage \
+is invalid, 1 if the cluster does not answer or refuses the question.
+
+Examples:
+  kubectl swarm replicas                          the operators in swarm-system
+  kubectl swarm replicas -n swarm --context prod  those of another namespace and cluster
+  kubectl swarm replicas -a -o json               all that they say of themselves, with those that ended")]
 pub(crate) struct ReplicasArgs {
     /// The namespace of the operator
     #[arg(long, short, value_name = "NS", default_value = "swarm-system")]
@@ -25,11 +40,11 @@ pub(crate) struct ReplicasArgs {
     /// List also replicas that have ended
     #[arg(long, short)]
     all: bool,
-    #[command(flatten)]
-    cluster: Cluster,
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
+    #[command(flatten)]
+    cluster: Cluster,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -43,27 +58,21 @@ enum Output {
 
 /// Prints the replicas. Exit codes: 0, 1 if the cluster did not answer, 3 if there is none.
 pub(crate) fn run(args: &ReplicasArgs) -> ExitCode {
-    let words = ["get", "leases.coordination.k8s.io", SELECTOR, "--output=json"];
-    let listed = args.cluster.ask(Some(&args.namespace), &words, BYTES_MAX).and_then(|text| {
-        serde_json::from_str::<Value>(&text)
-            .map_err(|error| format!("kubectl printed no list of Leases: {error}"))
-    });
-    let leases = match listed {
-        Ok(leases) => leases,
+    let all = match replicas(&args.cluster, Some(&args.namespace)) {
+        Ok(all) => all,
         Err(sentence) => {
             complain(&sentence);
             return ExitCode::FAILURE;
         }
     };
-    let leases = leases["items"].as_array().into_iter().flatten().map(Replica::of);
-    let mut found: Vec<_> = leases.filter(|it| it.is_alive || args.all).collect();
+    let (mut found, ended): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|it| it.is_alive || args.all);
     found.sort_by(|a, b| (&a.name, &a.renewed).cmp(&(&b.name, &b.renewed)));
     if found.is_empty() {
-        let namespace = &args.namespace;
-        complain(&format!(
-            "no operator in namespace `{namespace}` shares Swarms; name the operator's namespace with \
-             --namespace, or start it with --id"
-        ));
+        complain(&nobody(&args.cluster, &args.namespace, ended.len()));
+        // A script that expects a document gets one.
+        let is_json = args.output == Output::Json;
+        let _ = if is_json { print_json("[]\n") } else { Ok(()) };
         return ExitCode::from(3);
     }
     let printed = match args.output {
@@ -82,9 +91,70 @@ pub(crate) fn run(args: &ReplicasArgs) -> ExitCode {
     }
 }
 
+/// The replicas in a namespace, or in all namespaces.
+fn replicas(cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<Replica>, String> {
+    let mut words = vec!["get", LEASES, SELECTOR, "--output=json"];
+    words.extend(namespace.is_none().then_some("--all-namespaces"));
+    let text = cluster.ask(namespace, &words, BYTES_MAX)?;
+    // kubectl prints nothing for an empty list.
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let list: Value = serde_json::from_str(&text)
+        .map_err(|error| format!("kubectl printed no list of Leases: {error}"))?;
+    Ok(list["items"].as_array().into_iter().flatten().map(Replica::of).collect())
+}
+
+/// Says that no operator is in a namespace, as exactly as the cluster tells, and where to look.
+fn nobody(cluster: &Cluster, namespace: &str, ended: usize) -> String {
+    if 0 < ended {
+        let (operators, have) =
+            if ended == 1 { ("operator", "has") } else { ("operators", "have") };
+        return format!(
+            "{ended} {operators} in namespace `{namespace}` {have} ended, and no other runs there; --all \
+             lists what has ended, and `kubectl get pods --namespace={namespace}` what runs"
+        );
+    }
+    if cluster.has_group(SWARM_GROUP) == Some(false) {
+        return format!(
+            "swarm is not installed in this cluster: it has no kind of {SWARM_GROUP}; \
+             `kubectl apply --server-side -k deploy/crds` adds them, and deploy/base the operator"
+        );
+    }
+    let is_there = cluster.has_namespace(namespace) != Some(false);
+    let here = if is_there {
+        format!("no operator in namespace `{namespace}` has a Lease")
+    } else {
+        format!("there is no namespace `{namespace}`")
+    };
+    match replicas(cluster, None).map(namespaces_of) {
+        Ok(others) if !others.is_empty() => {
+            let shown: Vec<_> = others.iter().take(NAMED_MAX).map(|it| format!("`{it}`")).collect();
+            let more = if shown.len() < others.len() { ", …" } else { "" };
+            let shown = shown.join(", ");
+            format!("{here}; operators run in {shown}{more}: name their namespace with --namespace")
+        }
+        Ok(_) => format!(
+            "{here}, nor does any other namespace have one: no operator runs, or it runs alone, without \
+             --id; look for its pods: kubectl get pods --all-namespaces --selector=app=swarm-controller"
+        ),
+        Err(_) => format!(
+            "{here}; name the operator's namespace with --namespace. One that runs alone, without --id, \
+             has no Lease: look for its pods: kubectl get pods --namespace={namespace} \
+             --selector=app=swarm-controller"
+        ),
+    }
+}
+
+/// The namespaces in which replicas are alive.
+fn namespaces_of(replicas: Vec<Replica>) -> BTreeSet<String> {
+    replicas.into_iter().filter(|it| it.is_alive).map(|it| it.namespace).collect()
+}
+
 /// A replica as its Lease shows it.
 struct Replica {
     name: String,
+    namespace: String,
     is_alive: bool,
     renewed: String,
     /// What it says of itself; null if it says nothing.
@@ -99,7 +169,8 @@ impl Replica {
         let name = text("/metadata/name");
         let is_alive = !name.is_empty() && text("/spec/holderIdentity") == name;
         let status = serde_json::from_str(&text(STATUS)).unwrap_or_default();
-        Self { is_alive, renewed: text("/spec/renewTime"), status, name }
+        let namespace = text("/metadata/namespace");
+        Self { is_alive, renewed: text("/spec/renewTime"), status, name, namespace }
     }
 
     /// The document, with what the Lease says beside what the replica says.

@@ -85,14 +85,14 @@ fn live_writes_a_swarm_that_takes_over_what_runs() {
         &["-n", "video", "--context=there"],
         &[
             (
-                "get configmap swarm-controller-config --output=yaml --request-timeout=30s --ignore-not-found --context=there --namespace=video",
+                "get --context=there --request-timeout=30s configmap swarm-controller-config --output=yaml --ignore-not-found --namespace=video",
                 LIST,
             ),
-            ("get configmap swarm-worker-config --output=yaml", ""),
-            ("get statefulset swarm-worker", ""),
-            ("get swarms.k8slab.info", ""),
-            ("get configmap swarm-worker-config --output=json --show-managed-fields=true", VIEW),
-            ("get deployments", deployments),
+            ("configmap swarm-worker-config --output=yaml", ""),
+            ("statefulset swarm-worker", ""),
+            ("swarms.k8slab.info", ""),
+            ("configmap swarm-worker-config --output=json --show-managed-fields=true", VIEW),
+            ("deployments --output=json", deployments),
         ],
     );
     let said = text(&output.stderr);
@@ -113,10 +113,10 @@ fn live_writes_a_swarm_that_takes_over_what_runs() {
 fn live_says_what_kubectl_says_and_what_is_no_view() {
     let refused = live(&[], &[]);
     assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
-    assert!(text(&refused.stderr).contains("failed: error: You must be logged in"));
+    assert!(text(&refused.stderr).contains("does not accept this user: You must be logged in"));
     let list = predecessors("first-stage/config.yml");
     let other = r#"{"data": {"config.yml": "listen: 8080"}}"#;
-    let answers = [("get configmap swarm-worker-config --output=json", other)];
+    let answers = [("configmap swarm-worker-config --output=json", other)];
     let output = live(&[list.to_str().unwrap()], &answers);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
     let said = text(&output.stderr);
@@ -125,4 +125,53 @@ fn live_says_what_kubectl_says_and_what_is_no_view() {
         program().args(["import", "--live"]).env("PATH", "/nonexistent").output().unwrap();
     assert_eq!(missing.status.code(), Some(1));
     assert!(text(&missing.stderr).contains("kubectl is not in PATH"));
+}
+
+#[test]
+fn a_directory_without_a_kustomization_is_its_manifests() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = |file: &str, name: &str| {
+        fs::copy(predecessors("first-stage").join(file), dir.path().join(name)).unwrap();
+    };
+    copy("config.yml", "config.yml");
+    copy("worker.yaml", "worker.yaml");
+    copy("controller.yaml", "controller.yml");
+    // What other programs have in such a folder says nothing of jobs.
+    fs::write(dir.path().join("ci.yaml"), "jobs: {build: {steps: []}}\n").unwrap();
+    fs::write(dir.path().join("list.json"), "[1, 2]").unwrap();
+    fs::write(dir.path().join("chart.yaml"), "a: {{ .Values.a }}: b\n").unwrap();
+    fs::write(dir.path().join("README.md"), "jobs: [").unwrap();
+    let import = || program().arg("import").arg(dir.path()).output().unwrap();
+    let output = import();
+    let notes = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{notes}");
+    let manifest = text(&output.stdout);
+    assert!(manifest.contains("name: stream:cars:updated") && manifest.contains("swarm-worker"));
+    for note in [
+        "ci.yaml:1: this is no object and has neither `jobs` nor `workloads`; left out",
+        "list.json:1: this is no object",
+        "chart.yaml: document 1 does not parse",
+        "controller.yml:1: Deployment `swarm-controller` is the operator of before",
+    ] {
+        assert!(notes.contains(note), "{note}: {notes}");
+    }
+
+    fs::write(dir.path().join("config.yml"), "jobs: [a, {").unwrap();
+    let broken = import();
+    assert_eq!((broken.status.code(), broken.stdout.len()), (Some(2), 0));
+    assert!(text(&broken.stderr).contains("config.yml: document 1 does not parse"));
+
+    let empty = tempfile::tempdir().unwrap();
+    let output = program().arg("import").arg(empty.path()).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    let message = text(&output.stderr);
+    let expected = "there is no *.yaml, *.yml or *.json in it, and no kustomization.yaml; name the \
+                    directory with config.yml";
+    assert!(message.contains(expected), "{message}");
+    fs::write(empty.path().join("service.yaml"), "kind: Service\nmetadata: {name: a}\n").unwrap();
+    let output = program().arg("import").arg(empty.path()).output().unwrap();
+    let message = text(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    let expected = format!("{}: there is nothing to import: no Swarm", empty.path().display());
+    assert!(message.contains(&expected), "{message}");
 }

@@ -1,4 +1,4 @@
-//! Reads what the arguments name: files, standard input, and directories that are kustomizations of
+//! Reads what the arguments name: files, standard input, and directories, which may be kustomizations of
 //! plain files. Nothing outside of such a directory is read, and nothing is fetched.
 
 use std::fs;
@@ -10,11 +10,10 @@ use swarm_adapters_host::file;
 use swarm_spec::manifest::in_full;
 use swarm_spec::yaml;
 
-use super::report::{Report, Spot, Text};
+use super::report::{Found, Report, Spot, Text};
+use crate::folder::{self, Depth, KUSTOMIZATIONS, is_kustomization};
 use crate::input;
 
-/// The names of a kustomization's file.
-const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 /// The largest file that is read. An object of a cluster has at most 3 MiB.
 pub(super) const BYTES_MAX: u64 = 16 << 20;
 /// The most bytes of all files.
@@ -63,18 +62,33 @@ impl Files {
             return self.add(Text { shown, content: text, ..Text::default() });
         }
         if path.is_dir() {
-            let named = KUSTOMIZATIONS.map(|name| path.join(name));
-            let found = named.iter().find(|file| file.is_file()).ok_or_else(|| {
-                let shown = path.display();
-                format!("{shown}: the directory has no kustomization.yaml; name its files instead")
-            })?;
-            return self.kustomization(path, found, report);
+            let mut named = KUSTOMIZATIONS.iter().map(|name| path.join(name));
+            return match named.find(|file| file.is_file()) {
+                Some(file) => self.kustomization(path, &file, report),
+                None => self.listed(path),
+            };
         }
-        let is_kustomization = KUSTOMIZATIONS.iter().any(|name| path.ends_with(name));
-        if let Some(directory) = path.parent().filter(|_| is_kustomization) {
+        if let Some(directory) = path.parent().filter(|_| is_kustomization(path)) {
             return self.kustomization(directory, path, report);
         }
         self.file(path, None, None)
+    }
+
+    /// Reads the manifests in a directory without a kustomization.
+    fn listed(&mut self, directory: &Path) -> Result<(), String> {
+        let paths = folder::manifests(directory, Depth::One).map_err(|sentence| {
+            format!(
+                "{sentence}, and no kustomization.yaml; name the directory with config.yml and the \
+                 manifests of your Swarm, ConfigMaps and StatefulSet, or these files"
+            )
+        })?;
+        for path in paths {
+            let shown = path.display().to_string();
+            let content = file::read_regular_text(&path, BYTES_MAX);
+            let content = content.map_err(|error| format!("{shown}: {error}"))?;
+            self.add(Text { shown, content, found: Found::Listed, ..Text::default() })?;
+        }
+        Ok(())
     }
 
     /// Adds a text that is no file.

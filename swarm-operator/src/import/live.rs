@@ -9,10 +9,12 @@ use super::files::{BYTES_MAX, Files};
 use super::report::Text;
 use crate::kubectl;
 
-/// What the first stage had, by the names that everybody knew.
+/// The ConfigMaps of the first stage, by the names that everybody knew: its list and its view.
+pub(super) const CONFIG_MAPS: [&str; 2] = ["swarm-controller-config", "swarm-worker-config"];
+/// Files that may be imported.
 const KNOWN: [[&str; 2]; 4] = [
-    ["configmap", "swarm-controller-config"],
-    ["configmap", "swarm-worker-config"],
+    ["configmap", CONFIG_MAPS[0]],
+    ["configmap", CONFIG_MAPS[1]],
     ["statefulset", "swarm-worker"],
     ["swarms.k8slab.info", ""],
 ];

@@ -1,6 +1,7 @@
 //! Recognizes what each document of the input is: an object of one of the predecessors, what stood
 //! beside it, or something that none of them had.
 
+use std::path::Path;
 use std::rc::Rc;
 
 use serde_json::{Map, Value};
@@ -12,7 +13,7 @@ use swarm_spec::{view, yaml};
 
 use super::jobs::{self, Job};
 use super::managers::{self, Managers};
-use super::report::{Report, Spot, Text};
+use super::report::{Found, Report, Spot, Text};
 
 /// The API group of the resources of both stages of the Go operator.
 const GO_GROUP: &str = "k8slab.info/";
@@ -96,6 +97,10 @@ impl Objects {
     pub(super) fn read(&mut self, text: &Rc<Text>, namespace: Option<&str>, report: &mut Report) {
         let documents = match yaml::documents(&text.content) {
             Ok(documents) => documents,
+            Err(error) if text.found == Found::Listed && !mentions_jobs(&text.content) => {
+                let sentence = format!("{}; left out", in_full(&error));
+                return report.note(&Spot::new(text, 0, ""), sentence);
+            }
             Err(error) => {
                 // A text that does not parse has no fields; the sentence has the line.
                 return report.mistake(&Spot::new(text, 0, ""), in_full(&error));
@@ -152,7 +157,8 @@ impl Objects {
                 let Named { namespace, spot, .. } = object;
                 let place =
                     Place { namespace, config_map: text.config_map.clone(), key: "config.yml" };
-                if !self.content(value, place, &spot, report) {
+                let is_ours = text.found == Found::Named || is_of_the_go_operator(value, text);
+                if !is_ours || !self.content(value, place, &spot, report) {
                     let sentence =
                         "this is no object and has neither `jobs` nor `workloads`; left out";
                     report.note(&spot, sentence);
@@ -185,7 +191,7 @@ impl Objects {
             let documents = match yaml::documents(text) {
                 Ok(documents) => documents,
                 // Files of other programs may be anything.
-                Err(error) if text.contains("jobs:") || text.contains("workloads:") => {
+                Err(error) if mentions_jobs(text) => {
                     report.mistake(&spot, in_full(&error));
                     continue;
                 }
@@ -245,6 +251,21 @@ impl Objects {
         }
         true
     }
+}
+
+/// Whether a text that does not parse may be a list or a view, or a Swarm.
+fn mentions_jobs(text: &str) -> bool {
+    ["jobs:", "workloads:", "workload:"].iter().any(|word| text.contains(word))
+}
+
+/// Whether a value in a file of a directory is the Go operator's. Other programs have maps called `jobs`,
+/// and lists of their own.
+fn is_of_the_go_operator(value: &Value, text: &Text) -> bool {
+    let name = Path::new(&text.shown).file_stem().and_then(|name| name.to_str());
+    name == Some("config")
+        || value.get("jobs").is_some_and(Value::is_array)
+        || value.get("workloads").is_some()
+        || managers::are_listed(value)
 }
 
 /// Where a list or a view is.

@@ -20,6 +20,17 @@ pub(super) struct Text {
     pub(super) namespace: Option<String>,
     /// The `ConfigMap` that a kustomization makes of it.
     pub(super) config_map: Option<String>,
+    pub(super) found: Found,
+}
+
+/// Origin of a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Found {
+    /// An argument or a kustomization names it.
+    #[default]
+    Named,
+    /// It is in a directory that an argument names, and may have nothing to do with swarm.
+    Listed,
 }
 
 /// A place in a text.

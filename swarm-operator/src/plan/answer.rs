@@ -1,27 +1,14 @@
 //! Computes the answer of `plan` from texts.
 
+use std::fmt;
+
 use swarm_core::{Assignment, Desired, Jobs, Pool, Replication, Request, Rules, Slot};
 use swarm_spec::convert::Home;
-use swarm_spec::manifest::{self, Explained, Manifest};
+use swarm_spec::manifest::{self, Explained, Manifest, ManifestError};
 
 use super::document::{Document, Enough};
+use super::source::Source;
 use super::view;
-
-/// A text, and its name for error messages.
-#[derive(Clone, Debug)]
-pub(crate) struct Source {
-    pub(crate) shown: String,
-    pub(crate) text: String,
-    /// Whether the text is that of several files, so that nobody knows its lines.
-    pub(crate) is_joined: bool,
-}
-
-impl Source {
-    /// The text as its author knows it.
-    fn own_text(&self) -> &str {
-        if self.is_joined { "" } else { &self.text }
-    }
-}
 
 /// The question that `plan` answers.
 #[derive(Clone, Copy, Debug)]
@@ -67,19 +54,43 @@ pub(crate) struct Answer {
     pub(crate) notes: Vec<String>,
 }
 
+/// Reason why there is no answer. Each names the invalid text, the place in it, and what to write instead.
+#[derive(Clone, Debug)]
+pub(crate) enum Unplanned {
+    /// The text has no object at all.
+    Empty(Explained),
+    /// The text has objects, and no Swarm among them.
+    NoSwarm(Explained),
+    /// The text is wrong.
+    Wrong(Explained),
+}
+
+impl From<String> for Unplanned {
+    fn from(sentence: String) -> Self {
+        Self::Wrong(sentence.into())
+    }
+}
+
+impl fmt::Display for Unplanned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Empty(explained) | Self::NoSwarm(explained) | Self::Wrong(explained)) = self;
+        explained.fmt(f)
+    }
+}
+
 /// Answers the question.
 ///
 /// # Errors
 ///
-/// A sentence that names the invalid text, the place in it, and what to write instead.
-pub(crate) fn answer(question: &Question<'_>) -> Result<Answer, Explained> {
+/// [`Unplanned`]
+pub(crate) fn answer(question: &Question<'_>) -> Result<Answer, Unplanned> {
     let Question { manifest: file, name, namespace, workers, view, reach } = *question;
     let shown = match namespace {
         Some(namespace) => format!("{}, namespace `{namespace}`", file.shown),
         None => file.shown.clone(),
     };
     let manifest = manifest::parse_in(&file.text, name, namespace, Home::Cluster);
-    let manifest = manifest.map_err(|error| error.explained(&shown, file.own_text()))?;
+    let manifest = manifest.map_err(|error| unplanned(question, &error, &shown))?;
     let in_file = |reason: &str| format!("{shown}: {reason}");
     let Manifest { name, mut desired, replicas, first_slot, worker_name, mut notes, .. } = manifest;
     match desired.replication {
@@ -125,6 +136,25 @@ pub(crate) fn answer(question: &Question<'_>) -> Result<Answer, Explained> {
     }
     let jobs = desired.jobs;
     Ok(Answer { document, name, worker_name, first_slot, held, jobs, notes })
+}
+
+/// Meaning of an error of the manifest for the question.
+fn unplanned(question: &Question<'_>, error: &ManifestError, shown: &str) -> Unplanned {
+    let Question { manifest: file, name, namespace, .. } = *question;
+    let explained = file.explained(error, shown);
+    match error {
+        ManifestError::Empty if name.is_none() => Unplanned::Empty(explained),
+        ManifestError::NoSwarm if name.is_none() => {
+            let anywhere = || manifest::parse_in(&file.text, None, None, Home::Cluster);
+            if namespace.is_none() || matches!(anywhere(), Err(ManifestError::NoSwarm)) {
+                return Unplanned::NoSwarm(explained);
+            }
+            let sentence =
+                format!("{shown}: no Swarm in it, only in other namespaces; name theirs, or none");
+            sentence.into()
+        }
+        _ => Unplanned::Wrong(explained),
+    }
 }
 
 /// The workers in the slots from `first_slot` on.

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use swarm_core::{Slot, View, ViewEntry};
 
-use super::answer::{Answer, Question, Reach, Source, answer};
+use super::answer::{Answer, Question, Reach, answer};
 use super::document::Enough;
+use super::source::Source;
 
 /// A job of a generated manifest, by number: its share, pin and priority.
 type Wish = (u8, Option<u8>, Option<u8>, i8);
@@ -40,7 +41,7 @@ fn manifest(wishes: &[Wish], mode: &str, max_jobs: Option<u8>) -> Source {
     if wishes.is_empty() {
         text.push_str("  - {name: only}\n");
     }
-    Source { shown: "FILE".into(), text, is_joined: false }
+    Source::of("FILE", text)
 }
 
 /// A view as the operator would write it.
@@ -50,7 +51,7 @@ fn written<'a>(entries: impl IntoIterator<Item = (u32, &'a str)>) -> Source {
         let entry = workers.entry(format!("w-{slot}")).or_default();
         entry.jobs.insert(job.parse().unwrap());
     }
-    Source { shown: "VIEW".into(), text: View { version: 1, workers }.to_yaml(), is_joined: false }
+    Source::of("VIEW", View { version: 1, workers }.to_yaml())
 }
 
 fn ask(manifest: &Source, workers: u32, view: Option<&Source>) -> Answer {
@@ -145,10 +146,9 @@ proptest! {
 
 #[test]
 fn slots_start_at_the_first_ordinal_of_the_statefulset() {
-    let manifest = Source {
-        shown: "FILE".into(),
-        is_joined: false,
-        text: "
+    let manifest = Source::of(
+        "FILE",
+        "
 apiVersion: swarm.k8slab.info/v1alpha1
 kind: Swarm
 metadata: {name: any}
@@ -159,9 +159,8 @@ spec:
 kind: StatefulSet
 metadata: {name: w}
 spec: {replicas: 2, ordinals: {start: 5}}
-"
-        .into(),
-    };
+",
+    );
     let question = Question {
         manifest: &manifest,
         name: None,

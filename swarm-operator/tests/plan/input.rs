@@ -101,7 +101,6 @@ fn wrong_files_are_named() {
             &foreign,
             "foreign.yaml:1:1: Swarm in document 1 has apiVersion `k8slab.info",
         ),
-        ("empty.yaml", "", "empty.yaml: no Swarm in it"),
         ("broken.yaml", "a: [", "broken.yaml:2:1: document 1 does not parse"),
     ];
     for (name, text, expected) in cases {
@@ -211,9 +210,9 @@ fn several_files_are_one_and_a_namespace_leaves_out_the_others() {
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 
     let message = refusal(&files.plan(&["-f", "sets.yaml", "-f", "swarm.yaml", "-n", "test"]));
-    let expected = "kubectl swarm: sets.yaml, swarm.yaml, namespace `test`: no Swarm in it; ";
+    let expected = "kubectl swarm: sets.yaml, swarm.yaml, namespace `test`: no Swarm in it, only ";
     assert!(message.starts_with(expected), "{message}");
     files.write("broken.yaml", "a: [");
     let message = refusal(&files.plan(&["-f", "swarm.yaml", "-f", "broken.yaml"]));
-    assert!(message.starts_with("kubectl swarm: broken.yaml: document 1 does not parse"));
+    assert!(message.starts_with("kubectl swarm: broken.yaml:2:1: document 1 does not parse"));
 }

@@ -7,6 +7,7 @@
 
 mod documented;
 mod input;
+mod places;
 mod reasons;
 mod text;
 

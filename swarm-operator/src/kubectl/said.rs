@@ -1,0 +1,163 @@
+//! Reads what kubectl says when it fails, and says it to a person: what is wrong, and what to do.
+
+/// A part of what kubectl says of a kind that the cluster does not have.
+pub(super) const NO_SUCH_KIND: &str = "the server doesn't have a resource type";
+
+/// Beginnings that say nothing.
+const PREFIXES: [&str; 4] = [
+    "error: ",
+    "Error from server (Forbidden): ",
+    "Error from server: ",
+    "Error in configuration: ",
+];
+/// Parts of what kubectl says where no API server answers.
+const NO_ANSWER: [&str; 9] = [
+    "was refused",
+    "Unable to connect",
+    "connection refused",
+    "no such host",
+    "i/o timeout",
+    "deadline exceeded",
+    "Client.Timeout",
+    "handshake timeout",
+    "x509:",
+];
+
+/// A sentence about what was done, and what kubectl printed to standard error.
+pub(super) fn explained(done: &str, said: &str) -> String {
+    let cause = cause(said);
+    if cause.contains("cannot impersonate") {
+        return format!(
+            "the cluster refuses --as: {cause}; ask for the right to impersonate, or leave --as out"
+        );
+    }
+    if said.contains("(Forbidden)") || cause.contains(" is forbidden: ") {
+        return format!(
+            "the cluster refuses this: {cause}; ask for the right to do it, or name another user with \
+             --context, --user or --as"
+        );
+    }
+    if cause.contains("must be logged in") || cause.contains("Unauthorized") {
+        return format!(
+            "the cluster does not accept this user: {cause}; log in again, or name another user with \
+             --context, --user or --token"
+        );
+    }
+    if cause == "EOF" {
+        return "kubectl asks for the name of a user, since nothing names one: write --context, --user \
+                or --token"
+            .to_owned();
+    }
+    if cause.contains("localhost:8080") {
+        return "kubectl knows no cluster: set KUBECONFIG, or write --kubeconfig FILE or --server URL"
+            .to_owned();
+    }
+    if NO_ANSWER.iter().any(|part| cause.contains(part)) {
+        return format!(
+            "the cluster does not answer: {cause}; look whether `kubectl version` gets an answer, and \
+             check --context and --kubeconfig"
+        );
+    }
+    if cause.contains("context") && (cause.contains("not exist") || cause.contains("not found")) {
+        return format!("{cause}; `kubectl config get-contexts` lists those that there are");
+    }
+    if cause.starts_with("stat ") && cause.contains("no such file") {
+        return format!(
+            "there is no such kubeconfig: {cause}; write another --kubeconfig or KUBECONFIG"
+        );
+    }
+    format!("{done} failed: {cause}")
+}
+
+/// The last line that is no line of a log, or what the log says; without a beginning that says nothing.
+pub(crate) fn cause(said: &str) -> String {
+    let lines = || said.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines().find(|line| !is_of_log(line)).map(str::to_owned);
+    let line = line.or_else(|| Some(logged(lines().next()?)));
+    let line = line.unwrap_or_else(|| "it says nothing".to_owned());
+    let short = PREFIXES.iter().find_map(|prefix| line.strip_prefix(prefix));
+    short.map_or_else(|| line.clone(), str::to_owned)
+}
+
+/// Whether a line is of klog, as in `E1126 07:28:44.387217    7005 run.go:72] "command failed"`.
+fn is_of_log(line: &str) -> bool {
+    let mut chars = line.chars();
+    chars.next().is_some_and(|level| "EWIF".contains(level))
+        && chars.take(4).filter(char::is_ascii_digit).count() == 4
+        && line.contains("] ")
+}
+
+/// The error in a line of klog, which quotes it.
+fn logged(line: &str) -> String {
+    let quoted = line.split_once(" err=\"").map_or(line, |(_, quoted)| quoted);
+    quoted.strip_suffix('"').unwrap_or(quoted).replace("\\\"", "\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kubectl_says_becomes_a_sentence_with_a_way_out() {
+        let log =
+            "E1126 07:36:37.491605   15290 memcache.go:265] \"Unhandled Error\" err=\"couldn't\"\n";
+        let cases = [
+            (
+                "Error from server (Forbidden): leases.coordination.k8s.io is forbidden: User \"a\" \
+                 cannot list resource \"leases\"",
+                "the cluster refuses this: leases.coordination.k8s.io is forbidden: User \"a\" cannot",
+            ),
+            (
+                "Error from server (Forbidden): users \"b\" is forbidden: User \"a\" cannot impersonate \
+                 resource \"users\"",
+                "the cluster refuses --as: users \"b\" is forbidden",
+            ),
+            (
+                "error: You must be logged in to the server (Unauthorized)",
+                "the cluster does not accept this user: You must be logged in to the server",
+            ),
+            (
+                "The connection to the server localhost:8080 was refused - did you specify the right?",
+                "kubectl knows no cluster: set KUBECONFIG",
+            ),
+            (
+                "The connection to the server 10.0.0.1:6443 was refused - did you specify the right?",
+                "the cluster does not answer: The connection to the server 10.0.0.1:6443 was refused",
+            ),
+            (
+                "Unable to connect to the server: dial tcp: lookup a.invalid: no such host",
+                "the cluster does not answer: Unable to connect to the server: dial tcp",
+            ),
+            (
+                "Please enter Username: error: EOF",
+                "kubectl get x failed: Please enter Username: error: EOF",
+            ),
+            ("error: EOF", "kubectl asks for the name of a user"),
+            (
+                "error: context \"a\" does not exist",
+                "context \"a\" does not exist; `kubectl config",
+            ),
+            (
+                "Error in configuration: context was not found for specified context: a",
+                "context was not found for specified context: a; `kubectl config get-contexts`",
+            ),
+            (
+                "error: stat /a: no such file or directory",
+                "there is no such kubeconfig: stat /a: no such file or directory; write",
+            ),
+            (
+                "E1126 07:28:44.387217    7005 run.go:72] \"command failed\" err=\"must build at \
+                 directory: \\\"a\\\"\"",
+                "kubectl get x failed: must build at directory: \"a\"",
+            ),
+            ("", "kubectl get x failed: it says nothing"),
+        ];
+        for (said, sentence) in cases {
+            for said in [said.to_owned(), format!("{log}{said}\n\n")] {
+                let explained = explained("kubectl get x", &said);
+                let is_log_alone = said.starts_with(log) && said.trim() == log.trim();
+                assert!(is_log_alone || explained.starts_with(sentence), "{explained}");
+            }
+        }
+    }
+}

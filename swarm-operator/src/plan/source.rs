@@ -1,0 +1,153 @@
+//! A text that a plan is made of, which may be several files, and where in it something is wrong.
+
+use swarm_spec::manifest::{Explained, ManifestError};
+use swarm_spec::yaml;
+
+/// A text, and its name for error messages.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) shown: String,
+    pub(crate) text: String,
+    /// The files, if there are several.
+    parts: Vec<Part>,
+    /// Of each document, which file it is in, and which document of that file.
+    places: Vec<(usize, usize)>,
+}
+
+/// One of several texts.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// Its name for error messages.
+    pub(crate) shown: String,
+    pub(crate) text: String,
+    /// Whether the lines of the text are those that its author knows.
+    pub(crate) lines: Lines,
+}
+
+/// Whether the lines of a text mean something to its author.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// The author wrote them, or can print them.
+    Known,
+    /// A program wrote them.
+    Unknown,
+}
+
+impl Source {
+    /// One text.
+    pub(crate) fn of(shown: impl Into<String>, text: impl Into<String>) -> Self {
+        let (shown, text) = (shown.into(), text.into());
+        Self { shown, text, parts: Vec::new(), places: Vec::new() }
+    }
+
+    /// Several texts as one, called `shown`, and what there is to say about those that are left out.
+    /// Each is read alone first, so that an error names its file.
+    ///
+    /// # Errors
+    ///
+    /// The text that does not parse.
+    pub(crate) fn joined(
+        shown: String,
+        parts: Vec<Part>,
+    ) -> Result<(Self, Vec<String>), Explained> {
+        if let [Part { shown: only, text, lines: Lines::Known }] = parts.as_slice()
+            && *only == shown
+        {
+            return Ok((Self::of(shown, text), Vec::new()));
+        }
+        let (mut text, mut places, mut notes) = (String::new(), Vec::new(), Vec::new());
+        for (index, part) in parts.iter().enumerate() {
+            let read = yaml::documents(&part.text);
+            let documents = read.map_err(|error| {
+                ManifestError::from(error).explained(&part.shown, part.own_text())
+            })?;
+            for (number, document) in documents {
+                if document.get("kind").is_none() {
+                    let shown = &part.shown;
+                    notes.push(format!(
+                        "{shown}: document {number}, which has no kind, is passed over"
+                    ));
+                    continue;
+                }
+                places.push((index, number));
+                text.extend(["---\n", &document.to_string(), "\n"]);
+            }
+        }
+        Ok((Self { shown, text, parts, places }, notes))
+    }
+
+    /// The error for a person, with the file and the line if they are known. `shown` stands for all
+    /// files.
+    pub(crate) fn explained(&self, error: &ManifestError, shown: &str) -> Explained {
+        if self.parts.is_empty() {
+            return error.explained(shown, &self.text);
+        }
+        let place = |document: usize| {
+            let (index, number) = *self.places.get(document.checked_sub(1)?)?;
+            Some((self.parts.get(index)?, number))
+        };
+        match error {
+            ManifestError::ApiVersion { document, found } => {
+                if let Some((part, document)) = place(*document) {
+                    let error = ManifestError::ApiVersion { document, found: found.clone() };
+                    return error.explained(&part.shown, part.own_text());
+                }
+            }
+            ManifestError::Twice { kind, name, first, second } => {
+                if let Some(((first, one), (second, other))) = place(*first).zip(place(*second)) {
+                    let name = name.escape_default();
+                    return format!(
+                        "{kind} `{name}` stands twice: {}, document {one}, and {}, document {other}; \
+                         remove one",
+                        first.shown, second.shown
+                    )
+                    .into();
+                }
+            }
+            _ => {
+                let swarm = name_in(error);
+                let holds = |part: &&Part| swarm.is_some_and(|name| part.holds(name));
+                if let Some(part) = self.parts.iter().find(holds) {
+                    return error.explained(&part.shown, part.own_text());
+                }
+            }
+        }
+        error.explained(shown, "")
+    }
+}
+
+impl Part {
+    /// The text, if its lines mean something to its author.
+    fn own_text(&self) -> &str {
+        match self.lines {
+            Lines::Known => &self.text,
+            Lines::Unknown => "",
+        }
+    }
+
+    /// Whether a Swarm of this name is in it.
+    fn holds(&self, swarm: &str) -> bool {
+        let documents = yaml::documents(&self.text).unwrap_or_default();
+        documents.iter().any(|(_, value)| {
+            value["kind"] == "Swarm" && value["metadata"]["name"].as_str() == Some(swarm)
+        })
+    }
+}
+
+/// The Swarm that an error is about.
+fn name_in(error: &ManifestError) -> Option<&str> {
+    match error {
+        ManifestError::Field { swarm, .. }
+        | ManifestError::Spec { swarm, .. }
+        | ManifestError::NoSource { swarm, .. }
+        | ManifestError::SourcesTooLarge { swarm, .. }
+        | ManifestError::DuplicateJob { swarm, .. } => Some(swarm),
+        ManifestError::Syntax(_)
+        | ManifestError::Empty
+        | ManifestError::NoSwarm
+        | ManifestError::WhichSwarm { .. }
+        | ManifestError::NoSuchSwarm { .. }
+        | ManifestError::ApiVersion { .. }
+        | ManifestError::Twice { .. } => None,
+    }
+}
