@@ -70,6 +70,7 @@ mod the_api_in_memory_answers_as_the_real_one;
 mod the_api_server_is_away;
 mod the_operator_is_fenced;
 mod the_operator_moves_to_its_namespace;
+mod the_plugin_passes_flags_on;
 mod the_predecessors_move_over;
 mod the_store_is_rolled_back;
 mod the_swarm_follows_its_jobs;
@@ -145,6 +146,7 @@ fn first() -> Vec<Scenario> {
         scenario!(secrets_reach_jobs_alone as managed_pools::secret).beside_others(),
         scenario!(a_worker_keeps_to_its_own_session).beside_others(),
         scenario!(replicas_share_objects).beside_others(),
+        scenario!(the_plugin_passes_flags_on).beside_others(),
         scenario!(the_operator_is_fenced).beside_others(),
         scenario!(a_swarm_borrows_no_rights).beside_others(),
         scenario!(leases_pass_others_by).beside_others(),
