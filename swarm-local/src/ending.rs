@@ -105,7 +105,7 @@ impl End<'_> {
     /// killed.
     pub(super) async fn run(mut self, shutdown: &Shutdown) -> String {
         let (began, first) = (Instant::now(), self.reported);
-        let jobs = self.left().0;
+        let mut jobs = self.left().0;
         tokio::select! {
             () = shutdown.signal_has_spread() => {}
             () = shutdown.kills() => {}
@@ -131,6 +131,8 @@ impl End<'_> {
             }
             self.report_killed();
             let (left, waits_for) = self.left();
+            // A worker may report a job only after the end began.
+            jobs = jobs.max(left);
             let killed = self.killed_since(first).iter().map(ToString::to_string).collect();
             let workers_left = self.workers.borrow().len();
             let last = None;
