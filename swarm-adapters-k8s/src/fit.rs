@@ -12,7 +12,7 @@ mod tests;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use crate::api::Swarm;
-pub(crate) use grace::{Times, grace_for};
+pub(crate) use grace::{Times, grace_for, grace_of, is_enough};
 use said::Said;
 
 /// Number of containers of a pod that are kept.

@@ -412,8 +412,9 @@ fn derived_duration(renew: Duration, stop_timeout: Duration) -> Result<Duration,
     Ok(duration)
 }
 
-/// A time in seconds, rounded up.
-fn whole_seconds(time: Duration) -> u64 {
+/// Returns a time in seconds, rounded up.
+#[must_use]
+pub fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(0 < time.subsec_nanos()))
 }
 

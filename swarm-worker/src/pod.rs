@@ -16,7 +16,7 @@ use swarm_adapters_k8s::client::{self, Clients};
 use swarm_adapters_k8s::session::{KubeSession, KubeSessionViews};
 use swarm_core::handover::{LeaseTerms, SessionId};
 use swarm_core::session::Former;
-use swarm_spec::spec::SESSION_CLOSE as MARGIN;
+use swarm_spec::spec::SESSION_CLOSE;
 use tokio::time::sleep;
 
 use crate::Failure;
@@ -48,10 +48,10 @@ impl Pod {
     pub(crate) fn new(args: &RunArgs) -> Result<Self, Failure> {
         let SessionArgs { pod_uid, namespace, kubeconfig, grace, state_dir, .. } = &args.session;
         let terms = run::terms(args)?;
-        let least = terms.stop_timeout.saturating_add(MARGIN);
+        let least = terms.stop_timeout.saturating_add(SESSION_CLOSE);
         if *grace < least {
             return Err(Failure::Usage(format!(
-                "a grace of {grace:?} is too short: jobs may take {:?} to stop, and {MARGIN:?} more \
+                "a grace of {grace:?} is too short: jobs may take {:?} to stop, and {SESSION_CLOSE:?} more \
                  are needed to close the session; set terminationGracePeriodSeconds and --grace \
                  (SWARM_GRACE) to at least {least:?}",
                 terms.stop_timeout
@@ -62,7 +62,7 @@ impl Pod {
             namespace: namespace.clone().filter(|namespace| !namespace.is_empty()),
             kubeconfig: kubeconfig.clone(),
             terms,
-            drain_timeout: grace.saturating_sub(MARGIN),
+            drain_timeout: grace.saturating_sub(SESSION_CLOSE),
             state_dir: state_dir.clone(),
         })
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use swarm_core::handover::LeaseTerms;
+use swarm_spec::convert::whole_seconds;
 use swarm_spec::spec::{ProtocolSpec, SESSION_CLOSE};
 
 use super::said::{self, Said};
@@ -24,15 +25,27 @@ const MARGIN: Duration = Duration::from_secs(10);
 /// The termination grace in seconds that suits jobs that may take `stop_timeout` to stop:
 /// `max(30 s, stop timeout + 10 s)`, rounded up.
 pub(crate) fn grace_for(stop_timeout: Duration) -> i64 {
-    let grace = stop_timeout.saturating_add(MARGIN);
-    let seconds = grace.as_secs().saturating_add(u64::from(0 < grace.subsec_nanos()));
+    let seconds = whole_seconds(stop_timeout.saturating_add(MARGIN));
     i64::try_from(seconds.max(LEAST_SECONDS)).unwrap_or(i64::MAX)
+}
+
+/// The termination grace of a pod, from its seconds; a negative one is none.
+pub(crate) fn grace_of(seconds: i64) -> Duration {
+    Duration::from_secs(seconds.try_into().unwrap_or_default())
+}
+
+/// Returns whether a pod with this grace ends in time if its jobs take `stop` to stop. A worker of a
+/// session has to close it after that.
+pub(crate) fn is_enough(grace: Duration, stop: Duration, protocol: ProtocolSpec) -> bool {
+    match protocol {
+        ProtocolSpec::Session => stop.saturating_add(SESSION_CLOSE) <= grace,
+        ProtocolSpec::Plain => stop < grace,
+    }
 }
 
 /// Judges the termination grace.
 pub(super) fn misfit(swarm: &Swarm, pod: &PodSpec) -> Option<Misfit> {
-    let grace = pod.termination_grace_period_seconds.unwrap_or(KUBERNETES_SECONDS);
-    let grace = Duration::from_secs(grace.try_into().unwrap_or_default());
+    let grace = grace_of(pod.termination_grace_period_seconds.unwrap_or(KUBERNETES_SECONDS));
     let workers = pod.containers.iter().filter(|it| is_session_worker(it));
     let of_workers = workers.clone().find_map(|worker| of_worker(swarm, worker, grace));
     of_workers.or_else(|| of_swarm(swarm, grace, workers.count()))
@@ -61,7 +74,7 @@ impl Times {
 
     /// Whether a worker refuses to start with them.
     fn are_refused(self) -> bool {
-        self.given < self.stop.saturating_add(SESSION_CLOSE)
+        !is_enough(self.given, self.stop, ProtocolSpec::Session)
     }
 
     /// Whether a worker starts with them, and closes its session before its pod is killed.
@@ -89,9 +102,8 @@ fn of_worker(swarm: &Swarm, worker: &Container, grace: Duration) -> Option<Misfi
     }
     if !times.fit(grace) {
         let seconds = grace.as_secs();
-        let is_enough = longest.saturating_add(SESSION_CLOSE) <= grace;
-        let write = if is_enough {
-            let given = given.as_secs().saturating_add(u64::from(0 < given.subsec_nanos()));
+        let write = if is_enough(grace, longest, ProtocolSpec::Session) {
+            let given = whole_seconds(given);
             format!("SWARM_GRACE: {seconds}s, or terminationGracePeriodSeconds: {given}")
         } else {
             format!("terminationGracePeriodSeconds: {proposed} and SWARM_GRACE: {proposed}s")
@@ -112,15 +124,13 @@ fn of_worker(swarm: &Swarm, worker: &Container, grace: Duration) -> Option<Misfi
 /// no stop timeout of its own, so only a written one counts.
 fn of_swarm(swarm: &Swarm, grace: Duration, workers: usize) -> Option<Misfit> {
     let stop = written(swarm)?;
-    let is_session = 0 < workers || swarm.protocol() == ProtocolSpec::Session;
-    let is_enough =
-        if is_session { stop.saturating_add(SESSION_CLOSE) <= grace } else { stop < grace };
+    let protocol = if 0 < workers { ProtocolSpec::Session } else { swarm.protocol() };
     let (seconds, least) = (grace.as_secs(), grace_for(stop));
     let message = format!(
         "pods are killed after {seconds}s (terminationGracePeriodSeconds), and their jobs may take \
          {stop:?} to stop (spec.handover.stopTimeout); write terminationGracePeriodSeconds: {least}"
     );
-    (!is_enough).then_some(Misfit { reason: "GraceTooShort", message })
+    (!is_enough(grace, stop, protocol)).then_some(Misfit { reason: "GraceTooShort", message })
 }
 
 /// A time of a worker; `None` if it cannot be known.

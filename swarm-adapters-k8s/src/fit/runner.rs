@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use swarm_spec::manifest::Runner;
 use swarm_spec::spec::ProtocolSpec;
 
-use super::said::{self, Said, kind_of_runner};
+use super::said::{self, Said, kind_of_runner, word_of};
 use super::{Misfit, is_session_worker};
 use crate::api::Swarm;
 
@@ -15,11 +15,7 @@ pub(super) fn misfit(swarm: &Swarm, pod: &PodSpec) -> Option<Misfit> {
         return None;
     }
     let written = swarm.spec.worker.as_ref()?.runner.as_ref()?;
-    let wanted = match Runner::read(written).ok()? {
-        Runner::Log => "log",
-        Runner::Ping { .. } => "ping",
-        Runner::Command(_) => "command",
-    };
+    let wanted = word_of(&Runner::read(written).ok()?);
     let is_session = swarm.protocol() == ProtocolSpec::Session;
     let mut others = Vec::new();
     for container in &pod.containers {

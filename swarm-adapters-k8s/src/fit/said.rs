@@ -98,11 +98,15 @@ pub(super) fn kind_of_runner(value: &str) -> &'static str {
         "ping" => "ping",
         "command" => "command",
         "swarm" => "swarm",
-        whole => match Runner::parse(whole) {
-            Ok(Runner::Log) => "log",
-            Ok(Runner::Ping { .. }) => "ping",
-            Ok(Runner::Command(_)) => "command",
-            Err(_) => "unknown",
-        },
+        whole => Runner::parse(whole).as_ref().map_or("unknown", word_of),
+    }
+}
+
+/// The word for a runner.
+pub(super) fn word_of(runner: &Runner) -> &'static str {
+    match runner {
+        Runner::Log => "log",
+        Runner::Ping { .. } => "ping",
+        Runner::Command(_) => "command",
     }
 }

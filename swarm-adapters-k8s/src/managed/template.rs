@@ -12,7 +12,7 @@ use swarm_spec::manifest::param_variable;
 use swarm_spec::spec::{ParamFromSpec, ProtocolSpec, RunnerSpec, SESSION_CLOSE, SecretKeyRefSpec};
 
 use super::{ManagedError, Pool, SWARM_LABEL, digest, files_of, hex};
-use crate::fit::{Times, grace_for};
+use crate::fit::{Times, grace_for, grace_of, is_enough};
 
 /// The container of the worker.
 const WORKER: &str = "worker";
@@ -463,21 +463,26 @@ fn grace_seconds(pool: &Pool<'_>) -> i64 {
 
 /// Says why a termination grace is too short for the jobs, if it is.
 fn too_short(pool: &Pool<'_>, pod: &PodSpec) -> Option<String> {
-    let grace = pod.termination_grace_period_seconds.unwrap_or_else(|| grace_seconds(pool));
-    let grace = Duration::from_secs(grace.try_into().unwrap_or_default());
     let least = grace_seconds(pool);
-    if pool.swarm.protocol() == ProtocolSpec::Session {
-        let stop = written_stop_timeout(pool).unwrap_or(LeaseTerms::default().stop_timeout);
-        return (grace < stop.saturating_add(SESSION_CLOSE)).then(|| {
-            format!(
-                "jobs may take {stop:?} to stop, and a worker needs {SESSION_CLOSE:?} more to close \
-                 its session; write {least}"
-            )
-        });
+    let grace = grace_of(pod.termination_grace_period_seconds.unwrap_or(least));
+    let (protocol, written) = (pool.swarm.protocol(), written_stop_timeout(pool));
+    let stop = match protocol {
+        ProtocolSpec::Session => written.unwrap_or(LeaseTerms::default().stop_timeout),
+        // Plain workers stop for nobody unless the Swarm writes a stop timeout.
+        ProtocolSpec::Plain => written?,
+    };
+    if is_enough(grace, stop, protocol) {
+        return None;
     }
-    // Plain workers stop for nobody unless the Swarm writes a stop timeout.
-    let stop = written_stop_timeout(pool).filter(|timeout| grace <= *timeout)?;
-    Some(format!("pods would be killed while jobs stop, which may take {stop:?}; write {least}"))
+    Some(match protocol {
+        ProtocolSpec::Session => format!(
+            "jobs may take {stop:?} to stop, and a worker needs {SESSION_CLOSE:?} more to close its \
+             session; write {least}"
+        ),
+        ProtocolSpec::Plain => {
+            format!("pods would be killed while jobs stop, which may take {stop:?}; write {least}")
+        }
+    })
 }
 
 /// Checks that the worker would start with the times that variables and arguments say.
@@ -487,8 +492,7 @@ fn check_times(pool: &Pool<'_>, merged: &PodTemplateSpec) -> Result<(), ManagedE
         return Ok(());
     }
     let Some(spec) = &merged.spec else { return Ok(()) };
-    let grace = spec.termination_grace_period_seconds.unwrap_or_default();
-    let grace = Duration::from_secs(grace.try_into().unwrap_or_default());
+    let grace = grace_of(spec.termination_grace_period_seconds.unwrap_or_default());
     let worker = spec.containers.iter().find(|it| it.name == WORKER);
     match worker.and_then(Times::of) {
         Some(times) if !times.fit(grace) => {
