@@ -35,6 +35,17 @@ const NOTE_BYTES_MAX: usize = 1024;
 /// Stands for the rest of a note.
 const CUT: char = '…';
 
+/// Finds the message of a condition that is there only while it is true.
+type MessageOf = fn(&SwarmStatus) -> Option<&str>;
+
+/// The conditions that are an Event when they become true, by the reason of the Event.
+const WARNINGS: [(&str, MessageOf); 4] = [
+    (AUTOSCALE_LIMITED, status::autoscale_limited),
+    (JOBS_FAILING, status::failing_jobs),
+    (SESSIONS_UNPROTECTED, status::unprotected_sessions),
+    (MISCONFIGURED, status::misconfigured),
+];
+
 /// What was reported of one Swarm.
 #[derive(Default)]
 pub(super) struct Reports {
@@ -219,29 +230,12 @@ impl Context {
             let note = refused.to_owned();
             self.publish_event(swarm, EventType::Warning, "WriteRefused", note).await;
         }
-        if let Some(limited) = status::autoscale_limited(&status)
-            && before.and_then(status::autoscale_limited).is_none()
-        {
-            let note = limited.to_owned();
-            self.publish_event(swarm, EventType::Warning, AUTOSCALE_LIMITED, note).await;
-        }
-        if let Some(failing) = status::failing_jobs(&status)
-            && before.and_then(status::failing_jobs).is_none()
-        {
-            let note = failing.to_owned();
-            self.publish_event(swarm, EventType::Warning, JOBS_FAILING, note).await;
-        }
-        if let Some(unprotected) = status::unprotected_sessions(&status)
-            && before.and_then(status::unprotected_sessions).is_none()
-        {
-            let note = unprotected.to_owned();
-            self.publish_event(swarm, EventType::Warning, SESSIONS_UNPROTECTED, note).await;
-        }
-        if let Some(misconfigured) = status::misconfigured(&status)
-            && before.and_then(status::misconfigured).is_none()
-        {
-            let note = misconfigured.to_owned();
-            self.publish_event(swarm, EventType::Warning, MISCONFIGURED, note).await;
+        for (reason, message_of) in WARNINGS {
+            if let Some(message) = message_of(&status)
+                && before.and_then(message_of).is_none()
+            {
+                self.publish_event(swarm, EventType::Warning, reason, message.to_owned()).await;
+            }
         }
         reports.status = Some(status);
         Ok(())
