@@ -1,6 +1,7 @@
 //! The ledger of one pool as a `SwarmLedger` object, changed by compare-and-set only, and with as
 //! many `SwarmLedgerPart` objects as its jobs need.
 
+mod claim;
 mod form;
 mod parts;
 mod sources;
@@ -11,9 +12,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::api::{DeleteParams, PostParams, Preconditions};
-use kube::core::{ApiResource, NotUsed, Object, PartialObjectMeta, Request};
+use kube::core::{PartialObjectMeta, Request};
 use kube::{Api, Client};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use swarm_core::Ledger;
 use swarm_core::parts::{Split, WHOLE_AGAIN_BYTES_MAX, count};
@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use crate::api::{Claimant, GOES_BACK, SwarmLedger, SwarmLedgerSpec};
 use crate::rollback::Rollbacks;
+pub(crate) use claim::Claim;
 pub(crate) use form::LARGE_POOL_JOBS;
 use form::{Head, Memory, names, new_contents, to_spec};
 use parts::{Contents, Parts, missing};
@@ -358,49 +359,6 @@ impl LedgerStore for KubeLedgerStore {
         let seen = written.seen.clone();
         memory.head = Some(written);
         Ok(seen)
-    }
-}
-
-/// Whose a ledger is.
-pub(crate) struct Claim {
-    pub(crate) swarm: Claimant,
-    pub(crate) pool: Claimant,
-    uid: String,
-    version: String,
-}
-
-/// The part of a ledger that says whose it is, which every version writes alike.
-#[derive(Clone, Debug, Deserialize)]
-struct ClaimSpec {
-    swarm: Claimant,
-    pool: Claimant,
-}
-
-impl Claim {
-    /// Returns the claim on the ledger of this name, if there is one, also of a ledger whose holdings
-    /// cannot be read.
-    pub(crate) async fn on(
-        client: &Client,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<Self>, StoreError> {
-        let resource = ApiResource::erase::<SwarmLedger>(&());
-        let api: Api<Object<ClaimSpec, NotUsed>> =
-            Api::namespaced_with(client.clone(), namespace, &resource);
-        let found = bounded(format!("ledger `{name}`"), api.get_opt(name)).await;
-        let pool = name.split_once('.').map_or(name, |(_, pool)| pool);
-        let found = found.map_err(|error| unreadable(pool, error))?;
-        Ok(found.map(|object| Self {
-            uid: object.metadata.uid.unwrap_or_default(),
-            version: object.metadata.resource_version.unwrap_or_default(),
-            swarm: object.spec.swarm,
-            pool: object.spec.pool,
-        }))
-    }
-
-    /// Removes the ledger as it was when the claim was read.
-    pub(crate) async fn remove(self, api: &Api<SwarmLedger>, name: &str) -> Result<(), StoreError> {
-        remove(api, name, self.uid, self.version).await
     }
 }
 
