@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, ResourceExt};
@@ -134,16 +134,27 @@ impl ConfigMapViewStore {
         self.repairs.lock().unwrap_or_else(PoisonError::into_inner).last()
     }
 
-    /// Returns whose view is there now, by the annotation that every publication writes.
+    /// Returns whose view is there now, by the annotation that every publication writes. The API server is
+    /// asked only if the cache does not show a view of this Swarm.
     ///
     /// # Errors
     ///
     /// [`StoreError::Unavailable`] or [`StoreError::Refused`] if the ConfigMap cannot be read.
     pub(crate) async fn occupant(&self) -> Result<Occupant, StoreError> {
+        let is_ours = |meta: &ObjectMeta| {
+            let annotations = meta.annotations.as_ref();
+            annotations.and_then(|all| all.get(OWNER_ANNOTATION)) == Some(&self.swarm)
+        };
+        let cached = self.cache.get(&ObjectRef::new(&self.name).within(&self.namespace));
+        if cached.is_some_and(|cached| is_ours(&cached.metadata)) {
+            return Ok(Occupant::ThisSwarm);
+        }
         let found = bounded(self.what(), self.api.get_metadata_opt(&self.name)).await?;
-        let Some(found) = found else { return Ok(Occupant::Nobody) };
-        let is_ours = found.annotations().get(OWNER_ANNOTATION) == Some(&self.swarm);
-        Ok(if is_ours { Occupant::ThisSwarm } else { Occupant::Others })
+        Ok(match found {
+            Some(found) if is_ours(&found.metadata) => Occupant::ThisSwarm,
+            Some(_) => Occupant::Others,
+            None => Occupant::Nobody,
+        })
     }
 
     /// Whether this is still the place that `swarm` asks for.
