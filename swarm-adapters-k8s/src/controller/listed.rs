@@ -22,15 +22,8 @@ impl Listed {
     /// Compares the first list that is seen, `jobs`, with the jobs of the ledger. Jobs whose removal has
     /// begun there were announced before. O(jobs · log jobs).
     pub(super) fn begin(&mut self, ledger: &Ledger, jobs: &Jobs) {
-        let is_going = |cell: &Cell| match cell {
-            Cell::Releasing { .. } | Cell::ReleasingAll { .. } => true,
-            Cell::Free { .. }
-            | Cell::Granted { .. }
-            | Cell::Hold { .. }
-            | Cell::Quarantined { .. }
-            | Cell::Done { .. }
-            | Cell::Everywhere { .. } => false,
-        };
+        let is_going =
+            |cell: &Cell| matches!(cell, Cell::Releasing { .. } | Cell::ReleasingAll { .. });
         let held = ledger.cells.jobs.iter();
         let before = held.filter(|(job, it)| jobs.contains_key(*job) || !is_going(&it.cell));
         self.removal = Removal::between(before.map(|(job, _)| job), jobs);

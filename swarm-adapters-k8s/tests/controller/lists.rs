@@ -16,8 +16,8 @@ fn cameras(count: u32) -> String {
     lines.concat()
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_text_without_a_value_is_no_list_and_the_last_list_stays() {
+/// A settled pool of one worker, whose jobs are the 30 cameras of a ConfigMap.
+async fn thirty_cameras() -> Scenario {
     let mut s = Scenario::start().await;
     s.stateful_set("w", 1);
     s.pod("w-0");
@@ -25,6 +25,12 @@ async fn a_text_without_a_value_is_no_list_and_the_last_list_stays() {
     let source = json!({"configMap": {"name": "list", "key": "jobs"}});
     s.swarm("s", json!({"pool": {"statefulSet": {"name": "w"}}, "jobSources": [source]}));
     s.until("it is settled", |s| s.is_settled("s")).await;
+    s
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_without_a_value_is_no_list_and_the_last_list_stays() {
+    let mut s = thirty_cameras().await;
     let before = s.view("s");
     for text in ["", "# none\n", "---\n"] {
         s.put("ConfigMap list has none", list(text));
@@ -201,13 +207,7 @@ async fn the_record_of_the_lists_is_written_once_and_nothing_at_rest() {
 
 #[tokio::test(start_paused = true)]
 async fn a_removal_that_happened_while_no_operator_ran_is_announced_once() {
-    let mut s = Scenario::start().await;
-    s.stateful_set("w", 1);
-    s.pod("w-0");
-    s.put("ConfigMap list has 30 jobs", list(&cameras(30)));
-    let source = json!({"configMap": {"name": "list", "key": "jobs"}});
-    s.swarm("s", json!({"pool": {"statefulSet": {"name": "w"}}, "jobSources": [source]}));
-    s.until("it is settled", |s| s.is_settled("s")).await;
+    let mut s = thirty_cameras().await;
     s.stop_operator().await;
     s.put("ConfigMap list has 3 jobs", list(&cameras(3)));
     for _ in 0..2 {

@@ -105,7 +105,7 @@ impl Source {
                 }
             }
             _ => {
-                let swarm = name_in(error);
+                let swarm = error.swarm();
                 let holds = |part: &&Part| swarm.is_some_and(|name| part.holds(name));
                 if let Some(part) = self.parts.iter().find(holds) {
                     return error.explained(&part.shown, part.own_text());
@@ -131,23 +131,5 @@ impl Part {
         documents.iter().any(|(_, value)| {
             value["kind"] == "Swarm" && value["metadata"]["name"].as_str() == Some(swarm)
         })
-    }
-}
-
-/// The Swarm that an error is about.
-fn name_in(error: &ManifestError) -> Option<&str> {
-    match error {
-        ManifestError::Field { swarm, .. }
-        | ManifestError::Spec { swarm, .. }
-        | ManifestError::NoSource { swarm, .. }
-        | ManifestError::SourcesTooLarge { swarm, .. }
-        | ManifestError::DuplicateJob { swarm, .. } => Some(swarm),
-        ManifestError::Syntax(_)
-        | ManifestError::Empty
-        | ManifestError::NoSwarm
-        | ManifestError::WhichSwarm { .. }
-        | ManifestError::NoSuchSwarm { .. }
-        | ManifestError::ApiVersion { .. }
-        | ManifestError::Twice { .. } => None,
     }
 }

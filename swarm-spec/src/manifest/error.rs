@@ -110,6 +110,25 @@ pub enum ManifestError {
 }
 
 impl ManifestError {
+    /// Returns the name of the Swarm that the error is about; `None` if it is about none, or about several.
+    #[must_use]
+    pub fn swarm(&self) -> Option<&str> {
+        match self {
+            Self::Field { swarm, .. }
+            | Self::Spec { swarm, .. }
+            | Self::NoSource { swarm, .. }
+            | Self::SourcesTooLarge { swarm, .. }
+            | Self::DuplicateJob { swarm, .. } => Some(swarm),
+            Self::Syntax(_)
+            | Self::Empty
+            | Self::NoSwarm
+            | Self::WhichSwarm { .. }
+            | Self::NoSuchSwarm { .. }
+            | Self::ApiVersion { .. }
+            | Self::Twice { .. } => None,
+        }
+    }
+
     /// Where in `text`, from which the manifest was read, something is wrong; `None` if it is nowhere,
     /// or in another object than the Swarm. O(text).
     #[must_use]

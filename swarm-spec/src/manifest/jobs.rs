@@ -346,9 +346,7 @@ fn no_text(object: &Object, key: &str) -> String {
 
 /// Labels as a part of one readable line.
 pub(super) fn labels(labels: &BTreeMap<String, String>) -> String {
-    let each =
-        labels.iter().map(|(key, value)| format!("{key}={value}").escape_default().to_string());
-    format!("`{}`", each.collect::<Vec<_>>().join(","))
+    format!("`{}`", record::text_of(labels).escape_default())
 }
 
 /// A job by its name alone, or with its share behind the name, as in `cnbc:100`.

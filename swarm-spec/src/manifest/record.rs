@@ -110,7 +110,8 @@ impl SourceRecord {
     }
 }
 
-fn text_of(match_labels: &BTreeMap<String, String>) -> String {
+/// The labels of a selector as kubectl writes them.
+pub(super) fn text_of(match_labels: &BTreeMap<String, String>) -> String {
     let each: Vec<_> = match_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     each.join(",")
 }
