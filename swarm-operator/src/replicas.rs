@@ -10,9 +10,9 @@ use crate::kubectl::Cluster;
 use crate::plan::table;
 use crate::{complain, print, print_json};
 
-/// The Leases.
+/// The resource of Leases, as kubectl takes it.
 const LEASES: &str = "leases.coordination.k8s.io";
-/// Those of the operator's replicas.
+/// Selects the Leases of the operator's replicas.
 const SELECTOR: &str = "--selector=replicas.k8slab.info/group=swarm-operator";
 /// What a replica says of itself.
 const STATUS: &str = "/metadata/annotations/replicas.k8slab.info~1status";

@@ -136,7 +136,7 @@ fn a_directory_without_a_kustomization_is_its_manifests() {
     copy("config.yml", "config.yml");
     copy("worker.yaml", "worker.yaml");
     copy("controller.yaml", "controller.yml");
-    // What other programs have in such a folder says nothing of jobs.
+    // Files of other programs in the same folder.
     fs::write(dir.path().join("ci.yaml"), "jobs: {build: {steps: []}}\n").unwrap();
     fs::write(dir.path().join("list.json"), "[1, 2]").unwrap();
     fs::write(dir.path().join("chart.yaml"), "a: {{ .Values.a }}: b\n").unwrap();

@@ -1,5 +1,5 @@
-//! What `kubectl swarm` passes on to kubectl, and what it says of its answers, with a kubectl that a test
-//! scripts.
+//! Flags that `kubectl swarm` passes on to kubectl, and its sentences about kubectl's answers. Each test
+//! scripts a kubectl of its own.
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only")]
 
@@ -34,7 +34,7 @@ impl Kubectl {
         command.output().unwrap()
     }
 
-    /// What kubectl was asked since this was asked last.
+    /// Returns the calls of kubectl since the last call of this function.
     fn asked(&self) -> Vec<String> {
         let file = self.0.path().join("asked");
         let asked = fs::read_to_string(&file).unwrap();

@@ -47,8 +47,8 @@ impl Caches {
         }
     }
 
-    /// Ways in which the pods of `pool` do not suit `swarm`, as their template says; of pods that go by
-    /// labels, as each of them says.
+    /// Returns how the pods of `pool` do not suit `swarm`. The template of the workload is judged, and in a
+    /// pool of labelled pods each pod.
     pub(super) fn misfits(&self, swarm: &Swarm, pool: &Workload) -> Vec<Misfit> {
         if pool.kind != Kind::Pods {
             let template = self.template_of(pool);
@@ -65,7 +65,7 @@ impl Caches {
         found
     }
 
-    /// The part of a workload's template that is kept; `None` of pods that go by labels.
+    /// Returns the part of a workload's template that the cache keeps. A pool of labelled pods has none.
     fn template_of(&self, pool: &Workload) -> Option<PodSpec> {
         let (namespace, name) = (&pool.namespace, &pool.name);
         match pool.kind {

@@ -142,7 +142,7 @@ fn is_url(path: &str) -> bool {
     ["http://", "https://"].iter().any(|scheme| path.starts_with(scheme))
 }
 
-/// What a kustomization builds.
+/// Builds a kustomization.
 fn built(directory: &OsStr, cluster: &Cluster) -> Result<Source, Unread> {
     let words = ["kustomize".into(), "--".into(), directory.to_owned()];
     let shown = directory.to_string_lossy();
@@ -159,7 +159,7 @@ fn built(directory: &OsStr, cluster: &Cluster) -> Result<Source, Unread> {
     Ok(Source::of(command, text))
 }
 
-/// What is at a URL.
+/// Fetches the text at a URL.
 fn fetched(url: &str, cluster: &Cluster) -> Result<Part, Unread> {
     // It reads files as all of its commands do, and with --local it asks no API server.
     let words = ["patch", "--local", "--type=merge", "--patch={}", "--output=json"];

@@ -34,7 +34,7 @@ struct Case {
     reason: &'static str,
     /// The fields of its spec, in YAML's flow style without the braces.
     spec: String,
-    /// What else has to exist, in the same style: whole objects.
+    /// Whole objects that have to exist as well, in the same style.
     objects: Vec<String>,
     /// The name of its namespace, if it has one of its own.
     namespace: Option<&'static str>,
