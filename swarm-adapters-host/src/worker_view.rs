@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use swarm_core::handover::SessionId;
 use swarm_core::ports::{SessionViews, ViewUpdate};
-use swarm_core::session::{Granted, WorkerView};
+use swarm_core::session::{Granted, JobOutput, WorkerView};
 use swarm_core::{JobName, Token};
 
 use crate::file;
@@ -48,6 +48,7 @@ struct Entry {
 
 /// The contents of the file.
 #[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Document {
     format: u64,
     session: String,
@@ -57,6 +58,9 @@ struct Document {
     jobs: BTreeMap<String, Entry>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     runner: Option<String>,
+    /// Written where it is false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    show_output: Option<bool>,
 }
 
 /// The one field that every format has.
@@ -128,7 +132,7 @@ pub fn check(view: &WorkerView) -> Result<(), String> {
 }
 
 fn to_text(view: &WorkerView) -> Result<String, String> {
-    let WorkerView { session, incarnation, revision, jobs, runner } = view;
+    let WorkerView { session, incarnation, revision, jobs, runner, output } = view;
     check_count(jobs.len())?;
     let jobs = jobs.iter().map(|(job, granted)| {
         let Granted { token: Token(token), run_once, params } = granted;
@@ -142,6 +146,7 @@ fn to_text(view: &WorkerView) -> Result<String, String> {
         revision: *revision,
         jobs: jobs.collect(),
         runner: runner.clone(),
+        show_output: (*output == JobOutput::Hidden).then_some(false),
     };
     let text = serde_json::to_string(&document).map_err(|error| error.to_string())? + "\n";
     let fits = u64::try_from(text.len()).is_ok_and(|length| length <= BYTES_MAX);
@@ -154,7 +159,8 @@ fn parse(text: &str, session: &SessionId) -> Result<WorkerView, String> {
         return Err(format!("it has format {format} and this program knows format {FORMAT}"));
     }
     let document: Document = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let Document { format: _, session: whose, incarnation, revision, jobs, runner } = document;
+    let Document { format: _, session: whose, incarnation, revision, jobs, runner, show_output } =
+        document;
     if whose != session.to_string() {
         return Err(format!("it is for session `{}`", whose.escape_debug()));
     }
@@ -165,7 +171,8 @@ fn parse(text: &str, session: &SessionId) -> Result<WorkerView, String> {
     };
     let jobs = jobs.into_iter().map(named).collect::<Result<_, swarm_core::JobNameError>>();
     let jobs = jobs.map_err(|error| error.to_string())?;
-    Ok(WorkerView { session: session.clone(), incarnation, revision, jobs, runner })
+    let output = JobOutput::shown_if(show_output);
+    Ok(WorkerView { session: session.clone(), incarnation, revision, jobs, runner, output })
 }
 
 fn check_count(jobs: usize) -> Result<(), String> {
@@ -247,6 +254,7 @@ mod tests {
             revision,
             jobs,
             runner: Some("{log: {}}".into()),
+            output: JobOutput::Hidden,
         }
     }
 

@@ -141,6 +141,31 @@ impl Failing {
         Self { count, ..Self::of(jobs, most) }
     }
 
+    /// The same without the output of the jobs.
+    ///
+    /// ```
+    /// use swarm_core::{Failing, FailingJob, FailingState};
+    ///
+    /// let job = FailingJob {
+    ///     job: "a".parse()?,
+    ///     state: FailingState::Failed,
+    ///     restarts: 0,
+    ///     since_unix_s: 0,
+    ///     last_exit: "ended with exit code 3".into(),
+    ///     last_output: vec!["no such camera".into()],
+    /// };
+    /// let silent = Failing::of(&[job], 1).without_output();
+    /// assert!(silent.worst[0].last_output.is_empty());
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
+    #[must_use]
+    pub fn without_output(mut self) -> Self {
+        for job in &mut self.worst {
+            job.last_output.clear();
+        }
+        self
+    }
+
     /// The same within bounds: of `granted` jobs no more can fail, `most` are kept, and texts are
     /// short and printable.
     ///

@@ -26,7 +26,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use event::{SessionEffect, SessionEvent};
-pub use view::{Details, Granted, WorkerView};
+pub use view::{Details, Granted, JobOutput, WorkerView};
 
 use crate::handover::{
     Ack, Grants, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Rule, Rules, SessionId,

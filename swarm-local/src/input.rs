@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use swarm_adapters_host::watch::Contents;
 use swarm_adapters_host::writers::Writer;
 use swarm_core::handover::LeaseTerms;
-use swarm_core::session::Details;
+use swarm_core::session::{Details, JobOutput};
 use swarm_core::{Desired, Jobs};
 use swarm_spec::convert::{Home, SpecError};
 use swarm_spec::manifest::{self, Explained, ManifestError};
@@ -47,6 +47,7 @@ pub(super) struct Wanted {
     pub(super) slots: Range<u32>,
     pub(super) worker_name: String,
     pub(super) runner: RunnerSpec,
+    pub(super) output: JobOutput,
     pub(super) lease: LeaseTerms,
     /// How long further edits are collected after one that was acted on at once.
     pub(super) batch_window: Duration,
@@ -69,7 +70,7 @@ impl Wanted {
 
     /// As [`details`](Self::details), of other jobs.
     pub(super) fn details_of(&self, jobs: &Jobs) -> Details {
-        Details::of(jobs).with_runner(self.runner.to_json())
+        Details::of(jobs).with_runner(self.runner.to_json()).with_output(self.output)
     }
 }
 
@@ -159,6 +160,7 @@ impl Reader {
             first_slot,
             worker_name,
             runner,
+            output,
             lease,
             fields,
             notes,
@@ -188,7 +190,18 @@ impl Reader {
         }
         let slots = first_slot..first_slot.saturating_add(workers);
         let batch_window = desired.batch_window;
-        Ok(Wanted { name, desired, slots, worker_name, runner, lease, batch_window, fields, notes })
+        Ok(Wanted {
+            name,
+            desired,
+            slots,
+            worker_name,
+            runner,
+            output,
+            lease,
+            batch_window,
+            fields,
+            notes,
+        })
     }
 
     /// Refuses an edit that would make the running workers those of another pool.

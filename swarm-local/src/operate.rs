@@ -14,6 +14,7 @@ use swarm_adapters_host::processes::{Phase, Processes, Workers};
 use swarm_adapters_host::{runlog, timer};
 use swarm_core::handover::{Evidence, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
+use swarm_core::session::JobOutput;
 use swarm_core::{
     Autoscaler, Decider, Decision, Desired, Failing, Ledger, Needs, Observed, Presence, Progress,
     Slot, Turn, Unassigned, WorkerSeen, turn,
@@ -469,7 +470,14 @@ impl Operation {
                 failing.insert(*slot, Arc::clone(&told.failing));
             }
         }
-        failing
+        match self.wanted.output {
+            JobOutput::Shown => failing,
+            // A worker of an earlier library says it in any case.
+            JobOutput::Hidden => {
+                let silent = |it: Arc<Failing>| Arc::new(Arc::unwrap_or_clone(it).without_output());
+                failing.into_iter().map(|(slot, told)| (slot, silent(told))).collect()
+            }
+        }
     }
 
     /// Rotates large logs, and removes files of sessions that no ledger names.

@@ -19,6 +19,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use swarm_core::handover::LeaseTerms;
+use swarm_core::session::JobOutput;
 use swarm_core::{Desired, Ledger, Need};
 
 pub use error::{Explained, ManifestError, in_full};
@@ -58,6 +59,8 @@ pub struct Manifest {
     pub worker_name: String,
     /// What the workers do with a job; [`Runner::read`] accepts it.
     pub runner: RunnerSpec,
+    /// Whether what the jobs print is shown outside of the log of their worker.
+    pub output: JobOutput,
     /// The timing of the sessions of its workers.
     pub lease: LeaseTerms,
     /// The fields of its spec that are set, by path, as in `worker.runner.command[1]`; jobs apart.
@@ -127,6 +130,7 @@ pub fn parse_in(
         jobs::read(swarm, &objects, inline, &spec.job_sources, &gone, limits)?;
     let mut desired = convert::with_jobs(&spec, jobs, home).map_err(wrong)?;
     let lease = convert::lease_terms(&spec, home).map_err(wrong)?;
+    let output = spec.output();
     let runner = spec.worker.as_mut().and_then(|worker| worker.runner.take());
     let runner = runner.unwrap_or_else(RunnerSpec::log);
     let WorkerPool { name: worker_name, workers, first_slot } =
@@ -143,6 +147,7 @@ pub fn parse_in(
         first_slot,
         worker_name,
         runner,
+        output,
         lease,
         fields: swarm.fields(),
         notes: objects.notes(),

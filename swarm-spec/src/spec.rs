@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+use swarm_core::session::JobOutput;
 
 pub use autoscale::AutoscaleSpec;
 pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec, SESSION_CLOSE};
@@ -373,6 +374,12 @@ impl SwarmSpec {
         let written = self.worker.as_ref().and_then(|worker| worker.protocol);
         let is_ours = self.pool.managed.as_ref().is_some_and(|managed| managed.image.is_none());
         written.unwrap_or(if is_ours { ProtocolSpec::Session } else { ProtocolSpec::default() })
+    }
+
+    /// Whether what jobs print is shown outside of the log of their worker.
+    #[must_use]
+    pub fn output(&self) -> JobOutput {
+        JobOutput::shown_if(self.worker.as_ref().and_then(|worker| worker.show_output))
     }
 
     /// What workers of sessions are told to do with their jobs, if they ask for it. Those that the

@@ -22,8 +22,8 @@ use swarm_adapters_host::runlog::as_boottime_ns;
 use swarm_adapters_host::runner::{Event as JobEvent, JobSpec};
 use swarm_core::handover::{LeaseTerms, Moment, SessionId};
 use swarm_core::ports::{SessionStore, SessionViews, ViewUpdate};
-use swarm_core::session::{Granted, Session, SessionEffect, SessionEvent, WorkerView};
-use swarm_core::{JobName, Token};
+use swarm_core::session::{Granted, JobOutput, Session, SessionEffect, SessionEvent, WorkerView};
+use swarm_core::{Failing, JobName, Token};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -121,6 +121,7 @@ impl SessionSetup<'_> {
             session,
             setup: self,
             details: BTreeMap::new(),
+            output: JobOutput::default(),
             asked: JoinSet::new(),
             problem: None,
             is_cut_off: false,
@@ -147,6 +148,8 @@ struct Driver<'a> {
     setup: SessionSetup<'a>,
     /// The jobs of the newest view, with more than their tokens.
     details: BTreeMap<JobName, Granted>,
+    /// Whether the newest view lets what the jobs print leave this process.
+    output: JobOutput,
     /// Requests to the store without an answer yet.
     asked: JoinSet<Answer>,
     /// The store's last problem, so that a repeated one is logged once.
@@ -226,8 +229,7 @@ impl Driver<'_> {
                 Ok(()) = failing.changed() => {
                     let failing = Arc::clone(&failing.borrow_and_update());
                     self.setup.shared.metrics.failing(failing.count);
-                    self.setup.shared.events.failing(Arc::clone(&failing));
-                    self.setup.store.tell(failing);
+                    self.tell_failing(failing);
                     Vec::new()
                 }
                 Ok(()) = changes.changed() => Vec::new(),
@@ -268,17 +270,32 @@ impl Driver<'_> {
                 return None;
             }
         };
-        let WorkerView { revision, jobs, runner, .. } = &*view;
+        let WorkerView { revision, jobs, runner, output, .. } = &*view;
         if *revision < self.revision {
             tracing::info!(revision, newest = self.revision, "an older view is ignored");
         } else {
             tracing::info!(revision, jobs = jobs.len(), "view");
             self.revision = *revision;
+            if mem::replace(&mut self.output, *output) != *output {
+                let failing = self.setup.jobs.supervisor.failing();
+                let failing = Arc::clone(&failing.borrow());
+                self.tell_failing(failing);
+            }
             self.setup.jobs.run_as_said(runner.as_deref());
             let before = mem::replace(&mut self.details, jobs.clone());
             self.tell_changed(&before);
         }
         Some(SessionEvent::View((&*view).into()))
+    }
+
+    /// Says which jobs fail: to an operator on this machine, and with the next write of the lease.
+    fn tell_failing(&self, failing: Arc<Failing>) {
+        let told = match self.output {
+            JobOutput::Shown => failing,
+            JobOutput::Hidden => Arc::new(Arc::unwrap_or_clone(failing).without_output()),
+        };
+        self.setup.shared.events.failing(Arc::clone(&told));
+        self.setup.store.tell(told);
     }
 
     /// Running jobs whose params are others than `before` begin again with the new ones.

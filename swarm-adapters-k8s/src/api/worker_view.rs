@@ -58,6 +58,10 @@ pub struct WorkerViewSpec {
     /// Swarm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<RunnerSpec>,
+    /// Whether the worker says in its Lease what jobs that fail have printed: `spec.worker.showOutput` of
+    /// the Swarm. Default: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub show_output: Option<bool>,
 }
 
 /// One granted job.

@@ -285,6 +285,8 @@ impl Context {
         let ledger = &turn.decision.ledger;
         let (again_in, alarm) = (summary.again_in, summary.alarm.clone());
         let sessions = memory.sessions.report(ledger, summary, &observed.ages, desired.policy);
+        // A worker of an earlier version says it in any case.
+        let sessions = sessions.with_output(swarm.spec.output());
         let is_more_garbage =
             !turn.changed && self.collect_garbage(swarm, ledger, &memory.sessions, refusals).await;
         let refreshing = Refreshing {
@@ -365,7 +367,7 @@ impl Context {
         memory: &mut Memory,
     ) -> Result<Turn, StoreError> {
         let Memory { stores, sessions, publications, decider, loaded, .. } = memory;
-        let details = Details::of(&desired.jobs);
+        let details = Details::of(&desired.jobs).with_output(swarm.spec.output());
         let details = &match swarm.runner() {
             Some(runner) => details.with_runner(runner.to_json()),
             None => details,

@@ -14,7 +14,7 @@ use serde_json::json;
 use swarm_core::handover::{SessionId, SessionView};
 use swarm_core::overseer::{Overseer, Publication, ViewMark, ViewMarks};
 use swarm_core::ports::{StoreError, ViewStore};
-use swarm_core::session::{Details, Granted};
+use swarm_core::session::{Details, Granted, JobOutput};
 use swarm_core::{JobName, Ledger, Token};
 
 use super::context::Context;
@@ -49,6 +49,7 @@ fn spec(view: SessionView, details: &Details, worker: &str) -> WorkerViewSpec {
         jobs: view.jobs.into_iter().map(granted).collect(),
         // It was a runner before it was a text.
         runner: view.runner.and_then(|runner| serde_json::from_str(&runner).ok()),
+        show_output: (view.output == JobOutput::Hidden).then_some(false),
     }
 }
 

@@ -13,7 +13,7 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use swarm_core::handover::SessionId;
 use swarm_core::ports::{SessionViews, ViewUpdate};
-use swarm_core::session::{Granted, WorkerView};
+use swarm_core::session::{Granted, JobOutput, WorkerView};
 use swarm_core::{JobName, Token};
 
 use crate::api::{self, GrantedJob, WorkerViewSpec};
@@ -111,7 +111,8 @@ fn parse(object: DynamicObject, session: &SessionId) -> Result<WorkerView, Strin
     let mut data = object.data;
     let spec = data.get_mut("spec").map(serde_json::Value::take).unwrap_or_default();
     let spec: WorkerViewSpec = serde_json::from_value(spec).map_err(|error| error.to_string())?;
-    let WorkerViewSpec { session: whose, incarnation, revision, jobs, runner, .. } = spec;
+    let WorkerViewSpec { session: whose, incarnation, revision, jobs, runner, show_output, .. } =
+        spec;
     if whose != session.to_string() {
         return Err(format!("it is for session `{}`", whose.escape_debug()));
     }
@@ -128,6 +129,7 @@ fn parse(object: DynamicObject, session: &SessionId) -> Result<WorkerView, Strin
         revision: number(revision)?,
         jobs: jobs.into_iter().map(granted).collect::<Result<_, String>>()?,
         runner: runner.map(|runner| runner.to_json()),
+        output: JobOutput::shown_if(show_output),
     })
 }
 

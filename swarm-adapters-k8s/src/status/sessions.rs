@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use swarm_core::overseer::Suspicion;
+use swarm_core::session::JobOutput;
 use swarm_core::{Failing, FailingJob, FailingState};
 
 use super::{Part, Reason, Verdict, shortened};
@@ -106,6 +107,16 @@ impl SessionReport {
         );
         let is_so = self.is_exclusive && !names.is_empty();
         is_so.then(|| Part::new(SESSIONS_UNPROTECTED, true, SESSIONS_UNPROTECTED, message))
+    }
+
+    /// The same without what jobs have printed, where that is hidden.
+    #[must_use]
+    pub fn with_output(mut self, output: JobOutput) -> Self {
+        if output == JobOutput::Hidden {
+            let silent = |(worker, told): (String, Failing)| (worker, told.without_output());
+            self.failing = self.failing.into_iter().map(silent).collect();
+        }
+        self
     }
 
     /// How many jobs fail.
@@ -310,6 +321,14 @@ mod tests {
         };
         let one = Failing::of(&[job("a", FailingState::Restarting, 9)], 3);
         let sessions = SessionReport { failing: vec![("w-0".into(), one)], ..Default::default() };
+        let shown = told(&sessions.clone().with_output(JobOutput::Shown));
+        assert_eq!(shown, told(&sessions));
+        let hidden = told(&sessions.clone().with_output(JobOutput::Hidden));
+        assert_eq!(
+            hidden,
+            shown.iter().map(|it| it.replace(" (`no such camera`)", "")).collect::<Vec<_>>()
+        );
+        assert_ne!(hidden, shown);
         let expected = "JobsFailing=True 1 job fails: `a` on `w-0` ended with exit code 3 \
                         (`no such camera`)";
         assert_eq!(told(&sessions), [expected]);

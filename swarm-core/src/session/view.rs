@@ -9,6 +9,33 @@ use crate::handover::{SessionId, SessionView};
 use crate::hash::{digest_and, digest_grants};
 use crate::{JobName, Jobs, Params, Token};
 
+/// Whether a worker passes on what its jobs print. Its own log has it in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+pub enum JobOutput {
+    /// The last lines of a job that fails are in what the worker says of it.
+    #[default]
+    Shown,
+    /// No line leaves the worker but by its log.
+    Hidden,
+}
+
+impl JobOutput {
+    /// As the field `showOutput` says, wherever it is: shown unless it is false.
+    ///
+    /// ```
+    /// use swarm_core::session::JobOutput;
+    ///
+    /// assert_eq!(JobOutput::shown_if(None), JobOutput::Shown);
+    /// assert_eq!(JobOutput::shown_if(Some(false)), JobOutput::Hidden);
+    /// ```
+    #[must_use]
+    pub fn shown_if(show_output: Option<bool>) -> Self {
+        if show_output == Some(false) { Self::Hidden } else { Self::Shown }
+    }
+}
+
 /// What one session shall run, with everything it needs to do so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -25,6 +52,9 @@ pub struct WorkerView {
     /// How to run them, in words of the worker; `None` if nobody said so.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub runner: Option<String>,
+    /// Whether the worker passes on what the jobs print.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
+    pub output: JobOutput,
 }
 
 /// One granted job.
@@ -51,7 +81,7 @@ impl From<Token> for Granted {
 
 impl From<&WorkerView> for SessionView {
     fn from(view: &WorkerView) -> Self {
-        let WorkerView { session, incarnation, revision, jobs, runner: _ } = view;
+        let WorkerView { session, incarnation, revision, jobs, runner: _, output: _ } = view;
         Self {
             session: session.clone(),
             incarnation: *incarnation,
@@ -83,6 +113,7 @@ impl From<SessionView> for WorkerView {
 pub struct Details {
     jobs: Jobs,
     runner: Option<String>,
+    output: JobOutput,
 }
 
 impl Details {
@@ -91,13 +122,27 @@ impl Details {
     pub fn of(jobs: &Jobs) -> Self {
         let detailed = jobs.iter().filter(|(_, job)| job.run_once || !job.params.is_empty());
         let jobs = detailed.map(|(name, job)| (name.clone(), job.clone())).collect();
-        Self { jobs, runner: None }
+        Self { jobs, runner: None, output: JobOutput::Shown }
     }
 
     /// Sets how all jobs are to be run, in words that the workers understand: nothing else reads them.
     #[must_use]
     pub fn with_runner(self, runner: impl Into<String>) -> Self {
         Self { runner: Some(runner.into()), ..self }
+    }
+
+    /// Sets whether workers pass on what the jobs print.
+    ///
+    /// ```
+    /// use swarm_core::session::{Details, JobOutput};
+    ///
+    /// assert_eq!(Details::default().output(), JobOutput::Shown);
+    /// let hidden = Details::default().with_output(JobOutput::Hidden);
+    /// assert_eq!(hidden.output(), JobOutput::Hidden);
+    /// ```
+    #[must_use]
+    pub fn with_output(self, output: JobOutput) -> Self {
+        Self { output, ..self }
     }
 
     /// The jobs of which workers need more than the name: usually a small part of all.
@@ -110,6 +155,12 @@ impl Details {
     #[must_use]
     pub fn runner(&self) -> Option<&str> {
         self.runner.as_deref()
+    }
+
+    /// Whether workers pass on what the jobs print.
+    #[must_use]
+    pub fn output(&self) -> JobOutput {
+        self.output
     }
 }
 
@@ -141,17 +192,18 @@ impl SessionView {
             (name.clone(), Granted { token: *token, run_once, params })
         };
         let (jobs, runner) = (jobs.iter().map(granted).collect(), details.runner.clone());
-        WorkerView { session, incarnation, revision, jobs, runner }
+        WorkerView { session, incarnation, revision, jobs, runner, output: details.output }
     }
 
     /// A digest of what the view lets its session run: jobs, tokens and `details`, as for
-    /// [`with_details`](Self::with_details). How jobs are to be run counts only where there are any. It
-    /// is the same on every machine and in every release. O(jobs · log details).
+    /// [`with_details`](Self::with_details). How jobs are to be run, and whether their output is hidden,
+    /// counts only where there are any. It is the same on every machine and in every release.
+    /// O(jobs · log details).
     ///
     /// ```
     /// use swarm_core::Token;
     /// use swarm_core::handover::{SessionId, SessionView};
-    /// use swarm_core::session::Details;
+    /// use swarm_core::session::{Details, JobOutput};
     ///
     /// let granted = |token| SessionView {
     ///     session: SessionId::new("pod", 1),
@@ -162,11 +214,20 @@ impl SessionView {
     /// let (none, ping) = (Details::default(), Details::default().with_runner("ping"));
     /// assert_ne!(granted(1).content_digest(&none), granted(2).content_digest(&none));
     /// assert_ne!(granted(1).content_digest(&none), granted(1).content_digest(&ping));
+    /// let hidden = Details::default().with_output(JobOutput::Hidden);
+    /// assert_ne!(granted(1).content_digest(&none), granted(1).content_digest(&hidden));
     /// ```
     #[must_use]
     pub fn content_digest(&self, details: &Details) -> u64 {
         let digest = digest_grants(&self.jobs, &details.jobs);
-        let runner = details.runner.as_deref().filter(|_| !self.jobs.is_empty());
-        runner.map_or(digest, |runner| digest_and(digest, runner))
+        if self.jobs.is_empty() {
+            return digest;
+        }
+        let runner = details.runner.as_deref();
+        let digest = runner.map_or(digest, |runner| digest_and(digest, runner));
+        match details.output {
+            JobOutput::Shown => digest,
+            JobOutput::Hidden => digest_and(digest, "the output is hidden"),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Jobs that fail: the time until a person knows about it.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -73,4 +74,86 @@ fn a_failure_is_known_at_once_and_comes_first() {
     let line = output.lines().find(|line| line.contains("3 removed")).unwrap();
     assert!(line.starts_with("failing: 2 jobs; settled in "), "{output}");
     operator.signal(Signal::TERM);
+}
+
+/// Prints a line that is in no file as it is, and fails at once.
+const SECRET: &str = "hunter 2 is the password";
+const LEAKS: &str = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: leaks}
+spec:
+  replicas: 1
+  pool: {statefulSet: {name: w}}
+  worker:
+    protocol: Session
+    showOutput: false
+    runner:
+      command: [sh, -c, 'printf \"hunter %s is the password\\n\" 2; exit 3']
+      restart: {limit: 0}
+  jobs: [{name: bad}]
+";
+
+/// The paths of all files below `dir` that contain the secret.
+fn with_secret(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(with_secret(&path));
+        } else if fs::read(&path).is_ok_and(|text| String::from_utf8_lossy(&text).contains(SECRET))
+        {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Output that may hold secrets is in the log of the worker, which its user alone reads.
+#[test]
+fn hidden_output_is_in_the_log_of_its_worker_alone() {
+    let machine = Machine::new();
+    machine.write(LEAKS);
+    let operator = machine.settled_with(&["--listen", "0"]);
+    let output = operator.prints("http://");
+    let address = output.split("http://").nth(1).unwrap().split_whitespace().next().unwrap();
+    let line = "bad on w-0 ended with exit code 3; it is not restarted any more";
+    let answers = |output: &'static str| {
+        let all = ["/api/v1/swarm", "/api/v1/jobs", "/api/v1/jobs/bad"].map(|it| get(address, it));
+        all.into_iter().map(move |it| it.unwrap_or_default().contains(output))
+    };
+    operator.prints(line);
+    let dir = machine.state();
+    let says = |command: &str, words: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_swarm-operator"));
+        let program = program.arg(command).args(words).arg("--dir").arg(&dir);
+        String::from_utf8(program.output().unwrap().stdout).unwrap()
+    };
+    let said = |output: &str| {
+        let json = ["--output", "json"];
+        let all = [says("status", &[]), says("status", &json), says("ps", &[]), says("ps", &json)];
+        assert!(all.iter().all(|it| !it.is_empty()), "{all:?}");
+        all.iter().any(|it| it.contains(output))
+    };
+    assert!(says("status", &[]).contains("failing: 1 job"), "{}", says("status", &[]));
+    assert!(!said(SECRET) && !answers(SECRET).any(|it| it));
+    // The report is written with the next renewal of the lease.
+    until("the report of the worker", || {
+        let reports = fs::read_dir(dir.join("failing")).ok()?.flatten();
+        let is_report =
+            |path: &Path| fs::read_to_string(path).is_ok_and(|it| it.contains("exit code 3"));
+        reports.map(|it| it.path()).find(|path| is_report(path))
+    });
+    let log = dir.join("logs").join("w-0.log");
+    assert_eq!(with_secret(&dir), [log.as_path()]);
+    assert!(!operator.prints(line).contains(SECRET) && !operator.complaints().contains(SECRET));
+
+    machine.edit("showOutput: false", "showOutput: true");
+    until("the edit is in force", || said(SECRET).then_some(()));
+    assert!(answers(SECRET).any(|it| it));
+    machine.edit("showOutput: true", "showOutput: false");
+    until("so is the next one", || (!said(SECRET)).then_some(()));
+    until("the reports of the worker follow", || {
+        (with_secret(&dir) == [log.as_path()]).then_some(())
+    });
 }

@@ -23,6 +23,12 @@ pub struct WorkerSpec {
     /// replaces them.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<RunnerSpec>,
+    /// Whether the last lines of a job that fails are shown where it is said that it fails: in the status,
+    /// which all who may view Swarms can read, in Events and in the Lease of its worker; under
+    /// `swarm-operator local` on the screen, in its answers and in its own log. With false the log of the
+    /// worker alone has them. Default: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub show_output: Option<bool>,
     /// Where workers report which jobs they run. With it the operator knows when a worker has
     /// released a job and when all of them have the newest view; without it, it can only wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -12,7 +12,7 @@ use swarm_adapters_k8s::client::Clients;
 use swarm_adapters_k8s::session::{KubeSession, KubeSessionViews, revocation};
 use swarm_core::handover::{LeaseTerms, LeaseVersion, SessionId};
 use swarm_core::ports::{SessionStore, SessionViews};
-use swarm_core::session::{Former, WorkerView};
+use swarm_core::session::{Former, JobOutput, WorkerView};
 
 use super::{Done, SessionPlace};
 
@@ -96,6 +96,7 @@ pub async fn publish(client: &Client, namespace: &str, view: &WorkerView) -> Res
         count: i32::try_from(view.jobs.len())?,
         jobs: jobs.collect(),
         runner: view.runner.as_deref().map(serde_json::from_str).transpose()?,
+        show_output: (view.output == JobOutput::Hidden).then_some(false),
     };
     let object = api::WorkerView::new(&view.session.to_string(), spec);
     let apply = PatchParams::apply("scenario").force();

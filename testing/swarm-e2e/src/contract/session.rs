@@ -10,7 +10,7 @@ use swarm_core::Position;
 use swarm_core::Token;
 use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, LeaseWrite, SessionId, Stopping};
 use swarm_core::ports::{SessionStore, SessionViews, ViewUpdate};
-use swarm_core::session::{Granted, WorkerView};
+use swarm_core::session::{Granted, JobOutput, WorkerView};
 
 use super::conflicts;
 
@@ -121,7 +121,8 @@ async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Re
     let once = Granted { token: Token(1_790_000_000_000_007), run_once: true, params };
     let jobs = [("a:\"b\"".parse()?, once), ("c".parse()?, Token(3).into())].into();
     let (session, runner) = (session.clone(), None);
-    let mut view = WorkerView { session, incarnation: 1, revision: 5, jobs, runner };
+    let output = JobOutput::Shown;
+    let mut view = WorkerView { session, incarnation: 1, revision: 5, jobs, runner, output };
     for revision in 5..8 {
         view.revision = revision;
         place.publish(&view).await?;
@@ -129,8 +130,9 @@ async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Re
         let position = store.position().await?;
         ensure!(position == Some(Position { incarnation: 1, revision }), "it is at {position:?}");
     }
-    // How jobs are run may change while nothing of the ledger does.
+    // How jobs are run may change while nothing of the ledger does, and whether their output is hidden.
     view.runner = Some(json!({"ping": {"interval": "1s"}}).to_string());
+    view.output = JobOutput::Hidden;
     place.publish(&view).await?;
     followed(&mut *views, &view).await?;
     place.spoil(&view.session).await?;

@@ -114,6 +114,7 @@ impl Hand {
             count: i32::try_from(jobs.len())?,
             jobs,
             runner: None,
+            show_output: None,
         };
         let name = session.to_string();
         let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
