@@ -277,7 +277,7 @@ pub struct ViewSpec {
     /// The ConfigMap, in the namespace of the Swarm. Default: the Swarm's name and `-config`. It may
     /// exist already; only the key below is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[a-z0-9][-.a-z0-9]*$"))]
     pub config_map_name: Option<String>,
     /// Whether the first assignment takes over what the running workers run by the view that is there
     /// already, of a former operator or of this one: then only those jobs move that balance requires

@@ -133,7 +133,7 @@ impl fmt::Display for Kind {
 pub struct WorkloadRef {
     /// The workload's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[a-z0-9][-.a-z0-9]*$"))]
     #[schemars(extend("x-kubernetes-validations" = [workload_name_fits()]))]
     pub name: Option<String>,
     /// Labels of the workload itself (not of its pods), for names that a tool makes up. Exactly one
