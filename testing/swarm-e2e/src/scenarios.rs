@@ -44,6 +44,7 @@ mod nothing_is_written_at_rest;
 mod operator_dies_at_any_write;
 mod operator_dies_in_a_handover;
 mod operators_that_do_not_share;
+mod output_is_hidden;
 mod owners;
 mod parts_restart;
 mod peers_ping_each_other;
@@ -77,6 +78,7 @@ mod the_swarm_follows_its_jobs;
 mod the_swarm_scales_its_pool;
 mod two_versions_share_the_swarms;
 mod uninstall_never_hangs;
+mod vault;
 mod whole_worker_jobs_run_alone;
 mod workers_report_what_they_run;
 mod workers_restart;
@@ -148,7 +150,8 @@ fn first() -> Vec<Scenario> {
         scenario!(replicas_share_objects).beside_others(),
         scenario!(the_plugin_passes_flags_on).beside_others(),
         scenario!(the_operator_is_fenced).beside_others(),
-        scenario!(a_swarm_borrows_no_rights).beside_others(),
+        scenario!(a_swarm_borrows_no_rights).within(Duration::from_mins(5)).beside_others(),
+        scenario!(output_is_hidden).beside_others(),
         scenario!(leases_pass_others_by).beside_others(),
         scenario!(a_lost_ledger_is_recreated),
         scenario!(views_are_reconciled),

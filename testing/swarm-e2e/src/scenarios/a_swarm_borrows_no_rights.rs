@@ -1,29 +1,19 @@
 //! Whoever may write Swarms and nothing else cannot have the operator scale a workload, also not that of
-//! a managed pool, end pods or write a `ConfigMap` for him; an editor of the namespace can, since he may
-//! do that himself.
+//! a managed pool, end pods, write or read a `ConfigMap`, ask pods or run a command in them for him; an
+//! editor of the namespace can, since he may do that himself.
+
+mod runner;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::session::SOON;
+use super::vault::TENANTS;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// A tenant who may write Swarms, two who may scale one kind of workload, too, and an editor by the role
-/// that every cluster has.
-const TENANTS: &str = r#"
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: swarms-only}
-rules:
-  - {apiGroups: ["swarm.k8slab.info"], resources: ["swarms", "swarms/scale"], verbs: ["*"]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: tenant}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: swarms-only}
-subjects: [{kind: User, name: tenant, apiGroup: rbac.authorization.k8s.io}]
----
+/// Two users who may scale one kind of workload, too.
+const SCALERS: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: scales-deployments}
@@ -49,23 +39,19 @@ kind: RoleBinding
 metadata: {name: setter}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: scales-sets}
 subjects: [{kind: User, name: setter, apiGroup: rbac.authorization.k8s.io}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: editor}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
-subjects: [{kind: User, name: editor, apiGroup: rbac.authorization.k8s.io}]
 "#;
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     context.apply(TENANTS).await?;
+    context.apply(SCALERS).await?;
     until("the rights of both", SOON, || async {
         write(&context, "tenant", &json!({}), true).await?;
         write(&context, "editor", &json!({}), true).await?;
         Ok(Some(()))
     })
     .await?;
+    runner::is_lent_to_nobody(&context).await?;
     let borrowed = [
         (json!({"replicas": 2}), "may not scale it"),
         (json!({"autoscale": {"max": 9, "jobsPerWorker": 1}}), "may not scale it"),
@@ -74,6 +60,22 @@ pub(super) async fn run(context: Context) -> Result<()> {
         (json!({"refresh": {"mode": "Evict"}}), "may not evict any in this namespace"),
         (json!({"view": {"configMapName": "theirs"}}), "ConfigMap theirs, and tenant may not"),
         (json!({"worker": {"protocol": "Plain"}}), "ConfigMap borrowed-config, and tenant may"),
+        (
+            json!({"worker": {"protocol": "Session", "versionEndpoint": {"port": 80}}}),
+            "ask for the right to get pods/proxy",
+        ),
+        (
+            json!({"jobSources": [named("theirs"), named("a")]}),
+            "may not get all of: theirs, a; ask",
+        ),
+        (
+            json!({"jobSources": (["a", "b", "c", "d", "e"].map(named))}),
+            "of: a, b, c, d and others; add at most 4 at a time",
+        ),
+        (
+            json!({"jobSources": [{"selector": {"matchLabels": {"a": "b"}}, "key": "k"}]}),
+            "ask for the right to list configmaps",
+        ),
     ];
     for (spec, because) in &borrowed {
         until("the policy", SOON, || async {
@@ -88,7 +90,104 @@ pub(super) async fn run(context: Context) -> Result<()> {
     context.laps.lap(format!("{} specs were refused to a tenant", borrowed.len()));
     what_stays_is_not_asked_for(&context).await?;
     scale_is_refused_by_a_sentence_that_is_true(&context).await?;
-    a_managed_pool_is_sized_by_who_may_scale_it(&context).await
+    lists_are_read_by_name(&context).await?;
+    a_managed_pool_is_sized_by_who_may_scale_it(&context).await?;
+    a_managed_pool_is_deleted_by_who_may_delete_its_workload(&context).await
+}
+
+fn named(map: &str) -> Value {
+    json!({"configMap": {"name": map, "key": "jobs"}})
+}
+
+/// A refusal for this reason, and nothing else.
+fn refused<T>(what: &str, answer: Result<T>, because: &str) -> Result<()> {
+    let Err(error) = answer else { anyhow::bail!("{what} was accepted") };
+    let refusal = format!("{error:#}");
+    ensure!(refusal.contains(because), "{what}: refused, but not because `{because}`: {refusal}");
+    Ok(())
+}
+
+/// Gives a user the right to write Swarms, and the rights of one rule.
+async fn grant(context: &Context, user: &str, rule: &str) -> Result<()> {
+    let manifest = format!(
+        r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{name: {user}}}
+rules:
+  - {{apiGroups: ["swarm.k8slab.info"], resources: ["swarms"], verbs: ["*"]}}
+  - {rule}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: {user}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: {user}}}
+subjects: [{{kind: User, name: {user}, apiGroup: rbac.authorization.k8s.io}}]
+"#
+    );
+    context.apply(&manifest).await
+}
+
+/// A user who may get some ConfigMaps by their names has these read, also with several keys of one.
+async fn lists_are_read_by_name(context: &Context) -> Result<()> {
+    let rule = r#"{apiGroups: [""], resources: ["configmaps"], resourceNames: ["a", "b", "c"], verbs: ["get"]}"#;
+    grant(context, "reader", rule).await?;
+    let sources = |names: &[&str]| json!({"jobSources": names.iter().map(|it| named(it)).collect::<Vec<_>>()});
+    let mine = sources(&["a", "b", "c", "a"]);
+    until("the right to get three", SOON, || async {
+        write(context, "reader", &mine, true).await?;
+        Ok(Some(()))
+    })
+    .await?;
+    write(context, "reader", &sources(&["a", "a", "a", "a"]), true).await?;
+    let theirs = sources(&["a", "b", "c", "theirs"]);
+    refused("one more", write(context, "reader", &theirs, true).await, "may not get all of")?;
+    // The sources of somebody else stay.
+    write(context, "editor", &sources(&["theirs", "d", "e", "f"]), false).await?;
+    let patch =
+        json!({"spec": {"jobs": [{"name": "b"}], "jobSources": [named("theirs"), named("a")]}});
+    let patch =
+        ["patch", "swarm", "borrowed", "--type=merge", "-p", &patch.to_string(), "--as=reader"]
+            .map(str::to_owned);
+    let patch: Vec<_> = patch.iter().map(String::as_str).collect();
+    context.kubectl(&patch).await?;
+    context.kubectl(&["delete", "swarm", "borrowed", "--timeout=60s"]).await?;
+    context.laps.lap("lists are read for those who may read them");
+    Ok(())
+}
+
+/// A tenant may not delete a Swarm whose Deployment goes with it, alone or with all others; an editor may,
+/// and the controller that empties a namespace may.
+async fn a_managed_pool_is_deleted_by_who_may_delete_its_workload(context: &Context) -> Result<()> {
+    let because = "ask for the right to delete deployments borrowed";
+    let managed = json!({"pool": {"managed": {}}, "replicas": 0});
+    write(context, "editor", &managed, false).await?;
+    for args in [
+        ["delete", "swarm", "borrowed", "--as=tenant"],
+        ["delete", "swarms", "--all", "--as=tenant"],
+    ] {
+        refused(&args.join(" "), context.kubectl(&args).await, because)?;
+    }
+    let path = format!("/apis/swarm.k8slab.info/v1alpha1/namespaces/{}/swarms", context.namespace);
+    let all = ["delete", "--raw", &path, "--as=tenant"];
+    refused("a collection", context.kubectl(&all).await, because)?;
+    context.kubectl(&["delete", "swarms", "--all", "--as=editor", "--timeout=60s"]).await?;
+    context.laps.lap("a managed pool is deleted by who may delete its workload");
+
+    let going = Context::new(&context.cluster, &format!("{}-going", context.namespace)).await?;
+    let manifest = json!({
+        "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm", "metadata": {"name": "gone"},
+        "spec": {"pool": {"managed": {}}, "replicas": 1, "jobs": [{"name": "a"}]},
+    });
+    going.apply(&manifest.to_string()).await?;
+    until("the pool to be made", SOON, || async {
+        let found = going.kubectl(&["get", "deployment", "gone", "-o=name"]).await?;
+        Ok(Some(found))
+    })
+    .await?;
+    going.cluster.kubectl(&["delete", "namespace", &going.namespace, "--timeout=120s"]).await?;
+    context.laps.lap("a namespace with a managed pool is emptied");
+    Ok(())
 }
 
 /// A tenant who may not make a managed pool may edit its jobs, and not the number of its workers.

@@ -1,0 +1,97 @@
+//! A user who may write Swarms and nothing else runs no command in pods that are there, and reads no
+//! file of theirs through the last lines of a job that fails. An editor may run commands in them anyway.
+
+use anyhow::{Result, bail, ensure};
+use serde_json::{Value, json};
+
+use super::refused;
+use crate::scenario::Context;
+use crate::scenarios::session_pool::REST_WITHIN;
+use crate::scenarios::vault::{self, LEAK, SECRET, VAULT};
+use crate::until::until;
+
+/// Commands of a tenant in the pods of an existing pool, and of pools that are not there yet.
+pub(super) async fn is_lent_to_nobody(context: &Context) -> Result<()> {
+    vault::open(context).await?;
+    let leak = json!({"command": LEAK});
+    if patch(context, "tenant", &json!({"runner": leak})).await.is_ok() {
+        let status = leaked(context).await?;
+        bail!("a tenant read the Secret of a pod in the status: {status}");
+    }
+    let edits = [
+        json!({"runner": leak}),
+        json!({"runner": {"command": ["sleep", "1"]}}),
+        json!({"runner": {"env": {"LD_PRELOAD": "/tmp/x.so"}}}),
+        json!({"runner": {"inheritEnv": ["AWS_SECRET_ACCESS_KEY"]}}),
+        json!({"runner": {"workingDir": "/secret"}}),
+        json!({"runner": {"ready": {"exec": LEAK}}}),
+    ];
+    for edit in &edits {
+        let answer = patch(context, "tenant", edit).await;
+        refused(&edit.to_string(), answer, "ask for the right to patch statefulset vault")?;
+    }
+    context.laps.lap(format!("{} edits of a runner were refused to a tenant", edits.len()));
+
+    // By name, also where nobody has made the workload yet.
+    let pools = [
+        (
+            json!({"statefulSet": {"name": "later"}}),
+            "patch statefulset later, or to create pods/exec",
+        ),
+        (
+            json!({"deployment": {"name": "later"}}),
+            "patch deployment later, or to create pods/exec",
+        ),
+        (json!({"statefulSet": {"matchLabels": {"a": "b"}}}), "patch statefulsets, or to create"),
+        (json!({"pods": {"matchLabels": {"a": "b"}}}), "ask for the right to create pods/exec"),
+    ];
+    let worker = json!({"protocol": "Session", "runner": leak});
+    for (pool, because) in &pools {
+        let fields = json!({"pool": pool, "worker": worker});
+        refused(&pool.to_string(), super::write(context, "tenant", &fields, true).await, because)?;
+        super::write(context, "editor", &fields, true).await?;
+    }
+    context.laps.lap(format!("so were runners of {} pools that are not there", pools.len()));
+
+    // An unchanged field asks for no right, and neither does one that runs nothing.
+    for spec in [json!({"jobs": [{"name": "other"}]}), json!({"worker": {"maxJobs": 7}})] {
+        change(context, "tenant", &spec).await?;
+    }
+    // One right is enough, either of the two.
+    for (user, rule) in [("patcher", PATCHER), ("runner", RUNNER)] {
+        super::grant(context, user, rule).await?;
+        until("the right to suffice", REST_WITHIN, || async {
+            change(context, user, &json!({"worker": {"runner": {"env": {"A": "b"}}}})).await?;
+            Ok(Some(()))
+        })
+        .await?;
+    }
+    patch(context, "editor", &json!({"runner": leak})).await?;
+    leaked(context).await?;
+    context.laps.lap("an editor runs the same command, and reads the Secret in the status");
+    context.kubectl(&["delete", "swarm", VAULT, "--timeout=60s"]).await?;
+    context.kubectl(&["delete", "statefulset", VAULT, "--wait=false"]).await.map(drop)
+}
+
+const PATCHER: &str = r#"{apiGroups: ["apps"], resources: ["statefulsets"], resourceNames: ["vault"], verbs: ["patch"]}"#;
+const RUNNER: &str = r#"{apiGroups: [""], resources: ["pods/exec"], verbs: ["create"]}"#;
+
+/// Waits until the status has the Secret.
+async fn leaked(context: &Context) -> Result<String> {
+    until("the Secret in the status", REST_WITHIN, || async {
+        let status = context.kubectl(&["get", "swarm", VAULT, "-o=jsonpath={.status}"]).await?;
+        ensure!(status.contains(SECRET), "{status}");
+        Ok(Some(status))
+    })
+    .await
+}
+
+async fn patch(context: &Context, user: &str, worker: &Value) -> Result<()> {
+    change(context, user, &json!({"worker": worker})).await
+}
+
+async fn change(context: &Context, user: &str, spec: &Value) -> Result<()> {
+    let (user, patch) = (format!("--as={user}"), json!({"spec": spec}).to_string());
+    let args = ["patch", "swarm", VAULT, "--type=merge", "-p", &patch, &user];
+    context.kubectl(&args).await.map(drop)
+}

@@ -1,0 +1,65 @@
+//! With `worker.showOutput: false` the last lines of a job that fails are in the log of its worker, and in
+//! nothing that the API server has. A user who may not read logs does not get them by an edit.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use super::session_pool::REST_WITHIN;
+use super::vault::{self, LEAK, SECRET, TENANTS, VAULT};
+use crate::scenario::Context;
+use crate::until::until;
+
+/// Returns everything about a Swarm that others can read.
+const READABLE: &str = "swarms,swarmledgers,workerviews,leases,configmaps,events,pods";
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    context.apply(TENANTS).await?;
+    vault::open(&context).await?;
+    let leak = json!({"spec": {"worker": {"showOutput": false, "runner": {"command": LEAK}}}});
+    context.kubectl(&["patch", "swarm", VAULT, "--type=merge", "-p", &leak.to_string()]).await?;
+    until("the job to fail, by its Lease and by the status", REST_WITHIN, || async {
+        let all = context.kubectl(&["get", "leases,swarms", "-o=json"]).await?;
+        ensure!(2 <= all.matches("ended with exit code 3").count(), "{all}");
+        Ok(Some(()))
+    })
+    .await?;
+    let log = context.cluster.pod_log(&context.namespace, "vault-0").await?;
+    ensure!(log.contains(SECRET), "the job does not print it: {log}");
+    ensure!(!is_readable(&context).await?, "it is in an object");
+    context.laps.lap("a job fails, and what it printed is in the log of its worker alone");
+
+    let show = |user: &str, is_shown: bool| {
+        let patch = json!({"spec": {"worker": {"showOutput": is_shown}}}).to_string();
+        let (user, context) = (format!("--as={user}"), context.clone());
+        async move {
+            let args = ["patch", "swarm", VAULT, "--type=merge", "-p", &patch, &user];
+            context.kubectl(&args).await
+        }
+    };
+    let refusal = until("the policy", REST_WITHIN, || async {
+        Ok(show("tenant", true).await.err().map(|it| format!("{it:#}")))
+    })
+    .await?;
+    ensure!(refusal.contains("ask for the right to get pods/log"), "{refusal}");
+    show("editor", true).await?;
+    until("the status to show it", REST_WITHIN, || async {
+        Ok(is_readable(&context).await?.then_some(()))
+    })
+    .await?;
+    // A tenant may hide it.
+    show("tenant", false).await?;
+    until("it to be gone from the status and the Lease", REST_WITHIN, || async {
+        let all = context.kubectl(&["get", "swarms,leases", "-o=yaml"]).await?;
+        Ok((!all.contains(SECRET)).then_some(()))
+    })
+    .await?;
+    context.laps.lap("a tenant cannot show it again, and may hide it; an editor can");
+    Ok(())
+}
+
+/// Whether an object has the Secret, apart from that itself.
+async fn is_readable(context: &Context) -> Result<bool> {
+    let all = context.kubectl(&["get", READABLE, "-o=yaml", "--show-managed-fields"]).await?;
+    Ok(all.contains(SECRET))
+}
