@@ -25,6 +25,7 @@ mod a_lying_worker_harms_nobody_else;
 mod bad_input_is_refused;
 mod cold_start_waits;
 mod documented_commands_work;
+mod escalations_are_refused;
 mod every_right_is_used;
 mod every_worker_runs_every_job;
 mod go_pool;
@@ -152,6 +153,7 @@ fn first() -> Vec<Scenario> {
         scenario!(the_operator_is_fenced).beside_others(),
         scenario!(a_swarm_borrows_no_rights).within(Duration::from_mins(5)).beside_others(),
         scenario!(output_is_hidden).beside_others(),
+        scenario!(escalations_are_refused).beside_others(),
         scenario!(leases_pass_others_by).beside_others(),
         scenario!(a_lost_ledger_is_recreated),
         scenario!(views_are_reconciled),
