@@ -7,6 +7,12 @@ use kube::ResourceExt as _;
 /// How it is told that an image may not be pulled because a secret is missing.
 const PULL_SECRETS: &str = "cannot be pulled, its pull secrets are";
 
+/// The reasons of containers that no registry, node or time will help.
+const HOPELESS: [&str; 2] = ["ErrImageNeverPull", "InvalidImageName"];
+
+/// The words before the error of a registry, while the kubelet waits to try again.
+const PULL_ERROR: &str = ": ErrImagePull: ";
+
 /// The longest quotation of a message.
 const QUOTED_MAX: usize = 240;
 
@@ -19,7 +25,8 @@ pub fn of(pod: &Pod) -> Option<String> {
         return None;
     }
     let containers = [&status.init_container_statuses, &status.container_statuses];
-    let waiting = containers.into_iter().flatten().flatten().find_map(|it| waiting(pod, it));
+    let all = containers.into_iter().flatten().flatten();
+    let waiting = all.into_iter().find_map(|it| waiting(pod, it).or_else(|| ended(pod, it)));
     waiting.or_else(|| {
         let conditions = status.conditions.iter().flatten();
         let mut scheduled = conditions.filter(|it| it.type_ == "PodScheduled");
@@ -31,9 +38,16 @@ pub fn of(pod: &Pod) -> Option<String> {
 fn waiting(pod: &Pod, container: &ContainerStatus) -> Option<String> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let (name, image) = (&container.name, &container.image);
-    let why = quoted(waiting.message.as_deref());
+    // The kubelet says the same of an image in two ways, by turns.
+    let message = waiting.message.as_deref();
+    let message = message.map(|it| it.rsplit_once(PULL_ERROR).map_or(it, |(_, error)| error));
+    let why = quoted(message);
     match waiting.reason.as_deref()? {
-        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
+        "ErrImageNeverPull" => Some(format!(
+            "image `{image}` is not on its node, and imagePullPolicy Never keeps the kubelet from pulling it"
+        )),
+        "InvalidImageName" => Some(format!("image `{image}` is no valid name: {why}")),
+        "ErrImagePull" | "ImagePullBackOff" => {
             let secrets = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
             let secrets: Vec<_> = secrets.map(|secret| format!("`{}`", secret.name)).collect();
             let secrets = match secrets.as_slice() {
@@ -42,12 +56,10 @@ fn waiting(pod: &Pod, container: &ContainerStatus) -> Option<String> {
             };
             Some(format!("image `{image}` {secrets}: {why}"))
         }
-        "CrashLoopBackOff" if ran_out_of_memory(container) => {
-            let limit = memory_limit(pod, name);
-            let limit = limit.map_or_else(String::new, |limit| format!(": limit {limit}"));
-            Some(format!("container `{name}` is killed again and again, out of memory{limit}"))
+        "CrashLoopBackOff" => {
+            let again = || format!("container `{name}` ends again and again: {why}");
+            Some(ended(pod, container).unwrap_or_else(again))
         }
-        "CrashLoopBackOff" => Some(format!("container `{name}` ends again and again: {why}")),
         reason @ ("CreateContainerConfigError" | "CreateContainerError" | "RunContainerError") => {
             Some(format!("container `{name}` cannot be started, {reason}: {why}"))
         }
@@ -55,17 +67,58 @@ fn waiting(pod: &Pod, container: &ContainerStatus) -> Option<String> {
     }
 }
 
-/// Whether the last run of a container was killed as a whole, because its memory ran out.
-fn ran_out_of_memory(container: &ContainerStatus) -> bool {
-    let last = container.last_state.as_ref().and_then(|last| last.terminated.as_ref());
-    last.is_some_and(|last| last.reason.as_deref() == Some("OOMKilled"))
-}
-
 /// The memory that a container may use, as its pod says it.
 fn memory_limit(pod: &Pod, container: &str) -> Option<String> {
     let found = pod.spec.as_ref()?.containers.iter().find(|it| it.name == container)?;
     let limits = found.resources.as_ref()?.limits.as_ref()?;
     limits.get("memory").map(|limit| limit.0.clone())
+}
+
+/// That a container which is not ready has ended before, and how. The sentence is the same while it waits
+/// for its restart, runs, and ends again.
+fn ended(pod: &Pod, container: &ContainerStatus) -> Option<String> {
+    let ended = container.last_state.as_ref()?.terminated.as_ref()?;
+    if container.ready {
+        return None;
+    }
+    let name = &container.name;
+    if ended.reason.as_deref() == Some("OOMKilled") {
+        let limit = memory_limit(pod, name);
+        let limit = limit.map_or_else(String::new, |limit| format!(": limit {limit}"));
+        return Some(format!("container `{name}` is killed again and again, out of memory{limit}"));
+    }
+    if container.restart_count == 0 {
+        return None;
+    }
+    let reason = ended.reason.as_deref().filter(|reason| *reason != "Error");
+    let reason = reason.map(|reason| format!(", {reason}")).unwrap_or_default();
+    let message = ended.message.as_deref().filter(|message| !message.trim().is_empty());
+    let message = message.map(|message| format!(": {}", quoted(Some(message.trim()))));
+    Some(format!(
+        "container `{name}` ends again and again, last with exit code {}{reason}{}",
+        ended.exit_code,
+        message.unwrap_or_default()
+    ))
+}
+
+/// The reason why a container of `pod` can never start, whatever the kubelet tries.
+#[must_use]
+pub fn hopeless(pod: &Pod) -> Option<&str> {
+    let status = pod.status.as_ref()?;
+    let containers = [&status.init_container_statuses, &status.container_statuses];
+    let mut reasons = containers
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|container| container.state.as_ref()?.waiting.as_ref()?.reason.as_deref());
+    reasons.find(|reason| HOPELESS.contains(reason))
+}
+
+/// Whether a container of `pod`, of the cache, can never start.
+#[must_use]
+pub fn is_hopeless(pod: &Pod) -> bool {
+    let reason = pod.status.as_ref().and_then(|status| status.reason.as_deref());
+    reason.is_some_and(|reason| HOPELESS.contains(&reason))
 }
 
 /// A message of bounded length, without line breaks.
@@ -101,6 +154,7 @@ pub fn shown<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<(&'a Pod, St
     let name = pod.name_any();
     let more = match troubled.len() {
         1 => String::new(),
+        2 => " (1 more pod does not run)".to_owned(),
         count => format!(" ({} more pods do not run)", count - 1),
     };
     Some((pod, format!("pod `{name}`: {why}{more}")))
@@ -156,6 +210,55 @@ mod tests {
     }
 
     #[test]
+    fn a_registry_is_quoted_the_same_while_the_kubelet_waits_to_try_again() {
+        let spec = json!({"containers": []});
+        let error = "failed to resolve w:9: not found";
+        let tries = of(&pod(&spec, &waits("ErrImagePull", error)));
+        let waiting = format!("Back-off pulling image \"w:9\": ErrImagePull: {error}");
+        assert_eq!(of(&pod(&spec, &waits("ImagePullBackOff", &waiting))), tries);
+        assert!(tries.unwrap().ends_with(error));
+    }
+
+    #[test]
+    fn a_container_that_ends_again_and_again_is_named_with_its_exit_code_at_all_times() {
+        let spec = json!({"containers": []});
+        let back_off =
+            json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s"}});
+        let (running, ended) = (json!({"running": {}}), json!({"terminated": {"exitCode": 3}}));
+        let status = |state: &Value, is_ready: bool, last: Value| {
+            json!({"phase": "Running", "containerStatuses": [{
+                "name": "worker", "image": "w:9", "imageID": "", "ready": is_ready,
+                "restartCount": 2, "state": state, "lastState": {"terminated": last},
+            }]})
+        };
+        let failed = json!({"exitCode": 3, "reason": "Error"});
+        let told = "container `worker` ends again and again, last with exit code 3";
+        for state in [&back_off, &running, &ended] {
+            let pod = pod(&spec, &status(state, false, failed.clone()));
+            assert_eq!(of(&pod).as_deref(), Some(told));
+        }
+        assert_eq!(of(&pod(&spec, &status(&running, true, failed))), None, "it is well again");
+        let killed = json!({"exitCode": 137, "reason": "OOMKilled", "message": "at 64Mi\n"});
+        let killed = of(&pod(&spec, &status(&running, false, killed))).unwrap();
+        assert!(killed.ends_with("last with exit code 137, OOMKilled: at 64Mi"), "{killed}");
+    }
+
+    #[test]
+    fn what_no_time_helps_is_known_also_of_a_pod_in_the_cache() {
+        let spec = json!({"containers": []});
+        let never = pod(&spec, &waits("ErrImageNeverPull", "it is not there"));
+        assert_eq!(hopeless(&never), Some("ErrImageNeverPull"));
+        let said = "image `w:9` is not on its node, and imagePullPolicy Never keeps the kubelet from \
+                    pulling it";
+        assert_eq!(of(&never).as_deref(), Some(said));
+        let invalid = of(&pod(&spec, &waits("InvalidImageName", "a reason")));
+        assert_eq!(invalid.as_deref(), Some("image `w:9` is no valid name: a reason"));
+        assert_eq!(hopeless(&pod(&spec, &waits("ImagePullBackOff", "later"))), None);
+        assert!(is_hopeless(&pod(&spec, &json!({"reason": "ErrImageNeverPull"}))));
+        assert!(!is_hopeless(&pod(&spec, &json!({"reason": "Evicted"}))));
+    }
+
+    #[test]
     fn a_pod_that_only_starts_is_no_trouble() {
         let spec = json!({"containers": []});
         assert_eq!(of(&pod(&spec, &waits("ContainerCreating", ""))), None);
@@ -174,7 +277,7 @@ mod tests {
             serde_json::from_value(json!({"metadata": {"name": name}, "status": status})).unwrap()
         };
         let pods = [kept("b"), kept("a"), Pod::default()];
-        let expected = "pod `a`: no node takes it: full (1 more pods do not run)";
+        let expected = "pod `a`: no node takes it: full (1 more pod does not run)";
         assert_eq!(shown(&pods), Some((&pods[1], expected.to_owned())));
         assert_eq!(shown(&pods[2..]), None);
     }
