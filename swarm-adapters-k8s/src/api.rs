@@ -62,6 +62,9 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
         name = "Reason",
         type_ = "string"
     ),
+    printcolumn(json_path = ".status.failing", name = "Failing", type_ = "integer"),
+    printcolumn(json_path = ".metadata.generation", name = "Edit", type_ = "integer"),
+    printcolumn(json_path = ".status.observedGeneration", name = "Seen", type_ = "integer"),
     printcolumn(json_path = ".metadata.creationTimestamp", name = "Age", type_ = "date"),
     printcolumn(
         json_path = ".status.conditions[?(@.type=='Ready')].message",
@@ -161,7 +164,7 @@ pub struct SwarmStatus {
     pub quarantined: i32,
     /// How many jobs end by themselves, by what their workers tell, and have not run for half a minute
     /// since.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub failing: i32,
     /// How many workers the pool is to have by `autoscale`. Without it, how many would be enough for all
     /// jobs by their shares, their pins and `worker.maxJobs`: for whoever scales the pool by other means.
@@ -173,9 +176,9 @@ pub struct SwarmStatus {
     /// Which pods these are, as a label selector; of the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// `Ready`, `PoolReady`, `AllJobsAssigned` and `Converged` always; `Reconciling`, `Stalled`,
-    /// `AutoscaleLimited`, `RefreshBlocked`, `LeaseTooLong`, `WorkersSuspect`, `RevocationHeld`,
-    /// `ReleaseUnanswered`, `JobsFailing`, `PoolMisconfigured` and `SessionsUnprotected` only while
+    /// `Ready`, `PoolReady`, `AllJobsAssigned`, `Converged` and `Healthy` always; `Reconciling`,
+    /// `Stalled`, `RollingOut`, `AutoscaleLimited`, `RefreshBlocked`, `LeaseTooLong`, `WorkersSuspect`,
+    /// `RevocationHeld`, `ReleaseUnanswered`, `PoolMisconfigured` and `SessionsUnprotected` only while
     /// they are true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(

@@ -6,7 +6,8 @@
 //! - [`session`]: the Lease of a session, which its worker writes and the operator reads.
 //! - [`convert`]: what a `Swarm` asks for, in the terms of `swarm-core`.
 //! - [`workload`] and [`slots`]: what makes the pods of a pool, and which pod fills which slot.
-//! - [`managed`]: what a managed pool is made of; [`trouble`]: why a pod of any pool does not run.
+//! - [`managed`]: what a managed pool is made of; [`trouble`]: why a pod of any pool does not run;
+//!   [`rollout`]: how far its pods are with the newest template.
 //! - [`controller`]: the operator; [`health`] knows whether its loop makes progress. [`observe`], [`ledger`], [`view`], [`nudge`], [`refresh`] and [`status`] are
 //!   its parts: what it sees, and what it writes, in this order.
 //! - [`sharing`]: which Swarms are this operator's, where several share them; [`types`]: which
@@ -54,6 +55,8 @@ mod reading;
 pub mod refresh;
 #[cfg(feature = "controller")]
 pub mod rollback;
+#[cfg(feature = "controller")]
+pub mod rollout;
 #[cfg(feature = "controller")]
 pub mod sharing;
 #[cfg(feature = "controller")]

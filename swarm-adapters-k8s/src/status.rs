@@ -1,27 +1,35 @@
 //! What a Swarm's status says: derived from one turn, written, and never read back for a decision.
 
 mod autoscale;
+#[cfg(test)]
+#[path = "../tests/controller/kstatus.rs"]
+mod kstatus;
 mod misfits;
 mod overdue;
+mod pool;
 mod reason;
 mod refreshed;
 mod refusals;
+mod rollout;
 mod sessions;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub(crate) use autoscale::AUTOSCALE_LIMITED;
 pub use autoscale::desired_workers;
 pub(crate) use misfits::MISCONFIGURED;
 pub(crate) use overdue::{NOT_READY_TOO_LONG, NotReadyTooLong};
 pub use reason::Reason;
-pub use refreshed::Refreshed;
+pub use refreshed::{KnownBy, Refreshed};
 pub use refusals::{Refusals, RefusedRequest};
+pub(crate) use rollout::ROLLING_OUT;
 pub(crate) use sessions::SHOWN;
-pub(crate) use sessions::{JOBS_FAILING, SESSIONS_UNPROTECTED};
+pub(crate) use sessions::{HEALTHY, JOBS_FAILING, SESSIONS_UNPROTECTED};
 pub use sessions::{SessionReport, StillStopping, Unanswered};
 pub(crate) use shares::displaced;
+pub(crate) use words::{counted, number};
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +43,7 @@ use swarm_core::{
 };
 
 use crate::api::SwarmStatus;
+use crate::rollout::RolloutReport;
 use crate::workload::Workload;
 
 /// A reason with its sentence for a person.
@@ -50,8 +59,11 @@ impl Verdict {
     /// The verdict on a turn that was carried out.
     #[must_use]
     pub fn of(facts: &TurnSummary<'_>) -> Self {
-        let of_turn = Self::of_turn(facts).naming(facts.sessions);
+        let of_turn = rollout::verdict(facts.pool, facts.rollout, Self::of_turn(facts));
+        let of_turn = of_turn.naming(facts.sessions);
         let waits_for_pods = [
+            Reason::RollingOut,
+            Reason::RolloutStalled,
             Reason::PoolIncomplete,
             Reason::NoWorkers,
             Reason::JobsUnassigned,
@@ -71,8 +83,15 @@ impl Verdict {
     fn naming(self, sessions: &SessionReport) -> Self {
         let waits_for_stops = [
             Reason::JobsWaiting,
+            Reason::JobsUnassigned,
+            Reason::NoWorkers,
+            Reason::ScaledToZero,
+            Reason::WorkersNotReady,
             Reason::Rebalancing,
             Reason::Refreshing,
+            Reason::RollingOut,
+            Reason::RolloutStalled,
+            Reason::RevocationHeld,
             Reason::ReleaseUnanswered,
             Reason::Scaling,
         ];
@@ -93,6 +112,9 @@ impl Verdict {
         }
         let all = Wanted::of(facts);
         let jobs = all.jobs;
+        if let Some(verdict) = pool::scaled_to_zero(facts, all) {
+            return verdict;
+        }
         match decision.waiting {
             // Workers that get nothing do not count as ready, so this is the reason behind it.
             Some(Waiting::PoolIncomplete { .. }) if let Some(verdict) = sessions.excluded() => {
@@ -100,8 +122,10 @@ impl Verdict {
             }
             Some(Waiting::PoolIncomplete { ready, desired }) => {
                 let message = format!(
-                    "{ready} of {desired} workers are ready; {jobs} jobs wait until all are, \
-                     or until initialWait has passed"
+                    "{}; {} {} until all are, or until initialWait has passed",
+                    pool::workers_ready(ready, desired),
+                    counted(jobs, "job"),
+                    number(jobs, "waits", "wait")
                 );
                 return Self { reason: Reason::PoolIncomplete, message };
             }
@@ -121,27 +145,26 @@ impl Verdict {
         }
         let names: Vec<_> = progress.not_ready.iter().map(String::as_str).collect();
         if !names.is_empty() {
-            let names = shortened(&names);
-            let message = format!("these workers hold jobs and are not ready: {names}");
+            let who = number(names.len(), "this worker holds jobs and is", WORKERS_THAT_HOLD);
+            let message = format!("{who} not ready: {}", shortened(&names));
             return Self { reason: Reason::WorkersNotReady, message };
         }
         if 0 < progress.deferred {
             let (left, most) = (progress.deferred, desired.rules.moves_max.unwrap_or_default());
-            let message = format!("{left} jobs are still to move, at most {most} at a time");
+            let (left, are) = (counted(left, "job"), number(left, "is", "are"));
+            let message = format!("{left} {are} still to move, at most {most} at a time");
             return Self { reason: Reason::Rebalancing, message };
         }
         let (now, wanted) = (progress.workers_now, progress.workers_wanted);
+        let scaling = format!("the pool goes from {now} to {}", counted(wanted, "worker"));
         match wanted.cmp(&now) {
             Ordering::Less => {
-                let message = format!(
-                    "the pool goes from {now} to {wanted} workers, as soon as the surplus ones are \
-                     emptied"
-                );
+                let message = format!("{scaling}, as soon as the surplus ones are emptied");
                 Self { reason: Reason::Scaling, message }
             }
-            Ordering::Greater => {
-                let message = format!("the pool goes from {now} to {wanted} workers");
-                Self { reason: Reason::Scaling, message }
+            Ordering::Greater => Self { reason: Reason::Scaling, message: scaling },
+            Ordering::Equal if let Some(verdict) = sessions.all_failing(desired, progress) => {
+                verdict
             }
             Ordering::Equal if let Some(verdict) = refreshed.verdict() => verdict,
             Ordering::Equal if 0 < progress.jobs.waiting() => Self::waiting(progress.jobs, jobs),
@@ -156,8 +179,10 @@ impl Verdict {
     /// The verdict on a Swarm whose ledger started another incarnation.
     fn recovering(jobs: usize) -> Self {
         let message = format!(
-            "the ledger was lost or rolled back, so it is unknown who runs what; {jobs} jobs wait \
-             until each earlier session has closed, or its Lease is revoked and the grace elapsed"
+            "the ledger was lost or rolled back, so it is unknown who runs what; {} {} until each \
+             earlier session has closed, or its Lease is revoked and the grace elapsed",
+            counted(jobs, "job"),
+            number(jobs, "waits", "wait")
         );
         Self { reason: Reason::Recovering, message }
     }
@@ -165,8 +190,10 @@ impl Verdict {
     /// The verdict on a Swarm whose operator has just started, and grants nothing yet.
     fn starting(sessions: usize) -> Self {
         let message = format!(
-            "the operator has just started and grants jobs once {sessions} sessions have renewed \
-             their Leases, since a rollback of the store may have lost grants"
+            "the operator has just started and grants jobs once {} {}, since a rollback of the \
+             store may have lost grants",
+            counted(sessions, "session"),
+            number(sessions, "has renewed its Lease", "have renewed their Leases")
         );
         Self { reason: Reason::JobsWaiting, message }
     }
@@ -181,7 +208,9 @@ impl Verdict {
         ];
         let why = why.iter().filter(|(count, _)| 0 < *count);
         let why: Vec<_> = why.map(|(count, why)| format!("{count} {why}")).collect();
-        let message = format!("{} of {jobs} jobs wait: {}", counts.waiting(), why.join(", "));
+        let (waiting, jobs) = (counts.waiting(), counted(jobs, "job"));
+        let wait = number(waiting, "waits", "wait");
+        let message = format!("{waiting} of {jobs} {wait}: {}", why.join(", "));
         Self { reason: Reason::JobsWaiting, message }
     }
 
@@ -198,8 +227,14 @@ impl Verdict {
             "paused: every job stays where it is".to_owned()
         } else {
             format!(
-                "paused: every job stays where it is; {without} jobs have no worker, {gone} that \
-                 are no longer wanted have one, {not_ready} workers that hold jobs are not ready"
+                "paused: every job stays where it is; {} {} no worker, {gone} that {} no longer \
+                 wanted {} one, {} that {} not ready",
+                counted(without, "job"),
+                number(without, "has", "have"),
+                number(gone, "is", "are"),
+                number(gone, "has", "have"),
+                counted(not_ready, "worker"),
+                number(not_ready, "holds jobs is", "hold jobs are")
             )
         };
         Self { reason: Reason::Paused { is_ready }, message }
@@ -207,15 +242,15 @@ impl Verdict {
 
     /// The verdict when some of `jobs` jobs have no worker.
     fn without_worker(decision: &Decision, wanted: Wanted) -> Self {
-        let Wanted { jobs, without, .. } = wanted;
+        let without = wanted.no_worker();
         let mut reasons: BTreeSet<_> = decision.plan.unassigned.values().copied().collect();
         reasons.remove(&Unassigned::Suspended);
         if reasons.iter().eq([&Unassigned::NoWorkers]) {
-            let message = format!("{without} of {jobs} jobs have no worker: none is ready");
+            let message = format!("{without}: none is ready");
             return Self { reason: Reason::NoWorkers, message };
         }
         let words: Vec<_> = reasons.into_iter().map(Unassigned::as_str).collect();
-        let message = format!("{without} of {jobs} jobs have no worker: {}", words.join(", "));
+        let message = format!("{without}: {}", words.join(", "));
         Self { reason: Reason::JobsUnassigned, message }
     }
 }
@@ -233,6 +268,8 @@ pub(crate) fn shortened(names: &[&str]) -> String {
 /// What a turn came to.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnSummary<'a> {
+    /// The name of the Swarm.
+    pub swarm: &'a str,
     /// What was decided.
     pub decision: &'a Decision,
     /// What was wanted.
@@ -245,6 +282,8 @@ pub struct TurnSummary<'a> {
     pub progress: &'a Progress,
     /// The pool's workload.
     pub pool: &'a Workload,
+    /// How far the pool's workload is with its newest template.
+    pub rollout: &'a RolloutReport,
     /// Which workers have what was published.
     pub refreshed: &'a Refreshed,
     /// What there is to say about sessions.
@@ -285,11 +324,15 @@ impl Wanted {
     fn settled(self, workers: usize) -> Verdict {
         let Self { jobs, suspended, .. } = self;
         if 0 < jobs && suspended == jobs {
-            let message = format!("all {jobs} jobs are suspended");
+            let message = match jobs {
+                1 => "the only job is suspended".to_owned(),
+                jobs => format!("all {jobs} jobs are suspended"),
+            };
             return Verdict { reason: Reason::Suspended, message };
         }
         let (run, beside) = (jobs - suspended, self.are_suspended());
-        let message = format!("{run} jobs on {workers} workers{beside}");
+        let (run, workers) = (counted(run, "job"), counted(workers, "worker"));
+        let message = format!("{run} on {workers}{beside}");
         Verdict { reason: Reason::Settled, message }
     }
 
@@ -298,8 +341,14 @@ impl Wanted {
         if self.suspended == 0 {
             String::new()
         } else {
-            format!("; {} are suspended", self.suspended)
+            format!("; {} {} suspended", self.suspended, number(self.suspended, "is", "are"))
         }
+    }
+
+    /// That some of the jobs have no worker; the beginning of a sentence.
+    fn no_worker(self) -> String {
+        let (without, jobs) = (self.without, counted(self.jobs, "job"));
+        format!("{without} of {jobs} {} no worker", number(without, "has", "have"))
     }
 }
 
@@ -311,8 +360,8 @@ pub fn after_turn(
     facts: &TurnSummary<'_>,
     verdict: &Verdict,
 ) -> SwarmStatus {
-    let TurnSummary { decision, desired, progress, pool, refreshed, sessions, refusals, .. } =
-        *facts;
+    let TurnSummary { decision, desired, observed, progress, pool, .. } = *facts;
+    let TurnSummary { refreshed, sessions, refusals, .. } = *facts;
     let (plan, wanted) = (&decision.plan, Wanted::of(facts));
     let reservations = shares::reservations(facts);
     let mut unassigned = BTreeMap::<String, i32>::new();
@@ -322,8 +371,8 @@ pub fn after_turn(
     }
     let status = SwarmStatus {
         observed_generation: None,
-        revision: number(decision.ledger.revision()),
-        version: number(decision.ledger.version),
+        revision: counter(decision.ledger.revision()),
+        version: counter(decision.ledger.version),
         source_digest: Some(format!("{:016x}", digest_jobs(&desired.jobs))),
         jobs: count(wanted.jobs),
         assigned: count(wanted.assigned()),
@@ -344,9 +393,11 @@ pub fn after_turn(
         conditions: Vec::new(),
     };
     let assigned = all_assigned(facts, wanted, reservations.as_ref());
-    let mut extra = vec![pool_ready(progress, pool), assigned];
+    let mut extra = vec![pool::ready(facts, wanted), assigned];
+    extra.extend(rollout::part(pool, facts.rollout));
     extra.extend(autoscale::part(facts, wanted));
     extra.extend(refreshed.parts());
+    extra.push(sessions.healthy(observed));
     extra.extend(sessions.parts());
     extra.extend(NotReadyTooLong::of(facts).map(NotReadyTooLong::part));
     extra.extend(misfits::part(pool));
@@ -386,7 +437,7 @@ pub fn after_refusal(
         known.map_or_else(
             || Part {
                 kind,
-                status: if has_pool { "Unknown" } else { "False" },
+                status: if has_pool || kind == HEALTHY { "Unknown" } else { "False" },
                 reason: verdict.reason.as_str().into(),
                 message: verdict.message.clone(),
             },
@@ -402,9 +453,15 @@ pub fn after_refusal(
             },
         )
     };
-    let extra = [POOL_READY, ALL_ASSIGNED, CONVERGED].map(as_before).into();
+    let mut extra: Vec<_> = [POOL_READY, ALL_ASSIGNED, CONVERGED, HEALTHY].map(as_before).into();
+    // The condition has the time at which the rollout began.
+    let is_rolling = status.conditions.iter().any(|it| it.type_ == ROLLING_OUT);
+    extra.extend((has_pool && is_rolling).then(|| as_before(ROLLING_OUT)));
     judged(generation, before, status.clone(), verdict, extra)
 }
+
+/// The beginning of a sentence about several workers.
+const WORKERS_THAT_HOLD: &str = "these workers hold jobs and are";
 
 const POOL_READY: &str = "PoolReady";
 const ALL_ASSIGNED: &str = "AllJobsAssigned";
@@ -425,16 +482,6 @@ impl Part {
     }
 }
 
-fn pool_ready(progress: &Progress, pool: &Workload) -> Part {
-    let Progress { workers_ready: ready, workers_wanted: wanted, .. } = progress;
-    let is_ready = progress.has_all_workers();
-    let reason = if is_ready { "AllWorkersReady" } else { "WorkersMissing" };
-    let trouble = pool.trouble.iter().filter(|_| !is_ready).map(|why| format!("; {why}"));
-    let trouble: String = trouble.collect();
-    let message = format!("{ready} of {wanted} workers are ready{trouble}");
-    Part::new(POOL_READY, is_ready, reason, message)
-}
-
 fn all_assigned(
     facts: &TurnSummary<'_>,
     wanted: Wanted,
@@ -444,9 +491,14 @@ fn all_assigned(
     let beside = wanted.are_suspended();
     if without == 0 {
         let run = all - suspended;
-        let message = match facts.desired.replication {
-            Replication::One => format!("each of {run} jobs has a worker{beside}"),
-            Replication::All => format!("each of {run} jobs is for every worker{beside}"),
+        let does = match facts.desired.replication {
+            Replication::One => "has a worker",
+            Replication::All => "is for every worker",
+        };
+        let message = match run {
+            0 => format!("there are no jobs to run{beside}"),
+            1 => format!("the only job {does}{beside}"),
+            run => format!("each of {run} jobs {does}{beside}"),
         };
         return Part::new(ALL_ASSIGNED, true, "AllAssigned", message);
     }
@@ -454,7 +506,7 @@ fn all_assigned(
     reasons.remove(&Unassigned::Suspended);
     let words: Vec<_> = reasons.into_iter().map(Unassigned::as_str).collect();
     let (words, waits) = (words.join(", "), reservations.map_or_else(String::new, shares::waits));
-    let message = format!("{without} of {all} jobs have no worker: {words}{waits}{beside}");
+    let message = format!("{}: {words}{waits}{beside}", wanted.no_worker());
     Part::new(ALL_ASSIGNED, false, "JobsUnassigned", message)
 }
 
@@ -492,7 +544,7 @@ fn judged(
     SwarmStatus { observed_generation: generation, conditions, ..status }
 }
 
-fn number(counter: u64) -> i64 {
+fn counter(counter: u64) -> i64 {
     i64::try_from(counter).unwrap_or(i64::MAX)
 }
 
@@ -512,10 +564,13 @@ pub fn autoscale_limited(status: &SwarmStatus) -> Option<&str> {
     message_of(status, AUTOSCALE_LIMITED)
 }
 
-/// The message of the condition about failing jobs, while it is true.
+/// The message of the condition about failing jobs, while some fail.
 #[must_use]
 pub fn failing_jobs(status: &SwarmStatus) -> Option<&str> {
-    message_of(status, JOBS_FAILING)
+    let mut healthy = status.conditions.iter().filter(|it| it.type_ == HEALTHY);
+    healthy
+        .find(|it| it.status == "False" && it.reason == JOBS_FAILING)
+        .map(|it| it.message.as_str())
 }
 
 /// The message of the condition about pods that do not suit the Swarm, while it is true.

@@ -238,9 +238,12 @@ mod tests {
             assert_eq!(of(&pod).as_deref(), Some(told));
         }
         assert_eq!(of(&pod(&spec, &status(&running, true, failed))), None, "it is well again");
-        let killed = json!({"exitCode": 137, "reason": "OOMKilled", "message": "at 64Mi\n"});
+        let evicted = json!({"exitCode": 137, "reason": "Evicted", "message": "node is full\n"});
+        let evicted = of(&pod(&spec, &status(&running, false, evicted))).unwrap();
+        assert!(evicted.ends_with("last with exit code 137, Evicted: node is full"), "{evicted}");
+        let killed = json!({"exitCode": 137, "reason": "OOMKilled"});
         let killed = of(&pod(&spec, &status(&running, false, killed))).unwrap();
-        assert!(killed.ends_with("last with exit code 137, OOMKilled: at 64Mi"), "{killed}");
+        assert!(killed.ends_with("is killed again and again, out of memory"), "{killed}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub use swarm_spec::spec::Kind;
 
 use crate::api::{Claimant, Swarm};
 use crate::fit::Misfit;
+use crate::rollout::Rollout;
 use crate::trouble;
 
 /// The condition of a Deployment whose pods are refused.
@@ -40,6 +41,8 @@ pub struct Workload {
     pub trouble: Option<String>,
     /// Ways in which its pods do not suit their Swarm.
     pub misfits: Vec<Misfit>,
+    /// Progress of its pods with its newest template.
+    pub rollout: Rollout,
 }
 
 impl Workload {
@@ -67,6 +70,7 @@ impl Workload {
             resource_version: None,
             trouble: None,
             misfits: Vec::new(),
+            rollout: Rollout::Done,
         }
     }
 
@@ -85,6 +89,7 @@ impl Workload {
             resource_version: None,
             trouble: None,
             misfits: Vec::new(),
+            rollout: Rollout::Done,
         }
     }
 
@@ -101,6 +106,7 @@ impl Workload {
             resource_version: object.meta().resource_version.clone(),
             trouble: None,
             misfits: Vec::new(),
+            rollout: Rollout::Done,
         }
     }
 }
@@ -112,6 +118,7 @@ impl From<&StatefulSet> for Workload {
         Self {
             pods: set.status.as_ref().map_or(0, |status| status.replicas),
             trouble: missing_pods(set),
+            rollout: Rollout::of_set(set),
             first_slot: start.and_then(|start| u32::try_from(start).ok()).unwrap_or(0),
             selector: spec.and_then(|spec| selector(&spec.selector)),
             ..Self::named(Kind::StatefulSet, set, spec.and_then(|spec| spec.replicas))
@@ -125,6 +132,7 @@ impl From<&Deployment> for Workload {
         Self {
             pods: deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or(0),
             trouble: refused_pods(deployment),
+            rollout: Rollout::of_deployment(deployment),
             selector: spec.and_then(|spec| selector(&spec.selector)),
             ..Self::named(Kind::Deployment, deployment, spec.and_then(|spec| spec.replicas))
         }
@@ -142,8 +150,9 @@ fn missing_pods(set: &StatefulSet) -> Option<String> {
     }
     let name = set.metadata.name.as_deref().unwrap_or_default();
     Some(format!(
-        "{made} of {wanted} pods are made; if it stays so, `kubectl describe statefulset {name}` says why, \
-         such as a quota"
+        "{made} of {} made; if it stays so, `kubectl describe statefulset {name}` says why, \
+         such as a quota",
+        if wanted == 1 { "1 pod is".to_owned() } else { format!("{wanted} pods are") }
     ))
 }
 

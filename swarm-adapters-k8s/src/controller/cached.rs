@@ -32,6 +32,7 @@ use crate::api::Swarm;
 use crate::nudge::NUDGE_ANNOTATION;
 use crate::refresh::STARTED_ANNOTATION;
 use crate::rollback::Rollbacks;
+use crate::rollout::PROGRESSING;
 use crate::sharing::Sharing;
 use crate::slim::{self, Cut, Slim};
 use crate::workload::{FAILURE, Kind};
@@ -108,16 +109,17 @@ impl Cached for StatefulSet {
     fn strip(&mut self) {
         slim::metadata(&mut self.metadata, &[]);
         let Some(spec) = self.spec.take() else { return };
-        let StatefulSetSpec { replicas, ordinals, selector, template, .. } = spec;
-        let (selector, template) = (slim::selector(selector), cut(template));
-        let kept = StatefulSetSpec {
+        let StatefulSetSpec { replicas, ordinals, selector, update_strategy, .. } = spec;
+        let (selector, template) = (slim::selector(selector), cut(spec.template));
+        self.spec = Some(StatefulSetSpec {
             replicas,
             ordinals,
             selector,
+            update_strategy,
+            min_ready_seconds: spec.min_ready_seconds,
             template,
             ..StatefulSetSpec::default()
-        };
-        self.spec = Some(kept);
+        });
     }
 
     fn keys(&self) -> Vec<String> {
@@ -129,12 +131,19 @@ impl Cached for Deployment {
     fn strip(&mut self) {
         slim::metadata(&mut self.metadata, &[]);
         let Some(spec) = self.spec.take() else { return };
-        let DeploymentSpec { replicas, selector, template, .. } = spec;
-        let (selector, template) = (slim::selector(selector), cut(template));
-        let kept = DeploymentSpec { replicas, selector, template, ..DeploymentSpec::default() };
-        self.spec = Some(kept);
+        let DeploymentSpec { replicas, selector, paused, progress_deadline_seconds, .. } = spec;
+        let (selector, template) = (slim::selector(selector), cut(spec.template));
+        self.spec = Some(DeploymentSpec {
+            replicas,
+            selector,
+            paused,
+            progress_deadline_seconds,
+            template,
+            ..DeploymentSpec::default()
+        });
         if let Some(status) = &mut self.status {
-            status.conditions.iter_mut().for_each(|all| all.retain(|it| it.type_ == FAILURE));
+            let is_read = |type_: &str| [FAILURE, PROGRESSING].contains(&type_);
+            status.conditions.iter_mut().for_each(|all| all.retain(|it| is_read(&it.type_)));
         }
     }
 
@@ -193,6 +202,7 @@ impl Cached for Pod {
         self.labels_mut().retain(|name, _| !EVERY_POD_HAS.contains(&name.as_str()));
         slim::metadata(&mut self.metadata, &OF_PODS);
         let (several, trouble) = (several_containers(self), trouble::of(self));
+        let hopeless = trouble::hopeless(self).map(ToOwned::to_owned);
         let spec = self.spec.take().unwrap_or_default();
         let node_name = spec.node_name.clone();
         let of_set = self.labels().contains_key(STATEFUL_PODS);
@@ -206,6 +216,7 @@ impl Cached for Pod {
                 pod_ip: status.pod_ip,
                 // In place of the states that tell it.
                 message: trouble,
+                reason: hopeless,
                 ..Default::default()
             };
             // Of the others nobody asks; their times alone are a quarter of a pod.

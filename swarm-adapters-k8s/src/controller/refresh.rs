@@ -24,7 +24,7 @@ use crate::ledger::bounded;
 use crate::nudge::{NUDGE_ANNOTATION, version_of};
 use crate::refresh::{Refresh, RefreshTerms, STARTED_ANNOTATION, Worker, refresh};
 use crate::slots::Slots;
-use crate::status::{Refreshed, Refusals, RefusedRequest};
+use crate::status::{KnownBy, Refreshed, Refusals, RefusedRequest};
 use crate::version;
 use crate::view::has_only_sessions;
 use crate::workload::Workload;
@@ -149,10 +149,17 @@ impl Context {
             refusals.add(RefusedRequest::Annotation, reason.clone());
         }
         let name = |slot| turn.decision.ledger.slots.get(slot).map(|it| it.worker.clone());
+        let known_by = if has_only_sessions(&turn.decision.ledger) {
+            KnownBy::Sessions
+        } else if terms.knows() {
+            KnownBy::Workers
+        } else {
+            KnownBy::Nobody
+        };
         let mut refreshed = Refreshed {
             stale: next.stale.iter().filter_map(name).collect(),
             // Sessions acknowledge what they have.
-            is_known: terms.knows() || has_only_sessions(&turn.decision.ledger),
+            known_by,
             replaces: terms.replaces(),
             is_full: plan.is_full,
             blocked: pods.blocked.as_ref().map(|(_, why)| why.clone()),

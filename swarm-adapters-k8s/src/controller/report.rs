@@ -2,8 +2,11 @@
 //! a decision.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType};
@@ -11,6 +14,7 @@ use kube::{Resource, ResourceExt};
 use serde_json::json;
 use swarm_core::ports::StoreError;
 use swarm_core::{Desired, Need, Observed, Progress, Turn, Waiting};
+use tokio::time::Instant;
 
 use super::alarms::Alarm;
 use super::context::Context;
@@ -18,6 +22,7 @@ use super::listed::Listed;
 use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::ledger::{REQUEST_TIMEOUT, bounded};
 use crate::rollback::Epoch;
+use crate::rollout::{Rollout, RolloutReport, SEEN_WITHIN};
 use crate::status::{
     self, AUTOSCALE_LIMITED, JOBS_FAILING, MISCONFIGURED, NOT_READY_TOO_LONG, NotReadyTooLong,
     Reason, Refreshed, Refusals, RefusedRequest, SESSIONS_UNPROTECTED, SessionReport, TurnSummary,
@@ -59,12 +64,33 @@ pub(super) struct Reports {
     quarantined: BTreeSet<String>,
     /// The jobs that the Swarm lists.
     pub(super) listed: Listed,
+    /// Since when the controller of the workload has not seen its last edit.
+    unseen: Option<Instant>,
 }
 
 impl Reports {
     /// Somebody else may have written the status.
     pub(super) fn forget_status(&mut self) {
         (self.status, self.version) = (None, None);
+    }
+
+    /// How far the workload is with its newest template. A controller is given a moment to see an edit
+    /// before that is reported.
+    pub(super) fn rollout(
+        &mut self,
+        swarm: &Swarm,
+        pool: &Workload,
+        pods: &[Arc<Pod>],
+    ) -> RolloutReport {
+        let before = self.status.as_ref().or(swarm.status.as_ref());
+        let mut report = RolloutReport::of(pool, pods, before, Timestamp::now());
+        if report.rollout == Rollout::Unseen {
+            let since = self.unseen.get_or_insert_with(Instant::now).elapsed();
+            report.look_in = SEEN_WITHIN.checked_sub(since).filter(|left| !left.is_zero());
+        } else {
+            self.unseen = None;
+        }
+        report
     }
 
     /// The newest version of `swarm` that is known.
@@ -90,6 +116,8 @@ pub(super) enum Outcome {
 
 /// A turn that was carried out.
 pub(super) struct Done {
+    /// The name of the Swarm.
+    pub(super) swarm: String,
     pub(super) turn: Turn,
     pub(super) desired: Desired,
     /// How many workers the jobs need.
@@ -97,6 +125,7 @@ pub(super) struct Done {
     pub(super) observed: Observed,
     pub(super) progress: Progress,
     pub(super) pool: Workload,
+    pub(super) rollout: RolloutReport,
     pub(super) refreshed: Refreshed,
     pub(super) sessions: SessionReport,
     /// What was refused while the turn went on.
@@ -111,24 +140,36 @@ pub(super) struct Done {
 
 impl Done {
     pub(super) fn summary(&self) -> TurnSummary<'_> {
-        let Self { desired, observed, progress, pool, refreshed, sessions, refusals, .. } = self;
+        let Self { swarm, desired, observed, progress, pool, rollout, .. } = self;
+        let Self { refreshed, sessions, refusals, .. } = self;
         TurnSummary {
+            swarm,
             decision: &self.turn.decision,
             desired,
             need: self.need,
             observed,
             progress,
             pool,
+            rollout,
             refreshed,
             sessions,
             refusals,
         }
     }
+
+    /// Whether it will be clear in a moment how far the pool is.
+    fn is_unclear(&self) -> bool {
+        let Self { contest, refreshed, rollout, .. } = self;
+        let is_asked = refreshed.is_under_way() && contest.is_none();
+        let is_unseen = rollout.rollout == Rollout::Unseen && rollout.look_in.is_some();
+        is_asked || is_unseen
+    }
 }
 
 /// Whether somebody who keeps undoing what the operator does is the likely cause, or more than that.
 fn is_outdone_by_a_contest(reason: Reason) -> bool {
-    matches!(reason, Reason::Settled | Reason::Scaling | Reason::Refreshing)
+    let is_outdone = [Reason::Settled, Reason::Scaling, Reason::Refreshing, Reason::RollingOut];
+    is_outdone.contains(&reason)
 }
 
 impl Context {
@@ -151,9 +192,9 @@ impl Context {
         let generation = swarm.metadata.generation;
         let (status, verdict) = match outcome {
             Outcome::Done(done) => {
-                let Done { complaint, contest, refreshed, .. } = &**done;
-                let is_unclear = done.turn.decision.waiting == Some(Waiting::Gathering)
-                    || (refreshed.is_under_way() && before.is_some() && contest.is_none());
+                let Done { complaint, contest, .. } = &**done;
+                let is_gathering = done.turn.decision.waiting == Some(Waiting::Gathering);
+                let is_unclear = is_gathering || (before.is_some() && done.is_unclear());
                 if is_unclear && complaint.is_none() {
                     // The plan is not carried out yet; until then the last status is true.
                     return Ok(());

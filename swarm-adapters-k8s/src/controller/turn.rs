@@ -34,6 +34,7 @@ use crate::convert;
 use crate::ledger::LARGE_POOL_JOBS;
 use crate::metrics::TurnLabels;
 use crate::refresh::RefreshTerms;
+use crate::rollout::RolloutReport;
 use crate::slots::Slots;
 use crate::status::{self, Reason, Refreshed, Refusals, RefusedRequest, SessionReport, Verdict};
 use crate::view::ConfigMapViewStore;
@@ -61,6 +62,8 @@ pub(super) struct Carried {
     pub(super) trouble: Option<String>,
     /// Pods that open no session, and the time until another look.
     pub(super) silence: Silence,
+    /// How far the workload is with its newest template.
+    pub(super) rollout: RolloutReport,
     /// After which time to look at sessions again.
     pub(super) look_in: Option<Duration>,
     /// After which time the pool is to have fewer workers, if nothing changes.
@@ -140,7 +143,7 @@ impl Context {
             Err(error) => return Err(error),
         };
         let Carried { turn, observed, progress, refreshed, sessions, trouble, .. } = carried;
-        let Carried { look_in, scale_in, need, alarm, silence, .. } = carried;
+        let Carried { look_in, scale_in, need, alarm, silence, rollout, .. } = carried;
         let unbound = silence.misfit.as_ref().map(|it| it.message.clone());
         pool.trouble = trouble.or(unbound);
         pool.misfits = self.caches.misfits(swarm, &pool);
@@ -149,21 +152,24 @@ impl Context {
         let is_refused = complaint.is_some() || !refusals.is_empty();
         let again = is_refused.then_some(REFUSED_AGAIN);
         let look_in = look_in.filter(|_| alarm.is_none());
-        let next = [look_in, scale_in, refreshed.look_in, turn.decision.recheck_in, again];
+        let looks = [look_in, refreshed.look_in, rollout.look_in];
+        let next = looks.into_iter().chain([scale_in, turn.decision.recheck_in, again]);
         let rest = self.sources_rest_for(swarm, &memory.loaded);
         let views_contest = memory.stores.views_contest();
         let contest_ends = views_contest.as_ref().map(|(ends_in, _)| *ends_in);
         let others = [kept.look_in, rest, contest_ends, silence.look_in];
-        let next = next.into_iter().chain(others).flatten().min();
+        let next = next.chain(others).flatten().min();
         let scaling = memory.scaling.contest(swarm, &pool);
         let contest = scaling.or(views_contest.map(|(_, verdict)| verdict));
         let done = Done {
+            swarm: swarm.name_any(),
             turn,
             desired,
             need,
             observed,
             progress,
             pool,
+            rollout,
             refreshed,
             sessions,
             refusals,
@@ -273,6 +279,7 @@ impl Context {
         memory.scaling.note_takeover(desired.replicas, pool);
         let pods = self.caches.pods_of(swarm, pool);
         let trouble = self.explain(swarm, pool, &pods, &mut memory.explained).await;
+        let rollout = memory.reports.rollout(swarm, pool, &pods);
         let slots = self.slots(swarm, pool, pods, desired, &mut memory.stores).await?;
         let desired = &*sized(swarm, desired, &slots);
         self.note_started(swarm, &slots, memory).await;
@@ -323,6 +330,7 @@ impl Context {
             sessions,
             trouble,
             silence,
+            rollout,
             look_in,
             scale_in,
             need,

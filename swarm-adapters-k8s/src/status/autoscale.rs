@@ -1,6 +1,6 @@
 //! What the status says of the number of workers that the jobs need.
 
-use super::{Part, TurnSummary, Wanted, count};
+use super::{Part, TurnSummary, Wanted, count, counted, number};
 
 /// The type of the condition while the pool has fewer workers than its jobs need.
 pub(crate) const AUTOSCALE_LIMITED: &str = "AutoscaleLimited";
@@ -24,15 +24,23 @@ pub(super) fn part(facts: &TurnSummary<'_>, wanted: Wanted) -> Option<Part> {
     let (terms, need) = (desired.autoscale?, need?);
     let (ready, asked) = (progress.workers_ready, progress.workers_wanted);
     let trouble = pool.trouble.as_ref().filter(|_| ready < asked);
-    let missing = trouble
-        .map(|why| format!("autoscale asks for {asked} workers and {ready} are ready; {why}"));
+    let missing = trouble.map(|why| {
+        let asked = counted(asked, "worker");
+        format!(
+            "autoscale asks for {asked} and {ready} {} ready; {why}",
+            number(ready, "is", "are")
+        )
+    });
     let (reason, message) = if terms.max < need.enough {
         let Wanted { jobs, without, .. } = wanted;
         let enough = need.enough;
         let at_most = format!(
-            "{jobs} jobs need {enough} workers, and spec.autoscale.max is {}; {without} jobs have \
-             no worker",
-            terms.max
+            "{} {} {enough} workers, and spec.autoscale.max is {}; {} {} no worker",
+            counted(jobs, "job"),
+            number(jobs, "needs", "need"),
+            terms.max,
+            counted(without, "job"),
+            number(without, "has", "have")
         );
         let missing = missing.map(|missing| format!("; {missing}")).unwrap_or_default();
         ("AtMaximum", format!("{at_most}{missing}"))

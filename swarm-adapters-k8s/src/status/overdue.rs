@@ -2,7 +2,7 @@
 
 use swarm_core::{Overdue, Replication};
 
-use super::{Part, TurnSummary, shortened};
+use super::{Part, TurnSummary, counted, number, shortened};
 
 /// The condition, and the reason of the Event.
 pub(crate) const NOT_READY_TOO_LONG: &str = "NotReadyTooLong";
@@ -35,12 +35,18 @@ impl NotReadyTooLong {
             }
             (false, 0) => "other workers have their jobs now".to_owned(),
             (false, left) => {
-                format!("{left} jobs stay with them until a ready worker can take them")
+                format!(
+                    "{} {} until a ready worker can take {}",
+                    counted(left, "job"),
+                    number(left, "stays there", "stay there"),
+                    number(left, "it", "them")
+                )
             }
         };
         let names: Vec<_> = workers.iter().map(String::as_str).collect();
         let message = format!(
-            "these workers have not been ready for longer than rebalance.notReadyGrace: {}; {what}",
+            "{} not been ready for longer than rebalance.notReadyGrace: {}; {what}",
+            number(names.len(), "this worker has", "these workers have"),
             shortened(&names)
         );
         Some(Self { workers, message })

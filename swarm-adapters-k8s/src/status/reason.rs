@@ -23,6 +23,14 @@ pub enum Reason {
     Refreshing,
     /// Jobs wait for a release by the former worker, or for a time.
     JobsWaiting,
+    /// Workers get the newest template of their workload.
+    RollingOut,
+    /// They should get it, and the rollout does not proceed.
+    RolloutStalled,
+    /// Every job that runs ends by itself.
+    AllJobsFailing,
+    /// The pool is meant to have no workers, and there are jobs.
+    ScaledToZero,
     /// Workers should be replaced, and may not be.
     RefreshBlocked,
     /// Workers hold Leases for longer than the Swarm allows, so they get no jobs.
@@ -85,7 +93,7 @@ impl Reason {
         match self {
             Self::Settled => "Settled",
             Self::PoolIncomplete => "PoolIncomplete",
-            Self::NoWorkers => "NoWorkers",
+            Self::NoWorkers | Self::ScaledToZero => "NoWorkers",
             Self::JobsUnassigned => "JobsUnassigned",
             Self::WorkersNotReady => "WorkersNotReady",
             Self::Rebalancing => "Rebalancing",
@@ -93,6 +101,9 @@ impl Reason {
             Self::Scaling => "Scaling",
             Self::Refreshing => "Refreshing",
             Self::JobsWaiting => "JobsWaiting",
+            Self::RollingOut => "RollingOut",
+            Self::RolloutStalled => "RolloutStalled",
+            Self::AllJobsFailing => "AllJobsFailing",
             Self::RefreshBlocked => "RefreshBlocked",
             Self::LeaseTooLong => "LeaseTooLong",
             Self::WorkersSuspect => "WorkersSuspect",
@@ -135,6 +146,8 @@ impl Reason {
             | Self::Scaling
             | Self::Refreshing
             | Self::JobsWaiting
+            | Self::RollingOut
+            | Self::AllJobsFailing
             | Self::RefreshBlocked
             | Self::RevocationHeld
             | Self::ReleaseUnanswered
@@ -143,6 +156,8 @@ impl Reason {
             | Self::Suspended
             | Self::Paused { .. } => false,
             Self::LeaseTooLong
+            | Self::RolloutStalled
+            | Self::ScaledToZero
             | Self::WorkersSuspect
             | Self::PoolNotFound
             | Self::PoolAmbiguous
@@ -166,7 +181,12 @@ impl Reason {
     /// Whether an Event about it is a warning.
     #[must_use]
     pub fn is_warning(self) -> bool {
-        let warns = [Self::RefreshBlocked, Self::RevocationHeld, Self::ReleaseUnanswered];
+        let warns = [
+            Self::RefreshBlocked,
+            Self::RevocationHeld,
+            Self::ReleaseUnanswered,
+            Self::AllJobsFailing,
+        ];
         self.is_stalled() || warns.contains(&self)
     }
 

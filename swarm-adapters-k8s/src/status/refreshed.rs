@@ -2,19 +2,31 @@
 
 use std::time::Duration;
 
-use super::{CONVERGED, Part, Reason, Verdict, shortened};
+use super::{CONVERGED, Part, Reason, Verdict, number, shortened};
 
 /// For how long after a publication nothing is said of workers that were nudged and are being asked:
 /// mostly they answer within a fraction of that.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// The source of the report about a worker's jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KnownBy {
+    /// There is no report.
+    #[default]
+    Nobody,
+    /// The workers, when they are asked or were replaced.
+    Workers,
+    /// The sessions, which acknowledge it.
+    Sessions,
+}
 
 /// How far the workers are with what was published.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refreshed {
     /// The workers that are not known to have their newest jobs, or were not nudged for them yet.
     pub stale: Vec<String>,
-    /// Whether it can be known what a worker has.
-    pub is_known: bool,
+    /// The source of the report about a worker's jobs.
+    pub known_by: KnownBy,
     /// Whether workers are replaced.
     pub replaces: bool,
     /// Whether they wait because too many workers are unavailable.
@@ -71,24 +83,30 @@ impl Refreshed {
 
     fn names(&self) -> String {
         let names: Vec<_> = self.stale.iter().map(String::as_str).collect();
-        format!("these workers do not have their newest jobs yet: {}", shortened(&names))
+        let who =
+            number(names.len(), "this worker does not have its", "these workers do not have their");
+        format!("{who} newest jobs yet: {}", shortened(&names))
     }
 
     /// The conditions.
     pub(super) fn parts(&self) -> Vec<Part> {
-        let converged = match self.verdict() {
-            Some(Verdict { reason, message }) => {
-                Part::new(CONVERGED, false, reason.as_str(), message)
-            }
-            None if self.is_known => {
-                let message = "every worker has its newest jobs".to_owned();
-                Part::new(CONVERGED, true, "AllHaveNewest", message)
-            }
-            None => {
-                let message = "the newest jobs of every worker are published; set \
-                               worker.versionEndpoint to know that workers run them";
-                Part::new(CONVERGED, true, "AllPublished", message.to_owned())
-            }
+        let converged = if let Some(Verdict { reason, message }) = self.verdict() {
+            Part::new(CONVERGED, false, reason.as_str(), message)
+        } else {
+            let (reason, message) = match self.known_by {
+                KnownBy::Nobody => (
+                    "AllPublished",
+                    "the newest jobs of every worker are published; set worker.versionEndpoint to \
+                     know that workers run them",
+                ),
+                KnownBy::Workers => ("AllHaveNewest", "every worker has its newest jobs"),
+                KnownBy::Sessions => (
+                    "AllHaveNewest",
+                    "every worker has acknowledged its newest jobs: it has ended what it lost, and \
+                     runs or starts what it was granted",
+                ),
+            };
+            Part::new(CONVERGED, true, reason, message.to_owned())
         };
         let blocked = self.blocked.iter().map(|why| {
             Part::new("RefreshBlocked", true, Reason::RefreshBlocked.as_str(), why.clone())
@@ -102,7 +120,7 @@ mod tests {
     use super::*;
 
     fn stale() -> Refreshed {
-        Refreshed { stale: vec!["w-1".into()], is_known: true, ..Refreshed::default() }
+        Refreshed { stale: vec!["w-1".into()], known_by: KnownBy::Workers, ..Refreshed::default() }
     }
 
     fn conditions(refreshed: &Refreshed) -> Vec<String> {
@@ -113,7 +131,7 @@ mod tests {
     #[test]
     fn it_is_said_who_does_not_have_its_newest_jobs_and_why() {
         let message = |refreshed: &Refreshed| refreshed.verdict().map(|verdict| verdict.message);
-        let names = "these workers do not have their newest jobs yet: w-1";
+        let names = "this worker does not have its newest jobs yet: w-1";
         assert_eq!(message(&stale()).unwrap(), names);
         assert_eq!(conditions(&stale()), ["Converged=False Refreshing"]);
         let blocked = Refreshed { blocked: Some("a budget".into()), ..stale() };
@@ -128,7 +146,7 @@ mod tests {
     #[test]
     fn what_was_published_is_not_taken_for_what_is_known() {
         assert_eq!(conditions(&Refreshed::default()), ["Converged=True AllPublished"]);
-        let known = Refreshed { is_known: true, ..Refreshed::default() };
+        let known = Refreshed { known_by: KnownBy::Workers, ..Refreshed::default() };
         assert_eq!(conditions(&known), ["Converged=True AllHaveNewest"]);
     }
 

@@ -5,11 +5,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use swarm_core::overseer::Suspicion;
 use swarm_core::session::JobOutput;
-use swarm_core::{Failing, FailingJob, FailingState};
+use swarm_core::{Desired, Failing, FailingJob, FailingState, Observed, Progress, Replication};
 
-use super::{Part, Reason, Verdict, shortened};
+use super::{Part, Reason, Verdict, counted, number, shortened};
 
-/// The condition while jobs fail.
+/// The condition that says whether jobs fail.
+pub(crate) const HEALTHY: &str = "Healthy";
+
+/// The reason why it is false, and that of the Event.
 pub(crate) const JOBS_FAILING: &str = "JobsFailing";
 
 /// The condition while a policy is missing that Exclusive relies on.
@@ -92,17 +95,17 @@ impl SessionReport {
         let part = |Verdict { reason, message }: Verdict| {
             Part::new(reason.as_str(), true, reason.as_str(), message)
         };
-        self.all().map(part).chain(self.jobs_failing()).chain(self.unprotected()).collect()
+        self.all().map(part).chain(self.unprotected()).collect()
     }
 
     /// Workers that could answer for others. None does by itself, so the Swarm is ready all the same.
     fn unprotected(&self) -> Option<Part> {
         let names: Vec<_> = self.unprotected.iter().map(String::as_str).collect();
         let message = format!(
-            "nothing keeps these workers from the Leases of others, so handover.policy Exclusive holds \
-             only as long as none of them lies: {}; an administrator applies deploy/base/policy.yaml, \
-             which does not protect namespaces of the cluster such as kube-system, and then the \
-             workers are restarted",
+            "nothing keeps {} from the Leases of others, so handover.policy Exclusive holds only as long \
+             as none of them lies: {}; an administrator applies deploy/base/policy.yaml, which does not \
+             protect namespaces of the cluster such as kube-system, and then the workers are restarted",
+            number(names.len(), "this worker", "these workers"),
             shortened(&names)
         );
         let is_so = self.is_exclusive && !names.is_empty();
@@ -125,8 +128,33 @@ impl SessionReport {
         self.failing.iter().map(|(_, failing)| failing.count).sum()
     }
 
-    /// Jobs that end by themselves. They have a worker, so the Swarm is ready all the same.
-    fn jobs_failing(&self) -> Option<Part> {
+    /// Whether jobs fail, as far as workers tell. A job that fails has a worker, so the Swarm is ready
+    /// unless all of them fail.
+    pub(super) fn healthy(&self, observed: &Observed) -> Part {
+        if 0 < self.failing_jobs() {
+            return Part::new(HEALTHY, false, JOBS_FAILING, self.are_failing());
+        }
+        let sessions = observed.workers.values().filter_map(|worker| worker.session.as_ref());
+        if sessions.into_iter().any(|session| !session.is_plain()) {
+            return Part::new(HEALTHY, true, "NoneFailing", "no job fails".to_owned());
+        }
+        let message = "no worker reports how its jobs end; workers with sessions do".to_owned();
+        Part { kind: HEALTHY, status: "Unknown", reason: "NotReported".to_owned(), message }
+    }
+
+    /// The verdict where every job that has a worker ends by itself.
+    pub(super) fn all_failing(&self, desired: &Desired, progress: &Progress) -> Option<Verdict> {
+        let of_each = match desired.replication {
+            Replication::One => 1,
+            Replication::All => self.living,
+        };
+        let run = progress.jobs.granted * of_each;
+        let is_so = 0 < run && run <= self.failing_jobs();
+        is_so.then(|| Verdict { reason: Reason::AllJobsFailing, message: self.are_failing() })
+    }
+
+    /// The failing jobs: how many, and the worst of them with their workers and last lines.
+    pub(super) fn are_failing(&self) -> String {
         let all = self
             .failing
             .iter()
@@ -135,13 +163,12 @@ impl SessionReport {
         all.sort_by_cached_key(|(_, job)| job.worst_first());
         let shown: Vec<_> = all.iter().take(SHOWN).map(|(on, job)| failing(on, job)).collect();
         let count = self.failing_jobs();
-        let jobs = if count == 1 { "1 job fails".to_owned() } else { format!("{count} jobs fail") };
-        let message = match (shown.is_empty(), count > shown.len()) {
+        let jobs = format!("{} {}", counted(count, "job"), number(count, "fails", "fail"));
+        match (shown.is_empty(), count > shown.len()) {
             (true, _) => jobs,
             (false, false) => format!("{jobs}: {}", shown.join("; ")),
             (false, true) => format!("{jobs}, among them {}", shown.join("; ")),
-        };
-        (0 < count).then(|| Part::new(JOBS_FAILING, true, JOBS_FAILING, message))
+        }
     }
 
     fn all(&self) -> impl Iterator<Item = Verdict> {
@@ -165,9 +192,13 @@ impl SessionReport {
         let (worker, lease) = all.first()?;
         let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
         let message = format!(
-            "these workers get no jobs, since they hold Leases for longer than the {:?} of \
-             handover.lease.duration: {}; `{worker}` says {lease:?}: start it with the duration of \
-             the Swarm, or raise that",
+            "{} Leases for longer than the {:?} of handover.lease.duration: {}; `{worker}` says \
+             {lease:?}: start it with the duration of the Swarm, or raise that",
+            number(
+                names.len(),
+                "this worker gets no jobs, since it holds",
+                "these workers get no jobs, since they hold"
+            ),
             self.lease,
             shortened(&names)
         );
@@ -185,8 +216,10 @@ impl SessionReport {
                 "`{worker}` acknowledges another ledger than that of this Swarm, and gets no jobs"
             )),
             Suspicion::FalseFinish(jobs) => Some(format!(
-                "`{worker}` calls {jobs} jobs finished that it does not hold or that do not run to \
-                 completion, which is ignored"
+                "`{worker}` calls {} finished that it does not hold or that {} not run to completion, \
+                 which is ignored",
+                counted(*jobs, "job"),
+                number(*jobs, "does", "do")
             )),
         };
         let claims: Vec<_> = self.suspects.iter().filter_map(claim).collect();
@@ -204,10 +237,11 @@ impl SessionReport {
 
     fn held_back(&self) -> Option<Verdict> {
         let message = format!(
-            "{} workers are silent at once, or requests of the operator itself fail, so their \
-             Leases are not revoked for twice the lease duration, and then few at a time; their \
-             jobs stay with them until then",
-            self.held_back
+            "{} {} silent at once, or requests of the operator itself fail, so their Leases are not \
+             revoked for twice the lease duration, and then few at a time; their jobs stay with \
+             them until then",
+            counted(self.held_back, "worker"),
+            number(self.held_back, "is", "are")
         );
         (0 < self.held_back).then_some(Verdict { reason: Reason::RevocationHeld, message })
     }
@@ -225,9 +259,14 @@ impl SessionReport {
             "after handover.releaseTimeout others get them all the same"
         };
         let message = format!(
-            "these workers were asked to release jobs and have not answered: {}; `{worker}` since \
-             {since}, {jobs} jobs; {then}",
-            shortened(&names)
+            "{} not answered: {}; `{worker}` since {since}, {}; {then}",
+            number(
+                names.len(),
+                "this worker was asked to release jobs and has",
+                "these workers were asked to release jobs and have"
+            ),
+            shortened(&names),
+            counted(*jobs, "job")
         );
         Some(Verdict { reason: Reason::ReleaseUnanswered, message })
     }
@@ -304,7 +343,7 @@ mod tests {
         assert_eq!(told(&sessions), Vec::<String>::new());
         sessions.is_exclusive = true;
         let all = told(&sessions);
-        assert!(all[0].starts_with("SessionsUnprotected=True nothing keeps these"), "{all:?}");
+        assert!(all[0].starts_with("SessionsUnprotected=True nothing keeps this"), "{all:?}");
         assert!(all[0].contains("lies: w-1; an administrator"), "{all:?}");
         assert_eq!(sessions.verdict(), None, "it is ready all the same");
     }
@@ -321,23 +360,25 @@ mod tests {
         };
         let one = Failing::of(&[job("a", FailingState::Restarting, 9)], 3);
         let sessions = SessionReport { failing: vec![("w-0".into(), one)], ..Default::default() };
-        let shown = told(&sessions.clone().with_output(JobOutput::Shown));
-        assert_eq!(shown, told(&sessions));
-        let hidden = told(&sessions.clone().with_output(JobOutput::Hidden));
-        assert_eq!(
-            hidden,
-            shown.iter().map(|it| it.replace(" (`no such camera`)", "")).collect::<Vec<_>>()
-        );
+        let healthy = |sessions: &SessionReport| {
+            let Part { status, reason, message, .. } = sessions.healthy(&Observed::new([], 0, []));
+            format!("{status} {reason} {message}")
+        };
+        let shown = healthy(&sessions.clone().with_output(JobOutput::Shown));
+        assert_eq!(shown, healthy(&sessions));
+        let hidden = healthy(&sessions.clone().with_output(JobOutput::Hidden));
+        assert_eq!(hidden, shown.replace(" (`no such camera`)", ""));
         assert_ne!(hidden, shown);
-        let expected = "JobsFailing=True 1 job fails: `a` on `w-0` ended with exit code 3 \
+        let expected = "False JobsFailing 1 job fails: `a` on `w-0` ended with exit code 3 \
                         (`no such camera`)";
-        assert_eq!(told(&sessions), [expected]);
+        assert_eq!(healthy(&sessions), expected);
         assert_eq!(sessions.verdict(), None, "it is ready all the same");
+        assert!(healthy(&SessionReport::default()).starts_with("Unknown NotReported"));
         let many = Failing { count: 7, ..Failing::of(&[job("b", FailingState::Failed, 1)], 3) };
         let failing = [sessions.failing, vec![("w-1".into(), many)]].concat();
-        let all = told(&SessionReport { failing, ..Default::default() });
-        let expected = "JobsFailing=True 8 jobs fail, among them `b` on `w-1` ended";
-        assert!(all[0].starts_with(expected), "{all:?}");
-        assert!(all[0].contains("and is not restarted any more; `a` on `w-0`"), "{all:?}");
+        let all = healthy(&SessionReport { failing, ..Default::default() });
+        let expected = "False JobsFailing 8 jobs fail, among them `b` on `w-1` ended";
+        assert!(all.starts_with(expected), "{all}");
+        assert!(all.contains("and is not restarted any more; `a` on `w-0`"), "{all}");
     }
 }

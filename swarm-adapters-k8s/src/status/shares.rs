@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use swarm_core::{JobName, MoveReason, Replication, Reservations, ShareClass, Unassigned};
 
-use super::{TurnSummary, shortened};
+use super::{TurnSummary, number, shortened};
 use crate::api::{ShareClassStatus, SharesStatus};
 
 /// The most priorities that are told apart.
@@ -84,8 +84,13 @@ pub(crate) fn displaced(facts: &TurnSummary<'_>) -> Option<String> {
     let parts: Vec<_> = parts.iter().map(String::as_str).collect();
     (0 < count).then(|| {
         format!(
-            "{count} jobs gave up their workers for jobs of a higher priority, up to {highest}, and wait \
-             for room: {}",
+            "{} for jobs of a higher priority, up to {highest}, and {} for room: {}",
+            number(
+                count,
+                "1 job gave up its worker",
+                &format!("{count} jobs gave up their workers")
+            ),
+            number(count, "waits", "wait"),
             shortened(&parts)
         )
     })

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
+use super::kstatus::{Kstatus, kstatus};
 use super::*;
 use k8s_openapi::api::apps::v1::StatefulSet;
+use serde_json::json;
 use swarm_core::handover::{Cell, Record};
 use swarm_core::{Autoscale, Ledger, PerWorker, Presence, Slot, Token, WorkerSeen, decide, jobs};
 
@@ -36,18 +38,20 @@ fn status_of(
     observed: &Observed,
     sessions: &SessionReport,
 ) -> (SwarmStatus, Vec<String>) {
-    let (pool, refreshed) = (Workload::from(&StatefulSet::default()), Refreshed::default());
-    let (pool, refreshed) = (&pool, &refreshed);
+    let (pool, rollout) = (Workload::from(&StatefulSet::default()), RolloutReport::default());
+    let (pool, rollout, refreshed) = (&pool, &rollout, &Refreshed::default());
     let refusals = &Refusals::default();
     let progress = &Progress::of(decision, desired, observed, vec![]);
     let need = Need::of(&decision.ledger, desired, 0);
     let facts = TurnSummary {
+        swarm: "s",
         decision,
         desired,
         need,
         observed,
         progress,
         pool,
+        rollout,
         refreshed,
         sessions,
         refusals,
@@ -55,7 +59,47 @@ fn status_of(
     let status = after_turn(Some(7), None, &facts, &Verdict::of(&facts));
     let told = status.conditions.iter();
     let told = told.map(|it| format!("{}={} {}", it.type_, it.status, it.reason)).collect();
+    let is_current = ready_reason(Some(&status)).is_some() && status.conditions[0].status == "True";
+    assert_eq!(judged_at(7, &status) == Kstatus::Current, is_current, "{status:?}");
     (status, told)
+}
+
+/// Returns the verdict of kstatus on a Swarm of this generation with this status.
+fn judged_at(generation: i64, status: &SwarmStatus) -> Kstatus {
+    kstatus(&json!({"metadata": {"generation": generation}, "status": status}))
+}
+
+#[test]
+fn every_reason_is_judged_by_kstatus_as_it_is_meant() {
+    let reasons = [
+        Reason::Settled,
+        Reason::Suspended,
+        Reason::Paused { is_ready: true },
+        Reason::Paused { is_ready: false },
+        Reason::PoolIncomplete,
+        Reason::NoWorkers,
+        Reason::JobsUnassigned,
+        Reason::WorkersNotReady,
+        Reason::RollingOut,
+        Reason::AllJobsFailing,
+        Reason::RefreshBlocked,
+        Reason::RolloutStalled,
+        Reason::ScaledToZero,
+        Reason::PoolNotFound,
+        Reason::InvalidSpec,
+        Reason::Refused("WriteRefused"),
+    ];
+    for reason in reasons {
+        let verdict = Verdict { reason, message: "so".into() };
+        let status = after_refusal(Some(7), None, &verdict);
+        let expected = match (reason.is_ready(), reason.is_stalled()) {
+            (true, _) => Kstatus::Current,
+            (_, true) => Kstatus::Failed,
+            (false, false) => Kstatus::InProgress,
+        };
+        assert_eq!(judged_at(7, &status), expected, "{reason:?}");
+        assert_eq!(judged_at(8, &status), Kstatus::InProgress, "nobody has looked since the edit");
+    }
 }
 
 #[test]
@@ -68,6 +112,7 @@ fn a_worker_that_is_not_ready_for_too_long_has_a_condition_and_its_jobs_move() {
         "PoolReady=False WorkersMissing",
         "AllJobsAssigned=True AllAssigned",
         "Converged=True AllPublished",
+        "Healthy=Unknown NotReported",
         "NotReadyTooLong=True NotReadyTooLong",
     ];
     assert_eq!(told, expected);
@@ -85,6 +130,7 @@ fn a_pause_is_ready_as_long_as_every_job_has_a_worker_that_is() {
         "PoolReady=True AllWorkersReady",
         "AllJobsAssigned=True AllAssigned",
         "Converged=True AllPublished",
+        "Healthy=Unknown NotReported",
     ];
     assert_eq!(well, expected);
     let (_, ill) =
@@ -97,6 +143,7 @@ fn a_pause_is_ready_as_long_as_every_job_has_a_worker_that_is() {
         "PoolReady=True AllWorkersReady",
         "AllJobsAssigned=False JobsUnassigned",
         "Converged=True AllPublished",
+        "Healthy=Unknown NotReported",
     ];
     assert_eq!(more, expected);
 }
@@ -121,7 +168,7 @@ fn a_swarm_is_not_ready_while_jobs_wait_for_sessions_of_another_life() {
     assert_eq!(told[..2], ["Ready=False JobsWaiting", "Reconciling=True JobsWaiting"]);
     assert_eq!(status.quarantined, 1);
     let message = &status.conditions[0].message;
-    let expected = "1 of 2 jobs wait: 1 for a while, after crashing several workers";
+    let expected = "1 of 2 jobs waits: 1 for a while, after crashing several workers";
     assert_eq!(message, expected);
 }
 
@@ -188,6 +235,25 @@ fn a_refusal_keeps_the_counts_and_what_it_does_not_speak_of() {
     assert_eq!((after.jobs, after.assigned), (2, 2));
 }
 
+/// The condition has the time at which the rollout began, from which its deadline counts.
+#[test]
+fn a_refusal_keeps_that_a_rollout_began() {
+    let desired = Desired::new(jobs(["a", "b"]).unwrap());
+    let (mut before, _) = status(&desired, &observed(&[Presence::Ready; 2]));
+    let mut rolling = before.conditions[0].clone();
+    rolling.type_ = ROLLING_OUT.into();
+    before.conditions.push(rolling.clone());
+    let rolls = |reason| {
+        let verdict = Verdict { reason, message: "so".into() };
+        let after = after_refusal(Some(8), Some(&before), &verdict);
+        let found = after.conditions.into_iter().find(|it| it.type_ == ROLLING_OUT);
+        found.map(|it| (it.status, it.last_transition_time))
+    };
+    let kept = Some((rolling.status, rolling.last_transition_time));
+    assert_eq!(rolls(Reason::InvalidSpec), kept);
+    assert_eq!(rolls(Reason::PoolNotFound), None);
+}
+
 #[test]
 fn where_all_run_all_jobs_each_counts_once() {
     let mut all = Desired::new(jobs(["a", "b", "c"]).unwrap());
@@ -209,7 +275,7 @@ fn suspended_jobs_are_counted_and_are_no_trouble() {
     assert_eq!((found.jobs, found.assigned, found.suspended), (3, 2, 1));
     assert_eq!((found.unassigned.len(), found.desired_workers), (0, Some(1)));
     assert_eq!(told[0], "Ready=True Settled");
-    assert_eq!(found.conditions[0].message, "2 jobs on 2 workers; 1 are suspended");
+    assert_eq!(found.conditions[0].message, "2 jobs on 2 workers; 1 is suspended");
     some.suspend = true;
     some.jobs.insert("d".parse().unwrap(), swarm_core::Job::default());
     let ledger = decide(&Ledger::new(1), &some, &seen).ledger;
@@ -259,4 +325,29 @@ fn a_takeover_alone_is_no_news() {
     assert_eq!(unless_only_taken_over(None, taken_over.clone()), taken_over);
     let edited = SwarmStatus { observed_generation: Some(8), ..taken_over };
     assert_eq!(unless_only_taken_over(Some(&before), edited.clone()), edited, "with its revision");
+}
+
+#[test]
+fn a_swarm_whose_jobs_all_fail_is_not_ready() {
+    use swarm_core::handover::SessionId;
+    let desired = Desired::new(jobs(["a", "b"]).unwrap());
+    let seen = observed(&[Presence::Ready; 2]);
+    let told = |count: usize, seen: &Observed| {
+        let failing = swarm_core::Failing { count, worst: vec![] };
+        let failing = vec![("w-0".to_owned(), failing)];
+        let sessions = SessionReport { failing, living: 2, ..SessionReport::default() };
+        let (status, told) = status_with(&desired, seen, &sessions);
+        (status.failing, told[0].clone(), told.last().unwrap().clone())
+    };
+    let ready =
+        |failing: i32, healthy: &str| (failing, "Ready=True Settled".into(), healthy.into());
+    assert_eq!(told(1, &seen), ready(1, "Healthy=False JobsFailing"));
+    let none = "Ready=False AllJobsFailing".to_owned();
+    assert_eq!(told(2, &seen), (2, none, "Healthy=False JobsFailing".into()));
+    let worker = |n: u32| {
+        let session = Some(SessionId::new("p", n.into()));
+        (Slot(n), WorkerSeen::new(format!("w-{n}"), Presence::Ready, session))
+    };
+    let sessions = Observed::new((0..2).map(worker), 1, []);
+    assert_eq!(told(0, &sessions).2, "Healthy=True NoneFailing");
 }

@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use swarm_apiserver::{ApiServer, Exchange, changes};
 
+use super::kstatus::kstatus;
+
 /// Numbers from here on are times in microseconds, or counted from one.
 const LARGE: u64 = 1_000_000_000_000;
 /// Waits from here on, in seconds, are worth a line.
@@ -58,6 +60,11 @@ impl Transcript {
             Some(code) => format!(" -> {code}"),
             None => " -> no answer".to_owned(),
         };
+        if resource == "swarms" {
+            let reported = after.as_deref().filter(|it| !it["status"]["conditions"].is_null());
+            // It panics where conditions contradict each other.
+            let _ = reported.map(kstatus);
+        }
         let what = self.redacted(&exchange.what());
         let _ = writeln!(self.text, "  {what}{answer}");
         if !exchange.has_changed() {

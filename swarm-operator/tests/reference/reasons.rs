@@ -28,25 +28,44 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The refusals of stores, the reasons in `Reason::as_str`, and the Events of their own.
+/// The reasons of the Events of conditions: the constants that the table `WARNINGS` names.
+fn reasons_of_warnings(texts: &[String]) -> BTreeSet<String> {
+    let tables = texts.iter().filter_map(|text| text.split("const WARNINGS:").nth(1));
+    let rows = tables.filter_map(|rest| rest.split("];").next()).flat_map(str::lines);
+    let names: BTreeSet<_> =
+        rows.filter_map(|row| row.trim().strip_prefix('(')?.split(',').next()).collect();
+    let value = |name: &&str| {
+        let constant = format!("const {name}: &str = \"");
+        let found = texts.iter().find_map(|text| text.split(&constant).nth(1)?.split('"').next());
+        found.unwrap().to_owned()
+    };
+    names.iter().map(value).collect()
+}
+
+/// The refusals of stores, the reasons in `Reason::as_str`, the Events of conditions, and those of
+/// their own.
 fn reasons_in_code() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let folders = ["swarm-adapters-k8s/src", "swarm-adapters-host/src"];
     let mut found = BTreeSet::new();
-    for path in folders.iter().flat_map(|folder| sources(&root.join(folder))) {
-        let text = read(&path);
+    let paths: Vec<_> = folders.iter().flat_map(|folder| sources(&root.join(folder))).collect();
+    let texts: Vec<_> = paths.iter().map(|path| read(path)).collect();
+    for (path, text) in paths.iter().zip(&texts) {
         let mut add = |before: &str, text: &str| {
             let words = text.split(before).skip(1).filter_map(|rest| rest.split('"').next());
             found.extend(words.filter(|word| is_reason(word)).map(str::to_owned));
         };
-        add("code: \"", &text);
-        add("EventType::Warning, \"", &text);
-        add("EventType::Normal, \"", &text);
+        add("code: \"", text);
+        add("EventType::Warning, \"", text);
+        add("EventType::Normal, \"", text);
         if path.ends_with("swarm-adapters-k8s/src/status/reason.rs") {
             let body = text.split("fn as_str").nth(1).and_then(|rest| rest.split("\n    }").next());
             add("=> \"", body.unwrap());
         }
     }
+    let warnings = reasons_of_warnings(&texts);
+    assert!(warnings.len() > 2, "too few Events of conditions were found: {warnings:?}");
+    found.extend(warnings);
     found
 }
 

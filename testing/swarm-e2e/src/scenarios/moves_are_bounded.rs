@@ -110,8 +110,10 @@ async fn looks(context: &Context) -> Result<()> {
     let table = context.kubectl(&["get", "swarm", "-o", "wide"]).await?;
     let (head, row) = table.split_once('\n').context("a table")?;
     let words: Vec<_> = head.split_whitespace().collect();
-    let expected =
-        ["NAME", "JOBS", "ASSIGNED", "READY", "REASON", "AGE", "MESSAGE", "REVISION", "VERSION"];
+    let expected = [
+        "NAME", "JOBS", "ASSIGNED", "READY", "REASON", "FAILING", "EDIT", "SEEN", "AGE", "MESSAGE",
+        "REVISION", "VERSION",
+    ];
     ensure!(words == expected, "columns are {words:?}");
     ensure!(row.starts_with("streams") && row.contains("Settled"), "{row}");
     context.laps.lap(table.trim().to_owned());

@@ -29,7 +29,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     .map(drop)
 }
 
-/// They have workers, so that the Swarm is ready, and it says how they end.
+/// All of them, so that the Swarm is not ready although each has a worker, and it says how they end.
 async fn jobs_that_fail(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "failing");
     pool.runner = Runner::Fails;
@@ -38,7 +38,7 @@ async fn jobs_that_fail(context: &Context) -> Result<()> {
     let message = until("all jobs to fail", REST_WITHIN, || async {
         let status = swarms.get("failing").await?.status.unwrap_or_default();
         let all = usize::try_from(status.failing)? == pool.jobs.len();
-        ensure!(all && ready_reason(Some(&status)) == Some("Settled"), "{status:?}");
+        ensure!(all && ready_reason(Some(&status)) == Some("AllJobsFailing"), "{status:?}");
         Ok(failing_jobs(&status).map(str::to_owned))
     })
     .await?;

@@ -1,0 +1,48 @@
+//! The part of the status about the workers of a pool, as the workload counts them.
+
+use super::{POOL_READY, Part, Reason, TurnSummary, Verdict, Wanted, counted, number, rollout};
+use crate::workload::Kind;
+
+/// The condition about the workers of the pool.
+pub(super) fn ready(facts: &TurnSummary<'_>, wanted: Wanted) -> Part {
+    let TurnSummary { progress, pool, .. } = *facts;
+    if let Some(Verdict { reason, message }) = scaled_to_zero(facts, wanted) {
+        return Part::new(POOL_READY, false, reason.as_str(), message);
+    }
+    let is_ready = progress.has_all_workers();
+    let reason = if is_ready { "AllWorkersReady" } else { "WorkersMissing" };
+    let trouble = pool.trouble.clone().filter(|_| !is_ready);
+    let besides = trouble.into_iter().chain(rollout::held(pool, &facts.rollout.rollout));
+    let ready = workers_ready(progress.workers_ready, progress.workers_wanted);
+    let all: Vec<_> = [ready].into_iter().chain(besides).collect();
+    Part::new(POOL_READY, is_ready, reason, all.join("; "))
+}
+
+/// Returns the number of ready workers.
+pub(super) fn workers_ready(ready: usize, wanted: usize) -> String {
+    let workers = number(ready.max(wanted), "worker is", "workers are");
+    format!("{ready} of {wanted} {workers} ready")
+}
+
+/// The verdict on a workload that is scaled to 0 while there are jobs: nobody but a person makes workers.
+pub(super) fn scaled_to_zero(facts: &TurnSummary<'_>, wanted: Wanted) -> Option<Verdict> {
+    let TurnSummary { swarm, desired, progress, pool, .. } = *facts;
+    let run = wanted.jobs - wanted.suspended;
+    let is_scaled = progress.workers_now == 0 && progress.workers_wanted == 0;
+    if !is_scaled || run == 0 || pool.kind == Kind::Pods || desired.autoscale.is_some() {
+        return None;
+    }
+    let (kind, name) = (pool.kind, &pool.name);
+    // Where the Swarm decides, an edit of the workload would be undone.
+    let scaled = match desired.replicas {
+        Some(_) => format!("swarm {swarm}"),
+        None => format!("{} {name}", kind.as_str().to_lowercase()),
+    };
+    let message = format!(
+        "{} {} no worker, since {kind} `{name}` is scaled to 0: kubectl -n {} scale {scaled} --replicas=1",
+        counted(run, "job"),
+        number(run, "has", "have"),
+        pool.namespace
+    );
+    Some(Verdict { reason: Reason::ScaledToZero, message })
+}

@@ -1,0 +1,148 @@
+//! The part of the status about a rollout: workers that get another template of their workload.
+
+use super::{Part, Reason, Verdict};
+use crate::rollout::{Deadline, Hold, Rollout, RolloutReport, Templates};
+use crate::workload::Workload;
+
+/// The condition while pods are replaced. Its last transition is the beginning of the rollout.
+pub(crate) const ROLLING_OUT: &str = "RollingOut";
+
+/// The verdict on a turn whose other verdict is `of_turn`: a rollout comes before what it causes.
+pub(super) fn verdict(pool: &Workload, report: &RolloutReport, of_turn: Verdict) -> Verdict {
+    let Some(part) = part(pool, report) else {
+        return match (of_turn.reason, held(pool, &report.rollout)) {
+            (Reason::Settled, Some(held)) => {
+                Verdict { message: format!("{}; {held}", of_turn.message), ..of_turn }
+            }
+            _ => of_turn,
+        };
+    };
+    let reason = match (report.stalled.is_some(), of_turn.reason) {
+        (true, reason) if !reason.is_stalled() => Reason::RolloutStalled,
+        (
+            false,
+            Reason::Settled
+            | Reason::Suspended
+            | Reason::Paused { .. }
+            | Reason::WorkersNotReady
+            | Reason::JobsWaiting
+            | Reason::Rebalancing
+            | Reason::Refreshing,
+        ) => Reason::RollingOut,
+        (_, reason) => return Verdict { reason, ..of_turn },
+    };
+    Verdict { reason, message: format!("{}; {}", part.message, of_turn.message) }
+}
+
+/// The condition, only while pods are replaced.
+pub(super) fn part(pool: &Workload, report: &RolloutReport) -> Option<Part> {
+    let kind = pool.kind;
+    let message = match &report.rollout {
+        Rollout::Done | Rollout::Held { .. } => return None,
+        Rollout::Unseen => {
+            format!("the controller of {kind} `{}` has not seen its last edit", pool.name)
+        }
+        Rollout::UnderWay { pods, deadline } => {
+            let Templates { updated, wanted, replicas } = *pods;
+            let of = if wanted == replicas {
+                String::new()
+            } else {
+                format!(", and by the partition {wanted} are to")
+            };
+            let unready = if updated < wanted { "" } else { ", and not all of them are ready" };
+            let is_paused = *deadline == Deadline::Paused;
+            let paused = if is_paused {
+                format!("; {kind} `{0}` is paused: kubectl rollout resume", pool.name)
+            } else {
+                String::new()
+            };
+            format!("{}{of}{unready}{paused}", run(updated, replicas))
+        }
+    };
+    let (reason, stalled) = match &report.stalled {
+        Some(why) => (Reason::RolloutStalled, format!("; {why}")),
+        None => (Reason::RollingOut, String::new()),
+    };
+    Some(Part::new(ROLLING_OUT, true, reason.as_str(), format!("{message}{stalled}")))
+}
+
+/// Returns the sentence that counts the workers with the new template.
+fn run(updated: u32, replicas: u32) -> String {
+    let runs = if replicas == 1 { "worker runs" } else { "workers run" };
+    format!("{updated} of {replicas} {runs} the new template")
+}
+
+/// That pods keep an older template, and what it takes; `None` if there are none.
+pub(super) fn held(pool: &Workload, rollout: &Rollout) -> Option<String> {
+    let Rollout::Held { pods, why } = rollout else { return None };
+    let why = match why {
+        Hold::OnDelete => {
+            "the others get it when their pods are deleted, by updateStrategy OnDelete"
+        }
+        Hold::Partition => "the others keep theirs, by the partition of the updateStrategy",
+    };
+    let run = run(pods.updated, pods.replicas);
+    Some(format!("{run} of {} `{}`, {why}", pool.kind, pool.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rollout::DEADLINE;
+    use k8s_openapi::api::apps::v1::StatefulSet;
+
+    fn judged(rollout: Rollout, stalled: Option<&str>, reason: Reason) -> (Reason, String) {
+        let pool = Workload { name: "w".into(), ..Workload::from(&StatefulSet::default()) };
+        let stalled = stalled.map(ToOwned::to_owned);
+        let report = RolloutReport { rollout, stalled, look_in: None };
+        let of_turn = Verdict { reason, message: "so".into() };
+        let Verdict { reason, message } = verdict(&pool, &report, of_turn);
+        (reason, message)
+    }
+
+    fn under_way(updated: u32, wanted: u32) -> Rollout {
+        let pods = Templates { updated, wanted, replicas: 3 };
+        Rollout::UnderWay { pods, deadline: Deadline::Counted(DEADLINE) }
+    }
+
+    #[test]
+    fn a_rollout_comes_before_what_it_causes_and_after_what_it_does_not() {
+        let (reason, message) = judged(under_way(1, 3), None, Reason::Settled);
+        assert_eq!(reason, Reason::RollingOut);
+        assert_eq!(message, "1 of 3 workers run the new template; so");
+        for reason in [Reason::WorkersNotReady, Reason::JobsWaiting] {
+            assert_eq!(judged(under_way(1, 3), None, reason).0, Reason::RollingOut);
+        }
+        for reason in [Reason::NoWorkers, Reason::Recovering, Reason::LeaseTooLong] {
+            assert_eq!(judged(under_way(1, 3), None, reason), (reason, "so".to_owned()));
+        }
+        let stalled = judged(under_way(3, 3), Some("it has not proceeded"), Reason::NoWorkers);
+        assert_eq!(stalled.0, Reason::RolloutStalled);
+        let expected = "3 of 3 workers run the new template, and not all of them are ready; it has \
+                        not proceeded; so";
+        assert_eq!(stalled.1, expected);
+        let other = judged(under_way(1, 3), Some("it has not proceeded"), Reason::LeaseTooLong);
+        assert_eq!(other.0, Reason::LeaseTooLong);
+    }
+
+    #[test]
+    fn what_waits_for_a_person_is_said_and_is_ready() {
+        let pods = Templates { updated: 1, wanted: 3, replicas: 3 };
+        let held = |why| judged(Rollout::Held { pods, why }, None, Reason::Settled);
+        let (reason, message) = held(Hold::OnDelete);
+        assert_eq!(reason, Reason::Settled);
+        let expected = "so; 1 of 3 workers run the new template of StatefulSet `w`, the others get it \
+                        when their pods are deleted, by updateStrategy OnDelete";
+        assert_eq!(message, expected);
+        assert!(held(Hold::Partition).1.ends_with("by the partition of the updateStrategy"));
+        let (_, partly) = judged(under_way(1, 2), None, Reason::Settled);
+        assert!(partly.starts_with("1 of 3 workers run the new template, and by the partition 2"));
+        let pods = Templates { updated: 0, wanted: 1, replicas: 1 };
+        let paused = Rollout::UnderWay { pods, deadline: Deadline::Paused };
+        let (_, paused) = judged(paused, None, Reason::Settled);
+        let expected = "0 of 1 worker runs the new template; StatefulSet `w` is paused: kubectl \
+                        rollout resume; so";
+        assert_eq!(paused, expected);
+        assert_eq!(judged(Rollout::Unseen, None, Reason::Settled).0, Reason::RollingOut);
+    }
+}
