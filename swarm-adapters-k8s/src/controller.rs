@@ -14,6 +14,7 @@ mod claims;
 mod clock;
 mod context;
 mod deletion_cost;
+mod events;
 mod explained;
 mod finalizer;
 mod followed;

@@ -26,8 +26,8 @@ pub use refreshed::{KnownBy, Refreshed};
 pub use refusals::{Refusals, RefusedRequest};
 pub(crate) use rollout::ROLLING_OUT;
 pub(crate) use sessions::SHOWN;
+pub use sessions::{Fenced, SessionReport, StillStopping, Unanswered};
 pub(crate) use sessions::{HEALTHY, JOBS_FAILING, SESSIONS_UNPROTECTED};
-pub use sessions::{SessionReport, StillStopping, Unanswered};
 pub(crate) use shares::displaced;
 pub(crate) use words::{counted, number};
 
@@ -282,7 +282,7 @@ pub struct TurnSummary<'a> {
     pub progress: &'a Progress,
     /// The pool's workload.
     pub pool: &'a Workload,
-    /// How far the pool's workload is with its newest template.
+    /// Progress of the pool's workload with its newest template.
     pub rollout: &'a RolloutReport,
     /// Which workers have what was published.
     pub refreshed: &'a Refreshed,
@@ -588,6 +588,13 @@ pub fn unprotected_sessions(status: &SwarmStatus) -> Option<&str> {
 fn message_of<'a>(status: &'a SwarmStatus, kind: &str) -> Option<&'a str> {
     let found = status.conditions.iter().find(|condition| condition.type_ == kind);
     found.map(|condition| condition.message.as_str())
+}
+
+/// Whether the condition `Ready` was last written with this verdict.
+#[must_use]
+pub fn says(status: Option<&SwarmStatus>, verdict: &Verdict) -> bool {
+    let ready = status.and_then(|status| status.conditions.iter().find(|it| it.type_ == "Ready"));
+    ready.is_some_and(|it| it.reason == verdict.reason.as_str() && it.message == verdict.message)
 }
 
 /// The reason of the condition `Ready`, as it was last written.

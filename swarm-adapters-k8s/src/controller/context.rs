@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, stream};
-use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Client, Resource as _};
 use swarm_replicas::{Bucket, Buckets};
@@ -14,13 +13,14 @@ use tokio::sync::watch;
 use super::Options;
 use super::alarms::Alarms;
 use super::caches::Caches;
+use super::events::Recorder;
 use super::kept_jobs::KeptJobs;
 use super::made::MadeObjects;
 use super::questions::Questions;
 use super::records;
 use super::seen::{Ended, Leases, SeenSessions, Views};
 use super::sources::Rests;
-use crate::api::{FIELD_MANAGER, Swarm};
+use crate::api::Swarm;
 use crate::background::{self, Background};
 use crate::health::Health;
 use crate::metrics::{Metrics, RefusalLabels};
@@ -85,9 +85,7 @@ impl Context {
         filled: watch::Sender<bool>,
     ) -> Self {
         let Options { worker_image, background } = options;
-        let instance = Some(sharing.writing.member.clone());
-        let reporter = Reporter { controller: FIELD_MANAGER.into(), instance };
-        let recorder = Recorder::new(client.clone(), reporter);
+        let recorder = Recorder::new(sharing.writing.member.clone());
         let SeenSessions { leases, views, ended } = seen;
         let (caches, filled_wide) = (Arc::new(caches), watch::Sender::new(false));
         Self {

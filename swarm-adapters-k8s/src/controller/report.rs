@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, Patch, PatchParams};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::controller::Action;
-use kube::runtime::events::{Event, EventType};
+use kube::runtime::events::EventType;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use swarm_core::ports::StoreError;
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 
 use super::alarms::Alarm;
 use super::context::Context;
+use super::events::{Due, Says};
 use super::listed::Listed;
 use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::ledger::{REQUEST_TIMEOUT, bounded};
@@ -34,11 +36,8 @@ use crate::workload::Workload;
 /// How long a refusal counts before the request is tried again: its cause may be gone unseen.
 pub(super) const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 
-/// The longest note of an Event that the API server takes, in bytes.
-const NOTE_BYTES_MAX: usize = 1024;
-
-/// Stands for the rest of a note.
-const CUT: char = '…';
+/// The time that a brief reason lasts before it becomes an Event.
+const BRIEF: Duration = Duration::from_secs(10);
 
 /// Finds the message of a condition that is there only while it is true.
 type MessageOf = fn(&SwarmStatus) -> Option<&str>;
@@ -64,6 +63,8 @@ pub(super) struct Reports {
     quarantined: BTreeSet<String>,
     /// The jobs that the Swarm lists.
     pub(super) listed: Listed,
+    /// Since when a reason without an Event is that of the condition.
+    brief: Option<(Reason, Instant)>,
     /// Since when the controller of the workload has not seen its last edit.
     unseen: Option<Instant>,
 }
@@ -74,7 +75,7 @@ impl Reports {
         (self.status, self.version) = (None, None);
     }
 
-    /// How far the workload is with its newest template. A controller is given a moment to see an edit
+    /// Progress of the workload with its newest template. A controller is given a moment to see an edit
     /// before that is reported.
     pub(super) fn rollout(
         &mut self,
@@ -91,6 +92,31 @@ impl Reports {
             self.unseen = None;
         }
         report
+    }
+
+    /// After which time a reason that lasts is to be an Event; `None` if there is none. A turn that
+    /// gathers changes publishes no Event that is due, so it is never at once.
+    pub(super) fn event_in(&self) -> Option<Duration> {
+        let (_, since) = self.brief?;
+        Some(BRIEF.saturating_sub(since.elapsed()).max(Duration::from_secs(1)))
+    }
+
+    /// Takes note of the verdict of a turn, which has a reason that the status had not before if it
+    /// `is_new`. Returns whether to publish it.
+    fn is_event(&mut self, verdict: &Verdict, is_new: bool) -> bool {
+        let reason = verdict.reason;
+        if !reason.is_often_brief() {
+            self.brief = None;
+            return is_new;
+        }
+        let since = match self.brief {
+            Some((before, since)) if before == reason => since,
+            _ if is_new => Instant::now(),
+            _ => return false,
+        };
+        let is_due = BRIEF <= since.elapsed();
+        self.brief = (!is_due).then_some((reason, since));
+        is_due
     }
 
     /// The newest version of `swarm` that is known.
@@ -183,6 +209,10 @@ impl Context {
     ) -> Result<(), StoreError> {
         if let Outcome::Done(done) = outcome {
             self.report_displaced(swarm, done).await;
+            for fenced in &done.sessions.fenced {
+                let note = fenced.note();
+                self.publish_event(swarm, EventType::Warning, "WorkerFenced", note).await;
+            }
             if let Some(note) = reports.listed.announced() {
                 tracing::warn!(swarm = swarm.name_any(), "{note}");
                 self.publish_event(swarm, EventType::Warning, "JobsRemoved", note).await;
@@ -234,7 +264,8 @@ impl Context {
         let before = reports.status.as_ref().or(swarm.status.as_ref());
         let status = status::after_refusal(swarm.metadata.generation, before, &verdict);
         self.report(swarm, status, verdict, reports, seen_in).await?;
-        Ok(Action::requeue(REFUSED_AGAIN))
+        let look_in = reports.event_in().map_or(REFUSED_AGAIN, |due| due.min(REFUSED_AGAIN));
+        Ok(Action::requeue(look_in))
     }
 
     /// Writes a status if it says anything new, and an Event when the reason changed.
@@ -246,8 +277,12 @@ impl Context {
         reports: &mut Reports,
         seen_in: Epoch,
     ) -> Result<(), StoreError> {
-        let before = reports.status.as_ref().or(swarm.status.as_ref());
+        let before = reports.status.clone().or_else(|| swarm.status.clone());
+        let before = before.as_ref();
         if before == Some(&status) {
+            if reports.is_event(&verdict, false) {
+                self.publish_verdict(swarm, verdict).await;
+            }
             return Ok(());
         }
         let at = reports.version_of(swarm);
@@ -261,10 +296,11 @@ impl Context {
             }
             Err(error) => return Err(error),
         }
-        if status::ready_reason(before) != Some(verdict.reason.as_str()) {
-            let Verdict { reason, message } = verdict;
-            let type_ = if reason.is_warning() { EventType::Warning } else { EventType::Normal };
-            self.publish_event(swarm, type_, reason.as_str(), message).await;
+        let is_other = status::ready_reason(before) != Some(verdict.reason.as_str());
+        // A stalled Swarm publishes an Event for each text.
+        let is_new = is_other || (verdict.reason.is_stalled() && !status::says(before, &verdict));
+        if reports.is_event(&verdict, is_new) {
+            self.publish_verdict(swarm, verdict).await;
         } else if let Some(refused) = status::refused_writes(&status)
             && before.and_then(status::refused_writes).is_none()
         {
@@ -343,6 +379,12 @@ impl Context {
         Ok(written.resource_version())
     }
 
+    async fn publish_verdict(&self, swarm: &Swarm, verdict: Verdict) {
+        let Verdict { reason, message } = verdict;
+        let type_ = if reason.is_warning() { EventType::Warning } else { EventType::Normal };
+        self.publish_event(swarm, type_, reason.as_str(), message).await;
+    }
+
     /// Events are for people; one that is lost changes nothing.
     pub(super) async fn publish_event(
         &self,
@@ -351,16 +393,32 @@ impl Context {
         reason: &str,
         note: String,
     ) {
-        let event = Event {
-            type_,
-            reason: reason.into(),
-            note: Some(noted(note)),
-            action: "Reconcile".into(),
-            secondary: None,
+        let says = Says { type_, reason: reason.into(), note };
+        let api: Api<Event> =
+            Api::namespaced(self.client.clone(), &swarm.namespace().unwrap_or_default());
+        let due = self.recorder.due(swarm.object_ref(&()), says.clone());
+        let published = async {
+            match due {
+                Due::Create(event) => api.create(&PostParams::default(), &event).await.map(drop),
+                Due::Repeat { name, series } => {
+                    let patch = Patch::Merge(json!({"series": series}));
+                    api.patch(&name, &PatchParams::default(), &patch).await.map(drop)
+                }
+                Due::Nothing => {
+                    tracing::info!(
+                        swarm = swarm.name_any(),
+                        reason,
+                        "too many Events, one is left out"
+                    );
+                    Ok(())
+                }
+            }
         };
-        let swarm = swarm.object_ref(&());
-        let published = self.recorder.publish(&event, &swarm);
-        match tokio::time::timeout(REQUEST_TIMEOUT, published).await {
+        let published = tokio::time::timeout(REQUEST_TIMEOUT, published).await;
+        if !matches!(published, Ok(Ok(()))) {
+            self.recorder.forget(swarm.metadata.uid.as_deref().unwrap_or_default(), &says);
+        }
+        match published {
             Ok(Ok(())) => {}
             // A namespace on its way out takes no more Events.
             Ok(Err(kube::Error::Api(status))) if status.is_forbidden() => {
@@ -370,27 +428,5 @@ impl Context {
             Ok(Err(error)) => tracing::warn!(%error, "an Event was not written"),
             Err(elapsed) => tracing::warn!(%elapsed, "an Event was not written"),
         }
-    }
-}
-
-/// A note that is not too long: an Event with a longer one is refused.
-fn noted(mut note: String) -> String {
-    if NOTE_BYTES_MAX < note.len() {
-        note.truncate(note.floor_char_boundary(NOTE_BYTES_MAX - CUT.len_utf8()));
-        note.push(CUT);
-    }
-    note
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_note_is_as_long_as_the_api_server_takes_it() {
-        let fits = "x".repeat(NOTE_BYTES_MAX);
-        assert_eq!(noted(fits.clone()), fits);
-        let long = noted(format!("x{}", "é".repeat(NOTE_BYTES_MAX)));
-        assert!(long.ends_with("é…") && long.len() <= NOTE_BYTES_MAX, "{}", long.len());
     }
 }

@@ -1,6 +1,7 @@
 //! The sessions of one Swarm's workers: hands what the API server says of them to the overseer, and
 //! carries out what the overseer decides. Nothing is judged here, and nothing of it is stored.
 
+mod fenced;
 mod garbage;
 mod pods;
 mod report;
@@ -48,6 +49,8 @@ pub(super) struct Sessions {
     owed: report::Since,
     /// Since when each job that is released has been, for people.
     released: report::Released,
+    /// The revoked sessions whose jobs stand still, for people.
+    standing: fenced::Standing,
 }
 
 /// What there is to report of the sessions, beside what the overseer makes of a worker.

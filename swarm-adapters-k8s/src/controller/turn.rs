@@ -62,7 +62,7 @@ pub(super) struct Carried {
     pub(super) trouble: Option<String>,
     /// Pods that open no session, and the time until another look.
     pub(super) silence: Silence,
-    /// How far the workload is with its newest template.
+    /// Progress of the workload with its newest template.
     pub(super) rollout: RolloutReport,
     /// After which time to look at sessions again.
     pub(super) look_in: Option<Duration>,
@@ -99,7 +99,7 @@ impl Context {
         self.metrics.turns.get_or_create(&TurnLabels { result }).inc();
         self.metrics.turn_duration.observe(started.elapsed().as_secs_f64());
         let outcome = outcome?;
-        Ok(Action::requeue(match outcome {
+        let look_in = match outcome {
             Outcome::Done(done) => {
                 let namespace = swarm.namespace().unwrap_or_default();
                 self.alarms.set(&namespace, &swarm.name_any(), done.alarm);
@@ -107,7 +107,9 @@ impl Context {
             }
             Outcome::Refused(_) => REFUSED_AGAIN,
             Outcome::Awaited { look_in, .. } => look_in,
-        }))
+        };
+        let event_in = memory.reports.event_in();
+        Ok(Action::requeue(event_in.map_or(look_in, |event_in| event_in.min(look_in))))
     }
 
     /// The stages of a turn; a refusal is an outcome, since the last good state keeps running.

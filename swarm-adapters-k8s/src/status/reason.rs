@@ -190,6 +190,11 @@ impl Reason {
         self.is_stalled() || warns.contains(&self)
     }
 
+    /// Whether it is mostly over in a moment, as where a Swarm is applied before its pool.
+    pub(crate) fn is_often_brief(self) -> bool {
+        matches!(self, Self::PoolNotFound | Self::SourceMissing)
+    }
+
     pub(super) fn is_ready(self) -> bool {
         matches!(self, Self::Settled | Self::Suspended | Self::Paused { is_ready: true })
     }

@@ -43,6 +43,35 @@ pub struct StillStopping {
     pub since: Timestamp,
 }
 
+/// A session that fell silent and was revoked, and whose jobs others may run by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fenced {
+    /// The worker's name, or its slot if another worker has that slot now.
+    pub worker: String,
+    /// The time of its last renewal.
+    pub since: Timestamp,
+    /// The longest time that its jobs stood still.
+    pub stood: Duration,
+    /// Its jobs.
+    pub jobs: Vec<String>,
+}
+
+impl Fenced {
+    /// The sentence of its Event.
+    pub(crate) fn note(&self) -> String {
+        let Self { worker, since, stood, jobs } = self;
+        let names: Vec<_> = jobs.iter().map(String::as_str).collect();
+        format!(
+            "worker `{worker}` has not renewed its Lease since {}, so its session was revoked and waited \
+             out; {} stood still for at most {} s: {}",
+            since.strftime("%H:%M:%S UTC"),
+            counted(jobs.len(), "job"),
+            stood.as_secs(),
+            shortened(&names)
+        )
+    }
+}
+
 /// What there is to say about sessions after a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionReport {
@@ -69,6 +98,8 @@ pub struct SessionReport {
     /// The first of these. Jobs that their workers name as still stopping come first, then jobs
     /// that have been asked for the longest time.
     pub slowest: Vec<StillStopping>,
+    /// The sessions that were revoked and hold nothing since this turn.
+    pub fenced: Vec<Fenced>,
     /// Whether nothing but a proof ends their ownership.
     pub is_exclusive: bool,
 }

@@ -12,6 +12,7 @@ mod worker;
 
 mod adoption;
 mod autoscale;
+mod events;
 mod fairness;
 mod faults;
 mod health;

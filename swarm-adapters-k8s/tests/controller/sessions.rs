@@ -62,6 +62,31 @@ async fn a_silent_session_is_revoked_and_waited_out_before_its_jobs_go_to_anothe
     insta::assert_snapshot!(s.transcript());
 }
 
+/// A worker is silent for a while, and the API server does not let the operator revoke its session, so it
+/// recovers. It has not stood still until it gives up its jobs, hours later.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_could_not_be_revoked_is_not_reported_as_fenced() {
+    let mut s = Scenario::start().await;
+    s.stateful_set("w", 1);
+    s.pod("w-0");
+    let worker = s.worker("w-0");
+    s.swarm("s", sessions("Exclusive", &["a"]));
+    s.until("it is settled", |s| s.is_settled("s")).await;
+    let lease = worker.session.to_string();
+    let refused = Fault::Refuse(403, "no".into());
+    s.server.inject(Rule::on(Verb::Patch, "leases").named(&lease).always(), refused);
+    worker.falls_silent();
+    s.until("the refusal shows", |s| s.condition("s", "Ready") == "False/WriteRefused").await;
+    worker.speaks_again();
+    s.server.heal();
+    s.until("it is settled again", |s| s.is_settled("s")).await;
+    s.pass(Duration::from_hours(2)).await;
+    s.swarm("s", sessions("Exclusive", &[]));
+    s.until("it gives up its jobs", |s| s.jobs_of(&worker.session).is_empty()).await;
+    s.pass(Duration::from_secs(10)).await;
+    assert!(!s.transcript().contains("WorkerFenced"), "it was never revoked");
+}
+
 /// A worker opens a session in a pod that is there, as the program does.
 async fn opens(s: &Scenario, pod: &str) -> SessionId {
     let clients = Clients::new(s.server.client(NAMESPACE), s.server.client(NAMESPACE));

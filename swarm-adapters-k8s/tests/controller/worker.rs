@@ -7,6 +7,7 @@ use swarm_adapters_k8s::session::written;
 use swarm_apiserver::ApiServer;
 use swarm_core::handover::{Ack, Holder, LeaseTerms, LeaseWrite, SessionId};
 use swarm_core::session::Former;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::scenario::{LEASES, NAMESPACE, Scenario, VIEWS};
@@ -14,10 +15,21 @@ use super::scenario::{LEASES, NAMESPACE, Scenario, VIEWS};
 /// A worker that runs until it is frozen.
 pub(crate) struct Worker {
     pub(crate) session: SessionId,
+    is_silent: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 impl Worker {
+    /// Renews no more until it speaks again.
+    pub(crate) fn falls_silent(&self) {
+        self.is_silent.send_replace(true);
+    }
+
+    /// Goes on as before.
+    pub(crate) fn speaks_again(&self) {
+        self.is_silent.send_replace(false);
+    }
+
     /// It renews no more, and acknowledges nothing.
     pub(crate) fn freeze(&self) {
         self.task.abort();
@@ -36,8 +48,9 @@ impl Scenario {
         self.note(&format!("pod {pod} begins a session"));
         let uid = self.at("pods", pod, "/metadata/uid");
         let session = SessionId::new(uid.as_str().unwrap(), 1);
-        let task = tokio::spawn(run(self.server.clone(), session.clone()));
-        Worker { session, task }
+        let (is_silent, silence) = watch::channel(false);
+        let task = tokio::spawn(run(self.server.clone(), session.clone(), silence));
+        Worker { session, is_silent, task }
     }
 
     /// The jobs that the view of a session names.
@@ -48,10 +61,13 @@ impl Scenario {
 }
 
 /// Writes the Lease whenever the view says anything new, and before it runs out.
-async fn run(server: ApiServer, session: SessionId) {
+async fn run(server: ApiServer, session: SessionId, mut silence: watch::Receiver<bool>) {
     let terms = LeaseTerms::default();
     let name = session.to_string();
     for number in 1.. {
+        if silence.wait_for(|is_silent| !is_silent).await.is_err() {
+            return;
+        }
         let view = server.get(VIEWS, NAMESPACE, &name).unwrap_or_default();
         let position = |view: &Value| {
             let number = |field: &str| view["spec"][field].as_u64().unwrap_or_default();

@@ -19,7 +19,7 @@ use crate::observe::is_terminal;
 
 impl Caches {
     /// The pod with this UID, if it is there.
-    fn pod(&self, namespace: &str, uid: &str) -> Option<Arc<Pod>> {
+    pub(super) fn pod(&self, namespace: &str, uid: &str) -> Option<Arc<Pod>> {
         let caches = [&self.pods, &self.pools.non_statefulset.pods];
         let mut found = caches.into_iter().flat_map(|pods| pods.with(&with_uid(uid)));
         found.find(|pod| pod.metadata.namespace.as_deref() == Some(namespace))

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use swarm_core::handover::{Cell, Policy, SessionId, Watch};
 use swarm_core::{Failing, JobName, Ledger, Slot};
 
+use super::super::clock;
 use super::{SessionSummary, Sessions};
 use crate::status::{SHOWN, SessionReport, StillStopping, Unanswered};
 
@@ -37,6 +38,7 @@ impl Sessions {
             ..SessionReport::default()
         };
         report.failing = held(ledger, summary.failing);
+        report.fenced = self.standing.ended(clock::now(), ledger);
         let mut owed = BTreeMap::<&SessionId, (Duration, usize)>::new();
         for (job, record) in &ledger.cells.jobs {
             if record.is_quarantined() {
@@ -97,13 +99,18 @@ impl Sessions {
     }
 }
 
-fn ago(age: Duration) -> Timestamp {
+/// The time of day so long ago.
+pub(super) fn ago(age: Duration) -> Timestamp {
     let now = Timestamp::now();
     now.checked_sub(age).unwrap_or(now)
 }
 
 /// The name of a session's worker, or its slot where that has another worker now.
-fn worker(ledger: &Ledger, slots: &BTreeMap<&SessionId, Slot>, session: &SessionId) -> String {
+pub(super) fn worker(
+    ledger: &Ledger,
+    slots: &BTreeMap<&SessionId, Slot>,
+    session: &SessionId,
+) -> String {
     let slot = slots.get(session).copied();
     let record = slot.and_then(|slot| ledger.slots.get(&slot));
     match record.filter(|record| record.session == *session) {

@@ -43,7 +43,7 @@ impl Context {
         }
         // A Lease that is missing is a proof, one that was found is none: it is learned first.
         self.look_up(namespace, missing, &mut sessions.overseer).await?;
-        for reason in self.revoke_silent(namespace, silent, &mut sessions.overseer).await {
+        for reason in self.revoke_silent(namespace, silent, sessions).await {
             refusals.add(RefusedRequest::Revocation, reason);
         }
         // What the requests brought is newer than what was read before them.
@@ -57,18 +57,25 @@ impl Context {
         &self,
         namespace: &str,
         silent: Vec<(SessionId, LeaseVersion)>,
-        overseer: &mut Overseer,
+        sessions: &mut Sessions,
     ) -> Vec<String> {
         let api = &Api::namespaced(self.client.clone(), namespace);
         let requests = silent.into_iter().map(|(session, version)| async move {
+            // The last renewal; the revocation is a change of the Lease, too.
+            let renewed = self.leases.get(namespace, &session).map(|known| known.since);
             let result = self.revoke(api, namespace, &session, version).await;
-            (session, version, result)
+            (session, version, renewed, result)
         });
         let mut requests = futures::stream::iter(requests).buffer_unordered(AT_A_TIME);
         let mut refused = Vec::new();
-        while let Some((session, version, result)) = requests.next().await {
+        while let Some((session, version, renewed, result)) = requests.next().await {
             let answer = match result {
                 Ok(true) => {
+                    if let Some(since) = renewed {
+                        let pod = self.caches.pod(namespace, session.pod_uid());
+                        let worker = pod.map(|pod| pod.name_any());
+                        sessions.standing.begins(session.clone(), worker, since);
+                    }
                     tracing::info!(namespace, %session, "the Lease of a silent session was revoked");
                     self.metrics.revocations.inc();
                     Answer::Written
@@ -82,11 +89,11 @@ impl Context {
                 }
                 // What cannot be reached is tried again.
                 Err(_) => {
-                    overseer.learn(clock::now(), Fact::StoreFailed);
+                    sessions.overseer.learn(clock::now(), Fact::StoreFailed);
                     Answer::Failed
                 }
             };
-            overseer.learn(clock::now(), Fact::Revocation(session, version, answer));
+            sessions.overseer.learn(clock::now(), Fact::Revocation(session, version, answer));
         }
         refused
     }
