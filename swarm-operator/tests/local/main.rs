@@ -141,7 +141,7 @@ fn a_broken_edit_says_what_is_wrong_and_keeps_the_last_good_state() {
         Some(operator.complaints()).filter(|complaints| complaints.ends_with("^\n"))
     });
     let expected = "unknown field `spec.jbos`; did you mean `jobs`?; the last valid state stays\n\
-                    23 |   jbos:\n   |   ^\n";
+                    119 |   jbos:\n    |   ^\n";
     assert!(complaint.ends_with(expected), "{complaint}");
     assert_eq!(loads(&machine, 3).len(), 3);
     machine.edit("  jbos:", "  jobs:");

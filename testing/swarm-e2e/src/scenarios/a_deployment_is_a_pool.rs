@@ -14,7 +14,7 @@ use swarm_adapters_k8s::api::SwarmLedger;
 use swarm_core::stored::StoredHolder;
 
 use super::bad_input_is_refused::reported;
-use super::pool::{REST_WITHIN, at_rest, jobs_of, report};
+use super::pool::{REST_WITHIN, at_rest, jobs_of, report, swarm_first};
 use crate::binaries::repository;
 use crate::scenario::Context;
 use crate::until::until;
@@ -46,7 +46,9 @@ pub(super) async fn run(context: Context) -> Result<()> {
 pub(super) fn sample() -> Result<String> {
     let file = repository().join("deploy/samples/deployment.yaml");
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-    Ok(text.replace("stream-worker", "swarm-worker").replace("streams-deployment", "streams"))
+    swarm_first(
+        &text.replace("stream-worker", "swarm-worker").replace("streams-deployment", "streams"),
+    )
 }
 
 /// The slot and the token of one job in the ledger.

@@ -43,7 +43,15 @@ pub(crate) fn sample(replicas: usize) -> Result<String> {
     let file = repository().join("deploy/samples/streams.yaml");
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     ensure!(text.contains("replicas: 3"), "the sample has three replicas");
-    Ok(text.replace("replicas: 3", &format!("replicas: {replicas}")))
+    swarm_first(&text.replace("replicas: 3", &format!("replicas: {replicas}")))
+}
+
+/// Puts the Swarm of a sample, which is its last document, before its workload. Then edits of the first
+/// `name:` or `labels:` are about the Swarm, and a Swarm that comes before its pool is tried, too.
+pub(crate) fn swarm_first(text: &str) -> Result<String> {
+    let (workload, swarm) = text.rsplit_once("\n---\n").context("a sample of one document")?;
+    ensure!(swarm.contains("kind: Swarm\n"), "the last document of a sample is no Swarm");
+    Ok(format!("{}\n---\n{workload}\n", swarm.trim_end()))
 }
 
 /// The jobs that a manifest lists.
