@@ -18,6 +18,8 @@ mod claims_are_kept;
 mod refusals_are_reported;
 mod replicas_share_objects;
 mod replicas_share_the_swarms;
+mod rollouts_are_reported;
+mod samples_apply_without_a_warning;
 mod views_are_reconciled;
 
 mod a_ledger_grows_while_it_runs;
@@ -135,6 +137,7 @@ fn first() -> Vec<Scenario> {
         scenario!(pods_are_a_pool).beside_others(),
         scenario!(workers_report_what_they_run).beside_others(),
         scenario!(manifests_are_accepted).beside_others(),
+        scenario!(samples_apply_without_a_warning).within(Duration::from_mins(6)).beside_others(),
         scenario!(pods_of_several_kinds_share_jobs as pods_of_several_kinds::run).beside_others(),
         scenario!(sessions_report_problems).beside_others(),
         scenario!(pools_move_over_to_sessions).beside_others(),
@@ -158,6 +161,7 @@ fn first() -> Vec<Scenario> {
         scenario!(a_lost_ledger_is_recreated),
         scenario!(views_are_reconciled),
         scenario!(refusals_are_reported),
+        scenario!(rollouts_are_reported).within(Duration::from_mins(5)),
         scenario!(stores_keep_their_contract),
         scenario!(the_api_in_memory_answers_as_the_real_one),
         scenario!(a_ledger_grows_while_it_runs).within(Duration::from_mins(6)),
