@@ -1,7 +1,8 @@
 //! Where the policy for sessions is missing, the workers notice when they open their sessions, and a
 //! Swarm that relies on it says so; where it is in force, it says nothing.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
 use swarm_adapters_k8s::api::Swarm;
 use swarm_adapters_k8s::status::unprotected_sessions;
 
@@ -16,6 +17,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     // Also after a failure: all others rely on it.
     operator::install(&context.cluster).await?;
     outcome?;
+    enforced(&context, true).await?;
     let set = "statefulset/unprotected";
     context.kubectl(&["rollout", "restart", set]).await?;
     context.kubectl(&["rollout", "status", set, "--timeout=60s"]).await?;
@@ -23,22 +25,26 @@ pub(super) async fn run(context: Context) -> Result<()> {
         Ok(said(&context).await?.is_none().then_some(()))
     })
     .await?;
-    context.laps.lap("the policy is back, and the workers began anew");
+    context.laps.lap("the policy is back, and the workers restarted");
     Ok(())
 }
 
 async fn noticed(context: &Context) -> Result<()> {
-    let binding = ["delete", "validatingadmissionpolicybinding", "swarm-sessions"];
-    context.cluster.kubectl(&binding).await?;
     let mut pool = SessionPool::new(context, "unprotected");
     pool.policy = Policy::Exclusive;
     pool.apply().await?;
     pool.at_rest().await?;
-    let message = until("the Swarm to say so", REST_WITHIN, || said(context)).await?;
-    for part in ["nothing keeps these workers from the Leases of others", "deploy/base/policy.yaml"]
-    {
-        ensure!(message.contains(part), "`{part}` is not in: {message}");
-    }
+    enforced(context, true).await?;
+    let binding = ["delete", "validatingadmissionpolicybinding", "swarm-sessions"];
+    context.cluster.kubectl(&binding).await?;
+    enforced(context, false).await?;
+    context.kubectl(&["rollout", "restart", "statefulset/unprotected"]).await?;
+    let message = until("the Swarm to say so of both workers", REST_WITHIN, || async {
+        let said = said(context).await?;
+        Ok(said.filter(|it| it.contains("nothing keeps these workers from the Leases of others")))
+    })
+    .await?;
+    ensure!(message.contains("deploy/base/policy.yaml"), "{message}");
     context.laps.lap(message);
     Ok(())
 }
@@ -46,4 +52,30 @@ async fn noticed(context: &Context) -> Result<()> {
 async fn said(context: &Context) -> Result<Option<String>> {
     let status = context.api::<Swarm>().get("unprotected").await?.status.unwrap_or_default();
     Ok(unprotected_sessions(&status).map(str::to_owned))
+}
+
+/// Waits until the API server enforces the policy, or no longer does: it reads its policies once a
+/// second. The account of the workers writes a Lease without the token of a pod, which the policy refuses.
+async fn enforced(context: &Context, expected: bool) -> Result<()> {
+    let user = format!("--as=system:serviceaccount:{}:unprotected", context.namespace);
+    let labels = json!({"swarm.k8slab.info/session": "true"});
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "policy-probe", "labels": labels},
+    });
+    let file = tempfile::NamedTempFile::new_in(crate::cluster::FOLDER)?;
+    std::fs::write(file.path(), lease.to_string())?;
+    let file = file.path().to_str().context("a path is not UTF-8")?;
+    let create = ["create", &user, "--dry-run=server", "--filename", file];
+    until("the policy to change", REST_WITHIN, || async {
+        let refused = context.kubectl(&create).await.err().map(|error| format!("{error:#}"));
+        let is_enforced = match &refused {
+            None => false,
+            Some(said) if said.contains("only the worker in its pod writes it") => true,
+            Some(said) => anyhow::bail!("the account of the workers is refused: {said}"),
+        };
+        Ok((is_enforced == expected).then_some(()))
+    })
+    .await
 }
