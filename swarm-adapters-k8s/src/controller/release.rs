@@ -79,11 +79,12 @@ impl Context {
     }
 
     /// Asks the workers of a Swarm to stop whose namespace is being deleted, and removes the workload that
-    /// was made for it once they have. Returns after which time to look again.
+    /// was made for it. Returns after which time to look again.
     ///
-    /// Without this order, workers that end with their pods keep their jobs for as long as their grace
-    /// allows, since they wait for moves that nobody makes. The rights of the workers stay: they close
-    /// their Leases with them.
+    /// The order comes first. Without it, workers that end with their pods keep their jobs for as long as
+    /// their grace allows, since they wait for moves that nobody makes. Its answer is not waited for: the
+    /// pods end meanwhile, and a worker that ends stops its jobs as for an empty view. The rights of the
+    /// workers stay: they close their Leases with them.
     ///
     /// # Errors
     ///
@@ -94,9 +95,7 @@ impl Context {
         memory: &mut Memory,
     ) -> Result<Option<Duration>, StoreError> {
         let look_in = self.released(swarm, memory, &mut Refusals::default()).await?;
-        if look_in.is_none() {
-            self.remove_workloads(swarm).await?;
-        }
+        self.remove_workloads(swarm).await?;
         Ok(look_in)
     }
 
