@@ -10,6 +10,7 @@
 )]
 
 mod ledger;
+mod nulls;
 mod part;
 mod worker_view;
 
@@ -281,7 +282,8 @@ impl Swarm {
 /// All custom resource definitions, in the order in which they are applied.
 #[must_use]
 pub fn crds() -> [CustomResourceDefinition; 4] {
-    [Swarm::crd(), SwarmLedger::crd(), SwarmLedgerPart::crd(), WorkerView::crd()]
+    let all = [Swarm::crd(), SwarmLedger::crd(), SwarmLedgerPart::crd(), WorkerView::crd()];
+    all.map(nulls::disallow)
 }
 
 #[cfg(test)]
@@ -299,5 +301,13 @@ mod tests {
         let mut ours: Vec<_> = ours["properties"].as_object().unwrap().keys().collect();
         ours.sort();
         assert_eq!(of_crd, ours);
+    }
+
+    #[test]
+    fn no_field_may_be_null() {
+        for crd in crds() {
+            let crd = serde_json::to_string(&crd).unwrap();
+            assert!(!crd.contains("\"nullable\":"), "{crd}");
+        }
     }
 }

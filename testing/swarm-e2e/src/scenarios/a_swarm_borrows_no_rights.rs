@@ -217,9 +217,40 @@ async fn a_managed_pool_is_sized_by_who_may_scale_it(context: &Context) -> Resul
         ensure!(refused.contains("may not scale it"), "{size} of a tenant: `{refused}`");
         patch("editor", size).await?;
     }
+    let shapes = [
+        (json!({"spec": {"view": {"configMapName": "other"}}}), "may not create any"),
+        (json!({"metadata": {"ownerReferences": [gone_owner()]}}), "a Swarm goes with its owners"),
+    ];
+    // The tenant may write the ConfigMap of the view, and may make no pods that mount it.
+    let rule = r#"{apiGroups: [""], resources: ["configmaps"], verbs: ["patch"]}"#;
+    grant(context, "writer", rule).await?;
+    for (patch, because) in &shapes {
+        let patch = patch.to_string();
+        let args = ["patch", "swarm", "borrowed", "--type=merge", "--dry-run=server", "-p", &patch];
+        until(because, SOON, || async {
+            let answer = context.kubectl(&[&args[..], &["--as=writer"]].concat()).await;
+            Ok(self::refused(&patch, answer, because).is_ok().then_some(()))
+        })
+        .await?;
+        context.kubectl(&[&args[..], &["--as=editor"]].concat()).await?;
+    }
     context.kubectl(&["delete", "swarm", "borrowed", "--timeout=60s"]).await?;
-    context.laps.lap("a managed pool is sized by who may scale it");
+    let set = json!({
+        "pool": {"managed": {"kind": "StatefulSet"}}, "replicas": 0, "worker": {"protocol": "Plain"},
+    });
+    write(context, "editor", &set, false).await?;
+    let refresh = json!({"refresh": {"mode": "Delete"}});
+    let because = "may not delete any in this namespace";
+    self::refused("the end of pods", patch("tenant", &refresh).await, because)?;
+    patch("editor", &refresh).await?;
+    context.kubectl(&["delete", "swarm", "borrowed", "--timeout=60s"]).await?;
+    context.laps.lap("a managed pool is sized and shaped by who may do that to its workload");
     Ok(())
+}
+
+/// An owner that does not exist: the garbage collector deletes what has no other.
+fn gone_owner() -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "1-2-3"})
 }
 
 /// A tenant may change the jobs of a Swarm that scales its pool, and not the number of its workers.

@@ -1,7 +1,7 @@
 //! A user who may write Swarms and nothing else runs no command in pods that are there, and reads no
 //! file of theirs through the last lines of a job that fails. An editor may run commands in them anyway.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::refused;
@@ -31,6 +31,7 @@ pub(super) async fn is_lent_to_nobody(context: &Context) -> Result<()> {
         refused(&edit.to_string(), answer, "ask for the right to patch statefulset vault")?;
     }
     context.laps.lap(format!("{} edits of a runner were refused to a tenant", edits.len()));
+    nulls_lend_nothing(context, &leak).await?;
 
     // By name, also where nobody has made the workload yet.
     let pools = [
@@ -84,6 +85,55 @@ async fn leaked(context: &Context) -> Result<String> {
         Ok(Some(status))
     })
     .await
+}
+
+/// A field that is null is no managed pool, and no runner either. A merge patch leaves such fields out.
+async fn nulls_lend_nothing(context: &Context, leak: &Value) -> Result<()> {
+    let add = |path: &str, value: &Value| json!({"op": "add", "path": path, "value": value});
+    let managed = add("/spec/pool/managed", &Value::Null);
+    let escapes = [
+        (add("/spec/worker/runner", leak), "ask for the right to patch statefulset vault"),
+        (add("/spec/worker/versionEndpoint", &json!({"port": 1})), "the right to get pods/proxy"),
+        (add("/spec/refresh", &json!({"mode": "Delete"})), "may not delete any in this namespace"),
+    ];
+    for (edit, because) in &escapes {
+        let answer = edited(context, "tenant", &[&managed, edit]).await;
+        refused(&edit.to_string(), answer, because)?;
+    }
+    let fields = [
+        "autoscale",
+        "handover",
+        "jobSources",
+        "pool/deployment",
+        "pool/managed",
+        "pool/pods",
+        "rebalance",
+        "refresh",
+        "replicas",
+        "suspend",
+        "view",
+        "worker/protocol",
+        "worker/runner",
+        "worker/showOutput",
+        "worker/versionEndpoint",
+    ];
+    for field in fields {
+        let null = add(&format!("/spec/{field}"), &Value::Null);
+        edited(context, "editor", &[&null]).await.with_context(|| format!("{field}: null"))?;
+    }
+    let view = add("/spec/view", &json!({"configMapName": null, "key": null}));
+    edited(context, "editor", &[&view]).await.context("a view of nulls")?;
+    let worker = add("/spec/worker", &Value::Null);
+    edited(context, "editor", &[&worker]).await.context("worker: null")?;
+    context.laps.lap("a null lends nothing to a tenant, and does not confuse the policies");
+    Ok(())
+}
+
+/// Tries edits of the Swarm by a JSON patch.
+async fn edited(context: &Context, user: &str, edits: &[&Value]) -> Result<()> {
+    let (user, patch) = (format!("--as={user}"), json!(edits).to_string());
+    let args = ["patch", "swarm", VAULT, "--type=json", "--dry-run=server", "-p", &patch, &user];
+    context.kubectl(&args).await.map(drop)
 }
 
 async fn patch(context: &Context, user: &str, worker: &Value) -> Result<()> {

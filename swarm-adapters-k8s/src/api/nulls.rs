@@ -1,0 +1,29 @@
+//! Fields of a CRD that are null.
+//!
+//! The generated schema of an optional field allows null. Then the API server keeps a null, the rules of
+//! the CRD take it for absent, and the policies in `deploy/` take it for present. A schema that does not
+//! allow null has the API server leave such a field out when it reads the request, before any policy.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+
+/// Allows null in no field.
+pub(super) fn disallow(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
+    schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()).for_each(in_schema);
+    crd
+}
+
+fn in_schema(schema: &mut JSONSchemaProps) {
+    schema.nullable = None;
+    schema.properties.iter_mut().flat_map(|all| all.values_mut()).for_each(in_schema);
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(each)) => in_schema(each),
+        Some(JSONSchemaPropsOrArray::Schemas(all)) => all.iter_mut().for_each(in_schema),
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(each)) = &mut schema.additional_properties {
+        in_schema(each);
+    }
+}
