@@ -127,8 +127,11 @@ impl Walk<'_> {
             if self.search.wishes[wish].pin.is_some_and(|pin| pin != at) {
                 continue;
             }
-            let returns = self.may_return(wish) && self.search.wishes[wish].holder == Some(at);
+            let may_return = self.may_return(wish);
+            let returns = may_return && self.search.wishes[wish].holder == Some(at);
             let left = left + isize::from(returns);
+            // Others that are pending may make up for evictions later.
+            let most = slack - isize::from(may_return) + isize::from(returns);
             // Without evictions, workers of one kind are all the same.
             let kind = (slack == 0 && !returns).then(|| self.search.room.kind(at));
             if kind.is_some() && kind == failed_at {
@@ -139,11 +142,11 @@ impl Walk<'_> {
                     return true;
                 }
                 failed_at = kind.or(failed_at);
-            } else if left > 0 {
+            } else if most > 0 {
                 if vain.is_some_and(|vain| self.are_alike(vain, at)) {
                     continue;
                 }
-                if self.evict_for(wish, at, left) {
+                if self.evict_for(wish, at, left, most) {
                     return true;
                 }
                 vain = Some(at);
@@ -189,21 +192,27 @@ impl Walk<'_> {
         found
     }
 
-    fn evict_for(&mut self, wish: usize, at: usize, left: isize) -> bool {
+    fn evict_for(&mut self, wish: usize, at: usize, left: isize, most: isize) -> bool {
         let wishes = self.search.wishes;
         let mut residents: Vec<_> = self.may_leave(at).collect();
         // The smallest first, and of equal ones the least important.
         residents.sort_unstable_by_key(|resident| (wishes[*resident].share, Reverse(*resident)));
-        self.evict_some(wish, at, &residents, left)
+        self.evict_some((wish, at), &residents, left, most)
     }
 
-    /// Evicts some of `residents`, one of each size first, until the job fits.
-    fn evict_some(&mut self, wish: usize, at: usize, residents: &[usize], left: isize) -> bool {
+    /// Evicts some of `residents`, at most so many, one of each size first, until the job fits.
+    fn evict_some(
+        &mut self,
+        (wish, at): (usize, usize),
+        residents: &[usize],
+        left: isize,
+        most: isize,
+    ) -> bool {
         let wishes = self.search.wishes;
         // Even the largest ones would not make enough room.
-        let most = residents.iter().rev().take(left.unsigned_abs());
-        let most: usize = most.map(|resident| usize::from(wishes[*resident].share)).sum();
-        if usize::from(self.search.room.free(at)) + most < usize::from(wishes[wish].share) {
+        let largest = residents.iter().rev().take(most.unsigned_abs());
+        let largest: usize = largest.map(|resident| usize::from(wishes[*resident].share)).sum();
+        if usize::from(self.search.room.free(at)) + largest < usize::from(wishes[wish].share) {
             return false;
         }
         let mut size = 0;
@@ -221,7 +230,7 @@ impl Walk<'_> {
             let found = if self.search.room.has(at, &wishes[wish]) {
                 self.place(wish, at, left - 1)
             } else {
-                left > 1 && self.evict_some(wish, at, &residents[i + 1..], left - 1)
+                most > 1 && self.evict_some((wish, at), &residents[i + 1..], left - 1, most - 1)
             };
             self.search.room.take(at, &wishes[*resident]);
             if found {
