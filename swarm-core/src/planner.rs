@@ -123,11 +123,11 @@ impl Request<'_> {
     /// - Jobs with a share are placed before all others: pinned ones first, then by priority. A job
     ///   that fits where it is stays; the largest of the others go to the least reserved worker. If
     ///   one fits nowhere, a bounded search moves as few others as it finds, none of them more
-    ///   important, or displaces less important ones. If that leaves a job out, first-fit decreasing
-    ///   is used instead where it leaves out less and moves no more jobs than the budget. Jobs
-    ///   without a share go to the workers that are not fully reserved, and only those jobs are
-    ///   counted to even out the load. With a [tolerance](Rules::share_tolerance), few jobs with a
-    ///   share move to level what is reserved.
+    ///   important, or displaces less important ones. If that leaves a job out, some workers are
+    ///   packed from nothing, as few as possible: at most 26 jobs move for each that gains a place,
+    ///   and no more than the budget. Jobs without a share go to the workers that are not fully
+    ///   reserved, and only those jobs are counted to even out the load. With a
+    ///   [tolerance](Rules::share_tolerance), few jobs with a share move to level what is reserved.
     /// - No worker has more than its maximum. If all are full, exactly the surplus is unassigned:
     ///   lower priorities first, then jobs that nobody holds, then those whose worker has too many,
     ///   then the last ones by (hash, name).

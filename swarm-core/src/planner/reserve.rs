@@ -4,10 +4,12 @@
 //! Jobs that fit where they are stay. The others are placed by class, pinned ones first, then by
 //! priority. A class never gives way to a less important one.
 
+mod fit;
 mod level;
 mod pack;
 mod room;
 mod search;
+mod spare;
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -25,6 +27,14 @@ const WHOLE: u8 = 100;
 
 /// The most jobs that one search evicts.
 const EVICTIONS_MAX: isize = 6;
+
+/// The most held jobs that move so that one job fewer has no place, when workers are packed from
+/// nothing.
+const MOVES_FOR_ONE: usize = 24;
+
+/// The most held jobs that move or stop, in addition, for each job that gains a place when all workers
+/// are packed: a larger job in exchange for a smaller one, and one other that moves.
+const MOVES_IN_EXCHANGE: usize = 2;
 
 /// How often the moves of all classes are reduced together.
 const ROUNDS_MAX: usize = 4;
@@ -75,7 +85,7 @@ struct Seating {
     residents: Vec<Vec<usize>>,
     /// The smallest share for which no place was found, even by eviction.
     hopeless: u8,
-    /// How many more held jobs may move since classes are packed from nothing.
+    /// How many more held jobs may move since workers are packed from nothing.
     moves_left: usize,
 }
 
@@ -89,12 +99,14 @@ struct Seating {
 /// 3. If it fits nowhere, a bounded search evicts as few jobs of its class or less important ones as
 ///    possible, all of which find another place.
 /// 4. If that fails, too, it displaces less important jobs, which are then placed in their turn.
-/// 5. If jobs of a class are still out, first-fit decreasing is tried from nothing and used if it
-///    leaves out less, provided that it moves no more held jobs than the budget allows, which the
-///    more important classes use first.
+/// 5. If jobs of a class are still out, they and the jobs of the least reserved workers are packed
+///    from nothing: of one worker, of two, four and so on up to all. The first result that leaves out
+///    less is used, provided that it moves few held jobs for each job that gains a place, and no more
+///    than the budget allows, which the more important classes use first.
 /// 6. With a tolerance, and if no job is out, few jobs move to level what is reserved.
 ///
-/// In canonical mode only 2 and 5 apply, without a budget. O(jobs with a share · log workers), plus
+/// In canonical mode only 2 applies, and first-fit decreasing of the whole class if that leaves out
+/// less. O(jobs with a share · log workers), plus
 /// O(workers · log workers) and a bounded number of steps for each job that needs evictions.
 pub(super) fn reserve(
     columns: &Columns,
@@ -256,7 +268,7 @@ impl Seating {
                 Mode::Sticky => self.seat_class(class),
                 Mode::Canonical => {
                     self.seat_directly(class.clone());
-                    self.pack(class);
+                    self.pack_all_first_fit(class);
                 }
             }
         }
@@ -298,11 +310,13 @@ impl Seating {
         if class.clone().all(|wish| self.seats[wish].is_none()) {
             // There is nobody to be kept in place.
             self.seat_directly(class.clone());
-            self.pack(class.clone());
+            self.pack_all_first_fit(class.clone());
         }
-        self.seat_one_by_one(class.clone(), hopeless);
-        if self.pack(class.clone()) {
-            self.seat_one_by_one(class, hopeless);
+        loop {
+            self.seat_one_by_one(class.clone(), hopeless);
+            if !self.pack(&class) {
+                break;
+            }
         }
     }
 

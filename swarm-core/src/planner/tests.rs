@@ -3,6 +3,7 @@
 //! Formulas and [`check`], which shares no code with the planner, judge the plans.
 
 mod brute;
+mod departures;
 mod enough;
 mod examples;
 mod formulas;

@@ -8,6 +8,7 @@
 mod cliffs;
 mod contest;
 mod contestants;
+mod departures;
 mod instructions;
 mod kept;
 mod local;
@@ -28,10 +29,11 @@ static ALLOCATOR: memory::Counting = memory::Counting;
 type Part = (&'static str, When, fn() -> Result<(), Box<dyn Error>>);
 
 /// What can be measured.
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     ("planner", When::Always, || Ok(planner::plans()?)),
     ("shares", When::Always, || Ok(planner::shares()?)),
     ("cliffs", When::Always, cliffs::all),
+    ("departures", When::Always, || Ok(departures::all()?)),
     ("turn", When::Always, turn::all),
     ("parse", When::Always, parse::all),
     ("kept", When::Always, kept::all),

@@ -1,148 +1,241 @@
-//! First-fit decreasing from nothing, and the search for the fewest moves of a whole class.
+//! Jobs of a class that no search finds a place for: some workers are packed from nothing.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::Seating;
-use super::search::{Places, Search};
+use super::fit::{Fit, fill, fit, renamed};
+use super::room::Room;
+use super::search::Places;
+use super::{MOVES_FOR_ONE, MOVES_IN_EXCHANGE, Seating, WHOLE};
+
+/// How many workers are filled as full as they can be, which takes long.
+const FILLED_MAX: usize = 4;
+
+/// A way to pack some jobs again.
+struct Packing {
+    places: Places,
+    /// The jobs that have no place in it.
+    out: Vec<usize>,
+    /// The jobs with a place that move in addition. One without a place moves in any case.
+    moves: usize,
+}
+
+/// The worker that has or had a job.
+type Past<'a> = &'a dyn Fn(usize) -> Option<usize>;
+
+/// How many jobs have no place, and how many percent they want in total.
+type Left = (usize, usize);
 
 impl Seating {
-    /// Packs the class from nothing if that leaves out less, and the budget has the held jobs that
-    /// move in addition. Returns whether it did. O(class · log workers).
-    pub(super) fn pack(&mut self, class: Range<usize>) -> bool {
-        let out = class.clone().filter(|wish| self.seats[*wish].is_none());
-        let left = self.sum(out);
-        if left.0 == 0 || class.len() == 1 {
-            return false;
+    /// Packs jobs of the class from nothing as long as that leaves out less: those of the least
+    /// reserved workers and those that are out. It begins with one worker and doubles the number up
+    /// to all. A packing is used if it moves few held jobs for each job that gains a place, and no more
+    /// than the budget. Returns whether less is out.
+    ///
+    /// O(class · log workers) for each packing that is used.
+    pub(super) fn pack(&mut self, class: &Range<usize>) -> bool {
+        let mut is_better = false;
+        while let Some((jobs, packing)) = self.better_packing(class) {
+            is_better = true;
+            self.moves_left -= packing.moves;
+            for wish in jobs {
+                self.stand_up(wish);
+            }
+            self.carry_out(packing.places);
         }
-        for wish in class.clone() {
-            self.beside_better.give_to(self.seats[wish], &self.wishes[wish]);
+        is_better
+    }
+
+    /// First-fit decreasing for the whole class, if that leaves out less. Nobody is held.
+    pub(super) fn pack_all_first_fit(&mut self, class: Range<usize>) {
+        let out: Vec<_> = self.out(&class);
+        if out.is_empty() || class.len() == 1 {
+            return;
         }
-        let (packed, out) = self.first_fit_decreasing(class.clone());
-        let packed = self.renamed(packed);
-        for wish in class.clone() {
-            self.beside_better.take_from(self.seats[wish], &self.wishes[wish]);
+        self.leave_places(&class);
+        let jobs: Vec<_> = class.clone().collect();
+        let places = fit(&self.wishes, &jobs, &mut self.beside_better, Fit::First);
+        self.take_places(&class);
+        if self.left(&without(&jobs, &places)) < self.left(&out) {
+            for wish in class {
+                self.stand_up(wish);
+            }
+            self.carry_out(places);
         }
+    }
+
+    /// The jobs that are packed again, and the first packing that leaves out less.
+    fn better_packing(&mut self, class: &Range<usize>) -> Option<(Vec<usize>, Packing)> {
+        let out = self.out(class);
+        if out.is_empty() || class.len() == 1 {
+            return None;
+        }
+        self.list_residents();
+        let mut count = 1;
+        while count <= class.len() && count < self.beside_better.len() {
+            let workers = self.beside_better.least_reserved_first(count);
+            let out = self.that_may_fit(&out, count);
+            let jobs = self.jobs_of(&workers, &out);
+            if let Some(packing) = self.pack_some(&workers, &jobs, &out) {
+                return Some((jobs, packing));
+            }
+            count *= 2;
+        }
+        let packing = self.pack_all(class, &out)?;
+        Some((class.clone().collect(), packing))
+    }
+
+    /// The jobs of the class that have no place.
+    fn out(&self, class: &Range<usize>) -> Vec<usize> {
+        class.clone().filter(|wish| self.seats[*wish].is_none()).collect()
+    }
+
+    /// Of each size as many of the jobs, which are in the order of their size, as so many workers have
+    /// room for at most.
+    fn that_may_fit(&self, jobs: &[usize], workers: usize) -> Vec<usize> {
+        let share = |wish: usize| self.wishes[wish].share;
+        let equals = jobs.chunk_by(|one, other| share(*one) == share(*other));
+        let few = equals.flat_map(|equals| {
+            let most = workers * usize::from(WHOLE / share(equals[0]));
+            &equals[..most.min(equals.len())]
+        });
+        few.copied().collect()
+    }
+
+    /// The jobs of the class on these workers, and those that are out, the largest first.
+    fn jobs_of(&self, workers: &[usize], out: &[usize]) -> Vec<usize> {
+        let residents = workers.iter().flat_map(|at| &self.residents[*at]).copied();
+        let is_movable =
+            |wish: &usize| self.wishes[*wish].rank == self.rank && self.wishes[*wish].pin.is_none();
+        let mut jobs: Vec<_> = residents.filter(is_movable).chain(out.iter().copied()).collect();
+        jobs.sort_unstable();
+        jobs
+    }
+
+    fn pack_some(&self, workers: &[usize], jobs: &[usize], out: &[usize]) -> Option<Packing> {
+        let number: BTreeMap<_, _> = workers.iter().zip(0..).map(|(at, n)| (*at, n)).collect();
+        let number = |at: usize| number.get(&at).copied();
+        let kind = |at: &usize| self.beside_better.kind(*at);
+        let (mut sizes, mut caps): (Vec<_>, Vec<_>) = workers.iter().map(kind).unzip();
+        for wish in jobs {
+            if let Some(n) = self.seats[*wish].and_then(number) {
+                sizes[n] += self.wishes[*wish].share;
+                caps[n] += 1;
+            }
+        }
+        let mut room = Room::new(&caps, &sizes);
+        let mut ways = vec![
+            fit(&self.wishes, jobs, &mut room, Fit::First),
+            fit(&self.wishes, jobs, &mut room, Fit::LeastReserved),
+        ];
+        if workers.len() <= FILLED_MAX {
+            let seat = |wish: usize| self.seats[wish].and_then(number);
+            ways.push(fill(&self.wishes, jobs, &room, seat));
+        }
+        let named = |places: Places, past: Past<'_>| {
+            let past = |wish: usize| past(wish).and_then(number);
+            let places = renamed(places, |n| room.kind(n), past);
+            places.into_iter().map(|(wish, n)| (wish, workers[n])).collect()
+        };
+        self.best(ways, jobs, out, 0, named)
+    }
+
+    fn pack_all(&mut self, class: &Range<usize>, out: &[usize]) -> Option<Packing> {
+        self.leave_places(class);
+        let jobs: Vec<_> = class.clone().collect();
+        let both = [Fit::First, Fit::LeastReserved];
+        let ways = both.map(|how| fit(&self.wishes, &jobs, &mut self.beside_better, how));
+        let kind = |at: usize| self.beside_better.kind(at);
+        let named = |places: Places, past: Past<'_>| renamed(places, kind, past);
+        let best = self.best(ways.into(), &jobs, out, MOVES_IN_EXCHANGE, named);
+        self.take_places(class);
+        best
+    }
+
+    /// The packing that leaves out the least, of equal ones that with the fewest moves.
+    ///
+    /// Equal workers get their names by where jobs were held, and by where they are now: a later plan
+    /// only knows the latter, and must find nothing that is cheaper for it.
+    fn best(
+        &self,
+        ways: Vec<Places>,
+        jobs: &[usize],
+        out: &[usize],
+        in_exchange: usize,
+        named: impl Fn(Places, Past<'_>) -> Places,
+    ) -> Option<Packing> {
+        let (holder, seat) =
+            (|wish: usize| self.wishes[wish].holder, |wish: usize| self.seats[wish]);
+        let pasts: [Past<'_>; 2] = [&holder, &seat];
+        let mut best: Option<Packing> = None;
+        for places in ways {
+            let now_out = without(jobs, &places);
+            let left = self.left(&now_out);
+            if left >= self.left(out) {
+                continue;
+            }
+            for past in pasts {
+                let places = named(places.clone(), past);
+                let moves = self.moves(jobs, &places);
+                let packing = Packing { moves, places, out: now_out.clone() };
+                let key = |packing: &Packing| (self.left(&packing.out), packing.moves);
+                let is_better = best.as_ref().is_none_or(|best| key(&packing) < key(best));
+                if is_better && self.may_move(&packing, out, in_exchange) {
+                    best = Some(packing);
+                }
+            }
+        }
+        best
+    }
+
+    /// How many more of the jobs with a place than now are away from their holders.
+    fn moves(&self, jobs: &[usize], places: &Places) -> usize {
         let is_away = |(wish, at): &(usize, usize)| {
             self.wishes[*wish].holder.is_some_and(|holder| holder != *at)
         };
-        let seated = class.clone().filter_map(|wish| Some((wish, self.seats[wish]?)));
-        let more = packed.iter().filter(|place| is_away(place)).count();
-        let more = more.saturating_sub(seated.filter(is_away).count());
-        if self.sum(out.into_iter()) >= left || more > self.moves_left {
-            return false;
-        }
-        self.moves_left -= more;
-        for wish in class {
-            self.stand_up(wish);
-        }
-        self.carry_out(packed);
-        true
+        let before = jobs.iter().filter_map(|wish| Some((*wish, self.seats[*wish]?)));
+        let before = before.filter(is_away).count();
+        let after = places.iter().filter(|(wish, _)| self.seats[*wish].is_some());
+        after.filter(|place| is_away(place)).count().saturating_sub(before)
     }
 
-    /// Every job, largest first, goes to the lowest slot where it fits; and the jobs that fit
-    /// nowhere. The class has left its places.
-    fn first_fit_decreasing(&mut self, class: Range<usize>) -> (Places, Vec<usize>) {
-        let (mut packed, mut out) = (Places::new(), Vec::new());
-        let (mut size, mut from) = (0, Some(0));
-        for wish in class {
-            let job = &self.wishes[wish];
-            if job.share != size {
-                (size, from) = (job.share, Some(0));
-            }
-            // What a job of the same size did not fit is not looked at again.
-            from = from.and_then(|from| self.beside_better.first(size, from));
-            match from {
-                Some(at) => {
-                    self.beside_better.take(at, job);
-                    packed.push((wish, at));
-                }
-                None => out.push(wish),
-            }
-        }
-        for (wish, at) in &packed {
-            self.beside_better.give(*at, &self.wishes[*wish]);
-        }
-        (packed, out)
+    /// Whether the gain is worth the moves. A running job that loses its place counts as one that
+    /// moves. `in_exchange` is how many more may move or stop for each job that gains a place.
+    fn may_move(&self, packing: &Packing, out: &[usize], in_exchange: usize) -> bool {
+        let seat = |wish: &usize| self.seats[*wish];
+        let stay_out = packing.out.iter().filter(|wish| seat(wish).is_none()).count();
+        let runs = |wish: &&usize| seat(wish).is_some() && seat(wish) == self.wishes[**wish].holder;
+        let stopped = packing.out.iter().filter(runs).count();
+        let fewer = out.len().saturating_sub(packing.out.len());
+        let gained = out.len() - stay_out;
+        packing.moves <= self.moves_left
+            && packing.moves + stopped <= fewer * MOVES_FOR_ONE + gained * in_exchange
     }
 
-    /// How many jobs these are, and how many percent they want in total.
-    fn sum(&self, jobs: impl Iterator<Item = usize>) -> (usize, usize) {
-        jobs.fold((0, 0), |(jobs, sum), wish| {
-            (jobs + 1, sum + usize::from(self.wishes[wish].share))
-        })
+    fn left(&self, jobs: &[usize]) -> Left {
+        let share = |wish: &usize| usize::from(self.wishes[*wish].share);
+        (jobs.len(), jobs.iter().map(share).sum())
     }
 
-    /// Exchanges workers that differ in nothing but their slot, so that many jobs stay with their
-    /// holders: the pair with the most jobs in common first, then the next one. The class has left
-    /// its places.
-    fn renamed(&self, places: Places) -> Places {
-        let kind = |at: usize| self.beside_better.kind(at);
-        let mut common = BTreeMap::<(usize, usize), usize>::new();
-        for (wish, at) in &places {
-            let holder = self.wishes[*wish].holder;
-            if let Some(holder) = holder.filter(|holder| kind(*at) == kind(*holder)) {
-                *common.entry((*at, holder)).or_default() += 1;
-            }
+    /// As if the class had no places.
+    fn leave_places(&mut self, class: &Range<usize>) {
+        for wish in class.clone() {
+            self.beside_better.give_to(self.seats[wish], &self.wishes[wish]);
         }
-        let mut pairs: Vec<_> = common.into_iter().collect();
-        pairs.sort_by_key(|(_, count)| Reverse(*count));
-        let mut name = BTreeMap::new();
-        let mut named = BTreeMap::new();
-        for ((at, holder), _) in pairs {
-            if !name.contains_key(&at) && !named.contains_key(&holder) {
-                name.insert(at, holder);
-                named.insert(holder, at);
-            }
-        }
-        // One without a name takes its own, or that of the one that took it, and so on.
-        let own = |at: usize| {
-            let mut own = at;
-            while let Some(taken_by) = named.get(&own) {
-                own = *taken_by;
-            }
-            own
-        };
-        let renamed = |at: usize| name.get(&at).copied().unwrap_or_else(|| own(at));
-        places.into_iter().map(|(wish, at)| (wish, renamed(at))).collect()
     }
 
-    /// Searches for places of the jobs that are seated now with fewer moves from where they were
-    /// held, and uses what it finds. `stayed` is where jobs first stayed with their holders.
-    pub(super) fn spare_moves(&mut self, stayed: &[Option<usize>]) -> bool {
-        let seated = || (0..self.wishes.len()).filter(|wish| self.seats[*wish].is_some());
-        let is_held = |wish: &usize| self.wishes[*wish].holder.is_some();
-        let moved = seated().filter(is_held);
-        let moved = moved.filter(|wish| self.seats[*wish] != self.wishes[*wish].holder).count();
-        if moved == 0 {
-            return false;
+    /// Ends [`leave_places`](Self::leave_places).
+    fn take_places(&mut self, class: &Range<usize>) {
+        for wish in class.clone() {
+            self.beside_better.take_from(self.seats[wish], &self.wishes[wish]);
         }
-        let mut room = self.beside_all.clone();
-        for wish in seated() {
-            room.give_to(self.seats[wish], &self.wishes[wish]);
-        }
-        let mut residents = vec![Vec::new(); room.len()];
-        for wish in seated() {
-            if let Some(at) = stayed[wish] {
-                room.take(at, &self.wishes[wish]);
-                residents[at].push(wish);
-            }
-        }
-        let pending: Vec<_> = seated().filter(|wish| stayed[*wish].is_none()).collect();
-        let away = pending.iter().filter(|wish| is_held(wish)).count();
-        let (wishes, residents, ranks) = (&*self.wishes, &*residents, 0..u32::MAX);
-        let search = Search { wishes, residents, room: &mut room, ranks, may_return: true };
-        let evictions =
-            (0..moved).filter_map(|moves| isize::try_from(moves).ok()?.checked_sub_unsigned(away));
-        let Some(mut places) = search.fewest(&pending, evictions) else { return false };
-        let found: BTreeSet<_> = places.iter().map(|(wish, _)| *wish).collect();
-        let stays = seated().filter(|wish| !found.contains(wish));
-        places.extend(stays.filter_map(|wish| Some((wish, stayed[wish]?))));
-        self.rank = u32::MAX;
-        self.carry_out(places);
-        true
     }
+}
+
+/// The jobs that have no place.
+fn without(jobs: &[usize], places: &Places) -> Vec<usize> {
+    let seen: BTreeSet<_> = places.iter().map(|(wish, _)| *wish).collect();
+    jobs.iter().copied().filter(|wish| !seen.contains(wish)).collect()
 }
 
 #[cfg(test)]
@@ -150,25 +243,31 @@ mod tests {
     use super::super::Wish;
     use super::*;
 
-    /// Jobs of 60 %, each held by one of these workers.
-    fn seating(holders: [usize; 4], caps: [usize; 4]) -> Seating {
-        let wish = |(job, holder): (u32, usize)| Wish {
-            job,
-            share: 60,
-            rank: 0,
-            pin: None,
-            holder: Some(holder),
+    /// Jobs of two workers, the largest first, each with its share and its holder.
+    fn seating(jobs: &[(u8, Option<usize>)]) -> Seating {
+        let wish = |(job, (share, holder)): (u32, &(u8, Option<usize>))| {
+            let (share, holder) = (*share, *holder);
+            Wish { job, share, rank: 0, pin: None, holder }
         };
-        Seating::new((0..).zip(holders).map(wish).collect(), &caps, &[100; 4])
+        let wishes: Vec<_> = (0..).zip(jobs).map(wish).collect();
+        let mut seating = Seating::new(wishes, &[9; 2], &[100; 2]);
+        for (wish, (_, at)) in jobs.iter().enumerate() {
+            if let Some(at) = at {
+                seating.sit(wish, *at);
+            }
+        }
+        seating
     }
 
     #[test]
-    fn equal_workers_change_names_so_that_their_jobs_stay() {
-        let packed: Places = (0..4).map(|n| (n, n)).collect();
-        let stay = vec![(0, 2), (1, 0), (2, 3), (3, 1)];
-        assert_eq!(seating([2, 0, 3, 1], [9; 4]).renamed(packed.clone()), stay);
-        // The third may have one job only: it is no equal of the others.
-        let renamed = seating([2, 0, 3, 1], [9, 9, 1, 9]).renamed(packed);
-        assert_eq!(renamed, [(0, 3), (1, 0), (2, 2), (3, 1)]);
+    fn a_packing_moves_no_more_jobs_than_the_budget_has_left() {
+        let jobs = [(60, None), (40, Some(0)), (40, Some(1)), (30, Some(0)), (30, Some(1))];
+        let mut seating = seating(&jobs);
+        seating.moves_left = 0;
+        assert!(!seating.pack(&(0..5)));
+        seating.moves_left = 3;
+        assert!(seating.pack(&(0..5)));
+        assert!(seating.seats.iter().all(Option::is_some));
+        assert_eq!(seating.moves_left, 2, "one job moved");
     }
 }

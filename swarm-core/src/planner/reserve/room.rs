@@ -1,5 +1,8 @@
 //! What is free of each worker, and which worker has the most of it.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use super::Wish;
 
 /// The free part of every worker, with the greatest ones at hand.
@@ -95,6 +98,25 @@ impl Room {
         (wish.share <= self.most()).then(|| self.first(self.most(), 0)).flatten()
     }
 
+    /// So many workers, the least reserved ones first, of equal ones those of the lowest slots; those
+    /// that may have no more jobs come last. O(count · log workers).
+    pub(super) fn least_reserved_first(&self, count: usize) -> Vec<usize> {
+        let leaves = self.tree.len() / 2;
+        let leftmost = |node: usize| node << (leaves.ilog2() - node.ilog2());
+        let mut found = Vec::new();
+        let mut nodes = BinaryHeap::from([(self.tree[1], Reverse(leaves), 1)]);
+        while found.len() < count {
+            let Some((_, _, node)) = nodes.pop() else { break };
+            if node < leaves {
+                let children = [2 * node, 2 * node + 1];
+                nodes.extend(children.map(|node| (self.tree[node], Reverse(leftmost(node)), node)));
+            } else if node - leaves < self.len() {
+                found.push(node - leaves);
+            }
+        }
+        found
+    }
+
     /// The first worker from `from` on of which so much is free. O(log workers).
     pub(super) fn first(&self, part: u8, from: usize) -> Option<usize> {
         let leaves = self.tree.len() / 2;
@@ -149,6 +171,10 @@ mod tests {
             let usable = |at: usize| if room.jobs[at] > 0 { room.free[at] } else { 0 };
             let all = 0..caps.len();
             prop_assert_eq!(room.most(), all.clone().map(usable).max().unwrap_or(0));
+            let mut order: Vec<_> = all.clone().collect();
+            order.sort_by_key(|at| (Reverse(usable(*at)), *at));
+            prop_assert_eq!(room.least_reserved_first(9), &*order);
+            prop_assert_eq!(&room.least_reserved_first(2), &order[..order.len().min(2)]);
             prop_assert_eq!(room.first(part, from), all.skip(from).find(|at| part <= usable(*at)));
         }
     }

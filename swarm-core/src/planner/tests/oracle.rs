@@ -4,10 +4,14 @@ use super::*;
 use crate::hash::mix;
 
 /// A stream of numbers that is the same on every machine.
-struct Dice(u64);
+pub(super) struct Dice(u64);
 
 impl Dice {
-    fn below(&mut self, limit: u32) -> u32 {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn below(&mut self, limit: u32) -> u32 {
         self.0 = mix(self.0.wrapping_add(0x9e37_79b9_7f4a_7c15));
         u32::try_from(self.0 % u64::from(limit)).unwrap()
     }
@@ -29,6 +33,7 @@ enum With {
     Priorities,
     Pins,
     Maxima,
+    PinsAndMaxima,
 }
 
 /// Two to five workers that are almost full with jobs that fit where they are, and one to three new
@@ -53,12 +58,12 @@ fn almost_full(seed: u64, with: With) -> Case {
         }
         match with {
             With::Priorities => job.priority = i32::try_from(dice.below(3)).unwrap(),
-            With::Pins if dice.one_in(5) => job.pin = Some(Slot(at)),
-            With::Pins | With::Nothing | With::Maxima => {}
+            With::Pins | With::PinsAndMaxima if dice.one_in(5) => job.pin = Some(Slot(at)),
+            With::Pins | With::Nothing | With::Maxima | With::PinsAndMaxima => {}
         }
         jobs.insert(name, job);
     }
-    if with == With::Maxima {
+    if matches!(with, With::Maxima | With::PinsAndMaxima) {
         pool.0.values_mut().for_each(|member| member.max_jobs = Some(1 + dice.below(3)));
     }
     if dice.one_in(4) && workers > 2 {
@@ -110,7 +115,7 @@ fn moves_and_fewest(case: &Case, plan: &Plan) -> (usize, usize) {
 #[test]
 fn jobs_with_shares_make_room_with_the_fewest_moves() {
     const CASES: u64 = 1_000;
-    for with in [With::Nothing, With::Priorities, With::Pins, With::Maxima] {
+    for with in [With::Nothing, With::Priorities, With::Pins, With::Maxima, With::PinsAndMaxima] {
         let mut more = BTreeMap::<(usize, usize), u64>::new();
         for seed in 0..CASES {
             let case = almost_full(mix(seed), with);
@@ -123,6 +128,22 @@ fn jobs_with_shares_make_room_with_the_fewest_moves() {
             }
         }
         assert!(more.values().sum::<u64>() <= CASES / 100, "{with:?}: {more:?}");
+    }
+}
+
+/// Scope: 1,000 cases of each kind with one priority, in which fewer jobs run than may move for one.
+#[test]
+fn no_canonical_plan_leaves_out_fewer() {
+    for with in [With::Nothing, With::Pins, With::Maxima, With::PinsAndMaxima] {
+        for seed in 0..1_000 {
+            let case = almost_full(mix(seed), with);
+            let out = |mode| {
+                let rules = Rules { mode, ..Rules::default() };
+                let plan = Case { rules, ..case.clone() }.plan();
+                plan.unassigned.keys().filter(|job| case.jobs[*job].pin.is_none()).count()
+            };
+            assert!(out(Mode::Sticky) <= out(Mode::Canonical), "{with:?}: {seed}");
+        }
     }
 }
 

@@ -3,6 +3,9 @@
 
 use super::*;
 
+/// The most jobs that run and move for one that gains a place.
+pub(super) const MOVES_FOR_ONE: usize = 24;
+
 /// A pool of equal workers and free jobs with shares, half of them held.
 fn any_packing() -> impl Strategy<Value = (Vec<u8>, Vec<Option<u32>>, u32)> {
     let share = prop_oneof![1..=100_u8, 30..=60_u8];
@@ -84,11 +87,52 @@ proptest! {
         prop_assert_eq!(again.unassigned, first.unassigned);
     }
 
-    /// Scope: one class of jobs with shares on up to 5 equal workers, whatever is held.
+    /// Scope: the same, with a budget of no moves: the first plan makes all that are forced.
+    #[test]
+    fn planning_shares_again_without_moves_to_spend_moves_nothing(
+        case in any_case_with_shares(), tolerance in prop::option::of(0..=100_u8),
+    ) {
+        let rules =
+            Rules { moves_max: Some(0), share_tolerance: tolerance, mode: Mode::Sticky };
+        let case = Case { rules, ..case };
+        let first = case.plan();
+        prop_assert_eq!(voluntary(&first), 0);
+        let again = case.after(&first).plan();
+        prop_assert_eq!(&again.moves, &[]);
+        prop_assert_eq!(again.unassigned, first.unassigned);
+    }
+
+    /// Scope: every input and mode with a budget. The last plan moves and defers nothing.
+    #[test]
+    fn plans_with_shares_settle_under_a_budget(
+        case in any_case_with_shares(), moves_max in 1..8_usize,
+    ) {
+        let mut case = Case { rules: Rules { moves_max: Some(moves_max), ..case.rules }, ..case };
+        let most = case.jobs.len() + 2;
+        let mut plans = (0..most).map(|_| {
+            let plan = case.plan();
+            case = case.after(&plan);
+            plan
+        });
+        let settled = plans.find(|plan| plan.moves.is_empty());
+        prop_assert_eq!(settled.map(|plan| plan.deferred), Some(BTreeSet::new()));
+    }
+
+    /// Scope: one class of jobs with shares on up to 5 equal workers, whatever is held. Fewer jobs run
+    /// than may move for one.
     #[test]
     fn no_more_stay_out_than_first_fit_decreasing_leaves(packing in any_packing()) {
         let case = case(packing);
         prop_assert!(case.plan().unassigned.len() <= left_by_first_fit_decreasing(&case));
+    }
+
+    /// Scope: the same, against the plan that knows no past.
+    #[test]
+    fn no_more_stay_out_than_a_canonical_plan_leaves(packing in any_packing()) {
+        let case = case(packing);
+        let rules = Rules { mode: Mode::Canonical, ..Rules::default() };
+        let canonical = Case { rules, ..case.clone() }.plan().unassigned.len();
+        prop_assert!(case.plan().unassigned.len() <= canonical);
     }
 
     /// Scope: as above. Jobs that all fit where they are stay there.
@@ -241,7 +285,7 @@ fn an_urgent_job_displaces_the_one_that_finds_another_place() {
 /// packed so that less of it stays out, for one move.
 fn two_classes_to_pack(moves_max: usize) -> Case {
     let wishes =
-        [(50, 1, 1), (70, 1, 0), (30, 1, 0), (60, 1, 0), (30, 0, 0), (20, 0, 1), (10, 0, 2)];
+        [(55, 1, 1), (30, 1, 0), (50, 1, 0), (55, 1, 2), (20, 0, 1), (10, 0, 1), (40, 0, 2)];
     let wish = |((name, _), (percent, priority, slot)): ((JobName, Job), (u8, i32, u32))| {
         let job = Job { share: Share::new(percent).ok(), priority, ..Job::default() };
         ((name.clone(), job), (name, Slot(slot)))
@@ -262,7 +306,7 @@ fn classes_share_one_budget_for_packing_the_most_important_first() {
         plan.unassigned.into_keys().map(|job| job.to_string()).collect::<Vec<_>>()
     };
     // Of the more important class, then of the other one, a small job stays out in place of a large one.
-    let most = [["job-3", "job-6"], ["job-0", "job-4"], ["job-0", "job-5"]];
+    let most = [["job-3", "job-6"], ["job-2", "job-6"], ["job-2", "job-4"]];
     assert_eq!([out(0), out(1), out(2)], most);
 }
 
@@ -295,4 +339,42 @@ fn shares_are_leveled_within_the_tolerance_and_the_budget() {
     assert_eq!((settled.moves.len(), settled.deferred.len()), (0, 0));
     let reserved = reserved(&settled);
     assert_eq!(spread(&reserved), 20, "{reserved:?}");
+}
+
+/// Jobs by name, each with its share, its pin and its holder.
+fn few<'a>(
+    pool: Pool,
+    jobs: impl IntoIterator<Item = (&'a str, Option<u8>, Option<u32>, Option<u32>)>,
+) -> Case {
+    let (mut wishes, mut held) = (Jobs::new(), Vec::new());
+    for (name, percent, pin, holder) in jobs {
+        let name: JobName = name.parse().unwrap();
+        held.extend(holder.map(|holder| (name.clone(), Slot(holder))));
+        let share = percent.and_then(|percent| Share::new(percent).ok());
+        wishes.insert(name, Job { share, pin: pin.map(Slot), ..Job::default() });
+    }
+    Case { jobs: wishes, held: held.into_iter().collect(), pool, rules: Rules::default() }
+}
+
+/// It does not fit where it is held, so packing it costs the first plan as much as a second one, which
+/// knows no holder of it.
+#[test]
+fn a_job_that_lost_its_worker_counts_for_no_move_of_a_packing() {
+    let mut smaller = Pool::ready(2);
+    smaller.0.get_mut(&Slot(0)).unwrap().capacity = Share::new(30).ok();
+    let whole = [("a", 96, 1), ("b", 3, 1), ("c", 100, 0)];
+    let mut single = Pool::ready(2);
+    single.0.get_mut(&Slot(0)).unwrap().max_jobs = Some(1);
+    single.0.get_mut(&Slot(1)).unwrap().capacity = Share::new(1).ok();
+    let larger = [("a", 25, 0), ("b", 75, 1)];
+    for (pool, jobs) in [(smaller, &whole[..]), (single, &larger)] {
+        let jobs = jobs.iter().map(|(name, percent, at)| (*name, Some(*percent), None, Some(*at)));
+        let mut case = few(pool, jobs);
+        for moves_max in [None, Some(0), Some(1)] {
+            case.rules.moves_max = moves_max;
+            let plan = case.plan();
+            assert_eq!(check(&case.request(), &plan), Ok(()));
+            assert_eq!(&case.after(&plan).plan().moves, &[], "budget of {moves_max:?}");
+        }
+    }
 }
