@@ -126,7 +126,8 @@ impl Request<'_> {
     ///   important, or displaces less important ones. If that leaves a job out, some workers are
     ///   packed from nothing, as few as possible: at most 26 jobs move for each that gains a place,
     ///   and no more than the budget. Jobs without a share go to the workers that are not fully
-    ///   reserved, and only those jobs are counted to even out the load. With a
+    ///   reserved, and only those jobs are counted to even out the load. Jobs with a share leave room
+    ///   for pinned jobs without one where that leaves out none of them. With a
     ///   [tolerance](Rules::share_tolerance), few jobs with a share move to level what is reserved.
     /// - No worker has more than its maximum. If all are full, exactly the surplus is unassigned:
     ///   lower priorities first, then jobs that nobody holds, then those whose worker has too many,

@@ -4,6 +4,7 @@
 //! Jobs that fit where they are stay. The others are placed by class, pinned ones first, then by
 //! priority. A class never gives way to a less important one.
 
+mod beside;
 mod fit;
 mod level;
 mod pack;
@@ -12,6 +13,7 @@ mod search;
 mod spare;
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::admit::Fate;
@@ -19,6 +21,7 @@ use super::columns::Columns;
 use super::roster::Roster;
 use super::{Mode, Rules, Unassigned};
 use crate::Slot;
+use beside::Pinned;
 use room::Room;
 use search::{Places, Search};
 
@@ -67,7 +70,7 @@ pub(super) struct Reserved {
 }
 
 /// Where the jobs with a share are seated.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Seating {
     /// The largest first within a class.
     wishes: Vec<Wish>,
@@ -85,7 +88,7 @@ struct Seating {
     residents: Vec<Vec<usize>>,
     /// The smallest share for which no place was found, even by eviction.
     hopeless: u8,
-    /// How many more held jobs may move since workers are packed from nothing.
+    /// The number of further held jobs that may move since workers are packed from nothing.
     moves_left: usize,
 }
 
@@ -106,7 +109,8 @@ struct Seating {
 /// 6. With a tolerance, and if no job is out, few jobs move to level what is reserved.
 ///
 /// In canonical mode only 2 applies, and first-fit decreasing of the whole class if that leaves out
-/// less. O(jobs with a share · log workers), plus
+/// less. In both modes, jobs with a share leave room for pinned jobs without one where that leaves out
+/// none of them. O(jobs with a share · log workers), plus
 /// O(workers · log workers) and a bounded number of steps for each job that needs evictions.
 pub(super) fn reserve(
     columns: &Columns,
@@ -120,22 +124,51 @@ pub(super) fn reserve(
     if wishes.is_empty() {
         return reserved;
     }
-    let tolerance = rules.share_tolerance.filter(|_| rules.mode == Mode::Sticky);
-    if tolerance.is_none() && all_stay(&wishes, &mut roster.caps, &roster.sizes) {
+    let levels = rules.share_tolerance.is_some() && rules.mode == Mode::Sticky;
+    let pinned = Pinned::new(columns, roster, held);
+    let mut left = roster.caps.clone();
+    let all_stay = !levels && all_stay(&wishes, &mut left, &roster.sizes);
+    if all_stay && pinned.all_fit(|at| left[at]) {
         let stays = |wish: Wish| Some((wish.job, Fate::Reserved(wish.holder?)));
         fates.extend(wishes.into_iter().filter_map(stays));
+        roster.caps = left;
     } else {
         sort(&mut wishes, columns);
-        let mut seating = Seating::new(wishes, &roster.caps, &roster.sizes);
-        seating.fill(rules);
-        if let Some(tolerance) = tolerance {
-            (reserved.moved, reserved.deferred) =
-                seating.level(tolerance, rules.moves_max.unwrap_or(usize::MAX));
-        }
+        let seating;
+        (seating, reserved.moved, reserved.deferred) = seated(wishes, roster, &pinned, rules);
         seating.close(&mut roster.caps, fates);
     }
     fates.sort_unstable_by_key(|(job, _)| *job);
     reserved
+}
+
+/// Seats all jobs, and leaves room for pinned ones without a share where that leaves out none. Returns
+/// also the jobs that move for balance, and those that would beyond the budget.
+fn seated(
+    wishes: Vec<Wish>,
+    roster: &Roster,
+    pinned: &Pinned,
+    rules: Rules,
+) -> (Seating, Vec<u32>, Vec<u32>) {
+    let mut seating = Seating::new(wishes, &roster.caps, &roster.sizes);
+    seating.moves_left = rules.moves_max.unwrap_or(usize::MAX);
+    seating.fill(rules.mode);
+    let tolerance = rules.share_tolerance.filter(|_| rules.mode == Mode::Sticky);
+    let (mut moved, mut deferred) = (BTreeSet::new(), Vec::new());
+    loop {
+        while pinned.make_room(&mut seating, roster, rules.mode) {}
+        let Some(tolerance) = tolerance else { break };
+        let before = seating.seats.clone();
+        let (now_moved, now_deferred) = pinned.level(&mut seating, tolerance);
+        moved.extend(now_moved);
+        deferred = now_deferred;
+        // Other places may let more pinned jobs find room.
+        if seating.seats == before {
+            break;
+        }
+    }
+    deferred.retain(|job| !moved.contains(job));
+    (seating, moved.into_iter().collect(), deferred)
 }
 
 /// The wishes of all jobs with a share that may be moved, without ranks. The fate of a job whose pin
@@ -223,9 +256,7 @@ impl Seating {
         }
     }
 
-    fn fill(&mut self, rules: Rules) {
-        let budget = rules.moves_max.filter(|_| rules.mode == Mode::Sticky);
-        self.moves_left = budget.unwrap_or(usize::MAX);
+    fn fill(&mut self, mode: Mode) {
         for wish in 0..self.wishes.len() {
             let Wish { holder, pin, .. } = self.wishes[wish];
             let holder = holder.filter(|holder| pin.is_none_or(|pin| pin == *holder));
@@ -235,18 +266,18 @@ impl Seating {
             }
         }
         let stayed = self.seats.clone();
-        self.seat_classes(rules);
+        self.seat_classes(mode);
         for _ in 0..ROUNDS_MAX {
-            if rules.mode == Mode::Canonical || !self.spare_moves(&stayed) {
+            if mode == Mode::Canonical || !self.spare_moves(&stayed) {
                 break;
             }
             // Other places may have room now for jobs that found none.
-            self.seat_classes(rules);
+            self.seat_classes(mode);
         }
     }
 
     /// Seats one class after the other beside those that are seated.
-    fn seat_classes(&mut self, rules: Rules) {
+    fn seat_classes(&mut self, mode: Mode) {
         self.beside_better = self.beside_all.clone();
         self.later = 0;
         for (wish, at) in self.wishes.iter().zip(&self.seats) {
@@ -259,11 +290,11 @@ impl Seating {
         let mut start = 0;
         while start < self.wishes.len() {
             self.rank = self.wishes[start].rank;
-            let more = self.wishes[start..].iter().take_while(|wish| wish.rank == self.rank);
-            let class = start..start + more.count();
+            let same = self.wishes[start..].iter().take_while(|wish| wish.rank == self.rank);
+            let class = start..start + same.count();
             start = class.end;
             self.enter(class.clone());
-            match rules.mode {
+            match mode {
                 _ if self.wishes[class.start].pin.is_some() => self.seat_pinned(class),
                 Mode::Sticky => self.seat_class(class),
                 Mode::Canonical => {
@@ -477,8 +508,7 @@ impl Seating {
     /// Writes what is left for jobs without a share, and the fate of each job with one.
     fn close(self, caps: &mut [usize], fates: &mut Vec<(u32, Fate)>) {
         for (at, cap) in caps.iter_mut().enumerate() {
-            let (free, jobs) = self.beside_all.kind(at);
-            *cap = if free == 0 { 0 } else { jobs };
+            *cap = self.left_for_others(at);
         }
         let fate = |at: Option<usize>| at.map_or(Fate::Out(Unassigned::Capacity), Fate::Reserved);
         fates.extend(self.wishes.iter().zip(self.seats).map(|(wish, at)| (wish.job, fate(at))));

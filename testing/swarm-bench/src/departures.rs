@@ -7,11 +7,11 @@ use swarm_core::{Job, JobTable, JobsError, Pool, Rules, Share, Slot};
 
 use crate::{shown, timed};
 
-/// What is reserved before the worker leaves, in percent of all workers.
+/// The shares reserved before the worker leaves, in percent of all workers.
 const RESERVED: [u32; 3] = [90, 93, 95];
 /// The smallest and the largest share.
 const SHARES: [(u32, u32); 4] = [(5, 30), (10, 50), (15, 45), (30, 60)];
-/// How many workers there are, and how many seeded pools of that size.
+/// The numbers of workers, each with its number of seeded pools.
 const SIZES: [(u32, u32); 4] = [(20, 200), (60, 200), (200, 100), (6_000, 2)];
 
 /// One worker leaves each of these pools.
@@ -55,7 +55,7 @@ fn report(workers: u32, shares: (u32, u32), reserved: u32, seen: &[Departure]) {
     );
 }
 
-/// What happened when a worker left.
+/// The outcome of a departure.
 struct Departure {
     jobs: usize,
     /// The jobs of the worker that left.

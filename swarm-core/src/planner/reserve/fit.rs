@@ -7,7 +7,7 @@ use super::Wish;
 use super::room::Room;
 use super::search::Places;
 
-/// How each job, the largest first, finds its worker.
+/// The rule by which each job, the largest first, finds its worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fit {
     /// The lowest slot where it fits.
@@ -28,7 +28,7 @@ pub(super) fn fit(wishes: &[Wish], jobs: &[usize], room: &mut Room, how: Fit) ->
         }
         let at = match how {
             Fit::First => {
-                // What a job of the same size did not fit is not looked at again.
+                // The workers before had no room for a job of the same size.
                 from = from.and_then(|from| room.first(size, from));
                 from
             }

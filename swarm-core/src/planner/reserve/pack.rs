@@ -8,7 +8,7 @@ use super::room::Room;
 use super::search::Places;
 use super::{MOVES_FOR_ONE, MOVES_IN_EXCHANGE, Seating, WHOLE};
 
-/// How many workers are filled as full as they can be, which takes long.
+/// The largest number of workers that are filled as full as they can be, which takes long.
 const FILLED_MAX: usize = 4;
 
 /// A way to pack some jobs again.
@@ -23,7 +23,7 @@ struct Packing {
 /// The worker that has or had a job.
 type Past<'a> = &'a dyn Fn(usize) -> Option<usize>;
 
-/// How many jobs have no place, and how many percent they want in total.
+/// The number of jobs that have no place, and the percent that these jobs want in total.
 type Left = (usize, usize);
 
 impl Seating {
@@ -188,7 +188,7 @@ impl Seating {
         best
     }
 
-    /// How many more of the jobs with a place than now are away from their holders.
+    /// The number of jobs with a place that are away from their holders, less those that are now.
     fn moves(&self, jobs: &[usize], places: &Places) -> usize {
         let is_away = |(wish, at): &(usize, usize)| {
             self.wishes[*wish].holder.is_some_and(|holder| holder != *at)

@@ -74,6 +74,20 @@ impl Room {
         }
     }
 
+    /// Takes so much room from a worker.
+    pub(super) fn shrink(&mut self, at: usize, percent: u8, jobs: usize) {
+        self.free[at] -= percent;
+        self.jobs[at] -= jobs;
+        self.update(at);
+    }
+
+    /// Gives a worker more room.
+    pub(super) fn enlarge(&mut self, at: usize, percent: u8, jobs: usize) {
+        self.free[at] += percent;
+        self.jobs[at] += jobs;
+        self.update(at);
+    }
+
     fn update(&mut self, at: usize) {
         let mut node = self.tree.len() / 2 + at;
         let mut most = if self.jobs[at] > 0 { self.free[at] } else { 0 };

@@ -378,3 +378,95 @@ fn a_job_that_lost_its_worker_counts_for_no_move_of_a_packing() {
         }
     }
 }
+
+/// Four jobs that need a worker each, and one without a share that is pinned to the third worker.
+fn four_whole_and_a_pinned_one(workers: u32, held: &[(&str, u32)]) -> Case {
+    let whole = Job { share: Share::new(100).ok(), ..Job::default() };
+    let name = |name: &str| name.parse::<JobName>().unwrap();
+    let mut jobs: Jobs = ["a", "b", "c", "d"].map(|job| (name(job), whole.clone())).into();
+    jobs.insert(name("light"), Job { pin: Some(Slot(2)), ..Job::default() });
+    let held = held.iter().map(|(job, slot)| (name(job), Slot(*slot))).collect();
+    Case { jobs, held, pool: Pool::ready(workers), rules: Rules::default() }
+}
+
+#[test]
+fn a_whole_worker_job_leaves_alone_the_slot_of_a_pinned_job() {
+    let light: JobName = "light".parse().unwrap();
+    let full = [("a", 0), ("b", 1), ("c", 2), ("d", 3)];
+    for mode in [Mode::Sticky, Mode::Canonical] {
+        for (held, share_tolerance) in [(&full[..0], None), (&full, None), (&full, Some(10))] {
+            let mut case = four_whole_and_a_pinned_one(6, held);
+            case.rules = Rules { mode, share_tolerance, ..Rules::default() };
+            let plan = case.plan();
+            assert_eq!(check(&case.request(), &plan), Ok(()));
+            assert_eq!(plan.unassigned, BTreeMap::new());
+            assert_eq!(plan.assignment.holder(&light), Some(Slot(2)));
+            assert_eq!(&case.after(&plan).plan().moves, &[]);
+        }
+    }
+    // Only the one that is there moves.
+    let plan = four_whole_and_a_pinned_one(6, &full).plan();
+    assert_eq!(plan.moves.iter().filter(|step| step.from.is_some()).count(), 1);
+}
+
+#[test]
+fn a_job_with_a_share_comes_before_a_pinned_one_where_no_other_slot_is_free() {
+    let case = four_whole_and_a_pinned_one(4, &[]);
+    let plan = case.plan();
+    assert_eq!(plan.unassigned.keys().map(JobName::as_str).collect::<Vec<_>>(), ["light"]);
+    for workers in [1, 4, 6] {
+        assert_eq!(four_whole_and_a_pinned_one(workers, &[]).request().workers_enough(), Some(5));
+    }
+}
+
+/// The maximum of a worker is such a limit, too.
+#[test]
+fn a_job_with_a_share_leaves_the_only_place_of_a_worker_to_the_job_that_is_pinned_to_it() {
+    let mut case = four_whole_and_a_pinned_one(2, &[("a", 0)]);
+    case.jobs.retain(|job, _| ["a", "light"].contains(&job.as_str()));
+    for job in case.jobs.values_mut() {
+        job.share = job.share.and(Share::new(10).ok());
+        job.pin = job.pin.and(Some(Slot(0)));
+    }
+    case.pool.0.values_mut().for_each(|member| member.max_jobs = Some(1));
+    let plan = case.plan();
+    assert_eq!(plan.unassigned, BTreeMap::new());
+}
+
+/// Two whole-worker jobs have to take slots to which others are pinned, or one of them.
+#[test]
+fn as_many_pinned_jobs_as_possible_find_room() {
+    let mut case = four_whole_and_a_pinned_one(5, &[("a", 0), ("b", 1), ("c", 2), ("d", 3)]);
+    let other = Job { pin: Some(Slot(0)), ..Job::default() };
+    case.jobs.insert("other".parse().unwrap(), other);
+    let plan = case.plan();
+    assert_eq!(check(&case.request(), &plan), Ok(()));
+    assert_eq!(plan.unassigned.len(), 1, "{:?}", plan.unassigned);
+    assert_eq!(&case.after(&plan).plan().moves, &[]);
+}
+
+/// It is pinned to a worker that is too small for it.
+#[test]
+fn a_job_with_a_share_that_never_has_a_place_takes_no_room_from_a_pinned_job() {
+    let mut case = four_whole_and_a_pinned_one(7, &[("c", 2)]);
+    let never = Job { pin: Some(Slot(6)), share: Share::new(60).ok(), ..Job::default() };
+    case.jobs.insert("never".parse().unwrap(), never);
+    case.pool.0.get_mut(&Slot(6)).unwrap().capacity = Share::new(50).ok();
+    let plan = case.plan();
+    assert_eq!(plan.unassigned.keys().map(JobName::as_str).collect::<Vec<_>>(), ["never"]);
+}
+
+#[test]
+fn shares_are_leveled_beside_a_pinned_job_and_stay() {
+    let mut pool = Pool::ready(3);
+    pool.0.get_mut(&Slot(0)).unwrap().max_jobs = Some(1);
+    for (slot, percent) in [(1, 50), (2, 60)] {
+        pool.0.get_mut(&Slot(slot)).unwrap().capacity = Share::new(percent).ok();
+    }
+    let jobs = [("big", Some(40), None), ("light", None, Some(0)), ("small", Some(18), None)];
+    let mut case = few(pool, jobs.map(|(name, percent, pin)| (name, percent, pin, None)));
+    case.rules.share_tolerance = Some(5);
+    let plan = case.plan();
+    assert_eq!(plan.unassigned, BTreeMap::new());
+    assert_eq!(&case.after(&plan).plan().moves, &[]);
+}

@@ -1,0 +1,153 @@
+//! Room for jobs without a share that are pinned: jobs with a share leave it alone while they find
+//! another place.
+
+use super::Seating;
+use crate::Slot;
+use crate::planner::Mode;
+use crate::planner::columns::Columns;
+use crate::planner::roster::Roster;
+
+/// For how many takers whose pinned jobs lack room all jobs with a share are seated again.
+const LACKING_MAX: usize = 64;
+
+/// The needs of pinned jobs without a share, for each taker.
+#[derive(Debug)]
+pub(super) struct Pinned {
+    /// The takers that have such jobs, ascending, with their number, up to the maximum.
+    jobs: Vec<(usize, usize)>,
+}
+
+impl Pinned {
+    /// Counts the pinned jobs without a share that takers shall have. O(pinned jobs · log shares).
+    pub(super) fn new(columns: &Columns, roster: &Roster, held: &[Slot]) -> Self {
+        let is_kept = |job: u32| roster.at(held[job as usize]) == roster.kept();
+        let pins =
+            columns.pins.iter().filter(|(job, _)| !columns.has_share(*job) && !is_kept(*job));
+        let mut takers: Vec<_> = pins.filter_map(|(_, slot)| roster.taker(*slot)).collect();
+        takers.sort_unstable();
+        let equals = takers.chunk_by(|one, other| one == other);
+        let jobs = equals.map(|equals| (equals[0], equals.len().min(roster.caps[equals[0]])));
+        Self { jobs: jobs.filter(|(_, jobs)| *jobs > 0).collect() }
+    }
+
+    /// Whether all find room where `left` says how many jobs without a share each taker may have.
+    pub(super) fn all_fit(&self, left: impl Fn(usize) -> usize) -> bool {
+        self.jobs.iter().all(|(at, jobs)| *jobs <= left(*at))
+    }
+
+    /// The number of pinned jobs that find room beside the jobs with a share, at each of their takers.
+    fn that_fit(&self, seating: &Seating) -> impl Iterator<Item = (usize, usize)> {
+        self.jobs.iter().map(|(at, jobs)| (*at, seating.left_for_others(*at).min(*jobs)))
+    }
+
+    /// Moves jobs with a share so that more of the pinned ones find room, if that leaves out none that
+    /// has a place. Returns whether it does.
+    ///
+    /// Present places decide, not the holders, so that a second plan finds no more.
+    pub(super) fn make_room(&self, seating: &mut Seating, roster: &Roster, mode: Mode) -> bool {
+        if self.all_fit(|at| seating.left_for_others(at)) {
+            return false;
+        }
+        let mut here = seating.clone();
+        for (wish, at) in here.wishes.iter_mut().zip(&seating.seats) {
+            wish.holder = *at;
+        }
+        let is_better = |other: &Seating| self.is_better(other, seating);
+        let moved = self.some_moved(here.clone(), mode).filter(is_better);
+        let again = || self.seated_again(&here, roster, mode).filter(is_better);
+        let Some(mut better) = moved.or_else(again) else { return false };
+        for (wish, before) in better.wishes.iter_mut().zip(&seating.wishes) {
+            wish.holder = before.holder;
+        }
+        *seating = better;
+        true
+    }
+
+    /// Whether more pinned jobs find room, and each job with a share that has a place has one even so.
+    fn is_better(&self, seating: &Seating, than: &Seating) -> bool {
+        let fit = |seating: &Seating| self.that_fit(seating).map(|(_, jobs)| jobs).sum::<usize>();
+        let mut seats = than.seats.iter().zip(&seating.seats);
+        fit(than) < fit(seating) && seats.all(|(before, after)| before.is_none() || after.is_some())
+    }
+
+    /// Jobs that crowd out pinned ones move to the least reserved workers that have room beside other
+    /// pinned ones: the least important and smallest first. `None` if none of them finds a place.
+    fn some_moved(&self, mut seating: Seating, mode: Mode) -> Option<Seating> {
+        seating.list_residents();
+        let fit: Vec<_> = self.that_fit(&seating).collect();
+        let mut room = seating.beside_all.clone();
+        for (at, jobs) in &fit {
+            room.shrink(*at, u8::from(*jobs > 0), *jobs);
+        }
+        let mut places = Vec::new();
+        for ((at, wanted), (_, fit)) in self.jobs.iter().zip(&fit) {
+            let (_, mut jobs) = seating.beside_all.kind(*at);
+            let mut fit = *fit;
+            for wish in seating.residents[*at].iter().rev() {
+                let job = &seating.wishes[*wish];
+                if *wanted <= fit || job.pin.is_some() {
+                    continue;
+                }
+                if let Some(to) = room.least_reserved(job) {
+                    room.take(to, job);
+                    places.push((*wish, to));
+                    // Where no percent was free, there may be places for several jobs now.
+                    jobs = jobs.saturating_add(1);
+                    fit = jobs;
+                }
+            }
+        }
+        if places.is_empty() {
+            return None;
+        }
+        seating.rank = u32::MAX;
+        seating.carry_out(places);
+        seating.seat_classes(mode);
+        Some(seating)
+    }
+
+    /// All are seated again from their present places without the room that the pinned ones need, and
+    /// then those that find no place with it. `None` if that would take long: if many takers lack room,
+    /// or jobs with a share do.
+    fn seated_again(&self, here: &Seating, roster: &Roster, mode: Mode) -> Option<Seating> {
+        let lacking = self.jobs.iter().filter(|(at, jobs)| here.left_for_others(*at) < *jobs);
+        if here.seats.iter().any(Option::is_none) || lacking.count() > LACKING_MAX {
+            return None;
+        }
+        let mut seating = Seating::new(here.wishes.clone(), &roster.caps, &roster.sizes);
+        seating.moves_left = here.moves_left;
+        // A worker of which a percent is free is not fully reserved.
+        for (at, jobs) in &self.jobs {
+            seating.beside_all.shrink(*at, 1, *jobs);
+        }
+        seating.fill(mode);
+        for (at, jobs) in &self.jobs {
+            seating.beside_all.enlarge(*at, 1, *jobs);
+        }
+        seating.seat_classes(mode);
+        Some(seating)
+    }
+
+    /// [Levels](Seating::level) beside the pinned jobs that find room, so that they keep it. Returns
+    /// the jobs that move and those that would beyond the budget.
+    pub(super) fn level(&self, seating: &mut Seating, tolerance: u8) -> (Vec<u32>, Vec<u32>) {
+        let aside: Vec<_> = self.that_fit(seating).collect();
+        for (at, jobs) in &aside {
+            seating.beside_all.shrink(*at, 0, *jobs);
+        }
+        let (moved, deferred) = seating.level(tolerance, seating.moves_left);
+        for (at, jobs) in &aside {
+            seating.beside_all.enlarge(*at, 0, *jobs);
+        }
+        seating.moves_left = seating.moves_left.saturating_sub(moved.len());
+        (moved, deferred)
+    }
+}
+
+impl Seating {
+    /// The number of further jobs without a share that a taker may have.
+    pub(super) fn left_for_others(&self, at: usize) -> usize {
+        let (free, jobs) = self.beside_all.kind(at);
+        if free == 0 { 0 } else { jobs }
+    }
+}
