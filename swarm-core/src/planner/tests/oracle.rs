@@ -131,6 +131,18 @@ fn jobs_with_shares_make_room_with_the_fewest_moves() {
     }
 }
 
+/// In these cases a job that returns to its holder makes up for the eviction of another one.
+#[test]
+fn a_job_that_returns_saves_the_move_of_another() {
+    let maxima = [1135, 1369, 1813, 11295].map(|seed| (seed, With::Maxima));
+    let both = [3042, 3786, 7238, 16412].map(|seed| (seed, With::PinsAndMaxima));
+    for (seed, with) in maxima.into_iter().chain(both) {
+        let case = almost_full(mix(seed), with);
+        let (made, fewest) = moves_and_fewest(&case, &case.plan());
+        assert_eq!(made, fewest, "{with:?}: {seed}");
+    }
+}
+
 /// Scope: 1,000 cases of each kind with one priority, in which fewer jobs run than may move for one.
 #[test]
 fn no_canonical_plan_leaves_out_fewer() {
