@@ -281,6 +281,11 @@ async fn protected(context: &Context) -> Result<()> {
     let all = context.cluster.kubectl(&["delete", "--raw", &path]).await;
     ensure!(all.is_err(), "a collection was deleted: {all:?}");
     context.kubectl(&["annotate", "crd", CRD, &on]).await?;
+    let (yes, no) = (format!("{PROTECTION}=True"), format!("{PROTECTION}=false"));
+    context.kubectl(&["annotate", "--overwrite", "swarm", "settled", &yes]).await?;
+    refused(&["delete", "swarm", "settled", "--dry-run=server"]).await?;
+    context.kubectl(&["annotate", "--overwrite", "swarm", "settled", &no]).await?;
+    context.kubectl(&["delete", "swarm", "settled", "--dry-run=server"]).await?;
     // On a dry run: all other scenarios need it.
     let outcome = refused(&["delete", "crd", CRD, "--dry-run=server"]).await;
     context.kubectl(&["annotate", "crd", CRD, &off]).await?;
