@@ -196,6 +196,14 @@ async fn a_managed_pool_is_sized_by_who_may_scale_it(context: &Context) -> Resul
     let refused = write(context, "tenant", &managed, true).await;
     let refused = refused.err().map(|error| format!("{error:#}")).unwrap_or_default();
     ensure!(refused.contains("may not create any in this namespace"), "`{refused}`");
+    // Workers of a managed pool have sessions, so no ConfigMap has their view.
+    grant(context, "maker", MAKER).await?;
+    let made = json!({"pool": {"managed": {}}, "jobs": [{"name": "a"}]});
+    until("the right to make Deployments to suffice", SOON, || async {
+        write(context, "maker", &made, true).await?;
+        Ok(Some(()))
+    })
+    .await?;
     write(context, "editor", &managed, false).await?;
     let patch = |user: &'static str, spec: &Value| {
         let (user, patch) = (format!("--as={user}"), json!({"spec": spec}).to_string());
@@ -247,6 +255,9 @@ async fn a_managed_pool_is_sized_by_who_may_scale_it(context: &Context) -> Resul
     context.laps.lap("a managed pool is sized and shaped by who may do that to its workload");
     Ok(())
 }
+
+/// The right behind a managed pool.
+const MAKER: &str = r#"{apiGroups: ["apps"], resources: ["deployments"], verbs: ["create"]}"#;
 
 /// An owner that does not exist: the garbage collector deletes what has no other.
 fn gone_owner() -> Value {
