@@ -53,8 +53,8 @@ impl fmt::Display for Decider {
 pub(super) struct Scaling {
     /// Our own last scaling.
     scaled: Option<Scaled>,
-    /// How many replicas the pool had when it was last looked at.
-    seen: Option<u32>,
+    /// The UID of the workload, and its replicas, when it was last looked at.
+    seen: Option<(String, u32)>,
     /// What somebody else scaled the pool to, until that is reverted.
     taken_over: Option<u32>,
     /// When that was reverted, lately.
@@ -71,7 +71,8 @@ impl Scaling {
         }
     }
 
-    /// Remembers that somebody else scaled the pool of a Swarm that decides on it itself.
+    /// Remembers that somebody else scaled the pool of a Swarm that decides on it itself. A workload that
+    /// was made again has the replicas that it was made with, and nobody scaled it.
     pub(super) fn note_takeover(&mut self, wanted: Option<u32>, pool: &Workload) {
         let now = pool.replicas;
         let Some(wanted) = wanted else {
@@ -80,8 +81,9 @@ impl Scaling {
             return;
         };
         self.takeovers.retain(|at| at.elapsed() < CONTEST.1);
-        let before = self.seen.replace(now);
-        if before.is_some_and(|before| before != now) && now != wanted {
+        let before = self.seen.replace((pool.uid.clone(), now));
+        let before = before.filter(|(uid, _)| *uid == pool.uid);
+        if before.is_some_and(|(_, before)| before != now) && now != wanted {
             self.taken_over = Some(now);
         }
     }
@@ -153,7 +155,7 @@ impl Context {
         };
         tracing::info!(namespace, pool = name, before, replicas, "pool scaled");
         scaling.scaled = Some(Scaled { replicas, version: version::of(&scaled) });
-        scaling.seen = Some(replicas);
+        scaling.seen = Some((pool.uid.clone(), replicas));
         if let Some(found) = scaling.taken_over.take() {
             scaling.takeovers.push(Instant::now());
             let (swarm_name, wanted) = (swarm.name_any(), replicas);

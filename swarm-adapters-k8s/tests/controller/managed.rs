@@ -80,6 +80,30 @@ async fn a_label_by_which_an_object_is_known_is_put_back() {
     }
 }
 
+/// A workload that somebody deletes is made again with one replica, and then scaled. No one scaled it
+/// against the Swarm.
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_is_made_again_was_not_scaled_by_somebody() {
+    let mut s = Scenario::start().await;
+    let mut spec = plain(&["a"]);
+    spec["replicas"] = json!(3);
+    s.swarm("p", spec);
+    let replicas = |s: &Scenario| s.at(SETS, "p", "/spec/replicas");
+    s.until("it is scaled", |s| replicas(s) == 3).await;
+    s.pass(Duration::from_secs(10)).await;
+    // Its controller writes its status at once, so the first attempt to scale it is a conflict.
+    let rule = Rule::on(Verb::Patch, "statefulsets").subresource("scale");
+    s.server.inject(rule, Fault::Answer(409));
+    s.server.remove(SETS, NAMESPACE, "p");
+    s.until("it is made again", |s| replicas(s) == 3).await;
+    s.pass(Duration::from_secs(10)).await;
+    assert!(!s.transcript().contains("ScaleTakenOver"), "nobody did");
+    s.server.edit(SETS, NAMESPACE, "p", |set| set["spec"]["replicas"] = json!(2));
+    s.until("it is put back", |s| replicas(s) == 3).await;
+    s.pass(Duration::from_secs(10)).await;
+    assert!(s.transcript().contains("ScaleTakenOver"), "somebody did");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_label_that_the_operator_may_not_put_back_is_named_and_the_jobs_are_tended() {
     let mut s = given("p", &["a"]).await;
