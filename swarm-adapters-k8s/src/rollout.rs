@@ -198,7 +198,9 @@ impl RolloutReport {
         let Rollout::UnderWay { deadline, .. } = rollout else {
             return Self { rollout, ..Self::default() };
         };
-        let newest = pods.iter().max_by_key(|pod| pod.metadata.creation_timestamp.clone());
+        // A pod that is being deleted is none of the newest template, as after `kubectl rollout undo`.
+        let stay = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        let newest = stay.max_by_key(|pod| pod.metadata.creation_timestamp.clone());
         let is_hopeless = newest.is_some_and(|pod| trouble::is_hopeless(pod));
         let (mut stalled, mut look_in) = (None, None);
         match deadline {

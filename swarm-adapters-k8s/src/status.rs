@@ -419,25 +419,30 @@ pub fn unless_only_taken_over(before: Option<&SwarmStatus>, status: SwarmStatus)
     }
 }
 
-/// The status after a turn that could not be carried out: the counts of the last good one stay.
+/// The status after a turn that could not be carried out: the counts of the last good one stay. Nothing is
+/// known about workers of a pool that is not there.
 #[must_use]
 pub fn after_refusal(
     generation: Option<i64>,
     before: Option<&SwarmStatus>,
     verdict: &Verdict,
 ) -> SwarmStatus {
-    let status = before.cloned().unwrap_or_default();
+    let mut status = before.cloned().unwrap_or_default();
     let has_pool = !matches!(
         verdict.reason,
         Reason::PoolNotFound | Reason::PoolAmbiguous | Reason::PoolBeingMade
     );
+    if verdict.reason == Reason::PoolNotFound {
+        status.workers_ready = 0;
+        status.ready = format!("0/{}", status.workers_desired);
+    }
     let as_before = |kind: &'static str| {
         let before = status.conditions.iter().find(|old| old.type_ == kind);
-        let known = before.filter(|_| has_pool || kind != POOL_READY);
+        let known = before.filter(|_| has_pool);
         known.map_or_else(
             || Part {
                 kind,
-                status: if has_pool || kind == HEALTHY { "Unknown" } else { "False" },
+                status: if has_pool || kind != POOL_READY { "Unknown" } else { "False" },
                 reason: verdict.reason.as_str().into(),
                 message: verdict.message.clone(),
             },

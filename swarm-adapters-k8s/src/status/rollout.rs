@@ -52,7 +52,12 @@ pub(super) fn part(pool: &Workload, report: &RolloutReport) -> Option<Part> {
             let unready = if updated < wanted { "" } else { ", and not all of them are ready" };
             let is_paused = *deadline == Deadline::Paused;
             let paused = if is_paused {
-                format!("; {kind} `{0}` is paused: kubectl rollout resume", pool.name)
+                format!(
+                    "; it is paused: kubectl -n {} rollout resume {}/{}",
+                    pool.namespace,
+                    kind.to_string().to_lowercase(),
+                    pool.name
+                )
             } else {
                 String::new()
             };
@@ -92,7 +97,8 @@ mod tests {
     use k8s_openapi::api::apps::v1::StatefulSet;
 
     fn judged(rollout: Rollout, stalled: Option<&str>, reason: Reason) -> (Reason, String) {
-        let pool = Workload { name: "w".into(), ..Workload::from(&StatefulSet::default()) };
+        let (namespace, name) = ("n".into(), "w".into());
+        let pool = Workload { namespace, name, ..Workload::from(&StatefulSet::default()) };
         let stalled = stalled.map(ToOwned::to_owned);
         let report = RolloutReport { rollout, stalled, look_in: None };
         let of_turn = Verdict { reason, message: "so".into() };
@@ -140,8 +146,8 @@ mod tests {
         let pods = Templates { updated: 0, wanted: 1, replicas: 1 };
         let paused = Rollout::UnderWay { pods, deadline: Deadline::Paused };
         let (_, paused) = judged(paused, None, Reason::Settled);
-        let expected = "0 of 1 worker runs the new template; StatefulSet `w` is paused: kubectl \
-                        rollout resume; so";
+        let expected = "0 of 1 worker runs the new template; it is paused: kubectl -n n rollout \
+                        resume statefulset/w; so";
         assert_eq!(paused, expected);
         assert_eq!(judged(Rollout::Unseen, None, Reason::Settled).0, Reason::RollingOut);
     }

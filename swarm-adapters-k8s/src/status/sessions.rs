@@ -311,7 +311,9 @@ fn failing(worker: &str, failing: &FailingJob) -> String {
         FailingState::Failed => " and is not restarted any more",
         FailingState::Restarting => "",
     };
-    format!("`{job}` on `{worker}` {last_exit}{last}{then}")
+    // An exit goes on with the sentence, and a reason not to start begins one.
+    let colon = if last_exit.starts_with("ended") { "" } else { ":" };
+    format!("`{job}` on `{worker}`{colon} {last_exit}{last}{then}")
 }
 
 #[cfg(test)]

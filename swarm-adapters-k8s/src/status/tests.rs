@@ -230,9 +230,16 @@ fn a_refusal_keeps_the_counts_and_what_it_does_not_speak_of() {
     let verdict = Verdict { reason: Reason::PoolNotFound, message: "gone".into() };
     let after = after_refusal(Some(8), Some(&before), &verdict);
     let told = after.conditions.iter().map(|it| format!("{}={}", it.type_, it.status));
-    let expected = ["Ready=False", "Stalled=True", "PoolReady=False", "AllJobsAssigned=True"];
+    let expected = ["Ready=False", "Stalled=True", "PoolReady=False", "AllJobsAssigned=Unknown"];
     assert_eq!(told.take(4).collect::<Vec<_>>(), expected);
     assert_eq!((after.jobs, after.assigned), (2, 2));
+    assert_eq!((after.workers_ready, after.ready.as_str()), (0, "0/2"), "no worker is seen");
+    let verdict = Verdict { reason: Reason::InvalidSpec, ..verdict };
+    let after = after_refusal(Some(8), Some(&before), &verdict);
+    let told = after.conditions.iter().map(|it| format!("{}={}", it.type_, it.status));
+    let expected = ["Ready=False", "Stalled=True", "PoolReady=True", "AllJobsAssigned=True"];
+    assert_eq!(told.take(4).collect::<Vec<_>>(), expected);
+    assert_eq!(after.ready, "2/2");
 }
 
 /// The condition has the time at which the rollout began, from which its deadline counts.
