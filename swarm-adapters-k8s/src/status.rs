@@ -1,5 +1,6 @@
 //! What a Swarm's status says: derived from one turn, written, and never read back for a decision.
 
+mod after_refusal;
 mod autoscale;
 #[cfg(test)]
 #[path = "../tests/controller/kstatus.rs"]
@@ -17,6 +18,7 @@ mod shares;
 mod tests;
 mod words;
 
+pub use after_refusal::after_refusal;
 pub(crate) use autoscale::AUTOSCALE_LIMITED;
 pub use autoscale::desired_workers;
 pub(crate) use misfits::MISCONFIGURED;
@@ -417,52 +419,6 @@ pub fn unless_only_taken_over(before: Option<&SwarmStatus>, status: SwarmStatus)
         }
         _ => status,
     }
-}
-
-/// The status after a turn that could not be carried out: the counts of the last good one stay. Nothing is
-/// known about workers of a pool that is not there.
-#[must_use]
-pub fn after_refusal(
-    generation: Option<i64>,
-    before: Option<&SwarmStatus>,
-    verdict: &Verdict,
-) -> SwarmStatus {
-    let mut status = before.cloned().unwrap_or_default();
-    let has_pool = !matches!(
-        verdict.reason,
-        Reason::PoolNotFound | Reason::PoolAmbiguous | Reason::PoolBeingMade
-    );
-    if verdict.reason == Reason::PoolNotFound {
-        status.workers_ready = 0;
-        status.ready = format!("0/{}", status.workers_desired);
-    }
-    let as_before = |kind: &'static str| {
-        let before = status.conditions.iter().find(|old| old.type_ == kind);
-        let known = before.filter(|_| has_pool);
-        known.map_or_else(
-            || Part {
-                kind,
-                status: if has_pool || kind != POOL_READY { "Unknown" } else { "False" },
-                reason: verdict.reason.as_str().into(),
-                message: verdict.message.clone(),
-            },
-            |old| Part {
-                kind,
-                status: match old.status.as_str() {
-                    "True" => "True",
-                    "False" => "False",
-                    _ => "Unknown",
-                },
-                reason: old.reason.clone(),
-                message: old.message.clone(),
-            },
-        )
-    };
-    let mut extra: Vec<_> = [POOL_READY, ALL_ASSIGNED, CONVERGED, HEALTHY].map(as_before).into();
-    // The condition has the time at which the rollout began.
-    let is_rolling = status.conditions.iter().any(|it| it.type_ == ROLLING_OUT);
-    extra.extend((has_pool && is_rolling).then(|| as_before(ROLLING_OUT)));
-    judged(generation, before, status.clone(), verdict, extra)
 }
 
 /// The beginning of a sentence about several workers.

@@ -1,0 +1,52 @@
+//! The status after a turn that could not be carried out.
+
+use super::{
+    ALL_ASSIGNED, CONVERGED, HEALTHY, POOL_READY, Part, ROLLING_OUT, Reason, Verdict, judged,
+};
+use crate::api::SwarmStatus;
+
+/// The status after a turn that could not be carried out: the counts of the last good one stay. Nothing is
+/// known about workers of a pool that is not there.
+#[must_use]
+pub fn after_refusal(
+    generation: Option<i64>,
+    before: Option<&SwarmStatus>,
+    verdict: &Verdict,
+) -> SwarmStatus {
+    let mut status = before.cloned().unwrap_or_default();
+    let has_pool = !matches!(
+        verdict.reason,
+        Reason::PoolNotFound | Reason::PoolAmbiguous | Reason::PoolBeingMade
+    );
+    if verdict.reason == Reason::PoolNotFound {
+        status.workers_ready = 0;
+        status.ready = format!("0/{}", status.workers_desired);
+    }
+    let as_before = |kind: &'static str| {
+        let before = status.conditions.iter().find(|old| old.type_ == kind);
+        let known = before.filter(|_| has_pool);
+        known.map_or_else(
+            || Part {
+                kind,
+                status: if has_pool || kind != POOL_READY { "Unknown" } else { "False" },
+                reason: verdict.reason.as_str().into(),
+                message: verdict.message.clone(),
+            },
+            |old| Part {
+                kind,
+                status: match old.status.as_str() {
+                    "True" => "True",
+                    "False" => "False",
+                    _ => "Unknown",
+                },
+                reason: old.reason.clone(),
+                message: old.message.clone(),
+            },
+        )
+    };
+    let mut extra: Vec<_> = [POOL_READY, ALL_ASSIGNED, CONVERGED, HEALTHY].map(as_before).into();
+    // The condition has the time at which the rollout began.
+    let is_rolling = status.conditions.iter().any(|it| it.type_ == ROLLING_OUT);
+    extra.extend((has_pool && is_rolling).then(|| as_before(ROLLING_OUT)));
+    judged(generation, before, status.clone(), verdict, extra)
+}
