@@ -1,6 +1,6 @@
-//! Whoever may write Swarms and nothing else cannot have the operator scale a workload, also not that of
-//! a managed pool, end pods, write or read a `ConfigMap`, ask pods or run a command in them for him; an
-//! editor of the namespace can, since he may do that himself.
+//! A user with rights on Swarms alone has the operator do nothing in addition: scale a workload or a managed
+//! pool, end pods, write or read a `ConfigMap`, ask pods or run a command in them. An editor of the namespace
+//! has the rights for all of that, so the operator does it.
 
 mod runner;
 
@@ -12,39 +12,18 @@ use super::vault::TENANTS;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// Two users who may scale one kind of workload, too.
-const SCALERS: &str = r#"
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: scales-deployments}
-rules:
-  - {apiGroups: ["swarm.k8slab.info"], resources: ["swarms", "swarms/scale"], verbs: ["*"]}
-  - {apiGroups: ["apps"], resources: ["deployments/scale"], verbs: ["patch"]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: deployer}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: scales-deployments}
-subjects: [{kind: User, name: deployer, apiGroup: rbac.authorization.k8s.io}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: scales-sets}
-rules:
-  - {apiGroups: ["swarm.k8slab.info"], resources: ["swarms", "swarms/scale"], verbs: ["*"]}
-  - {apiGroups: ["apps"], resources: ["statefulsets/scale"], verbs: ["patch"]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: setter}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: scales-sets}
-subjects: [{kind: User, name: setter, apiGroup: rbac.authorization.k8s.io}]
-"#;
+/// The rights of users who may scale one kind of workload, too.
+const SCALERS: [(&str, &str); 2] = [
+    ("deployer", r#"{apiGroups: ["apps"], resources: ["deployments/scale"], verbs: ["patch"]}"#),
+    ("setter", r#"{apiGroups: ["apps"], resources: ["statefulsets/scale"], verbs: ["patch"]}"#),
+];
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     context.apply(TENANTS).await?;
-    context.apply(SCALERS).await?;
+    for (user, rule) in SCALERS {
+        grant(&context, user, rule).await?;
+    }
     until("the rights of both", SOON, || async {
         write(&context, "tenant", &json!({}), true).await?;
         write(&context, "editor", &json!({}), true).await?;
@@ -115,7 +94,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {{name: {user}}}
 rules:
-  - {{apiGroups: ["swarm.k8slab.info"], resources: ["swarms"], verbs: ["*"]}}
+  - {{apiGroups: ["swarm.k8slab.info"], resources: ["swarms", "swarms/scale"], verbs: ["*"]}}
   - {rule}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
