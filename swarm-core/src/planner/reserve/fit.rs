@@ -95,7 +95,7 @@ fn fullest(wishes: &[Wish], jobs: &[usize], free: u8) -> Vec<usize> {
     chosen
 }
 
-/// Exchanges workers that differ in nothing but their slot, so that many jobs stay with their
+/// Exchanges workers that are equal apart from their slot, so that many jobs stay with their
 /// `holder`: the pair with the most jobs in common first, then the next one. `kind` is what equal
 /// workers have in common.
 pub(super) fn renamed(
