@@ -7,8 +7,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The longest time that the search may take: a machine with very many open files is searched in part.
-const SEARCH_MAX: Duration = Duration::from_millis(200);
+/// Bounds the search, so that a machine with very many open files is searched in part. Generous, since a
+/// busy machine is slow, and a writer that is missed lets half a file take effect.
+const SEARCH_MAX: Duration = Duration::from_secs(2);
 
 /// The bits of the flags of an open file that are 0 where it is open for reading only.
 const ACCESS_MODE: u32 = 0o3;
@@ -22,8 +23,8 @@ pub struct Writer {
     pub program: String,
 }
 
-/// A process that has the file at `path` open for writing, if one can be seen. It blocks, for at most
-/// a fifth of a second: O(open files of this user).
+/// Returns a process that has the file at `path` open for writing, if one can be seen. Blocks for at
+/// most two seconds: O(open files of this user).
 #[must_use]
 pub fn writer_of(path: &Path) -> Option<Writer> {
     let path = fs::canonicalize(path).ok()?;
