@@ -41,7 +41,7 @@ advisories:
 
 # Regenerate the CRDs, the JSON Schema and the reference pages from the code.
 generate: manifests
-    UPDATE=1 cargo test --quiet --locked -p swarm-operator --test reference
+    UPDATE=1 cargo test --quiet --locked -p swarm-operator --test programs reference::
 
 # List the public API of the library anew, after a change that is meant.
 bless-api:
@@ -68,7 +68,7 @@ ordinary-days *STAGES:
 
 # Random runs of whole pools: so many seeds from FIRST on, two minutes each.
 soak-runs FIRST="100" COUNT="30":
-    for n in $(seq {{FIRST}} $(({{FIRST}} + {{COUNT}} - 1))); do echo "seed $n" && PROPTEST_RNG_SEED=$n cargo test --quiet --locked -p swarm-sim --test fleet --test plain || exit 1; done
+    for n in $(seq {{FIRST}} $(({{FIRST}} + {{COUNT}} - 1))); do echo "seed $n" && PROPTEST_RNG_SEED=$n cargo test --quiet --locked -p swarm-sim -- fleet:: plain:: || exit 1; done
 
 # The cluster scenarios of the soak set (root, Debian packages).
 soak-cluster:

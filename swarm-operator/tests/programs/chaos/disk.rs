@@ -1,0 +1,113 @@
+//! A full disk, and one that cannot be written. Needs a file system of its own, which only
+//! root may mount, in a mount namespace that ends with the test.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::chaos::job::{SHORT, manifest};
+use crate::chaos::pool::Pool;
+
+const JOBS: [&str; 3] = ["a", "b", "c"];
+
+/// A mount namespace in which a directory is a small file system of its own.
+struct Namespace {
+    holder: Child,
+    dir: PathBuf,
+}
+
+impl Namespace {
+    /// Nothing, with a message, where this is not permitted.
+    fn with_disk_on(dir: &Path) -> Option<Self> {
+        let script = "mount -t tmpfs -o size=1m,mode=700 tmpfs \"$0\" && echo mounted && exec cat";
+        let mut holder = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", script])
+            .arg(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .ok()?;
+        let mut line = String::new();
+        BufReader::new(holder.stdout.take()?).read_line(&mut line).ok()?;
+        let namespace = Self { holder, dir: dir.to_owned() };
+        if line == "mounted\n" {
+            return Some(namespace);
+        }
+        println!("skipped: only root can mount a file system of its own");
+        None
+    }
+
+    fn enter(&self) -> Vec<String> {
+        let namespace = format!("--mount=/proc/{}/ns/mnt", self.holder.id());
+        vec!["nsenter".to_owned(), namespace]
+    }
+
+    /// The directory as it is seen from outside.
+    fn seen(&self) -> PathBuf {
+        let root = format!("/proc/{}/root", self.holder.id());
+        Path::new(&root).join(self.dir.strip_prefix("/").unwrap())
+    }
+
+    fn mount(&self, options: &str) {
+        let [enter, namespace] = &self.enter()[..] else { return };
+        let mut mount = Command::new(enter);
+        let mount = mount.arg(namespace).args(["mount", "-o", options]).arg(&self.dir);
+        assert!(mount.status().unwrap().success());
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+/// A pool whose state directory is a disk of its own.
+fn on_its_own_disk() -> Option<(Pool, Namespace)> {
+    let pool = Pool::new(&manifest(&format!("replicas: 2\n  {SHORT}"), &JOBS));
+    let namespace = Namespace::with_disk_on(pool.dir())?;
+    let pool = pool.through(namespace.enter(), namespace.seen());
+    Some((pool, namespace))
+}
+
+#[test]
+fn a_full_disk_stops_jobs_in_time_and_they_go_on_when_there_is_room() {
+    let Some((mut pool, _namespace)) = on_its_own_disk() else { return };
+    pool.start();
+    pool.settled(&JOBS);
+    let ballast = pool.path("ballast");
+    fs::write(&ballast, vec![0; 2 << 20]).unwrap_err();
+    pool.edit("    - {name: c}\n", "    - {name: c}\n    - {name: d}\n");
+    pool.until("a complaint", || pool.complaints().contains("retrying").then_some(()));
+    pool.until("nothing runs", || pool.runs().is_empty().then_some(()));
+    fs::remove_file(ballast).unwrap();
+    let jobs = ["a", "b", "c", "d"];
+    pool.settled(&jobs);
+    pool.runs_on(&jobs);
+    pool.end();
+    // Lines without room are torn, and no killed writer explains them.
+    let report = pool.verify("run.log", &[]).report;
+    assert_eq!((report["overlaps"].as_array().unwrap().len(), report["runs"].is_u64()), (0, true));
+    assert_eq!(report["token_regressions"].as_array().unwrap().len(), 0, "{report:#}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_refused_in_a_sentence() {
+    let Some((mut pool, namespace)) = on_its_own_disk() else { return };
+    pool.start();
+    pool.settled(&JOBS);
+    pool.end();
+    namespace.mount("remount,ro");
+    pool.start();
+    assert_eq!(pool.ended().code(), Some(1));
+    let complaint = pool.complaints();
+    let expected = "cannot be used: Read-only file system";
+    assert!(complaint.contains(expected) && complaint.lines().count() == 1, "{complaint}");
+    namespace.mount("remount,rw");
+    pool.start();
+    pool.settled(&JOBS);
+    pool.end();
+    pool.judged();
+}

@@ -1,0 +1,296 @@
+//! Every phase of a handover, held still, times every fault, times every process that it can
+//! affect.
+
+use std::fs;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::chaos::job;
+use crate::chaos::pool::{Pool, signal};
+
+/// The workers' lease.
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
+
+/// A killed worker's jobs run again within this.
+pub(crate) const KILLED: Duration = Duration::from_secs(2);
+
+/// A frozen worker's jobs run again within this: 1.07 leases and two seconds.
+pub(crate) const FROZEN: Duration = Duration::from_millis(3_000 * 107 / 100 + 2_000);
+
+/// What a machine that runs many pools at once may add.
+pub(crate) const HEADROOM: Duration = Duration::from_secs(4);
+
+/// How many pools run at once. They mostly wait.
+const SIDE_BY_SIDE: usize = 12;
+
+const JOBS: [&str; 3] = ["left", "moving", "right"];
+
+/// The phase of the handover of `moving` from worker 0 to worker 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It did not begin.
+    Rest,
+    /// It is released in the ledger, and the old holder, which is frozen, has not seen it.
+    Released,
+    /// The old holder has asked the job to stop, and the job takes its time.
+    Stopping,
+    /// The old holder has acknowledged, and the operator, which is frozen, has granted nothing.
+    Acknowledged,
+    /// It is granted in the ledger, and the new holder, which is frozen, has not seen it.
+    Granted,
+    /// The new holder runs it, and the operator, which is frozen, has not seen that.
+    Started,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Kill,
+    /// It resumes only when its lease has expired, and before any other frozen process.
+    Freeze,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    OldHolder,
+    NewHolder,
+    OldGuard,
+    NewGuard,
+    /// Only the operator is left to end the jobs in time.
+    OldHolderAndGuard,
+    Operator,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    policy: &'static str,
+    phase: Phase,
+    fault: Fault,
+    victim: Victim,
+}
+
+fn cases() -> Vec<Case> {
+    use {Fault::*, Phase::*, Victim::*};
+    let mut cases = Vec::new();
+    for policy in ["Exclusive", "AtLeastOnce"] {
+        for phase in [Rest, Released, Stopping, Acknowledged, Granted, Started] {
+            for fault in [Freeze, Kill] {
+                let victims =
+                    [OldHolder, NewHolder, OldGuard, NewGuard, OldHolderAndGuard, Operator];
+                for victim in victims {
+                    cases.push(Case { policy, phase, fault, victim });
+                }
+            }
+        }
+    }
+    cases
+}
+
+fn manifest(policy: &str) -> String {
+    let terms = job::SHORT.replace("Exclusive", policy);
+    let jobs = ["left, pin: 0", "moving, pin: 0", "right, pin: 1"];
+    job::manifest(&format!("replicas: 2\n  {terms}"), &jobs)
+}
+
+/// A pool in which the handover stands still.
+struct Held {
+    pool: Pool,
+    workers: [i32; 2],
+    guards: [i32; 2],
+    frozen: Vec<i32>,
+}
+
+impl Held {
+    fn freeze(&mut self, pid: i32) {
+        signal(pid, Signal::STOP);
+        self.frozen.push(pid);
+    }
+
+    /// Brings the handover to `phase`. Returns whether it is still in that phase.
+    fn begin(&mut self, phase: Phase) {
+        let before = self.pool.held()["moving"].clone();
+        let new = self.pool.held()["right"].session.clone();
+        match phase {
+            Phase::Rest => return,
+            Phase::Released => self.freeze(self.workers[0]),
+            Phase::Stopping | Phase::Acknowledged => {
+                fs::write(self.pool.path("hold.moving"), "").unwrap();
+            }
+            Phase::Granted | Phase::Started => self.freeze(self.workers[1]),
+        }
+        self.pool.edit("name: moving, pin: 0", "name: moving, pin: 1");
+        let pool = &self.pool;
+        let since = || pool.held().get("moving")?.releasing_since;
+        let granted = || {
+            let held = pool.held().get("moving").cloned();
+            let held = held.filter(|held| held.session == new && before.token < held.token)?;
+            pool.is_published(&new, "moving").then_some(held)
+        };
+        match phase {
+            Phase::Rest => {}
+            Phase::Released => _ = pool.until("released", since),
+            Phase::Stopping | Phase::Acknowledged => {
+                let since = pool.until("released", since);
+                let is_stopping = || pool.path("stopping.moving").exists().then_some(());
+                pool.until("the job to be stopping", is_stopping);
+                if phase == Phase::Acknowledged {
+                    let operator = pool.operator();
+                    signal(operator, Signal::STOP);
+                    fs::remove_file(pool.path("hold.moving")).unwrap();
+                    pool.until("acknowledged", || {
+                        pool.acknowledged(&before.session).filter(|acked| since <= *acked)
+                    });
+                    self.frozen.push(operator);
+                }
+            }
+            Phase::Granted => _ = pool.until("granted", granted),
+            Phase::Started => {
+                let held = pool.until("granted", granted);
+                let operator = pool.operator();
+                signal(operator, Signal::STOP);
+                signal(self.workers[1], Signal::CONT);
+                pool.until("started", || {
+                    let is_it = |line: &crate::chaos::pool::Line| {
+                        line.job == "moving" && line.token == held.token
+                    };
+                    pool.lines().iter().any(is_it).then_some(())
+                });
+                self.frozen = vec![operator];
+            }
+        }
+    }
+
+    /// Whether the handover is still in `phase`: only time can have moved it.
+    fn is_in(&self, phase: Phase) -> bool {
+        let held = self.pool.held()["moving"].clone();
+        match phase {
+            Phase::Rest => held.slot == 0 && held.releasing_since.is_none(),
+            Phase::Released | Phase::Stopping | Phase::Acknowledged => {
+                held.slot == 0 && held.releasing_since.is_some()
+            }
+            Phase::Granted | Phase::Started => held.slot == 1 && held.releasing_since.is_none(),
+        }
+    }
+
+    fn pids(&self, victim: Victim) -> Vec<i32> {
+        match victim {
+            Victim::OldHolder => vec![self.workers[0]],
+            Victim::NewHolder => vec![self.workers[1]],
+            Victim::OldGuard => vec![self.guards[0]],
+            Victim::NewGuard => vec![self.guards[1]],
+            Victim::OldHolderAndGuard => vec![self.guards[0], self.workers[0]],
+            Victim::Operator => vec![self.pool.operator()],
+        }
+    }
+
+    fn strike(&mut self, fault: Fault, victim: Victim) {
+        let kind = match (fault, victim) {
+            (Fault::Kill, Victim::Operator) => {
+                let operator = self.pool.operator();
+                self.frozen.retain(|frozen| *frozen != operator);
+                return self.pool.kill_operator();
+            }
+            (Fault::Kill, _) => Signal::KILL,
+            (Fault::Freeze, _) => Signal::STOP,
+        };
+        for pid in self.pids(victim) {
+            signal(pid, kind);
+        }
+    }
+
+    fn heal(&mut self, fault: Fault, victim: Victim) {
+        let _ = fs::remove_file(self.pool.path("hold.moving"));
+        if fault == Fault::Freeze {
+            for pid in self.pids(victim) {
+                signal(pid, Signal::CONT);
+            }
+        }
+        for pid in std::mem::take(&mut self.frozen) {
+            signal(pid, Signal::CONT);
+        }
+        if (fault, victim) == (Fault::Kill, Victim::Operator) {
+            self.pool.start();
+        }
+    }
+}
+
+/// Runs a case, and returns how long the longest gap was, and how long the test itself kept
+/// things from going on. Nothing if the machine was so slow that the phase passed before the fault.
+fn played(case: Case) -> Option<(Duration, Duration)> {
+    let Case { policy, phase, fault, victim } = case;
+    let mut pool = Pool::new(&manifest(policy));
+    pool.start();
+    pool.settled(&JOBS);
+    let workers = [0, 1].map(|slot| pool.worker(slot).unwrap());
+    let guards = [0, 1].map(|slot| pool.guard(slot).unwrap());
+    let mut held = Held { pool, workers, guards, frozen: Vec::new() };
+    let disturbed = Instant::now();
+    held.begin(phase);
+    let is_at = held.is_in(phase);
+    held.strike(fault, victim);
+    let is_hit = is_at && held.is_in(phase);
+    if fault == Fault::Freeze {
+        let lease_is_over =
+            || (LEASE + Duration::from_millis(500) < disturbed.elapsed()).then_some(());
+        held.pool.until("the lease has expired", lease_is_over);
+    }
+    held.heal(fault, victim);
+    let kept = disturbed.elapsed();
+    let mut pool = held.pool;
+    if phase == Phase::Rest {
+        pool.edit("name: moving, pin: 0", "name: moving, pin: 1");
+    }
+    pool.until("every job runs on its worker", || {
+        pool.at_rest(&JOBS).filter(|held| held["moving"] == 1 && held["left"] == 0)
+    });
+    pool.runs_on(&JOBS);
+    pool.end();
+    Some((pool.judged(), kept)).filter(|_| is_hit)
+}
+
+/// How long a job may stand still.
+fn bound(case: Case, kept: Duration) -> Duration {
+    let is_operator_still = matches!(case.phase, Phase::Acknowledged | Phase::Started)
+        || case.victim == Victim::Operator;
+    match case.fault {
+        Fault::Kill => kept + KILLED,
+        Fault::Freeze if is_operator_still => kept + FROZEN,
+        Fault::Freeze => FROZEN,
+    }
+}
+
+#[test]
+fn a_fault_in_any_phase_of_a_handover_doubles_nothing_and_loses_nothing() {
+    let queue = Mutex::new(cases());
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE {
+            scope.spawn(|| {
+                loop {
+                    let Some(case) = queue.lock().unwrap().pop() else { return };
+                    let found = std::panic::catch_unwind(|| (0..3).find_map(|_| played(case)));
+                    results.lock().unwrap().push((case, found));
+                }
+            });
+        }
+    });
+    let mut failures = Vec::new();
+    for (case, found) in results.into_inner().unwrap() {
+        match found {
+            Ok(Some((gap, kept))) => {
+                let (gap_ms, kept_ms) = (gap.as_millis(), kept.as_millis());
+                println!("{case:?}: longest gap {gap_ms} ms, held for {kept_ms} ms");
+                if bound(case, kept) + HEADROOM < gap {
+                    failures.push(format!("{case:?}: {gap:?} is too long a gap"));
+                }
+            }
+            Ok(None) => failures.push(format!("{case:?}: the phase could not be held")),
+            Err(panic) => {
+                let why = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+                failures.push(format!("{case:?}: {why}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n\n"));
+}

@@ -1,0 +1,71 @@
+//! Faults of several workers at once, and of one right after the start of the operator.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::chaos::handover::{FROZEN, HEADROOM, KILLED, LEASE};
+use crate::chaos::job::{SHORT, manifest};
+use crate::chaos::pool::{Pool, signal};
+
+const JOBS: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+/// A pool of five workers with a job each.
+fn running() -> Pool {
+    let mut pool = Pool::new(&manifest(&format!("replicas: 5\n  {SHORT}"), &JOBS));
+    pool.start();
+    pool.settled(&JOBS);
+    pool
+}
+
+/// Sends a signal to the first `count` workers, and waits until others run all of the jobs.
+fn replaced(pool: &Pool, count: u64, kind: Signal) {
+    let before: Vec<_> = (0..count).map(|slot| pool.worker(slot)).collect();
+    for pid in before.iter().flatten() {
+        signal(*pid, kind);
+    }
+    pool.until("all run again", || {
+        let now: Vec<_> = (0..count).map(|slot| pool.worker(slot)).collect();
+        let is_new = before.iter().zip(&now).all(|(before, now)| now.is_some() && before != now);
+        pool.at_rest(&JOBS).filter(|_| is_new)
+    });
+}
+
+#[test]
+fn all_workers_killed_at_once_run_their_jobs_again_at_once() {
+    let mut pool = running();
+    replaced(&pool, 5, Signal::KILL);
+    pool.end();
+    let gap = pool.judged();
+    println!("longest gap {gap:?}");
+    assert!(gap < KILLED + HEADROOM, "{gap:?}");
+}
+
+#[test]
+fn a_worker_that_freezes_right_after_a_restart_of_the_operator_is_replaced_in_time() {
+    let mut pool = running();
+    let since = Instant::now();
+    pool.kill_operator();
+    pool.start();
+    pool.settled(&JOBS);
+    let restarted = since.elapsed();
+    replaced(&pool, 1, Signal::STOP);
+    pool.end();
+    let gap = pool.judged();
+    println!("longest gap {gap:?}, restarted in {restarted:?}");
+    assert!(gap < restarted.max(FROZEN) + HEADROOM, "{gap:?}");
+}
+
+/// If more than three (or 30 %) fall silent at once, none is revoked for two leases, and then
+/// one (or 10 %) is replaced per lease until three are left.
+#[test]
+fn of_many_workers_that_freeze_at_once_some_are_replaced_later() {
+    let mut pool = running();
+    let since = Instant::now();
+    replaced(&pool, 5, Signal::STOP);
+    let took = since.elapsed();
+    pool.end();
+    let (gap, bound) = (pool.judged(), LEASE * 5 + Duration::from_secs(2) + HEADROOM);
+    println!("longest gap {gap:?}, all replaced within {took:?}");
+    assert!(gap < bound, "{gap:?}");
+}

@@ -1,0 +1,104 @@
+//! Processes that hide from their job: outside its group, and without its marks in their environment.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
+
+use crate::guard::joined;
+use crate::guard::line::Line;
+use crate::guard::machine::{until, with_words};
+
+/// A job whose daemon, which sleeps for so long, hides and ignores SIGTERM.
+fn with_daemon(seconds: &str, output: &str) -> String {
+    let daemon = format!("trap \"\" TERM; exec sleep {seconds}");
+    format!("(env -i setsid sh -c '{daemon}' {output} & :); exec sleep 600")
+}
+
+fn is_hidden(seconds: &str) {
+    until("it hides", || (with_words(seconds) == 1).then_some(()));
+}
+
+#[test]
+fn a_hidden_process_delays_no_job_but_the_one_whose_output_it_has() {
+    let mut guard = Line::start("output");
+    guard.start_job("older", "exec sleep 600");
+    guard.start_job("hides", &with_daemon("601.1", ""));
+    is_hidden("601.1");
+    guard.start_job("younger", "exec sleep 600");
+    guard.send(r#"{"do":"stop","job":"hides","grace_ms":600000}"#);
+    for other in ["older", "younger"] {
+        guard.send(&format!(r#"{{"do":"stop","job":"{other}","grace_ms":600000}}"#));
+        assert_eq!(guard.reply(), joined(other, r#"{"signal":15}"#));
+    }
+    assert_eq!(with_words("601.1"), 1, "it has the time that its job has");
+    // The shorter time counts.
+    guard.send(r#"{"do":"stop","job":"hides","grace_ms":0}"#);
+    assert_eq!(guard.reply(), r#"{"is":"killing","job":"hides"}"#);
+    assert_eq!(guard.reply(), joined("hides", r#"{"signal":15}"#));
+    assert_eq!(with_words("601.1"), 0);
+    guard.end();
+}
+
+#[test]
+fn a_process_without_any_mark_delays_no_job_that_is_younger_than_it() {
+    let mut guard = Line::start("unknown");
+    guard.start_job("hides", &with_daemon("601.2", ">/dev/null 2>&1"));
+    is_hidden("601.2");
+    // Start times are counted in hundredths of a second.
+    let since = Instant::now();
+    until("the next hundredth", || (Duration::from_millis(20) <= since.elapsed()).then_some(()));
+    guard.start_job("younger", "exec sleep 600");
+    guard.send(r#"{"do":"stop","job":"younger","grace_ms":600000}"#);
+    assert_eq!(guard.reply(), joined("younger", r#"{"signal":15}"#));
+    assert_eq!(with_words("601.2"), 1, "it belongs to an older one");
+    guard.send(r#"{"do":"stop","job":"hides","grace_ms":100}"#);
+    assert_eq!(guard.reply(), r#"{"is":"killing","job":"hides"}"#);
+    assert_eq!(guard.reply(), joined("hides", r#"{"signal":15}"#));
+    assert_eq!(with_words("601.2"), 0, "joined only when nothing is left");
+    guard.end();
+}
+
+#[test]
+fn a_process_that_was_seen_below_its_job_is_known_when_it_hides() {
+    let mut guard = Line::start("seen");
+    // It hides when it is asked to: its parent goes on as another program.
+    let hides = "env -i setsid sh -c 'trap \"\" TERM; exec sleep 601.3' >/dev/null 2>&1 & \
+                 until test -e $0.hide; do sleep 0.01; done";
+    guard.start_job("older", "exec sleep 600");
+    guard.start_job("hides", &format!("({hides}); exec sleep 602.3"));
+    is_hidden("601.3");
+    // The end of any job makes the guard look.
+    guard.start_job("short", "exec true");
+    assert_eq!(guard.reply(), joined("short", r#"{"code":0}"#));
+    std::fs::write(guard.path("hides.hide"), "").unwrap();
+    until("the parent has ended", || (with_words("602.3") == 1).then_some(()));
+    guard.send(r#"{"do":"stop","job":"older","grace_ms":600000}"#);
+    assert_eq!(guard.reply(), joined("older", r#"{"signal":15}"#));
+    assert_eq!(with_words("601.3"), 1);
+    guard.end();
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "people who run the test read it")]
+fn a_job_has_ended_only_when_a_process_that_proc_hides_has_ended() {
+    let Some(mut guard) = Line::start_with_hidepid("hidepid") else {
+        eprintln!("skipped: only root can mount /proc and become another user");
+        return;
+    };
+    // The kernel does not show another user's program that may be executed and not read.
+    let program = guard.path("unreadable");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o711)).unwrap();
+    guard.start_job(
+        "hides",
+        "(trap '' TERM; exec \"${0%/*}/unreadable\" 601.9) & trap 'exit 0' TERM; wait; wait",
+    );
+    guard.start_job("younger", "exec sleep 600");
+    is_hidden("601.9");
+    guard.send(r#"{"do":"stop","job":"younger","grace_ms":600000}"#);
+    assert_eq!(guard.reply(), joined("younger", r#"{"signal":15}"#));
+    guard.send(r#"{"do":"stop","job":"hides","grace_ms":1000}"#);
+    assert_eq!(guard.reply(), r#"{"is":"killing","job":"hides"}"#);
+    assert_eq!(guard.reply(), joined("hides", r#"{"code":0}"#));
+    assert_eq!(with_words("601.9"), 0, "joined only when nothing is left");
+    guard.end();
+}

@@ -1,0 +1,5 @@
+//! The contract of the fake API, the manifests, and the layers of the crates.
+
+mod contract;
+mod deploy;
+mod layers;

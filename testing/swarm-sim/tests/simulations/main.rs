@@ -1,0 +1,10 @@
+//! The protocols in all states of small worlds, and in random runs of large ones.
+
+mod clocks;
+mod digest;
+mod fleet;
+mod handover;
+mod plain;
+mod random;
+mod replicas;
+mod seeds;
