@@ -1,6 +1,7 @@
 //! The search for a state that breaks an invariant.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -171,11 +172,26 @@ impl Model for Handover {
 /// Walks through all states within `bounds`, breadth first, until one of `invariants` is broken.
 #[must_use]
 pub fn check(bounds: Bounds, invariants: &[Invariant]) -> Checked {
+    walk(bounds, invariants, None)
+}
+
+/// Walks as [`check`] does, through the states that at most `steps` steps lead to.
+#[must_use]
+pub fn check_within(bounds: Bounds, invariants: &[Invariant], steps: NonZeroUsize) -> Checked {
+    walk(bounds, invariants, Some(steps))
+}
+
+fn walk(bounds: Bounds, invariants: &[Invariant], steps: Option<NonZeroUsize>) -> Checked {
     let start = Instant::now();
     let model = Handover { bounds, invariants: invariants.to_vec() };
     let until =
         if bounds.broken.is_some() { HasDiscoveries::Any } else { HasDiscoveries::AnyFailures };
-    let checker = model.checker().threads(2).finish_when(until).spawn_bfs().join();
+    let checker = model.checker().threads(2).finish_when(until);
+    let checker = match steps {
+        Some(steps) => checker.target_max_depth(steps.get()),
+        None => checker,
+    };
+    let checker = checker.spawn_bfs().join();
     let is_sighted = |sighting: &Sighting| checker.discovery(sighting.name()).is_some();
     let sighted = Sighting::ALL.into_iter().filter(is_sighted).collect();
     let broken = |invariant: &Invariant| {

@@ -35,7 +35,7 @@ mod variants;
 mod replicas;
 
 pub use bounds::{Bounds, Fault};
-pub use check::{Checked, Found, Sighting, check};
+pub use check::{Checked, Found, Sighting, check, check_within};
 pub use fleet::{Act, Edge, Extent, Fleet, FleetTerms, Lie, Stop, Stuck};
 pub use invariant::Invariant;
 pub use liveness::{Liveness, dead_ends};
@@ -45,6 +45,6 @@ pub use replicas::{
     group_variants,
 };
 pub use step::{Answer, Copied, Goal, Step, Waited};
-pub use variants::{Variant, variants};
+pub use variants::{Variant, searches, variants};
 pub use worker::{Life, Worker};
 pub use world::World;

@@ -51,14 +51,16 @@ pub fn variants(rules: impl IntoIterator<Item = Rule>) -> impl Iterator<Item = V
         let known = whole.iter().find(|checked| checked.bounds == intact).cloned();
         let intact = known.unwrap_or_else(|| check(intact, &Invariant::ALL));
         whole.push(intact.clone());
-        // To forget a proof costs time, and no more.
-        let is_slow = rule == Rule::KeepWhatIsProved;
-        let noticed = |by| check(bounds, &[if is_slow { Invariant::ProofsStay } else { by }]);
-        Variant {
-            rule,
-            runner_holds: noticed(Invariant::RunnerHolds),
-            one_runner: noticed(Invariant::OneRunner),
-            intact,
-        }
+        let [runner_holds, one_runner] = searches(rule);
+        Variant { rule, runner_holds, one_runner, intact }
     })
+}
+
+/// Breaks the `rule`: the searches for a runner that does not hold its job, and for a job with two runners.
+#[must_use]
+pub fn searches(rule: Rule) -> [Checked; 2] {
+    // To forget a proof costs time, and no more.
+    let is_slow = rule == Rule::KeepWhatIsProved;
+    [Invariant::RunnerHolds, Invariant::OneRunner]
+        .map(|by| check(bounds(rule), &[if is_slow { Invariant::ProofsStay } else { by }]))
 }

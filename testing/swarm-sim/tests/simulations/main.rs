@@ -2,6 +2,7 @@
 
 mod clocks;
 mod digest;
+mod extent;
 mod fleet;
 mod handover;
 mod plain;

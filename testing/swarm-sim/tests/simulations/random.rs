@@ -5,6 +5,8 @@ use proptest::test_runner::FileFailurePersistence;
 use swarm_core::handover::Rule;
 use swarm_sim::{Bounds, Fault, Invariant, Step, World};
 
+use crate::extent::share_of;
+
 /// Far more than the exhaustive check can hold: five sessions, three jobs, two operators, and
 /// everything that may happen, up to sixty states of the ledger.
 const BOUNDS: Bounds = Bounds {
@@ -110,7 +112,7 @@ fn numbers(seed: u64) -> impl Iterator<Item = u64> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 200,
+        cases: share_of(200),
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         ..ProptestConfig::default()
     })]
@@ -127,23 +129,25 @@ proptest! {
 
 #[test]
 fn invariants_hold_in_runs_of_five_thousand_steps_that_move_jobs_many_times() {
-    let runs: Vec<_> = (0..20).map(|seed| run(BOUNDS, numbers(seed).take(5_000))).collect();
+    let runs: Vec<_> =
+        (0..share_of(20).into()).map(|seed| run(BOUNDS, numbers(seed).take(5_000))).collect();
     if let Some(bad) = runs.iter().find(|run| run.broken.is_some()) {
         panic!("{bad:?}");
     }
     let grants: u64 = runs.iter().map(|run| run.grants).sum();
-    assert!(20 * 10 < grants, "only {grants} grants in all runs");
+    assert!(u64::from(share_of(20)) * 10 < grants, "only {grants} grants in all runs");
 }
 
 #[test]
 fn invariants_hold_in_long_runs_in_which_renewals_and_acknowledgements_in_part_are_paced() {
     let paced = Bounds { renew: 1, ..BOUNDS };
-    let runs: Vec<_> = (0..20).map(|seed| run(paced, numbers(seed).take(5_000))).collect();
+    let runs: Vec<_> =
+        (0..share_of(20).into()).map(|seed| run(paced, numbers(seed).take(5_000))).collect();
     if let Some(bad) = runs.iter().find(|run| run.broken.is_some()) {
         panic!("{bad:?}");
     }
     let grants: u64 = runs.iter().map(|run| run.grants).sum();
-    assert!(20 * 5 < grants, "only {grants} grants in all runs");
+    assert!(u64::from(share_of(20)) * 5 < grants, "only {grants} grants in all runs");
 }
 
 #[test]

@@ -3,11 +3,14 @@
 use proptest::prelude::ProptestConfig;
 use proptest::test_runner::{FileFailurePersistence, RngSeed};
 
-/// A thousand cases, those of `seed` by default. `PROPTEST_RNG_SEED=N` makes others, `just soak` many.
+use crate::extent::share_of;
+
+/// A thousand cases or a share of them, those of `seed` by default. `PROPTEST_RNG_SEED=N` makes others,
+/// `just soak` many.
 pub(crate) fn cases_of(seed: u64) -> ProptestConfig {
     let asked = ProptestConfig::default();
     ProptestConfig {
-        cases: 1000,
+        cases: share_of(1000),
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         rng_seed: match asked.rng_seed {
             RngSeed::Random => RngSeed::Fixed(seed),

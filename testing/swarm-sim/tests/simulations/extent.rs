@@ -1,0 +1,16 @@
+//! The extent of the checks: a part of them in `cargo test`, all of them in the gate.
+
+use std::num::NonZeroUsize;
+
+/// Bounds the runs that the short check walks through, in steps. The whole check walks about 30 deep.
+pub(crate) const SHORT: NonZeroUsize = NonZeroUsize::new(14).unwrap();
+
+/// Whether everything is checked, which takes three minutes on two cores: `SWARM_SIM=full`.
+pub(crate) fn is_full() -> bool {
+    std::env::var_os("SWARM_SIM").is_some_and(|extent| extent == "full")
+}
+
+/// So many random runs of `all`: a fifth of them in the short check.
+pub(crate) fn share_of(all: u32) -> u32 {
+    if is_full() { all } else { all.div_ceil(5) }
+}
