@@ -104,13 +104,13 @@ macro_rules! scenario {
 /// Every scenario there is. Where all run on one cluster, the last one removes the operator.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
-    let sets = [(Set::Second, second()), (Set::First, first()), (Set::Soak, soak())];
+    let sets = [(Set::Second, second()), (Set::Soak, soak()), (Set::First, first())];
     sets.into_iter()
         .flat_map(|(set, all)| all.into_iter().map(move |scenario| scenario.of(set)))
         .collect()
 }
 
-/// What runs on the first of two clusters.
+/// The gate's scenarios on the first of two clusters.
 fn first() -> Vec<Scenario> {
     vec![
         scenario!(cluster_runs_pods),
@@ -118,16 +118,17 @@ fn first() -> Vec<Scenario> {
         scenario!(streams_walk_through).within(Duration::from_mins(4)),
         scenario!(list_changes_arrive),
         // They mostly wait, so several of them run at a time; the longest begin first.
-        scenario!(the_swarm_follows_its_jobs).within(Duration::from_mins(8)).beside_others(),
-        scenario!(a_real_autoscaler_scales_the_pool).within(Duration::from_mins(6)).beside_others(),
         scenario!(managed_pools_say_what_is_wrong as managed_pools::refused)
             .within(Duration::from_mins(5))
             .beside_others(),
-        scenario!(peers_ping_each_other).within(Duration::from_mins(5)).beside_others(),
+        scenario!(managed_pools_go_with_their_swarm as managed_pools::gone)
+            .within(Duration::from_mins(4))
+            .beside_others(),
         scenario!(a_deployment_is_a_pool).within(Duration::from_mins(6)).beside_others(),
         scenario!(workers_that_read_once_are_replaced)
             .within(Duration::from_mins(6))
             .beside_others(),
+        scenario!(a_swarm_borrows_no_rights).within(Duration::from_mins(5)).beside_others(),
         scenario!(claims_are_kept).within(Duration::from_mins(4)).beside_others(),
         scenario!(cold_start_waits).beside_others(),
         scenario!(bad_input_is_refused).beside_others(),
@@ -138,97 +139,102 @@ fn first() -> Vec<Scenario> {
         scenario!(workers_report_what_they_run).beside_others(),
         scenario!(manifests_are_accepted).beside_others(),
         scenario!(samples_apply_without_a_warning).within(Duration::from_mins(6)).beside_others(),
-        scenario!(pods_of_several_kinds_share_jobs as pods_of_several_kinds::run).beside_others(),
         scenario!(sessions_report_problems).beside_others(),
         scenario!(pools_move_over_to_sessions).beside_others(),
         scenario!(managed_pools_are_made as managed_pools::made).beside_others(),
-        scenario!(managed_pools_fit_their_swarm as managed_pools::fits)
-            .within(Duration::from_mins(5))
-            .beside_others(),
-        scenario!(pools_that_do_not_fit_say_so).within(Duration::from_mins(5)).beside_others(),
-        scenario!(managed_pools_go_with_their_swarm as managed_pools::gone)
-            .within(Duration::from_mins(4))
-            .beside_others(),
         scenario!(secrets_reach_jobs_alone as managed_pools::secret).beside_others(),
         scenario!(a_worker_keeps_to_its_own_session).beside_others(),
         scenario!(replicas_share_objects).beside_others(),
         scenario!(the_plugin_passes_flags_on).beside_others(),
         scenario!(the_operator_is_fenced).beside_others(),
-        scenario!(a_swarm_borrows_no_rights).within(Duration::from_mins(5)).beside_others(),
-        scenario!(output_is_hidden).beside_others(),
         scenario!(escalations_are_refused).beside_others(),
-        scenario!(leases_pass_others_by).beside_others(),
-        scenario!(a_lost_ledger_is_recreated),
-        scenario!(views_are_reconciled),
-        scenario!(refusals_are_reported),
-        scenario!(rollouts_are_reported).within(Duration::from_mins(5)),
-        scenario!(stores_keep_their_contract),
-        scenario!(the_api_in_memory_answers_as_the_real_one),
-        scenario!(a_ledger_grows_while_it_runs).within(Duration::from_mins(6)),
-        scenario!(the_predecessors_move_over),
+        scenario!(rollouts_are_reported).within(Duration::from_mins(5)).beside_others(),
+        scenario!(views_are_reconciled).beside_others(),
+        scenario!(stores_keep_their_contract).beside_others(),
+        scenario!(the_predecessors_move_over).beside_others(),
         scenario!(manifests_of_the_predecessors as the_predecessors_move_over::manifests)
-            .within(Duration::from_mins(5)),
-        scenario!(servers_of_before_read_their_list as the_predecessors_move_over::kept_server),
-        scenario!(sessions_hand_over).within(Duration::from_mins(5)),
-        scenario!(pools_outlive_their_ledgers).within(Duration::from_mins(5)),
-        scenario!(a_deployment_of_sessions_rolls_over),
-        scenario!(every_worker_runs_every_job).within(Duration::from_mins(5)),
-        scenario!(whole_worker_jobs_run_alone).within(Duration::from_mins(5)),
-        scenario!(suspended_jobs_wait).within(Duration::from_mins(5)),
+            .within(Duration::from_mins(5))
+            .beside_others(),
+        scenario!(every_worker_runs_every_job).within(Duration::from_mins(5)).beside_others(),
+        scenario!(whole_worker_jobs_run_alone).within(Duration::from_mins(5)).beside_others(),
+        scenario!(suspended_jobs_wait).within(Duration::from_mins(5)).beside_others(),
         scenario!(managed_pools_are_kept_in_shape as managed_pools::kept)
-            .within(Duration::from_mins(5)),
-        scenario!(managed_pools_roll_over as managed_pools::rolled).within(Duration::from_mins(5)),
+            .within(Duration::from_mins(5))
+            .beside_others(),
         scenario!(managed_pools_follow_their_runner as managed_pools::runners)
-            .within(Duration::from_mins(5)),
+            .within(Duration::from_mins(5))
+            .beside_others(),
+        scenario!(a_worker_in_another_language).beside_others(),
+        // Scenarios that judge times, or stop the operator, run alone.
+        scenario!(managed_pools_need_their_rights as managed_pools::without_rights),
+        scenario!(the_api_in_memory_answers_as_the_real_one),
+        scenario!(a_lost_ledger_is_recreated),
+        scenario!(a_ledger_grows_while_it_runs).within(Duration::from_mins(6)),
+        scenario!(refusals_are_reported),
+        scenario!(sessions_hand_over).within(Duration::from_mins(5)),
+        scenario!(a_deployment_of_sessions_rolls_over),
         scenario!(a_lying_worker_harms_nobody_else),
         scenario!(session_workers_live_by_their_leases).within(Duration::from_mins(5)),
         scenario!(a_rolling_restart_keeps_jobs as workers_restart::rolled),
         scenario!(a_killed_worker_gets_its_jobs_back as workers_restart::killed),
-        scenario!(a_worker_in_another_language),
-        // Faults of pools with sessions, judged by their run logs.
         scenario!(sessions_survive_changes),
         scenario!(poison_jobs_are_set_aside),
-        // What all of them have asked the API server for.
+        // It judges the requests of all of them.
         scenario!(every_right_is_used).after_all_others(),
         // It ends with the removal of the operator, so it comes last.
         scenario!(documented_commands_work).within(Duration::from_mins(8)),
     ]
 }
 
-/// What runs on the second one: what is about nodes, the operator's end, several of them, and writes at rest.
+/// The gate's scenarios on the second cluster: nodes, the operator's end, several of them, writes at rest.
 fn second() -> Vec<Scenario> {
     vec![
         scenario!(replicas_share_the_swarms),
         scenario!(nothing_is_written_at_rest),
-        scenario!(uninstall_never_hangs).within(Duration::from_mins(5)),
         scenario!(swarms_are_deleted_in_every_state).within(Duration::from_mins(5)),
         scenario!(rights_are_bound_by_namespace),
         scenario!(a_missing_policy_is_noticed),
-        scenario!(the_operator_moves_to_its_namespace).within(Duration::from_mins(6)),
-        scenario!(managed_pools_roll_after_an_upgrade as managed_pools::upgraded)
-            .within(Duration::from_mins(5)),
-        scenario!(operator_dies_while_it_makes_a_pool as managed_pools::killed)
-            .within(Duration::from_mins(5)),
         scenario!(operator_dies_at_any_write).within(Duration::from_mins(5)),
-        scenario!(parts_restart),
         scenario!(lists_that_are_missing_stop_nothing).within(Duration::from_mins(6)),
         scenario!(a_node_is_lost).within(Duration::from_mins(4)),
-        scenario!(sessions_survive_crashes),
-        scenario!(nodes_fall_silent),
-        scenario!(nodes_are_declared_off),
         scenario!(the_api_server_is_away),
         scenario!(operator_dies_in_a_handover),
-        scenario!(operators_that_do_not_share),
         scenario!(the_store_is_rolled_back),
         scenario!(no_right_is_missing as every_right_is_used::none_is_missing).after_all_others(),
     ]
 }
 
-/// What takes long and rarely fails.
+/// Scenarios that take long and rarely fail, which the gate leaves out.
 fn soak() -> Vec<Scenario> {
     vec![
         // It sets the cluster back, so it comes before anything that would be confused by that.
         scenario!(faults_do_what_they_say),
+        // They mostly wait, so several of them run at a time; the longest begin first.
+        scenario!(the_swarm_follows_its_jobs).within(Duration::from_mins(8)).beside_others(),
+        scenario!(managed_pools_fit_their_swarm as managed_pools::fits)
+            .within(Duration::from_mins(5))
+            .beside_others(),
+        scenario!(managed_pools_roll_over as managed_pools::rolled).within(Duration::from_mins(5)),
+        scenario!(a_real_autoscaler_scales_the_pool).within(Duration::from_mins(6)).beside_others(),
+        scenario!(peers_ping_each_other).within(Duration::from_mins(5)).beside_others(),
+        scenario!(pools_outlive_their_ledgers).within(Duration::from_mins(5)),
+        scenario!(pods_of_several_kinds_share_jobs as pods_of_several_kinds::run).beside_others(),
+        scenario!(output_is_hidden).beside_others(),
+        scenario!(pools_that_do_not_fit_say_so).within(Duration::from_mins(5)).beside_others(),
+        scenario!(leases_pass_others_by).beside_others(),
+        scenario!(servers_of_before_read_their_list as the_predecessors_move_over::kept_server)
+            .beside_others(),
+        scenario!(the_operator_moves_to_its_namespace).within(Duration::from_mins(6)),
+        scenario!(uninstall_never_hangs).within(Duration::from_mins(5)),
+        scenario!(managed_pools_roll_after_an_upgrade as managed_pools::upgraded)
+            .within(Duration::from_mins(5)),
+        scenario!(operator_dies_while_it_makes_a_pool as managed_pools::killed)
+            .within(Duration::from_mins(5)),
+        scenario!(parts_restart),
+        scenario!(sessions_survive_crashes),
+        scenario!(nodes_fall_silent),
+        scenario!(nodes_are_declared_off),
+        scenario!(operators_that_do_not_share),
         scenario!(replicas_die_for_ten_minutes as replicas_share_the_swarms::soak)
             .within(Duration::from_mins(20)),
         scenario!(two_versions_share_the_swarms).within(Duration::from_mins(8)),

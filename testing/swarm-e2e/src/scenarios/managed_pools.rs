@@ -30,7 +30,7 @@ pub(super) use gone::run as gone;
 pub(super) use kept::run as kept;
 pub(super) use killed::run as killed;
 pub(super) use made::run as made;
-pub(super) use refused::run as refused;
+pub(super) use refused::{run as refused, without_rights};
 pub(super) use rolled::run as rolled;
 pub(super) use runners::run as runners;
 pub(super) use secret::run as secret;

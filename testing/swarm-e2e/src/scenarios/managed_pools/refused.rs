@@ -19,8 +19,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     what_kind_of_pool_it_is_stays(&context).await?;
     a_missing_image_is_named(&context).await?;
     a_quota_is_named(&context).await?;
-    who_may_not_make_workloads_cannot_ask_for_them(&context).await?;
-    missing_rights_are_named(&context).await
+    who_may_not_make_workloads_cannot_ask_for_them(&context).await
 }
 
 /// A minimal managed Swarm.
@@ -199,20 +198,22 @@ async fn who_may_not_make_workloads_cannot_ask_for_them(context: &Context) -> Re
     context.kubectl(&["delete", "swarm", "asked"]).await.map(drop)
 }
 
-/// Without the component, the Swarm says so, and goes on when it is there.
-async fn missing_rights_are_named(context: &Context) -> Result<()> {
+/// Without the component, the Swarm says so, and goes on when the component is back. Every managed pool of
+/// the cluster waits meanwhile.
+pub(in crate::scenarios) async fn without_rights(context: Context) -> Result<()> {
+    context.operator().await?;
     let cluster = &context.cluster;
     let binding = ["clusterrolebinding", "swarm-operator-managed-pools"];
     cluster.kubectl(&[&["delete"], &binding[..]].concat()).await?;
     operator::stop(cluster).await?;
     operator::go_on(cluster).await?;
     context.apply(&swarm("forbidden", &json!({}))).await?;
-    let message = condition(context, "forbidden", "Ready", ("False", "ManagedForbidden")).await;
+    let message = condition(&context, "forbidden", "Ready", ("False", "ManagedForbidden")).await;
     operator::install(cluster).await?;
     let message = message?;
     ensure!(message.contains("deploy/components/managed-pools"), "{message}");
     until("the pool to be made", REST_WITHIN, || async {
-        condition(context, "forbidden", "Ready", ("True", "Settled")).await.map(Some)
+        condition(&context, "forbidden", "Ready", ("True", "Settled")).await.map(Some)
     })
     .await?;
     context.kubectl(&["delete", "swarm", "forbidden"]).await.map(drop)
