@@ -1,120 +1,210 @@
-# What people type. CI runs the same commands; `just --list` is the manual.
+# Recipes for people and for CI. `just`, or `just --list --unsorted`, is the manual.
+#
+# `.ci/tool` finds cargo-deny and mdbook for a recipe, and installs each once.
 
-# Everything CI runs, except the cluster.
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+[private]
+manual:
+    @"{{ just_executable() }}" --list --unsorted
+
+# Run the steps that most changes need, in CI's order: no root, no cluster.
+[group('check a change')]
 check: fmt lint alone docs test deny
 
-# Fail if a file is not formatted.
+# Run every step of CI, from here (root, Debian, Go; half an hour with full caches).
+[group('check a change')]
+gate:
+    .ci/run
+
+# Fail if a file is not formatted; `cargo fmt --all` formats it.
+[group('check a change')]
 fmt:
     cargo fmt --all --check
 
 # Fail on any warning of compiler or clippy.
+[group('check a change')]
 lint:
     cargo clippy --workspace --all-targets --locked -- -D warnings
 
 # Fail on any warning in a crate that is compiled alone, with and without its default features.
+[group('check a change')]
 alone:
     .ci/alone
 
-# Fail if the library does not compile with the oldest Rust that it promises (root, Debian).
+# Fail if the library does not compile with the oldest Rust that it promises (root and Debian, or OLDEST_RUSTC).
+[group('check a change')]
 oldest-rust:
     .ci/oldest-rust
 
 # Fail if the documentation of the code has a warning.
+[group('check a change')]
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
-# Write docs/ as a book with a search to book/ (needs mdbook; `mdbook serve` shows it).
-book:
-    mdbook build
-
-# All tests that need no cluster.
+# Run all tests that need no cluster (needs sqlite3; with ffmpeg, more of them run).
+[group('check a change')]
 test:
     cargo test --workspace --locked
 
-# Fail if a dependency, a licence or a source is not agreed (needs cargo-deny).
-deny:
-    cargo deny check bans licenses sources
+# Check and test the worker in Go (needs Go).
+[group('check a change')]
+go-worker:
+    test -z "$(gofmt -l testing/go-worker)" || { gofmt -d testing/go-worker; exit 1; }
+    GOWORK=off GOTOOLCHAIN=local go vet -C testing/go-worker ./...
+    GOWORK=off GOTOOLCHAIN=local go test -C testing/go-worker ./...
 
-# Fail if a dependency has an advisory of RustSec; fetches their database (needs cargo-deny).
+# Run the examples of the library; fail if one of them fails.
+[group('check a change')]
+examples:
+    for example in scheduler what_if exclusive handover; do cargo run --quiet --locked -p swarm-core --example "$example" >/dev/null; done
+
+# Run the README's main command until all streams run, then stop it.
+[group('check a change')]
+first-command:
+    state=$(mktemp -d); cargo swarm local deploy/samples/streams.yaml --dir "$state/streams" --until-settled; rm -rf "$state"
+
+# Run two parts of the planner's benchmark; CI looks only at whether they succeed.
+[group('check a change')]
+bench-smoke:
+    cargo run --quiet --release --locked -p swarm-bench -- planner shares
+
+# Count the instructions of requests; fail where they are far more than in the committed list (needs valgrind).
+[group('check a change')]
+instructions:
+    cargo run --quiet --release --locked -p swarm-bench -- instructions
+
+# Fail if a dependency, a licence or a source is not agreed.
+[group('check a change')]
+deny:
+    "$(.ci/tool cargo-deny)" check bans licenses sources
+
+# Fetch the database of RustSec; fail if a dependency has an advisory in it.
+[group('check a change')]
 advisories:
-    cargo deny check advisories
+    "$(.ci/tool cargo-deny)" check advisories
+
+# Look for advisories in a copy of that database, and fetch nothing; without a copy say so.
+[group('check a change')]
+advisories-offline:
+    .ci/advisories "$(.ci/tool cargo-deny)"
+
+# Write docs/ as a book with a search to book/.
+[group('check a change')]
+book:
+    "$(.ci/tool mdbook)" build
+
+# Run CI's cluster scenarios on two clusters side by side (root; `just packages` first).
+[group('check a change')]
+scenarios:
+    .ci/scenarios
+
+# Fail if a cluster leaves anything behind, however it ends (root; `just packages` first).
+[group('check a change')]
+gone:
+    cargo run --quiet --locked -p swarm-e2e -- gone
+
+# Install the Debian packages that tests and clusters need, or one set: `tests` or `cluster`.
+[group('check a change')]
+packages SET="":
+    .ci/packages {{ SET }}
 
 # Regenerate the CRDs, the JSON Schema and the reference pages from the code.
+[group('write what is generated')]
 generate: manifests
     UPDATE=1 cargo test --quiet --locked -p swarm-operator --test programs reference::
 
-# List the public API of the library anew, after a change that is meant.
-bless-api:
-    UPDATE=1 cargo test --quiet --locked -p swarm-core --test public_api
-
-# Measure the planner and print the table.
-bench:
-    cargo run --release --locked -p swarm-bench
-
-# Count the instructions of requests, and write the list that CI compares them with (needs valgrind).
-instructions:
-    UPDATE=1 cargo run --release --locked -p swarm-bench -- instructions
-
-# Walk the handover protocol through all its states, with larger bounds than the tests.
-model:
-    cargo run --release --locked -p swarm-sim
-
-# What CI leaves out, since it takes long and rarely fails.
-soak: ordinary-days soak-runs soak-cluster
-
-# Live through ordinary days of 40 recorders, in ten minutes, and judge their files (needs ffmpeg).
-ordinary-days *STAGES:
-    cargo run --locked -p swarm-days -- {{STAGES}}
-
-# Random runs of whole pools: so many seeds from FIRST on, two minutes each.
-soak-runs FIRST="100" COUNT="30":
-    for n in $(seq {{FIRST}} $(({{FIRST}} + {{COUNT}} - 1))); do echo "seed $n" && PROPTEST_RNG_SEED=$n cargo test --quiet --locked -p swarm-sim -- fleet:: plain:: || exit 1; done
-
-# The cluster scenarios of the soak set (root, Debian packages).
-soak-cluster:
-    cargo run --locked -p swarm-e2e -- scenarios --set soak
-
-# Break the library in many small ways, one at a time, and list what no unit test notices (needs
-# cargo-mutants; one to two hours on one core, so SHARD takes a part, such as 3/40).
-mutants SHARD="0/1":
-    cargo mutants --package swarm-core --shard {{SHARD}}
-
-# The 27 streams on this machine.
-local *ARGS:
-    cargo swarm local deploy/samples/streams.yaml {{ARGS}}
-
-# Run the cluster scenarios, or those whose name contains one of the words (root, Debian packages).
-e2e *SCENARIOS:
-    cargo run --locked -p swarm-e2e -- scenarios {{SCENARIOS}}
-
-# A shell with a real two-node cluster and the operator in it; it is gone when the shell ends.
-cluster:
-    cargo run --locked -p swarm-e2e -- shell
-
-# Write the CRDs and the JSON Schema anew, from the types.
+# Write the CRDs and the JSON Schema again, from the types.
+[group('write what is generated')]
 manifests:
     cargo run --quiet --locked -p swarm-operator -- crd > deploy/crds/swarm.yaml
     cargo run --quiet --locked -p swarm-operator -- schema > deploy/swarm.schema.json
 
+# List the public API of the library again, after a change that is meant.
+[group('write what is generated')]
+bless-api:
+    UPDATE=1 cargo test --quiet --locked -p swarm-core --test public_api
+
+# Write the list that `just instructions` compares with, after a change that is meant (needs valgrind).
+[group('write what is generated')]
+bless-instructions:
+    UPDATE=1 cargo run --release --locked -p swarm-bench -- instructions
+
+# Run the 27 streams on this machine.
+[group('run it')]
+local *ARGS:
+    cargo swarm local deploy/samples/streams.yaml {{ ARGS }}
+
+# Open a shell with a real two-node cluster and the operator in it; the cluster ends with the shell.
+[group('run it')]
+cluster:
+    cargo run --locked -p swarm-e2e -- shell
+
+# Run the cluster scenarios, or those whose name contains one of the words (root, Debian packages).
+[group('run it')]
+e2e *SCENARIOS:
+    cargo run --locked -p swarm-e2e -- scenarios {{ SCENARIOS }}
+
 # Install the CRDs into kubectl's cluster.
+[group('run it in the cluster of kubectl')]
 install:
     kubectl apply --server-side -k deploy/crds
 
+# Run the operator on this machine, for kubectl's cluster; install comes first.
+[group('run it in the cluster of kubectl')]
+run *ARGS:
+    cargo run --locked -p swarm-operator -- run {{ ARGS }}
+
+# Install CRDs and operator, or a variant such as overlays/prod, into kubectl's cluster.
+[group('run it in the cluster of kubectl')]
+deploy VARIANT="overlays/managed": install
+    kubectl apply --server-side --force-conflicts -k deploy/{{ VARIANT }}
+
+# Each command has a deadline; docs/operations.md says how to go on after it.
+#
+# Remove the Swarms, then the operator; uninstall removes the CRDs.
+[group('run it in the cluster of kubectl')]
+undeploy VARIANT="overlays/managed":
+    kubectl delete swarms --all --all-namespaces --ignore-not-found --timeout=60s
+    kubectl delete -k deploy/{{ VARIANT }} --ignore-not-found --timeout=120s
+
 # Remove the CRDs, and with them every Swarm: undeploy comes first.
+[group('run it in the cluster of kubectl')]
 uninstall:
     kubectl delete -k deploy/crds --ignore-not-found --timeout=60s
 
-# Install CRDs and operator, or a variant such as overlays/prod, into kubectl's cluster.
-deploy VARIANT="overlays/managed": install
-    kubectl apply --server-side --force-conflicts -k deploy/{{VARIANT}}
+# Measure the planner and print the table.
+[group('measure, and test for hours')]
+bench:
+    cargo run --release --locked -p swarm-bench
 
-# The operator on this machine, for kubectl's cluster; install comes first.
-run *ARGS:
-    cargo run --locked -p swarm-operator -- run {{ARGS}}
+# Walk the handover protocol through all its states, with larger bounds than the tests.
+[group('measure, and test for hours')]
+model:
+    cargo run --release --locked -p swarm-sim
 
-# Stops where something does not go in time; docs/operations.md says what to do then.
+# Run all that CI leaves out, since it takes long and rarely fails.
+[group('measure, and test for hours')]
+soak: ordinary-days soak-runs soak-cluster
+
+# Live through ordinary days of 40 recorders, in ten minutes, and judge their files (needs ffmpeg).
+[group('measure, and test for hours')]
+ordinary-days *STAGES:
+    cargo run --locked -p swarm-days -- {{ STAGES }}
+
+# Make random runs of whole pools: COUNT seeds from FIRST on, two minutes each.
+[group('measure, and test for hours')]
+soak-runs FIRST="100" COUNT="30":
+    for n in $(seq {{ FIRST }} $(({{ FIRST }} + {{ COUNT }} - 1))); do echo "seed $n"; SWARM_SIM=full PROPTEST_RNG_SEED=$n cargo test --quiet --locked -p swarm-sim -- fleet:: plain::; done
+
+# Run the cluster scenarios of the soak set (root, Debian packages).
+[group('measure, and test for hours')]
+soak-cluster:
+    cargo run --locked -p swarm-e2e -- scenarios --set soak
+
+# Takes one to two hours on one core (needs cargo-mutants); SHARD takes a part, such as 3/40.
 #
-# Remove the Swarms, then the operator; uninstall removes the CRDs.
-undeploy VARIANT="overlays/managed":
-    kubectl delete swarms --all --all-namespaces --ignore-not-found --timeout=60s
-    kubectl delete -k deploy/{{VARIANT}} --ignore-not-found --timeout=120s
+# Break the library in many small ways, one at a time, and list what no unit test notices.
+[group('measure, and test for hours')]
+mutants SHARD="0/1":
+    cargo mutants --package swarm-core --shard {{ SHARD }}

@@ -66,7 +66,7 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
     let more = more.join("`, `");
     Err(format!(
         "more than {FACTOR_MAX} times the instructions of {}: `{more}`; make them fewer, or say why \
-         in the commit and run `just instructions` to write the list anew",
+         in the commit and run `just bless-instructions` to write the list again",
         file_name(LIST)
     )
     .into())
