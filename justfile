@@ -1,6 +1,6 @@
 # Recipes for people and for CI. `just`, or `just --list --unsorted`, is the manual.
 #
-# `.ci/tool` finds cargo-deny and mdbook for a recipe, and installs each once.
+# `.ci/tool` finds cargo-deny, mdbook and actionlint for a recipe, and installs each once.
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
@@ -21,6 +21,16 @@ gate:
 [group('check a change')]
 fmt:
     cargo fmt --all --check
+
+# Fail if a workflow of GitHub is wrong (needs Go).
+[group('check a change')]
+actionlint:
+    "$(.ci/tool actionlint)" .github/workflows/*.yml
+
+# Fail on any warning about a script of CI (needs shellcheck).
+[group('check a change')]
+shellcheck:
+    shellcheck .ci/*
 
 # Fail on any warning of compiler or clippy.
 [group('check a change')]
