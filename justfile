@@ -10,7 +10,7 @@ manual:
 
 # Run the steps that most changes need, in CI's order: no root, no cluster.
 [group('check a change')]
-check: fmt lint alone docs test deny
+check: fmt prose lint alone docs test deny
 
 # Run every step of CI, from here (root, Debian, Go; half an hour with full caches).
 [group('check a change')]
@@ -31,6 +31,11 @@ actionlint:
 [group('check a change')]
 shellcheck:
     shellcheck .ci/*
+
+# Fail if a text breaks a writing rule that it did not break before; with PATHS, list all places there.
+[group('check a change')]
+prose *PATHS:
+    VALE="$(.ci/tool vale)" cargo run --quiet --locked -p swarm-prose -- check {{ PATHS }}
 
 # Fail on any warning of compiler or clippy.
 [group('check a change')]
@@ -129,6 +134,11 @@ generate: manifests
 manifests:
     cargo run --quiet --locked -p swarm-operator -- crd > deploy/crds/swarm.yaml
     cargo run --quiet --locked -p swarm-operator -- schema > deploy/swarm.schema.json
+
+# Write the counts that `prose` compares with, after they fell or text moved between files.
+[group('write what is generated')]
+bless-prose:
+    VALE="$(.ci/tool vale)" cargo run --quiet --locked -p swarm-prose -- bless
 
 # List the public API of the library again, after a change that is meant.
 [group('write what is generated')]

@@ -27,8 +27,8 @@ const ARROWS: [(&str, &[&str]); 8] = [
     ),
 ];
 /// Crates that are never shipped and may see everything.
-const TESTING: [&str; 5] =
-    ["swarm-apiserver", "swarm-bench", "swarm-days", "swarm-e2e", "swarm-sim"];
+const TESTING: [&str; 6] =
+    ["swarm-apiserver", "swarm-bench", "swarm-days", "swarm-e2e", "swarm-prose", "swarm-sim"];
 /// Who may know Kubernetes. Binaries name `k8s-openapi` to choose its version, and nothing else.
 const KNOW_KUBE: [&str; 4] =
     ["swarm-adapters-k8s", "swarm-apiserver", "swarm-e2e", "swarm-replicas"];
