@@ -4,6 +4,7 @@ mod chaos;
 #[cfg(feature = "controller")]
 mod crd;
 mod import;
+mod installed;
 mod kubectl;
 mod local;
 mod manual;

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use rustix::process::Signal;
 
+use crate::installed::are_installed;
 use crate::local::operator::{Machine, Operator, signal, until};
 
 const README: &str = include_str!("../../../../README.md");
@@ -29,19 +30,8 @@ struct Recording {
     path: PathBuf,
 }
 
-fn is_installed(program: &str) -> bool {
-    let version = Command::new(program).arg("-version").stdout(Stdio::null()).status();
-    version.is_ok_and(|status| status.success())
-}
-
-/// Whether the test can run; says so in a line if not.
-fn has_ffmpeg() -> bool {
-    let is_there = is_installed("ffmpeg") && is_installed("ffprobe");
-    if !is_there {
-        eprintln!("skipped: this test needs the programs ffmpeg and ffprobe");
-    }
-    is_there
-}
+/// The programs that record, and that judge the files.
+const FFMPEG: [&str; 2] = ["ffmpeg", "ffprobe"];
 
 /// The manifest with which the README begins.
 fn manifest() -> &'static str {
@@ -223,7 +213,7 @@ impl Recorders<'_> {
 
 #[test]
 fn the_recorders_of_the_readme_leave_complete_files_whatever_happens_on_a_day() {
-    if !has_ffmpeg() {
+    if !are_installed(&FFMPEG) {
         return;
     }
     let machine = Machine::new();
@@ -268,7 +258,7 @@ fn the_page_explains_the_command_of_the_readme() {
 /// failure with a reason in the log, not an unknown option.
 #[test]
 fn ffmpeg_knows_the_arguments_of_the_readme_and_says_why_a_camera_is_not_there() {
-    if !has_ffmpeg() {
+    if !are_installed(&FFMPEG) {
         return;
     }
     let machine = Machine::new();
