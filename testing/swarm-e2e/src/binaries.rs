@@ -192,6 +192,14 @@ fn cargo(cache: &Cache, profile: Profile) -> Command {
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         // It would silently win over RUSTFLAGS.
         .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    // `cargo run` describes its package to this program. A build script that looks at that, as ring's does,
+    // would run again, and everything above it would be compiled again.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
     command
 }
 
