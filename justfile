@@ -57,10 +57,15 @@ oldest-rust:
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
-# Run all tests that need no cluster (needs sqlite3; with ffmpeg, more of them run).
+# Run all tests that need no cluster (with ffmpeg and sqlite3, more of them run).
 [group('check a change')]
 test:
     cargo test --workspace --locked
+
+# Check the protocols in all states of small worlds, and in thousands of random runs: three minutes.
+[group('check a change')]
+test-protocols:
+    SWARM_SIM=full cargo test --quiet --locked -p swarm-sim
 
 # Check and test the worker in Go (needs Go).
 [group('check a change')]

@@ -1,5 +1,6 @@
-//! The contract of the fake API, the manifests, and the layers of the crates.
+//! The contract of the fake API, the manifests, the workflows, and the layers of the crates.
 
 mod contract;
 mod deploy;
+mod flows;
 mod layers;
