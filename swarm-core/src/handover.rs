@@ -49,11 +49,11 @@ mod strikes;
 #[cfg(test)]
 mod tests;
 
-pub use advance::{Evidence, HandoverTerms, Place, Policy, Seat, StepInputs, advance};
+pub use advance::{Evidence, HandoverTerms, Place, Seat, StepInputs, advance};
 pub use ages::Ages;
 pub(crate) use brake::few;
 pub use brake::{Brake, Health};
-pub use cell::{Cell, CellEvent, Proof, Refusal, StepContext, Then};
+pub use cell::{Cell, CellEvent, Policy, Proof, Refusal, StepContext, Then};
 use cells::Change;
 pub use cells::{Cells, CellsConflict, Grants, Record, Save, SessionView};
 pub use check::{StepViolation, check_step};

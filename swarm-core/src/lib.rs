@@ -51,6 +51,8 @@ assert!(serde_json::from_str::<Assignment>(r#"{"two words":0}"#).is_err()); // n
 
 mod job;
 mod pool;
+mod slot;
+mod token;
 
 mod binding;
 
@@ -84,14 +86,16 @@ pub use binding::{Binding, Candidate, bind};
 pub use failing::{Failing, FailingJob, FailingState};
 pub use hash::{digest_jobs, hash_job, home};
 pub use job::{Job, JobName, JobNameError, Jobs, JobsError, Params, Share, ShareError, jobs};
-pub use ledger::{Filled, Ledger, LedgerStep, Position, SlotRecord, Token, parts, stored};
+pub use ledger::{Filled, Ledger, LedgerStep, SlotRecord, parts, stored};
 pub use planner::{
     Everywhere, JobTable, Load, Mode, Move, MoveReason, Needed, Plan, Request, Rules, TableMove,
     TablePlan, Unassigned, Violation, WORKERS_ENOUGH_MAX, check, everywhere, lowest_maximum,
     minimum_moves, plan,
 };
-pub use pool::{Member, Pool, Presence, Slot, Standing, Timing};
+pub use pool::{Member, Pool, Presence, Standing, Timing};
 pub use shared::SharedMap;
+pub use slot::Slot;
+pub use token::{Position, Token};
 pub use turn::{
     Adoption, Decider, Decision, Desired, JobCounts, Observed, Overdue, PLAIN_HANDOVER, Progress,
     Replication, Reservations, ShareClass, Waiting, WorkerSeen, decide,

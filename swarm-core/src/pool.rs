@@ -1,42 +1,10 @@
 //! Workers and the slots they fill: which workers may be given jobs, and which keep what they have.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
-use crate::Share;
 use crate::handover::LeaseTerms;
-
-/// The place a worker fills in its pool; the ordinal of a StatefulSet pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(transparent))]
-pub struct Slot(pub u32);
-
-impl Slot {
-    /// Means "no slot" in arrays that have an entry for every job. No worker can fill it: a member
-    /// of the pool in this slot is ignored.
-    pub const NOBODY: Self = Self(u32::MAX);
-
-    /// The slot, or `None` for [`NOBODY`](Self::NOBODY).
-    ///
-    /// ```
-    /// use swarm_core::Slot;
-    ///
-    /// assert_eq!(Slot(3).some(), Some(Slot(3)));
-    /// assert_eq!(Slot::NOBODY.some(), None);
-    /// ```
-    #[must_use]
-    pub fn some(self) -> Option<Self> {
-        (self != Self::NOBODY).then_some(self)
-    }
-}
-
-impl fmt::Display for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+use crate::{Share, Slot};
 
 /// What is observed of the worker in a slot. Durations are ages on the observer's monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,23 +8,11 @@ use std::time::Duration;
 
 use super::room::Room;
 use super::{
-    Cell, CellEvent, Cells, Change, Proof, Record, Refusal, Save, SessionId, Stopping, Then,
-    strikes,
+    Cell, CellEvent, Cells, Change, Policy, Proof, Record, Refusal, Save, SessionId, Stopping,
+    Then, strikes,
 };
 use crate::merge::side_by_side;
 use crate::{JobName, Jobs, Share, Slot, Token};
-
-/// What it takes to end an ownership.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
-pub enum Policy {
-    /// A proof, or having waited long enough. Two workers may run a job for a while.
-    #[default]
-    AtLeastOnce,
-    /// A proof. A job may stand still for as long as there is none.
-    Exclusive,
-}
 
 /// The terms of a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,20 @@
 
 use std::time::Duration;
 
-use super::{Policy, SessionId};
+use super::SessionId;
 use crate::{Slot, Token};
+
+/// What it takes to end an ownership.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+pub enum Policy {
+    /// A proof, or having waited long enough. Two workers may run a job for a while.
+    #[default]
+    AtLeastOnce,
+    /// A proof. A job may stand still for as long as there is none.
+    Exclusive,
+}
 
 /// The state of one job. `token` is the one of its last grant.
 ///
