@@ -5,7 +5,8 @@ use kube::ResourceExt;
 use serde_json::json;
 use swarm_core::Desired;
 use swarm_core::handover::LeaseTerms;
-use swarm_spec::convert::{self, Home, SpecError};
+use swarm_spec::convert::{self, Home};
+use swarm_spec::error::SpecError;
 use swarm_spec::manifest::{self, Gathered, SourceError, SourceRecord};
 
 use crate::api::Swarm;

@@ -19,7 +19,8 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum, ValueHint};
 use swarm_adapters_host::printable::{Form, printable};
-use swarm_spec::manifest::{Explained, WORKERS_MAX};
+use swarm_spec::manifest::Explained;
+use swarm_spec::spec::WORKERS_MAX;
 
 use crate::input::STANDARD_INPUT;
 use crate::kubectl::Cluster;

@@ -11,11 +11,13 @@ use swarm_core::{
     Timing,
 };
 
-use crate::manifest::{Runner, WORKERS_MAX, check_params};
+use crate::error::SpecError;
+use crate::manifest::Runner;
+use crate::params::check_params;
 use crate::spec::{
     self, AutoscaleSpec, CapacitySpec, HandoverSpec, Kind, ManagedSpec, ModeSpec, NAME_MAX,
     PolicySpec, PoolSpec, ProtocolSpec, RebalanceSpec, RefreshMode, ReplicationSpec, SwarmSpec,
-    ViewFormat, WORKLOAD_NAME_MAX, managed_name_fits,
+    ViewFormat, WORKERS_MAX, WORKLOAD_NAME_MAX, managed_name_fits,
 };
 
 /// For how long changes that follow a change are gathered, unless the Swarm says otherwise.
@@ -27,19 +29,6 @@ const COOLDOWN: Duration = Duration::from_mins(5);
 /// The least time that a release waits beyond the stop timeout, unless the Swarm says otherwise. In
 /// it a worker notices the release, and acknowledges it with its next renewal.
 const RELEASE_MARGIN: Duration = Duration::from_secs(10);
-
-/// Why a spec makes no sense, in one sentence that names the place.
-///
-/// A cluster's schema refuses most of it before; this is for schemas that are older than this
-/// program, and for manifests that are read without one.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {reason}")]
-pub struct SpecError {
-    /// Which part of the spec, as a path.
-    pub place: String,
-    /// What is wrong with it, and what to write instead.
-    pub reason: String,
-}
 
 /// Where a Swarm is to run, as far as its limits depend on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

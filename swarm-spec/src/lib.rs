@@ -23,9 +23,11 @@ struct Readme;
 
 pub mod convert;
 mod duration;
+pub mod error;
 pub mod hostport;
 mod json_schema;
 pub mod manifest;
+mod params;
 pub mod place;
 pub mod predecessor;
 pub mod removal;

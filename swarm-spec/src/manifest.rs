@@ -30,17 +30,14 @@ pub use online::{
 pub use record::SourceRecord;
 pub use runner::{Check, Program, Ready, Restart, Runner, param_variable};
 
-use crate::convert::{self, Home, SpecError};
+use crate::convert::{self, Home};
+use crate::error::SpecError;
 use crate::schema::{self, ValueSchema};
-use crate::spec::{RunnerSpec, SwarmSpec};
+use crate::spec::{RunnerSpec, SwarmSpec, WORKERS_MAX};
 use crate::yaml::printable;
 use documents::{Object, Objects};
 use jobs::SourceLimits;
-pub(crate) use jobs::check_params;
 use pool::WorkerPool;
-
-/// The most workers that a manifest may ask for.
-pub const WORKERS_MAX: u32 = 100_000;
 
 /// What a file asks for.
 #[derive(Clone, Debug, PartialEq)]

@@ -41,6 +41,8 @@ use crate::rule::Rule;
 /// Group and version of the resources.
 pub const API_VERSION: &str = "swarm.k8slab.info/v1alpha1";
 
+/// The most workers that a manifest may ask for.
+pub const WORKERS_MAX: u32 = 100_000;
 /// The most characters of a Swarm's name: views of sessions have it as a label.
 pub const NAME_MAX: usize = 63;
 

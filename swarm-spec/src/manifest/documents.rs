@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::ManifestError;
-use crate::convert::SpecError;
+use crate::error::SpecError;
 use crate::spec::API_VERSION;
 use crate::yaml;
 

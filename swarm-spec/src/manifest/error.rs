@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::Value;
 use swarm_core::JobName;
 
-use crate::convert::SpecError;
+use crate::error::SpecError;
 use crate::place::{self, Place};
 use crate::spec::API_VERSION;
 use crate::yaml::{self, YamlError};

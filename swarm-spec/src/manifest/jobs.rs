@@ -1,26 +1,17 @@
 //! The jobs of a manifest: those of `spec.jobs` and those of the ConfigMaps that serve its sources.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde_json::Value;
 use swarm_core::{Job, JobName, Jobs, Share};
 
 use super::ManifestError;
 use super::documents::{Object, Objects};
-use super::record::{self, SourceRecord};
-use crate::convert::{self, SpecError};
-use crate::hostport;
+use super::record::{self, SourceRecord, labels};
+use crate::error::SpecError;
 use crate::schema::{self, ValueSchema};
 use crate::spec::{self, ConfigMapKey, JobSource, SourceFormat};
-use crate::yaml;
-
-/// The most params of one job.
-const PARAMS_MAX: usize = 32;
-/// The most characters of the name of a param.
-pub(super) const PARAM_NAME_MAX: usize = 63;
-/// The most bytes of the value of a param.
-const PARAM_BYTES_MAX: usize = 4_096;
+use crate::{convert, hostport, yaml};
 
 /// A list without entries, in every format.
 const NONE: &str = "[]";
@@ -344,11 +335,6 @@ fn no_text(object: &Object, key: &str) -> String {
     format!("`data` has no text under the key `{key}`, only {keys}; add it or name another")
 }
 
-/// Labels as a part of one readable line.
-pub(super) fn labels(labels: &BTreeMap<String, String>) -> String {
-    format!("`{}`", record::text_of(labels).escape_default())
-}
-
 /// A job by its name alone, or with its share behind the name, as in `cnbc:100`.
 fn from_text(text: String, has_suffixes: bool) -> spec::Job {
     let suffix = text.rsplit_once(':').filter(|_| has_suffixes);
@@ -375,54 +361,6 @@ fn from_map(number: usize, schema: &ValueSchema, item: &Value) -> Result<spec::J
     })
 }
 
-/// Whether a variable of the environment can have this name.
-pub(super) fn is_variable_name(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    !name.is_empty()
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && name.chars().all(is_plain)
-}
-
-/// Params become arguments and environment of programs, so their names are plain.
-pub(crate) fn check_params(params: &BTreeMap<String, String>) -> Result<(), String> {
-    if PARAMS_MAX < params.len() {
-        return Err(format!("it has {} params; at most {PARAMS_MAX} are allowed", params.len()));
-    }
-    let mut variables = BTreeMap::new();
-    for (name, value) in params {
-        if let Some(other) = variables.insert(name.to_ascii_uppercase(), name) {
-            return Err(format!(
-                "the params `{}` and `{}` differ in case only, and a program would get one of them; \
-                 rename one",
-                Shortened(other),
-                Shortened(name)
-            ));
-        }
-        if !is_variable_name(name) || PARAM_NAME_MAX < name.len() {
-            return Err(format!(
-                "`{}` cannot name a param; use a-z, A-Z, 0-9 and `_`, at most {PARAM_NAME_MAX}",
-                Shortened(name)
-            ));
-        }
-        if PARAM_BYTES_MAX < value.len() || value.contains(char::is_control) {
-            return Err(format!(
-                "the param `{name}` is too long or has control characters; \
-                 write at most {PARAM_BYTES_MAX} printable bytes"
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// A text of the file as a part of one readable line.
-struct Shortened<'a>(&'a str);
-
-impl fmt::Display for Shortened<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().take(40).flat_map(char::escape_default).try_for_each(|c| write!(f, "{c}"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -439,16 +377,5 @@ mod tests {
             assert_eq!(read(name), (name.to_owned(), None));
         }
         assert_eq!(from_text("cnbc:100".into(), false).name, "cnbc:100");
-    }
-
-    #[test]
-    fn params_that_would_be_one_variable_of_a_program_are_refused() {
-        let params = |names: &[&str]| {
-            let params = names.iter().map(|name| ((*name).to_owned(), "x".to_owned()));
-            check_params(&params.collect())
-        };
-        assert_eq!(params(&["url", "uri", "URL_2"]), Ok(()));
-        let message = params(&["a", "url", "URL"]).unwrap_err();
-        assert!(message.starts_with("the params `URL` and `url` differ in case only"), "{message}");
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::documents::{Object, Objects};
-use super::{ManifestError, bounded, jobs};
-use crate::convert::SpecError;
+use super::{ManifestError, bounded, record};
+use crate::error::SpecError;
 use crate::spec::{PodsRef, PoolSpec, WorkloadRef, managed_name_fits};
 
 /// The workers of a pool, as far as the file tells.
@@ -90,7 +90,7 @@ fn workload_of<'a>(
         (None, Some(labels)) => {
             let found = objects.labelled(swarm, kind, &labels)?;
             let [one] = found.as_slice() else {
-                let (count, labels) = (found.len(), jobs::labels(&labels));
+                let (count, labels) = (found.len(), record::labels(&labels));
                 return Err(wrong(format!(
                     "{count} {kind}s in this file have the labels {labels}; exactly one must"
                 )));

@@ -8,8 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::jobs::labels;
-
 /// The most bytes of a record as text.
 pub(super) const BYTES_MAX: usize = 128 << 10;
 /// The most ConfigMaps that a sentence names.
@@ -114,6 +112,11 @@ impl SourceRecord {
 pub(super) fn text_of(match_labels: &BTreeMap<String, String>) -> String {
     let each: Vec<_> = match_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     each.join(",")
+}
+
+/// Labels as a part of one readable line.
+pub(super) fn labels(labels: &BTreeMap<String, String>) -> String {
+    format!("`{}`", text_of(labels).escape_default())
 }
 
 /// The name of the list that a ConfigMap is a version of: without the suffix that kustomize makes of its

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::jobs::{PARAM_NAME_MAX, is_variable_name};
-use crate::convert::SpecError;
+use crate::error::SpecError;
+use crate::params::{NAME_MAX, is_variable_name};
 use crate::schema;
 use crate::spec::{
     ParamFromSpec, PingRunnerSpec, ReadySpec, RestartSpec, RunnerSpec, WORD_MAX, WORDS_MAX,
@@ -285,7 +285,7 @@ fn secret_params(params: &[ParamFromSpec]) -> Result<Vec<String>, SpecError> {
     let wrong = |reason: String| Err(wrong(&at("paramsFrom"), reason));
     let mut names = BTreeMap::new();
     for ParamFromSpec { name, secret_key_ref } in params {
-        if !is_variable_name(name) || PARAM_NAME_MAX < name.len() {
+        if !is_variable_name(name) || NAME_MAX < name.len() {
             let name = name.escape_default();
             return wrong(format!("`{name}` cannot name a param; use a-z, A-Z, 0-9 and `_`"));
         }
