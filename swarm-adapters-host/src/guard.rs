@@ -54,8 +54,9 @@ mod search;
 mod serve;
 mod tail;
 
+pub use asked::STOPPED_WITHIN;
 pub use client::{AwaitedLine, Ended, Guard, GuardCommand, Identity, Start};
 pub use exec::exec;
 pub use keeper::KILLING;
 pub use protocol::{End, OutputFormat};
-pub use serve::{STOPPED_WITHIN, serve};
+pub use serve::serve;

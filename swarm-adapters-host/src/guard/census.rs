@@ -11,6 +11,9 @@ use rustix::process::{
 use crate::procs::{self, Process};
 use crate::sweep::SESSION;
 
+/// The variable that names a job in the environment of its processes.
+pub(super) const JOB: &str = "SWARM_JOB";
+
 /// The first process of a job, and what its other processes inherit of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leader {
@@ -197,7 +200,7 @@ fn marked(orphan: &Process, leaders: &Leaders, session: &str) -> Option<i32> {
     if procs::value(orphan.pid, SESSION)? != session {
         return None;
     }
-    let leader = leaders.get(procs::value(orphan.pid, super::serve::JOB)?.as_str())?;
+    let leader = leaders.get(procs::value(orphan.pid, JOB)?.as_str())?;
     Some(leader.pid)
 }
 

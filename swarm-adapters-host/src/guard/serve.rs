@@ -24,8 +24,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::asked::{Asked, Ends};
-use super::census::{self, Census, Leader, Memory};
+use super::asked::{Asked, Ends, STOPPED_WITHIN};
+use super::census::{self, Census, JOB, Leader, Memory};
 use super::launch::{Surroundings, raw};
 use super::oom::Kills;
 use super::outbox::Outbox;
@@ -39,8 +39,7 @@ use crate::runtime::{self, refused};
 use crate::sweep::SESSION;
 use crate::timer::until;
 
-/// The variables that every job finds in its environment, besides [`SESSION`].
-pub(super) const JOB: &str = "SWARM_JOB";
+/// The variables that every job finds in its environment, besides [`SESSION`] and [`JOB`].
 const TOKEN: &str = "SWARM_TOKEN";
 const WORKER: &str = "SWARM_WORKER";
 
@@ -51,8 +50,6 @@ const CHECK_MIN: Duration = Duration::from_millis(5);
 const CHECK_MAX: Duration = Duration::from_millis(200);
 /// How long the end of the output of a job that ended by itself is waited for.
 const TAIL_MAX: Duration = Duration::from_millis(200);
-/// A job that ends so soon after a signal that asked everything to end was stopped by it.
-pub const STOPPED_WITHIN: Duration = Duration::from_secs(2);
 /// A signal to all processes reaches one after the other, and a job may end before the guard has it.
 const SIGNAL_MAX: Duration = Duration::from_millis(50);
 /// How long ended orphans may wait to be reaped while no job ends.
