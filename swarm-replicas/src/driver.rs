@@ -17,7 +17,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::group::{End, Group, Hosted, Told};
+use crate::group::Group;
+use crate::member::{End, Hosted, Told};
 use crate::share::Change;
 use crate::{clock, lease, registry};
 

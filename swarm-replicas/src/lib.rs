@@ -60,12 +60,14 @@ mod driver;
 mod group;
 mod held;
 mod lease;
+mod member;
 mod registry;
 mod share;
 
-pub use group::{End, Group, JoinError, Member};
+pub use group::Group;
 pub use held::{Permit, PermitError};
 pub use lease::{CARD_ANNOTATION, GROUP_LABEL};
+pub use member::{End, JoinError, Member};
 pub use registry::{Listed, STATUS_ANNOTATION};
 pub use share::Share;
 pub use swarm_core::replicas::{

@@ -1,0 +1,334 @@
+//! How a process becomes a member of a group, and what it can do then.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease as Object;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use swarm_core::handover::LeaseTermsError;
+use swarm_core::replicas::{
+    Controller, ControllerError, Hosts, MemberId, MemberIdError, MemberWrite, Replica,
+    ReplicaEffect, ReplicaEvent, ReplicaStatus, Weight,
+};
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use crate::driver::{Command, Driver};
+use crate::group::Group;
+use crate::held::Held;
+use crate::registry::{Listed, Registry, Tell};
+use crate::share::{Change, Share};
+use crate::{clock, lease};
+
+/// How long is waited before a first write that got no answer is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Why a process cannot be a member.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The ID is no name for a Lease.
+    #[error(transparent)]
+    Id(#[from] MemberIdError),
+    /// The name of a controller is none.
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
+    /// The terms of the Lease cannot work.
+    #[error(transparent)]
+    Terms(#[from] LeaseTermsError),
+    /// The API server refuses the Lease.
+    #[error("Lease `{name}` in namespace `{namespace}` is refused: {reason}")]
+    Refused {
+        /// The Lease.
+        name: String,
+        /// Where it should be.
+        namespace: String,
+        /// What the API server says.
+        reason: String,
+    },
+}
+
+impl Group {
+    /// Becomes a member. Nothing is owned before something is [hosted](Member::host).
+    ///
+    /// While the API server does not answer, this waits.
+    ///
+    /// # Errors
+    ///
+    /// [`JoinError`], if waiting would not help.
+    pub async fn join(self) -> Result<Member, JoinError> {
+        self.terms.lease.check()?;
+        self.close_predecessors().await;
+        let (id, replica, created) = loop {
+            // Seeded by the system: as good as a random number.
+            let id = MemberId::new(&self.id, RandomState::new().hash_one(&self.id))?;
+            let (replica, effects) =
+                Replica::open(id.clone(), Hosts::new(), self.terms, clock::now());
+            // Nothing else is to be done before there is a Lease.
+            let write = effects.into_iter().find_map(|effect| match effect {
+                ReplicaEffect::Write(write) => Some(write),
+                _ => None,
+            });
+            if let Some(write) = write
+                && let Some(created) = self.create(&id, &write).await?
+            {
+                break (id, replica, created);
+            }
+            // Under another name: a Lease that may exist has to be waited out by everybody.
+            tokio::time::sleep(AGAIN).await;
+        };
+        let mut replica = replica;
+        let (event, uid) = created;
+        let more = replica.step(clock::now(), event);
+        let (commands, commanded) = mpsc::unbounded_channel();
+        let (tell, told) = watch::channel(Told::default());
+        let hosted = Arc::<Hosted>::default();
+        let driver = Driver::new(self.clone(), id.clone(), replica, uid, Arc::clone(&hosted));
+        let task = tokio::spawn(driver.run(more, commanded, tell)).abort_handle();
+        Ok(Member { group: self, id, hosted, commands, told, task: Arc::new(Task(task)) })
+    }
+
+    /// Closes the Leases of those who ran in the same place before. If that fails, they are waited out.
+    async fn close_predecessors(&self) {
+        let Some(within) = &self.within else { return };
+        let (api, renew) = (self.leases(), self.terms.lease.renew);
+        let of_group =
+            ListParams::default().labels(&format!("{}={}", lease::GROUP_LABEL, self.name));
+        let Ok(Ok(found)) = timeout(renew, api.list(&of_group)).await else { return };
+        let is_before = |object: &Object| {
+            let name = object.name_any();
+            let holder = object.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+            object.annotations().get(lease::WITHIN_ANNOTATION) == Some(within)
+                && holder == Some(&*name)
+        };
+        for before in found.items.iter().filter(|object| is_before(object)) {
+            let Some(version) = lease::version(before) else { continue };
+            let patch = Patch::Merge(lease::confirmation(version));
+            let (name, params) = (before.name_any(), PatchParams::default());
+            let closed = timeout(renew, api.patch(&name, &params, &patch)).await;
+            let is_closed = matches!(closed, Ok(Ok(_)));
+            tracing::info!(name, is_closed, "whoever held this Lease ran here before");
+        }
+    }
+
+    /// Creates the Lease, and returns what there is to tell the machine, and the UID. `None` if there is
+    /// no answer.
+    async fn create(
+        &self,
+        id: &MemberId,
+        write: &MemberWrite,
+    ) -> Result<Option<(ReplicaEvent, Option<String>)>, JoinError> {
+        let object = lease::written(self, id, write, "{}".to_owned());
+        let (api, params) = (self.leases(), PostParams::default());
+        let created = timeout(self.terms.lease.renew, api.create(&params, &object)).await;
+        match created {
+            Ok(Ok(made)) => Ok(lease::version(&made).map(|version| {
+                (ReplicaEvent::Written { number: write.number, version }, made.metadata.uid)
+            })),
+            Ok(Err(kube::Error::Api(status)))
+                if (400..500).contains(&status.code) && status.code != 429 =>
+            {
+                Err(JoinError::Refused {
+                    name: id.to_string(),
+                    namespace: self.namespace.clone(),
+                    reason: status.message.clone(),
+                })
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the Lease cannot be created; retrying");
+                Ok(None)
+            }
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// What a driver tells of its member.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) status: ReplicaStatus,
+    pub(crate) end: Option<End>,
+}
+
+/// How a membership has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The member has [left](Member::leave): nothing of it acts, and others may at once.
+    Left,
+    /// Its Lease was revoked, deleted or could not be renewed in time. The process may join again, as
+    /// another member.
+    Lost,
+}
+
+/// The controllers that a member hosts, and what is told of it.
+#[derive(Default)]
+pub(crate) struct Hosted {
+    controllers: Mutex<BTreeMap<Controller, Controlled>>,
+    /// What the member adds to what it says of itself.
+    pub(crate) tell: OnceLock<Tell>,
+    /// What all members say.
+    pub(crate) registry: Registry,
+}
+
+impl Debug for Hosted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hosted").field("controllers", &self.controllers).finish_non_exhaustive()
+    }
+}
+
+/// A controller of a member.
+#[derive(Clone, Debug)]
+pub(crate) struct Controlled {
+    /// None if it is hosted no more.
+    weight: Option<Weight>,
+    pub(crate) held: Arc<Held>,
+    /// Tells whoever follows the objects what has changed hands.
+    pub(crate) changes: mpsc::UnboundedSender<Change>,
+}
+
+impl Hosted {
+    pub(crate) fn all(&self) -> BTreeMap<Controller, Controlled> {
+        self.controllers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes what is hosted and says so. What is said last is what is hosted, whoever else changes it.
+    fn change<T>(
+        &self,
+        commands: &mpsc::UnboundedSender<Command>,
+        change: impl FnOnce(&mut BTreeMap<Controller, Controlled>) -> T,
+    ) -> T {
+        let mut all = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = change(&mut all);
+        let weighed = all.iter().filter_map(|(name, it)| Some((name.clone(), it.weight?)));
+        let _ = commands.send(Command::Host(weighed.collect()));
+        changed
+    }
+}
+
+/// Ends the driver with the last handle of its member.
+#[derive(Debug)]
+struct Task(AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A member of a group. Its clones are the same member. When the last is dropped, its Lease runs out.
+#[derive(Clone)]
+pub struct Member {
+    group: Group,
+    id: MemberId,
+    hosted: Arc<Hosted>,
+    commands: mpsc::UnboundedSender<Command>,
+    told: watch::Receiver<Told>,
+    task: Arc<Task>,
+}
+
+impl Member {
+    /// Its ID, which is the name of its Lease.
+    #[must_use]
+    pub fn id(&self) -> &MemberId {
+        &self.id
+    }
+
+    /// Hosts a controller: this member gets its share of the objects, by its weight among all members
+    /// that host the controller. Hosting it again changes the weight, and ends the share from before.
+    ///
+    /// # Errors
+    ///
+    /// [`ControllerError`] if the name is none.
+    pub fn host<K>(&self, name: &str, weight: Weight) -> Result<Share<K>, ControllerError>
+    where
+        K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+        K::DynamicType: Default + Eq + std::hash::Hash + Clone,
+    {
+        self.host_if(name, Some(weight))
+    }
+
+    /// The same, but without a weight the controller is not hosted, or no more: the share is empty until
+    /// it is. Others never hear that it was hosted.
+    ///
+    /// # Errors
+    ///
+    /// [`ControllerError`] if the name is none.
+    pub fn host_if<K>(
+        &self,
+        name: &str,
+        weight: Option<Weight>,
+    ) -> Result<Share<K>, ControllerError>
+    where
+        K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+        K::DynamicType: Default + Eq + std::hash::Hash + Clone,
+    {
+        let name: Controller = name.parse()?;
+        let (changes, followed) = mpsc::unbounded_channel();
+        let held = self.hosted.change(&self.commands, |hosted| {
+            let known = hosted.get(&name).map(|known| Arc::clone(&known.held));
+            let held = known.unwrap_or_default();
+            hosted.insert(name, Controlled { weight, held: Arc::clone(&held), changes });
+            held
+        });
+        Ok(Share::new(self.group.client.clone(), held, followed))
+    }
+
+    /// Hosts a controller no more: others get its objects.
+    pub fn unhost(&self, name: &str) {
+        let Ok(name) = name.parse::<Controller>() else { return };
+        self.hosted.change(&self.commands, |hosted| {
+            if let Some(controlled) = hosted.get_mut(&name) {
+                controlled.weight = None;
+            }
+        });
+    }
+
+    /// Adds this to what the member says of itself in its Lease, under
+    /// [`STATUS_ANNOTATION`](crate::STATUS_ANNOTATION), with each renewal. Said once, in a few kilobytes.
+    pub fn tell(&self, tell: impl Fn() -> Map<String, Value> + Send + Sync + 'static) {
+        let _ = self.hosted.tell.set(Arc::new(tell));
+    }
+
+    /// The members of the group whose Leases there are, those that have ended included, with what they
+    /// say of themselves.
+    #[must_use]
+    pub fn members(&self) -> Vec<Listed> {
+        self.hosted.registry.all()
+    }
+
+    /// Its state, for people.
+    #[must_use]
+    pub fn status(&self) -> ReplicaStatus {
+        self.told.borrow().status.clone()
+    }
+
+    /// Lets everything go and closes the Lease, so that others take over at once. Returns when that is
+    /// done, or the membership has ended otherwise.
+    pub async fn leave(&self) -> End {
+        let _ = self.commands.send(Command::Leave);
+        self.end().await
+    }
+
+    /// Returns when the membership has ended, and how.
+    pub async fn end(&self) -> End {
+        let mut told = self.told.clone();
+        let ended = told.wait_for(|told| told.end.is_some()).await;
+        // Without its driver nothing renews the Lease.
+        ended.ok().and_then(|told| told.end).unwrap_or(End::Lost)
+    }
+
+    /// The same for [`Controller::graceful_shutdown_on`](kube::runtime::Controller::graceful_shutdown_on).
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
+        let (mut told, task) = (self.told.clone(), Arc::clone(&self.task));
+        async move {
+            let _ = told.wait_for(|told| told.end.is_some()).await;
+            drop(task);
+        }
+    }
+}
