@@ -5,58 +5,18 @@ use std::io;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::Context as _;
-use serde::{Deserialize, Serialize};
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::processes::{Killed, Leftovers, Patience, Remaining, end_leftovers};
 use tokio::sync::watch;
 
 use super::ending::{Cause, of_killed};
 use super::outlets::Voice;
+use super::progress::Earlier;
 use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
-use super::text::{counted, number};
 use super::worker_log::{self, WorkerLog, killed_job};
-
-/// Processes that an earlier run left behind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Earlier {
-    /// Number of workers.
-    pub(super) workers: usize,
-    /// Number of other processes: guards and jobs.
-    pub(super) others: usize,
-    /// When the last of them is killed, in seconds of Unix time.
-    pub(super) until_unix_s: u64,
-}
-
-impl Earlier {
-    pub(super) fn of(remaining: &Remaining) -> Self {
-        let Remaining { workers, others, until } = *remaining;
-        let rest = until.saturating_duration_since(Instant::now());
-        Self { workers, others, until_unix_s: unix_s() + rest.as_secs() }
-    }
-
-    /// A sentence about the wait, at a time in seconds of Unix time.
-    pub(super) fn sentence(&self, now: u64) -> String {
-        let verb = if self.workers + self.others == 1 { "is" } else { "are" };
-        let (all, at_most) = (self.all(), self.until_unix_s.saturating_sub(now));
-        format!("{all} of an earlier run {verb} still ending, at most {at_most} s")
-    }
-
-    /// The number of processes, in words.
-    fn all(&self) -> String {
-        let Self { workers, others, until_unix_s: _ } = *self;
-        let plural = if others == 1 { "" } else { "es" };
-        match (counted(workers, "worker"), number(others)) {
-            (workers, _) if others == 0 => workers,
-            (_, others) if workers == 0 => format!("{others} process{plural}"),
-            (workers, others) => format!("{workers} and {others} other process{plural}"),
-        }
-    }
-}
 
 /// The end of what an earlier run had left behind.
 #[derive(Debug, Default)]
@@ -177,22 +137,5 @@ fn report(ended: &Ended, cause: Cause) {
         let late = if cause == Cause::Late { " did not end in time of" } else { " was left by" };
         let sentence = format!("killed what{late} an earlier run (processes: {killed})");
         Voice::Lines.complain(&sentence);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_left_is_one_sentence() {
-        let sentence =
-            |workers, others| Earlier { workers, others, until_unix_s: 1_012 }.sentence(1_000);
-        let rest = "of an earlier run are still ending, at most 12 s";
-        assert_eq!(sentence(2, 6), format!("2 workers and 6 other processes {rest}"));
-        assert_eq!(sentence(1, 1), format!("1 worker and 1 other process {rest}"));
-        assert_eq!(sentence(0, 3), format!("3 processes {rest}"));
-        assert!(sentence(0, 1).starts_with("1 process of an earlier run is still"));
-        assert!(sentence(1, 0).starts_with("1 worker of an earlier run is still"));
     }
 }

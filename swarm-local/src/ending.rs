@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::Told;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::processes::{Killed, Processes, Workers};
@@ -14,9 +13,9 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::outlets::Outlets;
+use super::progress::Ending;
 use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
-use super::text::counted;
 
 /// Time between two looks at the jobs and workers that are left.
 const LOOK: Duration = Duration::from_millis(100);
@@ -27,44 +26,6 @@ const SAY_EVERY: Duration = Duration::from_secs(5);
 
 /// Number of jobs and workers that are named if they are waited for or were killed.
 const NAMED_MAX: usize = 5;
-
-/// The progress of the end of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Ending {
-    /// Number of jobs that ran when the end began.
-    pub(super) jobs: usize,
-    /// Number of these jobs that have not stopped yet.
-    pub(super) left: usize,
-    /// Number of workers that have not ended yet.
-    pub(super) workers_left: usize,
-    /// When the last of them is killed, in seconds of Unix time.
-    pub(super) until_unix_s: u64,
-    /// Some of the jobs that are waited for, with their workers and processes.
-    pub(super) waits_for: Vec<String>,
-    /// The jobs and workers that did not end in time and were killed.
-    pub(super) killed: Vec<String>,
-    /// The sentence about the end, once nothing is left.
-    #[serde(skip)]
-    pub(super) last: Option<String>,
-}
-
-impl Ending {
-    /// A sentence about the wait, at a time in seconds of Unix time.
-    pub(super) fn sentence(&self, now: u64) -> String {
-        let Self { jobs, left, workers_left, until_unix_s, .. } = self;
-        let at_most = until_unix_s.saturating_sub(now);
-        if *left == 0 {
-            let workers = counted(*workers_left, "worker");
-            let verb = if *workers_left == 1 { "is" } else { "are" };
-            return format!(
-                "no job runs any more; {workers} {verb} still ending, at most {at_most} s"
-            );
-        }
-        let verb = if *left == 1 { "is" } else { "are" };
-        format!("{left} of {} {verb} still stopping, at most {at_most} s", counted(*jobs, "job"))
-    }
-}
 
 /// Number of jobs of each worker, according to the ledger.
 pub(super) type Granted = BTreeMap<Slot, usize>;
@@ -218,23 +179,6 @@ pub(super) fn of_killed(killed: &[String], cause: Cause) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_waited_for_is_one_sentence() {
-        let ending = |left, workers_left| Ending {
-            jobs: 40,
-            left,
-            workers_left,
-            until_unix_s: 1_012,
-            ..Ending::default()
-        };
-        let sentence = |left, workers| ending(left, workers).sentence(1_000);
-        assert_eq!(sentence(3, 2), "3 of 40 jobs are still stopping, at most 12 s");
-        assert_eq!(sentence(1, 2), "1 of 40 jobs is still stopping, at most 12 s");
-        let last = "no job runs any more; 1 worker is still ending, at most 12 s";
-        assert_eq!(sentence(0, 1), last);
-        assert!(ending(3, 1).sentence(9_999).ends_with("at most 0 s"));
-    }
 
     #[test]
     fn of_many_that_were_killed_some_are_named() {

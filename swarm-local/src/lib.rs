@@ -13,6 +13,7 @@ mod log;
 mod moves;
 mod operate;
 mod outlets;
+mod progress;
 #[cfg_attr(not(feature = "terminal"), path = "no_screen.rs")]
 mod screen;
 mod service;

@@ -10,6 +10,7 @@ mod job;
 mod jobs;
 mod keys;
 mod learn;
+mod lines;
 mod model;
 mod palette;
 mod reader;

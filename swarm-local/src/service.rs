@@ -123,9 +123,9 @@ impl Said {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ending::Ending;
     use super::super::snapshot::InvalidFile;
     use super::*;
+    use crate::progress::Ending;
 
     #[test]
     fn a_service_is_starting_then_ready_once_and_asks_for_time_while_it_ends() {

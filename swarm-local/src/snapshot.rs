@@ -13,9 +13,8 @@ use swarm_core::handover::{Cell, SessionId};
 use swarm_core::{Decision, Failing, FailingJob, Jobs, Progress, Slot, SlotRecord};
 use swarm_spec::manifest::Explained;
 
-use super::earlier::Earlier;
-use super::ending::Ending;
 use super::text::{age, counted};
+use crate::progress::{Earlier, Ending};
 
 /// The state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

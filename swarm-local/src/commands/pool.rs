@@ -12,10 +12,10 @@ use swarm_adapters_host::processes::remaining;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::earlier::Earlier;
 use super::super::snapshot::Snapshot;
 use super::super::{state, web};
 use super::Failure;
+use crate::progress::Earlier;
 
 /// How long a pool may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);

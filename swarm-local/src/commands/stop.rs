@@ -13,12 +13,13 @@ use swarm_adapters_host::processes::{END_MARGIN, Killed, Leftovers, Patience, Pe
 use tokio::sync::watch;
 use tokio::time::{interval_at, sleep};
 
-use super::super::earlier::{self, Earlier, Ended};
-use super::super::ending::{Cause, Ending, of_killed};
+use super::super::earlier::{self, Ended};
+use super::super::ending::{Cause, of_killed};
 use super::super::state::StateDir;
 use super::super::text::{self, counted, span};
 use super::pool::{Found, Pool};
 use super::{Failure, Output, PoolArgs, ended, standard_output};
+use crate::progress::{Earlier, Ending};
 
 /// Time that a pool is waited for beyond the time of its jobs and workers, unless `--timeout` says
 /// it.

@@ -8,7 +8,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use swarm_adapters_host::clock::unix_s;
 
-use super::super::text::{age, counted, wrapped};
+use super::super::text::{age, counted};
+use super::lines::{cut, paragraph, put, put_title};
 use super::model::{Focus, Model, Page, Tone, Which};
 use super::palette::{FAINT, Palette, STRONG};
 use super::{head, help, job, jobs, rows};
@@ -89,48 +90,6 @@ fn rows_of(entries: usize) -> u16 {
     u16::try_from(entries).unwrap_or(u16::MAX).saturating_add(1)
 }
 
-/// The upper `height` rows of an area, or all if it has fewer, and the rest.
-pub(super) fn cut(area: Rect, height: u16) -> (Rect, Rect) {
-    let height = height.min(area.height);
-    let rest = Rect { y: area.y + height, height: area.height - height, ..area };
-    (Rect { height, ..area }, rest)
-}
-
-/// Draws one line in a row of an area, if there is room.
-pub(super) fn put(frame: &mut Frame<'_>, area: Rect, row: u16, line: &Line<'_>) {
-    if row < area.height && 0 < area.width {
-        frame.buffer_mut().set_line(area.x, area.y + row, line, area.width);
-    }
-}
-
-/// The first row of a part: its title, and a line up to the edge, which is heavy where keys go.
-pub(super) fn put_title(frame: &mut Frame<'_>, area: Rect, title: &str, more: &str, focus: bool) {
-    let more = if more.is_empty() { String::new() } else { format!(" {more}") };
-    let used = 4 + title.chars().count() + more.chars().count();
-    let (sign, style) = if focus { ("━", STRONG) } else { ("─", FAINT) };
-    let rule = sign.repeat(usize::from(area.width).saturating_sub(used));
-    let line = Line::from(vec![
-        Span::styled(format!("{sign}{sign} "), style),
-        Span::styled(title.to_owned(), STRONG),
-        Span::styled(more, FAINT),
-        Span::styled(format!(" {rule}"), style),
-    ]);
-    put(frame, area, 0, &line);
-}
-
-/// Which part of a list is shown, as the end of a title; and the first entry of that part, so that
-/// the one at `at` is in the middle where possible.
-pub(super) fn window(at: usize, len: usize, rows: usize) -> (usize, String) {
-    let first = at.saturating_sub(rows / 2).min(len.saturating_sub(rows));
-    let end = len.min(first + rows);
-    let which = if end - first < len && 0 < rows {
-        format!("{}–{end} of {len}", first + 1)
-    } else {
-        len.to_string()
-    };
-    (first, which)
-}
-
 fn draw_events(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Instant, palette: Palette) {
     let which = match model.events_above {
         0 => "newest first".to_owned(),
@@ -160,22 +119,6 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Instant, p
             row += 1;
         }
     }
-}
-
-/// A text in lines of at most `width` characters.
-pub(super) fn paragraph(text: &str, width: usize) -> Vec<String> {
-    wrapped(&words(text, width), 0, width).lines().map(str::to_owned).collect()
-}
-
-/// The words of a text, with those longer than `width` characters broken.
-pub(super) fn words(text: &str, width: usize) -> Vec<String> {
-    text.split_whitespace().flat_map(|word| pieces(word, width)).collect()
-}
-
-/// A text in pieces of at most `width` characters.
-pub(super) fn pieces(text: &str, width: usize) -> Vec<String> {
-    let signs: Vec<char> = text.chars().collect();
-    signs.chunks(width.max(1)).map(|piece| piece.iter().collect()).collect()
 }
 
 /// The last row: the keys, or the text that is typed in.

@@ -7,10 +7,9 @@ use ratatui::text::{Line, Span};
 
 use super::super::snapshot::Snapshot;
 use super::super::standing::Mood;
-use super::draw::{paragraph, put};
+use super::lines::{fitted, paragraph, put};
 use super::model::Model;
 use super::palette::{FAINT, Palette, STRONG};
-use super::rows::fitted;
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
     let Snapshot { name, revision, .. } = &*model.snapshot;

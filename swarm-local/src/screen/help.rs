@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::draw::{put, put_title};
+use super::lines::{put, put_title};
 use super::palette::STRONG;
 
 /// The keys, and what they do.

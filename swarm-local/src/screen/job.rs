@@ -9,8 +9,8 @@ use ratatui::text::Line;
 
 use super::super::snapshot::FailingRow;
 use super::super::text::counted;
-use super::draw::{cut, paragraph, pieces, put, put_title};
 use super::jobs::{failure_of, remark};
+use super::lines::{cut, paragraph, pieces, put, put_title};
 use super::model::{JobPage, Model};
 use super::palette::Palette;
 

@@ -6,10 +6,9 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::super::snapshot::{FailingRow, JobRow, Snapshot};
-use super::draw::{put, put_title, window};
+use super::lines::{fitted, put, put_title, window};
 use super::model::{Focus, Model, Which};
 use super::palette::{FAINT, Palette, STRONG};
-use super::rows::fitted;
 
 /// Draws as many jobs as fit, around the selected one.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {

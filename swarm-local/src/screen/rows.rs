@@ -8,7 +8,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::super::snapshot::WorkerRow;
-use super::draw::{put, put_title, window};
+use super::lines::{fitted, put, put_title, window};
 use super::model::{Focus, Model};
 use super::palette::{Palette, STRONG};
 
@@ -99,17 +99,6 @@ fn line(
 /// The columns of a worker besides its jobs.
 fn besides(worker: &WorkerRow, now: Instant) -> String {
     worker.remarks(worker.silent_since.map(|since| now.saturating_duration_since(since)))
-}
-
-/// A name, with its middle left out if it is too long: names of a pool differ at the end.
-pub(super) fn fitted(name: &str, width: usize) -> String {
-    let signs: Vec<char> = name.chars().collect();
-    if signs.len() <= width {
-        return name.to_owned();
-    }
-    let kept = width.saturating_sub(1);
-    let (start, end) = (&signs[..kept / 2], &signs[signs.len() - (kept - kept / 2)..]);
-    start.iter().chain(['…'].iter().take(width)).chain(end).collect()
 }
 
 /// The bars of the jobs that a worker was granted and of those that it is releasing, at most

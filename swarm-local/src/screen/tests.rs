@@ -10,9 +10,9 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Color;
 
-use super::super::ending::Ending;
 use super::super::moves::Moves;
 use super::super::outlets::Message;
+use super::super::progress::Ending;
 use super::super::snapshot::{FailingRow, InvalidFile, JobCounts, JobRow, WorkerRow};
 use super::super::terminal::Key;
 use super::learn::Digest;
@@ -486,8 +486,8 @@ fn what_has_to_be_mended_stays_in_sight_until_it_is() {
 
 #[test]
 fn a_name_that_is_longer_than_the_line_is_shortened_and_a_sentence_broken() {
-    assert_eq!(draw::words("a äbcdefg h", 3), ["a", "äbc", "def", "g", "h"]);
-    assert_eq!(draw::words("abc", 0), ["a", "b", "c"]);
+    assert_eq!(lines::words("a äbcdefg h", 3), ["a", "äbc", "def", "g", "h"]);
+    assert_eq!(lines::words("abc", 0), ["a", "b", "c"]);
     let time = Instant::now();
     let name = format!("{}-end", "x".repeat(90));
     let mut model = model(pool(&[&[&name]]), time);
