@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 
-use crate::manual;
+use crate::document;
 
 /// The manifest.
 const MANIFEST: &str = include_str!("init.yaml");
@@ -27,7 +27,7 @@ pub(crate) struct InitArgs {
 /// Writes the manifest, and says how to run it.
 pub(crate) fn write(args: &InitArgs) -> anyhow::Result<ExitCode> {
     if args.file == Path::new(STANDARD_OUTPUT) {
-        return manual::print(MANIFEST);
+        return document::print(MANIFEST);
     }
     let shown = args.file.display();
     let mut file = match File::create_new(&args.file) {
@@ -39,5 +39,5 @@ pub(crate) fn write(args: &InitArgs) -> anyhow::Result<ExitCode> {
         Err(error) => return Err(error).with_context(|| format!("{shown} cannot be written")),
     };
     file.write_all(MANIFEST.as_bytes()).with_context(|| format!("{shown} cannot be written"))?;
-    manual::print(format!("wrote {shown}; run it with: swarm-operator local {shown}\n"))
+    document::print(format!("wrote {shown}; run it with: swarm-operator local {shown}\n"))
 }

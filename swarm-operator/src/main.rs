@@ -4,6 +4,7 @@
 mod args;
 #[cfg(feature = "controller")]
 mod crd;
+mod document;
 mod init;
 mod manual;
 mod predecessor;

@@ -1,7 +1,6 @@
 //! What other programs read about this one: the schema for editors, completions for shells, and man
 //! pages.
 
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -10,6 +9,7 @@ use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use crate::args::Args;
+use crate::document::print;
 
 /// Prints the JSON Schema of manifests.
 pub(crate) fn print_schema() -> anyhow::Result<ExitCode> {
@@ -28,12 +28,4 @@ pub(crate) fn write_pages(dir: &Path) -> anyhow::Result<ExitCode> {
     let cannot = || format!("man pages cannot be written to {}", dir.display());
     clap_mangen::generate_to(Args::command(), dir).with_context(cannot)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Prints a document. It is no error if the reader closes the pipe, as `head` does.
-pub(crate) fn print(document: impl AsRef<[u8]>) -> anyhow::Result<ExitCode> {
-    match io::stdout().lock().write_all(document.as_ref()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),
-    }
 }
