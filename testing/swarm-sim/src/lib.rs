@@ -19,6 +19,7 @@ mod bounds;
 mod broken;
 mod world;
 
+mod beginning;
 mod invariant;
 mod step;
 mod worker;

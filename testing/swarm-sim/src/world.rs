@@ -4,13 +4,11 @@ use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use swarm_core::handover::{
-    Cell, Cells, Lease, LeaseVersion, Life as Seen, Moment, Record, Rule, STRIKES_MAX, SessionId,
-};
+use swarm_core::handover::{Cells, Lease, LeaseVersion, Life as Seen, Moment, Rule, SessionId};
 use swarm_core::overseer::Proofs;
 use swarm_core::{JobName, Token};
 
-use crate::{Bounds, Fault, Goal, Invariant, Life, Step, Waited, Worker};
+use crate::{Bounds, Fault, Invariant, Life, Worker};
 
 /// The state that is checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,52 +44,6 @@ pub(crate) fn jobs(bounds: &Bounds) -> impl Iterator<Item = JobName> {
 }
 
 impl World {
-    /// Sessions that are open, operators that watch them, and a ledger that has just granted all
-    /// jobs to the first session, which does not know it yet; or, if it starts empty, nothing but
-    /// workers whose first writes are on their way.
-    #[must_use]
-    pub fn new(bounds: Bounds) -> Self {
-        let mut cells = Cells::new(0);
-        if !bounds.starts_empty {
-            let strikes = if bounds.may(Fault::Poison) { STRIKES_MAX - 1 } else { 0 };
-            let record = Record { cell: Cell::Free { token: cells.first_token }, strikes };
-            cells.jobs.extend(jobs(&bounds).map(|job| (job, record.clone())));
-            cells.revision = 1;
-        }
-        // They share one until they differ.
-        let operator = Arc::new(bounds.new_operator());
-        let mut world = Self {
-            history: vec![Arc::new(cells)],
-            leases: vec![None; bounds.sessions],
-            copies: vec![None; bounds.sessions],
-            workers: Vec::new(),
-            operators: (0..bounds.operators).map(|_| Arc::clone(&operator)).collect(),
-            now: Moment(std::time::Duration::from_secs(1_000)),
-            versions: 0,
-            excused: BTreeSet::new(),
-            broken: None,
-            bounds: Arc::new(bounds),
-        };
-        if bounds.starts_empty {
-            for _ in 0..bounds.sessions_at_first() {
-                world.take(&Step::Open);
-            }
-            return world;
-        }
-        for n in 0..bounds.sessions_at_first() {
-            for step in [Step::Open, Step::Apply(n, 0), Step::Reply(n)] {
-                world.take(&step);
-            }
-            for o in 0..bounds.operators {
-                world.take(&Step::Observe(o, n));
-            }
-        }
-        let goal = vec![Goal::Session(0); bounds.jobs];
-        world.take(&Step::Turn(0, 0, goal, Waited::Nothing));
-        world.history.remove(0);
-        world
-    }
-
     /// The ledger as it is stored.
     #[must_use]
     pub fn cells(&self) -> &Cells {
