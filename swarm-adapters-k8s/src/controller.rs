@@ -13,6 +13,7 @@ mod caches;
 mod claims;
 mod clock;
 mod context;
+mod cooldown;
 mod deletion_cost;
 mod events;
 mod explained;
@@ -56,7 +57,6 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use kube::runtime::controller::{Config as ControllerConfig, Controller};
-use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -67,6 +67,8 @@ use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::rollback::Rollbacks;
 use crate::sharing::Sharing;
+pub use context::Options;
+
 use context::Context;
 use reconcile::{Operator, error_policy, reconcile};
 use seen::SeenSessions;
@@ -74,39 +76,6 @@ use seen::SeenSessions;
 /// How many triggered turns wait for a worker at a time: all of them. Whose turn is next is for
 /// [`Workers`](crate::workers::Workers) to say, which have to know everybody who waits.
 const CONCURRENCY: u16 = 0;
-/// The label of all StatefulSet pods since Kubernetes 1.28; other pods are cached only where some
-/// Swarm asks for them.
-const STATEFUL_PODS: &str = "apps.kubernetes.io/pod-index";
-
-/// Where the operator looks for Swarms.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// In all namespaces.
-    Cluster,
-    /// In one namespace.
-    Namespace(String),
-}
-
-/// What the operator is told about the cluster that it cannot see there.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The image of workers of managed pools.
-    pub worker_image: String,
-    /// Where large turns go on.
-    pub background: Background,
-}
-
-impl Scope {
-    fn api<K>(&self, client: &Client) -> Api<K>
-    where
-        K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
-    {
-        match self {
-            Self::Cluster => Api::all(client.clone()),
-            Self::Namespace(namespace) => Api::namespaced(client.clone(), namespace),
-        }
-    }
-}
 
 /// Runs the operator on the scope of `sharing` until `shutdown` is done, then finishes the turns under way. It acts on
 /// the Swarms that are its own.

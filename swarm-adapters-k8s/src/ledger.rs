@@ -8,7 +8,6 @@ mod sources;
 mod writer;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::api::{DeleteParams, PostParams, Preconditions};
@@ -22,7 +21,8 @@ use swarm_core::stored::Stored;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::api::{Claimant, GOES_BACK, SwarmLedger, SwarmLedgerSpec};
+use crate::api::{Claimant, SwarmLedger, SwarmLedgerSpec};
+use crate::requests::bounded;
 use crate::rollback::Rollbacks;
 pub(crate) use claim::Claim;
 pub(crate) use form::LARGE_POOL_JOBS;
@@ -40,14 +40,6 @@ const JOBS_MAX: usize = 4_000_000;
 const READS_MAX: usize = 5;
 /// The metadata of an object, as an API server is asked for it.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-/// How long one request may take before its outcome counts as unknown.
-pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The API server's words about fields that its CRDs do not have.
-const STRICT: &str = "strict decoding error";
-
-/// What the API server says when an admission webhook refuses, with a code of the webhook's choice.
-const DENIED_BY_WEBHOOK: &str = "denied the request";
 
 /// Returns whether the object with this UID still exists.
 pub type IsAlive = Box<dyn Fn(&str) -> bool + Send + Sync>;
@@ -461,67 +453,6 @@ fn unreadable(pool: &str, error: StoreError) -> StoreError {
     StoreError::Refused { code: "LedgerUnreadable", reason }
 }
 
-/// Awaits one request, for a bounded time, and classifies a failure by what the caller can do.
-pub(crate) async fn bounded<T>(
-    what: String,
-    request: impl Future<Output = kube::Result<T>>,
-) -> Result<T, StoreError> {
-    in_time(what.clone(), request).await?.map_err(|error| classify_error(what, error))
-}
-
-/// Awaits one request, for a bounded time.
-async fn in_time<T>(
-    what: String,
-    request: impl Future<Output = kube::Result<T>>,
-) -> Result<kube::Result<T>, StoreError> {
-    let answer = tokio::time::timeout(REQUEST_TIMEOUT, request).await;
-    answer.map_err(|elapsed| StoreError::Unavailable { what, source: elapsed.into() })
-}
-
-/// Classifies a failure by what the caller can do.
-fn classify_error(what: String, error: kube::Error) -> StoreError {
-    match &error {
-        // Another operator has published what follows from a later ledger.
-        kube::Error::Api(status) if status.is_invalid() && status.message.contains(GOES_BACK) => {
-            StoreError::Conflict { what }
-        }
-        // 404 for an object that was there: deleted meanwhile, which is a change like any other. So is
-        // that another one has its name.
-        kube::Error::Api(status)
-            if status.is_conflict()
-                || status.is_already_exists()
-                || status.is_not_found()
-                || is_of_another_uid(status) =>
-        {
-            StoreError::Conflict { what }
-        }
-        kube::Error::Api(status)
-            if status.is_forbidden()
-                || status.is_invalid()
-                || status.message.contains(DENIED_BY_WEBHOOK) =>
-        {
-            let reason = format!("{what} was refused: {}", status.message);
-            StoreError::Refused { code: "WriteRefused", reason }
-        }
-        kube::Error::Api(status) if status.message.contains(STRICT) => {
-            let reason = format!(
-                "{what} was refused, since the CRDs in the cluster are of another version \
-                 than this operator: apply deploy/crds of its version; {}",
-                status.message
-            );
-            StoreError::Refused { code: "SchemaTooOld", reason }
-        }
-        _ => StoreError::Unavailable { what, source: error.into() },
-    }
-}
-
-/// Whether a patch named an object by its UID, and another one has its name by now. In a patch the API
-/// server takes a UID for no precondition, but for a field that must not change.
-fn is_of_another_uid(status: &kube::core::Status) -> bool {
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    status.is_invalid() && causes.into_iter().any(|cause| cause.field == "metadata.uid")
-}
-
 fn seen(object: &SwarmLedger) -> Seen {
     Seen(object.metadata.resource_version.clone().unwrap_or_default())
 }
@@ -529,21 +460,6 @@ fn seen(object: &SwarmLedger) -> Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_patch_of_another_object_of_this_name_is_a_conflict_and_no_refusal() {
-        let answer = |field: &str| {
-            let status = json!({
-                "status": "Failure", "code": 422, "reason": "Invalid", "message": "why",
-                "details": {"causes": [{"reason": "FieldValueInvalid", "field": field}]},
-            });
-            let status = serde_json::from_value(status).unwrap();
-            classify_error("pod `w-0`".into(), kube::Error::Api(Box::new(status)))
-        };
-        assert!(matches!(answer("metadata.uid"), StoreError::Conflict { .. }));
-        assert!(matches!(answer("metadata.labels"), StoreError::Refused { .. }));
-    }
 
     #[test]
     fn a_ledger_of_another_form_is_told_from_an_api_server_that_is_away() {

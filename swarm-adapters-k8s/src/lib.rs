@@ -10,6 +10,7 @@
 //!   [`rollout`]: how far its pods are with the newest template.
 //! - [`controller`]: the operator; [`health`] knows whether its loop makes progress. [`observe`], [`ledger`], [`view`], [`nudge`], [`refresh`] and [`status`] are
 //!   its parts: what it sees, and what it writes, in this order.
+//! - [`scope`]: where the operator looks for Swarms; [`annotations`]: the names of its labels and annotations.
 //! - [`sharing`]: which Swarms are this operator's, where several share them; [`types`]: which
 //!   controllers each of those hosts.
 //!
@@ -25,6 +26,8 @@ pub mod client;
 mod pauses;
 pub mod session;
 
+#[cfg(feature = "controller")]
+pub mod annotations;
 #[cfg(feature = "controller")]
 mod answer;
 #[cfg(feature = "controller")]
@@ -54,9 +57,13 @@ mod reading;
 #[cfg(feature = "controller")]
 pub mod refresh;
 #[cfg(feature = "controller")]
+mod requests;
+#[cfg(feature = "controller")]
 pub mod rollback;
 #[cfg(feature = "controller")]
 pub mod rollout;
+#[cfg(feature = "controller")]
+pub mod scope;
 #[cfg(feature = "controller")]
 pub mod sharing;
 #[cfg(feature = "controller")]

@@ -25,16 +25,11 @@ use swarm_spec::spec::{
 };
 use twox_hash::XxHash3_64;
 
+use crate::annotations::{MADE_ANNOTATION, SWARM_LABEL};
 use crate::api::Swarm;
 
 /// The field manager of all that is made for managed pools.
 pub const MANAGER: &str = "swarm-operator-pool";
-/// The label that names the Swarm that an object was made for.
-pub const SWARM_LABEL: &str = "swarm.k8slab.info/swarm";
-/// The labels by which objects of managed pools are watched, as a selector.
-pub const SELECTOR: &str = "app.kubernetes.io/managed-by=swarm-operator,swarm.k8slab.info/swarm";
-/// The annotation of a workload that tells what it was made of: [`MadeOf`].
-pub const MADE_ANNOTATION: &str = "swarm.k8slab.info/made-of";
 /// What the name of the ConfigMap of the files has after the Swarm's.
 const FILES_SUFFIX: &str = "-files";
 /// The role that workers of sessions are bound to.

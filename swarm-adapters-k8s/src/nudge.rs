@@ -9,9 +9,6 @@
 
 use std::time::Duration;
 
-/// The annotation, `VERSION.ATTEMPT`.
-pub const NUDGE_ANNOTATION: &str = "swarm.k8slab.info/nudge";
-
 /// How long after an attempt the next one is due; the first is due at once.
 ///
 /// The second mends the race soon. The third is a late net. There are no more, since a kubelet

@@ -15,10 +15,6 @@ use swarm_core::{PLAIN_HANDOVER, Slot};
 use crate::api::{RefreshMode, Swarm};
 use crate::nudge::{Nudge, again, nudge, version_of};
 
-/// Says with which publication a pod started: the newest one when it was created. Only where pods
-/// are replaced.
-pub const STARTED_ANNOTATION: &str = "swarm.k8slab.info/started-with";
-
 /// How long a worker that gains jobs waits at most for the replacement of one that gave some.
 const RELEASE_TIMEOUT: Duration = Duration::from_mins(1);
 

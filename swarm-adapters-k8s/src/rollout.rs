@@ -11,9 +11,11 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::api::SwarmStatus;
-use crate::status::ROLLING_OUT;
 use crate::trouble;
 use crate::workload::Workload;
+
+/// The condition while pods are replaced. Its last transition is the beginning of the rollout.
+pub(crate) const ROLLING_OUT: &str = "RollingOut";
 
 /// The condition of a Deployment that says how far its rollout is.
 pub(crate) const PROGRESSING: &str = "Progressing";

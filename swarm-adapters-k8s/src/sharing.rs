@@ -21,9 +21,9 @@ use twox_hash::XxHash3_64;
 
 use crate::api::Swarm;
 use crate::client::Clients;
-use crate::controller::Scope;
 use crate::health::Health;
 use crate::ledger::Writing;
+use crate::scope::Scope;
 use crate::types::{self, Hosting, Types};
 use crate::workers::Workers;
 

@@ -26,7 +26,6 @@ pub(crate) use overdue::{NOT_READY_TOO_LONG, NotReadyTooLong};
 pub use reason::Reason;
 pub use refreshed::{KnownBy, Refreshed};
 pub use refusals::{Refusals, RefusedRequest};
-pub(crate) use rollout::ROLLING_OUT;
 pub(crate) use sessions::SHOWN;
 pub use sessions::{Fenced, SessionReport, StillStopping, Unanswered};
 pub(crate) use sessions::{HEALTHY, JOBS_FAILING, SESSIONS_UNPROTECTED};

@@ -21,19 +21,12 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use writers::Repairs;
 
+use crate::annotations::{KEY_ANNOTATION, OWNER_ANNOTATION, VERSION_ANNOTATION, VIEW_LABEL};
 use crate::api::{FIELD_MANAGER, Swarm, ViewFormat};
-use crate::ledger::bounded;
 use crate::reading::Reading;
+use crate::requests::bounded;
 use crate::{slim, version};
 
-/// Marks the ConfigMaps that hold a view, so that only those are watched.
-pub const VIEW_LABEL: &str = "swarm.k8slab.info/view";
-/// Names the Swarm whose view a ConfigMap holds: the claim on it.
-pub const OWNER_ANNOTATION: &str = "swarm.k8slab.info/owner";
-/// Returns the publication that a ConfigMap holds.
-pub const VERSION_ANNOTATION: &str = "swarm.k8slab.info/version";
-/// Names the key of a ConfigMap that a view was written into: what other keys hold is not ours.
-pub const KEY_ANNOTATION: &str = "swarm.k8slab.info/key";
 /// The ConfigMap that every namespace has from the cluster.
 const ROOT_CA: &str = "kube-root-ca.crt";
 /// The most bytes a view may have: a ConfigMap holds 1 MiB in all.

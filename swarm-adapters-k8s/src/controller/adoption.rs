@@ -15,7 +15,7 @@ use swarm_spec::predecessor;
 use super::context::Context;
 use super::stores::Stores;
 use crate::api::Swarm;
-use crate::ledger::bounded;
+use crate::requests::bounded;
 use crate::view::writers::Writer;
 use crate::watch;
 use crate::workload::Workload;

@@ -7,7 +7,7 @@ use swarm_core::{Autoscaler, Desired, Ledger, Need, Needs, Scale};
 
 use super::clock;
 use super::context::Context;
-use super::memory::Memory;
+use super::stores::Stores;
 use crate::api::Swarm;
 use crate::ledger::LARGE_POOL_JOBS;
 use crate::workload::Workload;
@@ -55,9 +55,9 @@ impl Context {
         swarm: &Swarm,
         pool: &Workload,
         desired: &mut Desired,
-        memory: &mut Memory,
+        autoscaling: &mut Autoscaling,
+        stores: &mut Stores,
     ) -> Result<Option<Duration>, StoreError> {
-        let Memory { autoscaling, stores, .. } = memory;
         let ledger = match desired.autoscale {
             Some(_) => stores.ledgers(self, swarm, pool).load().await?,
             None => None,

@@ -2,16 +2,17 @@
 
 pub(super) mod keeper;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use futures::future::Either;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::apps::v1::{
+    Deployment, DeploymentSpec, ReplicaSet, StatefulSet, StatefulSetSpec,
+};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ContainerState, ContainerStateTerminated, ContainerStatus, Node, NodeSpec, Pod,
-    PodSpec, PodTemplateSpec,
+    ConfigMap, ContainerState, ContainerStateTerminated, ContainerStatus, Namespace, Node,
+    NodeSpec, Pod, PodSpec, PodTemplateSpec,
 };
 use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -20,20 +21,15 @@ use kube::{Api, Resource, ResourceExt};
 
 use keeper::{Index, Keeper};
 
-use super::STATEFUL_PODS;
-use super::claims::CLAIM_ANNOTATION;
-use super::deletion_cost::{COST_BEFORE, DELETION_COST};
-use super::node_health::{LedgerMeta, NamespaceMeta};
-use super::non_statefulset::ReplicaSetMeta;
-use super::records::{self, Records};
 use swarm_spec::spec::Meant;
 
-use crate::api::Swarm;
-use crate::nudge::NUDGE_ANNOTATION;
-use crate::refresh::STARTED_ANNOTATION;
+use crate::annotations::{
+    CLAIM_ANNOTATION, COST_BEFORE, DELETION_COST, NUDGE_ANNOTATION, STARTED_ANNOTATION,
+    STATEFUL_PODS,
+};
+use crate::api::{Swarm, SwarmLedger};
 use crate::rollback::Rollbacks;
 use crate::rollout::PROGRESSING;
-use crate::sharing::Sharing;
 use crate::slim::{self, Cut, Slim};
 use crate::workload::{FAILURE, Kind};
 use crate::{fit, trouble, view, watch};
@@ -41,6 +37,15 @@ use crate::{fit, trouble, view, watch};
 /// The annotations of pods that are read.
 const OF_PODS: [&str; 5] =
     [NUDGE_ANNOTATION, STARTED_ANNOTATION, CLAIM_ANNOTATION, DELETION_COST, COST_BEFORE];
+
+/// A ledger without what it holds.
+pub(super) type LedgerMeta = PartialObjectMeta<SwarmLedger>;
+
+/// A namespace by its name and whether it is going.
+pub(super) type NamespaceMeta = PartialObjectMeta<Namespace>;
+
+/// A `ReplicaSet` by its name and owner.
+pub(super) type ReplicaSetMeta = PartialObjectMeta<ReplicaSet>;
 
 /// What is kept of one kind of objects, and under which names they are found.
 pub(super) trait Cached:
@@ -387,45 +392,10 @@ where
     (cache, changes.map(Ok))
 }
 
-/// The cache of the Swarms, of which others' are kept as [records], and who corrects that.
-pub(super) fn cached_swarms(
-    api: Api<Slim<Swarm, ForCache>>,
-    rollbacks: &Rollbacks,
-    sharing: Sharing,
-) -> (Cache<Swarm>, Records, impl Stream<Item = Result<Swarm, watcher::Error>> + Send + 'static) {
-    let (cache, mut keeper) = Keeper::of_new_cache(rollbacks);
-    let (records, corrections) = Records::new();
-    let share = Arc::clone(&sharing.share);
-    let is_ours =
-        move |swarm: &Swarm| swarm.metadata.uid.as_deref().is_some_and(|uid| share.owns(uid));
-    let hurry = move |swarm: &Swarm| {
-        if records::is_edited(swarm) {
-            let uid = swarm.metadata.uid.as_deref().unwrap_or_default();
-            sharing.workers.hurry(&sharing.tenant(swarm), uid);
-        }
-    };
-    let config = watcher::Config::default();
-    let events = watch::events(api, config, rollbacks).map(Either::Left);
-    let both = stream::select(events, corrections.map(Either::Right));
-    let changes = both.flat_map(move |told| {
-        stream::iter(match told {
-            Either::Left(event) => seen(event).map_or(Vec::new(), |event| {
-                let changed = keeper.apply(event.modify(|swarm| records::keep(swarm, &is_ours)));
-                changed.iter().for_each(&hurry);
-                changed
-            }),
-            // Nothing has changed but what is known of it.
-            Either::Right(correction) => {
-                records::correct(&mut keeper, correction, &is_ours);
-                Vec::new()
-            }
-        })
-    });
-    (cache, records, changes.map(Ok))
-}
-
 /// The event, if the watch did not fail.
-fn seen<K>(event: Result<watcher::Event<K>, watcher::Error>) -> Option<watcher::Event<K>> {
+pub(super) fn seen<K>(
+    event: Result<watcher::Event<K>, watcher::Error>,
+) -> Option<watcher::Event<K>> {
     // The watch waits by itself before it tries again. The controller would make all watches wait for
     // each failure of any, and twice as long every time.
     event.inspect_err(|error| tracing::warn!(%error, "a watch failed and is tried again")).ok()
@@ -433,6 +403,11 @@ fn seen<K>(event: Result<watcher::Event<K>, watcher::Error>) -> Option<watcher::
 
 /// An object by namespace and name.
 type Name = (String, String);
+
+/// Whether an object has all these labels.
+pub(super) fn has_labels(object: &impl ResourceExt, labels: &BTreeMap<String, String>) -> bool {
+    labels.iter().all(|(key, value)| object.labels().get(key) == Some(value))
+}
 
 #[cfg(test)]
 impl<K: Cached> Cache<K> {

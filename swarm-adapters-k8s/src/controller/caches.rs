@@ -9,8 +9,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::reflector::{ObjectRef, Store};
 
-use super::cached::Cache;
-use super::node_health::{LedgerMeta, NamespaceMeta};
+use super::cached::{Cache, LedgerMeta, NamespaceMeta};
 use super::non_statefulset::NonStatefulSet;
 use super::on_demand::OnDemand;
 use super::records::Records;

@@ -10,19 +10,16 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use swarm_core::ports::StoreError;
 
-use super::cached::{with_pool, with_uid};
+use super::cached::{has_labels, with_pool, with_uid};
 use super::caches::Caches;
 use super::context::Context;
-use super::pools::has_labels;
+use crate::annotations::CLAIM_ANNOTATION;
 use crate::api::Swarm;
-use crate::ledger::bounded;
 use crate::observe::is_terminal;
+use crate::requests::bounded;
 use crate::status::{Reason, Refusals, RefusedRequest, Verdict};
 use crate::workload::Kind;
 
-/// Names the Swarm that has a pod, by UID. It counts as long as that Swarm exists and the pod has the
-/// labels that it names.
-pub(super) const CLAIM_ANNOTATION: &str = "swarm.k8slab.info/pool";
 /// How many pods are claimed at a time.
 const AT_A_TIME: usize = 16;
 

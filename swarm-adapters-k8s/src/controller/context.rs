@@ -10,16 +10,15 @@ use kube::{Client, Resource as _};
 use swarm_replicas::{Bucket, Buckets};
 use tokio::sync::watch;
 
-use super::Options;
 use super::alarms::Alarms;
 use super::caches::Caches;
+use super::cooldown::Cooldowns;
 use super::events::Recorder;
 use super::kept_jobs::KeptJobs;
 use super::made::MadeObjects;
 use super::questions::Questions;
 use super::records;
 use super::seen::{Ended, Leases, SeenSessions, Views};
-use super::sources::Rests;
 use crate::api::Swarm;
 use crate::background::{self, Background};
 use crate::health::Health;
@@ -32,6 +31,15 @@ use crate::workload::Kind;
 
 /// From how many jobs on a turn is a large one.
 const LARGE: usize = 20_000;
+
+/// What the operator is told about the cluster that it cannot see there.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The image of workers of managed pools.
+    pub worker_image: String,
+    /// Where large turns go on.
+    pub background: Background,
+}
 
 /// What all turns share.
 pub(super) struct Context {
@@ -61,7 +69,7 @@ pub(super) struct Context {
     /// Where lists of jobs and views of others are read.
     pub(super) reading: Reading,
     /// Which tenants' lists of jobs rest.
-    pub(super) rests: Rests,
+    pub(super) cooldowns: Cooldowns,
     /// What the lists of jobs take that are kept.
     pub(super) kept_jobs: KeptJobs,
     /// Where large turns go one by one.
@@ -103,7 +111,7 @@ impl Context {
             questions: Questions::default(),
             reading: Reading::new(background.clone()),
             background,
-            rests: Rests::default(),
+            cooldowns: Cooldowns::default(),
             kept_jobs: KeptJobs::default(),
             large_turns: Workers::new(1),
             health: Health::default(),

@@ -10,15 +10,12 @@ use swarm_core::ports::StoreError;
 
 use super::context::Context;
 use super::refresh::KnownPods;
-use crate::ledger::bounded;
+use crate::annotations::{COST_BEFORE, DELETION_COST};
+use crate::requests::bounded;
 use crate::slots::Slots;
 use crate::version;
 use crate::workload::{Kind, Workload};
 
-/// By this annotation Kubernetes orders the pods of a Deployment: the lowest number goes first.
-pub(super) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-/// Says that the cost is ours, and which one stood there before; empty if none did.
-pub(super) const COST_BEFORE: &str = "swarm.k8slab.info/deletion-cost-before";
 /// The lowest cost that Kubernetes takes.
 const LOWEST: &str = "-2147483648";
 

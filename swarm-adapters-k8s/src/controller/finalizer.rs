@@ -6,12 +6,10 @@ use serde_json::json;
 use swarm_core::ports::StoreError;
 
 use super::context::Context;
+use crate::annotations::FINALIZER;
 use crate::api::Swarm;
-use crate::ledger::bounded;
+use crate::requests::bounded;
 use crate::status::RefusedRequest;
-
-/// Keeps a deleted Swarm until its workers have a view without jobs.
-pub(super) const FINALIZER: &str = "swarm.k8slab.info/release";
 
 /// Whether a Swarm has the finalizer.
 pub(super) fn has_finalizer(swarm: &Swarm) -> bool {

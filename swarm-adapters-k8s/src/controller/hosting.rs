@@ -8,10 +8,9 @@ use kube::runtime::events::EventType;
 
 use super::cached::with_uid;
 use super::context::Context;
-use super::reconcile::SWEEPER;
 use crate::api::Swarm;
 use crate::fence;
-use crate::types;
+use crate::types::{self, SWEEPER};
 
 /// What was seen at the look before, and which Swarms were warned about it.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use swarm_core::{Ledger, Slot};
 
-use crate::refresh::STARTED_ANNOTATION;
+use crate::annotations::STARTED_ANNOTATION;
 use crate::slots::Slots;
 
 /// A pod that fills a slot of the ledger.

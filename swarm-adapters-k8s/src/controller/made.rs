@@ -23,13 +23,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use twox_hash::XxHash3_64;
 
-use super::Scope;
 use super::followed::Followed;
-use super::managed::Rolls;
+use super::managed::rolls::Rolls;
 use super::on_demand::OnDemand;
+use crate::annotations::{MADE_ANNOTATION, SELECTOR, SWARM_LABEL};
 use crate::api::Swarm;
-use crate::managed::{MADE_ANNOTATION, MANAGER, MadeOf, ObjectKind, SELECTOR, SWARM_LABEL};
+use crate::managed::{MANAGER, MadeOf, ObjectKind};
 use crate::rollback::Rollbacks;
+use crate::scope::Scope;
 use crate::slim::{self, Cut, Slim};
 use crate::{version, watch};
 

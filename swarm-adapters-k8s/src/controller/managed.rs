@@ -8,7 +8,8 @@
 mod contest;
 mod namesake;
 mod removal;
-mod rolls;
+mod rollouts;
+pub(super) mod rolls;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,17 +23,12 @@ use kube::core::DynamicObject;
 use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
-pub(super) use rolls::Rolls;
-
 use super::context::Context;
 use super::made::Seen;
-use super::memory::Memory;
-use super::refresh::CHANGED_AGAIN;
-use super::report::REFUSED_AGAIN;
 use super::scaling::Scaling;
 use crate::api::Swarm;
-use crate::ledger::bounded;
 use crate::managed::{self, MANAGER, ObjectKind, Wanted, WantedPool};
+use crate::requests::{CHANGED_RETRY, REFUSED_RETRY, bounded};
 use crate::status::{Reason, RefusedRequest, Verdict};
 use crate::workload::Workload;
 
@@ -215,12 +211,13 @@ impl Context {
     pub(super) async fn keep_pool(
         &self,
         swarm: &Swarm,
-        memory: &mut Memory,
+        making: &mut Making,
+        scaling: &mut Scaling,
     ) -> Result<Kept, StoreError> {
         let mut kept = Kept::default();
         let WantedPool { objects: mut wanted, refused } =
             managed::wanted(swarm, &self.worker_image);
-        if let Some(account) = self.account(swarm, &memory.making) {
+        if let Some(account) = self.account(swarm, making) {
             for wanted in &mut wanted {
                 wanted.run_as(&account);
             }
@@ -231,12 +228,12 @@ impl Context {
             kept.complain(Verdict { reason: Reason::InvalidSpec, message });
         }
         let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
-        let mut todo = self.todo(swarm, &wanted, &mut memory.making, &mut kept).await?;
+        let mut todo = self.todo(swarm, &wanted, making, &mut kept).await?;
         let mut surplus = self.surplus(&namespace, swarm, &wanted);
         if todo.is_empty() && surplus.is_empty() {
             return Ok(kept);
         }
-        is_refused |= !self.is_acceptable(&namespace, &todo, memory, &mut kept).await?;
+        is_refused |= !self.is_acceptable(&namespace, &todo, making, &mut kept).await?;
         if is_refused {
             // What runs goes on as it is, with all that it needs; what was never made is not begun.
             let has_pods = self.has_workload(&namespace, &name);
@@ -247,14 +244,14 @@ impl Context {
         for todo in todo {
             let mut wanted = todo.wanted.clone();
             // Its account may have been made just now.
-            if let Some(account) = self.account(swarm, &memory.making) {
+            if let Some(account) = self.account(swarm, making) {
                 wanted.run_as(&account);
             }
             let is_new = matches!(todo.due, Due::Create { .. });
             let may_be = !wanted.lacks_account() && (has_all || !is_new);
             if may_be || !wanted.kind.is_workload() {
-                let done =
-                    self.bring_about(swarm, Todo { wanted: &wanted, ..todo }, memory, &mut kept);
+                let todo = Todo { wanted: &wanted, ..todo };
+                let done = self.bring_about(swarm, todo, making, scaling, &mut kept);
                 has_all &= Box::pin(done).await?;
             }
         }
@@ -333,7 +330,7 @@ impl Context {
         &self,
         namespace: &str,
         todo: &[Todo<'_>],
-        memory: &mut Memory,
+        making: &mut Making,
         kept: &mut Kept,
     ) -> Result<bool, StoreError> {
         let mut workloads = todo.iter().filter(|it| it.wanted.kind.is_workload());
@@ -345,9 +342,9 @@ impl Context {
                 return Ok(true);
             }
         };
-        let refused = memory.making.refused.as_ref();
+        let refused = making.refused.as_ref();
         let is_known = |(of, _, at): &&(u64, Verdict, Instant)| {
-            *of == wanted.digest && at.elapsed() < REFUSED_AGAIN
+            *of == wanted.digest && at.elapsed() < REFUSED_RETRY
         };
         if let Some((_, verdict, _)) = refused.filter(is_known) {
             kept.complain(verdict.clone());
@@ -356,12 +353,12 @@ impl Context {
         match self.apply_made(namespace, wanted, at, true).await {
             Ok(_) => Ok(true),
             Err(StoreError::Conflict { .. }) if at.is_some() => {
-                kept.look_in(CHANGED_AGAIN);
+                kept.look_in(CHANGED_RETRY);
                 Ok(false)
             }
             Err(StoreError::Refused { reason, .. }) => {
                 let verdict = Verdict { reason: Reason::PoolRefused, message: reason };
-                memory.making.refused = Some((wanted.digest, verdict.clone(), Instant::now()));
+                making.refused = Some((wanted.digest, verdict.clone(), Instant::now()));
                 kept.complain(verdict);
                 Ok(false)
             }
@@ -374,7 +371,8 @@ impl Context {
         &self,
         swarm: &Swarm,
         todo: Todo<'_>,
-        memory: &mut Memory,
+        making: &mut Making,
+        scaling: &mut Scaling,
         kept: &mut Kept,
     ) -> Result<bool, StoreError> {
         let namespace = swarm.namespace().unwrap_or_default();
@@ -400,7 +398,7 @@ impl Context {
         };
         let at = (*kind, name.clone());
         if let Some(Drift { by, .. }) = &drift {
-            let repairs = memory.making.repairs.entry(at.clone()).or_default();
+            let repairs = making.repairs.entry(at.clone()).or_default();
             if let Some(contested) = repairs.contested(wanted, by.as_deref()) {
                 kept.look_in(repairs.again_in());
                 kept.complain(contested);
@@ -410,13 +408,13 @@ impl Context {
         let applied = self.apply_made(&namespace, wanted, seen_at.as_ref(), false).await;
         if seen_at.is_some() && matches!(applied, Err(StoreError::Conflict { .. })) {
             // It is gone, or not as it was seen.
-            kept.look_in(CHANGED_AGAIN);
+            kept.look_in(CHANGED_RETRY);
             return Ok(false);
         }
         let applied = applied.map_err(|error| namesake::with_remedy(error, wanted, drift.as_ref()));
         let Some(object) = kept.unless_refused(self, applied)? else { return Ok(false) };
         if let Some(Drift { by, .. }) = drift {
-            memory.making.repairs.entry(at.clone()).or_default().note();
+            making.repairs.entry(at.clone()).or_default().note();
             tracing::info!(namespace, %kind, name, by, "repaired");
         }
         let seen = Seen::of(&object, None);
@@ -425,9 +423,9 @@ impl Context {
             tracing::info!(namespace, %kind, name, version, "written for a managed pool");
         }
         let (wanted, now, is_shown) = (wanted.digest, Instant::now(), there.is_some());
-        memory.making.applied.insert(at, Applied { wanted, seen, at: now, is_shown });
+        making.applied.insert(at, Applied { wanted, seen, at: now, is_shown });
         if seen_at.is_none() && kind.is_workload() {
-            let scaled = self.scale_new(swarm, *kind, object, &mut memory.scaling).await;
+            let scaled = self.scale_new(swarm, *kind, object, scaling).await;
             kept.unless_refused(self, scaled)?;
         }
         Ok(true)
@@ -562,11 +560,11 @@ mod tests {
         let (swarm, wanted, mut kept) = (scene.swarm("s"), wanted().remove(0), Kept::default());
         let at = At { uid: "u".into(), version: 7 };
         let due = Due::Apply { at, drift: None };
-        let memory = scene.operator.memory(&swarm);
-        let mut memory = memory.lock().await;
+        let (mut making, mut scaling) = (Making::default(), Scaling::default());
         let todo = Todo { wanted: &wanted, due, there: None };
-        let is_there = scene.context.bring_about(&swarm, todo, &mut memory, &mut kept).await;
-        assert!(!is_there.unwrap() && kept.look_in == Some(CHANGED_AGAIN));
+        let done =
+            scene.context.bring_about(&swarm, todo, &mut making, &mut scaling, &mut kept).await;
+        assert!(!done.unwrap() && kept.look_in == Some(CHANGED_RETRY));
         let asked = scene.asked();
         let metadata = &asked[0].body["metadata"];
         assert_eq!((&metadata["uid"], &metadata["resourceVersion"]), (&json!("u"), &json!("7")));

@@ -4,22 +4,16 @@
 use std::collections::HashMap;
 
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::core::PartialObjectMeta;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 
-use super::Scope;
 use super::cached::{Cache, Changes, ForCache, cached};
-use crate::api::SwarmLedger;
+use super::cached::{LedgerMeta, NamespaceMeta};
 use crate::rollback::Rollbacks;
+use crate::scope::Scope;
 use crate::slim::Slim;
-
-/// A ledger without what it holds.
-pub(super) type LedgerMeta = PartialObjectMeta<SwarmLedger>;
-/// A namespace by its name and whether it is going.
-pub(super) type NamespaceMeta = PartialObjectMeta<Namespace>;
 
 /// The cache of namespaces, and the stream of their changes. The operator of one namespace has no
 /// right to look at any.

@@ -4,21 +4,19 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
-use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 
+use super::cached::ReplicaSetMeta;
 use super::cached::{Cache, Cached, Changes, cached, in_namespace, owned_by};
 use super::on_demand::OnDemand;
-use super::{STATEFUL_PODS, Scope};
+use crate::annotations::STATEFUL_PODS;
 use crate::rollback::Rollbacks;
+use crate::scope::Scope;
 use crate::workload::Workload;
-
-/// A `ReplicaSet` by its name and owner.
-pub(super) type ReplicaSetMeta = PartialObjectMeta<ReplicaSet>;
 
 /// The caches behind those watches.
 #[derive(Clone)]

@@ -10,7 +10,8 @@ use swarm_core::ports::StoreError;
 use super::caches::Caches;
 use super::context::Context;
 use crate::api::{Swarm, SwarmLedger};
-use crate::ledger::{Claim, bounded};
+use crate::ledger::Claim;
+use crate::requests::bounded;
 use crate::status::RefusedRequest;
 use crate::workload::Kind;
 

@@ -9,15 +9,16 @@ use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use swarm_spec::spec::Meant;
 
-use super::cached::{self, Cache, Cached, of_pool, uncut};
+use super::cached::has_labels;
+use super::cached::{self, Cache, Cached, ReplicaSetMeta, of_pool, uncut};
 use super::caches::{Caches, Pools};
 use super::claims::{self, Members};
-use super::non_statefulset::{ReplicaSetMeta, controller, deployment_of_set};
+use super::non_statefulset::{controller, deployment_of_set};
 use crate::api::Swarm;
-use crate::fit::Misfit;
+use crate::fit::{self, Misfit};
 use crate::status::{Reason, Verdict};
 use crate::workload::{Kind, Workload};
-use crate::{fit, managed, observe};
+use crate::{managed, observe};
 
 impl Caches {
     /// The workload that is the pool of `swarm`.
@@ -152,11 +153,6 @@ fn find<K: Cached>(
             Err(Verdict { reason: Reason::PoolAmbiguous, message })
         }
     }
-}
-
-/// Whether an object has all these labels.
-pub(super) fn has_labels(object: &impl ResourceExt, labels: &BTreeMap<String, String>) -> bool {
-    labels.iter().all(|(key, value)| object.labels().get(key) == Some(value))
 }
 
 /// The Swarms whose pool this workload is, was, or makes ambiguous.

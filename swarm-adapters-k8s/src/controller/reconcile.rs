@@ -19,12 +19,13 @@ use super::memory::{Memories, Memory};
 use super::orphans::Kept;
 use super::panics::{Panicked, contained};
 use super::release::Released;
-use super::report::REFUSED_AGAIN;
 use crate::api::Swarm;
 use crate::background::Background;
 use crate::fence;
 use crate::metrics::TurnLabels;
+use crate::requests::REFUSED_RETRY;
 use crate::status::{Reason, Verdict};
+use crate::types::SWEEPER;
 
 /// How long a turn waits for the first lists, which all turns need.
 const LISTED_WITHIN: Duration = Duration::from_secs(10);
@@ -34,8 +35,6 @@ const LISTED_IN: Duration = Duration::from_secs(1);
 const SWARMS_AGAIN: Duration = Duration::from_millis(100);
 /// How often what is left of pods and Swarms that are gone is looked for.
 const SWEEP: Duration = Duration::from_secs(30);
-/// Whoever has this key does that.
-pub(super) const SWEEPER: &str = "sweeper";
 
 /// The operator: what all turns share, and what it remembers of each Swarm.
 pub(super) struct Operator {
@@ -206,7 +205,7 @@ impl Operator {
             Ok(reported) => reported,
             Err(panicked) => {
                 tracing::error!(swarm = %name, %panicked, "the panic of a turn could not be reported");
-                Ok(Action::requeue(REFUSED_AGAIN))
+                Ok(Action::requeue(REFUSED_RETRY))
             }
         }
     }

@@ -4,16 +4,21 @@
 
 use std::sync::Arc;
 
-use futures::{Stream, stream};
-use kube::runtime::watcher::Event;
+use futures::future::Either;
+use futures::{Stream, StreamExt, stream};
+use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt};
 use swarm_core::ports::StoreError;
 use tokio::sync::mpsc;
 
-use super::cached::Cached;
 use super::cached::keeper::Keeper;
+use super::cached::{Cache, Cached, ForCache, seen};
 use crate::api::Swarm;
-use crate::ledger::bounded;
+use crate::requests::bounded;
+use crate::rollback::Rollbacks;
+use crate::sharing::Sharing;
+use crate::slim::Slim;
+use crate::watch;
 
 /// What the cache of the Swarms is told beside the events of its watch.
 pub(super) enum Correction {
@@ -71,6 +76,43 @@ impl Records {
         // Without anybody who listens there is no cache that anybody would read.
         let _ = self.0.send(correction);
     }
+}
+
+/// The cache of the Swarms, of which others' are kept as records, and who corrects that.
+pub(super) fn cached_swarms(
+    api: Api<Slim<Swarm, ForCache>>,
+    rollbacks: &Rollbacks,
+    sharing: Sharing,
+) -> (Cache<Swarm>, Records, impl Stream<Item = Result<Swarm, watcher::Error>> + Send + 'static) {
+    let (cache, mut keeper) = Keeper::of_new_cache(rollbacks);
+    let (records, corrections) = Records::new();
+    let share = Arc::clone(&sharing.share);
+    let is_ours =
+        move |swarm: &Swarm| swarm.metadata.uid.as_deref().is_some_and(|uid| share.owns(uid));
+    let hurry = move |swarm: &Swarm| {
+        if is_edited(swarm) {
+            let uid = swarm.metadata.uid.as_deref().unwrap_or_default();
+            sharing.workers.hurry(&sharing.tenant(swarm), uid);
+        }
+    };
+    let config = watcher::Config::default();
+    let events = watch::events(api, config, rollbacks).map(Either::Left);
+    let both = stream::select(events, corrections.map(Either::Right));
+    let changes = both.flat_map(move |told| {
+        stream::iter(match told {
+            Either::Left(event) => seen(event).map_or(Vec::new(), |event| {
+                let changed = keeper.apply(event.modify(|swarm| keep(swarm, &is_ours)));
+                changed.iter().for_each(&hurry);
+                changed
+            }),
+            // Nothing has changed but what is known of it.
+            Either::Right(correction) => {
+                correct(&mut keeper, correction, &is_ours);
+                Vec::new()
+            }
+        })
+    });
+    (cache, records, changes.map(Ok))
 }
 
 /// Strips a Swarm to what is kept of it.
@@ -140,13 +182,11 @@ fn shrink(swarm: &mut Swarm) {
 
 #[cfg(test)]
 mod tests {
-    use futures::StreamExt as _;
     use serde_json::json;
 
     use super::super::cached::{with_pool, with_uid};
     use super::super::testing::{Scene, World, failure, swarm};
     use super::*;
-    use crate::rollback::Rollbacks;
     use crate::workload::Kind;
 
     fn at(version: u64, jobs: &[&str]) -> Swarm {

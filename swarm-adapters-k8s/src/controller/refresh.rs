@@ -18,11 +18,11 @@ use tokio::time::Instant;
 
 use super::context::Context;
 use super::live::{Live, live, started_with};
-use super::report::REFUSED_AGAIN;
+use crate::annotations::{NUDGE_ANNOTATION, STARTED_ANNOTATION};
 use crate::api::Swarm;
-use crate::ledger::bounded;
-use crate::nudge::{NUDGE_ANNOTATION, version_of};
-use crate::refresh::{Refresh, RefreshTerms, STARTED_ANNOTATION, Worker, refresh};
+use crate::nudge::version_of;
+use crate::refresh::{Refresh, RefreshTerms, Worker, refresh};
+use crate::requests::{CHANGED_RETRY, REFUSED_RETRY, bounded};
 use crate::slots::Slots;
 use crate::status::{KnownBy, Refreshed, Refusals, RefusedRequest};
 use crate::version;
@@ -31,9 +31,6 @@ use crate::workload::Workload;
 
 /// How many pods are nudged at a time.
 const AT_A_TIME: usize = 16;
-/// When to look again at an object that was not as it was seen when it was written. By then the watch
-/// has shown what became of it.
-pub(super) const CHANGED_AGAIN: Duration = Duration::from_millis(200);
 
 /// What this process knows of the pods of one pool.
 #[derive(Default)]
@@ -118,7 +115,7 @@ impl Context {
         pods.by_uid.retain(|uid, _| alive.contains(uid.as_str()));
         for known in pods.by_uid.values_mut().filter(|known| known.nudge.is_none()) {
             // A mark may be allowed now; nudges are repeated.
-            known.refused.take_if(|(at, _)| REFUSED_AGAIN <= at.elapsed());
+            known.refused.take_if(|(at, _)| REFUSED_RETRY <= at.elapsed());
         }
         let endpoint = swarm.spec.worker.as_ref().and_then(|it| it.version_endpoint.as_ref());
         let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
@@ -136,14 +133,14 @@ impl Context {
         }
         let has_nudged = self.nudge(pool, &live, &plan, pods).await?;
         let has_marked = self.mark_started(pool, &live, pods).await?;
-        let changed_in = (!has_nudged || !has_marked).then_some(CHANGED_AGAIN);
+        let changed_in = (!has_nudged || !has_marked).then_some(CHANGED_RETRY);
         let version = turn.decision.ledger.version;
         let retry_in = self.replace(pool, terms.mode, &live, &plan, version, pods).await?;
         let after = self::workers(&live, refreshing, &answers, pods, Instant::now());
         // A second look shows what remains after these attempts.
         let next = refresh(&terms, &after, unavailable, since_change);
         let refused = pods.by_uid.values().filter_map(|known| known.refused.as_ref());
-        let allowed_in = refused.clone().map(|(at, _)| REFUSED_AGAIN.saturating_sub(at.elapsed()));
+        let allowed_in = refused.clone().map(|(at, _)| REFUSED_RETRY.saturating_sub(at.elapsed()));
         let allowed_in = allowed_in.min();
         for (_, reason) in refused {
             refusals.add(RefusedRequest::Annotation, reason.clone());
@@ -189,7 +186,7 @@ impl Context {
             // What was refused may be allowed now.
             let known = pods.by_uid.get(&it.uid);
             let is_due = known.and_then(|known| known.refused.as_ref());
-            let is_due = is_due.is_some_and(|(at, _)| REFUSED_AGAIN <= at.elapsed());
+            let is_due = is_due.is_some_and(|(at, _)| REFUSED_RETRY <= at.elapsed());
             let last = known.and_then(|known| known.nudge.as_ref()).filter(|_| is_due);
             let last = last.filter(|_| plan.nudge.iter().all(|(slot, _)| *slot != it.slot));
             due.extend(last.map(|(text, _)| Note::on(it, pods, NUDGE_ANNOTATION, text.clone())));

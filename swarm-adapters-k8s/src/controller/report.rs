@@ -22,7 +22,8 @@ use super::context::Context;
 use super::events::{Due, Says};
 use super::listed::Listed;
 use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
-use crate::ledger::{REQUEST_TIMEOUT, bounded};
+use crate::requests::REFUSED_RETRY;
+use crate::requests::{REQUEST_TIMEOUT, bounded};
 use crate::rollback::Epoch;
 use crate::rollout::{Rollout, RolloutReport, SEEN_WITHIN};
 use crate::status::{
@@ -32,9 +33,6 @@ use crate::status::{
 };
 use crate::version;
 use crate::workload::Workload;
-
-/// How long a refusal counts before the request is tried again: its cause may be gone unseen.
-pub(super) const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 
 /// The time that a brief reason lasts before it becomes an Event.
 const BRIEF: Duration = Duration::from_secs(10);
@@ -264,7 +262,7 @@ impl Context {
         let before = reports.status.as_ref().or(swarm.status.as_ref());
         let status = status::after_refusal(swarm.metadata.generation, before, &verdict);
         self.report(swarm, status, verdict, reports, seen_in).await?;
-        let look_in = reports.event_in().map_or(REFUSED_AGAIN, |due| due.min(REFUSED_AGAIN));
+        let look_in = reports.event_in().map_or(REFUSED_RETRY, |due| due.min(REFUSED_RETRY));
         Ok(Action::requeue(look_in))
     }
 

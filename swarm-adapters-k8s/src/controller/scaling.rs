@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::context::Context;
 use crate::api::Swarm;
-use crate::ledger::bounded;
+use crate::requests::bounded;
 use crate::status::{Reason, Verdict};
 use crate::version;
 use crate::workload::{Kind, Workload};

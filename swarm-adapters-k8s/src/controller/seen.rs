@@ -9,7 +9,7 @@ pub(super) use ended::{Ended, has_terminated};
 #[cfg(test)]
 pub(super) use leases::tests;
 pub(super) use leases::{Known, Leases, Named};
-pub(super) use views::{CONTENT_ANNOTATION, Views, to_text};
+pub(super) use views::{Views, to_text};
 
 /// All of it.
 #[derive(Default)]

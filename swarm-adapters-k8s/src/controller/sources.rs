@@ -4,8 +4,6 @@
 //! read beside the turns, and a Swarm whose lists take long rests before they are read again, as do all of
 //! its tenant whose lists take long while these together take too much.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -23,30 +21,22 @@ use tokio::time::Instant;
 use super::cached::{self, Cache};
 use super::caches::Caches;
 use super::context::Context;
+use super::cooldown::{COOLDOWN_FACTOR, COOLDOWN_MAX, SHARED_COOLDOWN_FACTOR};
 use super::kept_jobs::Place;
 use super::listed::Read;
 use super::stores::Stores;
 use crate::api::{JobSource, Swarm};
-use crate::convert;
-use crate::ledger::bounded;
 use crate::reading::SMALL_BYTES_MAX;
-use crate::slim;
+use crate::requests::bounded;
 use crate::status::{Reason, RefusedRequest, Verdict};
 use crate::workload::Workload;
+use crate::{convert, slim};
 
 /// A ConfigMap by name, and its version.
 type Version = (String, Option<String>);
 
 /// Lists that take less to read are read as often as they change.
 const QUICK: Duration = Duration::from_millis(250);
-/// How many times as long as that took others are not read again.
-const REST: u32 = 3;
-/// The same for the lists of a tenant that cost much, one after the other.
-const REST_TOGETHER: u32 = 9;
-/// How long these may have to rest before none of them is read: five seconds of work after a time with none.
-const RESTS_AT_ONCE: Duration = Duration::from_secs(45);
-/// How long a list of such a tenant rests at most.
-const REST_MAX: Duration = Duration::from_mins(2);
 
 /// From when on it is said that a change waits.
 const LONG_REST: Duration = Duration::from_secs(10);
@@ -137,28 +127,6 @@ struct NewLists {
     parsed_in: Duration,
 }
 
-/// Until when the lists of each tenant have rested that are not quick, one after the other. What counts is
-/// how long it takes to read them and, where they are large, to fetch them and to carry them out.
-#[derive(Default)]
-pub(super) struct Rests(Mutex<BTreeMap<String, Instant>>);
-
-impl Rests {
-    /// Some of a tenant's are to rest for so long, after all that do already. O(tenants that have such).
-    fn add(&self, tenant: &str, rest: Duration) {
-        let (mut all, now) =
-            (self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
-        all.retain(|_, until| now < *until);
-        let until = all.entry(tenant.to_owned()).or_insert(now);
-        *until = (*until + rest).min(now + RESTS_AT_ONCE + REST_MAX);
-    }
-
-    /// Before when none of a tenant's is read again.
-    fn until(&self, tenant: &str) -> Option<Instant> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(tenant)?.checked_sub(RESTS_AT_ONCE)
-    }
-}
-
 impl Context {
     /// The jobs of a Swarm that has sources: the last good list, and what is wrong with the newest. A
     /// list may lack nothing that the ledger of `pool` has on record.
@@ -172,7 +140,7 @@ impl Context {
         let found = self.caches.sources_of(swarm);
         let generation = swarm.metadata.generation;
         let seen = Some((found.clone(), generation));
-        let tenants = self.rests.until(&self.sharing.tenant(swarm));
+        let tenants = self.cooldowns.until(&self.sharing.tenant(swarm));
         loaded.is_new = false;
         let rest = loaded.rests_for(&found, generation, tenants);
         if loaded.seen != seen && rest.is_none() {
@@ -181,7 +149,7 @@ impl Context {
             match self.read(swarm, &found, record).await? {
                 Ok(NewLists { jobs, fetched_in, parsed_in }) => {
                     loaded.rests_until =
-                        (QUICK < parsed_in).then(|| Instant::now() + parsed_in * REST);
+                        (QUICK < parsed_in).then(|| Instant::now() + parsed_in * COOLDOWN_FACTOR);
                     (loaded.seen, loaded.is_new, loaded.is_costly) = (seen, true, false);
                     self.note_cost(swarm, loaded, fetched_in + parsed_in);
                     match jobs {
@@ -202,7 +170,7 @@ impl Context {
     pub(super) fn note_cost(&self, swarm: &Swarm, loaded: &mut Loaded, took: Duration) {
         if loaded.is_new && QUICK < took {
             loaded.is_costly = true;
-            self.rests.add(&self.sharing.tenant(swarm), took * REST_TOGETHER);
+            self.cooldowns.add(&self.sharing.tenant(swarm), took * SHARED_COOLDOWN_FACTOR);
         }
     }
 
@@ -231,7 +199,7 @@ impl Context {
         if loaded.rests_until.is_none() && !loaded.is_costly {
             return None;
         }
-        let tenants = self.rests.until(&self.sharing.tenant(swarm));
+        let tenants = self.cooldowns.until(&self.sharing.tenant(swarm));
         loaded.look_in(&self.caches.sources_of(swarm), swarm.metadata.generation, tenants)
     }
 
@@ -337,7 +305,7 @@ fn throttled() -> Verdict {
         "the ConfigMaps that hold jobs have changed, and are read within {} minutes: large lists of this \
          namespace change so often that they would take more than a tenth of the operator's time; \
          change them less often, or divide them among namespaces",
-        REST_MAX.as_secs() / 60
+        COOLDOWN_MAX.as_secs() / 60
     );
     Verdict { reason: Reason::SourcesThrottled, message }
 }
@@ -434,6 +402,7 @@ pub(super) fn with_source(
 mod tests {
     use serde_json::{Value, json};
 
+    use super::super::cooldown::COOLDOWN_FREE;
     use super::super::testing::{World, failure, swarm};
     use super::*;
     use crate::api::Claimant;
@@ -469,22 +438,6 @@ mod tests {
         assert_eq!(rested(None).look_in(&version("2"), Some(1), minute), None);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn lists_of_a_tenant_that_take_long_rest_together() {
-        let (rests, now) = (Rests::default(), Instant::now());
-        rests.add("busy", RESTS_AT_ONCE);
-        assert_eq!(rests.until("busy"), Some(now), "so much is free");
-        rests.add("busy", Duration::from_secs(7));
-        rests.add("other", Duration::from_secs(7));
-        assert_eq!(rests.until("busy"), Some(now + Duration::from_secs(7)));
-        assert!(rests.until("other").is_none_or(|until| until < now));
-        rests.add("busy", REST_MAX * 9);
-        assert_eq!(rests.until("busy"), Some(now + REST_MAX));
-        tokio::time::advance(RESTS_AT_ONCE + REST_MAX).await;
-        rests.add("other", Duration::from_secs(7));
-        assert_eq!(rests.until("busy"), None, "it has rested");
-    }
-
     #[tokio::test]
     async fn costly_lists_of_a_tenant_that_took_too_much_are_read_later_and_others_as_ever() {
         let source = json!({"configMap": {"name": "list", "key": "jobs"}});
@@ -502,7 +455,7 @@ mod tests {
         for loaded in [&mut costly, &mut cheap] {
             context.jobs(&swarm, &pool, loaded, &mut stores).await.unwrap();
         }
-        context.note_cost(&swarm, &mut costly, RESTS_AT_ONCE);
+        context.note_cost(&swarm, &mut costly, COOLDOWN_FREE);
         let _ = scene.asked();
         let rest = context.sources_rest_for(&swarm, &costly);
         assert_eq!(rest, None, "nothing of it has changed");
@@ -518,7 +471,7 @@ mod tests {
             assert_eq!(asked.is_empty(), loaded.is_costly, "{asked:?}");
         }
         let rest = context.sources_rest_for(&swarm, &costly);
-        assert!(rest.is_some_and(|rest| RESTS_AT_ONCE < rest && rest <= REST_MAX), "{rest:?}");
+        assert!(rest.is_some_and(|rest| COOLDOWN_FREE < rest && rest <= COOLDOWN_MAX), "{rest:?}");
         assert_eq!(context.sources_rest_for(&swarm, &cheap), None);
     }
 

@@ -17,18 +17,19 @@ use tokio::sync::watch;
 
 use super::cached::Cache;
 use super::caches::{Caches, Pools};
-use super::context::Context;
+use super::context::{Context, Options};
 use super::locks::unpoisoned;
 use super::non_statefulset::NonStatefulSet;
 use super::on_demand::OnDemand;
 use super::reconcile::Operator;
 use super::records::Records;
 use super::seen::SeenSessions;
-use super::{Background, Options, Scope};
 use crate::api::Swarm;
+use crate::background::Background;
 use crate::client::Clients;
 use crate::metrics::Metrics;
 use crate::rollback::Rollbacks;
+use crate::scope::Scope;
 use crate::sharing::Sharing;
 
 /// The image of workers of managed pools.
@@ -170,7 +171,7 @@ pub(super) fn swarm(name: &str, spec: &Value) -> Value {
         "kind": "Swarm",
         "metadata": {
             "name": name, "namespace": "n", "uid": name, "generation": 1, "resourceVersion": "1",
-            "finalizers": [super::finalizer::FINALIZER],
+            "finalizers": [crate::annotations::FINALIZER],
         },
         "spec": spec,
     })

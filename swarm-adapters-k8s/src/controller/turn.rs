@@ -21,24 +21,24 @@ use super::clock;
 use super::context::Context;
 use super::managed::Kept;
 use super::memory::Memory;
-use super::refresh::{CHANGED_AGAIN, Refreshing, note_started};
-use super::report::{Done, Outcome, REFUSED_AGAIN};
+use super::refresh::{Refreshing, note_started};
+use super::report::{Done, Outcome};
 use super::sessions::SessionSummary;
 use super::silent::Silence;
 use super::sources::Loaded;
 use super::stores::Stores;
 use super::worker_views::PoolViews;
 use crate::api::Swarm;
-use crate::background;
-use crate::convert;
 use crate::ledger::LARGE_POOL_JOBS;
 use crate::metrics::TurnLabels;
 use crate::refresh::RefreshTerms;
+use crate::requests::{CHANGED_RETRY, REFUSED_RETRY};
 use crate::rollout::RolloutReport;
 use crate::slots::Slots;
 use crate::status::{self, Reason, Refreshed, Refusals, RefusedRequest, SessionReport, Verdict};
 use crate::view::ConfigMapViewStore;
 use crate::workload::{Kind, Workload};
+use crate::{background, convert};
 
 /// A net under the watches.
 const RESYNC: Duration = Duration::from_mins(10);
@@ -105,7 +105,7 @@ impl Context {
                 self.alarms.set(&namespace, &swarm.name_any(), done.alarm);
                 done.next.unwrap_or(RESYNC).min(RESYNC)
             }
-            Outcome::Refused(_) => REFUSED_AGAIN,
+            Outcome::Refused(_) => REFUSED_RETRY,
             Outcome::Awaited { look_in, .. } => look_in,
         };
         let event_in = memory.reports.event_in();
@@ -115,7 +115,7 @@ impl Context {
     /// The stages of a turn; a refusal is an outcome, since the last good state keeps running.
     async fn outcome(&self, swarm: &Swarm, memory: &mut Memory) -> Result<Outcome, StoreError> {
         let mut refusals = Refusals::default();
-        let kept = self.keep_pool(swarm, memory).await?;
+        let kept = self.keep_pool(swarm, &mut memory.making, &mut memory.scaling).await?;
         if memory.loaded.is_costly() {
             background::go_on().await;
         }
@@ -152,7 +152,7 @@ impl Context {
         pool.misfits.extend(silence.misfit);
         // That another Swarm is gone, or that something is allowed now, no watch shows.
         let is_refused = complaint.is_some() || !refusals.is_empty();
-        let again = is_refused.then_some(REFUSED_AGAIN);
+        let again = is_refused.then_some(REFUSED_RETRY);
         let look_in = look_in.filter(|_| alarm.is_none());
         let looks = [look_in, refreshed.look_in, rollout.look_in];
         let next = looks.into_iter().chain([scale_in, turn.decision.recheck_in, again]);
@@ -276,7 +276,8 @@ impl Context {
     ) -> Result<Carried, StoreError> {
         let pool = &*memory.scaling.as_scaled(pool);
         memory.drop_other_stores(swarm, pool);
-        let scale_in = self.autoscale(swarm, pool, desired, memory).await?;
+        let Memory { autoscaling, stores, .. } = &mut *memory;
+        let scale_in = self.autoscale(swarm, pool, desired, autoscaling, stores).await?;
         let desired = &*desired;
         memory.scaling.note_takeover(desired.replicas, pool);
         let pods = self.caches.pods_of(swarm, pool);
@@ -316,7 +317,7 @@ impl Context {
         let is_priced =
             self.set_deletion_cost(pool, &slots, wanted, replicas, &mut memory.pods).await?;
         if !is_priced {
-            refreshed.look_in = refreshed.look_in.into_iter().chain([CHANGED_AGAIN]).min();
+            refreshed.look_in = refreshed.look_in.into_iter().chain([CHANGED_RETRY]).min();
         } else if let Some(replicas) = replicas {
             self.scale(swarm, pool, replicas, &mut memory.scaling).await?;
         }
@@ -440,7 +441,7 @@ fn not_made(verdict: Verdict, kept: Kept) -> Outcome {
     if verdict.reason != Reason::PoolNotFound {
         return Outcome::Refused(verdict);
     }
-    let look_in = kept.look_in.unwrap_or(REFUSED_AGAIN).min(REFUSED_AGAIN);
+    let look_in = kept.look_in.unwrap_or(REFUSED_RETRY).min(REFUSED_RETRY);
     let being_made =
         || Verdict { reason: Reason::PoolBeingMade, message: "the pool is being made".to_owned() };
     Outcome::Awaited { verdict: kept.complaint.unwrap_or_else(being_made), look_in }

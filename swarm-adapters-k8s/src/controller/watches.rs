@@ -12,18 +12,17 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Predicate, PredicateConfig, WatchStreamExt, predicates, watcher};
 use kube::{Client, ResourceExt};
 
-use super::cached::{Changes, cached, cached_swarms};
+use super::cached::{Changes, LedgerMeta, NamespaceMeta, cached};
 use super::caches::{Caches, Pools};
-use super::node_health::{self, LedgerMeta, NamespaceMeta};
-use super::non_statefulset;
 use super::on_demand::OnDemand;
 use super::pools::with_pool;
+use super::records::cached_swarms;
 use super::seen::Ended;
-use super::{STATEFUL_PODS, sources};
+use super::{node_health, non_statefulset, sources};
+use crate::annotations::{OWNER_ANNOTATION, STATEFUL_PODS, VIEW_LABEL};
 use crate::api::Swarm;
 use crate::rollback::Rollbacks;
 use crate::sharing::Sharing;
-use crate::view::{OWNER_ANNOTATION, VIEW_LABEL};
 use crate::workload::Kind;
 
 /// The changes that the watches show. Nothing is requested before they are polled.

@@ -18,13 +18,13 @@ use swarm_core::session::{Details, Granted, JobOutput};
 use swarm_core::{JobName, Ledger, Token};
 
 use super::context::Context;
-use super::seen::{CONTENT_ANNOTATION, to_text};
+use super::seen::to_text;
+use crate::annotations::{CONTENT_ANNOTATION, SWARM_LABEL};
 use crate::api::{
     API_VERSION, FIELD_MANAGER, GrantedJob, ProtocolSpec, Swarm, WorkerView, WorkerViewSpec,
 };
-use crate::ledger::bounded;
-use crate::managed::SWARM_LABEL;
 use crate::observe::unix_time_us;
+use crate::requests::bounded;
 use crate::view::ConfigMapViewStore;
 
 /// How many views are written at a time.

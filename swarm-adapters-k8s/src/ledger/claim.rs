@@ -5,8 +5,9 @@ use kube::{Api, Client};
 use serde::Deserialize;
 use swarm_core::ports::StoreError;
 
-use super::{bounded, remove, unreadable};
+use super::{remove, unreadable};
 use crate::api::{Claimant, SwarmLedger};
+use crate::requests::bounded;
 
 /// Whose a ledger is.
 pub(crate) struct Claim {

@@ -10,16 +10,12 @@ use swarm_core::stored::Stored;
 use super::parts::{self, Contents};
 use super::seen;
 use super::writer::Standing;
+use crate::annotations::{PARTS_LEFT_ANNOTATION, SOURCES_ANNOTATION};
 use crate::api::{
     Claimant, Holdings, PartHoldings, PartName, SwarmLedger, SwarmLedgerSpec, Writer,
 };
 use crate::rollback::{Epoch, Rollbacks};
 use crate::version;
-
-/// Marks a ledger that became one piece, of which parts may be left.
-pub(super) const PARTS_LEFT: &str = "swarm.k8slab.info/parts-left";
-/// Has the record of the ConfigMaps that the jobs come from; see [`swarm_spec::manifest::SourceRecord`].
-pub(super) const SOURCES: &str = "swarm.k8slab.info/sources";
 
 /// From how many jobs on a pool is large: what is known of it stays in memory as it is used, since
 /// making it again in each turn takes longer than all else.
@@ -105,8 +101,11 @@ impl Head {
             revision: u64::try_from(spec.revision).unwrap_or_default(),
             writer: spec.writer.clone(),
             parts: spec.holdings.parts.clone(),
-            is_untidy: annotations.is_some_and(|all| all.contains_key(PARTS_LEFT)),
-            sources: annotations.and_then(|all| all.get(SOURCES)).cloned().unwrap_or_default(),
+            is_untidy: annotations.is_some_and(|all| all.contains_key(PARTS_LEFT_ANNOTATION)),
+            sources: annotations
+                .and_then(|all| all.get(SOURCES_ANNOTATION))
+                .cloned()
+                .unwrap_or_default(),
             large: None,
         })
     }

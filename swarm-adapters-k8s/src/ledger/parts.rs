@@ -15,10 +15,10 @@ use kube::{Api, Client, Resource, ResourceExt};
 use swarm_core::parts::Part;
 use swarm_core::ports::StoreError;
 
-use super::{bounded, classify_error, in_time};
 use crate::api::{
     API_VERSION, PartHoldings, PartName, SwarmLedger, SwarmLedgerPart, SwarmLedgerPartSpec,
 };
+use crate::requests::{bounded, classify_error, in_time};
 
 /// How many parts are read at a time.
 const READ_AT_A_TIME: usize = 8;

@@ -7,9 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_spec::manifest::SourceRecord;
 
-use super::form::{Head, PARTS_LEFT, SOURCES};
+use super::form::Head;
 use super::writer::Standing;
 use super::{KubeLedgerStore, Memory};
+use crate::annotations::{PARTS_LEFT_ANNOTATION, SOURCES_ANNOTATION};
 
 /// The record that the next write has; without one a write keeps the record of the ledger before.
 #[derive(Default)]
@@ -28,8 +29,8 @@ impl Recorded {
     ) -> Option<BTreeMap<String, String>> {
         let sources = self.text().or_else(|| before.map(|before| before.sources.clone()));
         let sources = sources.filter(|text| !text.is_empty());
-        let parts_left = parts_left.then(|| (PARTS_LEFT.to_owned(), "true".to_owned()));
-        let sources = sources.map(|text| (SOURCES.to_owned(), text));
+        let parts_left = parts_left.then(|| (PARTS_LEFT_ANNOTATION.to_owned(), "true".to_owned()));
+        let sources = sources.map(|text| (SOURCES_ANNOTATION.to_owned(), text));
         let all: BTreeMap<_, _> = parts_left.into_iter().chain(sources).collect();
         (!all.is_empty()).then_some(all)
     }

@@ -11,7 +11,9 @@ use swarm_core::handover::LeaseTerms;
 use swarm_spec::manifest::param_variable;
 use swarm_spec::spec::{ParamFromSpec, ProtocolSpec, RunnerSpec, SESSION_CLOSE, SecretKeyRefSpec};
 
-use super::{ManagedError, Pool, SWARM_LABEL, digest, files_of, hex};
+use super::{ManagedError, Pool, digest, files_of, hex};
+use crate::annotations::SWARM_LABEL;
+use crate::annotations::{ACCOUNT_ANNOTATION, FILES_ANNOTATION};
 use crate::fit::{Times, grace_for, grace_of, is_enough};
 
 /// The container of the worker.
@@ -31,10 +33,6 @@ const JOBS_LEAST: u32 = 16;
 const JOBS_MOST: u32 = 512;
 /// The user and group of the workers, unless the template says otherwise.
 const USER: i64 = 65_532;
-/// Tells pods to be replaced when the files change.
-const FILES_ANNOTATION: &str = "swarm.k8slab.info/files";
-/// Tells pods to be replaced when their account is another one.
-const ACCOUNT_ANNOTATION: &str = "swarm.k8slab.info/account";
 /// Where that annotation is in a workload.
 pub(super) const ACCOUNT_AT: &str =
     "/spec/template/metadata/annotations/swarm.k8slab.info~1account";

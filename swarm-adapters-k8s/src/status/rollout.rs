@@ -1,11 +1,8 @@
 //! The part of the status about a rollout: workers that get another template of their workload.
 
 use super::{Part, Reason, Verdict};
-use crate::rollout::{Deadline, Hold, Rollout, RolloutReport, Templates};
+use crate::rollout::{Deadline, Hold, ROLLING_OUT, Rollout, RolloutReport, Templates};
 use crate::workload::Workload;
-
-/// The condition while pods are replaced. Its last transition is the beginning of the rollout.
-pub(crate) const ROLLING_OUT: &str = "RollingOut";
 
 /// The verdict on a turn whose other verdict is `of_turn`: a rollout comes before what it causes.
 pub(super) fn verdict(pool: &Workload, report: &RolloutReport, of_turn: Verdict) -> Verdict {

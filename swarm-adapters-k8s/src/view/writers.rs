@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::ConfigMapViewStore;
 use crate::api::FIELD_MANAGER;
-use crate::ledger::bounded;
+use crate::requests::bounded;
 
 /// So many repairs of what one and the same field manager has done, within this time, are a contest: somebody
 /// keeps at it. Two people who each edit a view once are none.

@@ -14,8 +14,8 @@ use swarm_core::ports::StoreError;
 use super::super::made::Seen;
 use super::{At, Context, Drift, Due};
 use crate::api::Swarm;
-use crate::ledger::bounded;
 use crate::managed::{self, Wanted};
+use crate::requests::bounded;
 use crate::status::{Reason, Verdict};
 use crate::version;
 

@@ -14,11 +14,11 @@ use serde_json::json;
 use swarm_core::ports::StoreError;
 
 use super::Context;
+use crate::annotations::{KEY_ANNOTATION, OWNER_ANNOTATION, SWARM_LABEL, VIEW_LABEL};
 use crate::api::{FIELD_MANAGER, Swarm};
-use crate::ledger::bounded;
-use crate::managed::{self, ObjectKind, SWARM_LABEL};
+use crate::managed::{self, ObjectKind};
+use crate::requests::bounded;
 use crate::status::RefusedRequest;
-use crate::view::{KEY_ANNOTATION, OWNER_ANNOTATION, VIEW_LABEL};
 use crate::watch;
 
 /// What becomes of the ConfigMap with the view of a Swarm that was deleted.

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use super::super::live::Live;
 use super::{Context, KnownPods};
 use crate::api::RefreshMode;
-use crate::ledger::bounded;
 use crate::metrics::RefreshLabels;
 use crate::refresh::Refresh;
+use crate::requests::bounded;
 use crate::view::Published;
 use crate::workload::Workload;
 
@@ -139,7 +139,7 @@ pub(in crate::controller) fn note_started<'a>(
 ) {
     for pod in pods {
         let (Some(uid), Some(created)) = (pod.uid(), pod.creation_timestamp()) else { continue };
-        if pod.annotations().contains_key(crate::refresh::STARTED_ANNOTATION) {
+        if pod.annotations().contains_key(crate::annotations::STARTED_ANNOTATION) {
             continue;
         }
         let predecessor = known.replaced.get(&pod.name_any()).filter(|(of, _)| *of != uid);

@@ -14,14 +14,12 @@ use swarm_core::handover::SessionId;
 use swarm_core::overseer::ViewMark;
 
 use super::super::followed::Followed;
+use crate::annotations::CONTENT_ANNOTATION;
+use crate::annotations::SWARM_LABEL;
 use crate::api::{FIELD_MANAGER, Swarm, WorkerView};
-use crate::managed::SWARM_LABEL;
 use crate::rollback::Rollbacks;
 use crate::slim::{self, Cut, Slim};
 use crate::{version, watch};
-
-/// What a view says, in short: [`ViewMark`].
-pub(in crate::controller) const CONTENT_ANNOTATION: &str = "swarm.k8slab.info/content";
 
 /// A view without what it holds.
 pub(in crate::controller) type ViewMeta = PartialObjectMeta<WorkerView>;

@@ -15,7 +15,7 @@ use super::super::context::Context;
 use super::super::seen::Known;
 use super::Sessions;
 use crate::api::{Swarm, WorkerView};
-use crate::ledger::bounded;
+use crate::requests::bounded;
 use crate::status::{Refusals, RefusedRequest};
 
 /// How long a Lease has to be left before the sweep deletes it.

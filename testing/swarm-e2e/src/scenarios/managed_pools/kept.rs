@@ -8,8 +8,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use swarm_adapters_k8s::annotations::SWARM_LABEL;
 use swarm_adapters_k8s::api::Swarm;
-use swarm_adapters_k8s::managed::{ObjectKind, SWARM_LABEL};
+use swarm_adapters_k8s::managed::ObjectKind;
 
 use super::{WITHIN, api, condition, objects};
 use crate::run_log::Moment;

@@ -1,0 +1,104 @@
+//! One request to the API server: how long it may take, what its failure means for the caller, and after
+//! which time it is made again.
+
+use std::time::Duration;
+
+use swarm_core::ports::StoreError;
+
+use crate::api::GOES_BACK;
+
+/// How long one request may take before its outcome counts as unknown.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a refusal counts before the request is tried again: its cause may be gone unseen.
+pub(crate) const REFUSED_RETRY: Duration = Duration::from_secs(30);
+/// When to look again at an object that was not as it was seen when it was written. By then the watch
+/// has shown what became of it.
+pub(crate) const CHANGED_RETRY: Duration = Duration::from_millis(200);
+
+/// The API server's words about fields that its CRDs do not have.
+const STRICT: &str = "strict decoding error";
+
+/// What the API server says when an admission webhook refuses, with a code of the webhook's choice.
+const DENIED_BY_WEBHOOK: &str = "denied the request";
+
+/// Awaits one request, for a bounded time, and classifies a failure by what the caller can do.
+pub(crate) async fn bounded<T>(
+    what: String,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, StoreError> {
+    in_time(what.clone(), request).await?.map_err(|error| classify_error(what, error))
+}
+
+/// Awaits one request, for a bounded time.
+pub(crate) async fn in_time<T>(
+    what: String,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<kube::Result<T>, StoreError> {
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, request).await;
+    answer.map_err(|elapsed| StoreError::Unavailable { what, source: elapsed.into() })
+}
+
+/// Classifies a failure by what the caller can do.
+pub(crate) fn classify_error(what: String, error: kube::Error) -> StoreError {
+    match &error {
+        // Another operator has published what follows from a later ledger.
+        kube::Error::Api(status) if status.is_invalid() && status.message.contains(GOES_BACK) => {
+            StoreError::Conflict { what }
+        }
+        // 404 for an object that was there: deleted meanwhile, which is a change like any other. So is
+        // that another one has its name.
+        kube::Error::Api(status)
+            if status.is_conflict()
+                || status.is_already_exists()
+                || status.is_not_found()
+                || is_of_another_uid(status) =>
+        {
+            StoreError::Conflict { what }
+        }
+        kube::Error::Api(status)
+            if status.is_forbidden()
+                || status.is_invalid()
+                || status.message.contains(DENIED_BY_WEBHOOK) =>
+        {
+            let reason = format!("{what} was refused: {}", status.message);
+            StoreError::Refused { code: "WriteRefused", reason }
+        }
+        kube::Error::Api(status) if status.message.contains(STRICT) => {
+            let reason = format!(
+                "{what} was refused, since the CRDs in the cluster are of another version \
+                 than this operator: apply deploy/crds of its version; {}",
+                status.message
+            );
+            StoreError::Refused { code: "SchemaTooOld", reason }
+        }
+        _ => StoreError::Unavailable { what, source: error.into() },
+    }
+}
+
+/// Whether a patch named an object by its UID, and another one has its name by now. In a patch the API
+/// server takes a UID for no precondition, but for a field that must not change.
+fn is_of_another_uid(status: &kube::core::Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.is_invalid() && causes.into_iter().any(|cause| cause.field == "metadata.uid")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_patch_of_another_object_of_this_name_is_a_conflict_and_no_refusal() {
+        let answer = |field: &str| {
+            let status = json!({
+                "status": "Failure", "code": 422, "reason": "Invalid", "message": "why",
+                "details": {"causes": [{"reason": "FieldValueInvalid", "field": field}]},
+            });
+            let status = serde_json::from_value(status).unwrap();
+            classify_error("pod `w-0`".into(), kube::Error::Api(Box::new(status)))
+        };
+        assert!(matches!(answer("metadata.uid"), StoreError::Conflict { .. }));
+        assert!(matches!(answer("metadata.labels"), StoreError::Refused { .. }));
+    }
+}
