@@ -1,5 +1,6 @@
 //! The contract of the fake API, the manifests, the workflows, and the layers of the crates.
 
+mod circles;
 mod contract;
 mod deploy;
 mod flows;
