@@ -51,7 +51,7 @@ pub const STATEFUL_PODS: &str = "apps.kubernetes.io/pod-index";
 pub const SWARM_LABEL: &str = "swarm.k8slab.info/swarm";
 /// The labels by which objects of managed pools are watched, as a selector.
 pub const SELECTOR: &str = "app.kubernetes.io/managed-by=swarm-operator,swarm.k8slab.info/swarm";
-/// The annotation of a workload that records what it was made of: [`MadeOf`](crate::managed::MadeOf).
+/// The annotation of a workload that records what it was made of: [`MadeOf`](crate::managed::wanted::MadeOf).
 pub const MADE_ANNOTATION: &str = "swarm.k8slab.info/made-of";
 /// Tells pods to be replaced when the files change.
 pub const FILES_ANNOTATION: &str = "swarm.k8slab.info/files";

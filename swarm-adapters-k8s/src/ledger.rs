@@ -1,10 +1,12 @@
 //! The ledger of one pool as a `SwarmLedger` object, changed by compare-and-set only, and with as
 //! many `SwarmLedgerPart` objects as its jobs need.
 
+pub(crate) mod adoption;
 mod claim;
 mod form;
 mod parts;
 mod sources;
+pub(crate) mod stores;
 mod writer;
 
 use std::collections::BTreeSet;
@@ -23,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::api::{Claimant, SwarmLedger, SwarmLedgerSpec};
 use crate::requests::bounded;
-use crate::rollback::Rollbacks;
+use crate::watch::rollback::Rollbacks;
 pub(crate) use claim::Claim;
 pub(crate) use form::LARGE_POOL_JOBS;
 use form::{Head, Memory, names, new_contents, to_spec};

@@ -29,60 +29,47 @@ pub mod session;
 #[cfg(feature = "controller")]
 pub mod annotations;
 #[cfg(feature = "controller")]
-mod answer;
+mod clock;
 #[cfg(feature = "controller")]
-mod background;
+mod context;
 #[cfg(feature = "controller")]
-pub mod controller;
-#[cfg(feature = "controller")]
-pub mod convert;
-#[cfg(feature = "controller")]
-mod fence;
-#[cfg(feature = "controller")]
-pub mod fit;
+mod fairness;
 #[cfg(feature = "controller")]
 pub mod health;
 #[cfg(feature = "controller")]
+pub mod jobs;
+#[cfg(feature = "controller")]
 pub mod ledger;
+#[cfg(feature = "controller")]
+mod locks;
 #[cfg(feature = "controller")]
 pub mod managed;
 #[cfg(feature = "controller")]
 pub mod metrics;
 #[cfg(feature = "controller")]
-pub mod nudge;
+pub mod plain;
 #[cfg(feature = "controller")]
-pub mod observe;
+pub mod pool;
 #[cfg(feature = "controller")]
-mod reading;
-#[cfg(feature = "controller")]
-pub mod refresh;
+mod reconcile;
 #[cfg(feature = "controller")]
 mod requests;
 #[cfg(feature = "controller")]
-pub mod rollback;
-#[cfg(feature = "controller")]
-pub mod rollout;
+pub mod run;
 #[cfg(feature = "controller")]
 pub mod scope;
 #[cfg(feature = "controller")]
+mod sessions;
+#[cfg(feature = "controller")]
 pub mod sharing;
-#[cfg(feature = "controller")]
-mod slim;
-#[cfg(feature = "controller")]
-pub mod slots;
 #[cfg(feature = "controller")]
 pub mod status;
 #[cfg(feature = "controller")]
-pub mod trouble;
-#[cfg(feature = "controller")]
-pub mod types;
+#[cfg(test)]
+mod testing;
 #[cfg(feature = "controller")]
 mod version;
 #[cfg(feature = "controller")]
-pub mod view;
+pub mod watch;
 #[cfg(feature = "controller")]
-mod watch;
-#[cfg(feature = "controller")]
-mod workers;
-#[cfg(feature = "controller")]
-pub mod workload;
+mod watches;

@@ -3,6 +3,10 @@
 //! A replica has one Lease, whatever it watches. The Swarms of each scope are shared among the replicas
 //! that watch that scope.
 
+pub(crate) mod fence;
+pub(crate) mod hosting;
+pub mod types;
+
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,11 +25,11 @@ use twox_hash::XxHash3_64;
 
 use crate::api::Swarm;
 use crate::client::Clients;
+use crate::fairness::slots::Workers;
 use crate::health::Health;
 use crate::ledger::Writing;
 use crate::scope::Scope;
-use crate::types::{self, Hosting, Types};
-use crate::workers::Workers;
+use types::{Hosting, Types};
 
 /// The group of the replicas of an operator, in their namespace.
 pub const GROUP: &str = "swarm-operator";

@@ -2,6 +2,7 @@
 
 mod after_refusal;
 mod autoscale;
+pub(crate) mod events;
 #[cfg(test)]
 #[path = "../tests/controller/kstatus.rs"]
 mod kstatus;
@@ -44,8 +45,8 @@ use swarm_core::{
 };
 
 use crate::api::SwarmStatus;
-use crate::rollout::RolloutReport;
-use crate::workload::Workload;
+use crate::pool::rollout::RolloutReport;
+use crate::pool::workload::Workload;
 
 /// A reason with its sentence for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]

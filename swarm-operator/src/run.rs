@@ -14,12 +14,12 @@ use swarm_adapters_host::caller;
 use swarm_adapters_host::http::{self, Build, Document, Readiness};
 use swarm_adapters_host::metrics::register_build;
 use swarm_adapters_k8s::client;
-use swarm_adapters_k8s::controller::{self, Background, Options};
 use swarm_adapters_k8s::health::Health;
 use swarm_adapters_k8s::metrics::Metrics;
+use swarm_adapters_k8s::run::{self, Background, Options};
 use swarm_adapters_k8s::scope::Scope;
+use swarm_adapters_k8s::sharing::types::DEFAULT_TYPE;
 use swarm_adapters_k8s::sharing::{Replica, Sharing};
-use swarm_adapters_k8s::types::DEFAULT_TYPE;
 use swarm_worker::{LogFormat, log_filter};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -150,7 +150,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         let stop = shutdown.clone().cancelled_owned();
         let (clients, options) = (clients.clone(), options.clone());
         let (metrics, health) = (metrics.clone(), health.clone());
-        let controller = controller::run(clients, sharing, options, metrics, health, ready, stop);
+        let controller = run::run(clients, sharing, options, metrics, health, ready, stop);
         tasks.spawn(async move {
             controller.await;
             ("a controller", Ok(()))

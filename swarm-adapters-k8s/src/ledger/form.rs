@@ -14,8 +14,8 @@ use crate::annotations::{PARTS_LEFT_ANNOTATION, SOURCES_ANNOTATION};
 use crate::api::{
     Claimant, Holdings, PartHoldings, PartName, SwarmLedger, SwarmLedgerSpec, Writer,
 };
-use crate::rollback::{Epoch, Rollbacks};
 use crate::version;
+use crate::watch::rollback::{Epoch, Rollbacks};
 
 /// From how many jobs on a pool is large: what is known of it stays in memory as it is used, since
 /// making it again in each turn takes longer than all else.

@@ -2,7 +2,7 @@
 
 use super::{ALL_ASSIGNED, CONVERGED, HEALTHY, POOL_READY, Part, Reason, Verdict, judged};
 use crate::api::SwarmStatus;
-use crate::rollout::ROLLING_OUT;
+use crate::pool::rollout::ROLLING_OUT;
 
 /// The status after a turn that could not be carried out: the counts of the last good one stay. Nothing is
 /// known about workers of a pool that is not there.

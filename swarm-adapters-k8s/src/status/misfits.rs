@@ -1,8 +1,8 @@
 //! Conditions about pods that do not suit their Swarm.
 
 use super::Part;
-use crate::fit::Misfit;
-use crate::workload::Workload;
+use crate::pool::fit::Misfit;
+use crate::pool::workload::Workload;
 
 /// The condition, and the reason of the Event.
 pub(crate) const MISCONFIGURED: &str = "PoolMisconfigured";

@@ -1,7 +1,7 @@
 //! The part of the status about the workers of a pool, as the workload counts them.
 
 use super::{POOL_READY, Part, Reason, TurnSummary, Verdict, Wanted, counted, number, rollout};
-use crate::workload::Kind;
+use crate::pool::workload::Kind;
 
 /// The condition about the workers of the pool.
 pub(super) fn ready(facts: &TurnSummary<'_>, wanted: Wanted) -> Part {

@@ -1,8 +1,8 @@
 //! The part of the status about a rollout: workers that get another template of their workload.
 
 use super::{Part, Reason, Verdict};
-use crate::rollout::{Deadline, Hold, ROLLING_OUT, Rollout, RolloutReport, Templates};
-use crate::workload::Workload;
+use crate::pool::rollout::{Deadline, Hold, ROLLING_OUT, Rollout, RolloutReport, Templates};
+use crate::pool::workload::Workload;
 
 /// The verdict on a turn whose other verdict is `of_turn`: a rollout comes before what it causes.
 pub(super) fn verdict(pool: &Workload, report: &RolloutReport, of_turn: Verdict) -> Verdict {
@@ -90,7 +90,7 @@ pub(super) fn held(pool: &Workload, rollout: &Rollout) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rollout::DEADLINE;
+    use crate::pool::rollout::DEADLINE;
     use k8s_openapi::api::apps::v1::StatefulSet;
 
     fn judged(rollout: Rollout, stalled: Option<&str>, reason: Reason) -> (Reason, String) {

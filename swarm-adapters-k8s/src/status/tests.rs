@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::kstatus::{Kstatus, kstatus};
 use super::*;
-use crate::rollout::ROLLING_OUT;
+use crate::pool::rollout::ROLLING_OUT;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::json;
 use swarm_core::handover::{Cell, Record};

@@ -151,7 +151,7 @@ fn imported_types_are_read_by_the_operator() {
     let (_, map) = imported.split_once("\n{").unwrap();
     let map: serde_json::Value = serde_json::from_str(&format!("{{{map}")).unwrap();
     let types = map["data"]["types.yaml"].as_str().unwrap();
-    let types = swarm_adapters_k8s::types::Types::read(types).unwrap();
+    let types = swarm_adapters_k8s::sharing::types::Types::read(types).unwrap();
     assert_eq!(types.hosting("", "swarm-0").get("swarm"), Some(&2));
 }
 

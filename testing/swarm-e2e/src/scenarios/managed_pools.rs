@@ -21,7 +21,7 @@ use kube::api::ListParams;
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt};
 use swarm_adapters_k8s::annotations::SWARM_LABEL;
-use swarm_adapters_k8s::managed::ObjectKind;
+use swarm_adapters_k8s::managed::wanted::ObjectKind;
 
 use crate::scenario::Context;
 use crate::until::until;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
-use swarm_adapters_k8s::workload::Kind;
+use swarm_adapters_k8s::pool::workload::Kind;
 
 use crate::cluster::Request;
 use crate::operator::ACCOUNT;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::reflector;
-use swarm_adapters_k8s::view::ConfigMapViewStore;
+use swarm_adapters_k8s::plain::view::ConfigMapViewStore;
 use swarm_core::ports::LedgerStore;
 
 use super::session;

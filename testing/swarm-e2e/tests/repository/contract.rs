@@ -132,7 +132,7 @@ mod in_memory {
     use swarm_adapters_k8s::api::{Claimant, Swarm};
     use swarm_adapters_k8s::client::Clients;
     use swarm_adapters_k8s::ledger::KubeLedgerStore;
-    use swarm_adapters_k8s::view::ConfigMapViewStore;
+    use swarm_adapters_k8s::plain::view::ConfigMapViewStore;
     use swarm_apiserver::ApiServer;
     use swarm_core::ports::{LedgerStore, Seen};
     use swarm_e2e::contract::{self, OnApiServer, api};

@@ -10,7 +10,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use swarm_adapters_k8s::annotations::SWARM_LABEL;
 use swarm_adapters_k8s::api::Swarm;
-use swarm_adapters_k8s::managed::ObjectKind;
+use swarm_adapters_k8s::managed::wanted::ObjectKind;
 
 use super::{WITHIN, api, condition, objects};
 use crate::run_log::Moment;

@@ -1,0 +1,17 @@
+//! The clock on which this process counts how long ago it saw something.
+
+use std::sync::LazyLock;
+
+use swarm_core::handover::Moment;
+use tokio::time::Instant;
+
+/// When this process first asked for the time, by the machine's own clock. The runtime's clock, which
+/// tests may advance, is never behind it.
+static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+
+/// The present moment. A clock that stands still while the machine is suspended makes an observer
+/// wait longer, never shorter.
+pub(crate) fn now() -> Moment {
+    let start = *START;
+    Moment(Instant::now().into_std().saturating_duration_since(start))
+}

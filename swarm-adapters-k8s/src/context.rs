@@ -1,0 +1,232 @@
+//! What all turns share: the client, the caches, and what goes on beside turns. It knows no turn, and
+//! nothing that belongs to a single Swarm.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _, stream};
+use kube::runtime::reflector::ObjectRef;
+use kube::{Client, Resource as _};
+use swarm_replicas::{Bucket, Buckets};
+use tokio::sync::watch;
+
+use crate::api::Swarm;
+use crate::fairness::background::{self, Background};
+use crate::fairness::slots::{Worker, Workers};
+use crate::health::Health;
+use crate::jobs::cooldown::Cooldowns;
+use crate::jobs::memory_budget::KeptJobs;
+use crate::jobs::reading::Reading;
+use crate::managed::observed::MadeObjects;
+use crate::metrics::{Metrics, RefusalLabels};
+use crate::plain::version_polls::Questions;
+use crate::pool::workload::Kind;
+use crate::sessions::alarms::Alarms;
+use crate::sessions::ended::Ended;
+use crate::sessions::leases::Leases;
+use crate::sessions::seen::SeenSessions;
+use crate::sessions::views::Views;
+use crate::sharing::Sharing;
+use crate::status::RefusedRequest;
+use crate::status::events::Recorder;
+use crate::watch::caches::Caches;
+use crate::watch::foreign_swarms;
+
+/// From how many jobs on a turn is a large one.
+const LARGE: usize = 20_000;
+
+/// What the operator is told about the cluster that it cannot see there.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The image of workers of managed pools.
+    pub worker_image: String,
+    /// Where large turns go on.
+    pub background: Background,
+}
+
+/// What all turns share.
+pub(crate) struct Context {
+    /// Never retries on its own, and writes by the permit of a turn only.
+    pub(crate) client: Client,
+    /// Which Swarms are this operator's.
+    pub(crate) sharing: Sharing,
+    /// The image of workers of managed pools.
+    pub(crate) worker_image: String,
+    pub(crate) caches: Arc<Caches>,
+    pub(crate) recorder: Recorder,
+    pub(crate) metrics: Metrics,
+    /// The Leases of sessions.
+    pub(crate) leases: Leases,
+    /// The views of sessions.
+    pub(crate) views: Views,
+    /// The pods that were seen to have ended.
+    pub(crate) ended: Ended,
+    /// What was made for managed pools.
+    pub(crate) made: MadeObjects,
+    /// What wakes pools at rest.
+    pub(crate) alarms: Alarms,
+    /// What plain workers are asked.
+    pub(crate) questions: Questions,
+    /// Where large turns go on.
+    pub(crate) background: Background,
+    /// Where lists of jobs and views of others are read.
+    pub(crate) reading: Reading,
+    /// Which tenants' lists of jobs rest.
+    pub(crate) cooldowns: Cooldowns,
+    /// What the lists of jobs take that are kept.
+    pub(crate) kept_jobs: KeptJobs,
+    /// Where large turns go one by one.
+    pub(crate) large_turns: Workers,
+    /// Which turns are under way.
+    pub(crate) health: Health,
+    /// Whether the caches are filled.
+    pub(crate) filled: watch::Sender<bool>,
+    /// Whether those are that only pools other than StatefulSets need.
+    pub(crate) filled_wide: watch::Sender<bool>,
+}
+
+impl Context {
+    pub(crate) fn new(
+        client: Client,
+        options: Options,
+        sharing: Sharing,
+        caches: Caches,
+        metrics: Metrics,
+        seen: SeenSessions,
+        filled: watch::Sender<bool>,
+    ) -> Self {
+        let Options { worker_image, background } = options;
+        let recorder = Recorder::new(sharing.writing.member.clone());
+        let SeenSessions { leases, views, ended } = seen;
+        let (caches, filled_wide) = (Arc::new(caches), watch::Sender::new(false));
+        Self {
+            client,
+            sharing,
+            worker_image,
+            caches,
+            recorder,
+            metrics,
+            leases,
+            views,
+            ended,
+            made: MadeObjects::default(),
+            alarms: Alarms::default(),
+            questions: Questions::default(),
+            reading: Reading::new(background.clone()),
+            background,
+            cooldowns: Cooldowns::default(),
+            kept_jobs: KeptJobs::default(),
+            large_turns: Workers::new(1),
+            health: Health::default(),
+            filled,
+            filled_wide,
+        }
+    }
+
+    /// The Swarms that become this operator's.
+    pub(crate) fn gained(&self) -> impl Stream<Item = ObjectRef<Swarm>> + Send + use<> {
+        let swarms = self.caches.swarms.store.clone();
+        self.sharing.share.follow().flat_map(move |gained: Buckets| {
+            let is_gained = |swarm: &Arc<Swarm>| {
+                let uid = swarm.meta().uid.as_deref();
+                uid.is_some_and(|uid| gained.contains(Bucket::of(uid)))
+            };
+            let found: Vec<_> = swarms.state().into_iter().filter(is_gained).collect();
+            stream::iter(found.into_iter().map(|swarm| ObjectRef::from_obj(&*swarm)))
+        })
+    }
+
+    /// Waits for a worker that carries out a turn of `swarm`; `None` if none begins any more. One of which
+    /// `is_taken_over` alone is new waits for others of its tenant, until somebody edits it.
+    pub(crate) async fn worker(&self, swarm: &Swarm, is_taken_over: bool) -> Option<Worker> {
+        let (workers, tenant) = (&self.sharing.workers, self.sharing.tenant(swarm));
+        if is_taken_over && !foreign_swarms::is_edited(swarm) {
+            workers.one_later(&tenant, swarm.metadata.uid.as_deref().unwrap_or_default()).await
+        } else {
+            workers.one(&tenant).await
+        }
+    }
+
+    /// Waits until a turn of `swarm` with so many jobs may go on; it may until the value is dropped, and
+    /// most wait for nothing. Large ones go on in the background, one by one, and tenants take turns: the plan
+    /// and the ledger of 200,000 jobs take 90 MB and a thread meanwhile.
+    pub(crate) async fn lane(&self, swarm: &Swarm, jobs: usize) -> Option<Worker> {
+        if jobs < LARGE {
+            return None;
+        }
+        background::go_on().await;
+        self.large_turns.one(&self.sharing.tenant(swarm)).await
+    }
+
+    /// Returns when the caches are filled that all Swarms need.
+    pub(crate) async fn wait_until_filled(&self) {
+        // The sender lives as long as this context, so the wait cannot fail.
+        let _ = self.filled.subscribe().wait_for(|filled| *filled).await;
+    }
+
+    /// Whether the caches are filled that only `swarm` may need. It waits for them a little: not
+    /// longer, since a turn that waits keeps others from theirs.
+    pub(crate) async fn is_filled_for(&self, swarm: &Swarm) -> bool {
+        const WITHIN: Duration = Duration::from_millis(500);
+        const AGAIN: Duration = Duration::from_millis(10);
+        let wide = async {
+            if swarm.pool().0 == Kind::StatefulSet {
+                return true;
+            }
+            self.caches.pools.non_statefulset.ask();
+            self.filled_wide.subscribe().wait_for(|filled| *filled).await.is_ok()
+        };
+        let made = async {
+            // A pool that is released may be one that the operator has no rights for.
+            if swarm.spec.pool.managed.is_some() && swarm.metadata.deletion_timestamp.is_none() {
+                self.made.ask();
+                self.made.wait_until_filled().await;
+            }
+        };
+        let sources = async {
+            if swarm.spec.job_sources.is_empty() || swarm.metadata.deletion_timestamp.is_some() {
+                return;
+            }
+            self.caches.asked_sources.ask();
+            while !self.caches.sources.is_filled() {
+                tokio::time::sleep(AGAIN).await;
+            }
+        };
+        let all = async { tokio::join!(wide, made, sources).0 };
+        tokio::time::timeout(WITHIN, all).await.unwrap_or(false)
+    }
+
+    /// Forgets what runs beside the turns of a Swarm.
+    pub(crate) fn forget(&self, namespace: &str, name: &str) {
+        self.alarms.set(namespace, name, None);
+        self.questions.forget(namespace, name);
+    }
+
+    /// Counts that the API server refused a request for good.
+    pub(crate) fn count_refused(&self, request: RefusedRequest) {
+        let request = request.as_str();
+        self.metrics.refusals.get_or_create(&RefusalLabels { request }).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{World, swarm};
+
+    #[tokio::test]
+    async fn large_turns_go_one_by_one_and_small_ones_wait_for_nobody() {
+        let of = |name: &str| swarm(name, &json!({"pool": {"statefulSet": {"name": name}}}));
+        let scene = World { swarms: vec![of("a"), of("b")], ..World::default() };
+        let scene = scene.with(|_| (500, json!({})));
+        let (context, a, b) = (&scene.context, scene.swarm("a"), scene.swarm("b"));
+        let large = context.lane(&a, LARGE).await;
+        assert!(large.is_some() && context.lane(&b, LARGE).now_or_never().is_none());
+        assert!(context.lane(&b, LARGE - 1).now_or_never().is_some_and(|lane| lane.is_none()));
+        drop(large);
+        assert!(context.lane(&b, LARGE).now_or_never().flatten().is_some());
+    }
+}

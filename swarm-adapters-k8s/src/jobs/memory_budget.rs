@@ -1,0 +1,133 @@
+//! How much memory the lists of jobs from sources take that are kept, and the ledgers with these jobs, by
+//! namespace.
+//!
+//! Each list is bounded, and a namespace may have any number of Swarms that name the same ConfigMaps, each
+//! of which keeps a list of its own.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use swarm_core::{Job, JobName, Jobs};
+
+use crate::locks::unpoisoned;
+
+/// The most bytes that the lists of one namespace, and its ledgers, take in this process: some 500,000 jobs.
+const BYTES_MAX: usize = 128 << 20;
+/// What a job takes beside its name, in the list and in a ledger that was read.
+const OF_JOB: usize = 200;
+/// How often its name is there: once in each of them.
+const NAMES: usize = 2;
+/// What a param takes beside its texts.
+const OF_PARAM: usize = 100;
+
+/// What is kept of each namespace. Its clones share that.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeptJobs(Arc<Mutex<BTreeMap<String, usize>>>);
+
+/// A list that is kept, as long as this is.
+#[derive(Debug)]
+pub(crate) struct Place {
+    of: KeptJobs,
+    namespace: String,
+    bytes: usize,
+}
+
+impl KeptJobs {
+    /// The place of a list of a Swarm, in place of the one that it has; a sentence if there is none, and
+    /// then it keeps what it has.
+    pub(crate) fn take(
+        &self,
+        namespace: &str,
+        jobs: &Jobs,
+        before: Option<Place>,
+    ) -> Result<Place, (Option<Place>, String)> {
+        let bytes = jobs.iter().map(bytes_of).sum();
+        let mut all = unpoisoned(&self.0);
+        let kept = all.get(namespace).copied().unwrap_or(0);
+        let others = kept - before.as_ref().map_or(0, |before| before.bytes);
+        let sum = others + bytes;
+        // What a list takes less than before is never refused.
+        if BYTES_MAX < sum && kept < sum {
+            let reason = format!(
+                "the sources have {} jobs, with which the lists of all Swarms of namespace \
+                 `{namespace}` would take {} MB here, and at most {} MB are kept; have fewer jobs, or \
+                 fewer Swarms that list the same ones",
+                jobs.len(),
+                sum.div_ceil(1_000_000),
+                BYTES_MAX / 1_000_000
+            );
+            return Err((before, reason));
+        }
+        all.insert(namespace.to_owned(), sum);
+        drop(all);
+        if let Some(mut before) = before {
+            // It is counted already.
+            before.bytes = bytes;
+            return Ok(before);
+        }
+        Ok(Place { of: self.clone(), namespace: namespace.to_owned(), bytes })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut all = unpoisoned(&self.of.0);
+        if let Some(kept) = all.get_mut(&self.namespace) {
+            *kept -= self.bytes;
+            if *kept == 0 {
+                all.remove(&self.namespace);
+            }
+        }
+    }
+}
+
+fn bytes_of((name, job): (&JobName, &Job)) -> usize {
+    let params = job.params.iter().map(|(name, value)| name.len() + value.len() + OF_PARAM);
+    OF_JOB + NAMES * name.as_str().len() + params.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(count: usize) -> Jobs {
+        (0..count).map(|n| (format!("{n:050}").parse().unwrap(), Job::default())).collect()
+    }
+
+    #[test]
+    fn the_lists_of_a_namespace_are_bounded_together_and_those_of_others_are_not_concerned() {
+        let (kept, large) = (KeptJobs::default(), list(140_000));
+        let take = |namespace: &str, before| kept.take(namespace, &large, before);
+        let three: Vec<_> = (0..3).map(|_| take("a", None).unwrap()).collect();
+        let (none, reason) = take("a", None).unwrap_err();
+        assert!(none.is_none());
+        assert_eq!(
+            reason,
+            "the sources have 140000 jobs, with which the lists of all Swarms of namespace `a` would \
+             take 168 MB here, and at most 134 MB are kept; have fewer jobs, or fewer Swarms that list \
+             the same ones"
+        );
+        let _other = take("b", None).unwrap();
+        let mut three = three.into_iter();
+        let again = take("a", three.next()).unwrap();
+        assert!(take("a", None).is_err(), "a list in place of another counts once");
+        drop(again);
+        let fourth = kept.take("a", &list(10), None).unwrap();
+        let (fourth, _) = kept.take("a", &list(300_000), Some(fourth)).unwrap_err();
+        assert_eq!(fourth.as_ref().map(|it| it.bytes), Some(3_000), "it keeps what it has");
+        let instead = take("a", fourth).unwrap();
+        drop((three, instead));
+        assert_eq!(unpoisoned(&kept.0).get("a"), None);
+    }
+
+    #[test]
+    fn params_count() {
+        let job = Job {
+            params: [("url".into(), "x".repeat(900))].into_iter().collect(),
+            ..Job::default()
+        };
+        let jobs: Jobs = [("a".parse().unwrap(), job)].into_iter().collect();
+        let place = KeptJobs::default().take("n", &jobs, None).unwrap();
+        assert_eq!(place.bytes, OF_JOB + NAMES + OF_PARAM + 903);
+    }
+}

@@ -1,0 +1,538 @@
+//! Fetches the ConfigMaps that hold jobs, when their versions say that there is something new.
+//!
+//! Whoever may write ConfigMaps decides how much there is to read. So it is counted before it is kept,
+//! read beside the turns, and a Swarm whose lists take long rests before they are read again, as do all of
+//! its tenant whose lists take long while these together take too much.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::GetParams;
+use kube::core::PartialObjectMeta;
+use kube::runtime::reflector::ObjectRef;
+use kube::{Api, ResourceExt};
+use swarm_core::Jobs;
+use swarm_core::ports::StoreError;
+use swarm_spec::manifest::{
+    Gathered, SOURCE_BYTES_MAX, SOURCE_MAPS_MAX, SourceError, SourceRecord,
+};
+use tokio::time::Instant;
+
+use super::convert;
+use super::cooldown::{COOLDOWN_FACTOR, COOLDOWN_MAX, SHARED_COOLDOWN_FACTOR};
+use super::listed::Read;
+use super::memory_budget::Place;
+use super::reading::SMALL_BYTES_MAX;
+use crate::api::{JobSource, Swarm};
+use crate::context::Context;
+use crate::ledger::stores::Stores;
+use crate::pool::workload::Workload;
+use crate::requests::bounded;
+use crate::status::{Reason, RefusedRequest, Verdict};
+use crate::watch::cached::{self, Cache};
+use crate::watch::caches::Caches;
+use crate::watch::strip;
+
+/// A ConfigMap by name, and its version.
+type Version = (String, Option<String>);
+
+/// Lists that take less to read are read as often as they change.
+const QUICK: Duration = Duration::from_millis(250);
+
+/// From when on it is said that a change waits.
+const LONG_REST: Duration = Duration::from_secs(10);
+
+/// How many keys that no source names are kept, for the message where a key is missing.
+const OTHER_KEYS: usize = 8;
+/// What the API server answers while it knows of no version that is so late.
+const TOO_EARLY: u16 = 504;
+/// How long a list that finds no place is not read again.
+const NO_PLACE: Duration = Duration::from_secs(30);
+
+/// What the sources of a Swarm said last.
+#[derive(Default)]
+pub(crate) struct Loaded {
+    /// Which ConfigMaps were read, and the generation of the spec that names them.
+    seen: Option<(Vec<Version>, Option<i64>)>,
+    /// What is wrong with those.
+    complaint: Option<Verdict>,
+    /// The last good list.
+    jobs: Option<Jobs>,
+    /// The ConfigMaps that its selectors found.
+    record: Option<SourceRecord>,
+    /// Where that is counted.
+    place: Option<Place>,
+    /// Before when they are not read again.
+    rests_until: Option<Instant>,
+    /// Whether they were read in this turn.
+    is_new: bool,
+    /// Whether they were not quick, and so rest with those of their tenant.
+    is_costly: bool,
+}
+
+impl Loaded {
+    /// The state of a Swarm without sources.
+    pub(crate) fn none() -> Self {
+        Self { record: Some(SourceRecord::default()), ..Self::default() }
+    }
+
+    /// The ConfigMaps that the selectors of the list in force found; `None` before any list was read.
+    pub(crate) fn record(&self) -> Option<&SourceRecord> {
+        self.record.as_ref()
+    }
+
+    /// Whether they were not quick to read and to carry out.
+    pub(crate) fn is_costly(&self) -> bool {
+        self.is_costly
+    }
+
+    /// When they were read.
+    pub(crate) fn read(&self) -> Read {
+        if self.is_new { Read::Now } else { Read::Before }
+    }
+
+    /// For how long changes of the sources are not read, if there are any.
+    fn rests_for(
+        &self,
+        found: &[Version],
+        generation: Option<i64>,
+        tenants: Option<Instant>,
+    ) -> Option<Duration> {
+        self.look_in(found, generation, tenants).filter(|rest| !rest.is_zero())
+    }
+
+    /// After which time changes that were not read while the lists rest are; those of the tenant rest until
+    /// then, too. It is zero where the rest ended in the middle of a turn: that turn has not read them, and
+    /// nothing else shows them again.
+    fn look_in(
+        &self,
+        found: &[Version],
+        generation: Option<i64>,
+        tenants: Option<Instant>,
+    ) -> Option<Duration> {
+        let now = Instant::now();
+        let together = self.is_costly.then(|| tenants.unwrap_or(now));
+        let until = self.rests_until.max(together)?;
+        let is_known =
+            self.seen.as_ref().is_some_and(|(maps, of)| maps == found && *of == generation);
+        (!is_known).then(|| until.saturating_duration_since(now))
+    }
+}
+
+/// What came of lists that were fetched.
+struct NewLists {
+    jobs: Result<Gathered, SourceError>,
+    /// How long it took to fetch them; of small ones nothing, since that says more of the API server.
+    fetched_in: Duration,
+    /// How long it took to read them.
+    parsed_in: Duration,
+}
+
+impl Context {
+    /// The jobs of a Swarm that has sources: the last good list, and what is wrong with the newest. A
+    /// list may lack nothing that the ledger of `pool` has on record.
+    pub(crate) async fn jobs(
+        &self,
+        swarm: &Swarm,
+        pool: &Workload,
+        loaded: &mut Loaded,
+        stores: &mut Stores,
+    ) -> Result<(Option<Jobs>, Option<Verdict>), StoreError> {
+        let found = self.caches.sources_of(swarm);
+        let generation = swarm.metadata.generation;
+        let seen = Some((found.clone(), generation));
+        let tenants = self.cooldowns.until(&self.sharing.tenant(swarm));
+        loaded.is_new = false;
+        let rest = loaded.rests_for(&found, generation, tenants);
+        if loaded.seen != seen && rest.is_none() {
+            loaded.complaint = None;
+            let record = self.source_record(swarm, pool, stores).await?;
+            match self.read(swarm, &found, record).await? {
+                Ok(NewLists { jobs, fetched_in, parsed_in }) => {
+                    loaded.rests_until =
+                        (QUICK < parsed_in).then(|| Instant::now() + parsed_in * COOLDOWN_FACTOR);
+                    (loaded.seen, loaded.is_new, loaded.is_costly) = (seen, true, false);
+                    self.note_cost(swarm, loaded, fetched_in + parsed_in);
+                    match jobs {
+                        Ok(jobs) => self.keep(swarm, loaded, jobs),
+                        Err(error) => loaded.complaint = Some(verdict(error)),
+                    }
+                }
+                // Nothing shows that it may be read now, so it is tried again and again.
+                Err(verdict) => return Ok((loaded.jobs.clone(), Some(verdict))),
+            }
+        }
+        let is_long = rest.is_some_and(|rest| LONG_REST <= rest);
+        let complaint = loaded.complaint.clone().or_else(|| is_long.then(throttled));
+        Ok((loaded.jobs.clone(), complaint))
+    }
+
+    /// Notes that the lists of a Swarm cost so much time, if they were read in this turn.
+    pub(crate) fn note_cost(&self, swarm: &Swarm, loaded: &mut Loaded, took: Duration) {
+        if loaded.is_new && QUICK < took {
+            loaded.is_costly = true;
+            self.cooldowns.add(&self.sharing.tenant(swarm), took * SHARED_COOLDOWN_FACTOR);
+        }
+    }
+
+    /// Keeps a list in place of the one before, if there is room for it.
+    fn keep(&self, swarm: &Swarm, loaded: &mut Loaded, gathered: Gathered) {
+        let Gathered { jobs, record } = gathered;
+        let namespace = swarm.namespace().unwrap_or_default();
+        match self.kept_jobs.take(&namespace, &jobs, loaded.place.take()) {
+            Ok(place) => {
+                (loaded.jobs, loaded.place, loaded.record) =
+                    (Some(jobs), Some(place), Some(record));
+            }
+            Err((place, reason)) => {
+                loaded.place = place;
+                loaded.complaint = Some(verdict(SourceError::TooLarge(reason)));
+                // Nothing shows that others have fewer now, so it is read again.
+                let again = Instant::now() + NO_PLACE;
+                loaded.seen = None;
+                loaded.rests_until = loaded.rests_until.max(Some(again));
+            }
+        }
+    }
+
+    /// After which time to look again at sources that changed while they rest.
+    pub(crate) fn sources_rest_for(&self, swarm: &Swarm, loaded: &Loaded) -> Option<Duration> {
+        if loaded.rests_until.is_none() && !loaded.is_costly {
+            return None;
+        }
+        let tenants = self.cooldowns.until(&self.sharing.tenant(swarm));
+        loaded.look_in(&self.caches.sources_of(swarm), swarm.metadata.generation, tenants)
+    }
+
+    /// The ConfigMaps that the last list came from, as the ledger has them; none for a Swarm without a
+    /// selector that must find any.
+    async fn source_record(
+        &self,
+        swarm: &Swarm,
+        pool: &Workload,
+        stores: &mut Stores,
+    ) -> Result<SourceRecord, StoreError> {
+        let is_recorded = |it: &JobSource| it.selector.is_some() && !it.is_optional();
+        if !swarm.spec.job_sources.iter().any(is_recorded) {
+            return Ok(SourceRecord::default());
+        }
+        match stores.ledgers(self, swarm, pool).sources().await {
+            // The turn has the same answer, and reports it.
+            Err(StoreError::Refused { .. }) => Ok(SourceRecord::default()),
+            answer => answer,
+        }
+    }
+
+    /// Fetches the ConfigMaps `found` and reads them; a verdict if one of them is refused. Those on
+    /// `record` must exist.
+    async fn read(
+        &self,
+        swarm: &Swarm,
+        found: &[Version],
+        record: SourceRecord,
+    ) -> Result<Result<NewLists, Verdict>, StoreError> {
+        let (started, mut fetched) = (Instant::now(), 0_usize);
+        let too_large = |what: String| {
+            let most = "divide the jobs among several Swarms";
+            let jobs = Err(SourceError::TooLarge(format!("{what}; {most}")));
+            let (fetched_in, parsed_in) = (started.elapsed(), Duration::ZERO);
+            Ok(Ok(NewLists { jobs, fetched_in, parsed_in }))
+        };
+        if SOURCE_MAPS_MAX < found.len() {
+            let count = found.len();
+            return too_large(format!(
+                "the sources are {count} ConfigMaps, and at most {SOURCE_MAPS_MAX} are read"
+            ));
+        }
+        let namespace = swarm.namespace().unwrap_or_default();
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
+        let (mut maps, mut bytes, mut deleted) = (Vec::new(), 0_usize, Vec::new());
+        for (name, version) in found {
+            let what = format!("ConfigMap `{name}`");
+            match bounded(what, get(&api, name, version.clone())).await {
+                Ok(Some(map)) => {
+                    fetched += contents(&map);
+                    let map = named_keys(swarm, map);
+                    bytes += map.data.iter().flatten().map(|(_, text)| text.len()).sum::<usize>();
+                    maps.push(map);
+                }
+                Ok(None) => deleted.push(name),
+                Err(StoreError::Refused { reason: message, .. }) => {
+                    self.count_refused(RefusedRequest::Source);
+                    return Ok(Err(Verdict { reason: Reason::SourceForbidden, message }));
+                }
+                Err(error) => return Err(error),
+            }
+            if SOURCE_BYTES_MAX < bytes {
+                return too_large(format!(
+                    "with ConfigMap `{name}` the sources have {bytes} bytes, and at most \
+                     {SOURCE_BYTES_MAX} are read"
+                ));
+            }
+        }
+        let is_large = SMALL_BYTES_MAX < fetched;
+        let fetched_in = if is_large { started.elapsed() } else { Duration::ZERO };
+        let exists = |name: &str| {
+            let was_deleted = deleted.iter().any(|deleted| *deleted == name);
+            !was_deleted && self.caches.sources.get(&namespace, name).is_some()
+        };
+        let gone = record.without(exists);
+        let (tenant, swarm) = (self.sharing.tenant(swarm), swarm.clone());
+        let read = self.reading.of(&tenant, bytes, move || convert::jobs(&swarm, maps, &gone));
+        let (jobs, parsed_in) = read.await;
+        Ok(Ok(NewLists { jobs, fetched_in, parsed_in }))
+    }
+}
+
+/// The ConfigMap as it was at this version or later, if it is there. The API server has that in memory, since
+/// a watch has told of it; without a version it would read the store, which costs it twice as much. Where the
+/// store was rolled back to before that version, no answer comes from memory.
+async fn get(
+    api: &Api<ConfigMap>,
+    name: &str,
+    resource_version: Option<String>,
+) -> kube::Result<Option<ConfigMap>> {
+    match api.get_with(name, &GetParams { resource_version }).await {
+        Ok(map) => Ok(Some(map)),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(kube::Error::Api(status)) if status.code == TOO_EARLY => api.get_opt(name).await,
+        Err(error) => Err(error),
+    }
+}
+
+/// Why the newest list of jobs is not read yet.
+fn throttled() -> Verdict {
+    let message = format!(
+        "the ConfigMaps that hold jobs have changed, and are read within {} minutes: large lists of this \
+         namespace change so often that they would take more than a tenth of the operator's time; \
+         change them less often, or divide them among namespaces",
+        COOLDOWN_MAX.as_secs() / 60
+    );
+    Verdict { reason: Reason::SourcesThrottled, message }
+}
+
+/// Why the newest list of jobs is not used.
+fn verdict(error: SourceError) -> Verdict {
+    let (reason, message) = match error {
+        SourceError::Missing(message) => (Reason::SourceMissing, message),
+        SourceError::Invalid(message) => (Reason::SourceInvalid, message),
+        SourceError::TooLarge(message) => (Reason::SourcesTooLarge, message),
+    };
+    Verdict { reason, message }
+}
+
+/// How many bytes its keys and texts have.
+fn contents(map: &ConfigMap) -> usize {
+    let texts = map.data.iter().flatten().map(|(key, text)| key.len() + text.len());
+    let others = map.binary_data.iter().flatten().map(|(key, data)| key.len() + data.0.len());
+    texts.chain(others).sum()
+}
+
+/// The ConfigMap with the texts that a source of `swarm` may mean, and the first of its other keys, of
+/// which it may have 70,000. Of a key with bytes the name is kept, for the message about it.
+fn named_keys(swarm: &Swarm, mut map: ConfigMap) -> ConfigMap {
+    let keys = swarm.spec.job_sources.iter().flat_map(|source| {
+        let named = source.config_map.as_ref().map(|named| &named.key);
+        named.into_iter().chain(&source.key)
+    });
+    let keys: Vec<_> = keys.collect();
+    if let Some(data) = &mut map.binary_data {
+        data.retain(|key, bytes| {
+            bytes.0 = Vec::new();
+            keys.contains(&key)
+        });
+    }
+    let mut others = 0;
+    if let Some(data) = &mut map.data {
+        data.retain(|key, text| {
+            let is_named = keys.contains(&key);
+            if !is_named {
+                (*text, others) = (String::new(), others + 1);
+            }
+            is_named || others <= OTHER_KEYS
+        });
+    }
+    strip::metadata(&mut map.metadata, &[]);
+    map
+}
+
+impl Caches {
+    /// The ConfigMaps that the sources of `swarm` speak of, with their versions, each once.
+    fn sources_of(&self, swarm: &Swarm) -> Vec<Version> {
+        let namespace = swarm.namespace().unwrap_or_default();
+        let mut found = Vec::new();
+        for source in &swarm.spec.job_sources {
+            if let Some(named) = &source.config_map {
+                found.extend(self.sources.get(&namespace, &named.name));
+            }
+            if source.selector.is_some() {
+                let mut all = self.sources.with(&namespace);
+                all.retain(|map| has(source, map));
+                found.extend(all);
+            }
+        }
+        let each = found.iter().map(|map| (map.name_any(), map.resource_version()));
+        let mut each: Vec<_> = each.collect();
+        each.sort();
+        each.dedup();
+        each
+    }
+}
+
+/// Whether a ConfigMap has the labels that `source` selects by.
+fn has(source: &JobSource, map: &PartialObjectMeta<ConfigMap>) -> bool {
+    let has = |(key, value)| map.labels().get(key) == Some(value);
+    source.selector.as_ref().is_some_and(|selector| selector.match_labels.iter().all(has))
+}
+
+/// The Swarms that a change of this ConfigMap may concern. One whose labels were others before is told of as it
+/// was, too.
+pub(crate) fn with_source(
+    swarms: &Cache<Swarm>,
+    map: &PartialObjectMeta<ConfigMap>,
+) -> Vec<ObjectRef<Swarm>> {
+    let (namespace, name) = (map.namespace().unwrap_or_default(), map.name_any());
+    let mut meant = swarms.with(&cached::with_source(&namespace, Some(&name)));
+    let mut labelled = swarms.with(&cached::with_source(&namespace, None));
+    labelled.retain(|swarm| swarm.spec.job_sources.iter().any(|source| has(source, map)));
+    meant.extend(labelled);
+    meant.iter().map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::Claimant;
+    use crate::jobs::cooldown::COOLDOWN_FREE;
+    use crate::pool::workload::Kind;
+    use crate::testing::{World, failure, swarm};
+
+    fn pool() -> Workload {
+        let claimant = Claimant { kind: "StatefulSet".into(), name: "w".into(), uid: "w".into() };
+        Workload::gone(Kind::StatefulSet, "n", claimant)
+    }
+
+    #[test]
+    fn a_change_that_came_before_the_end_of_a_rest_is_looked_at_after_it() {
+        let version = |version: &str| vec![("list".to_owned(), Some(version.to_owned()))];
+        let rested = |rests_until| Loaded {
+            seen: Some((version("1"), Some(1))),
+            rests_until,
+            ..Loaded::default()
+        };
+        let now = Instant::now();
+        let over = rested(now.checked_sub(Duration::from_secs(1)));
+        assert_eq!(over.rests_for(&version("2"), Some(1), None), None);
+        assert_eq!(over.look_in(&version("2"), Some(1), None), Some(Duration::ZERO));
+        assert_eq!(over.look_in(&version("1"), Some(1), None), None);
+        let minute = Some(now + Duration::from_mins(1));
+        assert_eq!(over.rests_for(&version("2"), Some(1), minute), None, "they cost little");
+        let costly = Loaded { is_costly: true, ..over };
+        assert!(costly.rests_for(&version("2"), Some(1), minute).is_some());
+        assert_eq!(costly.look_in(&version("2"), Some(1), None), Some(Duration::ZERO));
+        let rests = rested(minute);
+        assert_eq!(rests.rests_for(&version("1"), Some(1), None), None);
+        assert!(rests.rests_for(&version("2"), Some(1), None).is_some());
+        assert!(rests.look_in(&version("1"), Some(2), None).is_some());
+        assert_eq!(rested(None).look_in(&version("2"), Some(1), minute), None);
+    }
+
+    #[tokio::test]
+    async fn costly_lists_of_a_tenant_that_took_too_much_are_read_later_and_others_as_ever() {
+        let source = json!({"configMap": {"name": "list", "key": "jobs"}});
+        let spec = json!({"pool": {"statefulSet": {"name": "w"}}, "jobSources": [source]});
+        let list = json!({"metadata": {"name": "list", "namespace": "n", "resourceVersion": "1"}});
+        let (swarms, lists) = (vec![swarm("a", &spec)], vec![list.clone()]);
+        let scene = World { swarms, lists, ..World::default() }.with(move |_| {
+            let mut list = list.clone();
+            list["data"] = json!({"jobs": "- a\n- b\n"});
+            (200, list)
+        });
+        let (context, swarm) = (&scene.context, scene.swarm("a"));
+        let [mut costly, mut cheap] = [Loaded::default(), Loaded::default()];
+        let (pool, mut stores) = (pool(), Stores::default());
+        for loaded in [&mut costly, &mut cheap] {
+            context.jobs(&swarm, &pool, loaded, &mut stores).await.unwrap();
+        }
+        context.note_cost(&swarm, &mut costly, COOLDOWN_FREE);
+        let _ = scene.asked();
+        let rest = context.sources_rest_for(&swarm, &costly);
+        assert_eq!(rest, None, "nothing of it has changed");
+
+        for loaded in [&mut costly, &mut cheap] {
+            loaded.seen = None;
+            let (jobs, complaint) = context.jobs(&swarm, &pool, loaded, &mut stores).await.unwrap();
+            assert_eq!(jobs.unwrap().len(), 2, "the last good list");
+            let reason = complaint.map(|complaint| complaint.reason);
+            let throttled = loaded.is_costly.then_some(Reason::SourcesThrottled);
+            assert_eq!(reason, throttled);
+            let asked = scene.asked();
+            assert_eq!(asked.is_empty(), loaded.is_costly, "{asked:?}");
+        }
+        let rest = context.sources_rest_for(&swarm, &costly);
+        assert!(rest.is_some_and(|rest| COOLDOWN_FREE < rest && rest <= COOLDOWN_MAX), "{rest:?}");
+        assert_eq!(context.sources_rest_for(&swarm, &cheap), None);
+    }
+
+    #[tokio::test]
+    async fn a_list_is_read_at_the_version_that_was_seen_unless_the_store_was_rolled_back() {
+        let source = json!({"configMap": {"name": "list", "key": "jobs"}});
+        let spec = json!({"pool": {"statefulSet": {"name": "w"}}, "jobSources": [source]});
+        let list = json!({"metadata": {"name": "list", "namespace": "n", "resourceVersion": "7"}});
+        for is_rolled_back in [false, true] {
+            let (swarms, mut answer) = (vec![swarm("a", &spec)], list.clone());
+            answer["data"] = json!({"jobs": "- a\n- b\n"});
+            let scene = World { swarms, lists: vec![list.clone()], ..World::default() };
+            let scene = scene.with(move |asked| {
+                if is_rolled_back && asked.query.contains("resourceVersion=7") {
+                    return failure(504, "Timeout", "Too large resource version");
+                }
+                (200, answer.clone())
+            });
+            let (context, swarm) = (&scene.context, scene.swarm("a"));
+            let (mut loaded, mut stores) = (Loaded::default(), Stores::default());
+            let answer = context.jobs(&swarm, &pool(), &mut loaded, &mut stores).await;
+            let (jobs, complaint) = answer.unwrap();
+            assert_eq!((jobs.unwrap().len(), complaint.is_none()), (2, true));
+            let at = scene.asked().into_iter().map(|asked| asked.query.contains("resourceVersion"));
+            assert_eq!(at.collect::<Vec<_>>(), &[true, false][..=usize::from(is_rolled_back)]);
+        }
+    }
+
+    #[test]
+    fn a_change_wakes_those_that_name_the_config_map_and_those_that_select_it() {
+        let with = |name: &str, source: Value| {
+            let spec = json!({"pool": {"statefulSet": {"name": name}}, "jobSources": [source]});
+            serde_json::from_value::<Swarm>(swarm(name, &spec)).unwrap()
+        };
+        let labelled = |label: &str| json!({"selector": {"matchLabels": {"l": label}}, "key": "k"});
+        let swarms = Cache::holding([
+            with("names-it", json!({"configMap": {"name": "list", "key": "k"}})),
+            with("selects-it", labelled("x")),
+            with("selects-others", labelled("y")),
+        ]);
+        let map = json!({"metadata": {"name": "list", "namespace": "n", "labels": {"l": "x"}}});
+        let woken = with_source(&swarms, &serde_json::from_value(map).unwrap());
+        let woken: Vec<_> = woken.into_iter().map(|it| it.name).collect();
+        assert_eq!(woken, ["names-it", "selects-it"]);
+    }
+
+    #[test]
+    fn of_a_source_with_many_keys_the_named_ones_are_kept_and_a_few_names() {
+        let source = json!({"configMap": {"name": "list", "key": "jobs"}});
+        let spec = json!({"pool": {"statefulSet": {"name": "w"}}, "jobSources": [source]});
+        let swarm = Swarm::new("s", serde_json::from_value(spec).unwrap());
+        let mut data: Value = (0..70_000).map(|n| (format!("k{n:x}"), json!("x"))).collect();
+        data["jobs"] = json!("- a");
+        let bytes = json!({"jobs": "H4sI", "x": "H4sI"});
+        let map = json!({"metadata": {"name": "list"}, "data": data, "binaryData": bytes});
+        let kept = named_keys(&swarm, serde_json::from_value(map).unwrap());
+        let bytes = kept.binary_data.unwrap();
+        assert_eq!((bytes.len(), bytes["jobs"].0.len()), (1, 0));
+        let kept = kept.data.unwrap();
+        assert_eq!((kept.len(), kept["jobs"].as_str()), (OTHER_KEYS + 1, "- a"));
+        assert!(kept.iter().all(|(key, text)| key == "jobs" || text.is_empty()));
+    }
+}

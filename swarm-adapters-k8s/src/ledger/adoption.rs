@@ -1,0 +1,150 @@
+//! Takes over pools whose jobs somebody else assigned: finds the view that their workers read, and
+//! notices an operator that may still write it. What is taken over is the core's decision.
+
+use futures::TryStreamExt as _;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Container;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use kube::runtime::events::EventType;
+use swarm_core::ports::{LedgerStore as _, StoreError};
+use swarm_core::{Adoption, View};
+use swarm_spec::predecessor;
+
+use super::stores::Stores;
+use crate::api::Swarm;
+use crate::context::Context;
+use crate::plain::view::writers::Writer;
+use crate::pool::workload::Workload;
+use crate::requests::bounded;
+use crate::watch::streams;
+
+/// How many Deployments of a namespace are asked for at a time: each may have more than a megabyte.
+const PAGE: u32 = 25;
+
+impl Context {
+    /// The view that the first ledger of `swarm` takes over, if it asks for that, has assigned nothing
+    /// yet, and workers run something by a view.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] if what is there is no view, or another Swarm's, or if the operator of
+    /// before still runs.
+    pub(crate) async fn adoptable(
+        &self,
+        swarm: &Swarm,
+        pool: &Workload,
+        stores: &mut Stores,
+    ) -> Result<Option<View>, StoreError> {
+        if !swarm.adopts() {
+            return Ok(None);
+        }
+        let ledger = stores.ledgers(self, swarm, pool).load().await?;
+        if ledger.is_some_and(|(ledger, _)| 0 < ledger.version) {
+            return Ok(None);
+        }
+        let since = swarm.creation_timestamp().map_or(Timestamp::MAX, |created| created.0);
+        let running = stores.views(self, swarm).running(since).await?;
+        let is_run = |view: &View| view.workers.values().any(|entry| !entry.jobs.is_empty());
+        let Some((view, writer)) = running.filter(|(view, _)| is_run(view)) else {
+            return Ok(None);
+        };
+        self.refuse_former_operator(swarm).await?;
+        writer.map_or(Ok(()), |writer| refuse_writer(swarm, &writer))?;
+        Ok(Some(view))
+    }
+
+    /// Two operators that write one view would take turns in overwriting it.
+    async fn refuse_former_operator(&self, swarm: &Swarm) -> Result<(), StoreError> {
+        let namespace = swarm.namespace().unwrap_or_default();
+        let api: Api<Deployment> = Api::namespaced(self.client.clone(), &namespace);
+        let pages = streams::pages(ListParams::default().limit(PAGE), |page| {
+            let api = &api;
+            async move { bounded("Deployments".to_owned(), api.list(&page)).await }
+        });
+        let mut pages = std::pin::pin!(pages);
+        while let Some(page) = pages.try_next().await? {
+            if let Some(former) = page.iter().find(|it| is_former_operator(it)) {
+                let reason = format!(
+                    "Deployment `{}` runs the operator of before, which writes the same view: delete \
+                     it, or scale it to 0; until then the workers go on with what they have",
+                    former.name_any()
+                );
+                return Err(StoreError::Refused { code: "FormerOperatorRuns", reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// An Event about what was taken over.
+    pub(crate) async fn report_adoption(&self, swarm: &Swarm, adoption: Adoption, moves: usize) {
+        let Adoption { jobs, workers, doubled, .. } = adoption;
+        let note = format!(
+            "took over {jobs} jobs as {workers} workers ran them, {doubled} of which several ran; \
+             {moves} jobs are moved or new"
+        );
+        self.publish_event(swarm, EventType::Normal, "Adopted", note).await;
+    }
+}
+
+/// Refuses to take over a view that another program has written since the Swarm was created: whoever
+/// moves over stops the operator of before first, and one that runs elsewhere is seen by nothing else.
+fn refuse_writer(swarm: &Swarm, writer: &Writer) -> Result<(), StoreError> {
+    let (manager, at, name) = (writer.manager.escape_debug(), writer.at, swarm.name_any());
+    let reason = format!(
+        "field manager `{manager}` wrote the view at {at}, after this Swarm was created, so the \
+         operator of before still runs somewhere: stop it, then delete Swarm `{name}` and apply it \
+         again; the workers go on with what they have"
+    );
+    Err(StoreError::Refused { code: "FormerOperatorRuns", reason })
+}
+
+/// Whether a Deployment has pods of the Go operator: its container has the name of ours, and other
+/// arguments.
+fn is_former_operator(deployment: &Deployment) -> bool {
+    let Some(spec) = &deployment.spec else { return false };
+    let pods = deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or_default();
+    let is_on = spec.replicas != Some(0) || 0 < pods;
+    let containers = spec.template.spec.iter().flat_map(|pod| &pod.containers);
+    is_on && containers.into_iter().any(is_of_former_operator)
+}
+
+fn is_of_former_operator(container: &Container) -> bool {
+    let words = container.command.iter().chain(&container.args).flatten();
+    predecessor::runs_in(&container.name, words.map(String::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn deployment(replicas: i32, pods: i32, container: &str, args: &[&str]) -> Deployment {
+        let container = json!({"name": container, "args": args});
+        serde_json::from_value(json!({
+            "spec": {
+                "replicas": replicas, "selector": {},
+                "template": {"spec": {"containers": [container]}},
+            },
+            "status": {"replicas": pods},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_operator_of_before_is_known_by_its_container_and_arguments() {
+        assert!(is_former_operator(&deployment(1, 1, "swarm-controller", &["internal"])));
+        assert!(is_former_operator(&deployment(1, 0, "swarm-controller", &[])));
+        assert!(is_former_operator(&deployment(0, 1, "swarm-controller", &[])), "it still ends");
+        assert!(!is_former_operator(&deployment(0, 0, "swarm-controller", &[])));
+        assert!(!is_former_operator(&deployment(
+            1,
+            1,
+            "swarm-controller",
+            &["run", "--listen=:1"]
+        )));
+        assert!(!is_former_operator(&deployment(1, 1, "web", &["internal"])));
+    }
+}

@@ -1,0 +1,70 @@
+//! Notices somebody who changes again and again what the operator puts back.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::managed::wanted::Wanted;
+use crate::status::{Reason, Verdict};
+
+/// So many repairs within this time are a contest: then the operator waits.
+const CONTEST: (usize, Duration) = (5, Duration::from_mins(1));
+
+/// When one object was repaired lately.
+#[derive(Debug, Default)]
+pub(super) struct Repairs(Vec<Instant>);
+
+impl Repairs {
+    /// It was repaired.
+    pub(super) fn note(&mut self) {
+        self.0.push(Instant::now());
+    }
+
+    /// What there is to say instead of one more repair of `wanted`, which `by` has changed.
+    pub(super) fn contested(&mut self, wanted: &Wanted, by: Option<&str>) -> Option<Verdict> {
+        let (count, within) = CONTEST;
+        self.0.retain(|at| at.elapsed() < within);
+        if self.0.len() < count {
+            return None;
+        }
+        let Wanted { kind, name, .. } = wanted;
+        let who = by.map_or_else(
+            || format!("somebody deletes {kind} `{name}`"),
+            |by| format!("`{by}` changes fields of {kind} `{name}`"),
+        );
+        let message = format!(
+            "{who} again and again, and the operator, whose they are, has put them back {count} times \
+             within a minute; it tries again later: stop that, or write in spec.pool.managed what is \
+             wanted"
+        );
+        Some(Verdict { reason: Reason::Contested, message })
+    }
+
+    /// When the next repair may be made.
+    pub(super) fn again_in(&self) -> Duration {
+        let first = self.0.first().map_or(Duration::ZERO, Instant::elapsed);
+        CONTEST.1.saturating_sub(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::managed::wanted::tests::wanted;
+
+    #[tokio::test(start_paused = true)]
+    async fn after_five_repairs_within_a_minute_the_operator_waits() {
+        let (mut repairs, wanted) = (Repairs::default(), wanted().remove(0));
+        for _ in 0..5 {
+            assert_eq!(repairs.contested(&wanted, Some("argocd")), None);
+            repairs.note();
+            tokio::time::advance(Duration::from_secs(2)).await;
+        }
+        let verdict = repairs.contested(&wanted, Some("argocd")).unwrap();
+        assert_eq!(verdict.reason, Reason::Contested);
+        assert!(verdict.message.starts_with("`argocd` changes fields of ServiceAccount `streams`"));
+        assert_eq!(repairs.again_in(), Duration::from_secs(50));
+        tokio::time::advance(Duration::from_secs(51)).await;
+        assert_eq!(repairs.contested(&wanted, None), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! An object that is there, under the name of one that is to be made, though the watch does not show it:
+//! whose it is, and what to do about it.
+//!
+//! Objects are watched by the labels that say whose they are. Where somebody has changed these,
+//! `managedFields` still say that the operator has made the object.
+
+use std::fmt::Write as _;
+
+use kube::ResourceExt;
+use kube::api::Api;
+use kube::core::DynamicObject;
+use swarm_core::ports::StoreError;
+
+use super::{At, Drift, Due};
+use crate::api::Swarm;
+use crate::context::Context;
+use crate::managed::observed::Seen;
+use crate::managed::wanted::{self, Wanted};
+use crate::requests::bounded;
+use crate::status::{Reason, Verdict};
+use crate::version;
+
+impl Context {
+    /// What is due about an object that the watch does not show, and that was seen as `before` when it
+    /// was last applied.
+    pub(super) async fn namesake(
+        &self,
+        wanted: &Wanted,
+        swarm: &Swarm,
+        was_there: bool,
+        before: Option<&Seen>,
+    ) -> Result<Due, StoreError> {
+        let (namespace, swarm) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
+        let Wanted { kind, name, .. } = wanted;
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &namespace, &kind.resource());
+        let found = bounded(format!("{kind} `{name}`"), api.get_metadata_opt(name)).await?;
+        let Some(found) = found else { return Ok(Due::Create { was_there }) };
+        if found.metadata.deletion_timestamp.is_some() {
+            return Ok(Due::AwaitEnd);
+        }
+        let uid = found.uid().unwrap_or_default();
+        let (at, labels) = (At { uid, version: version::of(&found) }, found.labels());
+        let missing = wanted::missing_labels(labels, &swarm);
+        let drift = || Drift { by: Seen::of(&found, before).other, labels: missing.clone() };
+        Ok(match wanted::made_for(&found.metadata) {
+            Some(of) if of != swarm => Due::Taken { by: Some(of.to_owned()) },
+            None if !missing.is_empty() => Due::Taken { by: wanted::labelled_for(labels) },
+            None | Some(_) if missing.is_empty() => Due::Apply { at, drift: None },
+            None | Some(_) => Due::Apply { at, drift: Some(drift()) },
+        })
+    }
+}
+
+/// What there is to say of an object that is somebody else's, or of the Swarm `by`.
+pub(super) fn taken(wanted: &Wanted, by: Option<&str>) -> Verdict {
+    let Wanted { kind, name, .. } = wanted;
+    let message = match by {
+        None => format!(
+            "{kind} `{name}` exists, and the operator did not make it: delete or rename it, or give \
+             the Swarm another name"
+        ),
+        Some(by) => format!(
+            "{kind} `{name}` was made for Swarm `{by}`, which needs it under this name: give one of the \
+             two Swarms another name"
+        ),
+    };
+    Verdict { reason: Reason::NameTaken, message }
+}
+
+/// What was refused, with what to do about it, if that is to put back the labels of an object: where the
+/// operator is fenced, it may not write what has not got them.
+pub(super) fn with_remedy(error: StoreError, wanted: &Wanted, drift: Option<&Drift>) -> StoreError {
+    let Some(Drift { by, labels }) = drift.filter(|drift| !drift.labels.is_empty()) else {
+        return error;
+    };
+    let StoreError::Refused { code, reason } = error else { return error };
+    let Wanted { kind, name, object, .. } = wanted;
+    let namespace = object.namespace().unwrap_or_default();
+    let who = by.as_ref().map_or_else(|| "somebody".to_owned(), |by| format!("`{by}`"));
+    let mut command = format!("kubectl label --overwrite -n {namespace} {kind} {name}");
+    for (label, value) in labels {
+        // A text cannot fail to be written to.
+        let _ = write!(command, " {label}={value}");
+    }
+    let reason = format!(
+        "{who} changed the labels by which {kind} `{name}` is known to be the operator's, so it is not \
+         kept in shape, nor removed with the Swarm; put them back with `{command}`: {reason}"
+    );
+    StoreError::Refused { code, reason }
+}

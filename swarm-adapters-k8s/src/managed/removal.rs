@@ -1,0 +1,299 @@
+//! Removes what was made for managed pools: one object that is not wanted any more, all of a Swarm that was
+//! released, and what is left of Swarms that are gone. What somebody else made is never removed.
+
+use std::fmt::Debug;
+
+use futures::TryStreamExt as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::core::{DynamicObject, PartialObjectMeta};
+use kube::runtime::events::EventType;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use swarm_core::ports::StoreError;
+
+use super::wanted::{self, ObjectKind};
+use crate::annotations::{KEY_ANNOTATION, OWNER_ANNOTATION, SWARM_LABEL, VIEW_LABEL};
+use crate::api::{FIELD_MANAGER, Swarm};
+use crate::context::Context;
+use crate::requests::bounded;
+use crate::status::RefusedRequest;
+use crate::watch::streams;
+
+/// What becomes of the ConfigMap with the view of a Swarm that was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndOfView {
+    /// It is not this Swarm's, or is going already.
+    Stays,
+    /// It holds something else beside the view, so it loses the view alone.
+    LetGo,
+    /// It holds the view and nothing else.
+    Deleted,
+}
+
+fn end_of_view(found: &ConfigMap, swarm: &str) -> EndOfView {
+    let (labels, annotations) = (found.labels(), found.annotations());
+    let is_ours = labels.contains_key(VIEW_LABEL)
+        && annotations.get(OWNER_ANNOTATION).is_some_and(|owner| owner == swarm);
+    if !is_ours || found.metadata.deletion_timestamp.is_some() {
+        return EndOfView::Stays;
+    }
+    let key = annotations.get(KEY_ANNOTATION);
+    let mut texts = found.data.iter().flatten();
+    let has_others = texts.any(|(name, _)| Some(name) != key)
+        || found.binary_data.iter().flatten().next().is_some();
+    if has_others { EndOfView::LetGo } else { EndOfView::Deleted }
+}
+
+impl Context {
+    /// Removes one object that was made for the Swarm of this name, if it still is that.
+    pub(super) async fn remove_made(
+        &self,
+        kind: ObjectKind,
+        namespace: &str,
+        name: &str,
+        swarm: &str,
+    ) -> Result<(), StoreError> {
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
+        let what = format!("{kind} `{name}`");
+        let found = bounded(what.clone(), api.get_metadata_opt(name)).await?;
+        match found.filter(|it| wanted::missing_labels(it.labels(), swarm).is_empty()) {
+            Some(found) => self.delete_made(&api, &found, swarm, what).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the very object that was found, unless it is going already, or was made for another Swarm
+    /// than the labels say by now.
+    async fn delete_made<K>(
+        &self,
+        api: &Api<K>,
+        found: &PartialObjectMeta<K>,
+        swarm: &str,
+        what: String,
+    ) -> Result<(), StoreError>
+    where
+        K: Clone + Debug + DeserializeOwned,
+        PartialObjectMeta<K>: ResourceExt,
+    {
+        let is_of_another = wanted::made_for(&found.metadata).is_some_and(|of| of != swarm);
+        if is_of_another || found.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        let (uid, resource_version) = (found.uid(), None);
+        let params = DeleteParams {
+            preconditions: Some(Preconditions { uid, resource_version }),
+            ..DeleteParams::background()
+        };
+        tracing::info!(what, namespace = found.namespace(), "removed from a managed pool");
+        match bounded(what, api.delete(&found.name_any(), &params)).await {
+            // It is gone, or another one has its name.
+            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes all that was made for the Swarm of this name, workloads first.
+    async fn remove_pool(&self, namespace: &str, swarm: &str) -> Result<(), StoreError> {
+        self.remove_kinds(ObjectKind::ALL.into_iter().rev(), namespace, swarm).await
+    }
+
+    /// Removes the workload of a managed pool, and leaves all else that its pods need to end.
+    pub(crate) async fn remove_workloads(&self, swarm: &Swarm) -> Result<(), StoreError> {
+        if swarm.spec.pool.managed.is_none() {
+            return Ok(());
+        }
+        let namespace = swarm.namespace().unwrap_or_default();
+        let workloads = [ObjectKind::Deployment, ObjectKind::StatefulSet];
+        self.remove_kinds(workloads.into_iter(), &namespace, &swarm.name_any()).await
+    }
+
+    /// Removes what was made for the Swarm of this name of these kinds, in their order.
+    async fn remove_kinds(
+        &self,
+        kinds: impl Iterator<Item = ObjectKind>,
+        namespace: &str,
+        swarm: &str,
+    ) -> Result<(), StoreError> {
+        let selected = ListParams::default().labels(&wanted::selector_of(swarm));
+        let of_swarm = selected.limit(streams::PAGE_OF_METADATA);
+        for kind in kinds {
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
+            let pages = streams::pages(of_swarm.clone(), |page| {
+                let (api, what) = (&api, format!("each {kind} of Swarm `{swarm}`"));
+                async move { bounded(what, api.list_metadata(&page)).await }
+            });
+            let mut pages = std::pin::pin!(pages);
+            while let Some(found) = pages.try_next().await? {
+                for object in found {
+                    let what = format!("{kind} `{}`", object.name_any());
+                    self.delete_made(&api, &object, swarm, what).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all that was made for a Swarm that was released. What may not be removed is left, and said
+    /// so: the Swarm does not stay for it.
+    pub(crate) async fn remove_managed_pool(&self, swarm: &Swarm) -> Result<(), StoreError> {
+        if swarm.spec.pool.managed.is_none() {
+            return Ok(());
+        }
+        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
+        let mut removed = self.remove_pool(&namespace, &name).await;
+        if removed.is_ok() {
+            removed = self.remove_view(swarm, &namespace).await;
+        }
+        let Err(StoreError::Refused { reason, .. }) = removed else { return removed };
+        self.count_refused(RefusedRequest::Cleanup);
+        let note = format!(
+            "the pool is left, since {reason}; remove it with `kubectl delete \
+             deployments,statefulsets,services,serviceaccounts,rolebindings,configmaps,\
+             poddisruptionbudgets -l {SWARM_LABEL}={name}`"
+        );
+        tracing::warn!(namespace, swarm = name, note, "a managed pool is left");
+        self.publish_event(swarm, EventType::Warning, "PoolLeft", note).await;
+        Ok(())
+    }
+
+    /// Removes the view of a managed pool. Of a ConfigMap that has become somebody else's, or holds
+    /// anything beside the view, only what this operator wrote is taken away: whoever may delete a Swarm
+    /// may not delete that.
+    async fn remove_view(&self, swarm: &Swarm, namespace: &str) -> Result<(), StoreError> {
+        if swarm.spec.view.as_ref().is_some_and(|view| view.config_map_name.is_some()) {
+            return Ok(());
+        }
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
+        let name = swarm.view_config_map();
+        let what = format!("ConfigMap `{name}`");
+        let Some(found) = bounded(what.clone(), api.get_opt(&name)).await? else { return Ok(()) };
+        let (uid, resource_version) = (found.uid(), found.resource_version());
+        match end_of_view(&found, &swarm.name_any()) {
+            EndOfView::Stays => Ok(()),
+            EndOfView::LetGo => {
+                tracing::info!(what, namespace, "let go of, since it holds more than a view");
+                let nothing = json!({
+                    "apiVersion": "v1", "kind": "ConfigMap",
+                    "metadata": {"name": name, "uid": uid, "resourceVersion": resource_version},
+                });
+                let params = PatchParams::apply(FIELD_MANAGER).force();
+                bounded(what, api.patch(&name, &params, &Patch::Apply(nothing))).await.map(drop)
+            }
+            EndOfView::Deleted => {
+                tracing::info!(what, namespace, "removed from a managed pool");
+                // Of the version that was looked at: a key may have come since.
+                let preconditions = Some(Preconditions { uid, resource_version });
+                let params = DeleteParams { preconditions, ..DeleteParams::background() };
+                bounded(what, api.delete(&name, &params)).await.map(drop)
+            }
+        }
+    }
+
+    /// Removes what was made for Swarms that do not exist any more.
+    pub(crate) async fn sweep_pools(&self) {
+        let swarms = &self.caches.swarms;
+        if !swarms.is_filled() || !self.made.is_filled() {
+            return;
+        }
+        for (namespace, swarm) in self.made.owners() {
+            let is_managed = |it: &Swarm| it.spec.pool.managed.is_some();
+            if swarms.get(&namespace, &swarm).is_some_and(|it| is_managed(&it)) {
+                continue;
+            }
+            if let Err(error) = self.sweep_pool(&namespace, &swarm).await {
+                tracing::warn!(namespace, swarm, %error, "what is left of a managed pool stays");
+            }
+        }
+    }
+
+    async fn sweep_pool(&self, namespace: &str, swarm: &str) -> Result<(), StoreError> {
+        let api: Api<Swarm> = Api::namespaced(self.client.clone(), namespace);
+        let named = ListParams::default().fields(&format!("metadata.name={swarm}"));
+        // The cache may be late: a Swarm that is there keeps what was made for one of its name. It is a
+        // list of one, since a `get` says "not found" of Swarms that are not served at the moment, too.
+        let found = bounded(format!("Swarm `{swarm}`"), api.list(&named)).await?;
+        if found.items.iter().any(|it| it.spec.pool.managed.is_some()) {
+            return Ok(());
+        }
+        tracing::info!(namespace, swarm, "a managed pool is left of a Swarm that is gone");
+        self.remove_pool(namespace, swarm).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::testing::{Asked, World, swarm};
+
+    /// A ConfigMap that holds the view of Swarm `owner` in `key`, and these texts.
+    fn view(owner: &str, key: &str, data: &Value) -> Value {
+        let annotations = json!({OWNER_ANNOTATION: owner, KEY_ANNOTATION: key});
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": data,
+            "metadata": {
+                "name": "a-config", "namespace": "n", "uid": "u", "resourceVersion": "7",
+                "labels": {VIEW_LABEL: "true"}, "annotations": annotations,
+            },
+        })
+    }
+
+    /// What is asked about `a-config` when the managed Swarm `a` is deleted, but to read it.
+    async fn removing(map: Value) -> Vec<Asked> {
+        let spec = json!({"pool": {"managed": {}}, "jobs": []});
+        let world = World { swarms: vec![swarm("a", &spec)], ..World::default() };
+        let scene = world.with(move |asked| {
+            let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": []});
+            (200, if asked.path.ends_with("/a-config") { map.clone() } else { list })
+        });
+        scene.context.remove_managed_pool(&scene.swarm("a")).await.unwrap();
+        let mut asked = scene.asked();
+        asked.retain(|it| it.method != Method::GET);
+        asked
+    }
+
+    /// Whoever may make and delete a managed Swarm, and no ConfigMap, has nothing else removed.
+    #[tokio::test]
+    async fn of_a_view_that_is_anothers_nothing_is_removed() {
+        let key = "config.yml";
+        let mut unlabelled = view("a", key, &json!({key: "workloads:"}));
+        unlabelled["metadata"]["labels"] = json!({});
+        let mut unclaimed = view("a", key, &json!({key: "workloads:"}));
+        unclaimed["metadata"]["annotations"] = json!({});
+        let anothers = view("b", key, &json!({key: "workloads:"}));
+        for map in [unlabelled, unclaimed, anothers] {
+            let asked = removing(map.clone()).await;
+            assert!(asked.is_empty(), "{map}: {asked:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_view_beside_other_keys_is_let_go_of_and_they_stay() {
+        let key = "config.yml";
+        let text = view("a", key, &json!({key: "workloads:", "nginx.conf": "listen 8080;"}));
+        let mut binary = view("a", key, &json!({key: "workloads:"}));
+        binary["binaryData"] = json!({"logo": "AA=="});
+        for map in [text, binary] {
+            let asked = removing(map.clone()).await;
+            let [patch] = &asked[..] else { panic!("{map}: {asked:?}") };
+            assert!(patch.is("PATCH", "/configmaps/a-config"), "{map}: {patch:?}");
+            let version = json!({"name": "a-config", "uid": "u", "resourceVersion": "7"});
+            assert_eq!(patch.body["metadata"], version, "applied, it drops all that was ours");
+            assert_eq!(patch.body["data"], Value::Null);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_view_that_is_alone_is_removed_as_it_was_seen() {
+        let asked = removing(view("a", "config.yml", &json!({"config.yml": "workloads:"}))).await;
+        let [delete] = &asked[..] else { panic!("{asked:?}") };
+        assert!(delete.is("DELETE", "/configmaps/a-config"), "{delete:?}");
+        assert_eq!(delete.body["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
+    }
+}

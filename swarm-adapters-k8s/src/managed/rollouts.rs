@@ -1,0 +1,87 @@
+//! Whether a managed pool may roll because the operator has changed, or waits for others.
+
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use kube::ResourceExt;
+
+use super::observed::{Place, Seen};
+use super::wanted::{MadeOf, ObjectKind, Wanted};
+use crate::api::Swarm;
+use crate::context::Context;
+
+impl Context {
+    /// Whether the change of `wanted` comes from the operator, and enough pools roll for that already, or
+    /// nothing of this one is to move.
+    pub(super) fn must_wait_to_roll(
+        &self,
+        swarm: &Swarm,
+        wanted: &Wanted,
+        there: Option<&Seen>,
+    ) -> bool {
+        let made_of = there.and_then(|there| MadeOf::parse(there.made_of.as_deref()?));
+        let is_by_operator = made_of.is_some_and(|before| wanted.made_of.is_by_operator(before));
+        if !is_by_operator || !wanted.kind.is_workload() {
+            return false;
+        }
+        let rebalance = swarm.spec.rebalance.as_ref();
+        if rebalance.and_then(|it| it.paused).unwrap_or_default() {
+            return true;
+        }
+        let place = (wanted.kind, swarm.namespace().unwrap_or_default(), wanted.name.clone());
+        !self.made.may_roll(&place, self.sharing.replicas(), |place| self.has_rolled(place))
+    }
+
+    /// Whether all pods of a workload are of the newest template, or it is gone.
+    fn has_rolled(&self, (kind, namespace, name): &Place) -> bool {
+        let pools = &self.caches.pools;
+        if *kind == ObjectKind::StatefulSet {
+            return pools.sets.get(namespace, name).is_none_or(|it| is_set_rolled_out(&it));
+        }
+        let found = pools.non_statefulset.deployments.get(namespace, name);
+        found.is_none_or(|it| is_rolled_out(&it))
+    }
+}
+
+/// Whether all pods of a Deployment are of its newest template and available.
+pub(super) fn is_rolled_out(deployment: &Deployment) -> bool {
+    let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    deployment.status.as_ref().is_some_and(|status| {
+        let is_all = |count: Option<i32>| count.unwrap_or_default() == replicas;
+        deployment.metadata.generation <= status.observed_generation
+            && is_all(status.updated_replicas)
+            && is_all(status.replicas)
+            && is_all(status.available_replicas)
+    })
+}
+
+/// The same of a StatefulSet.
+pub(super) fn is_set_rolled_out(set: &StatefulSet) -> bool {
+    let replicas = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    set.status.as_ref().is_some_and(|status| {
+        set.metadata.generation <= status.observed_generation
+            && status.current_revision == status.update_revision
+            && status.ready_replicas.unwrap_or_default() == replicas
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rollout_is_over_when_every_pod_is_of_the_newest_template() {
+        let of = |updated: i32, observed: i64| -> Deployment {
+            serde_json::from_value(serde_json::json!({
+                "metadata": {"generation": 4},
+                "spec": {"replicas": 3, "selector": {}, "template": {}},
+                "status": {
+                    "observedGeneration": observed, "updatedReplicas": updated, "replicas": 3,
+                    "availableReplicas": 3,
+                },
+            }))
+            .unwrap()
+        };
+        assert!(is_rolled_out(&of(3, 4)));
+        assert!(!is_rolled_out(&of(2, 4)));
+        assert!(!is_rolled_out(&of(3, 3)), "the change was not seen yet");
+    }
+}

@@ -1,0 +1,523 @@
+//! The pods of a managed pool: what the operator needs of them, with the user's template merged over it
+//! as far as that takes nothing away.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::DeepMerge as _;
+use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec, Volume};
+use serde_json::{Value, json};
+use swarm_core::handover::LeaseTerms;
+use swarm_spec::manifest::param_variable;
+use swarm_spec::spec::{ParamFromSpec, ProtocolSpec, RunnerSpec, SESSION_CLOSE, SecretKeyRefSpec};
+
+use super::{ManagedError, Pool, digest, files_of, hex};
+use crate::annotations::{ACCOUNT_ANNOTATION, FILES_ANNOTATION, SWARM_LABEL};
+use crate::pool::fit::{Times, grace_for, grace_of, is_enough};
+
+/// The container of the worker.
+const WORKER: &str = "worker";
+/// Where `swarm-worker` is put for an image of the user's own.
+const INSTALLED_AT: &str = "/swarm";
+/// Where a worker of a session keeps its record.
+const STATE_DIR: &str = "/var/lib/swarm";
+/// Where plain workers read their jobs.
+const VIEW_DIR: &str = "/app/config";
+/// Memory that a worker itself may use, in MiB. It uses 11 MiB with some dozens of jobs.
+const WORKER_MIB: u32 = 64;
+/// Memory that a command may use, in MiB: twice what ffmpeg uses to record 1080p without encoding it.
+const JOB_MIB: u32 = 128;
+/// The least and the most jobs of a worker that the limit of memory counts.
+const JOBS_LEAST: u32 = 16;
+const JOBS_MOST: u32 = 512;
+/// The user and group of the workers, unless the template says otherwise.
+const USER: i64 = 65_532;
+/// Where that annotation is in a workload.
+pub(super) const ACCOUNT_AT: &str =
+    "/spec/template/metadata/annotations/swarm.k8slab.info~1account";
+/// The variables that say to the worker in which container it runs, and with which image.
+const CONTAINER_VARIABLE: &str = "SWARM_CONTAINER";
+const IMAGE_VARIABLE: &str = "SWARM_IMAGE";
+/// The variable that says the termination grace to the worker.
+const GRACE: &str = "SWARM_GRACE";
+
+/// The template of the pods.
+pub(super) fn pod_template(pool: &Pool<'_>) -> Result<Value, ManagedError> {
+    let ours = ours(pool)?;
+    let mut merged = ours.clone();
+    if let Some(theirs) = &pool.managed.pod_template {
+        merged.merge_from(parsed(theirs)?);
+        check(pool, &ours, &merged)?;
+    }
+    tell_grace(&mut merged);
+    check_times(pool, &merged)?;
+    serde_json::to_value(merged).map_err(|error| ManagedError(error.to_string()))
+}
+
+/// The user's template in the terms of Kubernetes. Whatever is lost there would silently be missing.
+fn parsed(theirs: &Value) -> Result<PodTemplateSpec, ManagedError> {
+    let at = "spec.pool.managed.podTemplate";
+    let parsed: PodTemplateSpec = serde_path_to_error::deserialize(theirs).map_err(|error| {
+        let (path, why) = (error.path().to_string(), error.into_inner());
+        ManagedError(format!("{at}.{path}: {why}"))
+    })?;
+    let kept = serde_json::to_value(&parsed).map_err(|error| ManagedError(error.to_string()))?;
+    match lost(theirs, &kept) {
+        None => Ok(parsed),
+        Some(path) => Err(ManagedError(format!(
+            "{at}{path} is no field of a pod template that this operator knows: correct its name, or \
+             leave it out until the operator is newer"
+        ))),
+    }
+}
+
+/// The first field of `given` that `kept` does not have, as a path that begins with a dot.
+fn lost(given: &Value, kept: &Value) -> Option<String> {
+    match (given, kept) {
+        (Value::Object(given), Value::Object(kept)) => {
+            given.iter().find_map(|(name, value)| match kept.get(name) {
+                Some(kept) => Some(format!(".{name}{}", lost(value, kept)?)),
+                // What is empty may be left out.
+                None if is_empty(value) => None,
+                None => Some(format!(".{name}")),
+            })
+        }
+        (Value::Array(given), Value::Array(kept)) => {
+            let mut pairs = given.iter().zip(kept).enumerate();
+            pairs.find_map(|(n, (given, kept))| Some(format!("[{n}]{}", lost(given, kept)?)))
+        }
+        _ => None,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+/// What the operator makes of the fields of `pool.managed` alone.
+fn ours(pool: &Pool<'_>) -> Result<PodTemplateSpec, ManagedError> {
+    let managed = pool.managed;
+    let is_session = pool.swarm.protocol() == ProtocolSpec::Session;
+    let account = managed.service_account_name.clone().unwrap_or_else(|| pool.name.clone());
+    let mut metadata = json!({"labels": pool.labels()});
+    if let Some((files, _)) = files_of(managed) {
+        metadata["annotations"][FILES_ANNOTATION] = hex(digest(&files.data)).into();
+    }
+    if is_session && managed.service_account_name.is_none() {
+        // Its UID is written here once it is made.
+        metadata["annotations"][ACCOUNT_ANNOTATION] = "".into();
+    }
+    let mut spec = json!({
+        "serviceAccountName": account,
+        // The token by which a worker writes its Lease; others never call the API.
+        "automountServiceAccountToken": is_session,
+        "terminationGracePeriodSeconds": grace_seconds(pool),
+        // Not all on one node: its loss would be that of all workers. Wanted, and not insisted on, so
+        // that pods of a node that is lost start on those that are left.
+        "topologySpreadConstraints": [{
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": pool.selector()},
+        }],
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [worker(pool)?],
+        "volumes": volumes(pool),
+    });
+    if is_installed(pool) {
+        spec["initContainers"] = json!([installer(pool)]);
+    }
+    let template = json!({"metadata": metadata, "spec": spec});
+    serde_json::from_value(template)
+        .map_err(|error| ManagedError(format!("spec.pool.managed: {error}")))
+}
+
+/// Whether `swarm-worker` is put into a container of another image.
+fn is_installed(pool: &Pool<'_>) -> bool {
+    pool.managed.image.is_some() && pool.managed.runs_our_worker(pool.swarm.protocol())
+}
+
+/// What holds for every container.
+fn restricted(is_ours: bool) -> Value {
+    let mut context = json!({
+        "allowPrivilegeEscalation": false,
+        "capabilities": {"drop": ["ALL"]},
+    });
+    if is_ours {
+        context["readOnlyRootFilesystem"] = true.into();
+    }
+    context
+}
+
+/// Resources of a container unless the Swarm says otherwise, with this limit of memory in MiB.
+fn default_resources(memory: u32) -> Value {
+    let limit = format!("{memory}Mi");
+    json!({"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": limit}})
+}
+
+/// The limit of memory of the container of the worker in MiB: [`WORKER_MIB`], and with an image of the
+/// user's own [`JOB_MIB`] for each of so many jobs. The number of jobs is rounded up to a power of two,
+/// so that few changes of it replace pods. It does not depend on the runner, which may change while
+/// workers run.
+fn memory_limit(pool: &Pool<'_>) -> u32 {
+    if pool.managed.image.is_none() {
+        return WORKER_MIB;
+    }
+    let worker = pool.swarm.spec.worker.as_ref();
+    let of_some = worker.iter().flat_map(|it| it.capacity.iter().flatten());
+    let counts = of_some.filter_map(|it| it.max_jobs).chain(worker.and_then(|it| it.max_jobs));
+    let jobs = counts.max().map_or(0, |count| u32::try_from(count).unwrap_or_default());
+    WORKER_MIB + JOB_MIB * jobs.clamp(JOBS_LEAST, JOBS_MOST).next_power_of_two()
+}
+
+fn installer(pool: &Pool<'_>) -> Value {
+    json!({
+        "name": "install-worker",
+        "image": pool.worker_image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["install", INSTALLED_AT],
+        "resources": default_resources(WORKER_MIB),
+        "securityContext": restricted(true),
+        "volumeMounts": [{"name": "swarm", "mountPath": INSTALLED_AT}],
+    })
+}
+
+fn worker(pool: &Pool<'_>) -> Result<Value, ManagedError> {
+    let managed = pool.managed;
+    let runs_ours = managed.runs_our_worker(pool.swarm.protocol());
+    let resources = match &managed.resources {
+        Some(written) => quantities(written),
+        None => default_resources(memory_limit(pool)),
+    };
+    let mut worker = json!({
+        "name": WORKER,
+        "image": managed.image.as_deref().unwrap_or(pool.worker_image),
+        // An image that was loaded into the node by hand is taken as it is.
+        "imagePullPolicy": "IfNotPresent",
+        "env": env(pool)?,
+        "ports": [{"name": "http", "containerPort": managed.port(), "protocol": "TCP"}],
+        "resources": resources,
+        "securityContext": restricted(managed.image.is_none()),
+        "volumeMounts": mounts(pool),
+    });
+    let installed = format!("{INSTALLED_AT}/swarm-worker");
+    match (&managed.command, is_installed(pool)) {
+        (Some(command), _) => worker["command"] = json!(command),
+        (None, true) => worker["command"] = json!([installed]),
+        (None, false) => {}
+    }
+    match &managed.args {
+        Some(args) => worker["args"] = json!(args),
+        None if runs_ours => worker["args"] = json!(["run"]),
+        None => {}
+    }
+    if runs_ours {
+        let get = |path: &str, period: i64| json!({"httpGet": {"path": path, "port": "http"}, "periodSeconds": period});
+        worker["readinessProbe"] = get("/internal/health", 1);
+        // Not the health: without an API server a session is not well, and a new process would not
+        // help.
+        worker["livenessProbe"] = get("/ping", 10);
+    }
+    Ok(worker)
+}
+
+/// Quantities as Kubernetes takes them: numbers are texts there, too.
+fn quantities(resources: &swarm_spec::spec::ResourcesSpec) -> Value {
+    use swarm_spec::spec::IntOrString;
+    let texts = |all: &Option<BTreeMap<String, IntOrString>>| {
+        let text = |of: &IntOrString| match of {
+            IntOrString::Int(number) => number.to_string(),
+            IntOrString::String(text) => text.clone(),
+        };
+        all.as_ref().map(|all| {
+            all.iter().map(|(name, of)| (name.clone(), text(of))).collect::<BTreeMap<_, _>>()
+        })
+    };
+    let mut all = serde_json::Map::new();
+    let parts = [("requests", texts(&resources.requests)), ("limits", texts(&resources.limits))];
+    for (name, part) in parts {
+        all.extend(part.map(|part| (name.to_owned(), json!(part))));
+    }
+    Value::Object(all)
+}
+
+/// The variables by which a worker is configured, then the user's.
+fn env(pool: &Pool<'_>) -> Result<Vec<Value>, ManagedError> {
+    let managed = pool.managed;
+    let mut ours = Vec::new();
+    let mut set = |name: &str, value: String| ours.push(json!({"name": name, "value": value}));
+    set("HTTP_ADDRESS", "0.0.0.0".into());
+    set("HTTP_PORT", managed.port().to_string());
+    let protocol = pool.swarm.protocol();
+    if protocol == ProtocolSpec::Session && managed.runs_our_worker(protocol) {
+        // The runner itself is in the views, so that another one needs no other pods.
+        set("RUNNER", "swarm".into());
+    } else if let Some(runner) = pool.swarm.spec.worker.as_ref().and_then(|it| it.runner.as_ref()) {
+        set("RUNNER", runner_text(runner));
+    }
+    ours.extend(secret_params(pool));
+    if managed.runs_our_worker(protocol) {
+        // The worker says with them where a program is missing.
+        let image = managed.image.as_deref().unwrap_or(pool.worker_image);
+        for (name, value) in [(CONTAINER_VARIABLE, WORKER), (IMAGE_VARIABLE, image)] {
+            ours.push(json!({"name": name, "value": value}));
+        }
+    }
+    let mut set = |name: &str, value: String| ours.push(json!({"name": name, "value": value}));
+    let handover = pool.swarm.spec.handover.clone().unwrap_or_default();
+    if let Some(timeout) = handover.stop_timeout {
+        set("STOP_TIMEOUT", text(timeout.into()));
+    }
+    if pool.swarm.protocol() == ProtocolSpec::Session {
+        set("SWARM_PROTOCOL", "session".into());
+        set("SWARM_STATE_DIR", STATE_DIR.into());
+        let lease = handover.lease.unwrap_or_default();
+        let terms = [("SWARM_LEASE", lease.duration), ("SWARM_RENEW", lease.renew)];
+        for (name, time) in terms.into_iter().filter_map(|(name, it)| Some((name, it?))) {
+            set(name, text(time.into()));
+        }
+        // Said anew when the user's template is merged.
+        set(GRACE, format!("{}s", grace_seconds(pool)));
+        for (name, path) in [("POD_UID", "metadata.uid"), ("POD_NAMESPACE", "metadata.namespace")] {
+            let value_from = json!({"fieldRef": {"fieldPath": path}});
+            ours.push(json!({"name": name, "valueFrom": value_from}));
+        }
+    } else {
+        set("CONFIG_PATH", VIEW_DIR.into());
+    }
+    let theirs = managed.env.iter().flatten();
+    for theirs in theirs {
+        if ours.iter().any(|ours| ours["name"] == theirs.name.as_str()) {
+            return Err(ManagedError(format!(
+                "spec.pool.managed.env: the operator sets `{}` itself; remove it",
+                theirs.name
+            )));
+        }
+        ours.push(json!(theirs));
+    }
+    Ok(ours)
+}
+
+/// The variables in which the params of Secrets reach a worker, which passes them on to its jobs.
+fn secret_params(pool: &Pool<'_>) -> impl Iterator<Item = Value> {
+    let runner = pool.swarm.spec.worker.as_ref().and_then(|it| it.runner.as_ref());
+    let params = runner.and_then(|it| it.params_from.as_deref()).unwrap_or_default();
+    params.iter().map(
+        |ParamFromSpec { name, secret_key_ref: SecretKeyRefSpec { name: secret, key } }| {
+            let value_from = json!({"secretKeyRef": {"name": secret, "key": key}});
+            json!({"name": param_variable(name), "valueFrom": value_from})
+        },
+    )
+}
+
+/// A runner for the worker's command line. A kubelet would take `$(` for the beginning of a variable.
+fn runner_text(runner: &RunnerSpec) -> String {
+    json!(runner).to_string().replace("$(", "$$(")
+}
+
+fn text(time: Duration) -> String {
+    format!("{}ms", time.as_millis())
+}
+
+fn volumes(pool: &Pool<'_>) -> Vec<Value> {
+    let mut volumes = Vec::new();
+    if pool.swarm.protocol() == ProtocolSpec::Session {
+        // Which jobs run, so that a restarted container can tell which of them ended the last one.
+        volumes.push(json!({"name": "state", "emptyDir": {}}));
+    } else {
+        let view = pool.swarm.view_config_map();
+        volumes.push(json!({"name": "config", "configMap": {"name": view}}));
+    }
+    if files_of(pool.managed).is_some() {
+        let name = format!("{}-files", pool.name);
+        volumes.push(json!({"name": "files", "configMap": {"name": name}}));
+    }
+    if is_installed(pool) {
+        volumes.push(json!({"name": "swarm", "emptyDir": {}}));
+    }
+    volumes
+}
+
+fn mounts(pool: &Pool<'_>) -> Vec<Value> {
+    let mut mounts = vec![if pool.swarm.protocol() == ProtocolSpec::Session {
+        json!({"name": "state", "mountPath": STATE_DIR})
+    } else {
+        // The whole directory: a subPath mount would never be updated.
+        json!({"name": "config", "mountPath": VIEW_DIR, "readOnly": true})
+    }];
+    if let Some((_, path)) = files_of(pool.managed) {
+        mounts.push(json!({"name": "files", "mountPath": path, "readOnly": true}));
+    }
+    if is_installed(pool) {
+        mounts.push(json!({"name": "swarm", "mountPath": INSTALLED_AT, "readOnly": true}));
+    }
+    mounts
+}
+
+/// Checks that the user's template took nothing from the workers that they need.
+fn check(
+    pool: &Pool<'_>,
+    ours: &PodTemplateSpec,
+    merged: &PodTemplateSpec,
+) -> Result<(), ManagedError> {
+    let refused = |field: &str, why: String| {
+        Err(ManagedError(format!("spec.pool.managed.podTemplate.{field}: {why}")))
+    };
+    let labels = |of: &PodTemplateSpec| of.metadata.as_ref().and_then(|it| it.labels.clone());
+    let (before, after) = (labels(ours).unwrap_or_default(), labels(merged).unwrap_or_default());
+    if let Some((label, _)) = before.iter().find(|(label, value)| after.get(*label) != Some(value))
+    {
+        let why = if label == SWARM_LABEL { "by which the workers are found" } else { "itself" };
+        return refused("metadata.labels", format!("the operator sets `{label}` {why}; remove it"));
+    }
+    let none = PodSpec::default();
+    let (before, after) =
+        (ours.spec.as_ref().unwrap_or(&none), merged.spec.as_ref().unwrap_or(&none));
+    if before.service_account_name != after.service_account_name {
+        let why = "write spec.pool.managed.serviceAccountName instead".to_owned();
+        return refused("spec.serviceAccountName", why);
+    }
+    if pool.swarm.protocol() == ProtocolSpec::Session
+        && after.automount_service_account_token != Some(true)
+    {
+        let why = "workers of sessions need their token; remove it".to_owned();
+        return refused("spec.automountServiceAccountToken", why);
+    }
+    for volume in before.volumes.iter().flatten() {
+        if !has_volume(after, volume) {
+            let why =
+                format!("the operator has volume `{}` itself; choose another name", volume.name);
+            return refused("spec.volumes", why);
+        }
+    }
+    for container in
+        [&before.init_containers, &Some(before.containers.clone())].into_iter().flatten().flatten()
+    {
+        let mut all = after.containers.iter().chain(after.init_containers.iter().flatten());
+        let found = all.find(|it| it.name == container.name);
+        let Some(why) = found.and_then(|found| broken(container, found)) else { continue };
+        return refused(&format!("spec.containers, container `{}`", container.name), why);
+    }
+    if let Some(why) = too_short(pool, after) {
+        return refused("spec.terminationGracePeriodSeconds", why);
+    }
+    match port_twice(after) {
+        Some(port) => refused("spec.containers", format!("port {port} stands twice; remove one")),
+        None => Ok(()),
+    }
+}
+
+fn has_volume(spec: &PodSpec, volume: &Volume) -> bool {
+    spec.volumes.iter().flatten().any(|it| it == volume)
+}
+
+/// What a container of ours has lost, if anything.
+fn broken(before: &Container, after: &Container) -> Option<String> {
+    if before.image != after.image {
+        return Some("write spec.pool.managed.image in place of its image".into());
+    }
+    let lost = |name: &EnvVar| !after.env.iter().flatten().any(|it| it == name);
+    if let Some(it) = before.env.iter().flatten().find(|it| lost(it)) {
+        return Some(format!("its variable `{}` is set already; remove it", it.name));
+    }
+    let mounts = after.volume_mounts.as_deref().unwrap_or_default();
+    for ours in before.volume_mounts.iter().flatten() {
+        if !mounts.contains(ours) {
+            return Some(format!("`{}` is mounted there already; remove it", ours.mount_path));
+        }
+    }
+    let ports = after.ports.as_deref().unwrap_or_default();
+    let lost = before.ports.iter().flatten().find(|port| !ports.contains(port));
+    lost.map(|port| format!("its port {} is needed; remove the change", port.container_port))
+}
+
+/// A port that two containers of a pod, or one twice, say that they have.
+fn port_twice(spec: &PodSpec) -> Option<i32> {
+    let mut seen = BTreeSet::new();
+    let ports = spec.containers.iter().flat_map(|it| it.ports.iter().flatten());
+    let mut twice = ports.filter_map(|port| {
+        let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".into());
+        (!seen.insert((port.container_port, protocol))).then_some(port.container_port)
+    });
+    twice.next()
+}
+
+/// Time that the pods of a pool have to end.
+fn grace_seconds(pool: &Pool<'_>) -> i64 {
+    grace_for(written_stop_timeout(pool).unwrap_or(LeaseTerms::default().stop_timeout))
+}
+
+/// Says why a termination grace is too short for the jobs, if it is.
+fn too_short(pool: &Pool<'_>, pod: &PodSpec) -> Option<String> {
+    let least = grace_seconds(pool);
+    let grace = grace_of(pod.termination_grace_period_seconds.unwrap_or(least));
+    let (protocol, written) = (pool.swarm.protocol(), written_stop_timeout(pool));
+    let stop = match protocol {
+        ProtocolSpec::Session => written.unwrap_or(LeaseTerms::default().stop_timeout),
+        // Plain workers stop for nobody unless the Swarm writes a stop timeout.
+        ProtocolSpec::Plain => written?,
+    };
+    if is_enough(grace, stop, protocol) {
+        return None;
+    }
+    Some(match protocol {
+        ProtocolSpec::Session => format!(
+            "jobs may take {stop:?} to stop, and a worker needs {SESSION_CLOSE:?} more to close its \
+             session; write {least}"
+        ),
+        ProtocolSpec::Plain => {
+            format!("pods would be killed while jobs stop, which may take {stop:?}; write {least}")
+        }
+    })
+}
+
+/// Checks that the worker would start with the times that variables and arguments say.
+fn check_times(pool: &Pool<'_>, merged: &PodTemplateSpec) -> Result<(), ManagedError> {
+    let protocol = pool.swarm.protocol();
+    if protocol != ProtocolSpec::Session || !pool.managed.runs_our_worker(protocol) {
+        return Ok(());
+    }
+    let Some(spec) = &merged.spec else { return Ok(()) };
+    let grace = grace_of(spec.termination_grace_period_seconds.unwrap_or_default());
+    let worker = spec.containers.iter().find(|it| it.name == WORKER);
+    match worker.and_then(Times::of) {
+        Some(times) if !times.fit(grace) => {
+            let Times { stop, given } = times;
+            Err(ManagedError(format!(
+                "spec.pool.managed: by its variables or arguments the worker has {given:?} to end \
+                 (SWARM_GRACE, --grace) in a pod that is killed after {grace:?}, and its jobs have \
+                 {stop:?} to stop (STOP_TIMEOUT, --stop-timeout), which does not fit; remove them and \
+                 write spec.handover.stopTimeout, from which the operator sets them all"
+            )))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Time that a job may take to stop, if the Swarm says it.
+fn written_stop_timeout(pool: &Pool<'_>) -> Option<Duration> {
+    let handover = pool.swarm.spec.handover.as_ref();
+    handover.and_then(|handover| handover.stop_timeout).map(Into::into)
+}
+
+/// Tells a worker of a session how long it has to end, as the merged template has it.
+fn tell_grace(template: &mut PodTemplateSpec) {
+    let Some(spec) = &mut template.spec else { return };
+    let Some(seconds) = spec.termination_grace_period_seconds else { return };
+    let grace = format!("{seconds}s");
+    let variables = spec.containers.iter_mut().flat_map(|it| it.env.iter_mut().flatten());
+    for variable in variables.filter(|it| it.name == GRACE) {
+        variable.value = Some(grace.clone());
+    }
+}

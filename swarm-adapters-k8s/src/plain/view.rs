@@ -1,0 +1,532 @@
+//! The view of one Swarm as a key of a ConfigMap, for pods that mount it.
+
+pub(crate) mod writers;
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::PoisonError;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use kube::api::{Patch, PatchParams};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use swarm_core::ports::{StoreError, ViewStore};
+use swarm_core::{Ledger, SlotRecord, View};
+use swarm_spec::{hostport, yaml};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use writers::Repairs;
+
+use crate::annotations::{KEY_ANNOTATION, OWNER_ANNOTATION, VERSION_ANNOTATION, VIEW_LABEL};
+use crate::api::{FIELD_MANAGER, Swarm, ViewFormat};
+use crate::jobs::reading::Reading;
+use crate::requests::bounded;
+use crate::version;
+use crate::watch::strip;
+
+/// The ConfigMap that every namespace has from the cluster.
+const ROOT_CA: &str = "kube-root-ca.crt";
+/// The most bytes a view may have: a ConfigMap holds 1 MiB in all.
+const VIEW_BYTES_MAX: usize = 900_000;
+
+/// The most lists, maps and values of a text that is read as a view, which has fewer by its bytes.
+const VIEW_VALUES_MAX: usize = 600_000;
+
+/// Returns whether a Swarm with this name exists in the namespace.
+pub type Exists = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// A view that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Which publication it is.
+    pub version: u64,
+    /// When it was written, by the API server's clock, in whole seconds.
+    pub at: Timestamp,
+}
+
+/// Whose view is in the place that a Swarm asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Occupant {
+    /// The ConfigMap is not there.
+    Nobody,
+    /// This Swarm has written a view into the ConfigMap.
+    ThisSwarm,
+    /// The ConfigMap is of another owner, and this Swarm never wrote into it.
+    Others,
+}
+
+/// Publishes the view of one Swarm.
+///
+/// Only one key, one label and three annotations of the ConfigMap are ours, by server-side apply; it
+/// may exist before, and whatever else it holds stays. A key that holds something else than a view is
+/// never written, unless this Swarm wrote a view there before.
+pub struct ConfigMapViewStore {
+    api: Api<ConfigMap>,
+    namespace: String,
+    name: String,
+    key: String,
+    format: ViewFormat,
+    swarm: String,
+    exists: Exists,
+    cache: Store<ConfigMap>,
+    /// Where views of others are read, and whose this one is.
+    reading: (Reading, String),
+    /// While the cache may lag behind.
+    last: Mutex<Last>,
+    /// When this process wrote a publication again that somebody had changed.
+    repairs: std::sync::Mutex<Repairs>,
+}
+
+/// What is known beside what the cache shows.
+#[derive(Debug, Default)]
+struct Last {
+    /// What this process applied last, and the version that made.
+    applied: Option<ConfigMap>,
+    /// The view that is there was changed since the cache saw it, so it is read.
+    is_behind: bool,
+    /// A view that is newer than the one that was to be published, which was refused for that: the
+    /// version of its object, and what was to be published.
+    ahead: Option<(u64, u64)>,
+}
+
+impl ConfigMapViewStore {
+    /// The view store of `swarm`. `cache` follows the ConfigMaps with [`VIEW_LABEL`], made
+    /// [`strip`]; `exists` returns which Swarms exist in the namespace.
+    #[must_use]
+    pub fn new(client: Client, swarm: &Swarm, cache: Store<ConfigMap>, exists: Exists) -> Self {
+        let namespace = swarm.namespace().unwrap_or_default();
+        Self {
+            api: Api::namespaced(client, &namespace),
+            namespace,
+            name: swarm.view_config_map(),
+            key: swarm.view_key().to_owned(),
+            format: swarm.view_format(),
+            swarm: swarm.name_any(),
+            exists,
+            cache,
+            reading: (Reading::default(), String::new()),
+            last: Mutex::default(),
+            repairs: std::sync::Mutex::default(),
+        }
+    }
+
+    /// Has views of others be read as all texts of this tenant are.
+    #[must_use]
+    pub(crate) fn reading_by(mut self, reading: Reading, tenant: String) -> Self {
+        self.reading = (reading, tenant);
+        self
+    }
+
+    /// When a publication was last written again, since somebody had changed or deleted it: workers
+    /// may have read what was there meanwhile.
+    #[must_use]
+    pub fn repaired_at(&self) -> Option<Instant> {
+        self.repairs.lock().unwrap_or_else(PoisonError::into_inner).last()
+    }
+
+    /// Returns whose view is there now, by the annotation that every publication writes. The API server is
+    /// asked only if the cache does not show a view of this Swarm.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] or [`StoreError::Refused`] if the ConfigMap cannot be read.
+    pub(crate) async fn occupant(&self) -> Result<Occupant, StoreError> {
+        let is_ours = |meta: &ObjectMeta| {
+            let annotations = meta.annotations.as_ref();
+            annotations.and_then(|all| all.get(OWNER_ANNOTATION)) == Some(&self.swarm)
+        };
+        let cached = self.cache.get(&ObjectRef::new(&self.name).within(&self.namespace));
+        if cached.is_some_and(|cached| is_ours(&cached.metadata)) {
+            return Ok(Occupant::ThisSwarm);
+        }
+        let found = bounded(self.what(), self.api.get_metadata_opt(&self.name)).await?;
+        Ok(match found {
+            Some(found) if is_ours(&found.metadata) => Occupant::ThisSwarm,
+            Some(_) => Occupant::Others,
+            None => Occupant::Nobody,
+        })
+    }
+
+    /// Whether this is still the place that `swarm` asks for.
+    #[must_use]
+    pub fn is_for(&self, swarm: &Swarm) -> bool {
+        self.name == swarm.view_config_map()
+            && self.key == swarm.view_key()
+            && self.format == swarm.view_format()
+    }
+
+    /// The newest view known to be there; `None` if there is none, or if nobody knows when it was
+    /// written.
+    pub async fn published(&self) -> Option<Published> {
+        let known = self.known(&*self.last.lock().await)?;
+        let version = known.annotations().get(VERSION_ANNOTATION)?.parse().ok()?;
+        let ours = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(FIELD_MANAGER);
+        let at = known.managed_fields().iter().filter(ours).filter_map(|it| it.time.as_ref());
+        Some(Published { version, at: at.map(|time| time.0).max()? })
+    }
+
+    fn what(&self) -> String {
+        format!("view ConfigMap `{}`", self.name)
+    }
+
+    /// The newest ConfigMap known: our own write, or what the cache saw after it.
+    fn known(&self, last: &Last) -> Option<ConfigMap> {
+        let key = ObjectRef::new(&self.name).within(&self.namespace);
+        let cached = self.cache.get(&key).map(|object| (*object).clone());
+        match (cached, &last.applied) {
+            (Some(cached), Some(last)) if version::of(&cached) < version::of(last) => {
+                Some(last.clone())
+            }
+            (Some(cached), _) => Some(cached),
+            (None, _) => None,
+        }
+    }
+
+    /// The ConfigMap, if there is one. Its key is ours, or holds a view or nothing.
+    async fn existing(&self, last: &Last) -> Result<Option<ConfigMap>, StoreError> {
+        let known = self.known(last).filter(|known| !last.is_behind && self.is_ours(known));
+        if known.is_some() {
+            return Ok(known);
+        }
+        // One that a person made, or another Swarm, or none; or another key than before.
+        let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
+        if let Some(found) = &found
+            && !self.is_ours(found)
+        {
+            self.refuse_foreign_claim(found)?;
+            self.read(found).await?;
+        }
+        Ok(found.map(|found| slimmed(found, &self.key)))
+    }
+
+    /// Whether this Swarm has written its view into this key before. Then it counts, whatever somebody
+    /// else has made of it since.
+    fn is_ours(&self, existing: &ConfigMap) -> bool {
+        existing.annotations().get(OWNER_ANNOTATION) == Some(&self.swarm)
+            && existing.annotations().get(KEY_ANNOTATION) == Some(&self.key)
+    }
+
+    /// The operator may write every ConfigMap, whoever wrote the Swarm may not.
+    fn refuse_cluster_own(&self) -> Result<(), StoreError> {
+        if self.name != ROOT_CA {
+            return Ok(());
+        }
+        let reason = format!(
+            "ConfigMap `{ROOT_CA}` belongs to the cluster; set spec.view.configMapName to another name"
+        );
+        Err(StoreError::Refused { code: "ViewOccupied", reason })
+    }
+
+    /// What the key holds. Whoever wrote it may have meant to keep the reader busy.
+    async fn read(&self, found: &ConfigMap) -> Result<Option<View>, StoreError> {
+        let text = found.data.as_ref().and_then(|data| data.get(&self.key));
+        let Some(text) = text.cloned() else { return Ok(None) };
+        let ((reading, tenant), format) = (&self.reading, self.format);
+        let (view, _) = reading.of(tenant, text.len(), move || read(&text, format)).await;
+        view.map(Some).map_err(|why| {
+            let reason = format!(
+                "key `{}` of ConfigMap `{}` holds something else than a view, which is left as it \
+                 is: {why}; set spec.view to another ConfigMap or key, or remove this one",
+                self.key, self.name
+            );
+            StoreError::Refused { code: "ViewOccupied", reason }
+        })
+    }
+
+    fn refuse_foreign_claim(&self, existing: &ConfigMap) -> Result<(), StoreError> {
+        let Some(owner) = existing.annotations().get(OWNER_ANNOTATION) else { return Ok(()) };
+        if *owner == self.swarm || !(self.exists)(owner) {
+            return Ok(());
+        }
+        let reason = format!(
+            "ConfigMap `{}` holds the view of Swarm `{owner}`; \
+             set spec.view.configMapName to another name",
+            self.name
+        );
+        Err(StoreError::Refused { code: "ViewClaimed", reason })
+    }
+
+    fn refuse_immutable(&self, existing: &ConfigMap) -> Result<(), StoreError> {
+        if existing.immutable != Some(true) {
+            return Ok(());
+        }
+        let reason = format!(
+            "ConfigMap `{}` is immutable, so that workers cannot get new views; delete it, and it is \
+             recreated, then scale the pool to 0 and back: a kubelet does not read a ConfigMap again \
+             that was immutable",
+            self.name
+        );
+        Err(StoreError::Refused { code: "ViewImmutable", reason })
+    }
+
+    /// Refuses to publish over a newer view, as one that another operator has published: first the
+    /// ledger is read again. What it says then counts, and whoever edited the view loses.
+    fn refuse_older(
+        &self,
+        existing: &ConfigMap,
+        published: u64,
+        last: &mut Last,
+    ) -> Result<(), StoreError> {
+        let there = existing.annotations().get(VERSION_ANNOTATION).and_then(|it| it.parse().ok());
+        let ahead = (version::of(existing), published);
+        if there.is_none_or(|there: u64| there <= published) || last.ahead == Some(ahead) {
+            return Ok(());
+        }
+        last.ahead = Some(ahead);
+        Err(StoreError::Conflict { what: self.what() })
+    }
+
+    /// Whether a view without workers is there, of whichever version. In a pool of sessions only it
+    /// stays as it is: its version is that of the publication by which the last plain worker went,
+    /// so that worker stops, and moves of sessions write nothing.
+    fn is_emptied(&self, existing: &ConfigMap) -> bool {
+        let Some(version) = existing.annotations().get(VERSION_ANNOTATION) else { return false };
+        let parsed = version.parse().ok();
+        let empty = parsed.map(|version| View { version, ..View::default() }.to_yaml());
+        empty.is_some_and(|yaml| self.holds(existing, &yaml, version))
+    }
+
+    /// Whether what follows from the ledger is there already.
+    fn is_published(
+        &self,
+        existing: &ConfigMap,
+        ledger: &Ledger,
+        yaml: &str,
+        version: &str,
+    ) -> bool {
+        self.holds(existing, yaml, version)
+            || has_only_sessions(ledger) && self.is_emptied(existing)
+    }
+
+    fn holds(&self, existing: &ConfigMap, yaml: &str, version: &str) -> bool {
+        let data = existing.data.as_ref().and_then(|data| data.get(&self.key));
+        let written = existing.annotations().get(VERSION_ANNOTATION);
+        data.is_some_and(|data| *data == digest(yaml))
+            && written.is_some_and(|written| written == version)
+            && existing.annotations().get(OWNER_ANNOTATION) == Some(&self.swarm)
+            && existing.labels().contains_key(VIEW_LABEL)
+    }
+}
+
+/// The view that a text is.
+fn read(text: &str, format: ViewFormat) -> Result<View, String> {
+    if let Some(why) = yaml::too_many_values(text, VIEW_VALUES_MAX) {
+        return Err(why);
+    }
+    match format {
+        // Whoever changes the format had a view before.
+        ViewFormat::Hostports if is_hostports(text) => Ok(View::default()),
+        ViewFormat::Hostports | ViewFormat::Workloads => swarm_spec::view::read(text),
+    }
+}
+
+/// Whether a ledger names sessions and no plain worker.
+pub(crate) fn has_only_sessions(ledger: &Ledger) -> bool {
+    let mut records = ledger.slots.values().peekable();
+    records.peek().is_some() && records.all(|record| !record.session.is_plain())
+}
+
+/// What plain workers read: sessions have views of their own.
+fn of_plain_workers(ledger: &Ledger) -> View {
+    if has_only_sessions(ledger) {
+        // Whatever they run, which may be all jobs each.
+        return View { version: ledger.version, ..View::default() };
+    }
+    let mut view = ledger.view();
+    for record in ledger.slots.values().filter(|record| !record.session.is_plain()) {
+        view.workers.remove(&record.worker);
+    }
+    view
+}
+
+/// The jobs of all workers as lines `host,port`.
+fn hostports(view: &View) -> Result<String, StoreError> {
+    let jobs: BTreeSet<_> = view.workers.values().flat_map(|entry| &entry.jobs).collect();
+    let mut lines = String::new();
+    for job in jobs {
+        let Some(line) = hostport::line_of(job.as_str()) else {
+            let reason = format!(
+                "job `{job}` is no address `host:port`, and spec.view.format is hostports; rename \
+                 the job, or leave the format out"
+            );
+            return Err(StoreError::Refused { code: "ViewNotAddresses", reason });
+        };
+        lines.push_str(&line);
+        lines.push('\n');
+    }
+    Ok(lines)
+}
+
+/// Whether a text is nothing but lines `host,port`.
+fn is_hostports(text: &str) -> bool {
+    hostport::lines(text).all(|(_, line)| hostport::job_of(line).is_some())
+}
+
+/// How many bytes of the view are names of jobs that all workers run: each entry has all of them. It
+/// may be too many to make the view and measure it.
+fn bytes_of_all(ledger: &Ledger) -> usize {
+    let is_plain = |record: &&SlotRecord| record.session.is_plain();
+    let entries = ledger.slots.values().filter(is_plain).count();
+    let of_all = ledger.cells.jobs.iter().filter(|(_, record)| record.cell.is_for_all());
+    // Two quotes, a comma and a space.
+    let names = of_all.fold(0_usize, |sum, (job, _)| sum + job.as_str().len() + 4);
+    entries.saturating_mul(names)
+}
+
+/// The view that follows from a ledger, if it is not too large.
+fn view_of(ledger: &Ledger, format: ViewFormat) -> Result<(String, u64), StoreError> {
+    let of_all = match format {
+        ViewFormat::Workloads => bytes_of_all(ledger),
+        ViewFormat::Hostports => 0,
+    };
+    let refused = |bytes: usize| {
+        let instead = if of_all == 0 {
+            "divide the jobs among several Swarms"
+        } else {
+            "with replication: All each worker's entry has all jobs, so let the workers take part in \
+             sessions, each with a view of its own (worker.protocol: Session), or have fewer"
+        };
+        let reason = format!(
+            "the view would have {bytes} bytes, more than the {VIEW_BYTES_MAX} that fit into a \
+             ConfigMap; {instead}"
+        );
+        StoreError::Refused { code: "ViewTooLarge", reason }
+    };
+    if of_all > VIEW_BYTES_MAX {
+        return Err(refused(of_all));
+    }
+    let view = of_plain_workers(ledger);
+    let version = view.version;
+    let yaml = match format {
+        ViewFormat::Workloads => view.to_yaml(),
+        ViewFormat::Hostports => hostports(&view)?,
+    };
+    if yaml.len() > VIEW_BYTES_MAX {
+        return Err(refused(yaml.len()));
+    }
+    Ok((yaml, version))
+}
+
+#[async_trait]
+impl ViewStore for ConfigMapViewStore {
+    fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        self.refuse_cluster_own()?;
+        let cached = self.cache.get(&ObjectRef::new(&self.name).within(&self.namespace));
+        cached.map_or(Ok(()), |cached| self.refuse_immutable(&cached))?;
+        view_of(ledger, self.format).map(drop)
+    }
+
+    async fn version(&self) -> Result<u64, StoreError> {
+        let last = self.last.lock().await;
+        let ours = |known: &ConfigMap| known.annotations().get(VERSION_ANNOTATION)?.parse().ok();
+        if let Some(version) = self.known(&last).as_ref().and_then(ours) {
+            return Ok(version);
+        }
+        let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
+        let text = found.as_ref().and_then(|found| found.data.as_ref()?.get(&self.key));
+        Ok(text.map_or(0, |text| View::version_in(text)))
+    }
+
+    async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        self.refuse_cluster_own()?;
+        let (yaml, published) = view_of(ledger, self.format)?;
+        let version = published.to_string();
+        let mut last = self.last.lock().await;
+        let is_published = |there: &ConfigMap| self.is_published(there, ledger, &yaml, &version);
+        if !last.is_behind && self.known(&last).is_some_and(|known| is_published(&known)) {
+            return Ok(());
+        }
+        let existing = self.existing(&last).await?;
+        if let Some(existing) = &existing {
+            self.refuse_foreign_claim(existing)?;
+            if is_published(existing) {
+                return Ok(());
+            }
+            self.refuse_immutable(existing)?;
+            self.refuse_older(existing, published, &mut last)?;
+        }
+        let says = |map: &ConfigMap| map.annotations().get(VERSION_ANNOTATION) == Some(&version);
+        let is_repair = last.applied.as_ref().or(existing.as_ref()).is_some_and(says);
+        let by = if is_repair { self.changed_by().await } else { None };
+        let seen = existing.as_ref().and_then(ResourceExt::resource_version);
+        let mut patch = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": self.name,
+                "labels": {VIEW_LABEL: "true"},
+                "annotations": {
+                    OWNER_ANNOTATION: self.swarm,
+                    KEY_ANNOTATION: self.key,
+                    VERSION_ANNOTATION: version,
+                },
+            },
+            "data": {&self.key: yaml},
+        });
+        if let Some(seen) = seen {
+            // Whoever has published since then goes by a later ledger.
+            patch["metadata"]["resourceVersion"] = seen.into();
+        }
+        let (params, patch) = (PatchParams::apply(FIELD_MANAGER).force(), Patch::Apply(patch));
+        let written = self.api.patch(&self.name, &params, &patch);
+        let written = bounded(self.what(), written).await;
+        last.is_behind = matches!(written, Err(StoreError::Conflict { .. }));
+        last.applied = Some(slimmed(written?, &self.key));
+        last.ahead = None;
+        if is_repair {
+            self.repairs.lock().unwrap_or_else(PoisonError::into_inner).note(by);
+        }
+        Ok(())
+    }
+}
+
+/// The annotations that are read.
+const ANNOTATIONS: [&str; 3] = [OWNER_ANNOTATION, VERSION_ANNOTATION, KEY_ANNOTATION];
+
+/// Drops from a ConfigMap that is kept what nobody reads. Whoever may write one may give it the label of
+/// views, 70,000 keys and as many labels; of it stay the digest of the key that it says is ours, enough to
+/// see whether the view is still as it was written, and our own annotations.
+pub fn strip(map: &mut ConfigMap) {
+    let named = map.annotations().get(KEY_ANNOTATION);
+    // Before it was named, most views had a ConfigMap for themselves.
+    let only = || map.data.iter().find(|data| data.len() == 1)?.keys().next();
+    let key = named.or_else(only).cloned().unwrap_or_default();
+    strip_to(map, &key);
+}
+
+/// The same for a view in this key.
+fn strip_to(map: &mut ConfigMap, key: &str) {
+    map.binary_data = None;
+    let text = map.data.take().and_then(|mut data| data.remove(key));
+    map.data = text.map(|text| [(key.to_owned(), digest(&text))].into());
+    let meta = &mut map.metadata;
+    // When we wrote it is all that is asked of who wrote what.
+    let managed = meta.managed_fields.take().unwrap_or_default();
+    let ours = managed.into_iter().filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
+    let last = ours.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
+    if let Some(labels) = &mut meta.labels {
+        labels.retain(|name, _| name == VIEW_LABEL);
+    }
+    strip::metadata(meta, &ANNOTATIONS);
+    meta.managed_fields = last.map(|entry| vec![ManagedFieldsEntry { fields_v1: None, ..entry }]);
+    meta.owner_references = None;
+}
+
+fn slimmed(mut map: ConfigMap, key: &str) -> ConfigMap {
+    strip_to(&mut map, key);
+    map
+}
+
+/// Distinguishes texts, within one process only.
+fn digest(text: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("{} bytes {:016x}", text.len(), hasher.finish())
+}
+
+#[cfg(test)]
+mod tests;

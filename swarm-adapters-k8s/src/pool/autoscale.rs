@@ -1,0 +1,70 @@
+//! Gives the pool of a Swarm with `autoscale` the number of workers that its jobs need.
+
+use std::time::Duration;
+
+use swarm_core::ports::{LedgerStore as _, StoreError};
+use swarm_core::{Autoscaler, Desired, Ledger, Need, Needs, Scale};
+
+use super::workload::Workload;
+use crate::api::Swarm;
+use crate::clock;
+use crate::context::Context;
+use crate::ledger::LARGE_POOL_JOBS;
+use crate::ledger::stores::Stores;
+
+/// What this process remembers of the number of workers that a Swarm needs. Whoever has lost it begins
+/// with the pool as it is, and a whole cooldown: nothing is read back from the status.
+#[derive(Debug, Default)]
+pub(crate) struct Autoscaling {
+    scaler: Autoscaler,
+    needs: Needs,
+}
+
+impl Autoscaling {
+    /// What the jobs of `desired` need on `pool`.
+    pub(crate) fn need(
+        &mut self,
+        ledger: &Ledger,
+        desired: &Desired,
+        pool: &Workload,
+    ) -> Option<Need> {
+        if desired.jobs.len() < LARGE_POOL_JOBS {
+            // It is found in no time, and what is kept takes memory for each of many pools.
+            self.needs = Needs::default();
+            return Need::of(ledger, desired, pool.first_slot);
+        }
+        self.needs.of(ledger, desired, pool.first_slot)
+    }
+
+    /// How many workers `pool` is to have, and after which time it is to have fewer.
+    fn step(&mut self, ledger: &Ledger, desired: &Desired, pool: &Workload) -> Option<Scale> {
+        let Some(terms) = desired.autoscale else {
+            self.scaler = Autoscaler::default();
+            return None;
+        };
+        let need = self.need(ledger, desired, pool)?;
+        Some(self.scaler.step(&terms, need.workers, pool.replicas, clock::now().0))
+    }
+}
+
+impl Context {
+    /// Decides on the number of workers of a Swarm whose number follows its jobs: it becomes that of
+    /// `desired`. Returns after which time there are to be fewer.
+    pub(crate) async fn autoscale(
+        &self,
+        swarm: &Swarm,
+        pool: &Workload,
+        desired: &mut Desired,
+        autoscaling: &mut Autoscaling,
+        stores: &mut Stores,
+    ) -> Result<Option<Duration>, StoreError> {
+        let ledger = match desired.autoscale {
+            Some(_) => stores.ledgers(self, swarm, pool).load().await?,
+            None => None,
+        };
+        let ledger = ledger.map_or_else(|| Ledger::new(0), |(ledger, _)| ledger);
+        let Some(scale) = autoscaling.step(&ledger, desired, pool) else { return Ok(None) };
+        desired.replicas = Some(scale.workers);
+        Ok(scale.look_in)
+    }
+}

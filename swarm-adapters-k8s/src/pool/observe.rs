@@ -1,0 +1,295 @@
+//! From slots and their pods to the facts about a pool that the overseer judges.
+//!
+//! Times are ages on this process's monotonic clock, counted from when *we* first saw something: a
+//! restart of the operator makes it wait longer, never shorter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use swarm_core::overseer::{PoolFacts, WorkerFacts};
+use swarm_core::{Presence, Slot};
+use tokio::time::Instant;
+
+use super::slots::Slots;
+
+/// Since when this process has seen what it sees of one pool.
+#[derive(Debug)]
+pub struct Sightings {
+    watched: Instant,
+    away: BTreeMap<Slot, Instant>,
+    not_ready: BTreeMap<Slot, Instant>,
+    leaving: BTreeMap<Slot, Instant>,
+}
+
+impl Sightings {
+    /// Nothing seen yet; watching starts `now`.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
+        let (away, not_ready, leaving) = Default::default();
+        Self { watched: now, away, not_ready, leaving }
+    }
+
+    /// What is seen of a pool at `now`.
+    ///
+    /// Pods that `is_lost` says stand on a node that nobody reaches are as good as gone.
+    pub fn observe(
+        &mut self,
+        slots: &Slots,
+        is_lost: impl Fn(&Pod) -> bool,
+        now: Instant,
+    ) -> PoolFacts {
+        let Slots { wanted, pods, .. } = slots;
+        let all: BTreeSet<_> = wanted.iter().chain(pods.keys()).copied().collect();
+        let mut workers = BTreeMap::new();
+        for slot in all {
+            let pod = pods.get(&slot).map(|pod| &**pod);
+            let is_lost = pod.is_some_and(|pod| is_lost(pod) || waits_for_successor(slots, pod));
+            let sight = Sight::of(pod, wanted.contains(&slot), is_lost);
+            let away = since(&mut self.away, slot, sight == Sight::Away, now);
+            // One that is recreated again and again is not ready all that time.
+            let is_unready = matches!(sight, Sight::Away | Sight::NotReady);
+            let not_ready = since(&mut self.not_ready, slot, is_unready, now);
+            let leaving = since(&mut self.leaving, slot, sight == Sight::Leaving, now);
+            let presence = match sight {
+                Sight::Ready => Presence::Ready,
+                Sight::NotReady => Presence::NotReady(not_ready),
+                Sight::Away => Presence::Away(away),
+                Sight::Leaving => Presence::Leaving(leaving),
+                Sight::Nothing => continue,
+            };
+            let name = slots.name(slot);
+            let pod = pod.filter(|pod| !is_terminal(pod)).and_then(ResourceExt::uid);
+            let is_wanted = wanted.contains(&slot);
+            // The pod stays, so the jobs of a worker whose Lease was revoked do not wait for it.
+            let facts = WorkerFacts { name, presence, pod, is_wanted, is_replaced: false };
+            workers.insert(slot, facts);
+        }
+        self.away.retain(|slot, _| workers.contains_key(slot));
+        self.not_ready.retain(|slot, _| workers.contains_key(slot));
+        self.leaving.retain(|slot, _| workers.contains_key(slot));
+        PoolFacts {
+            workers_desired: wanted.len(),
+            watched_for: now.saturating_duration_since(self.watched),
+            ..PoolFacts::new(workers, unix_time_us())
+        }
+    }
+}
+
+/// Whether somebody else is expected in the slot of this pod, soon and perhaps before it is gone.
+fn waits_for_successor(slots: &Slots, pod: &Pod) -> bool {
+    slots.are_bound() && pod.metadata.deletion_timestamp.is_some()
+}
+
+/// What one look at a slot shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sight {
+    Ready,
+    NotReady,
+    Away,
+    Leaving,
+    Nothing,
+}
+
+impl Sight {
+    fn of(pod: Option<&Pod>, wanted: bool, is_lost: bool) -> Self {
+        let alive = pod.filter(|pod| !is_terminal(pod));
+        match (alive, wanted) {
+            (None, true) => Self::Away,
+            (None, false) => Self::Nothing,
+            // No kubelet reports when it ends. It may come back as it was.
+            (Some(_), true) if is_lost => Self::Away,
+            // A pod on its way out still runs its jobs, whether its slot is wanted or not.
+            (Some(pod), _) if pod.metadata.deletion_timestamp.is_some() => Self::Leaving,
+            (Some(_), false) => Self::Leaving,
+            (Some(pod), true) if is_ready(pod) => Self::Ready,
+            (Some(_), true) => Self::NotReady,
+        }
+    }
+}
+
+/// For how long `slot` has been in a state, keeping the time it was first seen in it.
+fn since(
+    first_seen: &mut BTreeMap<Slot, Instant>,
+    slot: Slot,
+    is_so: bool,
+    now: Instant,
+) -> Duration {
+    if !is_so {
+        first_seen.remove(&slot);
+        return Duration::ZERO;
+    }
+    now.saturating_duration_since(*first_seen.entry(slot).or_insert(now))
+}
+
+pub(crate) fn is_terminal(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// The wall clock in microseconds since 1970.
+pub(crate) fn unix_time_us() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::workload::Workload;
+    use k8s_openapi::api::apps::v1::StatefulSet;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn pool(replicas: i32, start: i32) -> Workload {
+        let spec = json!({
+            "serviceName": "", "selector": {}, "template": {},
+            "replicas": replicas, "ordinals": {"start": start},
+        });
+        let set = json!({"metadata": {"name": "w", "uid": "set"}, "spec": spec});
+        Workload::from(&serde_json::from_value::<StatefulSet>(set).unwrap())
+    }
+
+    fn slots(pool: &Workload, pods: &[Pod]) -> Slots {
+        Slots::by_ordinal(pool, pods.iter().cloned().map(Arc::new))
+    }
+
+    fn pod(ordinal: u32, ready: bool) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": format!("w-{ordinal}"),
+                "uid": format!("uid-{ordinal}"),
+                "ownerReferences": [
+                    {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "set", "controller": true}
+                ],
+            },
+            "status": {"phase": "Running", "conditions": [
+                {"type": "Ready", "status": if ready { "True" } else { "False" }}
+            ]},
+        }))
+        .unwrap()
+    }
+
+    fn nobody(_: &Pod) -> bool {
+        false
+    }
+
+    fn presences(observed: &PoolFacts) -> Vec<(u32, Presence)> {
+        observed.workers.iter().map(|(slot, seen)| (slot.0, seen.presence)).collect()
+    }
+
+    #[test]
+    fn slots_are_ordinals_from_the_start_that_the_statefulset_names() {
+        let now = Instant::now();
+        let pods = [pod(5, true), pod(6, false)];
+        let observed = Sightings::new(now).observe(&slots(&pool(3, 5), &pods), nobody, now);
+        let away = Presence::Away(Duration::ZERO);
+        let expected = [(5, Presence::Ready), (6, Presence::NotReady(Duration::ZERO)), (7, away)];
+        assert_eq!((presences(&observed), observed.workers_desired), (expected.into(), 3));
+    }
+
+    #[test]
+    fn absence_is_aged_from_when_it_was_first_seen_and_forgotten_on_return() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut sightings = Sightings::new(start);
+        sightings.observe(&slots(&pool(1, 0), &[]), nobody, start);
+        let later = sightings.observe(&slots(&pool(1, 0), &[]), nobody, start + second);
+        assert_eq!(presences(&later), [(0, Presence::Away(second))]);
+        sightings.observe(&slots(&pool(1, 0), &[pod(0, true)]), nobody, start + 2 * second);
+        let again = sightings.observe(&slots(&pool(1, 0), &[]), nobody, start + 3 * second);
+        assert_eq!(presences(&again), [(0, Presence::Away(Duration::ZERO))]);
+    }
+
+    #[test]
+    fn a_worker_is_not_ready_since_it_was_ready_last_whatever_became_of_its_pod() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut sightings = Sightings::new(start);
+        let mut seen = |pods: &[Pod], now| {
+            presences(&sightings.observe(&slots(&pool(1, 0), pods), nobody, now))[0].1
+        };
+        assert_eq!(seen(&[pod(0, true)], start), Presence::Ready);
+        assert_eq!(seen(&[pod(0, false)], start), Presence::NotReady(Duration::ZERO));
+        assert_eq!(seen(&[], start + second), Presence::Away(Duration::ZERO));
+        assert_eq!(seen(&[pod(0, false)], start + 2 * second), Presence::NotReady(2 * second));
+        assert_eq!(seen(&[pod(0, true)], start + 3 * second), Presence::Ready);
+        let again = seen(&[pod(0, false)], start + 4 * second);
+        assert_eq!(again, Presence::NotReady(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_pod_beyond_the_replicas_leaves_until_it_is_gone() {
+        let now = Instant::now();
+        let mut sightings = Sightings::new(now);
+        let both =
+            sightings.observe(&slots(&pool(1, 0), &[pod(0, true), pod(1, true)]), nobody, now);
+        let leaving = Presence::Leaving(Duration::ZERO);
+        assert_eq!(presences(&both), [(0, Presence::Ready), (1, leaving)]);
+        let mut ended = pod(1, false);
+        ended.status.as_mut().unwrap().phase = Some("Failed".into());
+        let one = sightings.observe(&slots(&pool(1, 0), &[pod(0, true), ended]), nobody, now);
+        assert_eq!(presences(&one), [(0, Presence::Ready)]);
+    }
+
+    #[test]
+    fn a_pod_on_a_node_that_nobody_reaches_is_away_as_long_as_that_lasts() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut sightings = Sightings::new(start);
+        let mut seen = |pod: Pod, is_lost: bool, now| {
+            let observed = sightings.observe(&slots(&pool(1, 0), &[pod]), |_| is_lost, now);
+            let pod = observed.workers[&Slot(0)].pod.clone();
+            (presences(&observed)[0].1, pod)
+        };
+        let same = Some("uid-0".to_owned());
+        let away = |age| (Presence::Away(age), same.clone());
+        assert_eq!(seen(pod(0, true), true, start), away(Duration::ZERO));
+        let mut deleted = pod(0, false);
+        deleted.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        assert_eq!(seen(deleted, true, start + second), away(second), "nobody confirms its end");
+        assert_eq!(seen(pod(0, true), false, start + second), (Presence::Ready, same.clone()));
+        assert_eq!(seen(pod(0, true), true, start + 2 * second), away(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_namesake_that_the_statefulset_does_not_control_is_no_worker() {
+        let now = Instant::now();
+        let mut stranger = pod(0, true);
+        stranger.metadata.owner_references = None;
+        let observed = Sightings::new(now).observe(&slots(&pool(1, 0), &[stranger]), nobody, now);
+        assert_eq!(presences(&observed), [(0, Presence::Away(Duration::ZERO))]);
+    }
+
+    #[test]
+    fn a_bound_pod_that_is_deleted_counts_as_away_until_its_successor_has_its_slot() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let one = swarm_core::Assignment::from_iter([("a".parse().unwrap(), Slot(0))]);
+        let mut members = swarm_core::Pool::ready(1);
+        members.0.values_mut().for_each(|member| member.name = "uid-0".into());
+        let ledger = swarm_core::Ledger::new(1).next(&one, &members);
+        let pool = Workload { kind: crate::pool::workload::Kind::Deployment, ..pool(1, 0) };
+        let mut deleted = pod(0, true);
+        deleted.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        let mut sightings = Sightings::new(start);
+        let mut seen = |pods: &[Pod], now| {
+            let pods = pods.iter().cloned().map(Arc::new);
+            let slots = Slots::by_binding(&pool, Some(&ledger), pods, None);
+            let seen = sightings.observe(&slots, nobody, now).workers[&Slot(0)].clone();
+            (seen.name, seen.presence, seen.pod)
+        };
+        let of = |n: u32| Some(format!("uid-{n}"));
+        let away = |age| ("w-0".to_owned(), Presence::Away(age), of(0));
+        assert_eq!(seen(&[deleted.clone()], start), away(Duration::ZERO));
+        let starting = [deleted.clone(), pod(1, false)];
+        assert_eq!(seen(&starting, start + second), away(second));
+        let gone = ("uid-0".to_owned(), Presence::Away(second), None);
+        assert_eq!(seen(&[], start + second), gone, "as the ledger remembers it");
+        let ready = ("w-1".to_owned(), Presence::Ready, of(1));
+        assert_eq!(seen(&[deleted, pod(1, true)], start + 2 * second), ready);
+    }
+}

@@ -1,0 +1,178 @@
+//! Gives the pool of a Swarm that decides on it its number of workers, and notices who scales against it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::events::EventType;
+use serde_json::json;
+use swarm_core::ports::StoreError;
+use tokio::time::Instant;
+
+use super::workload::{Kind, Workload};
+use crate::api::Swarm;
+use crate::context::Context;
+use crate::requests::bounded;
+use crate::status::{Reason, Verdict};
+use crate::version;
+
+/// So many take-overs within this time are a contest: somebody keeps at it.
+const CONTEST: (usize, Duration) = (3, Duration::from_mins(5));
+
+/// The number of pods that this process asked a workload for, and the version that made.
+#[derive(Clone, Copy, Debug)]
+struct Scaled {
+    replicas: u32,
+    version: u64,
+}
+
+/// By which of its fields a Swarm decides on the size of its pool.
+enum Decider {
+    Replicas,
+    Autoscale,
+}
+
+fn decider(swarm: &Swarm) -> Decider {
+    if swarm.spec.autoscale.is_some() { Decider::Autoscale } else { Decider::Replicas }
+}
+
+impl fmt::Display for Decider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Replicas => "spec.replicas",
+            Self::Autoscale => "spec.autoscale",
+        })
+    }
+}
+
+/// What this process remembers of the size of a pool.
+#[derive(Debug, Default)]
+pub(crate) struct Scaling {
+    /// Our own last scaling.
+    scaled: Option<Scaled>,
+    /// The UID of the workload, and its replicas, when it was last looked at.
+    seen: Option<(String, u32)>,
+    /// What somebody else scaled the pool to, until that is reverted.
+    taken_over: Option<u32>,
+    /// When that was reverted, lately.
+    takeovers: Vec<Instant>,
+}
+
+impl Scaling {
+    /// The pool as it is after our own last scaling, which the cache may not have seen yet.
+    pub(crate) fn as_scaled<'a>(&self, pool: &'a Workload) -> Cow<'a, Workload> {
+        let seen = version::number(pool.resource_version.as_deref());
+        match self.scaled.filter(|scaled| seen < scaled.version) {
+            Some(Scaled { replicas, .. }) => Cow::Owned(Workload { replicas, ..pool.clone() }),
+            None => Cow::Borrowed(pool),
+        }
+    }
+
+    /// Remembers that somebody else scaled the pool of a Swarm that decides on it itself. A workload that
+    /// was made again has the replicas that it was made with, and nobody scaled it.
+    pub(crate) fn note_takeover(&mut self, wanted: Option<u32>, pool: &Workload) {
+        let now = pool.replicas;
+        let Some(wanted) = wanted else {
+            self.seen = None;
+            self.takeovers.clear();
+            return;
+        };
+        self.takeovers.retain(|at| at.elapsed() < CONTEST.1);
+        let before = self.seen.replace((pool.uid.clone(), now));
+        let before = before.filter(|(uid, _)| *uid == pool.uid);
+        if before.is_some_and(|(_, before)| before != now) && now != wanted {
+            self.taken_over = Some(now);
+        }
+    }
+
+    /// Forgets what was seen before a rollback of the store. That somebody scales against us stays.
+    pub(crate) fn forget_undone(&mut self) {
+        (self.scaled, self.seen, self.taken_over) = (None, None, None);
+    }
+
+    /// What there is to say while somebody keeps scaling the pool of `swarm` against it, as an
+    /// autoscaler does that points to the workload.
+    pub(crate) fn contest(&self, swarm: &Swarm, pool: &Workload) -> Option<Verdict> {
+        self.contest_ends_in()?;
+        let (count, name, kind, pool) =
+            (self.takeovers.len(), swarm.name_any(), pool.kind, &pool.name);
+        let minutes = CONTEST.1.as_secs() / 60;
+        let remedy = match decider(swarm) {
+            field @ Decider::Replicas => format!(
+                "let the autoscaler point to Swarm `{name}` instead of the {kind}, or take \
+                 {field} out of the Swarm"
+            ),
+            field @ Decider::Autoscale => {
+                format!("remove the other autoscaler, or take {field} out of the Swarm")
+            }
+        };
+        let message = format!(
+            "somebody set the replicas of {kind} `{pool}` {count} times within {minutes} minutes, \
+             and each time they were put back, since {} of the Swarm decides: {remedy}",
+            decider(swarm)
+        );
+        Some(Verdict { reason: Reason::ScaleContested, message })
+    }
+
+    /// How long the contest goes on if nobody scales the pool any more; `None` if there is none.
+    fn contest_ends_in(&self) -> Option<Duration> {
+        let (count, within) = CONTEST;
+        let first = self.takeovers.len().checked_sub(count)?;
+        within.checked_sub(self.takeovers[first].elapsed()).filter(|left| !left.is_zero())
+    }
+}
+
+impl Context {
+    /// Gives the pool this number of pods, unless it changed since it was seen.
+    pub(crate) async fn scale(
+        &self,
+        swarm: &Swarm,
+        pool: &Workload,
+        replicas: u32,
+        scaling: &mut Scaling,
+    ) -> Result<(), StoreError> {
+        let Workload { kind, namespace, name, replicas: before, .. } = pool;
+        let patch = Patch::Merge(json!({
+            "metadata": {"resourceVersion": pool.resource_version},
+            "spec": {"replicas": replicas},
+        }));
+        let params = PatchParams::default();
+        let what = format!("scale of {kind} `{name}`");
+        let client = self.client.clone();
+        let scaled = match kind {
+            Kind::StatefulSet => {
+                let api: Api<StatefulSet> = Api::namespaced(client, namespace);
+                bounded(what, api.patch_scale(name, &params, &patch)).await?
+            }
+            Kind::Deployment => {
+                let api: Api<Deployment> = Api::namespaced(client, namespace);
+                bounded(what, api.patch_scale(name, &params, &patch)).await?
+            }
+            Kind::Pods => return Ok(()),
+        };
+        tracing::info!(namespace, pool = name, before, replicas, "pool scaled");
+        scaling.scaled = Some(Scaled { replicas, version: version::of(&scaled) });
+        scaling.seen = Some((pool.uid.clone(), replicas));
+        if let Some(found) = scaling.taken_over.take() {
+            scaling.takeovers.push(Instant::now());
+            let (swarm_name, wanted) = (swarm.name_any(), replicas);
+            let remedy = match decider(swarm) {
+                field @ Decider::Replicas => format!(
+                    "use `kubectl scale swarm {swarm_name}`, or take {field} out of the Swarm"
+                ),
+                field @ Decider::Autoscale => {
+                    format!("change its bounds, or take {field} out of the Swarm")
+                }
+            };
+            let note = format!(
+                "somebody set the replicas of {kind} `{name}` to {found}; they are {wanted} \
+                 again, since Swarm `{swarm_name}` decides: {remedy}"
+            );
+            self.publish_event(swarm, EventType::Warning, "ScaleTakenOver", note).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! The workload of a pool: all that is read of a StatefulSet, of a Deployment, or of pods that go by
+//! labels, in one form.
+
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::Selector;
+use kube::{Resource, ResourceExt};
+
+pub use swarm_spec::spec::Kind;
+
+use super::fit::Misfit;
+use super::rollout::Rollout;
+use super::trouble;
+use crate::api::{Claimant, Swarm};
+
+/// The condition of a Deployment whose pods are refused.
+pub(crate) const FAILURE: &str = "ReplicaFailure";
+
+/// The workload of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// What it is.
+    pub kind: Kind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name; that of the Swarm for pods that go by labels.
+    pub name: String,
+    /// Its UID; that of the Swarm for pods that go by labels.
+    pub uid: String,
+    /// How many pods it is meant to have.
+    pub replicas: u32,
+    /// How many pods it has, by its own word.
+    pub pods: i32,
+    /// The lowest slot.
+    pub first_slot: u32,
+    /// Which pods are its own, as a label selector.
+    pub selector: Option<String>,
+    /// The version of what was read; `None` for pods that go by labels.
+    pub resource_version: Option<String>,
+    /// Why pods are missing, or do not run, if that is known.
+    pub trouble: Option<String>,
+    /// Ways in which its pods do not suit their Swarm.
+    pub misfits: Vec<Misfit>,
+    /// Progress of its pods with its newest template.
+    pub rollout: Rollout,
+}
+
+impl Workload {
+    /// What a ledger is bound to.
+    #[must_use]
+    pub fn claimant(&self) -> Claimant {
+        let (kind, name, uid) = (self.kind.to_string(), self.name.clone(), self.uid.clone());
+        Claimant { kind, name, uid }
+    }
+
+    /// The pods of `swarm` that go by labels, of which there are so many that are to stay.
+    #[must_use]
+    pub fn of_pods(swarm: &Swarm, pods: usize) -> Self {
+        let labels = swarm.spec.pool.pods.iter().flat_map(|pods| &pods.match_labels);
+        let labels: Vec<_> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+        Self {
+            kind: Kind::Pods,
+            namespace: swarm.namespace().unwrap_or_default(),
+            name: swarm.name_any(),
+            uid: swarm.uid().unwrap_or_default(),
+            replicas: u32::try_from(pods).unwrap_or(u32::MAX),
+            pods: i32::try_from(pods).unwrap_or(i32::MAX),
+            first_slot: 0,
+            selector: Some(labels.join(",")),
+            resource_version: None,
+            trouble: None,
+            misfits: Vec::new(),
+            rollout: Rollout::Done,
+        }
+    }
+
+    /// A workload that is gone: its `claim` on a ledger is all that is left of it.
+    #[must_use]
+    pub fn gone(kind: Kind, namespace: &str, claim: Claimant) -> Self {
+        Self {
+            kind,
+            namespace: namespace.to_owned(),
+            name: claim.name,
+            uid: claim.uid,
+            replicas: 0,
+            pods: 0,
+            first_slot: 0,
+            selector: None,
+            resource_version: None,
+            trouble: None,
+            misfits: Vec::new(),
+            rollout: Rollout::Done,
+        }
+    }
+
+    fn named(kind: Kind, object: &impl Resource, replicas: Option<i32>) -> Self {
+        Self {
+            kind,
+            namespace: object.meta().namespace.clone().unwrap_or_default(),
+            name: object.meta().name.clone().unwrap_or_default(),
+            uid: object.meta().uid.clone().unwrap_or_default(),
+            replicas: replicas.map_or(1, |count| u32::try_from(count).unwrap_or(0)),
+            pods: 0,
+            first_slot: 0,
+            selector: None,
+            resource_version: object.meta().resource_version.clone(),
+            trouble: None,
+            misfits: Vec::new(),
+            rollout: Rollout::Done,
+        }
+    }
+}
+
+impl From<&StatefulSet> for Workload {
+    fn from(set: &StatefulSet) -> Self {
+        let spec = set.spec.as_ref();
+        let start = spec.and_then(|spec| spec.ordinals.as_ref()?.start);
+        Self {
+            pods: set.status.as_ref().map_or(0, |status| status.replicas),
+            trouble: missing_pods(set),
+            rollout: Rollout::of_set(set),
+            first_slot: start.and_then(|start| u32::try_from(start).ok()).unwrap_or(0),
+            selector: spec.and_then(|spec| selector(&spec.selector)),
+            ..Self::named(Kind::StatefulSet, set, spec.and_then(|spec| spec.replicas))
+        }
+    }
+}
+
+impl From<&Deployment> for Workload {
+    fn from(deployment: &Deployment) -> Self {
+        let spec = deployment.spec.as_ref();
+        Self {
+            pods: deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or(0),
+            trouble: refused_pods(deployment),
+            rollout: Rollout::of_deployment(deployment),
+            selector: spec.and_then(|spec| selector(&spec.selector)),
+            ..Self::named(Kind::Deployment, deployment, spec.and_then(|spec| spec.replicas))
+        }
+    }
+}
+
+/// That pods of a StatefulSet are not made, as when a quota refuses them: unlike a Deployment it has no
+/// condition for it, only Events. All of its pods are ready, and it has seen that there are to be more.
+fn missing_pods(set: &StatefulSet) -> Option<String> {
+    let (spec, status) = (set.spec.as_ref()?, set.status.as_ref()?);
+    let (wanted, made) = (spec.replicas.unwrap_or(1), status.replicas);
+    let is_seen = set.metadata.generation == status.observed_generation;
+    if !is_seen || wanted <= made || status.ready_replicas.unwrap_or_default() < made {
+        return None;
+    }
+    let name = set.metadata.name.as_deref().unwrap_or_default();
+    Some(format!(
+        "{made} of {} made; if it stays so, `kubectl describe statefulset {name}` says why, \
+         such as a quota",
+        if wanted == 1 { "1 pod is".to_owned() } else { format!("{wanted} pods are") }
+    ))
+}
+
+/// Why pods of a Deployment are refused, as by a quota.
+fn refused_pods(deployment: &Deployment) -> Option<String> {
+    let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut failures = conditions.filter(|it| it.type_ == FAILURE && it.status == "True");
+    let failure = failures.next()?;
+    Some(format!("pods are refused: {}", trouble::quoted(failure.message.as_deref())))
+}
+
+fn selector(selector: &LabelSelector) -> Option<String> {
+    Selector::try_from(selector.clone()).ok().map(|selector| selector.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_deployment_and_a_statefulset_are_told_in_one_form() {
+        let metadata = json!({"name": "w", "namespace": "n", "uid": "u", "resourceVersion": "7"});
+        let spec = json!({
+            "serviceName": "", "replicas": 3, "ordinals": {"start": 5}, "template": {},
+            "selector": {"matchLabels": {"app": "w"}},
+        });
+        let status = json!({"replicas": 2, "readyReplicas": 1});
+        let object = json!({"metadata": metadata, "spec": spec, "status": status});
+        let set: StatefulSet = serde_json::from_value(object.clone()).unwrap();
+        let deployment: Deployment = serde_json::from_value(object).unwrap();
+        let (set, deployment) = (Workload::from(&set), Workload::from(&deployment));
+        assert_eq!(
+            (set.kind, set.first_slot, set.replicas, set.pods),
+            (Kind::StatefulSet, 5, 3, 2)
+        );
+        assert_eq!(deployment, Workload { kind: Kind::Deployment, first_slot: 0, ..set });
+        assert_eq!(deployment.selector.as_deref(), Some("app=w"));
+    }
+
+    #[test]
+    fn pods_that_a_statefulset_does_not_make_are_missed_once_the_others_are_ready() {
+        let trouble = |generation: i64, ready: i32| {
+            let object = json!({
+                "metadata": {"name": "w", "generation": 2},
+                "spec": {"serviceName": "", "replicas": 3, "template": {}, "selector": {}},
+                "status": {"replicas": 2, "readyReplicas": ready, "observedGeneration": generation},
+            });
+            Workload::from(&serde_json::from_value::<StatefulSet>(object).unwrap()).trouble
+        };
+        assert_eq!((trouble(1, 2), trouble(2, 1)), (None, None));
+        let told = trouble(2, 2).unwrap();
+        assert!(told.starts_with("2 of 3 pods are made; if it stays so"), "{told}");
+    }
+
+    #[test]
+    fn a_ledger_tells_by_its_name_whose_it_is() {
+        assert_eq!(Kind::of_ledger("deployment.a.b"), Some((Kind::Deployment, "a.b")));
+        assert_eq!(Kind::of_ledger("pods.streams"), Some((Kind::Pods, "streams")));
+        assert_eq!(Kind::of_ledger("daemonset.w"), None);
+    }
+}

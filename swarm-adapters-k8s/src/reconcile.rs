@@ -1,0 +1,451 @@
+//! What a trigger leads to: one turn of one Swarm, whatever becomes of it, and when the next is due.
+
+pub(crate) mod finalizer;
+mod memory;
+mod orphans;
+mod panics;
+mod release;
+mod report;
+mod turn;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::runtime::controller::Action;
+use swarm_core::ports::StoreError;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use tracing::Instrument as _;
+
+use crate::api::Swarm;
+use crate::context::Context;
+use crate::fairness::background::Background;
+use crate::metrics::TurnLabels;
+use crate::requests::REFUSED_RETRY;
+use crate::sharing::fence;
+use crate::sharing::hosting::Looks;
+use crate::sharing::types::SWEEPER;
+use crate::status::{Reason, Verdict};
+use crate::watch::cached::with_uid;
+use crate::watch::caches::Caches;
+use finalizer::has_finalizer;
+use memory::{Memories, Memory};
+use orphans::Kept;
+use panics::{Panicked, contained};
+use release::Released;
+
+/// How long a turn waits for the first lists, which all turns need.
+const LISTED_WITHIN: Duration = Duration::from_secs(10);
+/// When to look again whether what a Swarm needs was listed.
+const LISTED_IN: Duration = Duration::from_secs(1);
+/// How often to look whether the Swarms are listed.
+const SWARMS_AGAIN: Duration = Duration::from_millis(100);
+/// How often what is left of pods and Swarms that are gone is looked for.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// The operator: what all turns share, and what it remembers of each Swarm.
+pub(crate) struct Operator {
+    pub(crate) context: Arc<Context>,
+    pub(crate) memories: Memories,
+}
+
+impl Operator {
+    pub(crate) fn new(context: Arc<Context>) -> Self {
+        Self { context, memories: Memories::default() }
+    }
+
+    /// What is remembered of `swarm`, by its UID.
+    pub(crate) fn memory(&self, swarm: &Swarm) -> Arc<Mutex<Memory>> {
+        let Context { caches, metrics, .. } = &*self.context;
+        let fresh = || Memory::new(caches.rollbacks.epoch(), metrics);
+        self.memories.of(swarm.uid().unwrap_or_default(), fresh)
+    }
+
+    /// Forgets a Swarm that is gone.
+    fn forget(&self, swarm: &Swarm) {
+        self.memories.forget(&swarm.uid().unwrap_or_default());
+        self.context.forget(&swarm.namespace().unwrap_or_default(), &swarm.name_any());
+    }
+
+    /// Forgets the Swarms that vanished without our release: somebody removed the finalizer by hand, or
+    /// the watch missed their end. What they added to the gauges goes with them.
+    pub(crate) fn forget_vanished(&self) {
+        let swarms = &self.context.caches.swarms;
+        // What is still its own in an outage is needed after it.
+        let is_ours = |uid: &str| self.context.sharing.share.owns(uid);
+        self.memories.retain(|uid| is_ours(uid) && !swarms.with(&with_uid(uid)).is_empty());
+        self.context.alarms.retain(|namespace, name| swarms.get(namespace, name).is_some());
+        self.context.caches.records.shrink();
+    }
+
+    /// Removes, again and again, what is left of pods and Swarms that are gone.
+    pub(crate) async fn sweep(&self) {
+        self.context.wait_until_filled().await;
+        let Caches { ledgers, swarms, .. } = &*self.context.caches;
+        // The first sweep is for what an operator left that ended in the middle of a release, so it
+        // waits for all that it compares. Nobody else waits for the ledgers; the controller waits for
+        // the Swarms, and a store wakes one waiter only.
+        if ledgers.wait_until_ready().await.is_err() {
+            return;
+        }
+        while !swarms.is_filled() {
+            tokio::time::sleep(SWARMS_AGAIN).await;
+        }
+        let mut ticks = tokio::time::interval(SWEEP);
+        let (mut kept, mut looks) = (Kept::new(), Looks::default());
+        loop {
+            ticks.tick().await;
+            self.forget_vanished();
+            self.context.warn_unhosted(&mut looks).await;
+            // What is left of Swarms that are gone is nobody's, so one replica is elected to look for it.
+            let Some(permit) = self.context.sharing.sweeper.permit(SWEEPER) else { continue };
+            let sweep = async {
+                self.context.sweep_ledgers(&mut kept).await;
+                self.context.sweep_leases().await;
+                self.context.sweep_pools().await;
+            };
+            fence::by(Arc::new(permit), sweep).await;
+        }
+    }
+
+    async fn turn(&self, swarm: &Swarm) -> Result<Action, StoreError> {
+        let context = &*self.context;
+        if timeout(LISTED_WITHIN, context.wait_until_filled()).await.is_err() {
+            return Ok(Action::requeue(LISTED_IN));
+        }
+        if context.caches.rollbacks.listed().is_none() {
+            let name = swarm.name_any();
+            tracing::info!(swarm = %name, "the store was rolled back and is being listed");
+            return Ok(Action::requeue(LISTED_IN));
+        }
+        if context.caches.is_going(swarm) {
+            return self.go_with_namespace(swarm).await;
+        }
+        if !context.is_filled_for(swarm).await {
+            return self.not_filled(swarm).await;
+        }
+        let is_deleted = swarm.metadata.deletion_timestamp.is_some();
+        if is_deleted && !has_finalizer(swarm) {
+            self.forget(swarm);
+            return Ok(Action::await_change());
+        }
+        if !has_finalizer(swarm) {
+            // The watch shows the Swarm with it, which is the next turn.
+            return context.set_finalizer(swarm).await.map(|()| Action::await_change());
+        }
+        let memory = self.memory(swarm);
+        let mut memory = memory.lock().await;
+        if memory.forget_undone(context.caches.rollbacks.epoch()) {
+            let namespace = swarm.namespace().unwrap_or_default();
+            context.questions.forget(&namespace, &swarm.name_any());
+        }
+        if !is_deleted {
+            return context.apply(swarm, &mut memory).await;
+        }
+        match context.release(swarm, &mut memory).await? {
+            Released::NotYet { look_in, refused } => {
+                if let Some(refused) = refused {
+                    let epoch = memory.epoch;
+                    context.report_refusal(swarm, refused, &mut memory.reports, epoch).await?;
+                }
+                Ok(Action::requeue(look_in))
+            }
+            Released::Entirely => {
+                self.forget(swarm);
+                Ok(Action::await_change())
+            }
+        }
+    }
+
+    /// Lets a Swarm go whose namespace takes everything with it, perhaps the operator and its rights
+    /// first: so the finalizer goes at once. Then the workers are asked to stop, which nothing waits for.
+    async fn go_with_namespace(&self, swarm: &Swarm) -> Result<Action, StoreError> {
+        let context = &*self.context;
+        context.remove_finalizer(swarm).await?;
+        if !context.is_filled_for(swarm).await {
+            return Ok(Action::requeue(LISTED_IN));
+        }
+        let memory = self.memory(swarm);
+        let closed = context.close(swarm, &mut *memory.lock().await).await;
+        let look_in = match closed {
+            Ok(look_in) => look_in,
+            // The namespace takes no new objects, and perhaps the operator's rights are gone.
+            Err(StoreError::Refused { reason, .. }) => {
+                tracing::info!(swarm = %swarm.name_any(), reason, "its namespace goes without it");
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(look_in) = look_in {
+            return Ok(Action::requeue(look_in));
+        }
+        self.forget(swarm);
+        Ok(Action::await_change())
+    }
+
+    /// What becomes of a Swarm whose caches are not filled yet, or never can be.
+    async fn not_filled(&self, swarm: &Swarm) -> Result<Action, StoreError> {
+        let is_made = swarm.spec.pool.managed.is_some() && !self.context.made.is_filled();
+        if is_made && let Some(verdict) = self.context.managed_forbidden(swarm).await {
+            return self.report_refusal(swarm, verdict).await;
+        }
+        let name = swarm.name_any();
+        tracing::info!(swarm = %name, "what its pool needs is not listed yet");
+        Ok(Action::requeue(LISTED_IN))
+    }
+
+    /// Discards what is remembered of a Swarm whose turn panicked, and reports it: the next turn begins
+    /// as if the process had just been started.
+    async fn after_panic(&self, swarm: &Swarm, panicked: &Panicked) -> Result<Action, StoreError> {
+        let name = swarm.name_any();
+        let panics = TurnLabels { result: "panicked" };
+        self.context.metrics.turns.get_or_create(&panics).inc();
+        tracing::error!(swarm = %name, %panicked, "a turn panicked; its Swarm is begun with again");
+        self.forget(swarm);
+        let message = format!(
+            "{panicked}; this is a defect of the operator: report it with the operator's log, which \
+             has the backtrace. The last good assignment keeps running, and the turn is tried again"
+        );
+        let verdict = Verdict { reason: Reason::TurnPanicked, message };
+        // What panicked may be what a report needs, too.
+        match contained(Box::pin(self.report_refusal(swarm, verdict))).await {
+            Ok(reported) => reported,
+            Err(panicked) => {
+                tracing::error!(swarm = %name, %panicked, "the panic of a turn could not be reported");
+                Ok(Action::requeue(REFUSED_RETRY))
+            }
+        }
+    }
+
+    async fn report_refusal(&self, swarm: &Swarm, verdict: Verdict) -> Result<Action, StoreError> {
+        let memory = self.memory(swarm);
+        let mut memory = memory.lock().await;
+        let epoch = memory.epoch;
+        self.context.report_refusal(swarm, verdict, &mut memory.reports, epoch).await
+    }
+}
+
+/// One turn of one Swarm. A panic in it concerns no other Swarm, and what the API server refuses becomes
+/// a condition, in whichever path it was asked for.
+pub(crate) async fn reconcile(
+    swarm: Arc<Swarm>,
+    operator: Arc<Operator>,
+) -> Result<Action, StoreError> {
+    let uid = swarm.uid().unwrap_or_default();
+    let Some(term) = operator.context.sharing.share.permit(&uid).map(|permit| permit.term()) else {
+        operator.forget(&swarm);
+        return Ok(Action::await_change());
+    };
+    let is_taken_over = !operator.memories.knows_term(&uid, term);
+    let Some(_worker) = operator.context.worker(&swarm, is_taken_over).await else {
+        return Ok(Action::await_change());
+    };
+    let Some(permit) = operator.context.sharing.share.permit(&uid).map(Arc::new) else {
+        operator.forget(&swarm);
+        return Ok(Action::await_change());
+    };
+    if operator.memories.is_new_term(&uid, permit.term()) {
+        operator.context.metrics.takeovers.inc();
+        operator.forget(&swarm);
+    }
+    let Context { caches, client, background, .. } = &*operator.context;
+    // Somebody may have edited it while it waited.
+    let newest = caches.swarms.get(&swarm.namespace().unwrap_or_default(), &swarm.name_any());
+    let newest = newest.filter(|newest| newest.uid() == swarm.uid()).unwrap_or(swarm);
+    let Some(swarm) = caches.records.whole(client, newest).await? else {
+        return Ok(Action::await_change());
+    };
+    let turn = permitted(Arc::clone(&swarm), Arc::clone(&operator));
+    let outcome = in_a_task(background, fence::by(Arc::clone(&permit), turn)).await;
+    if !permit.is_good() {
+        // Whoever has it now begins with it anew.
+        operator.forget(&swarm);
+        return Ok(Action::await_change());
+    }
+    outcome.inspect(|_| operator.memories.forget_failures(&uid))
+}
+
+/// Runs a turn in a task of its own, which ends with this future. The controller polls all turns in one task:
+/// there, one that computes for a while would hold up all others. What it logs still names its Swarm.
+async fn in_a_task(
+    background: &Background,
+    turn: impl Future<Output = Result<Action, StoreError>> + Send + 'static,
+) -> Result<Action, StoreError> {
+    match background.turn(turn.in_current_span()).await {
+        Ok(outcome) => outcome,
+        // It is cancelled only with all others.
+        Err(ended) => ended.try_into_panic().map_or_else(
+            |_| Ok(Action::await_change()),
+            |payload| std::panic::resume_unwind(payload),
+        ),
+    }
+}
+
+/// One turn of a Swarm that is this operator's.
+async fn permitted(swarm: Arc<Swarm>, operator: Arc<Operator>) -> Result<Action, StoreError> {
+    let namespace = swarm.namespace().unwrap_or_default();
+    let _under_way = operator.context.health.turn(&namespace, &swarm.name_any());
+    match contained(Box::pin(operator.turn(&swarm))).await {
+        Ok(Err(StoreError::Refused { code, reason })) => {
+            let verdict = Verdict { reason: Reason::Refused(code), message: reason };
+            Box::pin(operator.report_refusal(&swarm, verdict)).await
+        }
+        Ok(outcome) => outcome,
+        Err(panicked) => operator.after_panic(&swarm, &panicked).await,
+    }
+}
+
+/// When a failed turn is repeated: at once after a lost race, ever later while the API is away.
+#[expect(clippy::needless_pass_by_value, reason = "the controller hands out owned references")]
+pub(crate) fn error_policy(
+    swarm: Arc<Swarm>,
+    error: &StoreError,
+    operator: Arc<Operator>,
+) -> Action {
+    const SOON: Duration = Duration::from_millis(50);
+    const PAUSE_MAX: Duration = Duration::from_secs(30);
+    if !swarm.uid().is_some_and(|uid| operator.context.sharing.share.has(&uid)) {
+        return Action::await_change();
+    }
+    let failures = operator.memories.count_failure(swarm.uid().unwrap_or_default());
+    let conflict = matches!(error, StoreError::Conflict { .. });
+    let doublings = failures.min(10);
+    let pause = (SOON * 2_u32.pow(doublings)).min(PAUSE_MAX);
+    if !conflict {
+        let cause = std::error::Error::source(error).map(ToString::to_string);
+        tracing::warn!(swarm = %swarm.name_any(), %error, cause, ?pause, "a turn failed");
+    }
+    Action::requeue(if conflict && failures < 3 { SOON } else { pause })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, conflict, failure, swarm};
+    use serde_json::{Value, json};
+
+    /// A Swarm that has not been begun with yet, since its finalizer is missing.
+    fn fresh(name: &str) -> Value {
+        let mut swarm = swarm(name, &json!({"pool": {"statefulSet": {"name": "w"}}}));
+        swarm["metadata"]["finalizers"] = Value::Null;
+        swarm
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_panics_is_reported_and_concerns_no_other_swarm() {
+        let swarms = vec![fresh("bad"), fresh("good")];
+        let scene = World { swarms, ..World::default() }.with(|asked| {
+            assert!(!asked.is("PATCH", "/swarms/bad"), "one holder too many");
+            let name = if asked.path.contains("bad") { "bad" } else { "good" };
+            (200, fresh(name))
+        });
+        let (bad, good) = (scene.swarm("bad"), scene.swarm("good"));
+        let before = scene.operator.memory(&bad);
+
+        let action = reconcile(bad.clone(), scene.operator.clone()).await;
+        assert_eq!(action.unwrap(), Action::requeue(Duration::from_secs(30)));
+        let asked = scene.asked();
+        let status = asked.iter().find(|asked| asked.is("PATCH", "/swarms/bad/status")).unwrap();
+        let ready = &status.body["status"]["conditions"][0];
+        assert_eq!((&ready["status"], &ready["reason"]), (&json!("False"), &json!("TurnPanicked")));
+        let message = ready["message"].as_str().unwrap();
+        assert!(message.starts_with("the operator panicked: one holder too many;"), "{message}");
+        let panicked = TurnLabels { result: "panicked" };
+        assert_eq!(scene.context.metrics.turns.get_or_create(&panicked).get(), 1);
+        let after = scene.operator.memory(&bad);
+        assert!(!Arc::ptr_eq(&before, &after), "what may be half changed is discarded");
+
+        let action = reconcile(good, scene.operator.clone()).await;
+        assert_eq!(action.unwrap(), Action::await_change());
+        assert!(scene.asked().iter().any(|asked| asked.is("PATCH", "/swarms/good")));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_turn_that_computes_holds_up_no_other() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let told = std::sync::Mutex::new(told);
+        let swarms = vec![fresh("slow"), fresh("quick")];
+        let scene = World { swarms, ..World::default() }.with(move |asked| {
+            if asked.path.contains("slow") {
+                // It keeps its thread until the other turn has come this far.
+                let told = told.lock().unwrap().recv_timeout(Duration::from_secs(10));
+                told.expect("the other turn waits for this one");
+                return (200, fresh("slow"));
+            }
+            tell.send(()).unwrap();
+            (200, fresh("quick"))
+        });
+        let turn = |name| reconcile(scene.swarm(name), scene.operator.clone());
+        let (slow, quick) = tokio::join!(turn("slow"), turn("quick"));
+        assert_eq!(
+            (slow.unwrap(), quick.unwrap()),
+            (Action::await_change(), Action::await_change())
+        );
+    }
+
+    #[tokio::test]
+    async fn a_turn_whose_report_conflicts_counts_as_a_conflict_and_its_swarm_was_taken_over_once()
+    {
+        let swarms = vec![swarm("s", &json!({"pool": {"statefulSet": {"name": "w"}}}))];
+        let scene = World { swarms, ..World::default() }.with(|_| conflict());
+        for _ in 0..2 {
+            let outcome = reconcile(scene.swarm("s"), scene.operator.clone()).await;
+            assert!(matches!(outcome, Err(StoreError::Conflict { .. })), "{outcome:?}");
+        }
+        let metrics = &scene.context.metrics;
+        let count = |result| metrics.turns.get_or_create(&TurnLabels { result }).get();
+        assert_eq!(["conflict", "refused", "ok"].map(count), [2, 0, 0]);
+        assert_eq!(metrics.takeovers.get(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_refused_finalizer_is_a_condition_and_is_counted() {
+        let swarms = vec![fresh("s")];
+        let scene = World { swarms, ..World::default() }.with(|asked| {
+            // As a ValidatingAdmissionPolicy answers, and a JSON patch whose test fails.
+            let denied = || failure(422, "Invalid", "a policy denied the request");
+            if asked.is("PATCH", "/swarms/s") { denied() } else { (200, fresh("s")) }
+        });
+        let action = reconcile(scene.swarm("s"), scene.operator.clone()).await;
+        assert_eq!(action.unwrap(), Action::requeue(Duration::from_secs(30)));
+        let asked = scene.asked();
+        let status = asked.iter().find(|asked| asked.is("PATCH", "/swarms/s/status")).unwrap();
+        let ready = &status.body["status"]["conditions"][0];
+        assert_eq!(ready["reason"], "WriteRefused");
+        let sentence = "finalizer of Swarm `s` was refused: a policy denied the request";
+        assert_eq!(ready["message"], sentence);
+        let labels = crate::metrics::RefusalLabels { request: "finalizer" };
+        assert_eq!(scene.context.metrics.refusals.get_or_create(&labels).get(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_the_report_of_a_panic_is_contained_too() {
+        let swarms = vec![fresh("bad")];
+        let scene = World { swarms, ..World::default() }.with(|_| panic!("everything panics"));
+        let action = reconcile(scene.swarm("bad"), scene.operator.clone()).await;
+        assert_eq!(action.unwrap(), Action::requeue(Duration::from_secs(30)));
+    }
+
+    #[tokio::test]
+    async fn a_swarm_that_vanished_without_a_release_is_forgotten_with_its_metrics() {
+        let swarms = vec![swarm("stays", &json!({"pool": {"statefulSet": {"name": "w"}}}))];
+        let scene = World { swarms, ..World::default() }.with(|_| (404, Value::Null));
+        let (operator, context) = (&scene.operator, &scene.context);
+        let stays = scene.swarm("stays");
+        let mut vanished = (*stays).clone();
+        vanished.metadata.uid = Some("an earlier one of this name".into());
+        for (swarm, sessions) in [(&*stays, 2), (&vanished, 3)] {
+            operator.memory(swarm).lock().await.counted.set(sessions, 1, 0);
+            operator.memories.count_failure(swarm.uid().unwrap_or_default());
+        }
+        operator.forget_vanished();
+        assert_eq!(
+            (context.metrics.sessions.get(), context.metrics.releases_under_way.get()),
+            (2, 1)
+        );
+        let count =
+            |swarm: &Swarm| operator.memories.count_failure(swarm.uid().unwrap_or_default());
+        assert_eq!((count(&stays), count(&vanished)), (1, 0));
+    }
+}

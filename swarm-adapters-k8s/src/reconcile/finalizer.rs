@@ -1,0 +1,60 @@
+//! The finalizer of a Swarm: set before anything is claimed for it, removed once it was released.
+
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use swarm_core::ports::StoreError;
+
+use crate::annotations::FINALIZER;
+use crate::api::Swarm;
+use crate::context::Context;
+use crate::requests::bounded;
+use crate::status::RefusedRequest;
+
+/// Whether a Swarm has the finalizer.
+pub(crate) fn has_finalizer(swarm: &Swarm) -> bool {
+    swarm.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+}
+
+impl Context {
+    /// Sets the finalizer. The watch then shows the Swarm with it, which is another turn.
+    pub(crate) async fn set_finalizer(&self, swarm: &Swarm) -> Result<(), StoreError> {
+        let mut finalizers = swarm.finalizers().to_vec();
+        finalizers.push(FINALIZER.to_owned());
+        self.write_finalizers(swarm, &finalizers).await
+    }
+
+    /// Removes the finalizer, if it is there.
+    pub(crate) async fn remove_finalizer(&self, swarm: &Swarm) -> Result<(), StoreError> {
+        if !has_finalizer(swarm) {
+            return Ok(());
+        }
+        let mut finalizers = swarm.finalizers().to_vec();
+        finalizers.retain(|finalizer| finalizer != FINALIZER);
+        self.write_finalizers(swarm, &finalizers).await
+    }
+
+    /// Whoever else changes them changes the version: a conflict, never a finalizer that is lost. So
+    /// an answer of 422 is always a refusal.
+    async fn write_finalizers(
+        &self,
+        swarm: &Swarm,
+        finalizers: &[String],
+    ) -> Result<(), StoreError> {
+        let name = swarm.name_any();
+        let api: Api<Swarm> =
+            Api::namespaced(self.client.clone(), &swarm.namespace().unwrap_or_default());
+        let patch = Patch::Merge(json!({"metadata": {
+            "uid": swarm.uid(),
+            "resourceVersion": swarm.resource_version(),
+            "finalizers": finalizers,
+        }}));
+        let params = PatchParams::default();
+        let written = api.patch_metadata(&name, &params, &patch);
+        let written = bounded(format!("finalizer of Swarm `{name}`"), written).await;
+        if let Err(StoreError::Refused { .. }) = &written {
+            self.count_refused(RefusedRequest::Finalizer);
+        }
+        written.map(drop)
+    }
+}

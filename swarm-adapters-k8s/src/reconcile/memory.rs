@@ -1,0 +1,154 @@
+//! What this process remembers of each Swarm from one turn to the next: one small state per concern,
+//! each in the file of that concern. All of it can be lost, which only costs time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use swarm_core::Decider;
+use swarm_core::overseer::Fact;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::report::Reports;
+use crate::api::Swarm;
+use crate::clock;
+use crate::jobs::sources::Loaded;
+use crate::ledger::stores::Stores;
+use crate::locks::unpoisoned;
+use crate::managed::events::Explained;
+use crate::managed::keep::Making;
+use crate::metrics::{Asked, Counted, Metrics};
+use crate::plain::publications::Publications;
+use crate::plain::refresh::KnownPods;
+use crate::pool::autoscale::Autoscaling;
+use crate::pool::observe::Sightings;
+use crate::pool::scaling::Scaling;
+use crate::pool::workload::Workload;
+use crate::sessions::Sessions;
+use crate::sessions::silent::Silent;
+use crate::watch::rollback::Epoch;
+
+/// What this process remembers of one Swarm.
+pub(crate) struct Memory {
+    /// Of which epoch of the store it is.
+    pub(crate) epoch: Epoch,
+    pub(crate) stores: Stores,
+    pub(crate) sightings: Sightings,
+    pub(crate) sessions: Sessions,
+    pub(crate) decider: Decider,
+    /// How many sessions and releases of it are counted among all.
+    pub(crate) counted: Counted,
+    /// What it needs, for autoscalers of others.
+    pub(crate) asked: Asked,
+    pub(crate) loaded: Loaded,
+    pub(crate) publications: Publications,
+    pub(crate) pods: KnownPods,
+    pub(crate) scaling: Scaling,
+    pub(crate) autoscaling: Autoscaling,
+    pub(crate) making: Making,
+    pub(crate) explained: Explained,
+    pub(crate) silent: Silent,
+    pub(crate) reports: Reports,
+    /// Since when the workers of a deleted Swarm are asked to stop.
+    pub(crate) releasing: Option<Instant>,
+}
+
+impl Memory {
+    pub(crate) fn new(epoch: Epoch, metrics: &Metrics) -> Self {
+        let now = Instant::now();
+        Self {
+            epoch,
+            stores: Stores::default(),
+            sightings: Sightings::new(now),
+            sessions: Sessions::default(),
+            decider: Decider::default(),
+            counted: Counted::of(metrics),
+            asked: metrics.asked(),
+            loaded: Loaded::default(),
+            publications: Publications::since(now),
+            pods: KnownPods::default(),
+            scaling: Scaling::default(),
+            autoscaling: Autoscaling::default(),
+            making: Making::default(),
+            explained: Explained::default(),
+            silent: Silent::default(),
+            reports: Reports::default(),
+            releasing: None,
+        }
+    }
+
+    /// Drops the stores of another pool or view.
+    pub(crate) fn drop_other_stores(&mut self, swarm: &Swarm, pool: &Workload) {
+        if self.stores.drop_others(swarm, pool) {
+            self.sessions.overseer.forget_ledger();
+        }
+    }
+
+    /// Forgets what was remembered of the store before its last rollback; returns whether there was
+    /// one. What is known of sessions stays, since it says how far the ledger was. Their ends are
+    /// doubted until every Lease was looked at again.
+    pub(crate) fn forget_undone(&mut self, epoch: Epoch) -> bool {
+        if std::mem::replace(&mut self.epoch, epoch) == epoch {
+            return false;
+        }
+        self.stores = Stores::default();
+        self.sessions.overseer.learn(clock::now(), Fact::StoreRolledBack);
+        self.pods = KnownPods::default();
+        self.scaling.forget_undone();
+        self.making.forget_undone();
+        self.reports.forget_status();
+        true
+    }
+}
+
+/// The memories of all Swarms by their UIDs, how often their turns failed in a row, and for the how
+/// manieth time they are this operator's.
+#[derive(Default)]
+pub(crate) struct Memories {
+    of_swarm: std::sync::Mutex<HashMap<String, Arc<Mutex<Memory>>>>,
+    failures: std::sync::Mutex<HashMap<String, u32>>,
+    terms: std::sync::Mutex<HashMap<String, u64>>,
+}
+
+impl Memories {
+    /// The memory of the Swarm with this UID; a `fresh` one if there is none.
+    pub(crate) fn of(&self, uid: String, fresh: impl FnOnce() -> Memory) -> Arc<Mutex<Memory>> {
+        let mut memories = unpoisoned(&self.of_swarm);
+        memories.entry(uid).or_insert_with(|| Arc::new(Mutex::new(fresh()))).clone()
+    }
+
+    /// Whether the Swarm with this UID has become this operator's again, or for the first time: of any
+    /// earlier time nothing is true any more.
+    pub(crate) fn is_new_term(&self, uid: &str, term: u64) -> bool {
+        unpoisoned(&self.terms).insert(uid.to_owned(), term) != Some(term)
+    }
+
+    /// Whether the Swarm with this UID had a turn in this term.
+    pub(crate) fn knows_term(&self, uid: &str, term: u64) -> bool {
+        unpoisoned(&self.terms).get(uid) == Some(&term)
+    }
+
+    /// Drops everything about the Swarms that `exists` does not know.
+    pub(crate) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        unpoisoned(&self.of_swarm).retain(|uid, _| exists(uid));
+        unpoisoned(&self.failures).retain(|uid, _| exists(uid));
+        unpoisoned(&self.terms).retain(|uid, _| exists(uid));
+    }
+
+    pub(crate) fn forget(&self, uid: &str) {
+        unpoisoned(&self.of_swarm).remove(uid);
+        self.forget_failures(uid);
+    }
+
+    /// Counts a failed turn; returns how many failed in a row before.
+    pub(crate) fn count_failure(&self, uid: String) -> u32 {
+        let mut failures = unpoisoned(&self.failures);
+        let count = failures.entry(uid).or_default();
+        *count = count.saturating_add(1);
+        *count - 1
+    }
+
+    pub(crate) fn forget_failures(&self, uid: &str) {
+        unpoisoned(&self.failures).remove(uid);
+    }
+}

@@ -1,0 +1,257 @@
+//! Releases Swarms that are deleted: their workers stop first, by proof where the policy asks for it.
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use swarm_core::handover::Policy;
+use swarm_core::ports::{LedgerStore as _, StoreError, ViewStore};
+use swarm_core::{Desired, Ledger, Waiting};
+use swarm_spec::spec::Meant;
+use tokio::time::Instant;
+
+use super::memory::Memory;
+use super::turn::Carried;
+use crate::api::{PolicySpec, Swarm};
+use crate::context::Context;
+use crate::jobs::convert;
+use crate::ledger::Claim;
+use crate::plain::refresh_order::RefreshTerms;
+use crate::plain::view::Occupant;
+use crate::pool::workload::Workload;
+use crate::status::{Refusals, RefusedRequest, Verdict};
+
+/// The longest wait for another nudge before a deleted Swarm is finalized.
+const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How far a release has come.
+pub(crate) enum Released {
+    /// Workers are still asked to stop.
+    NotYet {
+        /// After which time to look again.
+        look_in: Duration,
+        /// What the API server refuses meanwhile.
+        refused: Option<Verdict>,
+    },
+    /// Nothing holds the Swarm any more.
+    Entirely,
+}
+
+impl Context {
+    /// Releases everything a deleted Swarm held: publishes empty lists and waits for the workers; then
+    /// the Swarm goes, and its ledger after it. The pool and the emptied view stay, unless they were
+    /// made for it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] if workers cannot be asked to stop: the Swarm stays until they can.
+    pub(crate) async fn release(
+        &self,
+        swarm: &Swarm,
+        memory: &mut Memory,
+    ) -> Result<Released, StoreError> {
+        let mut refusals = Refusals::default();
+        match self.released(swarm, memory, &mut refusals).await {
+            Ok(None) => {}
+            Ok(Some(look_in)) => {
+                return Ok(Released::NotYet { look_in, refused: refusals.verdict() });
+            }
+            // The pool is another Swarm's, so this one was never given anything.
+            Err(StoreError::Refused { code: "PoolClaimed", .. }) => memory.stores.ledgers = None,
+            Err(StoreError::Refused { code, reason }) => {
+                self.count_refused(RefusedRequest::Release);
+                let reason = format!("the Swarm is deleted and cannot be released: {reason}");
+                return Err(StoreError::Refused { code, reason });
+            }
+            Err(error) => return Err(error),
+        }
+        self.remove_managed_pool(swarm).await?;
+        self.remove_finalizer(swarm).await?;
+        // After the finalizer: a ledger that is missing before was lost, and is no release.
+        if let Some(ledgers) = memory.stores.ledgers.take()
+            && let Err(error) = ledgers.remove().await
+        {
+            if matches!(error, StoreError::Refused { .. }) {
+                self.count_refused(RefusedRequest::Cleanup);
+            }
+            tracing::warn!(swarm = %swarm.name_any(), %error, "the sweep removes its ledger");
+        }
+        Ok(Released::Entirely)
+    }
+
+    /// Asks the workers of a Swarm to stop whose namespace is being deleted, and removes the workload that
+    /// was made for it. Returns after which time to look again.
+    ///
+    /// The order comes first. Without it, workers that end with their pods keep their jobs for as long as
+    /// their grace allows, since they wait for moves that nobody makes. Its answer is not waited for: the
+    /// pods end meanwhile, and a worker that ends stops its jobs as for an empty view. The rights of the
+    /// workers stay: they close their Leases with them.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] as the API server answers, which has less and less of the namespace.
+    pub(crate) async fn close(
+        &self,
+        swarm: &Swarm,
+        memory: &mut Memory,
+    ) -> Result<Option<Duration>, StoreError> {
+        let look_in = self.released(swarm, memory, &mut Refusals::default()).await?;
+        self.remove_workloads(swarm).await?;
+        Ok(look_in)
+    }
+
+    /// After which time to look again; `None` once everything was released.
+    async fn released(
+        &self,
+        swarm: &Swarm,
+        memory: &mut Memory,
+        refusals: &mut Refusals,
+    ) -> Result<Option<Duration>, StoreError> {
+        let mut nothing = Desired::default();
+        // Whatever else is wrong with the spec, no worker is given up without proof.
+        nothing.policy = asked_policy(swarm);
+        if let Ok(desired) = convert::desired(swarm) {
+            (nothing.timing, nothing.policy) = (desired.timing, desired.policy);
+        }
+        let pool = match self.caches.pool_of(swarm) {
+            Ok(pool) => Some(pool),
+            Err(_) => self.pool_that_is_gone(swarm).await?,
+        };
+        let place = self.view_store(swarm).occupant().await?;
+        if self.has_published_nothing(swarm, pool.as_ref(), place, memory).await? {
+            return Ok(None);
+        }
+        let Some(pool) = pool else {
+            return self.empty_view(swarm).await.map(|()| None);
+        };
+        match self.release_pool(swarm, &pool, &mut nothing, memory, refusals).await {
+            // A view that is missing and may not be made cannot be emptied either.
+            Err(StoreError::Refused { .. })
+                if place == Occupant::Nobody && !self.has_session_views(swarm) =>
+            {
+                Ok(None)
+            }
+            released => released,
+        }
+    }
+
+    /// Returns whether nothing that `swarm` published can be anywhere, so that no worker acts on it:
+    /// neither a view of its own in its `place`, nor one of a session, nor a grant to a session.
+    ///
+    /// A ledger alone is no publication: a turn saves the ledger first, and is refused the view after.
+    async fn has_published_nothing(
+        &self,
+        swarm: &Swarm,
+        pool: Option<&Workload>,
+        place: Occupant,
+        memory: &mut Memory,
+    ) -> Result<bool, StoreError> {
+        if place == Occupant::ThisSwarm || self.has_session_views(swarm) {
+            return Ok(false);
+        }
+        let Some(pool) = pool else { return Ok(true) };
+        let ledger = match memory.stores.ledgers(self, swarm, pool).load().await {
+            Ok(ledger) => ledger.map(|(ledger, _)| ledger),
+            // Sessions that such a ledger granted jobs to are waited for by the next one.
+            Err(StoreError::Refused { code: "PoolClaimed" | "LedgerUnreadable", .. }) => {
+                memory.stores.ledgers = None;
+                return Ok(true);
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(ledger) = ledger else { return Ok(true) };
+        if ledger.slots.values().any(|slot| !slot.session.is_plain()) {
+            return Ok(false);
+        }
+        Ok(match place {
+            // One that was to take over a view has nothing to empty before it has.
+            Occupant::Nobody => ledger.version == 0 && swarm.adopts(),
+            Occupant::Others | Occupant::ThisSwarm => true,
+        })
+    }
+
+    /// Returns whether any session has a view of `swarm`.
+    fn has_session_views(&self, swarm: &Swarm) -> bool {
+        let namespace = swarm.namespace().unwrap_or_default();
+        !self.views.of_swarm(&namespace, &swarm.name_any()).is_empty()
+    }
+
+    /// The pool whose workload is gone, or cannot be distinguished from others: as the ledger that
+    /// `swarm` has claimed remembers it.
+    async fn pool_that_is_gone(&self, swarm: &Swarm) -> Result<Option<Workload>, StoreError> {
+        let namespace = swarm.namespace().unwrap_or_default();
+        let (kind, meant) = swarm.pool();
+        let ledgers = match meant {
+            Some(Meant::Named(pool)) => vec![format!("{}.{pool}", kind.as_str().to_lowercase())],
+            Some(Meant::Labelled(_)) | None => self.caches.ledgers_of(&namespace, kind),
+        };
+        for name in ledgers {
+            let claim = Claim::on(&self.client, &namespace, &name).await?;
+            if let Some(claim) =
+                claim.filter(|claim| Some(&claim.swarm.uid) == swarm.uid().as_ref())
+            {
+                return Ok(Some(Workload::gone(kind, &namespace, claim.pool)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Releases the jobs of all workers of `pool`. Returns how long to wait before another look;
+    /// `None` once the workers have stopped, if that can be known, or were waited for.
+    async fn release_pool(
+        &self,
+        swarm: &Swarm,
+        pool: &Workload,
+        nothing: &mut Desired,
+        memory: &mut Memory,
+        refusals: &mut Refusals,
+    ) -> Result<Option<Duration>, StoreError> {
+        let since = *memory.releasing.get_or_insert_with(Instant::now);
+        let Carried { turn, refreshed, look_in, .. } =
+            self.carry_out(swarm, pool, nothing, memory, refusals).await?;
+        let is_enough = nothing.policy == Policy::AtLeastOnce
+            && nothing.timing.release_timeout <= since.elapsed();
+        // The ledger was lost: sessions that may run what it granted have to stop first.
+        if turn.decision.waiting == Some(Waiting::LedgerReset) && !is_enough {
+            let wait = look_in.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
+            return Ok(Some(wait));
+        }
+        if turn.decision.ledger.version == 0 {
+            return self.empty_view(swarm).await.map(|()| None);
+        }
+        // Sessions release their jobs, or are proved to have ended: waiting alone is enough only where
+        // two may run a job.
+        let is_held = !turn.decision.ledger.cells.jobs.is_empty();
+        if is_held && !is_enough {
+            let wait = look_in.into_iter().chain(turn.decision.recheck_in).min();
+            return Ok(Some(wait.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX)));
+        }
+        let terms = RefreshTerms::of(swarm);
+        if terms.knows() {
+            let is_over = refreshed.stale.is_empty() || terms.release_timeout <= since.elapsed();
+            let wait = refreshed.look_in.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
+            return Ok((!is_over).then_some(wait));
+        }
+        // These workers do not report. The early nudges are made; the late one is not waited for.
+        Ok(refreshed.look_in.filter(|wait| *wait <= RELEASE_WAIT_MAX))
+    }
+
+    /// Empties the view of a Swarm whose ledger cannot do so: its pool is gone, or the ledger was
+    /// lost and no pod is there to make one for.
+    async fn empty_view(&self, swarm: &Swarm) -> Result<(), StoreError> {
+        let views = self.view_store(swarm);
+        let version = match views.version().await? {
+            0 => 0,
+            published => published + 1,
+        };
+        views.publish(&Ledger { version, ..Ledger::new(0) }).await
+    }
+}
+
+/// What the spec asks for, whether it can be used or not.
+fn asked_policy(swarm: &Swarm) -> Policy {
+    let handover = swarm.spec.handover.as_ref();
+    match handover.and_then(|handover| handover.policy).unwrap_or_default() {
+        PolicySpec::Exclusive => Policy::Exclusive,
+        PolicySpec::AtLeastOnce => Policy::AtLeastOnce,
+    }
+}

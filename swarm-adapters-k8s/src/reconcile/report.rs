@@ -1,0 +1,429 @@
+//! Reports what turns came to: the status, and Events where it changed. Nothing of it is read back for
+//! a decision.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::runtime::controller::Action;
+use kube::runtime::events::EventType;
+use kube::{Resource, ResourceExt};
+use serde_json::json;
+use swarm_core::ports::StoreError;
+use swarm_core::{Desired, Need, Observed, Progress, Turn, Waiting};
+use tokio::time::Instant;
+
+use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
+use crate::context::Context;
+use crate::jobs::listed::Listed;
+use crate::pool::rollout::{Rollout, RolloutReport, SEEN_WITHIN};
+use crate::pool::workload::Workload;
+use crate::requests::{REFUSED_RETRY, REQUEST_TIMEOUT, bounded};
+use crate::sessions::alarms::Alarm;
+use crate::status::events::{Due, Says};
+use crate::status::{
+    self, AUTOSCALE_LIMITED, JOBS_FAILING, MISCONFIGURED, NOT_READY_TOO_LONG, NotReadyTooLong,
+    Reason, Refreshed, Refusals, RefusedRequest, SESSIONS_UNPROTECTED, SessionReport, TurnSummary,
+    Verdict,
+};
+use crate::version;
+use crate::watch::rollback::Epoch;
+
+/// The time that a brief reason lasts before it becomes an Event.
+const BRIEF: Duration = Duration::from_secs(10);
+
+/// Finds the message of a condition that is there only while it is true.
+type MessageOf = fn(&SwarmStatus) -> Option<&str>;
+
+/// The conditions that are an Event when they become true, by the reason of the Event.
+const WARNINGS: [(&str, MessageOf); 4] = [
+    (AUTOSCALE_LIMITED, status::autoscale_limited),
+    (JOBS_FAILING, status::failing_jobs),
+    (SESSIONS_UNPROTECTED, status::unprotected_sessions),
+    (MISCONFIGURED, status::misconfigured),
+];
+
+/// What was reported of one Swarm.
+#[derive(Default)]
+pub(crate) struct Reports {
+    /// The status as it was last written, while the cache may lag behind.
+    status: Option<SwarmStatus>,
+    /// The version of the Swarm after that, as long as the cache has an older one.
+    version: Option<String>,
+    /// The workers that were reported to be not ready for too long.
+    not_ready: BTreeSet<String>,
+    /// The jobs that were reported to be kept away from workers.
+    quarantined: BTreeSet<String>,
+    /// The jobs that the Swarm lists.
+    pub(crate) listed: Listed,
+    /// Since when a reason without an Event is that of the condition.
+    brief: Option<(Reason, Instant)>,
+    /// Since when the controller of the workload has not seen its last edit.
+    unseen: Option<Instant>,
+}
+
+impl Reports {
+    /// Somebody else may have written the status.
+    pub(crate) fn forget_status(&mut self) {
+        (self.status, self.version) = (None, None);
+    }
+
+    /// Progress of the workload with its newest template. A controller is given a moment to see an edit
+    /// before that is reported.
+    pub(crate) fn rollout(
+        &mut self,
+        swarm: &Swarm,
+        pool: &Workload,
+        pods: &[Arc<Pod>],
+    ) -> RolloutReport {
+        let before = self.status.as_ref().or(swarm.status.as_ref());
+        let mut report = RolloutReport::of(pool, pods, before, Timestamp::now());
+        if report.rollout == Rollout::Unseen {
+            let since = self.unseen.get_or_insert_with(Instant::now).elapsed();
+            report.look_in = SEEN_WITHIN.checked_sub(since).filter(|left| !left.is_zero());
+        } else {
+            self.unseen = None;
+        }
+        report
+    }
+
+    /// After which time a reason that lasts is to be an Event; `None` if there is none. A turn that
+    /// gathers changes publishes no Event that is due, so it is never at once.
+    pub(crate) fn event_in(&self) -> Option<Duration> {
+        let (_, since) = self.brief?;
+        Some(BRIEF.saturating_sub(since.elapsed()).max(Duration::from_secs(1)))
+    }
+
+    /// Takes note of the verdict of a turn, which has a reason that the status had not before if it
+    /// `is_new`. Returns whether to publish it.
+    fn is_event(&mut self, verdict: &Verdict, is_new: bool) -> bool {
+        let reason = verdict.reason;
+        if !reason.is_often_brief() {
+            self.brief = None;
+            return is_new;
+        }
+        let since = match self.brief {
+            Some((before, since)) if before == reason => since,
+            _ if is_new => Instant::now(),
+            _ => return false,
+        };
+        let is_due = BRIEF <= since.elapsed();
+        self.brief = (!is_due).then_some((reason, since));
+        is_due
+    }
+
+    /// The newest version of `swarm` that is known.
+    fn version_of(&self, swarm: &Swarm) -> Option<String> {
+        let seen = swarm.resource_version();
+        let number = |version: &Option<String>| version::number(version.as_deref());
+        if number(&seen) < number(&self.version) { self.version.clone() } else { seen }
+    }
+}
+
+/// What a turn came to, for the status.
+pub(crate) enum Outcome {
+    Done(Box<Done>),
+    Refused(Verdict),
+    /// The pool is not there yet.
+    Awaited {
+        /// What it waits for.
+        verdict: Verdict,
+        /// After which time to look again.
+        look_in: Duration,
+    },
+}
+
+/// A turn that was carried out.
+pub(crate) struct Done {
+    /// The name of the Swarm.
+    pub(crate) swarm: String,
+    pub(crate) turn: Turn,
+    pub(crate) desired: Desired,
+    /// How many workers the jobs need.
+    pub(crate) need: Option<Need>,
+    pub(crate) observed: Observed,
+    pub(crate) progress: Progress,
+    pub(crate) pool: Workload,
+    pub(crate) rollout: RolloutReport,
+    pub(crate) refreshed: Refreshed,
+    pub(crate) sessions: SessionReport,
+    /// What was refused while the turn went on.
+    pub(crate) refusals: Refusals,
+    pub(crate) next: Option<Duration>,
+    pub(crate) alarm: Option<Alarm>,
+    /// What there is to say of somebody who scales against the Swarm, or writes over its view.
+    pub(crate) contest: Option<Verdict>,
+    /// What is wrong with the newest list of jobs, so that an older one was used.
+    pub(crate) complaint: Option<Verdict>,
+}
+
+impl Done {
+    pub(crate) fn summary(&self) -> TurnSummary<'_> {
+        let Self { swarm, desired, observed, progress, pool, rollout, .. } = self;
+        let Self { refreshed, sessions, refusals, .. } = self;
+        TurnSummary {
+            swarm,
+            decision: &self.turn.decision,
+            desired,
+            need: self.need,
+            observed,
+            progress,
+            pool,
+            rollout,
+            refreshed,
+            sessions,
+            refusals,
+        }
+    }
+
+    /// Whether it will be clear in a moment how far the pool is.
+    fn is_unclear(&self) -> bool {
+        let Self { contest, refreshed, rollout, .. } = self;
+        let is_asked = refreshed.is_under_way() && contest.is_none();
+        let is_unseen = rollout.rollout == Rollout::Unseen && rollout.look_in.is_some();
+        is_asked || is_unseen
+    }
+}
+
+/// Whether somebody who keeps undoing what the operator does is the likely cause, or more than that.
+fn is_outdone_by_a_contest(reason: Reason) -> bool {
+    let is_outdone = [Reason::Settled, Reason::Scaling, Reason::Refreshing, Reason::RollingOut];
+    is_outdone.contains(&reason)
+}
+
+impl Context {
+    /// Reports what a turn came to.
+    pub(crate) async fn report_turn(
+        &self,
+        swarm: &Swarm,
+        outcome: &Outcome,
+        reports: &mut Reports,
+        seen_in: Epoch,
+    ) -> Result<(), StoreError> {
+        if let Outcome::Done(done) = outcome {
+            self.report_displaced(swarm, done).await;
+            for fenced in &done.sessions.fenced {
+                let note = fenced.note();
+                self.publish_event(swarm, EventType::Warning, "WorkerFenced", note).await;
+            }
+            if let Some(note) = reports.listed.announced() {
+                tracing::warn!(swarm = swarm.name_any(), "{note}");
+                self.publish_event(swarm, EventType::Warning, "JobsRemoved", note).await;
+            }
+        }
+        let before = reports.status.as_ref().or(swarm.status.as_ref());
+        let generation = swarm.metadata.generation;
+        let (status, verdict) = match outcome {
+            Outcome::Done(done) => {
+                let Done { complaint, contest, .. } = &**done;
+                let is_gathering = done.turn.decision.waiting == Some(Waiting::Gathering);
+                let is_unclear = is_gathering || (before.is_some() && done.is_unclear());
+                if is_unclear && complaint.is_none() {
+                    // The plan is not carried out yet; until then the last status is true.
+                    return Ok(());
+                }
+                let facts = done.summary();
+                let verdict = match complaint.clone() {
+                    Some(complaint) => complaint,
+                    None => match Verdict::of(&facts) {
+                        of if is_outdone_by_a_contest(of.reason) => contest.clone().unwrap_or(of),
+                        of => of,
+                    },
+                };
+                let status = status::after_turn(generation, before, &facts, &verdict);
+                let unchanged = before.filter(|_| !done.turn.changed);
+                (status::unless_only_taken_over(unchanged, status), verdict)
+            }
+            Outcome::Refused(verdict) | Outcome::Awaited { verdict, .. } => {
+                (status::after_refusal(generation, before, verdict), verdict.clone())
+            }
+        };
+        self.report(swarm, status, verdict, reports, seen_in).await?;
+        if let Outcome::Done(done) = outcome {
+            self.report_quarantined(swarm, &done.sessions.quarantined, reports).await;
+            self.report_not_ready(swarm, done, reports).await;
+        }
+        Ok(())
+    }
+
+    /// Reports why a turn was not carried out; the counts of the last good one stay.
+    pub(crate) async fn report_refusal(
+        &self,
+        swarm: &Swarm,
+        verdict: Verdict,
+        reports: &mut Reports,
+        seen_in: Epoch,
+    ) -> Result<Action, StoreError> {
+        let before = reports.status.as_ref().or(swarm.status.as_ref());
+        let status = status::after_refusal(swarm.metadata.generation, before, &verdict);
+        self.report(swarm, status, verdict, reports, seen_in).await?;
+        let look_in = reports.event_in().map_or(REFUSED_RETRY, |due| due.min(REFUSED_RETRY));
+        Ok(Action::requeue(look_in))
+    }
+
+    /// Writes a status if it says anything new, and an Event when the reason changed.
+    async fn report(
+        &self,
+        swarm: &Swarm,
+        status: SwarmStatus,
+        verdict: Verdict,
+        reports: &mut Reports,
+        seen_in: Epoch,
+    ) -> Result<(), StoreError> {
+        let before = reports.status.clone().or_else(|| swarm.status.clone());
+        let before = before.as_ref();
+        if before == Some(&status) {
+            if reports.is_event(&verdict, false) {
+                self.publish_verdict(swarm, verdict).await;
+            }
+            return Ok(());
+        }
+        let at = reports.version_of(swarm);
+        match self.write_status(swarm, &status, at, seen_in).await {
+            Ok(version) => reports.version = version,
+            Err(StoreError::Refused { reason: refused, .. }) => {
+                self.count_refused(RefusedRequest::Status);
+                let (name, reason) = (swarm.name_any(), verdict.reason.as_str());
+                tracing::warn!(swarm = name, refused, reason, verdict.message, "no status");
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+        let is_other = status::ready_reason(before) != Some(verdict.reason.as_str());
+        // A stalled Swarm publishes an Event for each text.
+        let is_new = is_other || (verdict.reason.is_stalled() && !status::says(before, &verdict));
+        if reports.is_event(&verdict, is_new) {
+            self.publish_verdict(swarm, verdict).await;
+        } else if let Some(refused) = status::refused_writes(&status)
+            && before.and_then(status::refused_writes).is_none()
+        {
+            let note = refused.to_owned();
+            self.publish_event(swarm, EventType::Warning, "WriteRefused", note).await;
+        }
+        for (reason, message_of) in WARNINGS {
+            if let Some(message) = message_of(&status)
+                && before.and_then(message_of).is_none()
+            {
+                self.publish_event(swarm, EventType::Warning, reason, message.to_owned()).await;
+            }
+        }
+        reports.status = Some(status);
+        Ok(())
+    }
+
+    /// An Event about workers that have not been ready for too long since the last turn.
+    async fn report_not_ready(&self, swarm: &Swarm, done: &Done, reports: &mut Reports) {
+        if done.turn.decision.waiting.is_some() {
+            return;
+        }
+        let found = NotReadyTooLong::of(&done.summary());
+        let (workers, message) = found.map(|it| (it.workers, it.message)).unwrap_or_default();
+        let before = std::mem::replace(&mut reports.not_ready, workers.iter().cloned().collect());
+        if workers.iter().any(|worker| !before.contains(worker)) {
+            self.publish_event(swarm, EventType::Warning, NOT_READY_TOO_LONG, message).await;
+        }
+    }
+
+    /// An Event about jobs that lost their workers to more important ones in this turn.
+    async fn report_displaced(&self, swarm: &Swarm, done: &Done) {
+        if let Some(note) = status::displaced(&done.summary()).filter(|_| done.turn.changed) {
+            self.publish_event(swarm, EventType::Normal, "JobsDisplaced", note).await;
+        }
+    }
+
+    /// An Event about jobs that are kept away from workers since the last turn.
+    async fn report_quarantined(&self, swarm: &Swarm, jobs: &[String], reports: &mut Reports) {
+        let is_new = |job: &&String| !reports.quarantined.contains(*job);
+        let new: Vec<_> = jobs.iter().filter(is_new).map(String::as_str).collect();
+        if !new.is_empty() {
+            let note = format!(
+                "these jobs crashed several workers and wait before they are tried again: {}",
+                status::shortened(&new)
+            );
+            self.publish_event(swarm, EventType::Warning, "JobsQuarantined", note).await;
+        }
+        reports.quarantined = jobs.iter().cloned().collect();
+    }
+
+    /// Writes the status of the Swarm as it is `at` this version: of another one it may not be true, or
+    /// another replica has written it by now. Returns the version after that.
+    async fn write_status(
+        &self,
+        swarm: &Swarm,
+        status: &SwarmStatus,
+        at: Option<String>,
+        seen_in: Epoch,
+    ) -> Result<Option<String>, StoreError> {
+        let name = swarm.name_any();
+        let api: Api<Swarm> =
+            Api::namespaced(self.client.clone(), &swarm.namespace().unwrap_or_default());
+        let patch = Patch::Apply(json!({
+            "apiVersion": API_VERSION,
+            "kind": "Swarm",
+            // Without the UID a Swarm that was deleted meanwhile would be recreated.
+            "metadata": {"name": name, "uid": swarm.uid(), "resourceVersion": at},
+            "status": status,
+        }));
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let written = api.patch_status(&name, &params, &patch);
+        let written = bounded(format!("status of Swarm `{name}`"), written).await?;
+        let (seen, answered) = (version::of(swarm), version::of(&written));
+        self.caches.rollbacks.compare(seen_in, seen, answered, || format!("Swarm `{name}`"));
+        Ok(written.resource_version())
+    }
+
+    async fn publish_verdict(&self, swarm: &Swarm, verdict: Verdict) {
+        let Verdict { reason, message } = verdict;
+        let type_ = if reason.is_warning() { EventType::Warning } else { EventType::Normal };
+        self.publish_event(swarm, type_, reason.as_str(), message).await;
+    }
+
+    /// Events are for people; one that is lost changes nothing.
+    pub(crate) async fn publish_event(
+        &self,
+        swarm: &Swarm,
+        type_: EventType,
+        reason: &str,
+        note: String,
+    ) {
+        let says = Says { type_, reason: reason.into(), note };
+        let api: Api<Event> =
+            Api::namespaced(self.client.clone(), &swarm.namespace().unwrap_or_default());
+        let due = self.recorder.due(swarm.object_ref(&()), says.clone());
+        let published = async {
+            match due {
+                Due::Create(event) => api.create(&PostParams::default(), &event).await.map(drop),
+                Due::Repeat { name, series } => {
+                    let patch = Patch::Merge(json!({"series": series}));
+                    api.patch(&name, &PatchParams::default(), &patch).await.map(drop)
+                }
+                Due::Nothing => {
+                    tracing::info!(
+                        swarm = swarm.name_any(),
+                        reason,
+                        "too many Events, one is left out"
+                    );
+                    Ok(())
+                }
+            }
+        };
+        let published = tokio::time::timeout(REQUEST_TIMEOUT, published).await;
+        if !matches!(published, Ok(Ok(()))) {
+            self.recorder.forget(swarm.metadata.uid.as_deref().unwrap_or_default(), &says);
+        }
+        match published {
+            Ok(Ok(())) => {}
+            // A namespace on its way out takes no more Events.
+            Ok(Err(kube::Error::Api(status))) if status.is_forbidden() => {
+                self.count_refused(RefusedRequest::Event);
+                tracing::info!(reason = status.message, "an Event was refused");
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "an Event was not written"),
+            Err(elapsed) => tracing::warn!(%elapsed, "an Event was not written"),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The operator on Kubernetes: what triggers a turn, and one turn of one Swarm.
+//!
+//! Watches feed caches, and every change of a Swarm, of its workload, pods or view triggers a turn:
+//! observe, decide, write the ledger, publish the views, refresh the workers it concerns, write the
+//! status. An acknowledgement in a Lease triggers one, too, and so does a session that has fallen
+//! silent; a mere renewal does not. A turn that finds everything as it should be writes nothing.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use futures::{StreamExt, stream};
+use kube::runtime::controller::{Config as ControllerConfig, Controller};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::client::Clients;
+pub use crate::context::Options;
+pub use crate::fairness::background::Background;
+use crate::health::Health;
+use crate::metrics::Metrics;
+use crate::sharing::Sharing;
+use crate::sharing::fence::fenced;
+use crate::watch::rollback::Rollbacks;
+
+use crate::context::Context;
+use crate::reconcile::{Operator, error_policy, reconcile};
+use crate::sessions::seen::SeenSessions;
+
+/// How many triggered turns wait for a worker at a time: all of them. Whose turn is next is for
+/// [`Workers`](crate::fairness::slots::Workers) to say, which have to know everybody who waits.
+const CONCURRENCY: u16 = 0;
+
+/// Runs the operator on the scope of `sharing` until `shutdown` is done, then finishes the turns under way. It acts on
+/// the Swarms that are its own.
+///
+/// `ready` becomes true when all caches are filled; `health` knows whether the loop makes progress.
+pub async fn run(
+    clients: Clients,
+    sharing: Sharing,
+    options: Options,
+    metrics: Metrics,
+    health: Health,
+    ready: watch::Sender<bool>,
+    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
+) {
+    let (scope, rollbacks) = (sharing.scope.clone(), Rollbacks::default());
+    let (caches, mut changes) = crate::watches::begin(&sharing, clients.watching(), &rollbacks);
+    let swarms = caches.swarms.store.clone();
+    let seen = SeenSessions::default();
+    let control = fenced(clients.control());
+    let mut context = Context::new(control, options, sharing, caches, metrics, seen, ready);
+    context.health = health.clone();
+    let context = Arc::new(context);
+    let operator = Arc::new(Operator::new(context.clone()));
+    let (all, share) = (context.caches.swarms.store.clone(), context.sharing.share.clone());
+    context.sharing.count_by(move || {
+        let uids = all.state().into_iter().filter_map(|swarm| swarm.metadata.uid.clone());
+        uids.filter(|uid| share.has(uid)).count()
+    });
+    let mut background = in_background(&operator);
+    let controller = Controller::for_stream(changes.take_swarms(), swarms)
+        .with_config(ControllerConfig::default().concurrency(CONCURRENCY));
+    let (answered, vanished) = (context.clone(), operator.clone());
+    let workers = context.sharing.workers.clone();
+    let shutdown = async move {
+        shutdown.await;
+        // Turns under way are finished, and those that wait are for whoever comes next.
+        workers.close();
+    };
+    let leases = context
+        .leases
+        .follow(scope.api(clients.watching()), &rollbacks)
+        .flat_map(move |session| stream::iter(answered.concerned_by(&session)));
+    let controller = changes
+        .trigger(controller, &context.caches, context.ended.clone())
+        .reconcile_on(leases)
+        .reconcile_on(context.views.follow(scope.api(clients.watching()), &rollbacks))
+        .reconcile_on(context.made.follow(&scope, clients.watching(), &rollbacks))
+        .reconcile_on(context.alarms.follow(&context.leases))
+        .reconcile_on(context.questions.follow())
+        .reconcile_on(health.beats())
+        .reconcile_on(context.gained())
+        .graceful_shutdown_on(shutdown)
+        .run(reconcile, error_policy, operator)
+        .for_each(|outcome| {
+            if let Err(error) = outcome {
+                // Turns log their own failures; this is about triggers of objects that are gone.
+                tracing::debug!(%error, "a trigger led to nothing");
+                vanished.forget_vanished();
+            }
+            std::future::ready(())
+        });
+    tokio::select! {
+        () = controller => {}
+        payload = first_panic(&mut background) => std::panic::resume_unwind(payload),
+    }
+}
+
+/// The tasks beside turns.
+fn in_background(operator: &Arc<Operator>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(announce(operator.context.clone()));
+    tasks.spawn(announce_wide(operator.context.clone()));
+    let sweep = operator.clone();
+    tasks.spawn(async move { sweep.sweep().await });
+    tasks
+}
+
+/// What the first of these tasks that panics panicked with; never, if none does.
+async fn first_panic(tasks: &mut JoinSet<()>) -> Box<dyn Any + Send> {
+    while let Some(ended) = tasks.join_next().await {
+        if let Some(payload) = ended.err().and_then(|error| error.try_into_panic().ok()) {
+            return payload;
+        }
+    }
+    std::future::pending().await
+}
+
+/// Says that the operator is ready once every cache is.
+async fn announce(context: Arc<Context>) {
+    let caches = context.caches.wait_until_filled().await;
+    context.leases.wait_until_filled().await;
+    context.views.wait_until_filled().await;
+    if caches.is_ok() {
+        tracing::info!("caches are filled");
+        // Whoever is asked to end when this one is ready leaves it something to go on with.
+        context.sharing.begins().await;
+        context.filled.send_replace(true);
+    }
+}
+
+/// Says that the caches are filled that only pools other than StatefulSets need.
+async fn announce_wide(context: Arc<Context>) {
+    if context.caches.pools.non_statefulset.wait_until_filled().await.is_ok() {
+        tracing::info!("caches of Deployments and their pods are filled");
+        context.filled_wide.send_replace(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_background_task_that_panics_is_noticed_and_one_that_ends_is_not() {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async {});
+        tasks.spawn(async { panic!("the sweep is broken") });
+        let payload = first_panic(&mut tasks).await;
+        assert_eq!(payload.downcast_ref::<&str>(), Some(&"the sweep is broken"));
+        tasks.spawn(async {});
+        let forever = std::pin::pin!(first_panic(&mut tasks));
+        assert!(futures::poll!(forever).is_pending());
+    }
+}

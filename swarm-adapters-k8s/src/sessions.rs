@@ -1,0 +1,219 @@
+//! The sessions of one Swarm's workers: hands what the API server says of them to the overseer, and
+//! carries out what the overseer decides. Nothing is judged here, and nothing of it is stored.
+
+pub(crate) mod alarms;
+pub(crate) mod ended;
+mod fenced;
+mod garbage;
+pub(crate) mod leases;
+mod pods;
+mod report;
+mod revoke;
+pub(crate) mod seen;
+pub(crate) mod silent;
+pub(crate) mod views;
+pub(crate) mod worker_views;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kube::ResourceExt;
+use swarm_core::Failing;
+use swarm_core::handover::{Life, Moment, SessionId};
+use swarm_core::overseer::{Fact, Overseer, PoolFacts, Suspicion};
+use swarm_core::ports::{LedgerStore as _, StoreError};
+
+use crate::api::Swarm;
+use crate::clock;
+use crate::context::Context;
+use crate::jobs::convert;
+use crate::ledger::stores::Stores;
+use crate::pool::slots::Slots;
+use crate::pool::workload::Workload;
+use crate::session::SeenLease;
+use alarms::Alarm;
+use leases::Known;
+
+/// How long a turn may rest while something is overdue and held back.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The least pause before another look.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+
+/// What this process knows of the sessions of one Swarm.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    pub(crate) overseer: Overseer,
+    /// The pods that count, by UID: those in the pool, and those whose sessions the ledger or a view
+    /// names.
+    pods: BTreeSet<String>,
+    /// On which node each pod was seen: the node's name and UID, by the pod's UID.
+    nodes: BTreeMap<String, (String, String)>,
+    /// What sessions tell of jobs that fail.
+    failing: BTreeMap<SessionId, Failing>,
+    /// Those that nothing keeps from the Leases of others.
+    unprotected: BTreeSet<SessionId>,
+    /// Since when a release has been waiting for its answer, for people.
+    owed: report::Since,
+    /// Since when each job that is released has been, for people.
+    released: report::Released,
+    /// The revoked sessions whose jobs stand still, for people.
+    standing: fenced::Standing,
+}
+
+/// What there is to report of the sessions, beside what the overseer makes of a worker.
+#[derive(Default)]
+pub(crate) struct SessionSummary {
+    /// How many sessions are live.
+    pub(crate) living: usize,
+    /// The workers that are given nothing because of what they claim.
+    pub(crate) suspects: Vec<(String, Suspicion)>,
+    /// The sessions of workers that tell of failing jobs, with the worker's name.
+    pub(crate) failing: BTreeMap<SessionId, (String, Failing)>,
+    /// The workers that nothing keeps from the Leases of others.
+    pub(crate) unprotected: Vec<String>,
+    /// How many sessions are silent and not revoked, since many are silent at once.
+    pub(crate) held_back: usize,
+    /// After which time to look again.
+    pub(crate) again_in: Option<Duration>,
+    /// What is waited for if there is nothing but to notice a session that falls silent.
+    pub(crate) alarm: Option<Alarm>,
+}
+
+impl Sessions {
+    /// Takes in what the Leases say, each since this process first saw it say so.
+    fn learn_leases(&mut self, leases: Vec<Known>) {
+        self.failing.clear();
+        self.unprotected.clear();
+        for known in leases {
+            let SeenLease { session, failing, is_unprotected, .. } = &known.seen;
+            if *is_unprotected {
+                self.unprotected.insert(session.clone());
+            }
+            if 0 < failing.count {
+                self.failing.insert(session.clone(), failing.clone());
+            }
+            let lease = Fact::Lease(known.seen.session.clone(), known.facts());
+            self.overseer.learn(known.since, lease);
+        }
+    }
+
+    /// What there is to report of the workers in `pool`.
+    pub(crate) fn summary(&self, now: Moment, pool: &PoolFacts) -> SessionSummary {
+        let suspicions = self.overseer.suspicions(now, pool.unix_time_us);
+        // Of several sessions of one pod the last one counts.
+        let by_pod = suspicions.iter().map(|(session, why)| (session.pod_uid(), *why));
+        let by_pod: BTreeMap<_, _> = by_pod.collect();
+        let mut summary = SessionSummary {
+            held_back: self.overseer.held_back(now),
+            again_in: self.wakes_in(now),
+            alarm: self.alarm(now),
+            ..SessionSummary::default()
+        };
+        for worker in pool.workers.values() {
+            let pod = worker.pod.as_deref().unwrap_or_default();
+            let living = self.overseer.living(pod);
+            summary.living += usize::from(living.is_some());
+            if let Some((session, failing)) = living.and_then(|it| self.failing.get_key_value(it)) {
+                let told = (worker.name.clone(), failing.clone());
+                summary.failing.insert(session.clone(), told);
+            }
+            let is_unprotected = living.is_some_and(|it| self.unprotected.contains(it));
+            summary.unprotected.extend(is_unprotected.then(|| worker.name.clone()));
+            let suspicion = by_pod.get(pod);
+            summary.suspects.extend(suspicion.map(|why| (worker.name.clone(), *why)));
+        }
+        // A renewal is no event, and it may release the brake.
+        if self.overseer.is_in_doubt(now) || 0 < summary.held_back {
+            summary.again_in = summary.again_in.into_iter().chain([LOOK_AGAIN]).min();
+            summary.alarm = None;
+        }
+        summary
+    }
+
+    fn wakes_in(&self, now: Moment) -> Option<Duration> {
+        let at = self.overseer.wakes_at()?;
+        Some(if at <= now { LOOK_AGAIN } else { at.since(now).max(PAUSE_MIN) })
+    }
+
+    /// The alarm that is enough if all sessions that have not ended live.
+    fn alarm(&self, now: Moment) -> Option<Alarm> {
+        let at = self.overseer.wakes_at().filter(|at| now < *at)?;
+        let mut sessions = Vec::new();
+        for (session, watch) in self.overseer.proofs().iter() {
+            match watch.life {
+                Life::Held { .. } => {
+                    sessions.push((session.clone(), watch.claimed(self.overseer.terms())));
+                }
+                Life::Revoking { .. } | Life::Revoked { .. } => return None,
+                Life::Ended(_) => {}
+            }
+        }
+        Some(Alarm { at, sessions })
+    }
+}
+
+impl Context {
+    /// Learns what there is to know of the sessions of a Swarm: of the pods that fill its slots, and of
+    /// all that the ledger or a view names.
+    pub(crate) async fn learn_sessions(
+        &self,
+        swarm: &Swarm,
+        pool: &Workload,
+        slots: &Slots,
+        sessions: &mut Sessions,
+        stores: &mut Stores,
+    ) -> Result<(), StoreError> {
+        let namespace = swarm.namespace().unwrap_or_default();
+        sessions.overseer.set_terms(convert::lease_terms(swarm).unwrap_or_default());
+        if !sessions.overseer.has_ledger()
+            && let Some((ledger, _)) = stores.ledgers(self, swarm, pool).load().await?
+        {
+            sessions.overseer.note(clock::now(), &ledger);
+        }
+        let viewed = self.views.of_swarm(&namespace, &swarm.name_any());
+        let named = sessions.overseer.named().chain(&viewed).map(|it| it.pod_uid().to_owned());
+        let in_pool = slots.pods.values().filter_map(|pod| pod.uid());
+        sessions.pods = named.chain(in_pool).collect();
+        sessions.nodes.retain(|uid, _| sessions.pods.contains(uid));
+        let leases = self.leases_of(&namespace, sessions);
+        // What nothing names and nobody shows any more needs no proof.
+        let shown: BTreeSet<_> = leases.iter().map(|known| &known.seen.session).collect();
+        let mut viewed = BTreeSet::from_iter(viewed);
+        sessions.overseer.forget(|session| shown.contains(session) || viewed.contains(session));
+        sessions.learn_leases(leases);
+        for uid in sessions.pods.clone() {
+            self.learn_pod(&namespace, &uid, sessions);
+        }
+        let overseer = &mut sessions.overseer;
+        viewed.extend(overseer.named().filter(|session| !session.is_plain()).cloned());
+        viewed.extend(overseer.proofs().iter().map(|(session, _)| session.clone()));
+        self.learn_views(&namespace, viewed, overseer);
+        if let Some(failed) = self.leases.failed_at() {
+            sessions.overseer.learn(failed, Fact::StoreFailed);
+        }
+        Ok(())
+    }
+
+    /// The Leases of the pods that count.
+    pub(crate) fn leases_of(&self, namespace: &str, sessions: &Sessions) -> Vec<Known> {
+        sessions.pods.iter().flat_map(|uid| self.leases.of_pod(namespace, uid)).collect()
+    }
+
+    /// Learns what the views of `sessions` say.
+    pub(crate) fn learn_views(
+        &self,
+        namespace: &str,
+        sessions: BTreeSet<SessionId>,
+        overseer: &mut Overseer,
+    ) {
+        for session in sessions {
+            let fact = match self.views.says(namespace, &session) {
+                None if !self.views.is_there(namespace, &session.to_string()) => {
+                    Fact::ViewMissing(session)
+                }
+                mark => Fact::View(session, mark),
+            };
+            overseer.learn(clock::now(), fact);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Removes what is left of sessions that have ended and that no ledger names: the view first, then
+//! the Lease, so that whoever finds a Lease gone finds no view either.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease as Object;
+use kube::api::{DeleteParams, Preconditions};
+use kube::{Api, ResourceExt};
+use swarm_core::Ledger;
+use swarm_core::handover::{Holder, LeaseTerms, SessionId};
+use swarm_core::ports::StoreError;
+
+use super::Sessions;
+use super::leases::Known;
+use crate::api::{Swarm, WorkerView};
+use crate::clock;
+use crate::context::Context;
+use crate::requests::bounded;
+use crate::status::{Refusals, RefusedRequest};
+
+/// How long a Lease has to be left before the sweep deletes it.
+const LEFT_FOR: Duration = Duration::from_secs(30);
+/// The most surplus Leases that one sweep deletes.
+const SURPLUS_AT_ONCE: usize = 256;
+/// The most objects that one turn removes: it is housekeeping, and others wait.
+const AT_ONCE: usize = 32;
+
+impl Context {
+    /// Removes what is left of the sessions of this Swarm that have ended and that `ledger` does not
+    /// name; returns whether there is more.
+    pub(crate) async fn collect_garbage(
+        &self,
+        swarm: &Swarm,
+        ledger: &Ledger,
+        sessions: &Sessions,
+        refusals: &mut Refusals,
+    ) -> bool {
+        let namespace = swarm.namespace().unwrap_or_default();
+        let named = ledger.sessions();
+        let mut over = sessions.overseer.garbage(ledger);
+        // Also what operators before this one left.
+        let views = self.views.of_swarm(&namespace, &swarm.name_any()).into_iter();
+        let is_left = |it: &SessionId| !named.contains_key(it) && self.is_left(&namespace, it);
+        over.extend(views.filter(is_left));
+        let is_more = AT_ONCE < over.len();
+        for session in over.into_iter().take(AT_ONCE) {
+            let known = self.leases.get(&namespace, &session);
+            match self.remove(&namespace, &session, known.as_ref()).await {
+                Ok(()) => {}
+                Err(StoreError::Refused { reason, .. }) => {
+                    self.count_refused(RefusedRequest::Cleanup);
+                    refusals.add(RefusedRequest::Cleanup, reason);
+                }
+                Err(error) => {
+                    tracing::warn!(%session, %error, "what is left of a session was not removed");
+                }
+            }
+        }
+        is_more
+    }
+
+    /// Whether nobody can act for a session any more: it closed its Lease, or did not renew it for so
+    /// long that it is over and its pod is gone.
+    fn is_left(&self, namespace: &str, session: &SessionId) -> bool {
+        let Some(known) = self.leases.get(namespace, session) else { return true };
+        let terms = LeaseTerms { duration: known.seen.duration, ..LeaseTerms::default() };
+        let is_silent = terms.fence_wait() < clock::now().since(known.since);
+        match known.seen.lease.holder {
+            Holder::Closed => true,
+            Holder::Revoked => is_silent,
+            Holder::Session => is_silent && !self.caches.has_pod(namespace, session.pod_uid()),
+        }
+    }
+
+    /// Removes the view of a session, if there is one and it is as it is known. Returns whether it is
+    /// gone: one that was written since, by another replica perhaps, is to be looked at again.
+    pub(crate) async fn remove_view_of(
+        &self,
+        namespace: &str,
+        session: &str,
+    ) -> Result<bool, StoreError> {
+        let Some(preconditions) = self.views.as_known(namespace, session) else { return Ok(true) };
+        let api: Api<WorkerView> = Api::namespaced(self.client.clone(), namespace);
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let removed = api.delete(session, &params);
+        match bounded(format!("WorkerView `{session}`"), removed).await {
+            Ok(_) => {
+                self.views.expect_gone(namespace, session);
+                Ok(true)
+            }
+            Err(StoreError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes view and Lease, as they were seen.
+    async fn remove(
+        &self,
+        namespace: &str,
+        session: &SessionId,
+        known: Option<&Known>,
+    ) -> Result<(), StoreError> {
+        let name = session.to_string();
+        if !self.remove_view_of(namespace, &name).await? {
+            return Ok(());
+        }
+        let Some(known) = known else { return Ok(()) };
+        let api: Api<Object> = Api::namespaced(self.client.clone(), namespace);
+        let preconditions = Preconditions {
+            uid: Some(known.uid.clone()),
+            resource_version: Some(known.seen.lease.version.0.to_string()),
+        };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let removed = api.delete(&name, &params);
+        is_gone(bounded(format!("Lease `{name}`"), removed).await)
+    }
+
+    /// Removes the Leases of pods that are gone and of which no Swarm knows, and those that are too
+    /// many for their pods.
+    pub(crate) async fn sweep_leases(&self) {
+        self.sweep_surplus().await;
+        let now = clock::now();
+        for (namespace, known) in self.leases.all() {
+            let session = &known.seen.session;
+            let is_left = LEFT_FOR < now.since(known.since)
+                && self.is_left(&namespace, session)
+                && !self.caches.has_pod(&namespace, session.pod_uid())
+                && !self.views.is_there(&namespace, &session.to_string());
+            if is_left && let Err(error) = self.remove(&namespace, session, Some(&known)).await {
+                if matches!(error, StoreError::Refused { .. }) {
+                    self.count_refused(RefusedRequest::Cleanup);
+                }
+                tracing::warn!(%session, %error, "a Lease that is left was not removed");
+            }
+        }
+    }
+
+    /// Deletes the surplus Leases of pods, a bounded number at a time.
+    async fn sweep_surplus(&self) {
+        for (namespace, name, uid) in self.leases.surplus().into_iter().take(SURPLUS_AT_ONCE) {
+            let api: Api<Object> = Api::namespaced(self.client.clone(), &namespace);
+            // Whatever its pod writes into it meanwhile.
+            let preconditions = Some(Preconditions { uid: Some(uid), resource_version: None });
+            let params = DeleteParams { preconditions, ..DeleteParams::default() };
+            let removed = api.delete(&name, &params);
+            match is_gone(bounded(format!("Lease `{name}`"), removed).await) {
+                Ok(()) => self.leases.note_swept(&namespace, &name),
+                Err(error) => tracing::warn!(name, %error, "a surplus Lease was not removed"),
+            }
+        }
+    }
+}
+
+/// Whoever was faster did the same, or it has changed and is looked at again.
+fn is_gone<T>(removed: Result<T, StoreError>) -> Result<(), StoreError> {
+    match removed {
+        Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use swarm_core::overseer::ViewMark;
+
+    use crate::testing::{World, conflict, failure};
+
+    /// What of the view of session `pod-1` is asked to be deleted, which is answered with this code; and
+    /// whether it is gone.
+    async fn removed(code: u16) -> (serde_json::Value, bool) {
+        let scene = World::default().with(move |_| match code {
+            200 => (200, json!({"kind": "Status", "status": "Success"})),
+            404 => failure(404, "NotFound", "no"),
+            _ => conflict(),
+        });
+        let view = serde_json::from_value(json!({
+            "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+            "metadata": {"name": "pod-1", "namespace": "n", "uid": "u", "resourceVersion": "7"},
+        }));
+        let (views, content) =
+            (&scene.context.views, ViewMark { incarnation: 1, revision: 1, digest: 1 });
+        views.writing("n", "pod-1", content);
+        assert!(views.wrote("n", "pod-1", Some(&view.unwrap())));
+        let is_gone = scene.context.remove_view_of("n", "pod-1").await.unwrap();
+        assert_eq!(is_gone, !views.is_there("n", "pod-1"));
+        let asked = scene.asked();
+        assert!(asked.len() == 1 && asked[0].is("DELETE", "/workerviews/pod-1"), "{asked:?}");
+        (asked[0].body["preconditions"].clone(), is_gone)
+    }
+
+    #[tokio::test]
+    async fn a_view_is_removed_as_it_was_seen_and_one_that_has_changed_is_no_error() {
+        let as_seen = json!({"uid": "u", "resourceVersion": "7"});
+        assert_eq!(removed(200).await, (as_seen.clone(), true));
+        assert_eq!(removed(409).await, (as_seen.clone(), false));
+        assert_eq!(removed(404).await, (as_seen, false));
+    }
+}

@@ -1,0 +1,529 @@
+//! The Leases of sessions, as one watch of all of them reports, each with the moment at which this
+//! process first saw its present version.
+//!
+//! That moment is taken as the event arrives. A renewal is noted and triggers nothing: turns follow
+//! from what a session acknowledges, not from its heartbeats.
+
+mod book;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt, stream};
+use k8s_openapi::api::coordination::v1::Lease as Object;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, ResourceExt};
+use swarm_core::FailingState;
+use swarm_core::handover::{Moment, SessionId};
+use swarm_core::overseer::{Began, LeaseFacts};
+
+use book::{Book, LEASES_PER_POD_MAX};
+
+use crate::clock;
+use crate::session::{self, SESSION_LABEL, SeenLease};
+use crate::watch::followed::Followed;
+use crate::watch::rollback::{Epoch, Rollbacks};
+use crate::watch::streams;
+use crate::watch::strip::{self, Cut, Slim};
+
+/// The origin of a Lease that is taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The watch.
+    Watch,
+    /// The answer to a request of this process. The Lease may be older than the last list.
+    Answer,
+}
+
+/// A Lease as it was last seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) seen: SeenLease,
+    /// When this process first saw this version of it.
+    pub(crate) since: Moment,
+    /// The object's UID.
+    pub(crate) uid: String,
+    /// When the session began, compared with others.
+    pub(crate) began: Began,
+    /// Whether this process saw the session write the Lease since the last rollback of the store.
+    pub(crate) has_renewed: bool,
+}
+
+impl Known {
+    /// What the overseer learns of it.
+    pub(crate) fn facts(&self) -> LeaseFacts {
+        let SeenLease { lease, duration, former, .. } = self.seen.clone();
+        LeaseFacts { lease, duration, began: self.began, former, has_renewed: self.has_renewed }
+    }
+
+    fn has_news_for(&self, before: &Self) -> bool {
+        let news = |known: &Self| {
+            // Said by the first write of a session and by all that follow.
+            let SeenLease { session: _, lease, former, duration, failing, is_unprotected: _ } =
+                &known.seen;
+            // Restarts alone are no news, or a job that fails again and again would cause turns.
+            let given_up = failing.worst.iter().filter(|it| it.state == FailingState::Failed);
+            let told = (failing.count, given_up.count());
+            (lease.holder, lease.ack.clone(), former.clone(), *duration, told)
+        };
+        news(self) != news(before)
+    }
+}
+
+/// Leaves of a Lease what a session says by it.
+pub(crate) struct Said;
+
+impl Cut<Object> for Said {
+    fn cut(object: &mut Object) {
+        let said = object.metadata.annotations.take();
+        strip::metadata(&mut object.metadata, &[]);
+        // How long they may be is for whoever reads them to say.
+        let said = said
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| session::ANNOTATIONS.contains(&name.as_str()));
+        object.metadata.annotations = Some(said.collect());
+    }
+}
+
+/// A session in its namespace.
+pub(crate) type Named = (String, SessionId);
+
+/// All Leases of sessions. Its clones share one state.
+#[derive(Clone, Default)]
+pub(crate) struct Leases(Followed<State>);
+
+#[derive(Default)]
+struct State {
+    current: Book,
+    /// The complete state while it is being listed.
+    fresh: Book,
+    /// How many appeared since the first list.
+    appeared: u64,
+    /// When the watch last failed.
+    failed: Option<Moment>,
+    /// The Leases that cannot be used, by namespace and name, so that each is reported once.
+    ignored: BTreeSet<(String, String)>,
+    /// The Leases beyond those that one pod may have, with their UIDs: nobody reads them, and the
+    /// sweep deletes them.
+    surplus: BTreeMap<(String, String), String>,
+    /// The namespaces whose sessions tell of too many jobs.
+    full: BTreeSet<String>,
+    /// The rollbacks of the store that were noticed before the last list began.
+    epoch: Epoch,
+}
+
+impl Leases {
+    /// Follows the Leases that `api` reaches, for as long as the stream is polled, which gives the
+    /// sessions that appeared, went, or reported something new.
+    pub(crate) fn follow(
+        &self,
+        api: Api<Slim<Object, Said>>,
+        rollbacks: &Rollbacks,
+    ) -> impl Stream<Item = Named> + Send + use<> {
+        let noted = self.clone();
+        let config = watcher::Config::default().labels(SESSION_LABEL);
+        let (epochs, events) = (rollbacks.clone(), streams::events(api, config, rollbacks));
+        events.flat_map(move |event| {
+            stream::iter(match event {
+                Ok(event) => {
+                    if matches!(event, Event::Init) {
+                        noted.list_in(epochs.epoch());
+                    }
+                    noted.note(event, clock::now())
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the watch of Leases failed and is tried again");
+                    noted.failed(clock::now());
+                    Vec::new()
+                }
+            })
+        })
+    }
+
+    /// Returns once all Leases were seen.
+    pub(crate) async fn wait_until_filled(&self) {
+        self.0.wait_until_filled().await;
+    }
+
+    /// What the Leases of the sessions of one pod say.
+    pub(crate) fn of_pod(&self, namespace: &str, uid: &str) -> Vec<Known> {
+        let state = self.state();
+        state.current.of_pod(namespace, uid).cloned().collect()
+    }
+
+    /// What the Lease of a session says.
+    pub(crate) fn get(&self, namespace: &str, session: &SessionId) -> Option<Known> {
+        self.state().current.get(namespace, session).cloned()
+    }
+
+    /// When the first of `sessions` is silent, which are given with how long they may be; `None` if
+    /// one of them has no Lease, or there are none.
+    pub(crate) fn first_silent_at(
+        &self,
+        namespace: &str,
+        sessions: &[(SessionId, Duration)],
+    ) -> Option<Moment> {
+        let state = self.state();
+        let silent_at = |(session, claimed): &(SessionId, Duration)| {
+            Some(state.current.get(namespace, session)?.since.after(*claimed))
+        };
+        sessions.iter().map(silent_at).min().flatten()
+    }
+
+    /// Every session that has a Lease.
+    pub(crate) fn all(&self) -> Vec<(String, Known)> {
+        let state = self.state();
+        let each = state.current.all();
+        each.map(|(namespace, known)| (namespace.clone(), known.clone())).collect()
+    }
+
+    /// Takes in a Lease that a request of our own brought.
+    pub(crate) fn note_read(&self, object: Object, now: Moment) {
+        let _ = self.take(Event::Apply(object), now, Source::Answer);
+    }
+
+    /// Takes in that a Lease is missing in the store itself.
+    pub(crate) fn note_missing(&self, namespace: &str, session: &SessionId) {
+        self.state().current.remove(namespace, session);
+    }
+
+    /// The surplus Leases of pods, as namespace, name and UID.
+    pub(crate) fn surplus(&self) -> Vec<(String, String, String)> {
+        let state = self.state();
+        let each = state.surplus.iter();
+        each.map(|((namespace, name), uid)| (namespace.clone(), name.clone(), uid.clone()))
+            .collect()
+    }
+
+    /// Takes in that a surplus Lease is deleted.
+    pub(crate) fn note_swept(&self, namespace: &str, name: &str) {
+        self.state().surplus.remove(&(namespace.to_owned(), name.to_owned()));
+    }
+
+    /// The watch failed: what seems silent may only be unheard.
+    pub(crate) fn failed(&self, now: Moment) {
+        self.state().failed = Some(now);
+    }
+
+    /// When the watch failed last.
+    pub(crate) fn failed_at(&self) -> Option<Moment> {
+        self.state().failed
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state()
+    }
+
+    /// A list begins. After a rollback of the store, earlier renewals prove nothing.
+    fn list_in(&self, epoch: Epoch) {
+        let mut state = self.state();
+        if std::mem::replace(&mut state.epoch, epoch) != epoch {
+            state.current.forget_renewals();
+        }
+    }
+
+    /// Takes in an event of the watch.
+    pub(crate) fn note(&self, event: Event<Object>, now: Moment) -> Vec<Named> {
+        self.take(event, now, Source::Watch)
+    }
+
+    fn take(&self, event: Event<Object>, now: Moment, source: Source) -> Vec<Named> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        match event {
+            Event::Init => {
+                state.fresh = Book::default();
+                state.surplus.clear();
+                state.full.clear();
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                let read = state.read(&object, now, self.0.is_filled());
+                if let Some((namespace, mut known)) = read {
+                    let is_less = state.fresh.limit(&namespace, &mut known);
+                    state.tell_of(&namespace, is_less);
+                    let surplus = state.fresh.insert(namespace, known);
+                    state.set_aside(surplus);
+                }
+                Vec::new()
+            }
+            Event::InitDone => {
+                let before = mem::replace(&mut state.current, mem::take(&mut state.fresh));
+                state.appeared += 1;
+                state.ignored.clear();
+                let changed = before.differences(&state.current);
+                self.0.fill();
+                changed
+            }
+            Event::Apply(object) => {
+                let key = (object.namespace().unwrap_or_default(), object.name_any());
+                if state.surplus.contains_key(&key) {
+                    return Vec::new();
+                }
+                let Some((namespace, mut known)) = state.read(&object, now, true) else {
+                    return Vec::new();
+                };
+                let is_less = state.current.limit(&namespace, &mut known);
+                state.tell_of(&namespace, is_less);
+                let session = known.seen.session.clone();
+                let before = state.current.get(&namespace, &session);
+                if before.is_none() {
+                    state.appeared = known.began.order;
+                    // A Lease that a watch shows first was made since the last list.
+                    known.has_renewed |= source == Source::Watch;
+                }
+                // An answer of our own may have been here before an older event.
+                if before.is_some_and(|before| known.seen.lease.version.0 < version(before)) {
+                    return Vec::new();
+                }
+                let is_news = before.is_none_or(|before| known.has_news_for(before));
+                let surplus = state.current.insert(namespace.clone(), known);
+                state.set_aside(surplus);
+                is_news.then_some((namespace, session)).into_iter().collect()
+            }
+            Event::Delete(object) => {
+                let namespace = object.namespace().unwrap_or_default();
+                let session = SessionId::from_stored(&object.name_any());
+                let key = (namespace.clone(), object.name_any());
+                state.ignored.remove(&key);
+                if state.surplus.remove(&key).is_some() {
+                    return Vec::new();
+                }
+                state.current.remove(&namespace, &session);
+                vec![(namespace, session)]
+            }
+        }
+    }
+}
+
+impl State {
+    /// What `object` says, and since when it does. If that cannot be used, it is what it said before,
+    /// under its present version, and it counts as not renewed. `appears` is false while the first list is read.
+    fn read(&mut self, object: &Object, now: Moment, appears: bool) -> Option<(String, Known)> {
+        let namespace = object.namespace().unwrap_or_default();
+        let name = object.name_any();
+        let before = self.current.get(&namespace, &SessionId::from_stored(&name));
+        let (seen, is_ignored) = match session::seen(object) {
+            Ok(seen) => (seen, false),
+            Err(reason) => {
+                if self.ignored.insert((namespace.clone(), name)) {
+                    tracing::warn!(namespace, reason, "what a session writes is ignored");
+                }
+                let version = session::version(object)?;
+                let mut seen = before?.seen.clone();
+                (seen.lease.version, seen.lease.holder) = (version, session::holder(object));
+                (seen, true)
+            }
+        };
+        // Versions may repeat after a rollback of the store; numbers of writes do not.
+        let write = |seen: &SeenLease| (seen.lease.version, seen.lease.number);
+        let is_same = |before: &&Known| write(&before.seen) == write(&seen);
+        let is_later = |before: &Known| before.seen.lease.number < seen.lease.number;
+        let same = before.filter(|before| is_ignored || is_same(before));
+        let order = if appears { self.appeared + 1 } else { 0 };
+        let known = Known {
+            since: same.map_or(now, |same| same.since),
+            uid: object.uid().unwrap_or_default(),
+            has_renewed: before.is_some_and(|before| before.has_renewed || is_later(before)),
+            began: Began {
+                order: before.map_or(order, |before| before.began.order),
+                created_s: object.metadata.creation_timestamp.as_ref().map(|it| it.0.as_second()),
+            },
+            seen,
+        };
+        Some((namespace, known))
+    }
+}
+
+impl State {
+    /// Says once after each list that what is told in a namespace is left out.
+    fn tell_of(&mut self, namespace: &str, is_less: bool) {
+        if is_less && self.full.insert(namespace.to_owned()) {
+            tracing::warn!(
+                namespace,
+                "sessions tell of more jobs than are kept; some count as neither finished, released \
+                 in part nor failing until others were released"
+            );
+        }
+    }
+
+    /// Notes a surplus Lease of a pod.
+    fn set_aside(&mut self, surplus: Option<(String, Known)>) {
+        let Some((namespace, known)) = surplus else { return };
+        let name = known.seen.session.to_string();
+        tracing::warn!(
+            namespace,
+            pod = known.seen.session.pod_uid(),
+            lease = name,
+            "a pod has more than {LEASES_PER_POD_MAX} Leases; the oldest is ignored and deleted"
+        );
+        self.surplus.insert((namespace, name), known.uid);
+    }
+}
+
+fn version(known: &Known) -> u64 {
+    known.seen.lease.version.0
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use serde_json::json;
+
+    pub(crate) fn lease(nonce: u64, version: u64, ack: &str) -> Object {
+        let session = SessionId::new("pod", nonce).to_string();
+        let annotations = json!({session::ACK_ANNOTATION: ack});
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": session, "namespace": "n", "uid": session,
+                "resourceVersion": version.to_string(), "annotations": annotations,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {"holderIdentity": session},
+        }))
+        .unwrap()
+    }
+
+    pub(crate) const ACK: &str = r#"{"write":1,"durationMs":20000}"#;
+    const ACKED: &str = r#"{"write":2,"durationMs":20000,"incarnation":1,"revision":7}"#;
+
+    pub(crate) fn at(secs: u64) -> Moment {
+        Moment(Duration::from_secs(secs))
+    }
+
+    pub(crate) fn filled(objects: impl IntoIterator<Item = Object>) -> Leases {
+        let leases = Leases::default();
+        leases.note(Event::Init, at(0));
+        for object in objects {
+            leases.note(Event::InitApply(object), at(0));
+        }
+        leases.note(Event::InitDone, at(0));
+        leases
+    }
+
+    fn since(leases: &Leases, nonce: u64) -> Moment {
+        leases.get("n", &SessionId::new("pod", nonce)).unwrap().since
+    }
+
+    #[test]
+    fn a_renewal_is_noted_and_triggers_nothing_while_an_answer_does() {
+        let leases = filled([lease(1, 5, ACK)]);
+        assert_eq!(leases.note(Event::Apply(lease(1, 6, ACK)), at(4)).len(), 0);
+        assert_eq!(since(&leases, 1), at(4));
+        assert_eq!(leases.note(Event::Apply(lease(1, 7, ACKED)), at(5)).len(), 1);
+        assert_eq!(leases.note(Event::Apply(lease(1, 6, ACK)), at(6)).len(), 0, "it is late");
+        assert_eq!(since(&leases, 1), at(5));
+        assert_eq!(leases.note(Event::Delete(lease(1, 8, ACKED)), at(7)).len(), 1);
+        assert!(leases.get("n", &SessionId::new("pod", 1)).is_none());
+    }
+
+    #[test]
+    fn a_session_counts_as_renewed_once_another_write_is_seen_since_the_last_rollback() {
+        let has_renewed = |leases: &Leases| {
+            leases.get("n", &SessionId::new("pod", 1)).unwrap().facts().has_renewed
+        };
+        let leases = filled([lease(1, 5, ACK)]);
+        leases.note(Event::Apply(lease(1, 6, ACK)), at(1));
+        assert!(!has_renewed(&leases), "it is the same write");
+        leases.note(Event::Apply(lease(1, 7, ACKED)), at(4));
+        assert!(has_renewed(&leases));
+        leases.list_in(Epoch::default());
+        assert!(has_renewed(&leases), "a list alone is no rollback");
+
+        let rollbacks = Rollbacks::default();
+        rollbacks.report(Epoch::default(), "a ledger is older");
+        leases.list_in(rollbacks.epoch());
+        leases.note(Event::Init, at(5));
+        leases.note(Event::InitApply(lease(1, 5, ACK)), at(5));
+        leases.note(Event::InitDone, at(5));
+        assert!(!has_renewed(&leases));
+        leases.note(Event::Apply(lease(1, 8, ACKED)), at(6));
+        assert!(has_renewed(&leases));
+
+        // A Lease that appears was made by its session, unless an answer shows it.
+        let leases = filled([]);
+        leases.note_read(lease(1, 5, ACK), at(1));
+        assert!(!has_renewed(&leases));
+        let leases = filled([]);
+        leases.note(Event::Apply(lease(1, 5, ACK)), at(1));
+        assert!(has_renewed(&leases));
+    }
+
+    #[test]
+    fn names_of_jobs_that_still_stop_are_kept_and_each_that_ends_triggers_a_turn() {
+        let stopping = |version: u64, write: u64, jobs: &str| {
+            let ack = ACKED.replace("\"write\":2", &format!("\"write\":{write}"));
+            let mut object = lease(1, version, &ack);
+            let text = format!(r#"{{"write":{write},"reads":8,"jobs":{{{jobs}}}}}"#);
+            object.annotations_mut().insert(session::STOPPING_ANNOTATION.to_owned(), text);
+            Said::cut(&mut object);
+            object
+        };
+        let leases = filled([lease(1, 5, ACKED)]);
+        let news = |object| leases.note(Event::Apply(object), at(4)).len();
+        assert_eq!(news(stopping(6, 3, r#""a":1,"b":1"#)), 1);
+        assert_eq!(news(stopping(7, 4, r#""a":1,"b":1"#)), 0, "a renewal");
+        assert_eq!(news(stopping(8, 5, r#""b":1"#)), 1);
+        let known = leases.get("n", &SessionId::new("pod", 1)).unwrap();
+        assert_eq!(known.seen.lease.ack.stopping.reads, 8);
+    }
+
+    #[test]
+    fn a_session_that_writes_what_cannot_be_used_has_not_renewed_and_can_be_revoked() {
+        let leases = filled([lease(1, 5, ACKED)]);
+        assert_eq!(leases.note(Event::Apply(lease(1, 6, "{}")), at(4)).len(), 0);
+        let known = leases.get("n", &SessionId::new("pod", 1)).unwrap();
+        assert_eq!((known.since, known.seen.lease.version.0), (at(0), 6));
+        assert_eq!(known.seen.lease.ack.revision, 7, "what it said before");
+        leases.note(Event::Apply(lease(1, 7, ACKED)), at(5));
+        assert_eq!(since(&leases, 1), at(5));
+        leases.note(Event::Apply(lease(2, 8, "{}")), at(6));
+        assert!(leases.get("n", &SessionId::new("pod", 2)).is_none(), "it never said anything");
+    }
+
+    #[test]
+    fn of_too_many_leases_of_a_pod_the_oldest_are_ignored_and_swept() {
+        let leases = filled([lease(1, 1, ACK)]);
+        for nonce in 2..=20 {
+            leases.note(Event::Apply(lease(nonce, nonce, ACK)), at(nonce));
+        }
+        assert_eq!(leases.of_pod("n", "pod").len(), LEASES_PER_POD_MAX);
+        assert!(leases.get("n", &SessionId::new("pod", 20)).is_some(), "the newest runs");
+        let names: Vec<_> = leases.surplus().into_iter().map(|(_, name, _)| name).collect();
+        let oldest: Vec<_> =
+            (1..=4).map(|nonce| SessionId::new("pod", nonce).to_string()).collect();
+        assert_eq!(names, oldest);
+        // Their renewals cause nothing, and neither does their end.
+        assert_eq!(leases.note(Event::Apply(lease(1, 30, ACKED)), at(21)), []);
+        assert_eq!(leases.note(Event::Delete(lease(1, 31, ACKED)), at(22)), []);
+        assert_eq!(leases.surplus().len(), 3);
+    }
+
+    #[test]
+    fn a_list_that_shows_the_same_version_again_does_not_make_it_younger() {
+        let leases = filled([lease(1, 5, ACK), lease(2, 6, ACK)]);
+        leases.note(Event::Init, at(9));
+        leases.note(Event::InitApply(lease(1, 5, ACK)), at(9));
+        leases.note(Event::InitApply(lease(3, 7, ACK)), at(9));
+        let changed = leases.note(Event::InitDone, at(9));
+        let changed: Vec<_> = changed.into_iter().map(|(_, session)| session).collect();
+        assert_eq!(changed, [SessionId::new("pod", 3), SessionId::new("pod", 2)]);
+        assert_eq!((since(&leases, 1), since(&leases, 3)), (at(0), at(9)));
+    }
+
+    #[test]
+    fn of_sessions_that_began_within_a_moment_only_what_was_seen_tells_the_later_one() {
+        let leases = filled([lease(1, 5, ACK), lease(2, 6, ACK)]);
+        leases.note(Event::Apply(lease(3, 7, ACK)), at(1));
+        leases.note(Event::Apply(lease(4, 8, ACK)), at(1));
+        let known = |nonce| leases.get("n", &SessionId::new("pod", nonce)).unwrap();
+        let is_after = |one, other| known(one).began.is_after(known(other).began);
+        assert!(!is_after(1, 2) && !is_after(2, 1));
+        assert!(is_after(3, 2) && !is_after(2, 3));
+        assert!(is_after(4, 3) && is_after(4, 1));
+        assert_eq!(known(1).began.created_s, Some(1_767_225_600));
+    }
+}

@@ -1,0 +1,153 @@
+//! What there is to say to a person about the sessions of a Swarm.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use swarm_core::handover::{Cell, Policy, SessionId, Watch};
+use swarm_core::{Failing, JobName, Ledger, Slot};
+
+use super::{SessionSummary, Sessions};
+use crate::clock;
+use crate::status::{SHOWN, SessionReport, StillStopping, Unanswered};
+
+/// Since when each session has owed an answer, by the wall clock: for people only.
+pub(super) type Since = BTreeMap<SessionId, Timestamp>;
+
+/// Since when each job has been released by its session, by the wall clock: for people only.
+pub(super) type Released = BTreeMap<JobName, (SessionId, Timestamp)>;
+
+impl Sessions {
+    /// What there is to say once `ledger` was published.
+    pub(crate) fn report(
+        &mut self,
+        ledger: &Ledger,
+        summary: SessionSummary,
+        ages: &BTreeMap<JobName, Duration>,
+        policy: Policy,
+    ) -> SessionReport {
+        let lease = *self.overseer.terms();
+        let mut report = SessionReport {
+            living: summary.living,
+            suspects: summary.suspects,
+            lease: lease.duration,
+            held_back: summary.held_back,
+            unprotected: summary.unprotected,
+            stale: self.overseer.stale(ledger),
+            is_exclusive: policy == Policy::Exclusive,
+            ..SessionReport::default()
+        };
+        report.failing = held(ledger, summary.failing);
+        report.fenced = self.standing.ended(clock::now(), ledger);
+        let mut owed = BTreeMap::<&SessionId, (Duration, usize)>::new();
+        for (job, record) in &ledger.cells.jobs {
+            if record.is_quarantined() {
+                report.quarantined.push(job.to_string());
+            }
+            if let Cell::Releasing { session, .. } = &record.cell {
+                let (longest, jobs) = owed.entry(session).or_default();
+                *longest = ages.get(job).copied().unwrap_or_default().max(*longest);
+                *jobs += 1;
+            }
+        }
+        self.owed.retain(|session, _| owed.contains_key(session));
+        self.report_stopping(ledger, ages, &mut report);
+        let slots = ledger.sessions();
+        for (session, (age, jobs)) in owed {
+            if session.is_plain() || age < lease.stop_timeout + lease.renew {
+                continue;
+            }
+            let since = *self.owed.entry(session.clone()).or_insert_with(|| ago(age));
+            let worker = worker(ledger, &slots, session);
+            report.unanswered.push(Unanswered { worker, since, jobs });
+        }
+        report
+    }
+
+    /// Takes note of the jobs that sessions have to stop, and names the slowest. O(jobs · log jobs), where
+    /// any are released.
+    fn report_stopping(
+        &mut self,
+        ledger: &Ledger,
+        ages: &BTreeMap<JobName, Duration>,
+        report: &mut SessionReport,
+    ) {
+        let mut before = std::mem::take(&mut self.released);
+        for (job, record) in &ledger.cells.jobs {
+            let Cell::Releasing { session, .. } = &record.cell else { continue };
+            if session.is_plain() {
+                continue;
+            }
+            let known = before.remove(job).filter(|(holder, _)| holder == session);
+            let age = || ages.get(job).copied().unwrap_or_default();
+            let since = known.map_or_else(|| ago(age()), |(_, since)| since);
+            self.released.insert(job.clone(), (session.clone(), since));
+        }
+        report.stopping = self.released.len();
+        let proofs = self.overseer.proofs();
+        let mut slowest: Vec<_> = self.released.iter().collect();
+        slowest.sort_by_cached_key(|(job, (session, since))| {
+            let says_so = |watch: &Watch| watch.ack.stopping.jobs.contains_key(*job);
+            (!proofs.get(session).is_some_and(says_so), *since, (*job).clone())
+        });
+        let slots = ledger.sessions();
+        let slowest = slowest.into_iter().take(SHOWN).map(|(job, (session, since))| {
+            let worker = worker(ledger, &slots, session);
+            StillStopping { job: job.to_string(), worker, since: *since }
+        });
+        report.slowest = slowest.collect();
+    }
+}
+
+/// The time of day so long ago.
+pub(super) fn ago(age: Duration) -> Timestamp {
+    let now = Timestamp::now();
+    now.checked_sub(age).unwrap_or(now)
+}
+
+/// The name of a session's worker, or its slot where that has another worker now.
+pub(super) fn worker(
+    ledger: &Ledger,
+    slots: &BTreeMap<&SessionId, Slot>,
+    session: &SessionId,
+) -> String {
+    let slot = slots.get(session).copied();
+    let record = slot.and_then(|slot| ledger.slots.get(&slot));
+    match record.filter(|record| record.session == *session) {
+        Some(record) => record.worker.clone(),
+        None => slot.map_or_else(String::new, |slot| format!("the former of slot {slot}")),
+    }
+}
+
+/// What workers tell of the failing jobs that they hold. O(jobs), where any fail.
+fn held(ledger: &Ledger, told: BTreeMap<SessionId, (String, Failing)>) -> Vec<(String, Failing)> {
+    if told.is_empty() {
+        return Vec::new();
+    }
+    let (mut counts, mut for_all) = (BTreeMap::<&SessionId, usize>::new(), 0);
+    for record in ledger.cells.jobs.values() {
+        match &record.cell {
+            Cell::Granted { session, .. } => *counts.entry(session).or_default() += 1,
+            Cell::Everywhere { .. } => for_all += 1,
+            Cell::Releasing { .. }
+            | Cell::ReleasingAll { .. }
+            | Cell::Free { .. }
+            | Cell::Hold { .. }
+            | Cell::Quarantined { .. }
+            | Cell::Done { .. } => {}
+        }
+    }
+    let runs = |job: &JobName, session: &SessionId| {
+        let cell = ledger.cells.jobs.get(job).map(|record| &record.cell);
+        match cell {
+            Some(Cell::Granted { session: holder, .. }) => holder == session,
+            cell => matches!(cell, Some(Cell::Everywhere { .. })),
+        }
+    };
+    let of = |(session, (worker, mut failing)): (SessionId, (String, Failing))| {
+        failing.worst.retain(|it| runs(&it.job, &session));
+        let granted = counts.get(&session).copied().unwrap_or_default() + for_all;
+        (worker, failing.limited(granted, failing.worst.len()))
+    };
+    told.into_iter().map(of).filter(|(_, failing)| 0 < failing.count).collect()
+}

@@ -1,0 +1,240 @@
+//! Writes what each session is to run, as an object of its own, where it says anything new, and the
+//! view that plain workers share.
+//!
+//! Views are watched by their metadata. An annotation has their content in short; a manager of
+//! their fields other than the operator means that they were edited.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use swarm_core::handover::{SessionId, SessionView};
+use swarm_core::overseer::{Overseer, Publication, ViewMark, ViewMarks};
+use swarm_core::ports::{StoreError, ViewStore};
+use swarm_core::session::{Details, Granted, JobOutput};
+use swarm_core::{JobName, Ledger, Token};
+
+use super::views::to_text;
+use crate::annotations::{CONTENT_ANNOTATION, SWARM_LABEL};
+use crate::api::{
+    API_VERSION, FIELD_MANAGER, GrantedJob, ProtocolSpec, Swarm, WorkerView, WorkerViewSpec,
+};
+use crate::context::Context;
+use crate::plain::view::ConfigMapViewStore;
+use crate::pool::observe::unix_time_us;
+use crate::requests::bounded;
+
+/// How many views are written at a time.
+const AT_A_TIME: usize = 32;
+/// The most bytes that one may have: the API server takes 1.5 MiB, and who wrote what is added.
+const VIEW_BYTES_MAX: usize = 900_000;
+
+/// The whole of a view, for the session of `worker`.
+fn spec(view: SessionView, details: &Details, worker: &str) -> WorkerViewSpec {
+    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let granted = |(job, granted): (JobName, Granted)| {
+        let Granted { token: Token(token), run_once, params } = granted;
+        (job.to_string(), GrantedJob { token, run_once, params: (*params).clone() })
+    };
+    let view = view.with_details(details);
+    WorkerViewSpec {
+        session: view.session.to_string(),
+        worker: worker.to_owned(),
+        incarnation: number(view.incarnation),
+        revision: number(view.revision),
+        count: i32::try_from(view.jobs.len()).unwrap_or(i32::MAX),
+        jobs: view.jobs.into_iter().map(granted).collect(),
+        // It was a runner before it was a text.
+        runner: view.runner.and_then(|runner| serde_json::from_str(&runner).ok()),
+        show_output: (view.output == JobOutput::Hidden).then_some(false),
+    }
+}
+
+/// Where the workers of one Swarm read: each session its own view, plain workers the shared one.
+pub(crate) struct PoolViews<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) swarm: &'a Swarm,
+    /// What workers are told beside the names of their jobs.
+    pub(crate) details: &'a Details,
+    pub(crate) shared: &'a ConfigMapViewStore,
+    /// Knows which views are news, and who can read them.
+    pub(crate) overseer: &'a Overseer,
+}
+
+/// A view that is to be written.
+struct Due {
+    mark: ViewMark,
+    spec: WorkerViewSpec,
+}
+
+impl PoolViews<'_> {
+    fn namespace(&self) -> String {
+        self.swarm.namespace().unwrap_or_default()
+    }
+
+    /// Whether nobody could read the shared view: the operator makes all pods of the pool, they are in
+    /// sessions, and no pod was given a view to mount.
+    fn has_no_plain_reader(&self) -> bool {
+        self.swarm.spec.pool.managed.is_some()
+            && self.swarm.protocol() == ProtocolSpec::Session
+            && !self.context.caches.has_view_of(self.swarm)
+    }
+
+    /// The views that say anything new to a session that can read it: releases come first.
+    fn due(&self, ledger: &Ledger) -> Vec<Due> {
+        let workers = workers(ledger);
+        let due = |it: Publication| {
+            let Publication { view, mark, .. } = it;
+            let worker = workers.get(&view.session).copied().unwrap_or_default();
+            Due { mark, spec: spec(view, self.details, worker) }
+        };
+        let news = self.overseer.publications(ledger, self.details, unix_time_us());
+        news.into_iter().map(due).collect()
+    }
+
+    async fn write(&self, due: Due) -> Result<(), StoreError> {
+        let (namespace, name) = (self.namespace(), due.spec.session.clone());
+        let views = &self.context.views;
+        views.writing(&namespace, &name, due.mark);
+        let api: Api<WorkerView> = Api::namespaced(self.context.client.clone(), &namespace);
+        let patch = Patch::Apply(json!({
+            "apiVersion": API_VERSION,
+            "kind": "WorkerView",
+            "metadata": {
+                "name": name,
+                "labels": {SWARM_LABEL: self.swarm.name_any()},
+                "annotations": {CONTENT_ANNOTATION: to_text(due.mark)},
+                "ownerReferences": [{
+                    "apiVersion": API_VERSION,
+                    "kind": "Swarm",
+                    "name": self.swarm.name_any(),
+                    "uid": self.swarm.uid(),
+                    "controller": true,
+                }],
+            },
+            "spec": due.spec,
+        }));
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let written = api.patch_metadata(&name, &params, &patch);
+        let written = bounded(format!("WorkerView `{name}`"), written).await;
+        let is_current = views.wrote(&namespace, &name, written.as_ref().ok());
+        if matches!(written, Err(StoreError::Conflict { .. }))
+            && views.is_refused_again(&namespace, &name, due.mark)
+        {
+            // The ledger was read since, so this one was edited, or is left of a store that was rolled
+            // back. The next turn makes it anew.
+            self.context.remove_view_of(&namespace, &name).await?;
+        }
+        written?;
+        self.context.metrics.view_writes.inc();
+        if is_current {
+            return Ok(());
+        }
+        Err(StoreError::Conflict { what: format!("WorkerView `{name}`") })
+    }
+}
+
+/// What each session is to run. A plain worker has no view of its own.
+fn session_views(ledger: &Ledger) -> BTreeMap<SessionId, SessionView> {
+    let mut views = ledger.session_views();
+    views.retain(|session, _| !session.is_plain());
+    views
+}
+
+/// The workers by their sessions. One that fills no slot any more is left out.
+fn workers(ledger: &Ledger) -> BTreeMap<&SessionId, &str> {
+    ledger.slots.values().map(|record| (&record.session, record.worker.as_str())).collect()
+}
+
+#[async_trait]
+impl ViewStore for PoolViews<'_> {
+    fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        self.shared.check(ledger)?;
+        let namespace = self.namespace();
+        let (workers, mut marks) = (workers(ledger), ViewMarks::new(self.details));
+        for (session, view) in session_views(ledger) {
+            let says = self.context.views.says(&namespace, &session);
+            // A view that is unchanged fitted when it was written.
+            if says.is_some_and(|says| says.says_the_same(marks.of(&view))) {
+                continue;
+            }
+            let worker = workers.get(&session).copied().unwrap_or_default();
+            let spec = spec(view, self.details, worker);
+            let bytes = serde_json::to_vec(&spec).map_or(usize::MAX, |json| json.len());
+            if VIEW_BYTES_MAX < bytes {
+                let reason = format!(
+                    "the view of worker `{}` would have {bytes} bytes, more than the \
+                     {VIEW_BYTES_MAX} that fit into one object; add workers, or shorten the params \
+                     of its jobs",
+                    spec.worker
+                );
+                return Err(StoreError::Refused { code: "ViewTooLarge", reason });
+            }
+        }
+        Ok(())
+    }
+
+    async fn version(&self) -> Result<u64, StoreError> {
+        self.shared.version().await
+    }
+
+    async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        let to_sessions = self.publish_to_sessions(ledger).await;
+        if self.has_no_plain_reader() {
+            return to_sessions;
+        }
+        match self.shared.publish(ledger).await {
+            // A view of another owner: no worker reads there what this Swarm published.
+            Err(StoreError::Refused { code: "ViewClaimed" | "ViewOccupied", .. })
+                if self.swarm.metadata.deletion_timestamp.is_some() => {}
+            published => published?,
+        }
+        to_sessions
+    }
+
+    async fn publish_to_sessions(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        let writes = self.due(ledger).into_iter().map(|due| self.write(due));
+        let mut writes = futures::stream::iter(writes).buffer_unordered(AT_A_TIME);
+        let mut failure = None;
+        while let Some(written) = writes.next().await {
+            failure = written.err().or(failure);
+        }
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jobs::convert;
+
+    #[test]
+    fn what_a_job_is_told_beside_its_name_is_part_of_what_a_view_says() {
+        let jobs = ["a", "b"].map(|job| (JobName::new(job).unwrap(), Token(3)));
+        let view = SessionView {
+            session: SessionId::new("pod", 1),
+            incarnation: 1,
+            revision: 5,
+            jobs: jobs.into(),
+        };
+        let details = |details: &str| {
+            let text = format!(
+                "pool: {{statefulSet: {{name: w}}}}\nworker: {{protocol: Session}}\n\
+                 jobs: [{{name: a{details}}}, {{name: b}}]"
+            );
+            let swarm = Swarm::new("s", serde_yaml::from_str(&text).unwrap());
+            Details::of(&convert::desired(&swarm).unwrap().jobs)
+        };
+        let [bare, once, with_params] = ["", ", runOnce: true", ", params: {url: x}"].map(details);
+        assert!(ViewMark::of(&view, &bare) != ViewMark::of(&view, &once));
+        assert!(ViewMark::of(&view, &bare) != ViewMark::of(&view, &with_params));
+        assert_eq!(ViewMark::of(&view, &bare), ViewMark::of(&view, &details("")));
+        let spec = spec(view, &once, "w-0");
+        let granted = |run_once| GrantedJob { token: 3, run_once, ..GrantedJob::default() };
+        let expected = [("a".to_owned(), granted(true)), ("b".to_owned(), granted(false))];
+        assert_eq!((spec.count, spec.jobs), (2, expected.into()));
+    }
+}

@@ -1,0 +1,111 @@
+//! Warns about controllers that no replica hosts, on every Swarm that they would serve.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+use kube::runtime::events::EventType;
+
+use super::fence;
+use super::types::{self, SWEEPER};
+use crate::api::Swarm;
+use crate::context::Context;
+use crate::watch::cached::with_uid;
+
+/// What was seen at the look before, and which Swarms were warned about it.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    before: BTreeSet<&'static str>,
+    told: BTreeMap<&'static str, BTreeSet<String>>,
+}
+
+impl Looks {
+    /// The controllers to warn about: those that are found for the second time in a row. While replicas
+    /// change, nobody may have one for a moment.
+    fn take_in(&mut self, unhosted: BTreeSet<&'static str>) -> Vec<&'static str> {
+        self.told.retain(|kind, _| unhosted.contains(kind));
+        let lasting: Vec<_> = unhosted.intersection(&self.before).copied().collect();
+        self.before = unhosted;
+        lasting
+    }
+
+    /// Whether nobody was warned about a controller yet.
+    fn begins(&mut self, kind: &'static str) -> bool {
+        let is_new = !self.told.contains_key(kind);
+        self.told.entry(kind).or_default();
+        is_new
+    }
+
+    /// Whether the Swarm with this UID is to be warned about a controller: once, also if it came when
+    /// others had been.
+    fn is_news(&mut self, kind: &'static str, uid: &str) -> bool {
+        self.told.entry(kind).or_default().insert(uid.to_owned())
+    }
+
+    /// Forgets the Swarms that are gone.
+    fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.told.values_mut().for_each(|told| told.retain(|uid| is_there(uid)));
+    }
+}
+
+impl Context {
+    /// Looks whether each controller is hosted by some replica. Whoever has the sweeper warns about the
+    /// Swarms that nobody works on; about a sweeper that nobody has, each warns its own Swarms.
+    pub(crate) async fn warn_unhosted(&self, looks: &mut Looks) {
+        let swarms = &self.caches.swarms;
+        looks.retain(|uid| !swarms.with(&with_uid(uid)).is_empty());
+        for kind in looks.take_in(self.sharing.unhosted()) {
+            if looks.begins(kind) {
+                tracing::warn!(controller = kind, "no replica hosts this controller");
+            }
+            for swarm in swarms.store.state() {
+                let uid = swarm.uid().unwrap_or_default();
+                let permit = if kind == types::SWARM {
+                    self.sharing.sweeper.permit(SWEEPER)
+                } else {
+                    self.sharing.share.permit(&uid)
+                };
+                let Some(permit) = permit.filter(|_| looks.is_news(kind, &uid)) else { continue };
+                fence::by(Arc::new(permit), self.warn(&swarm, kind)).await;
+            }
+        }
+    }
+
+    async fn warn(&self, swarm: &Swarm, kind: &str) {
+        let effect = if kind == types::SWARM {
+            "nothing is done for this Swarm, and what its workers run keeps running"
+        } else {
+            "what is left of Swarms that are gone is not removed"
+        };
+        let note = format!(
+            "no replica of the operator hosts the controller `{kind}`: {effect}; add `{kind}` to a type \
+             that replicas have, in ConfigMap `{}`",
+            types::CONFIG_MAP
+        );
+        self.publish_event(swarm, EventType::Warning, "ControllerNotHosted", note).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_swarm_is_warned_about_a_controller_once_and_not_at_first_sight() {
+        let mut looks = Looks::default();
+        let mut look = |unhosted: BTreeSet<&'static str>, swarm: &str| {
+            let lasting = looks.take_in(unhosted);
+            lasting.into_iter().filter(|kind| looks.is_news(kind, swarm)).collect::<Vec<_>>()
+        };
+        let both = || BTreeSet::from([types::SWARM, types::SWEEPER]);
+        assert!(look(both(), "a").is_empty());
+        assert_eq!(look([types::SWARM].into(), "a"), [types::SWARM]);
+        assert_eq!(look(both(), "a"), Vec::<&str>::new(), "it was told, the other was away");
+        assert_eq!(look(both(), "a"), [types::SWEEPER]);
+        assert_eq!(look(both(), "later"), [types::SWARM, types::SWEEPER], "it came since");
+        assert!(look(both(), "later").is_empty());
+        assert!(look(BTreeSet::new(), "a").is_empty());
+        assert!(look(both(), "a").is_empty());
+        assert_eq!(look(both(), "a"), [types::SWARM, types::SWEEPER], "it is so again");
+    }
+}

@@ -1,0 +1,178 @@
+//! For unit tests: a context whose caches hold what a test puts there, over an API server that answers
+//! as the test says.
+
+use std::sync::{Arc, Mutex};
+
+use http::{Method, Request, Response};
+use http_body_util::BodyExt as _;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::Client;
+use kube::client::Body;
+use kube::runtime::reflector::store;
+use kube::runtime::watcher::Event;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::api::Swarm;
+use crate::client::Clients;
+use crate::context::{Context, Options};
+use crate::fairness::background::Background;
+use crate::locks::unpoisoned;
+use crate::metrics::Metrics;
+use crate::reconcile::Operator;
+use crate::scope::Scope;
+use crate::sessions::seen::SeenSessions;
+use crate::sharing::Sharing;
+use crate::watch::cached::Cache;
+use crate::watch::caches::{Caches, Pools};
+use crate::watch::foreign_swarms::Records;
+use crate::watch::non_statefulset::NonStatefulSet;
+use crate::watch::on_demand::OnDemand;
+use crate::watch::rollback::Rollbacks;
+
+/// The image of workers of managed pools.
+pub(crate) const WORKER_IMAGE: &str = "registry.example.com/swarm-worker:1";
+
+/// A request as the API server saw it.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    /// Without the query.
+    pub(crate) path: String,
+    pub(crate) query: String,
+    pub(crate) body: Value,
+}
+
+impl Asked {
+    /// Whether it is such a request about an object, or a kind, whose path ends so.
+    pub(crate) fn is(&self, method: &str, path: &str) -> bool {
+        self.method.as_str() == method && self.path.ends_with(path)
+    }
+}
+
+/// What there is when a test begins.
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) swarms: Vec<Value>,
+    pub(crate) sets: Vec<Value>,
+    /// Pods that no StatefulSet makes.
+    pub(crate) pods: Vec<Value>,
+    /// The metadata of ConfigMaps with lists of jobs.
+    pub(crate) lists: Vec<Value>,
+}
+
+/// A context, and the requests that were made through it.
+pub(crate) struct Scene {
+    pub(crate) context: Arc<Context>,
+    pub(crate) operator: Arc<Operator>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Scene {
+    /// The requests so far, in order. What is asked from now on comes into the next list.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut *unpoisoned(&self.asked))
+    }
+
+    /// A Swarm as the cache has it.
+    pub(crate) fn swarm(&self, name: &str) -> Arc<Swarm> {
+        self.context.caches.swarms.get("n", name).unwrap()
+    }
+}
+
+impl World {
+    /// The context, over an API server that answers each request with a code and an object.
+    pub(crate) fn with(
+        self,
+        answer: impl Fn(&Asked) -> (u16, Value) + Send + Sync + 'static,
+    ) -> Scene {
+        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let client = client(asked.clone(), answer);
+        let (ledgers, mut ledgers_seen) = store();
+        ledgers_seen.apply_watcher_event(&Event::Init);
+        ledgers_seen.apply_watcher_event(&Event::InitDone);
+        let sets = Cache::<StatefulSet>::holding(self.sets.into_iter().map(read));
+        let caches = Caches {
+            swarms: Cache::holding(self.swarms.into_iter().map(read)),
+            records: Records::new().0,
+            pools: Pools {
+                sets,
+                non_statefulset: NonStatefulSet::holding(self.pods.into_iter().map(read)),
+            },
+            pods: Cache::<Pod>::holding([]),
+            views: Cache::<ConfigMap>::holding([]),
+            namespaces: store().0,
+            nodes: store().0,
+            ledgers,
+            sources: Cache::holding(self.lists.into_iter().map(read)),
+            asked_sources: OnDemand::default(),
+            rollbacks: Rollbacks::default(),
+        };
+        let seen = SeenSessions::default();
+        let metrics = Metrics::register(&mut Registry::default());
+        let (options, filled) = (
+            Options { worker_image: WORKER_IMAGE.into(), background: Background::default() },
+            watch::Sender::new(true),
+        );
+        let sharing = Sharing::alone(&Clients::new(client.clone(), client.clone()), Scope::Cluster);
+        let context = Context::new(client, options, sharing, caches, metrics, seen, filled);
+        let context = Arc::new(context);
+        let operator = Arc::new(Operator::new(context.clone()));
+        Scene { context, operator, asked }
+    }
+}
+
+/// What the API server answers to a request that it does not carry out.
+pub(crate) fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
+    let failure = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+        "message": message,
+    });
+    (code, failure)
+}
+
+/// The same to a write at a version that is no more the newest.
+pub(crate) fn conflict() -> (u16, Value) {
+    failure(409, "Conflict", "the object has been modified")
+}
+
+fn read<K: serde::de::DeserializeOwned>(object: Value) -> K {
+    serde_json::from_value(object).unwrap()
+}
+
+fn client(
+    asked: Arc<Mutex<Vec<Asked>>>,
+    answer: impl Fn(&Asked) -> (u16, Value) + Send + Sync + 'static,
+) -> Client {
+    let answer = Arc::new(answer);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (asked, answer) = (asked.clone(), answer.clone());
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await?.to_bytes();
+            let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+            let query = head.uri.query().unwrap_or_default().into();
+            let request = Asked { method: head.method, path: head.uri.path().into(), query, body };
+            let (code, object) = answer(&request);
+            unpoisoned(&asked).push(request);
+            let body = Body::from(serde_json::to_vec(&object).unwrap_or_default());
+            Ok::<_, kube::Error>(Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    Client::new(service, "n")
+}
+
+/// A Swarm in namespace `n` with its finalizer; its UID is its name.
+pub(crate) fn swarm(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": crate::api::API_VERSION,
+        "kind": "Swarm",
+        "metadata": {
+            "name": name, "namespace": "n", "uid": name, "generation": 1, "resourceVersion": "1",
+            "finalizers": [crate::annotations::FINALIZER],
+        },
+        "spec": spec,
+    })
+}

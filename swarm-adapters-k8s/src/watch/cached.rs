@@ -1,0 +1,504 @@
+//! Caches that watches keep: of each object only what is read, and found without a look at all.
+
+pub(crate) mod keeper;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt, stream};
+use k8s_openapi::api::apps::v1::{
+    Deployment, DeploymentSpec, ReplicaSet, StatefulSet, StatefulSetSpec,
+};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, ContainerState, ContainerStateTerminated, ContainerStatus, Namespace, Node,
+    NodeSpec, Pod, PodSpec, PodTemplateSpec,
+};
+use kube::core::{ObjectMeta, PartialObjectMeta};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher;
+use kube::{Api, Resource, ResourceExt};
+
+use keeper::{Index, Keeper};
+
+use swarm_spec::spec::Meant;
+
+use super::rollback::Rollbacks;
+use super::streams;
+use super::strip::{self, Cut, Slim};
+use crate::annotations::{
+    CLAIM_ANNOTATION, COST_BEFORE, DELETION_COST, NUDGE_ANNOTATION, STARTED_ANNOTATION,
+    STATEFUL_PODS,
+};
+use crate::api::{Swarm, SwarmLedger};
+use crate::plain::view;
+use crate::pool::rollout::PROGRESSING;
+use crate::pool::workload::{FAILURE, Kind};
+use crate::pool::{fit, trouble};
+
+/// The annotations of pods that are read.
+const OF_PODS: [&str; 5] =
+    [NUDGE_ANNOTATION, STARTED_ANNOTATION, CLAIM_ANNOTATION, DELETION_COST, COST_BEFORE];
+
+/// A ledger without what it holds.
+pub(crate) type LedgerMeta = PartialObjectMeta<SwarmLedger>;
+
+/// A namespace by its name and whether it is going.
+pub(crate) type NamespaceMeta = PartialObjectMeta<Namespace>;
+
+/// A `ReplicaSet` by its name and owner.
+pub(crate) type ReplicaSetMeta = PartialObjectMeta<ReplicaSet>;
+
+/// What is kept of one kind of objects, and under which names they are found.
+pub(crate) trait Cached:
+    Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned
+{
+    /// Whether others go by its labels. Then a change of them also tells what the object was before.
+    const IS_FOUND_BY_LABELS: bool = false;
+
+    /// Drops what nobody reads.
+    fn strip(&mut self);
+
+    /// Namespace and name.
+    fn name(&self) -> Name {
+        (self.namespace().unwrap_or_default(), self.name_any())
+    }
+
+    /// The names under which the object is looked for, beside its own.
+    fn keys(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+impl Cached for Swarm {
+    fn strip(&mut self) {
+        let finalizers = self.metadata.finalizers.take();
+        // Among the annotations is a copy of the whole spec, made by `kubectl apply`.
+        strip::metadata(&mut self.metadata, &[]);
+        // Whoever removes one writes the others again.
+        self.metadata.finalizers = finalizers;
+    }
+
+    fn keys(&self) -> Vec<String> {
+        let namespace = self.namespace().unwrap_or_default();
+        let mut keys = vec![with_uid(self.metadata.uid.as_deref().unwrap_or_default())];
+        let (kind, workload) = self.pool();
+        let named = workload.and_then(|it| match it {
+            Meant::Named(name) => Some(name),
+            Meant::Labelled(_) => None,
+        });
+        keys.push(with_pool(kind, &namespace, named));
+        for source in &self.spec.job_sources {
+            let named = source.config_map.as_ref().map(|named| named.name.as_str());
+            keys.extend(named.map(|name| with_source(&namespace, Some(name))));
+            keys.extend(source.selector.as_ref().map(|_| with_source(&namespace, None)));
+        }
+        keys
+    }
+}
+
+/// The key of the Swarm, or the pod, with this UID.
+pub(crate) fn with_uid(uid: &str) -> String {
+    format!("uid {uid}")
+}
+
+/// The key of Swarms that name this pool, or that name none and go by labels.
+pub(crate) fn with_pool(kind: Kind, namespace: &str, name: Option<&str>) -> String {
+    format!("{kind} {namespace}/{}", name.unwrap_or_default())
+}
+
+/// The key of Swarms that name this source of jobs, or that go by labels.
+pub(crate) fn with_source(namespace: &str, name: Option<&str>) -> String {
+    format!("source {namespace}/{}", name.unwrap_or_default())
+}
+
+impl Cached for StatefulSet {
+    fn strip(&mut self) {
+        strip::metadata(&mut self.metadata, &[]);
+        let Some(spec) = self.spec.take() else { return };
+        let StatefulSetSpec { replicas, ordinals, selector, update_strategy, .. } = spec;
+        let (selector, template) = (strip::selector(selector), cut(spec.template));
+        self.spec = Some(StatefulSetSpec {
+            replicas,
+            ordinals,
+            selector,
+            update_strategy,
+            min_ready_seconds: spec.min_ready_seconds,
+            template,
+            ..StatefulSetSpec::default()
+        });
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.namespace().into_iter().collect()
+    }
+}
+
+impl Cached for Deployment {
+    fn strip(&mut self) {
+        strip::metadata(&mut self.metadata, &[]);
+        let Some(spec) = self.spec.take() else { return };
+        let DeploymentSpec { replicas, selector, paused, progress_deadline_seconds, .. } = spec;
+        let (selector, template) = (strip::selector(selector), cut(spec.template));
+        self.spec = Some(DeploymentSpec {
+            replicas,
+            selector,
+            paused,
+            progress_deadline_seconds,
+            template,
+            ..DeploymentSpec::default()
+        });
+        if let Some(status) = &mut self.status {
+            let is_read = |type_: &str| [FAILURE, PROGRESSING].contains(&type_);
+            status.conditions.iter_mut().for_each(|all| all.retain(|it| is_read(&it.type_)));
+        }
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.namespace().into_iter().collect()
+    }
+}
+
+/// Leaves of a template what [`fit`] reads, as a text in the field of the name. Templates have no name.
+fn cut(template: PodTemplateSpec) -> PodTemplateSpec {
+    let name = template.spec.and_then(fit::packed);
+    let metadata = Some(ObjectMeta { name, ..ObjectMeta::default() });
+    PodTemplateSpec { metadata, spec: None }
+}
+
+/// Restores what [`fit`] reads of a template that was cut.
+pub(crate) fn uncut(template: &PodTemplateSpec) -> Option<PodSpec> {
+    fit::unpacked(template.metadata.as_ref()?.name.as_deref()?)
+}
+
+impl Cached for ReplicaSetMeta {
+    fn strip(&mut self) {
+        strip::metadata(&mut self.metadata, &[]);
+        self.metadata.labels = None;
+    }
+
+    fn keys(&self) -> Vec<String> {
+        controller_key(self).into_iter().collect()
+    }
+}
+
+/// The key of what the object with this UID controls.
+pub(crate) fn owned_by(uid: &str) -> String {
+    format!("of {uid}")
+}
+
+fn controller_key(object: &impl Resource) -> Option<String> {
+    let owners = object.meta().owner_references.iter().flatten();
+    let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
+    controller.map(|owner| owned_by(&owner.uid))
+}
+
+/// The key of the pods of a namespace that no StatefulSet makes.
+pub(crate) fn in_namespace(namespace: &str) -> String {
+    format!("in {namespace}")
+}
+
+/// Labels of pods that tell nothing about a pool.
+const EVERY_POD_HAS: [&str; 3] =
+    ["controller-revision-hash", "pod-template-hash", "statefulset.kubernetes.io/pod-name"];
+
+impl Cached for Pod {
+    fn strip(&mut self) {
+        // A pool may go by the labels of pods, and so may the capacity of workers; not by those that
+        // Kubernetes gives to every pod.
+        self.labels_mut().retain(|name, _| !EVERY_POD_HAS.contains(&name.as_str()));
+        strip::metadata(&mut self.metadata, &OF_PODS);
+        let (several, trouble) = (several_containers(self), trouble::of(self));
+        let hopeless = trouble::hopeless(self).map(ToOwned::to_owned);
+        let spec = self.spec.take().unwrap_or_default();
+        let node_name = spec.node_name.clone();
+        let of_set = self.labels().contains_key(STATEFUL_PODS);
+        // The template of a StatefulSet tells what its pods would.
+        let kept = if of_set { PodSpec::default() } else { fit::cut_pod(spec) };
+        self.spec = Some(PodSpec { node_name, ..kept });
+        if let Some(status) = self.status.take() {
+            let mut kept = k8s_openapi::api::core::v1::PodStatus {
+                phase: status.phase,
+                conditions: status.conditions,
+                pod_ip: status.pod_ip,
+                // In place of the states that tell it.
+                message: trouble,
+                reason: hopeless,
+                ..Default::default()
+            };
+            // Of the others nobody asks; their times alone are a quarter of a pod.
+            kept.conditions.iter_mut().for_each(|all| all.retain(|one| one.type_ == "Ready"));
+            // Of a pod that has ended it matters whether all of it has.
+            let has_ended = matches!(kept.phase.as_deref(), Some("Succeeded" | "Failed"));
+            let containers = status.container_statuses.filter(|_| has_ended);
+            let containers = containers.map(|all| all.into_iter().map(state_of).collect());
+            // Of one that runs, since when each of several containers does.
+            kept.container_statuses = containers.or(several);
+            self.status = Some(kept);
+            if has_ended {
+                // Of those of Jobs there may be many, and none is a worker any more.
+                self.spec = None;
+                self.metadata.annotations = None;
+            }
+        }
+    }
+
+    fn keys(&self) -> Vec<String> {
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        let namespace = self.namespace().unwrap_or_default();
+        let mut keys = vec![with_uid(self.metadata.uid.as_deref().unwrap_or_default())];
+        if self.labels().contains_key(STATEFUL_PODS) {
+            let pool = name.rsplit_once('-').map(|(pool, _)| pool);
+            keys.extend(pool.map(|pool| of_pool(&namespace, pool)));
+        } else {
+            keys.extend(controller_key(self));
+            keys.push(in_namespace(&namespace));
+        }
+        keys
+    }
+}
+
+/// The states of a pod's containers, if it has several that may run at a time, sidecars and those of
+/// a debugger included; none of them unless the kubelet has reported on all. `None` if it has one.
+pub(crate) fn several_containers(pod: &Pod) -> Option<Vec<ContainerStatus>> {
+    let spec = pod.spec.as_ref()?;
+    let sidecars = spec.init_containers.iter().flatten();
+    let sidecars = sidecars.filter(|it| it.restart_policy.is_some());
+    let mut names: BTreeSet<_> =
+        spec.containers.iter().chain(sidecars).map(|it| &it.name).collect();
+    names.extend(spec.ephemeral_containers.iter().flatten().map(|it| &it.name));
+    if names.len() < 2 {
+        return None;
+    }
+    let status = pod.status.as_ref()?;
+    let all = [
+        &status.container_statuses,
+        &status.init_container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
+    let reported = all.into_iter().flatten().flatten().filter(|it| names.contains(&it.name));
+    let found: Vec<_> = reported.cloned().map(state_of).collect();
+    Some(if found.len() == names.len() { found } else { Vec::new() })
+}
+
+/// A container's state: since when it runs, or whether it has ended.
+fn state_of(container: ContainerStatus) -> ContainerStatus {
+    let state = container.state.map(|state| ContainerState {
+        terminated: state.terminated.map(|_| ContainerStateTerminated::default()),
+        running: state.running,
+        ..ContainerState::default()
+    });
+    ContainerStatus { name: container.name, state, ..ContainerStatus::default() }
+}
+
+/// The key of the pods that have the names of a pool's.
+pub(crate) fn of_pool(namespace: &str, pool: &str) -> String {
+    format!("{namespace}/{pool}")
+}
+
+impl Cached for ConfigMap {
+    fn strip(&mut self) {
+        view::strip(self);
+    }
+}
+
+impl Cached for PartialObjectMeta<ConfigMap> {
+    const IS_FOUND_BY_LABELS: bool = true;
+
+    fn strip(&mut self) {
+        strip::metadata(&mut self.metadata, &[]);
+        self.metadata.owner_references = None;
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.namespace().into_iter().collect()
+    }
+}
+
+impl Cached for Node {
+    fn strip(&mut self) {
+        strip::metadata(&mut self.metadata, &[]);
+        self.metadata.labels = None;
+        self.status = None;
+        let taints = self.spec.take().and_then(|spec| spec.taints);
+        self.spec = Some(NodeSpec { taints, ..NodeSpec::default() });
+    }
+}
+
+impl Cached for LedgerMeta {
+    fn strip(&mut self) {
+        strip::metadata(&mut self.metadata, &[]);
+    }
+}
+
+impl Cached for NamespaceMeta {
+    fn strip(&mut self) {
+        strip::metadata(&mut self.metadata, &[]);
+    }
+}
+
+/// A cache whose objects are found by other names, too.
+#[derive(Clone)]
+pub(crate) struct Cache<K: Cached + 'static> {
+    pub(crate) store: Store<K>,
+    index: Arc<RwLock<Index>>,
+}
+
+impl<K: Cached> Cache<K> {
+    /// The objects with this key.
+    pub(crate) fn with(&self, key: &str) -> Vec<Arc<K>> {
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+        let found = index.current.objects.get(key).into_iter().flatten();
+        found.filter_map(|(namespace, name)| self.get(namespace, name)).collect()
+    }
+
+    /// Whether a complete state was seen.
+    pub(crate) fn is_filled(&self) -> bool {
+        let index = self.index.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        index.is_filled
+    }
+
+    /// The object of this name.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.store.get(&ObjectRef::new(name).within(namespace))
+    }
+}
+
+/// The objects that a watch shows to have changed, deleted ones included.
+pub(crate) type Changes<K> = BoxStream<'static, Result<K, watcher::Error>>;
+
+/// Leaves of an object what its cache keeps.
+pub(crate) struct ForCache;
+
+impl<K: Cached> Cut<K> for ForCache {
+    fn cut(object: &mut K) {
+        object.strip();
+    }
+}
+
+/// A cache, and the stream of changes that keeps it; the cache is ahead of the stream, which also has
+/// what is gone.
+pub(crate) fn cached<K>(
+    api: Api<Slim<K, ForCache>>,
+    config: watcher::Config,
+    rollbacks: &Rollbacks,
+) -> (Cache<K>, impl Stream<Item = Result<K, watcher::Error>> + Send + 'static)
+where
+    K: Cached + Send + Sync + 'static,
+{
+    let (cache, mut keeper) = Keeper::of_new_cache(rollbacks);
+    let events = streams::events(api, config, rollbacks);
+    let changes = events.flat_map(move |event| {
+        stream::iter(seen(event).map_or(Vec::new(), |event| keeper.apply(event)))
+    });
+    (cache, changes.map(Ok))
+}
+
+/// The event, if the watch did not fail.
+pub(crate) fn seen<K>(
+    event: Result<watcher::Event<K>, watcher::Error>,
+) -> Option<watcher::Event<K>> {
+    // The watch waits by itself before it tries again. The controller would make all watches wait for
+    // each failure of any, and twice as long every time.
+    event.inspect_err(|error| tracing::warn!(%error, "a watch failed and is tried again")).ok()
+}
+
+/// An object by namespace and name.
+type Name = (String, String);
+
+/// Whether an object has all these labels.
+pub(crate) fn has_labels(object: &impl ResourceExt, labels: &BTreeMap<String, String>) -> bool {
+    labels.iter().all(|(key, value)| object.labels().get(key) == Some(value))
+}
+
+#[cfg(test)]
+impl<K: Cached> Cache<K> {
+    /// A cache that holds these objects, as a watch would have filled it.
+    pub(crate) fn holding(objects: impl IntoIterator<Item = K>) -> Self {
+        let (cache, mut keeper) = Keeper::of_new_cache(&Rollbacks::default());
+        let listed = objects.into_iter().map(|mut object| {
+            object.strip();
+            watcher::Event::InitApply(object)
+        });
+        let (begins, ends) = ([watcher::Event::Init], [watcher::Event::InitDone]);
+        for event in begins.into_iter().chain(listed).chain(ends) {
+            keeper.apply(event);
+        }
+        cache
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_stripped_pod_says_since_when_its_containers_run_if_it_has_several() {
+        let running = |name: &str| {
+            json!({
+                "name": name, "image": "i", "imageID": "", "ready": true, "restartCount": 1,
+                "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+            })
+        };
+        let kept = |spec: &Value, statuses: &Value| {
+            let mut status = statuses.clone();
+            status["phase"] = "Running".into();
+            let pod = json!({"metadata": {"name": "w-1"}, "spec": spec, "status": status});
+            let mut pod: Pod = serde_json::from_value(pod).unwrap();
+            pod.strip();
+            let kept = pod.status.unwrap().container_statuses;
+            kept.map(|all| all.into_iter().map(|it| it.name).collect::<Vec<_>>())
+        };
+        let one = json!({"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]});
+        let reported = json!({"containerStatuses": [running("a")]});
+        assert_eq!(kept(&one, &reported), None);
+        let two = json!({"containers": [{"name": "a"}, {"name": "b"}]});
+        assert_eq!(kept(&two, &reported), Some(vec![]), "the other is not reported on");
+        let both = json!({"containerStatuses": [running("a"), running("b")]});
+        assert_eq!(kept(&two, &both), Some(vec!["a".into(), "b".into()]));
+        let sidecar = json!({
+            "containers": [{"name": "a"}],
+            "initContainers": [{"name": "s", "restartPolicy": "Always"}],
+        });
+        let all = json!({
+            "containerStatuses": [running("a")], "initContainerStatuses": [running("s")],
+        });
+        assert_eq!(kept(&sidecar, &all), Some(vec!["a".into(), "s".into()]));
+    }
+
+    #[test]
+    fn a_slim_pod_still_tells_all_that_is_asked_of_it() {
+        let mut pod: Pod = serde_json::from_value(json!({
+            "metadata": {
+                "name": "w-1", "namespace": "n", "uid": "u",
+                "labels": {
+                    "a": "b", "apps.kubernetes.io/pod-index": "1", "controller-revision-hash": "x",
+                },
+                "annotations": {"swarm.k8slab.info/nudge": "1.1", "other": "x"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "s"}],
+            },
+            "spec": {"nodeName": "node", "containers": [{"name": "c"}]},
+            "status": {"phase": "Running", "podIP": "1.2.3.4", "hostIP": "5.6.7.8", "conditions": [
+                {"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "True"},
+            ]},
+        }))
+        .unwrap();
+        pod.strip();
+        assert_eq!(pod.keys(), [with_uid("u"), of_pool("n", "w")]);
+        let expected = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": "w-1", "namespace": "n", "uid": "u",
+                "labels": {"a": "b", "apps.kubernetes.io/pod-index": "1"},
+                "annotations": {"swarm.k8slab.info/nudge": "1.1"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "s"}],
+            },
+            "spec": {"nodeName": "node", "containers": []},
+            "status": {"phase": "Running", "podIP": "1.2.3.4", "conditions": [
+                {"type": "Ready", "status": "True"},
+            ]},
+        });
+        assert_eq!(serde_json::to_value(&pod).unwrap(), expected);
+    }
+}

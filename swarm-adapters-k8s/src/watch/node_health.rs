@@ -1,0 +1,166 @@
+//! Notices what goes: ledgers that somebody deletes, namespaces on their way out, and nodes that
+//! nobody reaches.
+
+use std::collections::HashMap;
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::runtime::reflector::{ObjectRef, Store, store};
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt};
+
+use super::cached::{Cache, Changes, ForCache, LedgerMeta, NamespaceMeta, cached};
+use super::rollback::Rollbacks;
+use super::strip::Slim;
+use crate::scope::Scope;
+
+/// The cache of namespaces, and the stream of their changes. The operator of one namespace has no
+/// right to look at any.
+pub(crate) fn namespaces(
+    scope: &Scope,
+    client: &Client,
+    rollbacks: &Rollbacks,
+) -> (Store<NamespaceMeta>, Changes<NamespaceMeta>) {
+    match scope {
+        Scope::Cluster => {
+            let everything = watcher::Config::default();
+            let (cache, stream) = cached(Api::all(client.clone()), everything, rollbacks);
+            (cache.store, stream.boxed())
+        }
+        Scope::Namespace(_) => (store().0, futures::stream::pending().boxed()),
+    }
+}
+
+/// A cache of which ledgers there are, and the stream of those that went: such a pool may need one
+/// again, or be free for another Swarm. What is written into a ledger needs no turn.
+pub(crate) fn ledgers(
+    api: Api<Slim<LedgerMeta, ForCache>>,
+    rollbacks: &Rollbacks,
+) -> (Store<LedgerMeta>, Changes<LedgerMeta>) {
+    let (Cache { store, .. }, stream) = cached(api, watcher::Config::default(), rollbacks);
+    let there = store.clone();
+    let is_gone = move |ledger: &LedgerMeta| {
+        std::future::ready(there.get(&ObjectRef::from_obj(ledger)).is_none())
+    };
+    (store, stream.try_filter(is_gone).boxed())
+}
+
+/// The taint of a node whose kubelet has fallen silent. One that only says that it is not ready can
+/// still end its pods.
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+/// By this taint an administrator says that a node is off and stays so.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// How a node fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeState {
+    /// Its kubelet answers, or was heard of a moment ago.
+    There,
+    /// Nobody reaches it; what is on it may run on.
+    Unreachable,
+    /// Somebody said that it is off for good.
+    Off,
+}
+
+impl NodeState {
+    /// What the cache says of the node of this name; an operator that may not look at nodes takes all
+    /// of them to be there. One that was deleted is off.
+    fn of(nodes: &Store<Node>, name: &str) -> Self {
+        match nodes.get(&ObjectRef::new(name)) {
+            Some(node) if is_out_of_service(&node) => Self::Off,
+            Some(node) if has_taint(&node, UNREACHABLE) => Self::Unreachable,
+            None if !nodes.is_empty() => Self::Off,
+            Some(_) | None => Self::There,
+        }
+    }
+
+    /// That of the node of a pod.
+    pub(crate) fn of_pod(nodes: &Store<Node>, pod: &Pod) -> Self {
+        let name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        name.map_or(Self::There, |name| Self::of(nodes, name))
+    }
+}
+
+/// The cache of nodes, and the stream of those whose fate has changed. The operator of one namespace
+/// has no right to look at any.
+pub(crate) fn nodes(
+    scope: &Scope,
+    client: &Client,
+    rollbacks: &Rollbacks,
+) -> (Store<Node>, Changes<Node>) {
+    match scope {
+        Scope::Cluster => {
+            let everything = watcher::Config::default();
+            let (cache, stream) = cached::<Node>(Api::all(client.clone()), everything, rollbacks);
+            let (store, mut known) = (cache.store.clone(), HashMap::new());
+            let has_changed = move |node: &Node| {
+                let name = node.name_any();
+                let fate = NodeState::of(&store, &name);
+                let before = known.remove(&name).unwrap_or(NodeState::There);
+                if fate != NodeState::There && store.get(&ObjectRef::from_obj(node)).is_some() {
+                    known.insert(name, fate);
+                }
+                fate != before
+            };
+            (cache.store, stream.try_filter(changed(has_changed)).boxed())
+        }
+        Scope::Namespace(_) => (store().0, futures::stream::pending().boxed()),
+    }
+}
+
+fn changed(
+    mut has_changed: impl FnMut(&Node) -> bool,
+) -> impl FnMut(&Node) -> std::future::Ready<bool> {
+    move |node| std::future::ready(has_changed(node))
+}
+
+fn has_taint(node: &Node, key: &str) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.into_iter().any(|taint| taint.key == key)
+}
+
+/// Whether somebody said that the node is off and stays so.
+pub(crate) fn is_out_of_service(node: &Node) -> bool {
+    has_taint(node, OUT_OF_SERVICE)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(name: &str, taint: &str) -> Node {
+        let taints = json!([{"key": taint, "effect": "NoExecute"}]);
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"taints": taints}}))
+            .unwrap()
+    }
+
+    #[test]
+    fn nodes_are_silent_or_off_or_deleted() {
+        let (nodes, mut writer) = store();
+        let fate = |name: &str, nodes: &Store<Node>| {
+            let pod = serde_json::from_value(json!({"spec": {"nodeName": name}})).unwrap();
+            NodeState::of_pod(nodes, &pod)
+        };
+        assert_eq!(
+            fate("any", &nodes),
+            NodeState::There,
+            "who may not see nodes knows nothing of them"
+        );
+        for (name, taint) in [("there", "other"), ("silent", UNREACHABLE), ("off", OUT_OF_SERVICE)]
+        {
+            writer.apply_watcher_event(&watcher::Event::Apply(node(name, taint)));
+        }
+        let fates = ["there", "silent", "off", "deleted"].map(|name| fate(name, &nodes));
+        assert_eq!(
+            fates,
+            [NodeState::There, NodeState::Unreachable, NodeState::Off, NodeState::Off]
+        );
+        assert_eq!(
+            NodeState::of_pod(&nodes, &Pod::default()),
+            NodeState::There,
+            "it waits for a node"
+        );
+    }
+}

@@ -1,0 +1,34 @@
+//! Watches that begin when somebody needs them, so that nobody else pays for them, or needs rights for
+//! them.
+
+use futures::stream::BoxStream;
+use futures::{FutureExt, Stream, StreamExt};
+use tokio::sync::watch;
+
+/// Whether anybody has asked. Its clones share the answer.
+#[derive(Clone, Default)]
+pub(crate) struct OnDemand(watch::Sender<bool>);
+
+impl OnDemand {
+    /// Begins to watch, unless that has begun.
+    pub(crate) fn ask(&self) {
+        self.0.send_if_modified(|asked| !std::mem::replace(asked, true));
+    }
+
+    /// The same stream, not polled before somebody asks. A watch asks the API server for nothing before
+    /// its stream is polled.
+    pub(crate) fn once_asked<T: Send + 'static>(
+        &self,
+        stream: impl Stream<Item = T> + Send + 'static,
+    ) -> BoxStream<'static, T> {
+        let mut asked = self.0.subscribe();
+        async move {
+            if asked.wait_for(|asked| *asked).await.is_err() {
+                return futures::stream::empty().boxed();
+            }
+            stream.boxed()
+        }
+        .flatten_stream()
+        .boxed()
+    }
+}
