@@ -68,6 +68,26 @@ fn no_crate_has_an_import_circle_of_more_than_two_files() {
     assert!(all.is_empty(), "import circles of more than {CIRCLE_FILES_MAX} files:{all}");
 }
 
+/// Whether a file is a module of this name at the root of its crate, or below it.
+fn is_of(file: &Path, module: &str) -> bool {
+    file.starts_with(module) || file.with_extension("") == Path::new(module)
+}
+
+/// A concern of the controller knows no turn. Turns import concerns, and `run` imports both.
+#[test]
+fn concerns_of_the_controller_do_not_import_its_turns() {
+    let imports = imports("swarm-adapters-k8s");
+    let concerns = |file: &&Path| !is_of(file, "reconcile") && !is_of(file, "run");
+    let files: Vec<_> = imports.all().filter(concerns).collect();
+    assert!(files.iter().any(|file| is_of(file, "managed")), "the files were not found");
+    for file in files {
+        let turns =
+            imports.of_file(file).iter().filter(|(imported, _)| is_of(imported, "reconcile"));
+        let turns: Vec<_> = turns.collect();
+        assert!(turns.is_empty(), "{} imports {turns:?}", file.display());
+    }
+}
+
 /// A made-up crate, with the text of each of its files.
 fn made_up(files: &[(&str, &str)]) -> Imports {
     let owned = files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned()));
