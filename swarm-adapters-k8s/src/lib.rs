@@ -1,18 +1,26 @@
 //! Everything of swarm that knows Kubernetes; also the client library of its resources.
 //!
+//! A worker needs these, and so does any program that reads or writes the resources:
+//!
 //! - [`api`]: the resources [`Swarm`](api::Swarm), [`SwarmLedger`](api::SwarmLedger) with its
 //!   [parts](api::SwarmLedgerPart) and [`WorkerView`](api::WorkerView), their schemas and their names.
 //! - [`client`]: how the API server is reached.
 //! - [`session`]: the Lease of a session, which its worker writes and the operator reads.
-//! - [`convert`]: what a `Swarm` asks for, in the terms of `swarm-core`.
-//! - [`workload`] and [`slots`]: what makes the pods of a pool, and which pod fills which slot.
-//! - [`managed`]: what a managed pool is made of; [`trouble`]: why a pod of any pool does not run;
-//!   [`rollout`]: how far its pods are with the newest template.
-//! - [`controller`]: the operator; [`health`] knows whether its loop makes progress. [`observe`], [`ledger`], [`view`], [`nudge`], [`refresh`] and [`status`] are
-//!   its parts: what it sees, and what it writes, in this order.
-//! - [`scope`]: where the operator looks for Swarms; [`annotations`]: the names of its labels and annotations.
-//! - [`sharing`]: which Swarms are this operator's, where several share them; [`types`]: which
-//!   controllers each of those hosts.
+//!
+//! The operator is [`run`](mod@run), with the feature `controller`. Each of its concerns is a folder, with
+//! the pure decisions and the requests that carry them out:
+//!
+//! - `reconcile`: one turn of one Swarm, in stages. It uses all others, and none of them knows it.
+//! - [`managed`]: the objects of a managed pool, as they should be and as they are.
+//! - `sessions`: workers that hold Leases. [`plain`]: workers that read a mounted view.
+//! - [`pool`]: the workload and its pods. [`jobs`]: the lists of jobs.
+//! - [`ledger`]: the durable record of who holds what.
+//! - [`watch`]: watches and the caches that they fill.
+//! - [`sharing`]: which Swarms are this replica's. `fairness`: whose turn is next.
+//! - [`status`]: what people read.
+//!
+//! Flat are those that several concerns need and that need none: [`scope`], [`annotations`], [`metrics`],
+//! [`health`], and in private the requests, the clock and the context of all turns.
 //!
 //! No decision about jobs is made here: `swarm_core::decide` makes them all.
 
