@@ -12,14 +12,14 @@ use tokio::sync::watch;
 
 use crate::api::Swarm;
 use crate::fairness::background::{self, Background};
-use crate::fairness::slots::{Worker, Workers};
+use crate::fairness::slots::{FairSlot, FairSlots};
 use crate::health::Health;
 use crate::jobs::cooldown::Cooldowns;
-use crate::jobs::memory_budget::KeptJobs;
+use crate::jobs::memory_budget::MemoryBudget;
 use crate::jobs::reading::Reading;
 use crate::managed::observed::MadeObjects;
 use crate::metrics::{Metrics, RefusalLabels};
-use crate::plain::version_polls::Questions;
+use crate::plain::version_polls::VersionPolls;
 use crate::pool::workload::Kind;
 use crate::sessions::alarms::Alarms;
 use crate::sessions::ended::Ended;
@@ -66,7 +66,7 @@ pub(crate) struct Context {
     /// What wakes pools at rest.
     pub(crate) alarms: Alarms,
     /// What plain workers are asked.
-    pub(crate) questions: Questions,
+    pub(crate) version_polls: VersionPolls,
     /// Where large turns go on.
     pub(crate) background: Background,
     /// Where lists of jobs and views of others are read.
@@ -74,9 +74,9 @@ pub(crate) struct Context {
     /// Which tenants' lists of jobs rest.
     pub(crate) cooldowns: Cooldowns,
     /// What the lists of jobs take that are kept.
-    pub(crate) kept_jobs: KeptJobs,
+    pub(crate) memory_budget: MemoryBudget,
     /// Where large turns go one by one.
-    pub(crate) large_turns: Workers,
+    pub(crate) large_turns: FairSlots,
     /// Which turns are under way.
     pub(crate) health: Health,
     /// Whether the caches are filled.
@@ -111,12 +111,12 @@ impl Context {
             ended,
             made: MadeObjects::default(),
             alarms: Alarms::default(),
-            questions: Questions::default(),
+            version_polls: VersionPolls::default(),
             reading: Reading::new(background.clone()),
             background,
             cooldowns: Cooldowns::default(),
-            kept_jobs: KeptJobs::default(),
-            large_turns: Workers::new(1),
+            memory_budget: MemoryBudget::default(),
+            large_turns: FairSlots::new(1),
             health: Health::default(),
             filled,
             filled_wide,
@@ -136,21 +136,25 @@ impl Context {
         })
     }
 
-    /// Waits for a worker that carries out a turn of `swarm`; `None` if none begins any more. One of which
+    /// Waits for a slot for a turn of `swarm`; `None` if none begins any more. One of which
     /// `is_taken_over` alone is new waits for others of its tenant, until somebody edits it.
-    pub(crate) async fn worker(&self, swarm: &Swarm, is_taken_over: bool) -> Option<Worker> {
-        let (workers, tenant) = (&self.sharing.workers, self.sharing.tenant(swarm));
+    pub(crate) async fn reconcile_slot(
+        &self,
+        swarm: &Swarm,
+        is_taken_over: bool,
+    ) -> Option<FairSlot> {
+        let (slots, tenant) = (&self.sharing.reconcile_slots, self.sharing.tenant(swarm));
         if is_taken_over && !foreign_swarms::is_edited(swarm) {
-            workers.one_later(&tenant, swarm.metadata.uid.as_deref().unwrap_or_default()).await
+            slots.one_later(&tenant, swarm.metadata.uid.as_deref().unwrap_or_default()).await
         } else {
-            workers.one(&tenant).await
+            slots.one(&tenant).await
         }
     }
 
     /// Waits until a turn of `swarm` with so many jobs may go on; it may until the value is dropped, and
     /// most wait for nothing. Large ones go on in the background, one by one, and tenants take turns: the plan
     /// and the ledger of 200,000 jobs take 90 MB and a thread meanwhile.
-    pub(crate) async fn lane(&self, swarm: &Swarm, jobs: usize) -> Option<Worker> {
+    pub(crate) async fn large_turn_slot(&self, swarm: &Swarm, jobs: usize) -> Option<FairSlot> {
         if jobs < LARGE {
             return None;
         }
@@ -167,8 +171,8 @@ impl Context {
     /// Whether the caches are filled that only `swarm` may need. It waits for them a little: not
     /// longer, since a turn that waits keeps others from theirs.
     pub(crate) async fn is_filled_for(&self, swarm: &Swarm) -> bool {
-        const WITHIN: Duration = Duration::from_millis(500);
-        const AGAIN: Duration = Duration::from_millis(10);
+        const FILL_TIMEOUT: Duration = Duration::from_millis(500);
+        const FILL_POLL: Duration = Duration::from_millis(10);
         let wide = async {
             if swarm.pool().0 == Kind::StatefulSet {
                 return true;
@@ -189,17 +193,17 @@ impl Context {
             }
             self.caches.asked_sources.ask();
             while !self.caches.sources.is_filled() {
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(FILL_POLL).await;
             }
         };
         let all = async { tokio::join!(wide, made, sources).0 };
-        tokio::time::timeout(WITHIN, all).await.unwrap_or(false)
+        tokio::time::timeout(FILL_TIMEOUT, all).await.unwrap_or(false)
     }
 
     /// Forgets what runs beside the turns of a Swarm.
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
         self.alarms.set(namespace, name, None);
-        self.questions.forget(namespace, name);
+        self.version_polls.forget(namespace, name);
     }
 
     /// Counts that the API server refused a request for good.
@@ -223,10 +227,15 @@ mod tests {
         let scene = World { swarms: vec![of("a"), of("b")], ..World::default() };
         let scene = scene.with(|_| (500, json!({})));
         let (context, a, b) = (&scene.context, scene.swarm("a"), scene.swarm("b"));
-        let large = context.lane(&a, LARGE).await;
-        assert!(large.is_some() && context.lane(&b, LARGE).now_or_never().is_none());
-        assert!(context.lane(&b, LARGE - 1).now_or_never().is_some_and(|lane| lane.is_none()));
+        let large = context.large_turn_slot(&a, LARGE).await;
+        assert!(large.is_some() && context.large_turn_slot(&b, LARGE).now_or_never().is_none());
+        assert!(
+            context
+                .large_turn_slot(&b, LARGE - 1)
+                .now_or_never()
+                .is_some_and(|large_turn_slot| large_turn_slot.is_none())
+        );
         drop(large);
-        assert!(context.lane(&b, LARGE).now_or_never().flatten().is_some());
+        assert!(context.large_turn_slot(&b, LARGE).now_or_never().flatten().is_some());
     }
 }

@@ -1,6 +1,6 @@
 //! What a trigger leads to: one turn of one Swarm, whatever becomes of it, and when the next is due.
 
-pub(crate) mod finalizer;
+mod finalizer;
 mod memory;
 mod orphans;
 mod panics;
@@ -76,7 +76,7 @@ impl Operator {
         let is_ours = |uid: &str| self.context.sharing.share.owns(uid);
         self.memories.retain(|uid| is_ours(uid) && !swarms.with(&with_uid(uid)).is_empty());
         self.context.alarms.retain(|namespace, name| swarms.get(namespace, name).is_some());
-        self.context.caches.records.shrink();
+        self.context.caches.foreign_swarms.shrink();
     }
 
     /// Removes, again and again, what is left of pods and Swarms that are gone.
@@ -138,18 +138,18 @@ impl Operator {
         let mut memory = memory.lock().await;
         if memory.forget_undone(context.caches.rollbacks.epoch()) {
             let namespace = swarm.namespace().unwrap_or_default();
-            context.questions.forget(&namespace, &swarm.name_any());
+            context.version_polls.forget(&namespace, &swarm.name_any());
         }
         if !is_deleted {
             return context.apply(swarm, &mut memory).await;
         }
         match context.release(swarm, &mut memory).await? {
-            Released::NotYet { look_in, refused } => {
+            Released::NotYet { requeue_after, refused } => {
                 if let Some(refused) = refused {
                     let epoch = memory.epoch;
                     context.report_refusal(swarm, refused, &mut memory.reports, epoch).await?;
                 }
-                Ok(Action::requeue(look_in))
+                Ok(Action::requeue(requeue_after))
             }
             Released::Entirely => {
                 self.forget(swarm);
@@ -168,8 +168,8 @@ impl Operator {
         }
         let memory = self.memory(swarm);
         let closed = context.close(swarm, &mut *memory.lock().await).await;
-        let look_in = match closed {
-            Ok(look_in) => look_in,
+        let requeue_after = match closed {
+            Ok(requeue_after) => requeue_after,
             // The namespace takes no new objects, and perhaps the operator's rights are gone.
             Err(StoreError::Refused { reason, .. }) => {
                 tracing::info!(swarm = %swarm.name_any(), reason, "its namespace goes without it");
@@ -177,8 +177,8 @@ impl Operator {
             }
             Err(error) => return Err(error),
         };
-        if let Some(look_in) = look_in {
-            return Ok(Action::requeue(look_in));
+        if let Some(requeue_after) = requeue_after {
+            return Ok(Action::requeue(requeue_after));
         }
         self.forget(swarm);
         Ok(Action::await_change())
@@ -238,7 +238,7 @@ pub(crate) async fn reconcile(
         return Ok(Action::await_change());
     };
     let is_taken_over = !operator.memories.knows_term(&uid, term);
-    let Some(_worker) = operator.context.worker(&swarm, is_taken_over).await else {
+    let Some(_slot) = operator.context.reconcile_slot(&swarm, is_taken_over).await else {
         return Ok(Action::await_change());
     };
     let Some(permit) = operator.context.sharing.share.permit(&uid).map(Arc::new) else {
@@ -253,7 +253,7 @@ pub(crate) async fn reconcile(
     // Somebody may have edited it while it waited.
     let newest = caches.swarms.get(&swarm.namespace().unwrap_or_default(), &swarm.name_any());
     let newest = newest.filter(|newest| newest.uid() == swarm.uid()).unwrap_or(swarm);
-    let Some(swarm) = caches.records.whole(client, newest).await? else {
+    let Some(swarm) = caches.foreign_swarms.whole(client, newest).await? else {
         return Ok(Action::await_change());
     };
     let turn = permitted(Arc::clone(&swarm), Arc::clone(&operator));
@@ -303,7 +303,7 @@ pub(crate) fn error_policy(
     error: &StoreError,
     operator: Arc<Operator>,
 ) -> Action {
-    const SOON: Duration = Duration::from_millis(50);
+    const CONFLICT_RETRY: Duration = Duration::from_millis(50);
     const PAUSE_MAX: Duration = Duration::from_secs(30);
     if !swarm.uid().is_some_and(|uid| operator.context.sharing.share.has(&uid)) {
         return Action::await_change();
@@ -311,12 +311,12 @@ pub(crate) fn error_policy(
     let failures = operator.memories.count_failure(swarm.uid().unwrap_or_default());
     let conflict = matches!(error, StoreError::Conflict { .. });
     let doublings = failures.min(10);
-    let pause = (SOON * 2_u32.pow(doublings)).min(PAUSE_MAX);
+    let pause = (CONFLICT_RETRY * 2_u32.pow(doublings)).min(PAUSE_MAX);
     if !conflict {
         let cause = std::error::Error::source(error).map(ToString::to_string);
         tracing::warn!(swarm = %swarm.name_any(), %error, cause, ?pause, "a turn failed");
     }
-    Action::requeue(if conflict && failures < 3 { SOON } else { pause })
+    Action::requeue(if conflict && failures < 3 { CONFLICT_RETRY } else { pause })
 }
 
 #[cfg(test)]

@@ -26,8 +26,8 @@ use crate::context::Context;
 use crate::reconcile::{Operator, error_policy, reconcile};
 use crate::sessions::seen::SeenSessions;
 
-/// How many triggered turns wait for a worker at a time: all of them. Whose turn is next is for
-/// [`Workers`](crate::fairness::slots::Workers) to say, which have to know everybody who waits.
+/// How many triggered turns wait for a slot at a time: all of them. Whose turn is next is for
+/// [`FairSlots`](crate::fairness::slots::FairSlots) to say, which have to know everybody who waits.
 const CONCURRENCY: u16 = 0;
 
 /// Runs the operator on the scope of `sharing` until `shutdown` is done, then finishes the turns under way. It acts on
@@ -61,11 +61,11 @@ pub async fn run(
     let controller = Controller::for_stream(changes.take_swarms(), swarms)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY));
     let (answered, vanished) = (context.clone(), operator.clone());
-    let workers = context.sharing.workers.clone();
+    let slots = context.sharing.reconcile_slots.clone();
     let shutdown = async move {
         shutdown.await;
         // Turns under way are finished, and those that wait are for whoever comes next.
-        workers.close();
+        slots.close();
     };
     let leases = context
         .leases
@@ -77,7 +77,7 @@ pub async fn run(
         .reconcile_on(context.views.follow(scope.api(clients.watching()), &rollbacks))
         .reconcile_on(context.made.follow(&scope, clients.watching(), &rollbacks))
         .reconcile_on(context.alarms.follow(&context.leases))
-        .reconcile_on(context.questions.follow())
+        .reconcile_on(context.version_polls.follow())
         .reconcile_on(health.beats())
         .reconcile_on(context.gained())
         .graceful_shutdown_on(shutdown)

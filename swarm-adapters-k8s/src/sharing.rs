@@ -25,7 +25,7 @@ use twox_hash::XxHash3_64;
 
 use crate::api::Swarm;
 use crate::client::Clients;
-use crate::fairness::slots::Workers;
+use crate::fairness::slots::FairSlots;
 use crate::health::Health;
 use crate::ledger::Writing;
 use crate::scope::Scope;
@@ -46,7 +46,7 @@ pub struct Sharing {
     /// What is left of Swarms that are gone: one key, for whoever is elected.
     pub(crate) sweeper: Arc<Share<Swarm>>,
     /// How many Swarms may be worked on at a time.
-    pub(crate) workers: Workers,
+    pub(crate) reconcile_slots: FairSlots,
     pub(crate) writing: Writing,
     objects: Arc<Objects>,
     /// This operator among the replicas, if there are others.
@@ -71,10 +71,10 @@ impl Sharing {
         let nonce = RandomState::new().hash_one(types::SWARM);
         let writing = Writing { member: format!("alone-{nonce:016x}"), takes_over: false };
         let share = || Arc::new(Share::everything(clients.control().clone()));
-        let workers =
-            Workers::new(count_of(&Types::default().hosting("", ""), types::SWARM).into());
+        let reconcile_slots =
+            FairSlots::new(count_of(&Types::default().hosting("", ""), types::SWARM).into());
         let (sweeper, objects) = (share(), Arc::default());
-        Self { scope, share: share(), sweeper, workers, writing, objects, member: None }
+        Self { scope, share: share(), sweeper, reconcile_slots, writing, objects, member: None }
     }
 
     /// Among whom what there is of the operator is shared: the namespace of `swarm`.
@@ -140,8 +140,8 @@ struct Hosted {
     types: Types,
     /// What is wrong with the newest types, so that older ones count.
     problem: Option<String>,
-    /// The scopes that it watches, each with the workers there.
-    scopes: Vec<(Scope, Workers)>,
+    /// The scopes that it watches, each with its slots for reconciles.
+    scopes: Vec<(Scope, FairSlots)>,
 }
 
 impl Replica {
@@ -196,12 +196,12 @@ impl Replica {
         let hosting = self.hosting();
         let share = Arc::new(self.host(types::SWARM, &scope, &hosting)?);
         let sweeper = Arc::new(self.host(types::SWEEPER, &scope, &hosting)?);
-        let workers = Workers::new(count_of(&hosting, types::SWARM).into());
-        self.hosted().scopes.push((scope.clone(), workers.clone()));
+        let reconcile_slots = FairSlots::new(count_of(&hosting, types::SWARM).into());
+        self.hosted().scopes.push((scope.clone(), reconcile_slots.clone()));
         let writing = Writing { member: self.member.id().to_string(), takes_over: true };
         let objects = Arc::clone(&self.objects);
         let member = Some(self.member.clone());
-        Ok(Sharing { scope, share, sweeper, workers, writing, objects, member })
+        Ok(Sharing { scope, share, sweeper, reconcile_slots, writing, objects, member })
     }
 
     /// Hosts a controller, or not, as `hosting` says.
@@ -256,8 +256,8 @@ impl Replica {
         };
         let hosting = self.hosting();
         tracing::info!(?hosting, "hosting");
-        for (scope, workers) in scopes {
-            workers.set(count_of(&hosting, types::SWARM).into());
+        for (scope, reconcile_slots) in scopes {
+            reconcile_slots.set(count_of(&hosting, types::SWARM).into());
             for kind in [types::SWARM, types::SWEEPER] {
                 // The share from before is still the one that is asked; it goes by what is owned now.
                 if let Err(error) = self.host(kind, &scope, &hosting) {
@@ -280,7 +280,7 @@ impl Replica {
                 u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
             let (started_as, problem, (workers, waiting)) = {
                 let hosted = hosted.lock().unwrap_or_else(PoisonError::into_inner);
-                let loads = hosted.scopes.iter().map(|(_, workers)| workers.load());
+                let loads = hosted.scopes.iter().map(|(_, reconcile_slots)| reconcile_slots.load());
                 let all = loads.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
                 (hosted.started_as.clone(), hosted.problem.clone(), all)
             };

@@ -27,7 +27,7 @@ use crate::sessions::seen::SeenSessions;
 use crate::sharing::Sharing;
 use crate::watch::cached::Cache;
 use crate::watch::caches::{Caches, Pools};
-use crate::watch::foreign_swarms::Records;
+use crate::watch::foreign_swarms::ForeignSwarms;
 use crate::watch::non_statefulset::NonStatefulSet;
 use crate::watch::on_demand::OnDemand;
 use crate::watch::rollback::Rollbacks;
@@ -96,7 +96,7 @@ impl World {
         let sets = Cache::<StatefulSet>::holding(self.sets.into_iter().map(read));
         let caches = Caches {
             swarms: Cache::holding(self.swarms.into_iter().map(read)),
-            records: Records::new().0,
+            foreign_swarms: ForeignSwarms::new().0,
             pools: Pools {
                 sets,
                 non_statefulset: NonStatefulSet::holding(self.pods.into_iter().map(read)),

@@ -47,7 +47,8 @@ pub(crate) fn begin(
 ) -> (Caches, Streams) {
     let everything = watcher::Config::default;
     let scope = &sharing.scope;
-    let (swarms, records, of_swarms) = cached_swarms(scope.api(client), rollbacks, sharing.clone());
+    let (swarms, foreign_swarms, of_swarms) =
+        cached_swarms(scope.api(client), rollbacks, sharing.clone());
     let (sets, of_sets) = cached(scope.api(client), everything(), rollbacks);
     let stateful = everything().labels(STATEFUL_PODS);
     let (pods, of_pods) = cached(scope.api(client), stateful, rollbacks);
@@ -64,7 +65,7 @@ pub(crate) fn begin(
     let rollbacks = rollbacks.clone();
     let caches = Caches {
         swarms,
-        records,
+        foreign_swarms,
         pools,
         pods,
         views,

@@ -1,10 +1,10 @@
 //! How many turns of a controller may be under way at a time, and whose turn is next. The number can be
-//! changed while it runs.
+//! changed while it runs. Lists of jobs are read, and workers asked, by the same rules.
 //!
-//! Tenants have namespaces, so workers are shared among namespaces: those that wait take turns, and none
-//! gets a further worker unless it has fewer than [`SHARE`] times those that are free. So one namespace
-//! whose turns take long leaves a quarter of the workers free, two leave a seventh, and whoever asks for
-//! little finds a worker at once. Within a namespace those of which something is new come before those that
+//! Tenants have namespaces, so slots are shared among namespaces: those that wait take turns, and none
+//! gets a further slot unless it has fewer than [`SHARE`] times those that are free. So one namespace
+//! whose turns take long leaves a quarter of the slots free, two leave a seventh, and whoever asks for
+//! little finds a slot at once. Within a namespace those of which something is new come before those that
 //! were only taken over, and among either first come is first served. Of so many takeovers as a replica
 //! inherits at once, each would else hold up whatever somebody edits meanwhile.
 
@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// How many times as many workers as are free a namespace may have, to get a further one.
+/// How many times as many slots as are free a namespace may have, to get a further one.
 const SHARE: usize = 3;
 /// How many of a namespace come first, one after the other, while others of it can wait.
 const FIRST: usize = 3;
 
-/// The workers of a controller. Its clones are the same.
+/// Slots that tenants share. Its clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Workers(Arc<Mutex<State>>);
+pub(crate) struct FairSlots(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -35,7 +35,7 @@ struct State {
     is_closed: bool,
 }
 
-type Waits = oneshot::Sender<Worker>;
+type Waits = oneshot::Sender<FairSlot>;
 
 /// Who of a namespace waits.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ struct Queue {
     first: VecDeque<Waits>,
     /// Those that can wait, by their UIDs.
     later: VecDeque<(String, Waits)>,
-    /// How many came first since one of the others got a worker.
+    /// How many came first since one of the others got a slot.
     passed: usize,
 }
 
@@ -63,25 +63,25 @@ impl Queue {
     }
 }
 
-/// A worker that is free again when the value is dropped.
+/// A slot that is free again when the value is dropped.
 #[derive(Debug)]
-pub(crate) struct Worker {
-    of: Workers,
+pub(crate) struct FairSlot {
+    of: FairSlots,
     namespace: String,
 }
 
-impl Workers {
+impl FairSlots {
     pub(crate) fn new(count: usize) -> Self {
         Self(Arc::new(Mutex::new(State { count, ..State::default() })))
     }
 
-    /// Waits for a worker for a namespace; `None` once there is none to be had any more.
-    pub(crate) async fn one(&self, namespace: &str) -> Option<Worker> {
+    /// Waits for a slot for a namespace; `None` once there is none to be had any more.
+    pub(crate) async fn one(&self, namespace: &str) -> Option<FairSlot> {
         self.wait(namespace, |queue, waits| queue.first.push_back(waits)).await
     }
 
     /// The same for an object that can wait for others of its namespace, until it is to [hurry](Self::hurry).
-    pub(crate) async fn one_later(&self, namespace: &str, uid: &str) -> Option<Worker> {
+    pub(crate) async fn one_later(&self, namespace: &str, uid: &str) -> Option<FairSlot> {
         self.wait(namespace, |queue, waits| queue.later.push_back((uid.to_owned(), waits))).await
     }
 
@@ -94,7 +94,7 @@ impl Workers {
         }
     }
 
-    async fn wait(&self, namespace: &str, put: impl FnOnce(&mut Queue, Waits)) -> Option<Worker> {
+    async fn wait(&self, namespace: &str, put: impl FnOnce(&mut Queue, Waits)) -> Option<FairSlot> {
         let given = {
             let mut state = self.state();
             if state.is_closed {
@@ -123,7 +123,7 @@ impl Workers {
         (state.count, state.waiting.values().map(Queue::len).sum())
     }
 
-    /// Gives no worker any more: whoever waits is told so.
+    /// Gives no slot any more: whoever waits is told so.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
@@ -135,12 +135,12 @@ impl Workers {
     fn give(&self) {
         while let Some((waits, namespace)) = self.next() {
             // Whoever does not wait any more lets it go at once, which is why nothing is locked here.
-            drop(waits.send(Worker { of: self.clone(), namespace }));
+            drop(waits.send(FairSlot { of: self.clone(), namespace }));
         }
     }
 
-    /// Takes out who gets the next worker, and counts it as busy.
-    fn next(&self) -> Option<(oneshot::Sender<Worker>, String)> {
+    /// Takes out who gets the next slot, and counts it as busy.
+    fn next(&self) -> Option<(oneshot::Sender<FairSlot>, String)> {
         let mut guard = self.state();
         let State { count, busy, waiting, order, is_closed: _ } = &mut *guard;
         let free = count.saturating_sub(busy.values().sum());
@@ -165,7 +165,7 @@ impl Workers {
     }
 }
 
-impl Drop for Worker {
+impl Drop for FairSlot {
     fn drop(&mut self) {
         {
             let mut state = self.of.state();
@@ -187,53 +187,53 @@ mod tests {
 
     use futures::{FutureExt, poll};
 
-    /// A worker that is free now.
-    fn now(workers: &Workers, namespace: &str) -> Option<Worker> {
-        workers.one(namespace).now_or_never().flatten()
+    /// A slot that is free now.
+    fn now(slots: &FairSlots, namespace: &str) -> Option<FairSlot> {
+        slots.one(namespace).now_or_never().flatten()
     }
 
     /// As many as a namespace gets at once.
-    fn all(workers: &Workers, namespace: &str) -> Vec<Worker> {
-        std::iter::from_fn(|| now(workers, namespace)).collect()
+    fn all(slots: &FairSlots, namespace: &str) -> Vec<FairSlot> {
+        std::iter::from_fn(|| now(slots, namespace)).collect()
     }
 
     #[test]
     fn workers_come_at_once_and_go_when_their_turns_end() {
-        let workers = Workers::new(2);
-        let [one, other] = [now(&workers, "a").unwrap(), now(&workers, "a").unwrap()];
-        workers.set(3);
-        let third = now(&workers, "b").unwrap();
-        workers.set(1);
-        assert!(now(&workers, "b").is_none());
+        let slots = FairSlots::new(2);
+        let [one, other] = [now(&slots, "a").unwrap(), now(&slots, "a").unwrap()];
+        slots.set(3);
+        let third = now(&slots, "b").unwrap();
+        slots.set(1);
+        assert!(now(&slots, "b").is_none());
         drop((one, third));
-        assert!(now(&workers, "b").is_none(), "they were too many");
+        assert!(now(&slots, "b").is_none(), "they were too many");
         drop(other);
-        let _busy = now(&workers, "b").unwrap();
-        workers.set(2);
-        assert!(now(&workers, "b").is_some());
+        let _busy = now(&slots, "b").unwrap();
+        slots.set(2);
+        assert!(now(&slots, "b").is_some());
     }
 
     #[test]
     fn one_namespace_leaves_workers_to_others() {
-        let workers = Workers::new(16);
-        let greedy = all(&workers, "greedy");
+        let slots = FairSlots::new(16);
+        let greedy = all(&slots, "greedy");
         assert_eq!(greedy.len(), 12);
-        let second = all(&workers, "second");
+        let second = all(&slots, "second");
         assert_eq!(second.len(), 3);
-        assert!(now(&workers, "third").is_some(), "whoever asks for little gets it at once");
+        assert!(now(&slots, "third").is_some(), "whoever asks for little gets it at once");
         drop(greedy);
-        assert_eq!(all(&workers, "second").len(), 9);
+        assert_eq!(all(&slots, "second").len(), 9);
         for count in 1..=3 {
-            assert_eq!(all(&Workers::new(count), "alone").len(), count, "too few to leave any");
+            assert_eq!(all(&FairSlots::new(count), "alone").len(), count, "too few to leave any");
         }
     }
 
     #[tokio::test]
     async fn namespaces_that_wait_take_turns_whatever_they_wait_for() {
-        let workers = Workers::new(1);
-        let busy = now(&workers, "x").unwrap();
+        let slots = FairSlots::new(1);
+        let busy = now(&slots, "x").unwrap();
         let wait = async |namespace: &'static str| {
-            drop(workers.one(namespace).await);
+            drop(slots.one(namespace).await);
             namespace
         };
         let mut waiting: futures::stream::FuturesUnordered<_> =
@@ -246,40 +246,40 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_taken_over_waits_for_what_is_new_and_not_for_ever() {
-        let workers = Workers::new(1);
-        let busy = now(&workers, "x").unwrap();
+        let slots = FairSlots::new(1);
+        let busy = now(&slots, "x").unwrap();
         let wait = async |uid: &'static str| {
             match uid {
-                "new" => drop(workers.one("a").await),
-                _ => drop(workers.one_later("a", uid).await),
+                "new" => drop(slots.one("a").await),
+                _ => drop(slots.one_later("a", uid).await),
             }
             uid
         };
         let mut waiting: futures::stream::FuturesUnordered<_> =
             ["b", "c", "new", "new", "new", "new", "d"].into_iter().map(wait).collect();
         assert_eq!(poll!(futures::StreamExt::next(&mut waiting)), Poll::Pending);
-        workers.hurry("a", "d");
-        workers.hurry("a", "e");
+        slots.hurry("a", "d");
+        slots.hurry("a", "e");
         drop(busy);
         let order: Vec<_> = futures::StreamExt::collect(waiting).await;
         assert_eq!(order, ["new", "new", "new", "b", "new", "d", "c"]);
-        assert_eq!(workers.load(), (1, 0));
+        assert_eq!(slots.load(), (1, 0));
     }
 
     #[tokio::test]
     async fn whoever_waits_no_longer_takes_none_and_all_are_told_of_the_end() {
-        let workers = Workers::new(1);
-        let busy = now(&workers, "a").unwrap();
-        let mut gone = Box::pin(workers.one("a"));
-        let mut stays = Box::pin(workers.one("a"));
+        let slots = FairSlots::new(1);
+        let busy = now(&slots, "a").unwrap();
+        let mut gone = Box::pin(slots.one("a"));
+        let mut stays = Box::pin(slots.one("a"));
         assert!(poll!(&mut gone).is_pending() && poll!(&mut stays).is_pending());
         drop(gone);
         drop(busy);
         let last = stays.await.unwrap();
-        let mut waits = Box::pin(workers.one("b"));
+        let mut waits = Box::pin(slots.one("b"));
         assert!(poll!(&mut waits).is_pending());
-        workers.close();
-        assert!(waits.await.is_none() && workers.one("c").await.is_none());
+        slots.close();
+        assert!(waits.await.is_none() && slots.one("c").await.is_none());
         drop(last);
     }
 }

@@ -22,17 +22,17 @@ const OF_PARAM: usize = 100;
 
 /// What is kept of each namespace. Its clones share that.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KeptJobs(Arc<Mutex<BTreeMap<String, usize>>>);
+pub(crate) struct MemoryBudget(Arc<Mutex<BTreeMap<String, usize>>>);
 
 /// A list that is kept, as long as this is.
 #[derive(Debug)]
 pub(crate) struct Place {
-    of: KeptJobs,
+    of: MemoryBudget,
     namespace: String,
     bytes: usize,
 }
 
-impl KeptJobs {
+impl MemoryBudget {
     /// The place of a list of a Swarm, in place of the one that it has; a sentence if there is none, and
     /// then it keeps what it has.
     pub(crate) fn take(
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_lists_of_a_namespace_are_bounded_together_and_those_of_others_are_not_concerned() {
-        let (kept, large) = (KeptJobs::default(), list(140_000));
+        let (kept, large) = (MemoryBudget::default(), list(140_000));
         let take = |namespace: &str, before| kept.take(namespace, &large, before);
         let three: Vec<_> = (0..3).map(|_| take("a", None).unwrap()).collect();
         let (none, reason) = take("a", None).unwrap_err();
@@ -127,7 +127,7 @@ mod tests {
             ..Job::default()
         };
         let jobs: Jobs = [("a".parse().unwrap(), job)].into_iter().collect();
-        let place = KeptJobs::default().take("n", &jobs, None).unwrap();
+        let place = MemoryBudget::default().take("n", &jobs, None).unwrap();
         assert_eq!(place.bytes, OF_JOB + NAMES + OF_PARAM + 903);
     }
 }

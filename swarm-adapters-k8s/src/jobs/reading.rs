@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use crate::fairness::background::Background;
-use crate::fairness::slots::Workers;
+use crate::fairness::slots::FairSlots;
 
 /// Up to how many bytes texts are read in the lane for small ones.
 pub(crate) const SMALL_BYTES_MAX: usize = 256 << 10;
@@ -16,8 +16,8 @@ pub(crate) const SMALL_BYTES_MAX: usize = 256 << 10;
 /// The lanes. Its clones are the same.
 #[derive(Clone)]
 pub(crate) struct Reading {
-    small: Workers,
-    large: Workers,
+    small: FairSlots,
+    large: FairSlots,
     /// Where large texts are read.
     background: Background,
 }
@@ -31,7 +31,7 @@ impl Default for Reading {
 impl Reading {
     /// Reads large texts in the background.
     pub(crate) fn new(background: Background) -> Self {
-        Self { small: Workers::new(1), large: Workers::new(1), background }
+        Self { small: FairSlots::new(1), large: FairSlots::new(1), background }
     }
 
     /// What `read` makes of texts of a tenant that have so many bytes, and how long it took.

@@ -98,13 +98,13 @@ impl Loaded {
         generation: Option<i64>,
         tenants: Option<Instant>,
     ) -> Option<Duration> {
-        self.look_in(found, generation, tenants).filter(|rest| !rest.is_zero())
+        self.requeue_after(found, generation, tenants).filter(|rest| !rest.is_zero())
     }
 
     /// After which time changes that were not read while the lists rest are; those of the tenant rest until
     /// then, too. It is zero where the rest ended in the middle of a turn: that turn has not read them, and
     /// nothing else shows them again.
-    fn look_in(
+    fn requeue_after(
         &self,
         found: &[Version],
         generation: Option<i64>,
@@ -179,7 +179,7 @@ impl Context {
     fn keep(&self, swarm: &Swarm, loaded: &mut Loaded, gathered: Gathered) {
         let Gathered { jobs, record } = gathered;
         let namespace = swarm.namespace().unwrap_or_default();
-        match self.kept_jobs.take(&namespace, &jobs, loaded.place.take()) {
+        match self.memory_budget.take(&namespace, &jobs, loaded.place.take()) {
             Ok(place) => {
                 (loaded.jobs, loaded.place, loaded.record) =
                     (Some(jobs), Some(place), Some(record));
@@ -201,7 +201,7 @@ impl Context {
             return None;
         }
         let tenants = self.cooldowns.until(&self.sharing.tenant(swarm));
-        loaded.look_in(&self.caches.sources_of(swarm), swarm.metadata.generation, tenants)
+        loaded.requeue_after(&self.caches.sources_of(swarm), swarm.metadata.generation, tenants)
     }
 
     /// The ConfigMaps that the last list came from, as the ledger has them; none for a Swarm without a
@@ -425,18 +425,18 @@ mod tests {
         let now = Instant::now();
         let over = rested(now.checked_sub(Duration::from_secs(1)));
         assert_eq!(over.rests_for(&version("2"), Some(1), None), None);
-        assert_eq!(over.look_in(&version("2"), Some(1), None), Some(Duration::ZERO));
-        assert_eq!(over.look_in(&version("1"), Some(1), None), None);
+        assert_eq!(over.requeue_after(&version("2"), Some(1), None), Some(Duration::ZERO));
+        assert_eq!(over.requeue_after(&version("1"), Some(1), None), None);
         let minute = Some(now + Duration::from_mins(1));
         assert_eq!(over.rests_for(&version("2"), Some(1), minute), None, "they cost little");
         let costly = Loaded { is_costly: true, ..over };
         assert!(costly.rests_for(&version("2"), Some(1), minute).is_some());
-        assert_eq!(costly.look_in(&version("2"), Some(1), None), Some(Duration::ZERO));
+        assert_eq!(costly.requeue_after(&version("2"), Some(1), None), Some(Duration::ZERO));
         let rests = rested(minute);
         assert_eq!(rests.rests_for(&version("1"), Some(1), None), None);
         assert!(rests.rests_for(&version("2"), Some(1), None).is_some());
-        assert!(rests.look_in(&version("1"), Some(2), None).is_some());
-        assert_eq!(rested(None).look_in(&version("2"), Some(1), minute), None);
+        assert!(rests.requeue_after(&version("1"), Some(2), None).is_some());
+        assert_eq!(rested(None).requeue_after(&version("2"), Some(1), minute), None);
     }
 
     #[tokio::test]

@@ -70,7 +70,7 @@ pub(crate) struct Kept {
     /// What is wrong, so that it is not as asked for.
     pub(crate) complaint: Option<Verdict>,
     /// After which time to look again.
-    pub(crate) look_in: Option<Duration>,
+    pub(crate) requeue_after: Option<Duration>,
 }
 
 impl Kept {
@@ -95,8 +95,8 @@ impl Kept {
         }
     }
 
-    fn look_in(&mut self, time: Duration) {
-        self.look_in = Some(self.look_in.map_or(time, |before| before.min(time)));
+    fn requeue_after(&mut self, time: Duration) {
+        self.requeue_after = Some(self.requeue_after.map_or(time, |before| before.min(time)));
     }
 }
 
@@ -294,7 +294,7 @@ impl Context {
                     kept.unless_refused(self, found)?.unwrap_or(Due::Hidden)
                 }
                 Due::Apply { .. } if self.must_wait_to_roll(swarm, wanted, there.as_ref()) => {
-                    kept.look_in(ROLL_AGAIN);
+                    kept.requeue_after(ROLL_AGAIN);
                     continue;
                 }
                 due => due,
@@ -349,7 +349,7 @@ impl Context {
         match self.apply_made(namespace, wanted, at, true).await {
             Ok(_) => Ok(true),
             Err(StoreError::Conflict { .. }) if at.is_some() => {
-                kept.look_in(CHANGED_RETRY);
+                kept.requeue_after(CHANGED_RETRY);
                 Ok(false)
             }
             Err(StoreError::Refused { reason, .. }) => {
@@ -381,12 +381,12 @@ impl Context {
                 let message = format!("{kind} `{name}` is being deleted; another is made then");
                 kept.complain(Verdict { reason: Reason::PoolBeingMade, message });
                 // The watch does not show the end of what others have made.
-                kept.look_in(GOING_AGAIN);
+                kept.requeue_after(GOING_AGAIN);
                 return Ok(false);
             }
             Due::Taken { by } => {
                 kept.complain(namesake::taken(wanted, by.as_deref()));
-                kept.look_in(TAKEN_AGAIN);
+                kept.requeue_after(TAKEN_AGAIN);
                 return Ok(false);
             }
             Due::Create { was_there } => (None, was_there.then(Drift::default)),
@@ -396,7 +396,7 @@ impl Context {
         if let Some(Drift { by, .. }) = &drift {
             let repairs = making.repairs.entry(at.clone()).or_default();
             if let Some(contested) = repairs.contested(wanted, by.as_deref()) {
-                kept.look_in(repairs.again_in());
+                kept.requeue_after(repairs.again_in());
                 kept.complain(contested);
                 return Ok(seen_at.is_some());
             }
@@ -404,7 +404,7 @@ impl Context {
         let applied = self.apply_made(&namespace, wanted, seen_at.as_ref(), false).await;
         if seen_at.is_some() && matches!(applied, Err(StoreError::Conflict { .. })) {
             // It is gone, or not as it was seen.
-            kept.look_in(CHANGED_RETRY);
+            kept.requeue_after(CHANGED_RETRY);
             return Ok(false);
         }
         let applied = applied.map_err(|error| namesake::with_remedy(error, wanted, drift.as_ref()));
@@ -560,7 +560,7 @@ mod tests {
         let todo = Todo { wanted: &wanted, due, there: None };
         let done =
             scene.context.bring_about(&swarm, todo, &mut making, &mut scaling, &mut kept).await;
-        assert!(!done.unwrap() && kept.look_in == Some(CHANGED_RETRY));
+        assert!(!done.unwrap() && kept.requeue_after == Some(CHANGED_RETRY));
         let asked = scene.asked();
         let metadata = &asked[0].body["metadata"];
         assert_eq!((&metadata["uid"], &metadata["resourceVersion"]), (&json!("u"), &json!("7")));

@@ -127,9 +127,9 @@ fn paths(entry: &ManagedFieldsEntry) -> Vec<u32> {
 const PATHS_MAX: usize = 4_096;
 
 /// Leaves what [`Seen`] is about.
-struct Traces;
+struct ObjectCut;
 
-impl<K: Resource> Cut<K> for Traces {
+impl<K: Resource> Cut<K> for ObjectCut {
     fn cut(object: &mut K) {
         let meta = object.meta_mut();
         let managed = meta.managed_fields.take();
@@ -268,7 +268,7 @@ impl MadeObjects {
     {
         let noted = self.clone();
         let labelled = watcher::Config::default().labels(SELECTOR);
-        let api = scope.api::<Slim<PartialObjectMeta<K>, Traces>>(client);
+        let api = scope.api::<Slim<PartialObjectMeta<K>, ObjectCut>>(client);
         let events = streams::events(api, labelled, rollbacks).flat_map(move |event| {
             stream::iter(match event {
                 Ok(event) => noted.note(kind, event),

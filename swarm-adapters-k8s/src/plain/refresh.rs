@@ -120,9 +120,9 @@ impl Context {
         let endpoint = swarm.spec.worker.as_ref().and_then(|it| it.version_endpoint.as_ref());
         let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
         let answers = if let Some(endpoint) = endpoint {
-            self.questions.set(&(namespace, name), endpoint, &live, &turn.decision.ledger)
+            self.version_polls.set(&(namespace, name), endpoint, &live, &turn.decision.ledger)
         } else {
-            self.questions.forget(&namespace, &name);
+            self.version_polls.forget(&namespace, &name);
             BTreeMap::new()
         };
         let workers = workers(&live, refreshing, &answers, pods, Instant::now());
@@ -161,10 +161,13 @@ impl Context {
             is_full: plan.is_full,
             blocked: pods.blocked.as_ref().map(|(_, why)| why.clone()),
             since_change,
-            look_in: [retry_in, next.look_in, allowed_in, changed_in].into_iter().flatten().min(),
+            requeue_after: [retry_in, next.requeue_after, allowed_in, changed_in]
+                .into_iter()
+                .flatten()
+                .min(),
         };
         if endpoint.is_some() {
-            refreshed.look_in_time();
+            refreshed.requeue_in_time();
         }
         Ok(refreshed)
     }

@@ -115,7 +115,7 @@ pub struct Refresh {
     /// Whether replacements wait because too many workers are unavailable.
     pub is_full: bool,
     /// After which time to look again.
-    pub look_in: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 /// Decides what to do about `workers`, which stand in the order of their slots.
@@ -163,7 +163,7 @@ fn nudges(terms: &RefreshTerms, workers: &[Worker]) -> Refresh {
             refresh.stale.push(*slot);
         }
         let gains = *last_handoff_version <= worker.nudged_for();
-        let look_in = if gains && !is_nudged && !wait.is_zero() {
+        let requeue_after = if gains && !is_nudged && !wait.is_zero() {
             wait
         } else {
             let since = made.as_ref().map_or(Duration::MAX, |(_, since)| *since);
@@ -178,7 +178,7 @@ fn nudges(terms: &RefreshTerms, workers: &[Worker]) -> Refresh {
                 }
             }
         };
-        refresh.look_in = refresh.look_in.into_iter().chain([look_in]).min();
+        refresh.requeue_after = refresh.requeue_after.into_iter().chain([requeue_after]).min();
     }
     givers.append(&mut others);
     Refresh { nudge: givers, ..refresh }
@@ -198,7 +198,7 @@ fn replacements(
     let stale = || workers.iter().filter(|it| it.has < it.version && !it.is_leaving);
     for worker in stale().filter(gives).chain(stale().filter(|it| !gives(it))) {
         if waits_for_givers && !gives(&worker) {
-            refresh.look_in = Some(left);
+            refresh.requeue_after = Some(left);
         } else if !worker.is_ready {
             refresh.replace.push(worker.slot);
         } else if 0 < room {
@@ -258,7 +258,7 @@ mod tests {
     fn losers_are_nudged_at_once_and_gainers_when_those_had_time_to_release() {
         let hot = terms(RefreshMode::HotReload);
         let first = refresh(&hot, &[stale(0), giver(1)], 0, Duration::ZERO);
-        assert_eq!((slots(&first.nudge), first.look_in), (vec![1], Some(PLAIN_HANDOVER)));
+        assert_eq!((slots(&first.nudge), first.requeue_after), (vec![1], Some(PLAIN_HANDOVER)));
         let second = Duration::from_secs(1);
         let then = refresh(&hot, &[stale(0), nudged(&giver(1), second)], 0, Duration::ZERO);
         assert_eq!(
@@ -266,7 +266,7 @@ mod tests {
             (vec![1], vec![Slot(0)]),
             "again, in the race"
         );
-        assert_eq!(then.look_in, PLAIN_HANDOVER.checked_sub(second));
+        assert_eq!(then.requeue_after, PLAIN_HANDOVER.checked_sub(second));
         let last = refresh(&hot, &[stale(0), nudged(&giver(1), PLAIN_HANDOVER)], 0, Duration::ZERO);
         assert_eq!(slots(&last.nudge), [0, 1]);
     }
@@ -303,7 +303,7 @@ mod tests {
     fn where_nobody_gives_all_are_nudged_at_once() {
         let hot = terms(RefreshMode::HotReload);
         let decided = refresh(&hot, &[stale(0), stale(1)], 0, Duration::ZERO);
-        assert_eq!((slots(&decided.nudge), decided.look_in), (vec![0, 1], None));
+        assert_eq!((slots(&decided.nudge), decided.requeue_after), (vec![0, 1], None));
     }
 
     #[test]
@@ -338,7 +338,10 @@ mod tests {
         let down = Worker { is_ready: false, ..stale(0) };
         let second = Duration::from_secs(1);
         let early = refresh(&evict, &[down.clone(), stuck.clone()], 1, second);
-        assert_eq!((early.replace, early.look_in), (vec![], RELEASE_TIMEOUT.checked_sub(second)));
+        assert_eq!(
+            (early.replace, early.requeue_after),
+            (vec![], RELEASE_TIMEOUT.checked_sub(second))
+        );
         let late = refresh(&evict, &[down, stuck], 1, RELEASE_TIMEOUT);
         assert_eq!(late.replace, [Slot(0)]);
     }

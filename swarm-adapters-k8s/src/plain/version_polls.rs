@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use super::answer::{Answer, ask, bytes_max, pause};
 use super::filled_slots::{Live, started_with};
 use crate::api::{Swarm, VersionEndpoint};
-use crate::fairness::slots::Workers;
+use crate::fairness::slots::FairSlots;
 use crate::locks::unpoisoned;
 
 /// How many workers one operator asks at a time, shared among namespaces.
@@ -32,7 +32,7 @@ const ASK_AGAIN: Duration = Duration::from_mins(5);
 
 /// The questions of one operator. Its clones share one state.
 #[derive(Clone, Default)]
-pub(crate) struct Questions(Arc<Shared>);
+pub(crate) struct VersionPolls(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -74,7 +74,7 @@ struct Asked {
     entry: Arc<ViewEntry>,
 }
 
-impl Questions {
+impl VersionPolls {
     /// Sets what the workers of a Swarm are asked, in place of what was set before; returns by UID
     /// which publication each is known to run. O(workers), and O(jobs) if one of them is to run
     /// something new.
@@ -102,7 +102,7 @@ impl Questions {
             let due = questions.next().await;
             Some((due, questions))
         });
-        let (short, long) = (Workers::new(AT_A_TIME), Workers::new(LONG_AT_A_TIME));
+        let (short, long) = (FairSlots::new(AT_A_TIME), FairSlots::new(LONG_AT_A_TIME));
         let answered = move |due: Asked| {
             let (short, long) = (short.clone(), long.clone());
             async move {
@@ -376,7 +376,7 @@ mod tests {
         // They take the connection and never answer.
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let silent_port = silent.local_addr().unwrap().port();
-        let questions = Questions::default();
+        let questions = VersionPolls::default();
         let many = ("n".to_owned(), "many".to_owned());
         let start = Instant::now();
         questions.set(&many, &endpoint(silent_port), &live(200), &ledger(200));

@@ -183,7 +183,7 @@ pub struct RolloutReport {
     /// The reason for which only a person can help, as part of a sentence; `None` while it may proceed.
     pub stalled: Option<String>,
     /// After which time to look again.
-    pub look_in: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 impl RolloutReport {
@@ -204,7 +204,7 @@ impl RolloutReport {
         let stay = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
         let newest = stay.max_by_key(|pod| pod.metadata.creation_timestamp.clone());
         let is_hopeless = newest.is_some_and(|pod| trouble::is_hopeless(pod));
-        let (mut stalled, mut look_in) = (None, None);
+        let (mut stalled, mut requeue_after) = (None, None);
         match deadline {
             Deadline::Paused => {}
             _ if is_hopeless => stalled = Some("its newest pod can never start".to_owned()),
@@ -218,14 +218,14 @@ impl RolloutReport {
                 let last = last_change(pods).map_or(begun, |last| last.max(begun));
                 let age = Duration::try_from(now.duration_since(last)).unwrap_or_default();
                 if age < deadline {
-                    look_in = Some(deadline.saturating_sub(age));
+                    requeue_after = Some(deadline.saturating_sub(age));
                 } else {
                     let minutes = deadline.as_secs() / 60;
                     stalled = Some(format!("it has not proceeded for {minutes} minutes"));
                 }
             }
         }
-        Self { rollout, stalled, look_in }
+        Self { rollout, stalled, requeue_after }
     }
 }
 
@@ -390,7 +390,7 @@ mod tests {
         let pool = Workload { rollout, ..Workload::from(&StatefulSet::default()) };
         let of = |pods: &[Arc<Pod>], before: Option<&SwarmStatus>, now: u32| {
             let report = RolloutReport::of(&pool, pods, before, at(now));
-            (report.stalled.is_some(), report.look_in.map(|left| left.as_secs() / 60))
+            (report.stalled.is_some(), report.requeue_after.map(|left| left.as_secs() / 60))
         };
         let old = [pod(0, None)];
         assert_eq!(of(&old, None, 30), (false, Some(10)), "it begins only now");

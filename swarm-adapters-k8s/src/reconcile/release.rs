@@ -28,7 +28,7 @@ pub(crate) enum Released {
     /// Workers are still asked to stop.
     NotYet {
         /// After which time to look again.
-        look_in: Duration,
+        requeue_after: Duration,
         /// What the API server refuses meanwhile.
         refused: Option<Verdict>,
     },
@@ -52,8 +52,8 @@ impl Context {
         let mut refusals = Refusals::default();
         match self.released(swarm, memory, &mut refusals).await {
             Ok(None) => {}
-            Ok(Some(look_in)) => {
-                return Ok(Released::NotYet { look_in, refused: refusals.verdict() });
+            Ok(Some(requeue_after)) => {
+                return Ok(Released::NotYet { requeue_after, refused: refusals.verdict() });
             }
             // The pool is another Swarm's, so this one was never given anything.
             Err(StoreError::Refused { code: "PoolClaimed", .. }) => memory.stores.ledgers = None,
@@ -94,9 +94,9 @@ impl Context {
         swarm: &Swarm,
         memory: &mut Memory,
     ) -> Result<Option<Duration>, StoreError> {
-        let look_in = self.released(swarm, memory, &mut Refusals::default()).await?;
+        let requeue_after = self.released(swarm, memory, &mut Refusals::default()).await?;
         self.remove_workloads(swarm).await?;
-        Ok(look_in)
+        Ok(requeue_after)
     }
 
     /// After which time to look again; `None` once everything was released.
@@ -206,13 +206,13 @@ impl Context {
         refusals: &mut Refusals,
     ) -> Result<Option<Duration>, StoreError> {
         let since = *memory.releasing.get_or_insert_with(Instant::now);
-        let Carried { turn, refreshed, look_in, .. } =
+        let Carried { turn, refreshed, requeue_after, .. } =
             self.carry_out(swarm, pool, nothing, memory, refusals).await?;
         let is_enough = nothing.policy == Policy::AtLeastOnce
             && nothing.timing.release_timeout <= since.elapsed();
         // The ledger was lost: sessions that may run what it granted have to stop first.
         if turn.decision.waiting == Some(Waiting::LedgerReset) && !is_enough {
-            let wait = look_in.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
+            let wait = requeue_after.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
             return Ok(Some(wait));
         }
         if turn.decision.ledger.version == 0 {
@@ -222,17 +222,17 @@ impl Context {
         // two may run a job.
         let is_held = !turn.decision.ledger.cells.jobs.is_empty();
         if is_held && !is_enough {
-            let wait = look_in.into_iter().chain(turn.decision.recheck_in).min();
+            let wait = requeue_after.into_iter().chain(turn.decision.recheck_in).min();
             return Ok(Some(wait.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX)));
         }
         let terms = RefreshTerms::of(swarm);
         if terms.knows() {
             let is_over = refreshed.stale.is_empty() || terms.release_timeout <= since.elapsed();
-            let wait = refreshed.look_in.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
+            let wait = refreshed.requeue_after.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
             return Ok((!is_over).then_some(wait));
         }
         // These workers do not report. The early nudges are made; the late one is not waited for.
-        Ok(refreshed.look_in.filter(|wait| *wait <= RELEASE_WAIT_MAX))
+        Ok(refreshed.requeue_after.filter(|wait| *wait <= RELEASE_WAIT_MAX))
     }
 
     /// Empties the view of a Swarm whose ledger cannot do so: its pool is gone, or the ledger was

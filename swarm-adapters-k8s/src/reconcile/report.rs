@@ -84,7 +84,7 @@ impl Reports {
         let mut report = RolloutReport::of(pool, pods, before, Timestamp::now());
         if report.rollout == Rollout::Unseen {
             let since = self.unseen.get_or_insert_with(Instant::now).elapsed();
-            report.look_in = SEEN_WITHIN.checked_sub(since).filter(|left| !left.is_zero());
+            report.requeue_after = SEEN_WITHIN.checked_sub(since).filter(|left| !left.is_zero());
         } else {
             self.unseen = None;
         }
@@ -133,7 +133,7 @@ pub(crate) enum Outcome {
         /// What it waits for.
         verdict: Verdict,
         /// After which time to look again.
-        look_in: Duration,
+        requeue_after: Duration,
     },
 }
 
@@ -184,7 +184,7 @@ impl Done {
     fn is_unclear(&self) -> bool {
         let Self { contest, refreshed, rollout, .. } = self;
         let is_asked = refreshed.is_under_way() && contest.is_none();
-        let is_unseen = rollout.rollout == Rollout::Unseen && rollout.look_in.is_some();
+        let is_unseen = rollout.rollout == Rollout::Unseen && rollout.requeue_after.is_some();
         is_asked || is_unseen
     }
 }
@@ -261,8 +261,8 @@ impl Context {
         let before = reports.status.as_ref().or(swarm.status.as_ref());
         let status = status::after_refusal(swarm.metadata.generation, before, &verdict);
         self.report(swarm, status, verdict, reports, seen_in).await?;
-        let look_in = reports.event_in().map_or(REFUSED_RETRY, |due| due.min(REFUSED_RETRY));
-        Ok(Action::requeue(look_in))
+        let requeue_after = reports.event_in().map_or(REFUSED_RETRY, |due| due.min(REFUSED_RETRY));
+        Ok(Action::requeue(requeue_after))
     }
 
     /// Writes a status if it says anything new, and an Event when the reason changed.

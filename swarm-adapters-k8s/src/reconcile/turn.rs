@@ -66,7 +66,7 @@ pub(crate) struct Carried {
     /// Progress of the workload with its newest template.
     pub(crate) rollout: RolloutReport,
     /// After which time to look at sessions again.
-    pub(crate) look_in: Option<Duration>,
+    pub(crate) requeue_after: Option<Duration>,
     /// After which time the pool is to have fewer workers, if nothing changes.
     pub(crate) scale_in: Option<Duration>,
     /// How many workers the jobs need.
@@ -100,17 +100,17 @@ impl Context {
         self.metrics.turns.get_or_create(&TurnLabels { result }).inc();
         self.metrics.turn_duration.observe(started.elapsed().as_secs_f64());
         let outcome = outcome?;
-        let look_in = match outcome {
+        let requeue_after = match outcome {
             Outcome::Done(done) => {
                 let namespace = swarm.namespace().unwrap_or_default();
                 self.alarms.set(&namespace, &swarm.name_any(), done.alarm);
                 done.next.unwrap_or(RESYNC).min(RESYNC)
             }
             Outcome::Refused(_) => REFUSED_RETRY,
-            Outcome::Awaited { look_in, .. } => look_in,
+            Outcome::Awaited { requeue_after, .. } => requeue_after,
         };
         let event_in = memory.reports.event_in();
-        Ok(Action::requeue(event_in.map_or(look_in, |event_in| event_in.min(look_in))))
+        Ok(Action::requeue(event_in.map_or(requeue_after, |event_in| event_in.min(requeue_after))))
     }
 
     /// The stages of a turn; a refusal is an outcome, since the last good state keeps running.
@@ -130,10 +130,10 @@ impl Context {
             };
         self.note_listed(swarm, &pool, &desired, memory).await?;
         let complaint = kept.complaint.or(complaint);
-        let lane = self.lane(swarm, desired.jobs.len()).await;
+        let large_turn_slot = self.large_turn_slot(swarm, desired.jobs.len()).await;
         let carrying = Instant::now();
         let carried = self.carry_out(swarm, &pool, &mut desired, memory, &mut refusals).await;
-        if lane.is_some() {
+        if large_turn_slot.is_some() {
             self.note_cost(swarm, &mut memory.loaded, carrying.elapsed());
         }
         let carried = match carried {
@@ -146,7 +146,7 @@ impl Context {
             Err(error) => return Err(error),
         };
         let Carried { turn, observed, progress, refreshed, sessions, trouble, .. } = carried;
-        let Carried { look_in, scale_in, need, alarm, silence, rollout, .. } = carried;
+        let Carried { requeue_after, scale_in, need, alarm, silence, rollout, .. } = carried;
         let unbound = silence.misfit.as_ref().map(|it| it.message.clone());
         pool.trouble = trouble.or(unbound);
         pool.misfits = self.caches.misfits(swarm, &pool);
@@ -154,13 +154,13 @@ impl Context {
         // That another Swarm is gone, or that something is allowed now, no watch shows.
         let is_refused = complaint.is_some() || !refusals.is_empty();
         let again = is_refused.then_some(REFUSED_RETRY);
-        let look_in = look_in.filter(|_| alarm.is_none());
-        let looks = [look_in, refreshed.look_in, rollout.look_in];
+        let requeue_after = requeue_after.filter(|_| alarm.is_none());
+        let looks = [requeue_after, refreshed.requeue_after, rollout.requeue_after];
         let next = looks.into_iter().chain([scale_in, turn.decision.recheck_in, again]);
         let rest = self.sources_rest_for(swarm, &memory.loaded);
         let views_contest = memory.stores.views_contest();
         let contest_ends = views_contest.as_ref().map(|(ends_in, _)| *ends_in);
-        let others = [kept.look_in, rest, contest_ends, silence.look_in];
+        let others = [kept.requeue_after, rest, contest_ends, silence.requeue_after];
         let next = next.chain(others).flatten().min();
         let scaling = memory.scaling.contest(swarm, &pool);
         let contest = scaling.or(views_contest.map(|(_, verdict)| verdict));
@@ -318,12 +318,13 @@ impl Context {
         let is_priced =
             self.set_deletion_cost(pool, &slots, wanted, replicas, &mut memory.pods).await?;
         if !is_priced {
-            refreshed.look_in = refreshed.look_in.into_iter().chain([CHANGED_RETRY]).min();
+            refreshed.requeue_after =
+                refreshed.requeue_after.into_iter().chain([CHANGED_RETRY]).min();
         } else if let Some(replicas) = replicas {
             self.scale(swarm, pool, replicas, &mut memory.scaling).await?;
         }
         let need = memory.autoscaling.need(&turn.decision.ledger, desired, pool);
-        let look_in = if is_more_garbage { Some(Duration::ZERO) } else { again_in };
+        let requeue_after = if is_more_garbage { Some(Duration::ZERO) } else { again_in };
         let is_idle = !turn.changed && progress.jobs.releasing == 0 && !is_more_garbage;
         let alarm = alarm.filter(|_| is_idle);
         Ok(Carried {
@@ -335,7 +336,7 @@ impl Context {
             trouble,
             silence,
             rollout,
-            look_in,
+            requeue_after,
             scale_in,
             need,
             alarm,
@@ -442,10 +443,10 @@ fn not_made(verdict: Verdict, kept: Kept) -> Outcome {
     if verdict.reason != Reason::PoolNotFound {
         return Outcome::Refused(verdict);
     }
-    let look_in = kept.look_in.unwrap_or(REFUSED_RETRY).min(REFUSED_RETRY);
+    let requeue_after = kept.requeue_after.unwrap_or(REFUSED_RETRY).min(REFUSED_RETRY);
     let being_made =
         || Verdict { reason: Reason::PoolBeingMade, message: "the pool is being made".to_owned() };
-    Outcome::Awaited { verdict: kept.complaint.unwrap_or_else(being_made), look_in }
+    Outcome::Awaited { verdict: kept.complaint.unwrap_or_else(being_made), requeue_after }
 }
 
 /// What a turn goes by, and what there is to report of sessions. Writes nothing.

@@ -73,9 +73,9 @@ impl Known {
 }
 
 /// Leaves of a Lease what a session says by it.
-pub(crate) struct Said;
+pub(crate) struct LeaseCut;
 
-impl Cut<Object> for Said {
+impl Cut<Object> for LeaseCut {
     fn cut(object: &mut Object) {
         let said = object.metadata.annotations.take();
         strip::metadata(&mut object.metadata, &[]);
@@ -120,7 +120,7 @@ impl Leases {
     /// sessions that appeared, went, or reported something new.
     pub(crate) fn follow(
         &self,
-        api: Api<Slim<Object, Said>>,
+        api: Api<Slim<Object, LeaseCut>>,
         rollbacks: &Rollbacks,
     ) -> impl Stream<Item = Named> + Send + use<> {
         let noted = self.clone();
@@ -459,7 +459,7 @@ pub(crate) mod tests {
             let mut object = lease(1, version, &ack);
             let text = format!(r#"{{"write":{write},"reads":8,"jobs":{{{jobs}}}}}"#);
             object.annotations_mut().insert(session::STOPPING_ANNOTATION.to_owned(), text);
-            Said::cut(&mut object);
+            LeaseCut::cut(&mut object);
             object
         };
         let leases = filled([lease(1, 5, ACKED)]);

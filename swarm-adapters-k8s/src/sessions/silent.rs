@@ -31,7 +31,7 @@ pub(crate) struct Silent(BTreeMap<String, Instant>);
 pub(crate) struct Silence {
     pub(crate) misfit: Option<Misfit>,
     /// After which time a pod will have been silent for too long.
-    pub(crate) look_in: Option<Duration>,
+    pub(crate) requeue_after: Option<Duration>,
 }
 
 impl Silent {
@@ -40,15 +40,17 @@ impl Silent {
     fn note(&mut self, silent: &[String], now: Instant) -> (Vec<String>, Option<Duration>) {
         self.0.retain(|uid, _| silent.contains(uid));
         let mut too_long = Vec::new();
-        let mut look_in: Option<Duration> = None;
+        let mut requeue_after: Option<Duration> = None;
         for uid in silent {
             let since = *self.0.entry(uid.clone()).or_insert(now);
             match OPENS_WITHIN.checked_sub(now.saturating_duration_since(since)) {
                 None | Some(Duration::ZERO) => too_long.push(uid.clone()),
-                Some(left) => look_in = Some(look_in.map_or(left, |before| before.min(left))),
+                Some(left) => {
+                    requeue_after = Some(requeue_after.map_or(left, |before| before.min(left)));
+                }
             }
         }
-        (too_long, look_in)
+        (too_long, requeue_after)
     }
 }
 
@@ -73,12 +75,12 @@ impl Context {
         let pods = wanted.map(|(_, pod)| &**pod);
         let pods: Vec<_> = pods.filter(|pod| runs(pod) && !has_lease(pod)).collect();
         let uids: Vec<_> = pods.iter().filter_map(|pod| pod.uid()).collect();
-        let (too_long, look_in) = silent.note(&uids, Instant::now());
+        let (too_long, requeue_after) = silent.note(&uids, Instant::now());
         let is_too_long = |pod: &&Pod| pod.uid().is_some_and(|uid| too_long.contains(&uid));
         let pods: Vec<_> = pods.into_iter().filter(is_too_long).collect();
         let account = pods.first().and_then(|pod| self.caches.account_of(pool, pod));
         let names: Vec<_> = pods.iter().map(|pod| pod.name_any()).collect();
-        Silence { misfit: sentence(&pool.namespace, account.as_deref(), &names), look_in }
+        Silence { misfit: sentence(&pool.namespace, account.as_deref(), &names), requeue_after }
     }
 }
 

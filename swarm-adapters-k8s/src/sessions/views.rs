@@ -24,10 +24,10 @@ use crate::watch::strip::{self, Cut, Slim};
 /// A view without what it holds.
 pub(crate) type ViewMeta = PartialObjectMeta<WorkerView>;
 
-/// Leaves of a view what [`There`] is about: of those who wrote it, their names.
-pub(crate) struct Traces;
+/// Leaves of a view what [`ObservedView`] is about: of those who wrote it, their names.
+pub(crate) struct ViewCut;
 
-impl Cut<ViewMeta> for Traces {
+impl Cut<ViewMeta> for ViewCut {
     fn cut(view: &mut ViewMeta) {
         let mut managed = view.metadata.managed_fields.take();
         strip::metadata(&mut view.metadata, &[CONTENT_ANNOTATION]);
@@ -58,10 +58,10 @@ type Key = (String, String);
 
 #[derive(Default)]
 struct State {
-    there: BTreeMap<Key, There>,
+    there: BTreeMap<Key, ObservedView>,
     /// The complete state while it is being listed.
-    fresh: BTreeMap<Key, There>,
-    written: BTreeMap<Key, Written>,
+    fresh: BTreeMap<Key, ObservedView>,
+    written: BTreeMap<Key, WrittenView>,
     /// What was written before that list began, by the version that made.
     before_list: BTreeMap<Key, u64>,
     of_swarm: BTreeMap<Key, BTreeSet<String>>,
@@ -71,7 +71,7 @@ struct State {
 
 /// A view as the watch last showed it.
 #[derive(Clone, Debug)]
-struct There {
+struct ObservedView {
     uid: String,
     version: u64,
     swarm: String,
@@ -81,7 +81,7 @@ struct There {
 
 /// A view as this process last wrote it.
 #[derive(Clone, Debug)]
-struct Written {
+struct WrittenView {
     content: ViewMark,
     /// The UID of the view that was written.
     uid: String,
@@ -96,7 +96,7 @@ impl Views {
     /// Swarms of those that are not as they were written.
     pub(crate) fn follow(
         &self,
-        api: Api<Slim<ViewMeta, Traces>>,
+        api: Api<Slim<ViewMeta, ViewCut>>,
         rollbacks: &Rollbacks,
     ) -> impl Stream<Item = ObjectRef<Swarm>> + Send + use<> {
         let noted = self.clone();
@@ -145,7 +145,7 @@ impl Views {
 
     /// A view is about to be written.
     pub(crate) fn writing(&self, namespace: &str, name: &str, content: ViewMark) {
-        let written = Written { content, uid: String::new(), version: None, gone: None };
+        let written = WrittenView { content, uid: String::new(), version: None, gone: None };
         self.state().written.insert(key(namespace, name), written);
     }
 
@@ -207,7 +207,7 @@ impl Views {
         match event {
             Event::Init => {
                 state.fresh.clear();
-                let made = |(key, ours): (&Key, &Written)| Some((key.clone(), ours.version?));
+                let made = |(key, ours): (&Key, &WrittenView)| Some((key.clone(), ours.version?));
                 state.before_list = state.written.iter().filter_map(made).collect();
                 Vec::new()
             }
@@ -239,10 +239,10 @@ impl Views {
 impl State {
     /// Forgets what was written before the list began: the list has it, unless the store was rolled
     /// back. Whose turn it is where it has something else.
-    fn undone(&mut self, fresh: &BTreeMap<Key, There>) -> Vec<ObjectRef<Swarm>> {
+    fn undone(&mut self, fresh: &BTreeMap<Key, ObservedView>) -> Vec<ObjectRef<Swarm>> {
         let mut undone = Vec::new();
         for (key, version) in mem::take(&mut self.before_list) {
-            let is_same = |ours: &&Written| ours.version == Some(version);
+            let is_same = |ours: &&WrittenView| ours.version == Some(version);
             let Some(content) = self.written.get(&key).filter(is_same).map(|ours| ours.content)
             else {
                 continue;
@@ -255,11 +255,11 @@ impl State {
     }
 
     /// A view is there. Whose turn it is if that is not as it was written.
-    fn seen(&mut self, key: Key, there: There) -> Option<ObjectRef<Swarm>> {
+    fn seen(&mut self, key: Key, there: ObservedView) -> Option<ObjectRef<Swarm>> {
         let swarm = ObjectRef::new(&there.swarm).within(&key.0);
         let is_news = match self.written.get(&key) {
             // Our own write, or one from before it, or it will be compared when the answer is there.
-            Some(Written { content, version, .. }) => {
+            Some(WrittenView { content, version, .. }) => {
                 version.is_some_and(|version| version < there.version)
                     && there.content != Some(*content)
             }
@@ -278,11 +278,11 @@ impl State {
     fn gone(&mut self, key: &Key, version: u64) -> Option<ObjectRef<Swarm>> {
         let there = self.forget(key)?;
         match self.written.get_mut(key) {
-            Some(Written { version: None, gone, .. }) => {
+            Some(WrittenView { version: None, gone, .. }) => {
                 *gone = Some(version);
                 return None;
             }
-            Some(Written { version: Some(ours), .. }) if version < *ours => return None,
+            Some(WrittenView { version: Some(ours), .. }) if version < *ours => return None,
             Some(_) => {
                 self.written.remove(key);
             }
@@ -291,7 +291,7 @@ impl State {
         Some(ObjectRef::new(&there.swarm).within(&key.0))
     }
 
-    fn forget(&mut self, key: &Key) -> Option<There> {
+    fn forget(&mut self, key: &Key) -> Option<ObservedView> {
         self.refused.remove(key);
         let there = self.there.remove(key)?;
         let of = (key.0.clone(), there.swarm.clone());
@@ -313,13 +313,13 @@ fn key_of(view: &ViewMeta) -> Key {
     (view.namespace().unwrap_or_default(), view.name_any())
 }
 
-fn there(view: &ViewMeta) -> There {
+fn there(view: &ViewMeta) -> ObservedView {
     let is_ours = |manager: Option<&str>| manager == Some(FIELD_MANAGER);
     let is_edited = view.managed_fields().iter().any(|it| !is_ours(it.manager.as_deref()));
     let content = view.annotations().get(CONTENT_ANNOTATION);
     let content = content.filter(|_| !is_edited).and_then(|text| from_text(text));
     let swarm = view.labels().get(SWARM_LABEL).cloned().unwrap_or_default();
-    There { uid: view.uid().unwrap_or_default(), version: version::of(view), swarm, content }
+    ObservedView { uid: view.uid().unwrap_or_default(), version: version::of(view), swarm, content }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub struct Refreshed {
     /// How long ago the newest publication was made.
     pub since_change: Duration,
     /// After which time to look again.
-    pub look_in: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 impl Refreshed {
@@ -50,15 +50,15 @@ impl Refreshed {
     pub(crate) fn add_sessions(&mut self, stale: &[String]) {
         self.stale.extend_from_slice(stale);
         if !stale.is_empty() {
-            self.look_in_time();
+            self.requeue_in_time();
         }
     }
 
     /// Looks again in time to report workers that do not answer.
-    pub(crate) fn look_in_time(&mut self) {
+    pub(crate) fn requeue_in_time(&mut self) {
         if self.is_under_way() {
             let left = ANSWERS_WITHIN.saturating_sub(self.since_change);
-            self.look_in = self.look_in.into_iter().chain([left]).min();
+            self.requeue_after = self.requeue_after.into_iter().chain([left]).min();
         }
     }
 

@@ -97,7 +97,7 @@ mod tests {
         let (namespace, name) = ("n".into(), "w".into());
         let pool = Workload { namespace, name, ..Workload::from(&StatefulSet::default()) };
         let stalled = stalled.map(ToOwned::to_owned);
-        let report = RolloutReport { rollout, stalled, look_in: None };
+        let report = RolloutReport { rollout, stalled, requeue_after: None };
         let of_turn = Verdict { reason, message: "so".into() };
         let Verdict { reason, message } = verdict(&pool, &report, of_turn);
         (reason, message)

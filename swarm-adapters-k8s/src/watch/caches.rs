@@ -10,7 +10,7 @@ use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::reflector::{ObjectRef, Store};
 
 use super::cached::{Cache, LedgerMeta, NamespaceMeta};
-use super::foreign_swarms::Records;
+use super::foreign_swarms::ForeignSwarms;
 use super::non_statefulset::NonStatefulSet;
 use super::on_demand::OnDemand;
 use super::rollback::Rollbacks;
@@ -20,7 +20,7 @@ use crate::api::Swarm;
 pub(crate) struct Caches {
     /// All Swarms, those of other replicas as records.
     pub(crate) swarms: Cache<Swarm>,
-    pub(crate) records: Records,
+    pub(crate) foreign_swarms: ForeignSwarms,
     pub(crate) pools: Pools,
     /// The pods of StatefulSets.
     pub(crate) pods: Cache<Pod>,

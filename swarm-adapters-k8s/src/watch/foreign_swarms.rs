@@ -30,9 +30,9 @@ pub(crate) enum Correction {
 
 /// Corrects the cache of the Swarms.
 #[derive(Clone)]
-pub(crate) struct Records(mpsc::UnboundedSender<Correction>);
+pub(crate) struct ForeignSwarms(mpsc::UnboundedSender<Correction>);
 
-impl Records {
+impl ForeignSwarms {
     /// The one that tells, and what it is told.
     pub(crate) fn new() -> (Self, impl Stream<Item = Correction> + Send + use<>) {
         let (tell, told) = mpsc::unbounded_channel();
@@ -83,16 +83,17 @@ pub(crate) fn cached_swarms(
     api: Api<Slim<Swarm, ForCache>>,
     rollbacks: &Rollbacks,
     sharing: Sharing,
-) -> (Cache<Swarm>, Records, impl Stream<Item = Result<Swarm, watcher::Error>> + Send + 'static) {
+) -> (Cache<Swarm>, ForeignSwarms, impl Stream<Item = Result<Swarm, watcher::Error>> + Send + 'static)
+{
     let (cache, mut keeper) = Keeper::of_new_cache(rollbacks);
-    let (records, corrections) = Records::new();
+    let (records, corrections) = ForeignSwarms::new();
     let share = Arc::clone(&sharing.share);
     let is_ours =
         move |swarm: &Swarm| swarm.metadata.uid.as_deref().is_some_and(|uid| share.owns(uid));
     let hurry = move |swarm: &Swarm| {
         if is_edited(swarm) {
             let uid = swarm.metadata.uid.as_deref().unwrap_or_default();
-            sharing.workers.hurry(&sharing.tenant(swarm), uid);
+            sharing.reconcile_slots.hurry(&sharing.tenant(swarm), uid);
         }
     };
     let config = watcher::Config::default();
@@ -290,7 +291,7 @@ mod tests {
         let (record, read) = (Arc::new(record), serde_json::to_value(at(6, &["a", "b"])).unwrap());
         let found = World::default().with(move |_| (200, read.clone()));
         let gone = World::default().with(|_| failure(404, "NotFound", "no"));
-        let (records, told) = Records::new();
+        let (records, told) = ForeignSwarms::new();
         let client = |scene: &Scene| scene.context.client.clone();
 
         let whole = records.whole(&client(&found), record.clone()).await.unwrap().unwrap();
