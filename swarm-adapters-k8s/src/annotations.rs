@@ -1,6 +1,6 @@
-//! The names of all labels, annotations and finalizers that the operator writes or reads, grouped by the
-//! objects that have them. Those of the Lease of a session are with [`session`](crate::session), since its
-//! worker writes them.
+//! Names of all labels, annotations and finalizers that the operator writes or reads, grouped by the
+//! objects that have them. [`session`](crate::session) has the names on the Lease of a session, since
+//! the worker writes them.
 
 // Swarms and their ledgers.
 
@@ -24,7 +24,7 @@ pub const KEY_ANNOTATION: &str = "swarm.k8slab.info/key";
 
 // Views of sessions.
 
-/// A short form of a view, by which its watch knows whether it is up to date.
+/// A hash of a view. The watch compares it to find a stale view.
 pub const CONTENT_ANNOTATION: &str = "swarm.k8slab.info/content";
 
 // Pods.

@@ -136,8 +136,8 @@ impl Context {
         })
     }
 
-    /// Waits for a slot for a turn of `swarm`; `None` if none begins any more. One of which
-    /// `is_taken_over` alone is new waits for others of its tenant, until somebody edits it.
+    /// Waits for a slot for a turn of `swarm`; `None` if no turn begins any more. With
+    /// `is_taken_over`, the Swarm waits for other Swarms of its tenant, until a user edits it.
     pub(crate) async fn reconcile_slot(
         &self,
         swarm: &Swarm,

@@ -1,4 +1,4 @@
-//! The jobs of a Swarm: those of its spec, and those of the ConfigMaps that it names.
+//! The jobs of a Swarm: the list in its spec, and the lists in the ConfigMaps that it names.
 //!
 //! - [`convert`]: what a Swarm asks for, in the terms of the core.
 //! - `sources`: fetches lists of jobs; `reading`: where they are read.

@@ -19,7 +19,7 @@
 //! - [`sharing`]: which Swarms are this replica's. `fairness`: whose turn is next.
 //! - [`status`]: what people read.
 //!
-//! Flat are those that several concerns need and that need none: [`scope`], [`annotations`], [`metrics`],
+//! Modules that several concerns need, and that need no concern, are flat: [`scope`], [`annotations`], [`metrics`],
 //! [`health`], and in private the requests, the clock and the context of all turns.
 //!
 //! No decision about jobs is made here: `swarm_core::decide` makes them all.

@@ -26,8 +26,8 @@ use crate::context::Context;
 use crate::reconcile::{Operator, error_policy, reconcile};
 use crate::sessions::seen::SeenSessions;
 
-/// How many triggered turns wait for a slot at a time: all of them. Whose turn is next is for
-/// [`FairSlots`](crate::fairness::slots::FairSlots) to say, which have to know everybody who waits.
+/// Bounds the triggered turns of kube-rs; 0 is no bound. [`FairSlots`](crate::fairness::slots::FairSlots)
+/// choose the next turn, and must know every waiting one.
 const CONCURRENCY: u16 = 0;
 
 /// Runs the operator on the scope of `sharing` until `shutdown` is done, then finishes the turns under way. It acts on

@@ -1,4 +1,4 @@
-//! Where the operator looks for Swarms.
+//! The namespaces in which the operator looks for Swarms.
 
 use kube::{Api, Client, Resource};
 

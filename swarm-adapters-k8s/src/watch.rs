@@ -4,9 +4,9 @@
 //! - `strip`: what is kept of objects that others wrote.
 //! - `cached`: one cache; `caches`: all that turns read.
 //! - `foreign_swarms`: what is kept of the Swarms of other replicas.
-//! - `non_statefulset` and `on_demand`: watches that begin when somebody needs them.
+//! - `non_statefulset` and `on_demand`: watches that begin on demand.
 //! - `node_health`: what has gone: nodes, namespaces, ledgers.
-//! - `followed`: what a watch has shown so far, for those who wait for it.
+//! - `followed`: the progress of a watch, for tasks that wait for it.
 //! - [`rollback`]: whether the store was rolled back to an older copy.
 
 pub(crate) mod cached;

@@ -1,21 +1,21 @@
-//! How many turns of a controller may be under way at a time, and whose turn is next. The number can be
-//! changed while it runs. Lists of jobs are read, and workers asked, by the same rules.
+//! Slots bound the reconciles of a controller that run at the same time, and share them fairly. The number
+//! of slots can change while the controller runs. The same rules apply to reads of lists and to requests
+//! to workers.
 //!
-//! Tenants have namespaces, so slots are shared among namespaces: those that wait take turns, and none
-//! gets a further slot unless it has fewer than [`SHARE`] times those that are free. So one namespace
-//! whose turns take long leaves a quarter of the slots free, two leave a seventh, and whoever asks for
-//! little finds a slot at once. Within a namespace those of which something is new come before those that
-//! were only taken over, and among either first come is first served. Of so many takeovers as a replica
-//! inherits at once, each would else hold up whatever somebody edits meanwhile.
+//! Tenants have namespaces, so namespaces share the slots. Waiting namespaces take turns. A namespace gets
+//! a further slot while it has fewer than [`SHARE`] times the free slots. So one namespace with long
+//! reconciles leaves a quarter of the slots free, two leave a seventh, and a small tenant finds a slot at
+//! once. Within a namespace, changed Swarms come before Swarms that were only taken over, each in order of
+//! arrival. A replica inherits many takeovers at once, and an edit must not wait for all of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// How many times as many slots as are free a namespace may have, to get a further one.
+/// Bounds the slots of a namespace that wants another one: SHARE times the free slots.
 const SHARE: usize = 3;
-/// How many of a namespace come first, one after the other, while others of it can wait.
+/// Bounds the changed Swarms of a namespace that pass its waiting takeovers, in a row.
 const FIRST: usize = 3;
 
 /// Slots that tenants share. Its clones are the same.
@@ -41,9 +41,9 @@ type Waits = oneshot::Sender<FairSlot>;
 #[derive(Debug, Default)]
 struct Queue {
     first: VecDeque<Waits>,
-    /// Those that can wait, by their UIDs.
+    /// Swarms that can wait, by their UIDs.
     later: VecDeque<(String, Waits)>,
-    /// How many came first since one of the others got a slot.
+    /// Counts the changed Swarms that got a slot since the last takeover got one.
     passed: usize,
 }
 
@@ -123,7 +123,7 @@ impl FairSlots {
         (state.count, state.waiting.values().map(Queue::len).sum())
     }
 
-    /// Gives no slot any more: whoever waits is told so.
+    /// Gives no slot any more, and ends all waiting.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;

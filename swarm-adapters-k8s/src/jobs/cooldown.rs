@@ -1,5 +1,5 @@
-//! How long lists of jobs that cost much to read are left alone: each after it was read, and those of one
-//! tenant together.
+//! Cooldown of lists of jobs that cost much to read. Each list rests after a read, and all costly lists of
+//! one tenant rest together.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

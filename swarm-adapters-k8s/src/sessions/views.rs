@@ -24,7 +24,7 @@ use crate::watch::strip::{self, Cut, Slim};
 /// A view without what it holds.
 pub(crate) type ViewMeta = PartialObjectMeta<WorkerView>;
 
-/// Leaves of a view what [`ObservedView`] is about: of those who wrote it, their names.
+/// Cuts a view down to the fields of [`ObservedView`]: of its writers, only their names.
 pub(crate) struct ViewCut;
 
 impl Cut<ViewMeta> for ViewCut {

@@ -78,7 +78,7 @@ impl ForeignSwarms {
     }
 }
 
-/// The cache of the Swarms, of which others' are kept as records, and who corrects that.
+/// Returns the cache of the Swarms, with those of other replicas as records, and its correction.
 pub(crate) fn cached_swarms(
     api: Api<Slim<Swarm, ForCache>>,
     rollbacks: &Rollbacks,

@@ -5,7 +5,7 @@
 use std::process::{Command, Stdio};
 
 fn is_installed(program: &str) -> bool {
-    // Also a program that does not know the argument is there.
+    // A program that refuses the argument is installed, too.
     let mut version = Command::new(program);
     version.arg("-version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     version.status().is_ok()

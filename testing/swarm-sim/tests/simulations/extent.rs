@@ -10,7 +10,7 @@ pub(crate) fn is_full() -> bool {
     std::env::var_os("SWARM_SIM").is_some_and(|extent| extent == "full")
 }
 
-/// So many random runs of `all`: a fifth of them in the short check.
+/// Returns the number of random runs: `all` in the full check, a fifth in the short one.
 pub(crate) fn share_of(all: u32) -> u32 {
     if is_full() { all } else { all.div_ceil(5) }
 }

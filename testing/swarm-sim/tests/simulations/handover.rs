@@ -8,8 +8,8 @@ use swarm_sim::{
 
 use crate::extent::{SHORT, is_full};
 
-/// Walks through all states within the bounds, which must be so many, and show all of `sightings`. The
-/// short check walks through those that [`SHORT`] steps lead to.
+/// Walks through all states within the bounds: at least `states_at_least`, and with all of `sightings`
+/// among them. The short check walks [`SHORT`] steps deep.
 fn holds(bounds: Bounds, states_at_least: usize, sightings: &[Sighting]) {
     let checked = if is_full() {
         check(bounds, &Invariant::ALL)

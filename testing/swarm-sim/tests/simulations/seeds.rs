@@ -1,11 +1,11 @@
-//! How random runs are made: the same every time, unless another seed is asked for.
+//! Settings of random runs: the same runs every time, unless the environment names another seed.
 
 use proptest::prelude::ProptestConfig;
 use proptest::test_runner::{FileFailurePersistence, RngSeed};
 
 use crate::extent::share_of;
 
-/// A thousand cases or a share of them, those of `seed` by default. `PROPTEST_RNG_SEED=N` makes others,
+/// A thousand cases, or a share of them, from `seed` by default. `PROPTEST_RNG_SEED=N` makes others,
 /// `just soak` many.
 pub(crate) fn cases_of(seed: u64) -> ProptestConfig {
     let asked = ProptestConfig::default();
