@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use writers::Repairs;
 
 use crate::annotations::{KEY_ANNOTATION, OWNER_ANNOTATION, VERSION_ANNOTATION, VIEW_LABEL};
-use crate::api::{FIELD_MANAGER, Swarm, ViewFormat};
+use crate::api::{FIELD_MANAGER, ProtocolSpec, Swarm, ViewFormat};
 use crate::jobs::reading::Reading;
 use crate::requests::bounded;
 use crate::version;
@@ -64,6 +64,9 @@ pub(crate) enum Occupant {
 /// Only one key, one label and three annotations of the ConfigMap are ours, by server-side apply; it
 /// may exist before, and whatever else it holds stays. A key that holds something else than a view is
 /// never written, unless this Swarm wrote a view there before.
+///
+/// A Swarm of sessions that names no ConfigMap takes none over: the admission policy asks its writer for no
+/// right to change one.
 pub struct ConfigMapViewStore {
     api: Api<ConfigMap>,
     namespace: String,
@@ -71,6 +74,8 @@ pub struct ConfigMapViewStore {
     key: String,
     format: ViewFormat,
     swarm: String,
+    /// Whether it may write into a ConfigMap that this Swarm never wrote into.
+    takes_over: bool,
     exists: Exists,
     cache: Store<ConfigMap>,
     /// Where views of others are read, and whose this one is.
@@ -106,6 +111,7 @@ impl ConfigMapViewStore {
             key: swarm.view_key().to_owned(),
             format: swarm.view_format(),
             swarm: swarm.name_any(),
+            takes_over: swarm.spec.view.is_some() || swarm.protocol() != ProtocolSpec::Session,
             exists,
             cache,
             reading: (Reading::default(), String::new()),
@@ -135,17 +141,13 @@ impl ConfigMapViewStore {
     ///
     /// [`StoreError::Unavailable`] or [`StoreError::Refused`] if the ConfigMap cannot be read.
     pub(crate) async fn occupant(&self) -> Result<Occupant, StoreError> {
-        let is_ours = |meta: &ObjectMeta| {
-            let annotations = meta.annotations.as_ref();
-            annotations.and_then(|all| all.get(OWNER_ANNOTATION)) == Some(&self.swarm)
-        };
         let cached = self.cache.get(&ObjectRef::new(&self.name).within(&self.namespace));
-        if cached.is_some_and(|cached| is_ours(&cached.metadata)) {
+        if cached.is_some_and(|cached| self.has_written(&cached.metadata)) {
             return Ok(Occupant::ThisSwarm);
         }
         let found = bounded(self.what(), self.api.get_metadata_opt(&self.name)).await?;
         Ok(match found {
-            Some(found) if is_ours(&found.metadata) => Occupant::ThisSwarm,
+            Some(found) if self.has_written(&found.metadata) => Occupant::ThisSwarm,
             Some(_) => Occupant::Others,
             None => Occupant::Nobody,
         })
@@ -198,9 +200,16 @@ impl ConfigMapViewStore {
             && !self.is_ours(found)
         {
             self.refuse_foreign_claim(found)?;
+            self.refuse_takeover(found)?;
             self.read(found).await?;
         }
         Ok(found.map(|found| slimmed(found, &self.key)))
+    }
+
+    /// Returns whether this Swarm has written a view into the object before.
+    fn has_written(&self, meta: &ObjectMeta) -> bool {
+        let annotations = meta.annotations.as_ref();
+        annotations.and_then(|all| all.get(OWNER_ANNOTATION)) == Some(&self.swarm)
     }
 
     /// Whether this Swarm has written its view into this key before. Then it counts, whatever somebody
@@ -248,6 +257,20 @@ impl ConfigMapViewStore {
             self.name
         );
         Err(StoreError::Refused { code: "ViewClaimed", reason })
+    }
+
+    /// Refuses a ConfigMap that this Swarm did not make, if no policy asked for the right to change it. The
+    /// content stays unread.
+    fn refuse_takeover(&self, existing: &ConfigMap) -> Result<(), StoreError> {
+        if self.takes_over || self.has_written(&existing.metadata) {
+            return Ok(());
+        }
+        let reason = format!(
+            "ConfigMap `{name}` exists, and a Swarm of sessions takes over none unasked; set \
+             spec.view.configMapName to `{name}` or to a free name, or delete the ConfigMap",
+            name = self.name
+        );
+        Err(StoreError::Refused { code: "ViewOccupied", reason })
     }
 
     fn refuse_immutable(&self, existing: &ConfigMap) -> Result<(), StoreError> {
@@ -427,6 +450,8 @@ impl ViewStore for ConfigMapViewStore {
             return Ok(version);
         }
         let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
+        let may_read = |found: &ConfigMap| self.takes_over || self.has_written(&found.metadata);
+        let found = found.filter(may_read);
         let text = found.as_ref().and_then(|found| found.data.as_ref()?.get(&self.key));
         Ok(text.map_or(0, |text| View::version_in(text)))
     }

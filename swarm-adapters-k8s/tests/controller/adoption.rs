@@ -121,6 +121,26 @@ async fn what_is_no_view_is_never_overwritten() {
     }
 }
 
+/// A user of Swarms only is asked for no right over the ConfigMap of a Swarm of sessions.
+#[tokio::test(start_paused = true)]
+async fn a_swarm_of_sessions_neither_writes_nor_quotes_a_config_map_that_it_did_not_make() {
+    for text in [UNEVEN, "version: hunter2\n", ""] {
+        let mut s = pool_of_two(text).await;
+        let _workers = ["w-0", "w-1"].map(|pod| s.worker(pod));
+        let before = s.server.get("configmaps", NAMESPACE, "s-config").unwrap();
+        let mut spec = on_w(&["a", "b"]);
+        spec["worker"] = json!({"protocol": "Session"});
+        s.swarm("s", spec);
+        s.until("it is refused", |s| s.condition("s", "Ready") == "False/ViewOccupied").await;
+        s.pass(Duration::from_mins(3)).await;
+        assert_eq!(s.server.get("configmaps", NAMESPACE, "s-config").unwrap(), before);
+        assert!(message(&s).starts_with("ConfigMap `s-config` exists, and a Swarm of sessions"));
+        assert!(!s.status("s").to_string().contains("hunter2"));
+        s.server.remove("configmaps", NAMESPACE, "s-config");
+        s.until("it is settled", |s| s.is_settled("s")).await;
+    }
+}
+
 /// Whoever may write a Swarm, and no ConfigMap, cannot have the operator write over one.
 #[tokio::test(start_paused = true)]
 async fn another_key_of_a_claimed_config_map_is_not_overwritten() {
