@@ -261,6 +261,14 @@ async fn what_stays_is_not_asked_for(context: &Context) -> Result<()> {
         "by `scale`"
     );
     context.kubectl(&[&["--as=editor"][..], &scale].concat()).await?;
+    // The scale of a Swarm without replicas shows 0, so 0 changes nothing there, and would be stored.
+    let removal = r#"[{"op": "remove", "path": "/spec/replicas"}]"#;
+    context.kubectl(&["patch", "swarm", "borrowed", "--type=json", "-p", removal]).await?;
+    let scaled = tenant(["scale", "swarm", "borrowed", "--replicas=0"].into()).await;
+    ensure!(
+        scaled.is_err_and(|it| format!("{it:#}").contains("may not scale StatefulSets")),
+        "to zero, where the Swarm had no replicas"
+    );
     context.kubectl(&["delete", "swarm", "borrowed", "--timeout=30s"]).await?;
     context.laps.lap("a tenant edits jobs and scales nothing; an editor scales the Swarm");
     Ok(())
