@@ -9,6 +9,15 @@ pub(super) fn ready(facts: &TurnSummary<'_>, wanted: Wanted) -> Part {
     if let Some(Verdict { reason, message }) = scaled_to_zero(facts, wanted) {
         return Part::new(POOL_READY, false, reason.as_str(), message);
     }
+    let is_empty = progress.workers_now == 0 && progress.workers_wanted == 0;
+    if pool.kind == Kind::Pods && is_empty && wanted.suspended < wanted.jobs {
+        let labels = pool.selector.as_deref().unwrap_or_default();
+        let message = format!(
+            "no pod with the labels {labels} is a worker; pods of a StatefulSet do not count: set \
+             spec.pool.statefulSet of another Swarm for them"
+        );
+        return Part::new(POOL_READY, false, Reason::NoWorkers.as_str(), message);
+    }
     let is_ready = progress.has_all_workers();
     let reason = if is_ready { "AllWorkersReady" } else { "WorkersMissing" };
     let trouble = pool.trouble.clone().filter(|_| !is_ready);

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::kstatus::{Kstatus, kstatus};
 use super::*;
+use crate::api::Swarm;
 use crate::pool::rollout::ROLLING_OUT;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::json;
@@ -39,8 +40,17 @@ fn status_of(
     observed: &Observed,
     sessions: &SessionReport,
 ) -> (SwarmStatus, Vec<String>) {
-    let (pool, rollout) = (Workload::from(&StatefulSet::default()), RolloutReport::default());
-    let (pool, rollout, refreshed) = (&pool, &rollout, &Refreshed::default());
+    status_in(&Workload::from(&StatefulSet::default()), decision, desired, observed, sessions)
+}
+
+fn status_in(
+    pool: &Workload,
+    decision: &Decision,
+    desired: &Desired,
+    observed: &Observed,
+    sessions: &SessionReport,
+) -> (SwarmStatus, Vec<String>) {
+    let (rollout, refreshed) = (&RolloutReport::default(), &Refreshed::default());
     let refusals = &Refusals::default();
     let progress = &Progress::of(decision, desired, observed, vec![]);
     let need = Need::of(&decision.ledger, desired, 0);
@@ -101,6 +111,21 @@ fn every_reason_is_judged_by_kstatus_as_it_is_meant() {
         assert_eq!(judged_at(7, &status), expected, "{reason:?}");
         assert_eq!(judged_at(8, &status), Kstatus::InProgress, "nobody has looked since the edit");
     }
+}
+
+#[test]
+fn a_pool_of_labels_that_no_pod_has_is_not_ready() {
+    let spec = json!({"pool": {"pods": {"matchLabels": {"app": "x"}}}, "jobs": [{"name": "a"}]});
+    let swarm = Swarm::new("s", serde_json::from_value(spec).unwrap());
+    let all = Desired::new(jobs(["a"]).unwrap());
+    let none = Observed::new([], 0, []);
+    let decision = decide(&Ledger::new(1), &all, &none);
+    let pool = Workload::of_pods(&swarm, 0);
+    let (status, told) = status_in(&pool, &decision, &all, &none, &SessionReport::default());
+    assert!(told.contains(&"PoolReady=False NoWorkers".to_owned()), "{told:?}");
+    let pool_ready = status.conditions.iter().find(|it| it.type_ == POOL_READY).unwrap();
+    let message = &pool_ready.message;
+    assert!(message.starts_with("no pod with the labels app=x is a worker"), "{message}");
 }
 
 #[test]
