@@ -212,10 +212,15 @@ impl ConfigMapViewStore {
         annotations.and_then(|all| all.get(OWNER_ANNOTATION)) == Some(&self.swarm)
     }
 
+    /// Returns whether the policy asked for the right to use the ConfigMap, or this Swarm wrote into it.
+    fn may_use(&self, existing: &ConfigMap) -> bool {
+        self.takes_over || self.has_written(&existing.metadata)
+    }
+
     /// Whether this Swarm has written its view into this key before. Then it counts, whatever somebody
     /// else has made of it since.
     fn is_ours(&self, existing: &ConfigMap) -> bool {
-        existing.annotations().get(OWNER_ANNOTATION) == Some(&self.swarm)
+        self.has_written(&existing.metadata)
             && existing.annotations().get(KEY_ANNOTATION) == Some(&self.key)
     }
 
@@ -262,7 +267,7 @@ impl ConfigMapViewStore {
     /// Refuses a ConfigMap that this Swarm did not make, if no policy asked for the right to change it. The
     /// content stays unread.
     fn refuse_takeover(&self, existing: &ConfigMap) -> Result<(), StoreError> {
-        if self.takes_over || self.has_written(&existing.metadata) {
+        if self.may_use(existing) {
             return Ok(());
         }
         let reason = format!(
@@ -330,7 +335,7 @@ impl ConfigMapViewStore {
         let written = existing.annotations().get(VERSION_ANNOTATION);
         data.is_some_and(|data| *data == digest(yaml))
             && written.is_some_and(|written| written == version)
-            && existing.annotations().get(OWNER_ANNOTATION) == Some(&self.swarm)
+            && self.has_written(&existing.metadata)
             && existing.labels().contains_key(VIEW_LABEL)
     }
 }
@@ -450,8 +455,7 @@ impl ViewStore for ConfigMapViewStore {
             return Ok(version);
         }
         let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
-        let may_read = |found: &ConfigMap| self.takes_over || self.has_written(&found.metadata);
-        let found = found.filter(may_read);
+        let found = found.filter(|found| self.may_use(found));
         let text = found.as_ref().and_then(|found| found.data.as_ref()?.get(&self.key));
         Ok(text.map_or(0, |text| View::version_in(text)))
     }

@@ -9,8 +9,7 @@ pub(super) fn ready(facts: &TurnSummary<'_>, wanted: Wanted) -> Part {
     if let Some(Verdict { reason, message }) = scaled_to_zero(facts, wanted) {
         return Part::new(POOL_READY, false, reason.as_str(), message);
     }
-    let is_empty = progress.workers_now == 0 && progress.workers_wanted == 0;
-    if pool.kind == Kind::Pods && is_empty && wanted.suspended < wanted.jobs {
+    if pool.kind == Kind::Pods && has_jobs_and_no_worker(facts, wanted) {
         let labels = pool.selector.as_deref().unwrap_or_default();
         let message = format!(
             "no pod with the labels {labels} is a worker; pods of a StatefulSet do not count: set \
@@ -33,14 +32,20 @@ pub(super) fn workers_ready(ready: usize, wanted: usize) -> String {
     format!("{ready} of {wanted} {workers} ready")
 }
 
+/// Returns whether there are jobs to run, and no worker for them, now or soon.
+fn has_jobs_and_no_worker(facts: &TurnSummary<'_>, wanted: Wanted) -> bool {
+    let progress = facts.progress;
+    wanted.suspended < wanted.jobs && progress.workers_now == 0 && progress.workers_wanted == 0
+}
+
 /// The verdict on a workload that is scaled to 0 while there are jobs: nobody but a person makes workers.
 pub(super) fn scaled_to_zero(facts: &TurnSummary<'_>, wanted: Wanted) -> Option<Verdict> {
-    let TurnSummary { swarm, desired, progress, pool, .. } = *facts;
-    let run = wanted.jobs - wanted.suspended;
-    let is_scaled = progress.workers_now == 0 && progress.workers_wanted == 0;
-    if !is_scaled || run == 0 || pool.kind == Kind::Pods || desired.autoscale.is_some() {
+    let TurnSummary { swarm, desired, pool, .. } = *facts;
+    let is_scaled = has_jobs_and_no_worker(facts, wanted);
+    if !is_scaled || pool.kind == Kind::Pods || desired.autoscale.is_some() {
         return None;
     }
+    let run = wanted.jobs - wanted.suspended;
     let (kind, name) = (pool.kind, &pool.name);
     // Where the Swarm decides, an edit of the workload would be undone.
     let scaled = match desired.replicas {
