@@ -8,15 +8,12 @@ mod tokens;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::root;
 use graph::Imports;
 
 /// The size of the largest import circle that a crate may have. Two files that import each other are
 /// one thing in two files; more of them are a knot.
 const CIRCLE_FILES_MAX: usize = 2;
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
-}
 
 /// The crates of the workspace, by their folders.
 fn members() -> Vec<String> {

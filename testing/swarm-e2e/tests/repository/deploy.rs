@@ -10,7 +10,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 fn deploy() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().join("deploy")
+    crate::root().join("deploy")
 }
 
 /// Every object of the YAML files below a folder; a patch is none, since it lacks most of one.

@@ -2,16 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use serde_yaml::Value;
 
+use crate::root;
+
 /// Recipes of the gate that no workflow runs: `advisories` fetches the database there.
 const ONLY_HERE: [&str; 1] = ["advisories-offline"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 fn read(file: &str) -> String {
     std::fs::read_to_string(root().join(file)).unwrap()

@@ -2,8 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::process::Command;
+
+use crate::root;
 
 /// Which of our crates a shipped crate may depend on.
 const ARROWS: [(&str, &[&str]); 8] = [
@@ -51,10 +52,6 @@ const IMPURE: [&str; 12] = [
     "fastrand",
     "libc",
 ];
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
-}
 
 fn cargo(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO")).args(args).current_dir(root()).output().unwrap();

@@ -5,3 +5,10 @@ mod contract;
 mod deploy;
 mod flows;
 mod layers;
+
+use std::path::Path;
+
+/// The top folder of the repository.
+fn root() -> &'static Path {
+    swarm_e2e::binaries::repository()
+}
