@@ -35,7 +35,7 @@ use crate::watch::foreign_swarms;
 /// From how many jobs on a turn is a large one.
 const LARGE: usize = 20_000;
 
-/// What the operator is told about the cluster that it cannot see there.
+/// Settings of the operator that no object of the cluster has.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The image of workers of managed pools.

@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(greedy.len(), 12);
         let second = all(&slots, "second");
         assert_eq!(second.len(), 3);
-        assert!(now(&slots, "third").is_some(), "whoever asks for little gets it at once");
+        assert!(now(&slots, "third").is_some(), "a small tenant gets a slot at once");
         drop(greedy);
         assert_eq!(all(&slots, "second").len(), 9);
         for count in 1..=3 {

@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How many times as long as that took others are not read again.
+/// Sets the rest of one list: a list that took T to parse rests `COOLDOWN_FACTOR` × T.
 pub(crate) const COOLDOWN_FACTOR: u32 = 3;
-/// The same for the lists of a tenant that cost much, one after the other.
+/// Sets the rest that all costly lists of a tenant share, by the same formula.
 pub(crate) const SHARED_COOLDOWN_FACTOR: u32 = 9;
-/// How long these may have to rest before none of them is read: five seconds of work after a time with none.
+/// Frees this much of the shared rest: 5 s of work × `SHARED_COOLDOWN_FACTOR`, after a time without work.
 pub(crate) const COOLDOWN_FREE: Duration = Duration::from_secs(45);
-/// How long a list of such a tenant rests at most.
+/// Bounds the rest of a list.
 pub(crate) const COOLDOWN_MAX: Duration = Duration::from_mins(2);
 
-/// Until when the lists of each tenant have rested that are not quick, one after the other. What counts is
-/// how long it takes to read them and, where they are large, to fetch them and to carry them out.
+/// The end of the shared rest of each tenant's costly lists. The time to read a list counts, and for a large
+/// list the time to fetch it and to carry it out.
 #[derive(Default)]
 pub(crate) struct Cooldowns(Mutex<BTreeMap<String, Instant>>);
 
 impl Cooldowns {
-    /// Some of a tenant's are to rest for so long, after all that do already. O(tenants that have such).
+    /// Adds `rest` to the shared rest of `tenant`. O(tenants with costly lists).
     pub(crate) fn add(&self, tenant: &str, rest: Duration) {
         let (mut all, now) =
             (self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());

@@ -1,5 +1,5 @@
-//! Which objects a managed pool is made of, and what each of them says: a pure function of the Swarm
-//! and of the operator's own image of workers. Nothing here sends a request.
+//! The objects of a managed pool, with their content: a pure function of the Swarm and of the operator's
+//! image of workers. Nothing here sends a request.
 //!
 //! All of them are called like the Swarm, some with a suffix, and have its label. Server-side apply
 //! writes what is here and leaves every other field to others; the number of replicas is never among
@@ -30,7 +30,7 @@ use crate::api::Swarm;
 
 /// The field manager of all that is made for managed pools.
 pub const MANAGER: &str = "swarm-operator-pool";
-/// What the name of the ConfigMap of the files has after the Swarm's.
+/// The suffix of the name of the ConfigMap with the files, after the name of the Swarm.
 const FILES_SUFFIX: &str = "-files";
 /// The role that workers of sessions are bound to.
 pub(crate) const WORKER_ROLE: &str = "swarm-session-worker";
@@ -43,9 +43,9 @@ const INSTANCE: &str = "app.kubernetes.io/instance";
 /// all that they need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
-    /// Who the pods are.
+    /// The account of the pods.
     ServiceAccount,
-    /// What they may do.
+    /// The rights of that account.
     RoleBinding,
     /// Files of the user.
     ConfigMap,
