@@ -132,13 +132,13 @@ packages SET="":
 # Regenerate the CRDs, the JSON Schema and the reference pages from the code.
 [group('write what is generated')]
 generate: manifests
-    UPDATE=1 cargo test --quiet --locked -p swarm-operator --test programs reference::
+    UPDATE=1 cargo test --quiet --locked -p swarm-operator -p swarm-cli --test programs reference::
 
 # Write the CRDs and the JSON Schema again, from the types.
 [group('write what is generated')]
 manifests:
     cargo run --quiet --locked -p swarm-operator -- crd > deploy/crds/swarm.yaml
-    cargo run --quiet --locked -p swarm-operator -- schema > deploy/swarm.schema.json
+    cargo run --quiet --locked -p swarm-cli --bin swarm -- schema > deploy/swarm.schema.json
 
 # Write the counts that `prose` compares with, after they fell or text moved between files.
 [group('write what is generated')]

@@ -1,5 +1,5 @@
 //! The run log: which worker ran which job when, one JSON object per line, for
-//! `swarm-operator verify`.
+//! `swarm verify`.
 //!
 //! The process that runs a job writes `start`, then `tick` every second, and `stop` when nothing of
 //! the job runs any more. All writers of a machine share one file and one clock (`CLOCK_BOOTTIME`),

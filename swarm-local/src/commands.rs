@@ -19,7 +19,7 @@ use swarm_adapters_host::printable::{Form, Printable};
 use super::text;
 
 pub use logs::{LogsArgs, logs};
-pub use pool::PoolArgs;
+pub use pool::{PoolArgs, RunningPool, running};
 pub use ps::{PsArgs, ps};
 pub use status::{StatusArgs, status};
 pub use stop::{StopArgs, stop};

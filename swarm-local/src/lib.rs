@@ -1,4 +1,4 @@
-//! `swarm-operator local`: the whole system on one machine, with child processes as workers.
+//! `swarm local`: the whole system on one machine, with child processes as workers.
 //!
 //! All decisions are the core's: this crate wires the file stores and the processes to the same
 //! turn that runs on a cluster, and shows its results to a person.
@@ -48,7 +48,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use commands::{
-    LogsArgs, Output, PoolArgs, PsArgs, StatusArgs, StopArgs, logs, ps, status, stop,
+    LogsArgs, Output, PoolArgs, PsArgs, RunningPool, StatusArgs, StopArgs, logs, ps, running,
+    status, stop,
 };
 
 pub use text::complain;

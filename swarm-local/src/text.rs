@@ -34,7 +34,7 @@ pub fn complain(sentence: &str) {
     let red = AnsiColor::Red.on_default();
     let sentence = printable(sentence, Form::Lines);
     // If standard error is closed, nobody reads it.
-    let _ = writeln!(anstream::stderr(), "{red}swarm-operator:{red:#} {sentence}");
+    let _ = writeln!(anstream::stderr(), "{red}swarm:{red:#} {sentence}");
 }
 
 /// Prints one or several lines on standard error, about what goes on.

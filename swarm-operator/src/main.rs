@@ -1,63 +1,54 @@
-//! `swarm-operator`: gives every job exactly one worker out of a pool, on Kubernetes or on one
-//! machine. This program parses arguments, connects, wires and runs; it decides nothing.
+//! `swarm-operator`: gives every job exactly one worker out of a pool on Kubernetes. This program parses
+//! arguments, connects, wires and runs; it decides nothing.
 
 mod args;
-#[cfg(feature = "controller")]
 mod crd;
-mod document;
-mod init;
-mod manual;
+mod moved;
 mod predecessor;
-#[cfg(feature = "controller")]
 mod run;
-mod verify;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
+use anstyle::AnsiColor;
 use clap::Parser as _;
+use swarm_adapters_host::printable::{Form, printable};
+use swarm_adapters_host::{caller, runtime};
 
 use args::{Args, Command};
 use predecessor::Verb;
-use swarm_adapters_host::{caller, runtime};
+
+/// The exit code for invalid usage or input.
+const WRONG: u8 = 2;
 
 fn main() -> ExitCode {
-    let outcome = match Args::parse().command {
-        // Workers and guards are many, so they have few threads; the step that becomes a job has none.
-        Command::Worker { command } => swarm_worker::execute(command),
-        command => execute(command),
-    };
-    outcome.unwrap_or_else(|error| {
-        swarm_local::complain(&format!("{error:#}"));
+    execute(Args::parse().command).unwrap_or_else(|error| {
+        complain(&format!("{error:#}"));
         ExitCode::FAILURE
     })
 }
 
-/// Carries out a command, with a thread for each core.
 fn execute(command: Command) -> anyhow::Result<ExitCode> {
-    // Before any thread starts, so that all can be asked to end.
-    caller::unblock_signals()?;
-    caller::cope_with_limits()?;
-    runtime::several()?.block_on(Box::pin(carry_out(command)))
+    let sentence = match command {
+        Command::Run(args) => {
+            // Before any thread starts, so that all can be asked to end.
+            caller::unblock_signals()?;
+            caller::cope_with_limits()?;
+            return runtime::several()?.block_on(Box::pin(run::run(args)));
+        }
+        Command::Crd => return crd::print(),
+        Command::Internal(args) => predecessor::answer(Verb::Internal, &args.words),
+        Command::External(args) => predecessor::answer(Verb::External, &args.words),
+        Command::Moved(words) => moved::answer(&words),
+    };
+    complain(&sentence);
+    Ok(ExitCode::from(WRONG))
 }
 
-async fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
-    match command {
-        Command::Local(args) => Box::pin(swarm_local::local(args)).await,
-        Command::Status(args) => swarm_local::status(args).await,
-        Command::Ps(args) => swarm_local::ps(args).await,
-        Command::Logs(args) => swarm_local::logs(args).await,
-        Command::Stop(args) => swarm_local::stop(args).await,
-        #[cfg(feature = "controller")]
-        Command::Run(args) => run::run(args).await,
-        #[cfg(feature = "controller")]
-        Command::Crd => crd::print(),
-        Command::Init(args) => init::write(&args),
-        Command::Schema => manual::print_schema(),
-        Command::Completions { shell } => manual::print_completions(shell),
-        Command::Man { dir } => manual::write_pages(&dir),
-        Command::Verify(args) => verify::verify(&args),
-        Command::Internal(args) => Ok(predecessor::refuse(Verb::Internal, &args.words)),
-        Command::External(args) => Ok(predecessor::refuse(Verb::External, &args.words)),
-        Command::Worker { command } => swarm_worker::run(command).await,
-    }
+/// Prints a sentence on standard error, with the program's name in red where there are colours.
+fn complain(sentence: &str) {
+    let red = AnsiColor::Red.on_default();
+    let sentence = printable(sentence, Form::Lines);
+    // If standard error is closed, the sentence is lost.
+    let _ = writeln!(anstream::stderr(), "{red}swarm-operator:{red:#} {sentence}");
 }

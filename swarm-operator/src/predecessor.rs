@@ -1,25 +1,22 @@
-//! The verbs of the Go operator, for whoever types them from habit: an answer that names ours.
+//! The verbs of the Go operator, typed from habit: the answer is the line to type.
 
 use std::fmt::Write as _;
-use std::process::ExitCode;
 
-/// Its verbs.
+/// Verbs of the Go operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
-    /// It ran in the cluster.
+    /// Ran in the cluster.
     Internal,
-    /// It ran outside of it, with a kubeconfig.
+    /// Ran outside of the cluster, with a kubeconfig.
     External,
 }
 
-/// Says what to write instead, and ends as for invalid usage.
-pub(crate) fn refuse(verb: Verb, words: &[String]) -> ExitCode {
-    swarm_local::complain(&answer(verb, words, |name| std::env::var(name).ok()));
-    ExitCode::from(2)
+/// Returns a sentence with the line to type, from the arguments of `verb` and the environment.
+pub(crate) fn answer(verb: Verb, words: &[String]) -> String {
+    answer_in(verb, words, |name| std::env::var(name).ok())
 }
 
-/// What to write in place of `verb` with these arguments and this environment.
-fn answer(verb: Verb, words: &[String], env: impl Fn(&str) -> Option<String>) -> String {
+fn answer_in(verb: Verb, words: &[String], env: impl Fn(&str) -> Option<String>) -> String {
     let option = |name: &str| {
         let after = words.iter().skip_while(|word| *word != name).nth(1).cloned();
         let joined = || words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
@@ -46,7 +43,7 @@ fn answer(verb: Verb, words: &[String], env: impl Fn(&str) -> Option<String>) ->
     }
     if env("CONFIG_PATH").is_some() || option("--config-path").is_some() {
         sentence += "; CONFIG_PATH has no counterpart, since jobs are in Swarms: \
-                     `kubectl swarm import FILE` writes one from a list";
+                     `swarm import FILE` writes one from a list";
     }
     sentence
 }
@@ -58,7 +55,7 @@ mod tests {
     fn asked(verb: Verb, words: &str, env: &[(&str, &str)]) -> String {
         let words: Vec<_> = words.split_whitespace().map(str::to_owned).collect();
         let value = |name: &str| env.iter().find(|(key, _)| *key == name);
-        answer(verb, &words, |name| value(name).map(|(_, value)| (*value).to_owned()))
+        answer_in(verb, &words, |name| value(name).map(|(_, value)| (*value).to_owned()))
     }
 
     #[test]
@@ -76,7 +73,7 @@ mod tests {
         );
         let sentence = asked(Verb::External, "--kubeconfig=a.yaml", &[("CONFIG_PATH", "/app")]);
         assert!(sentence.contains("`swarm-operator run --kubeconfig a.yaml`"), "{sentence}");
-        assert!(sentence.ends_with("`kubectl swarm import FILE` writes one from a list"));
+        assert!(sentence.ends_with("`swarm import FILE` writes one from a list"));
         assert!(asked(Verb::External, "", &[]).contains("run --kubeconfig FILE"));
     }
 }

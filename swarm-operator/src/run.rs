@@ -74,8 +74,8 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         && let Err(error) = std::fs::File::open(file)
     {
         let sentence = format!("kubeconfig {} cannot be read", file.display());
-        swarm_local::complain(&format!("{sentence}: {error}"));
-        return Ok(ExitCode::from(2));
+        crate::complain(&format!("{sentence}: {error}"));
+        return Ok(ExitCode::from(crate::WRONG));
     }
     let listener = http::listen(args.listen).await?;
     let (stopping, shutdown) = (CancellationToken::new(), CancellationToken::new());

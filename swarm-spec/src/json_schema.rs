@@ -35,7 +35,7 @@ pub fn json_schema() -> Value {
     json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Swarm",
-        "description": "A manifest for `swarm-operator local` and `kubectl apply`.",
+        "description": "A manifest for `swarm local` and `kubectl apply`.",
         "type": "object",
         "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}},
         "if": {"properties": {"kind": {"const": "Swarm"}}, "required": ["kind"]},

@@ -9,10 +9,12 @@ use clap::Args;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Answer};
 use swarm_adapters_host::processes::remaining;
+use swarm_core::{Assignment, JobName, Slot};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::snapshot::Snapshot;
+use super::super::web::{JobEntry, job_line};
 use super::super::{state, web};
 use super::Failure;
 use crate::progress::Earlier;
@@ -88,7 +90,7 @@ impl PoolArgs {
             Found::Runs(pool) => Ok(pool),
             Found::Left(pool, earlier) => {
                 let hint = format!(
-                    "`swarm-operator stop --dir {}` waits for them, and with --now kills them",
+                    "`swarm stop --dir {}` waits for them, and with --now kills them",
                     pool.dir.display()
                 );
                 Err(Failure::No(format!("{}; {hint}", pool.left_sentence(&earlier))))
@@ -147,6 +149,51 @@ fn several_pools<'a>(what: &str, dirs: impl Iterator<Item = &'a PathBuf>) -> Fai
     Failure::Usage(format!("several pools {what}: {names}; write the name of one"))
 }
 
+/// A pool that runs, as a plan needs it.
+#[derive(Clone, Debug)]
+pub struct RunningPool {
+    /// The state directory.
+    pub dir: PathBuf,
+    /// The revision of the ledger.
+    pub revision: u64,
+    /// The number of workers.
+    pub workers: usize,
+    /// The slot of each job that a worker runs or is to run.
+    pub held: Assignment,
+}
+
+/// Asks the pool that `args` mean for its assignment; `None` if no such pool runs. O(jobs).
+///
+/// # Errors
+///
+/// If the pool does not answer, or belongs to another user.
+pub async fn running(args: &PoolArgs) -> anyhow::Result<Option<RunningPool>> {
+    let asked = async {
+        let Found::Runs(pool) = args.look().await? else { return Ok(None) };
+        let (_, snapshot) = pool.swarm().await?;
+        let mut held = Vec::new();
+        let each = |line: &[u8]| {
+            if let Some((_, JobEntry { name, slot: Some(slot), .. })) =
+                job_line(line).transpose()?
+            {
+                held.extend(name.parse::<JobName>().ok().map(|name| (name, Slot(slot))));
+            }
+            Ok(())
+        };
+        pool.get(web::JOBS).await?.lines(each).await?;
+        let Snapshot { revision, workers, .. } = snapshot;
+        let held = held.into_iter().collect();
+        Ok(Some(RunningPool { dir: pool.dir, revision, workers: workers.len(), held }))
+    };
+    match asked.await {
+        Ok(running) => Ok(running),
+        // No pool runs by a name that cannot be the name of a directory.
+        Err(Failure::Usage(_)) => Ok(None),
+        Err(Failure::No(sentence)) => Err(anyhow::Error::msg(sentence)),
+        Err(Failure::Failed(error)) => Err(error),
+    }
+}
+
 async fn connected(dir: &Path) -> Result<Option<UnixStream>, Failure> {
     let cannot = || format!("the pool in {} cannot be asked", dir.display());
     Ok(http::connect(dir).await.with_context(cannot)?)
@@ -178,7 +225,7 @@ impl Pool {
                 let dir = self.dir.display();
                 return Err(Failure::Failed(anyhow::anyhow!(
                     "the pool in {dir} does not answer; if it was suspended with Ctrl-Z, continue \
-                     it with `fg`, or end it with `swarm-operator stop --dir {dir}`"
+                     it with `fg`, or end it with `swarm stop --dir {dir}`"
                 )));
             };
             let answer = answer?;

@@ -175,7 +175,7 @@ fn still_left(dir: &Path, limit: Duration, left: Option<&Earlier>) -> Failure {
     let left = left.map(|left| format!("; {}", left.sentence(unix_s()))).unwrap_or_default();
     Failure::Failed(anyhow::anyhow!(
         "what an earlier run left in {dir} has not ended within {limit:?}{left}; to kill what is \
-         left, write `swarm-operator stop --now --dir {dir}`"
+         left, write `swarm stop --now --dir {dir}`"
     ))
 }
 
@@ -232,7 +232,7 @@ fn still_ending(dir: &Path, limit: Duration, ending: Option<&Ending>) -> Failure
     let what = what.unwrap_or_default();
     Failure::Failed(anyhow::anyhow!(
         "the pool in {dir} has not ended within {limit:?}, and goes on ending{what}; to kill what is \
-         left, write `swarm-operator stop --now --dir {dir}`"
+         left, write `swarm stop --now --dir {dir}`"
     ))
 }
 

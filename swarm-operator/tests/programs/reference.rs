@@ -6,9 +6,9 @@
     reason = "clippy allows it in test functions only, and all of this is a test"
 )]
 
-mod cli;
 mod fields;
 mod metrics;
+mod operator;
 mod pages;
 mod reasons;
 

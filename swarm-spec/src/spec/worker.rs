@@ -17,7 +17,7 @@ pub struct WorkerSpec {
     /// your own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ProtocolSpec>,
-    /// What `swarm-worker` does with a job: in `swarm-operator local`, in managed pools, and in any
+    /// What `swarm-worker` does with a job: in `swarm local`, in managed pools, and in any
     /// other worker of sessions that runs with `--runner swarm`. When it changes, every worker stops its
     /// jobs and begins them again, at once; no pod is replaced. (With `protocol: Plain` a managed pool
     /// replaces them.)
@@ -25,7 +25,7 @@ pub struct WorkerSpec {
     pub runner: Option<RunnerSpec>,
     /// Whether the last lines of a job that fails are shown where it is said that it fails: in the status,
     /// which all who may view Swarms can read, in Events and in the Lease of its worker; under
-    /// `swarm-operator local` on the screen, in its answers and in its own log. With false the log of the
+    /// `swarm local` on the screen, in its answers and in its own log. With false the log of the
     /// worker alone has them. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub show_output: Option<bool>,
@@ -67,7 +67,7 @@ pub struct CapacitySpec {
     )]
     pub slots: Option<Vec<i32>>,
     /// Labels, all of which their pods have. Whoever may change the pods decides on it; a worker may
-    /// not. In `swarm-operator local` there are no pods, and it fits nobody.
+    /// not. In `swarm local` there are no pods, and it fits nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
     pub match_labels: Option<BTreeMap<String, String>>,

@@ -1,4 +1,4 @@
-//! Measures `swarm-operator local` from outside, with real processes: how long a handover takes,
+//! Measures `swarm local` from outside, with real processes: how long a handover takes,
 //! what ten thousand jobs cost, and how fast a plan is printed.
 
 use std::fs::{self, File};
@@ -47,10 +47,10 @@ pub(crate) fn all() -> io::Result<()> {
 /// Builds the programs that are measured, and returns their paths.
 fn build() -> io::Result<PathBuf> {
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--locked", "-p", "swarm-operator"])
+        .args(["build", "--quiet", "--release", "--locked", "-p", "swarm-cli"])
         .status()?;
     if !built.success() {
-        return Err(io::Error::other("swarm-operator cannot be built"));
+        return Err(io::Error::other("swarm and kubectl-swarm cannot be built"));
     }
     let me = std::env::current_exe()?;
     let beside = me.parent().unwrap_or(Path::new(".")).to_owned();
@@ -188,7 +188,7 @@ fn plan(programs: &Path) -> io::Result<()> {
 
 impl Operator {
     fn start(programs: &Path, file: &Path, dir: &Path) -> io::Result<Self> {
-        let mut command = Command::new(programs.join("swarm-operator"));
+        let mut command = Command::new(programs.join("swarm"));
         command.arg("local").arg(file).arg("--dir").arg(dir.join("state"));
         command.stdin(Stdio::null()).stdout(File::create(dir.join("out"))?);
         Ok(Self { child: command.spawn()?, dir: dir.to_owned() })

@@ -141,11 +141,11 @@ fn program() -> io::Result<PathBuf> {
         return fs::canonicalize(program);
     }
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--locked", "-p", "swarm-operator"])
+        .args(["build", "--quiet", "--locked", "-p", "swarm-cli", "--bin", "swarm"])
         .status()?;
     if !built.success() {
-        return Err(io::Error::other("swarm-operator cannot be built"));
+        return Err(io::Error::other("swarm cannot be built"));
     }
     let me = std::env::current_exe()?;
-    Ok(me.parent().unwrap_or(Path::new(".")).join("swarm-operator"))
+    Ok(me.parent().unwrap_or(Path::new(".")).join("swarm"))
 }

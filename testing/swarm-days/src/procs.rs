@@ -39,7 +39,7 @@ fn process(pid: u32, state: &Path) -> Option<Process> {
         let of = |entry: &String| Some(entry.strip_prefix(name)?.strip_prefix('=')?.to_owned());
         environment.iter().find_map(of)
     };
-    let is_operator = words.first()?.ends_with("swarm-operator")
+    let is_operator = words.first()?.ends_with("swarm")
         && words.get(1).is_some_and(|word| word == "local")
         && words.iter().any(|word| word == state);
     if is_operator {

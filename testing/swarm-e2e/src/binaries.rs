@@ -24,7 +24,7 @@ pub struct Binaries {
     /// Folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet
     /// and kubectl.
     pub control_plane: PathBuf,
-    /// Folder with swarm-operator, kubectl-swarm, swarm-worker, pause, go-worker and
+    /// Folder with swarm-operator, swarm, kubectl-swarm, swarm-worker, pause, go-worker and
     /// examples/session, all static.
     pub ours: PathBuf,
 }
@@ -161,8 +161,8 @@ fn ours(cache: &Cache, profile: Profile) -> Result<PathBuf> {
     if !folder.exists() {
         say("building the static binaries; minutes, but only once");
     }
-    let services = ["--package", "swarm-operator", "--package", "swarm-worker"];
-    let programs = ["swarm-operator", "kubectl-swarm", "swarm-worker"];
+    let services = ["-pswarm-operator", "-pswarm-cli", "-pswarm-worker"];
+    let programs = ["swarm-operator", "swarm", "kubectl-swarm", "swarm-worker"];
     run_visibly(cargo().args(services).args(programs.map(|it| format!("--bin={it}"))))?;
     // The program of a user: built separately, since examples are built with dev-dependencies.
     run_visibly(cargo().args(["--package", "swarm-worker", "--example", "session"]))?;

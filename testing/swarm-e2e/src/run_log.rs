@@ -1,4 +1,4 @@
-//! The run logs of a scenario's workers, judged as `swarm-operator verify` judges them.
+//! The run logs of a scenario's workers, judged as `swarm verify` judges them.
 //!
 //! All pods of a scenario write into one folder, which is a `hostPath` on both nodes. Both nodes have
 //! one kernel and one clock, so overlaps are exact.

@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn an_indented_example_is_left_out() {
-        let source = r#""Examples of the whole command:\n  swarm-operator local file of jobs\n""#;
+        let source = r#""Examples of the whole command:\n  swarm local file of jobs\n""#;
         assert_eq!(texts(source), ["Examples of the whole command:"]);
     }
 

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 fn page(name: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
@@ -100,21 +99,5 @@ fn alerts_name_existing_metrics() {
     for name in names {
         let stored = name.trim_end_matches("_bucket");
         assert!(reference.contains(&format!("`{stored}`")), "there is no metric {name}");
-    }
-}
-
-/// A block whose first line starts with `$ ` continues with the output of that command.
-#[test]
-fn the_conversion_of_an_old_list_prints_what_the_page_shows() {
-    let page = page("migration.md");
-    let examples = page.split("```console\n$ ").skip(1);
-    let examples: Vec<_> = examples.filter_map(|rest| rest.split("```").next()).collect();
-    assert!(!examples.is_empty(), "migration.md shows no example");
-    for example in examples {
-        let (command, shown) = example.split_once('\n').unwrap();
-        let command =
-            command.replace("kubectl swarm ", concat!(env!("CARGO_BIN_EXE_kubectl-swarm"), " "));
-        let output = Command::new("sh").args(["-ec", &command]).output().unwrap();
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), shown, "{command}");
     }
 }

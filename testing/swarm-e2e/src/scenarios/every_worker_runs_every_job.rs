@@ -42,7 +42,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 
     pool.a_share_is_refused().await?;
     let verdict = pool.verified(&["--replication-changes"]).await?;
-    context.laps.lap(format!("swarm-operator verify: {verdict}"));
+    context.laps.lap(format!("swarm verify: {verdict}"));
     plain_workers(&context).await
 }
 

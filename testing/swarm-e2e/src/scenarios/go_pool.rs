@@ -127,7 +127,7 @@ impl RunLog {
 
     /// Returns the verdict of the product, with its figures.
     pub(super) async fn judge(&self, context: &Context) -> Result<String> {
-        let mut command = Command::new(context.cluster.binaries.ours.join("swarm-operator"));
+        let mut command = Command::new(context.cluster.binaries.ours.join("swarm"));
         command.arg("verify").arg(&self.0).args(["--output", "json"]);
         let output = command.output().await?;
         // With findings its exit code is 3.
@@ -137,7 +137,7 @@ impl RunLog {
         let (overlaps, regressions) = (&verdict["overlaps"], &verdict["token_regressions"]);
         let is_empty = |found: &Value| found.as_array().is_some_and(Vec::is_empty);
         ensure!(is_empty(overlaps) && is_empty(regressions), "{verdict}");
-        stdout_of("swarm-operator verify", &output)?;
+        stdout_of("swarm verify", &output)?;
         Ok(format!(
             "{} jobs in {} runs, no overlap, tokens rise, longest gap {} ms",
             verdict["jobs"], verdict["runs"], verdict["longest_gap_ms"]

@@ -403,12 +403,12 @@ impl SessionPool {
         Ok(self.context.api::<SwarmLedger>().get(&name).await?)
     }
 
-    /// The verdict of `swarm-operator verify` on the run log of its workers, as text.
+    /// The verdict of `swarm verify` on the run log of its workers, as text.
     pub(crate) async fn verified(&self, options: &[&str]) -> Result<String> {
-        let mut command = Command::new(self.context.cluster.binaries.ours.join("swarm-operator"));
+        let mut command = Command::new(self.context.cluster.binaries.ours.join("swarm"));
         command.arg("verify").args(options).arg(self.log());
         // With findings its exit code is 3.
-        let verdict = stdout_of("swarm-operator verify", &command.output().await?)?;
+        let verdict = stdout_of("swarm verify", &command.output().await?)?;
         Ok(verdict.trim().replace('\n', ", "))
     }
 

@@ -50,7 +50,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 
     busy_jobs_stay(&pool).await?;
     let verdict = pool.verified(&[]).await?;
-    context.laps.lap(format!("swarm-operator verify: {verdict}"));
+    context.laps.lap(format!("swarm verify: {verdict}"));
     Ok(())
 }
 

@@ -61,7 +61,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 
     let alone = ["--alone=cnbc", "--alone=news:0", "--alone=news:1", "--alone=news:2"];
     let verdict = pool.verified(&alone).await?;
-    context.laps.lap(format!("swarm-operator verify: {verdict}"));
+    context.laps.lap(format!("swarm verify: {verdict}"));
     Ok(())
 }
 

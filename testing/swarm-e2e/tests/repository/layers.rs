@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::root;
 
 /// Which of our crates a shipped crate may depend on.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("swarm-core", &[]),
     ("swarm-spec", &["swarm-core"]),
     ("swarm-adapters-k8s", &["swarm-core", "swarm-replicas", "swarm-spec"]),
@@ -16,16 +16,10 @@ const ARROWS: [(&str, &[&str]); 8] = [
     ("swarm-worker", &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core", "swarm-spec"]),
     ("swarm-local", &["swarm-adapters-host", "swarm-core", "swarm-spec", "swarm-worker"]),
     (
-        "swarm-operator",
-        &[
-            "swarm-adapters-host",
-            "swarm-adapters-k8s",
-            "swarm-core",
-            "swarm-local",
-            "swarm-spec",
-            "swarm-worker",
-        ],
+        "swarm-cli",
+        &["swarm-adapters-host", "swarm-core", "swarm-local", "swarm-spec", "swarm-worker"],
     ),
+    ("swarm-operator", &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-worker"]),
 ];
 /// Crates that are never shipped and may see everything.
 const TESTING: [&str; 6] =
@@ -147,16 +141,15 @@ fn nothing_below_the_core_is_impure() {
 
 #[test]
 fn what_reads_files_has_no_kubernetes_client() {
-    let operator = ["-p", "swarm-operator"];
-    assert_eq!(found(&operator, &CLIENT), CLIENT);
-    let alone = [&operator[..], &["--no-default-features", "--features", "terminal"]].concat();
-    assert_eq!(found(&alone, &SCREEN), SCREEN);
+    assert_eq!(found(&["-p", "swarm-operator"], &CLIENT), CLIENT);
+    let cli = ["-p", "swarm-cli"];
+    assert_eq!(found(&cli, &SCREEN), SCREEN);
     let aliases = std::fs::read_to_string(root().join(".cargo/config.toml")).unwrap();
-    assert!(aliases.contains(&alone.join(" ")), "`cargo swarm` builds something else: {aliases}");
+    assert!(aliases.contains(&cli.join(" ")), "`cargo swarm` builds something else: {aliases}");
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let install = format!("cargo install --locked --path {}\n", alone[1..].join(" "));
-    assert!(readme.contains(&install), "the README does not say {install}");
-    for build in [&["-p", "swarm-spec"], &["-p", "swarm-local"], &alone[..]] {
+    assert!(readme.contains("cargo install --locked --path swarm-cli\n"));
+    for build in [["-p", "swarm-spec"], ["-p", "swarm-local"], cli] {
+        let build = &build[..];
         assert!(found(build, &CLIENT).is_empty(), "{build:?}: {:?}", found(build, &CLIENT));
     }
 }
@@ -166,9 +159,10 @@ fn a_worker_has_no_screen_and_no_controller() {
     let controller = "swarm-adapters-k8s feature \"controller\"";
     assert!(features("swarm-operator").contains(controller));
     assert!(!features("swarm-worker").contains(controller));
-    assert_eq!(found(&["-p", "swarm-operator"], &SCREEN), SCREEN);
-    let worker = ["-p", "swarm-worker"];
-    assert!(found(&worker, &SCREEN).is_empty(), "{:?}", found(&worker, &SCREEN));
+    for program in ["swarm-operator", "swarm-worker"] {
+        let build = ["-p", program];
+        assert!(found(&build, &SCREEN).is_empty(), "{:?}", found(&build, &SCREEN));
+    }
 }
 
 /// The points where the model breaks the protocol on purpose are never compiled into a program.
@@ -176,7 +170,7 @@ fn a_worker_has_no_screen_and_no_controller() {
 fn what_is_shipped_has_no_mutations() {
     let mutations = "swarm-core feature \"mutations\"";
     assert!(features("swarm-sim").contains(mutations), "the model breaks rules on purpose");
-    for shipped in ["swarm-operator", "swarm-worker"] {
+    for shipped in ["swarm-cli", "swarm-operator", "swarm-worker"] {
         assert!(!features(shipped).contains(mutations), "{shipped} is built with mutations");
     }
 }

@@ -1,0 +1,7 @@
+//! `swarm`: pools on this machine.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    swarm_cli::swarm::main()
+}

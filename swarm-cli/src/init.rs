@@ -1,0 +1,43 @@
+//! `swarm init`: writes a manifest to start from.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use crate::output::{WRONG, answer, complain};
+
+/// The manifest.
+const MANIFEST: &str = include_str!("init.yaml");
+
+/// The file that means standard output, by convention.
+const STANDARD_OUTPUT: &str = "-";
+
+/// Arguments of `init`.
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// The file to write, which must not exist yet; `-` prints the manifest
+    #[arg(value_name = "FILE", default_value = "swarm.yaml")]
+    file: PathBuf,
+}
+
+/// Writes the manifest, and says how to run it.
+pub(crate) fn write(args: &InitArgs) -> anyhow::Result<ExitCode> {
+    if args.file == Path::new(STANDARD_OUTPUT) {
+        return answer(MANIFEST);
+    }
+    let shown = args.file.display();
+    let mut file = match File::create_new(&args.file) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            complain(&format!("{shown} exists already; name another file"));
+            return Ok(ExitCode::from(WRONG));
+        }
+        Err(error) => return Err(error).with_context(|| format!("{shown} cannot be written")),
+    };
+    file.write_all(MANIFEST.as_bytes()).with_context(|| format!("{shown} cannot be written"))?;
+    answer(&format!("wrote {shown}; run it with: swarm local {shown}\n"))
+}

@@ -1,0 +1,63 @@
+//! `kubectl swarm`: inspect and control Swarms. The program is a kubectl plugin, and also runs by
+//! itself. It has no client of its own: it asks kubectl, so that contexts, plugins and rights are the user's.
+
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use crate::import::{self, LiveImportArgs};
+use crate::output::{self, name_program, print};
+use crate::plan::{self, ClusterPlanArgs};
+use crate::replicas::{self, ReplicasArgs};
+use crate::{complete, words};
+
+/// Inspect and control Swarms: jobs, and the pools of workers that share them.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-swarm", bin_name = "kubectl swarm", version, args_override_self = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show what would run where, and what would move, without changing anything
+    Plan(ClusterPlanArgs),
+    /// Write Swarms that do what manifests of swarm's predecessors did
+    Import(LiveImportArgs),
+    /// List the operators that share the Swarms of this cluster
+    Replicas(ReplicasArgs),
+}
+
+/// The command by which kubectl asks for completions. The words behind it are no options of ours.
+const COMPLETE: &str = "__complete";
+
+/// Returns the program with its commands and options, as its help shows them.
+#[must_use]
+pub fn command() -> clap::Command {
+    let mut program = output::with_exit_codes(Args::command());
+    program.build();
+    program
+}
+
+/// Runs the program with the words of its command line.
+#[must_use]
+pub fn main() -> ExitCode {
+    name_program("kubectl swarm");
+    let program = command();
+    let words: Vec<_> = std::env::args_os().collect();
+    if words.get(1).map(OsStr::new) == Some(OsStr::new(COMPLETE)) {
+        let words: Vec<_> =
+            words.iter().skip(2).map(|word| word.to_string_lossy().into_owned()).collect();
+        return print(&complete::candidates(&program, &words))
+            .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    let words = words::with_the_command_first(&program, words);
+    let matches = program.get_matches_from(words);
+    match Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command {
+        Command::Plan(args) => plan::run(&args),
+        Command::Import(args) => import::run_live(&args),
+        Command::Replicas(args) => replicas::run(&args),
+    }
+}

@@ -1,0 +1,20 @@
+//! The command line of swarm, as two programs with one set of verbs: [`swarm`] for pools on this machine,
+//! and [`kubectl_swarm`], a plugin of kubectl, for a cluster.
+//!
+//! Formats of output, exit codes, tables and messages are those of [`output`] in both programs. A verb that
+//! both have is one module: [`plan`] and [`import`] read files, and ask the home that the program is for.
+
+mod complete;
+mod folder;
+mod import;
+mod init;
+mod input;
+mod kubectl;
+pub mod kubectl_swarm;
+mod manual;
+mod output;
+mod plan;
+mod replicas;
+pub mod swarm;
+mod verify;
+mod words;

@@ -1,0 +1,223 @@
+//! `plan`: prints what would run where, and what would move.
+//!
+//! This file reads files and prints. The module [`answer`] computes the answer from their texts, and
+//! the core's planner alone decides where each job goes.
+
+pub(crate) mod answer;
+mod document;
+mod input;
+pub(crate) mod machine;
+pub(crate) mod source;
+mod table;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueHint};
+use swarm_adapters_host::printable::{Form, printable};
+use swarm_spec::convert::Home;
+use swarm_spec::manifest::Explained;
+use swarm_spec::spec::WORKERS_MAX;
+
+use crate::input::STANDARD_INPUT;
+use crate::kubectl::Cluster;
+use crate::output::{NO, Output, WRONG, complain, print, print_json};
+use answer::{Answer, Before, Question, Reach, Unplanned};
+use input::{InputArgs, Unread};
+use source::Source;
+
+/// The most bytes of all files that are read.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// The end of a note about a document that is no part of the plan.
+const PASSED_OVER: &str = " is passed over";
+/// The most such notes.
+const PASSED_OVER_MAX: usize = 5;
+
+/// Arguments of `kubectl swarm plan`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 if every job has a worker, 3 if some have none (the plan is printed), 2 if the input \
+or the usage is invalid (only an error message is printed), 1 for any other failure. Manifests without a \
+Swarm are no error: a note says so, nothing is printed, and the exit code is 0.
+
+Examples:
+  kubectl swarm plan -f streams.yaml                  the first assignment
+  kubectl swarm plan -f streams.yaml --workers 4      for another number of workers
+  kubectl swarm plan -R -f manifests/                 from all manifests below a directory
+  kubectl swarm plan -k overlays/prod                 from a kustomization
+  kubectl get configmap swarm-worker-config -o 'jsonpath={.data.config\\.yml}' |
+    kubectl swarm plan -f streams.yaml --from -       the moves that an edit would cause")]
+pub(crate) struct ClusterPlanArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    /// The namespace: objects that name another one are left out
+    #[arg(long, short, value_name = "NS")]
+    namespace: Option<String>,
+    /// The view with the current assignment; `-` reads standard input [default: no job is assigned]
+    #[arg(long, value_name = "VIEW", value_hint = ValueHint::AnyPath)]
+    from: Option<PathBuf>,
+    #[command(flatten)]
+    options: PlanOptions,
+    #[command(flatten)]
+    cluster: Cluster,
+}
+
+/// Options of `plan` in both homes.
+#[derive(Debug, Args)]
+pub(crate) struct PlanOptions {
+    /// The name of the Swarm, if there are several
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The number of workers [default: replicas of the Swarm, or else of its workload in FILE]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(WORKERS_MAX)))]
+    workers: Option<u32>,
+    /// Plan only the moves that maxMovesInFlight allows at once, instead of all
+    #[arg(long)]
+    step: bool,
+    /// The output format
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
+    output: Output,
+}
+
+impl PlanOptions {
+    fn reach(&self) -> Reach {
+        if self.step { Reach::Step } else { Reach::Target }
+    }
+}
+
+/// Reads the view of `--from`.
+fn view_of(from: Option<&Path>) -> Result<Option<Source>, String> {
+    let view = from.map(input::named).transpose()?;
+    Ok(view.map(|part| Source::of(part.shown, part.text)))
+}
+
+/// Runs `kubectl swarm plan` with these arguments.
+pub(crate) fn run(args: &ClusterPlanArgs) -> ExitCode {
+    let mut notes = Vec::new();
+    let answer = ask(args, &mut notes);
+    finish(answer, notes, args.options.output)
+}
+
+/// Prints an answer and the notes about its input, or the reason why there is none.
+fn finish(answer: Result<Answer, Refusal>, mut notes: Vec<String>, output: Output) -> ExitCode {
+    if let Ok(answer) = &answer {
+        notes.extend(answer.notes.iter().cloned());
+    }
+    if let Ok(_) | Err(Refusal::NoSwarm(_)) = &answer {
+        print_notes(&notes);
+    }
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(Refusal::NoSwarm(shown)) => {
+            complain(&format!("note: {shown}: no Swarm in it, so there is nothing to plan"));
+            return ExitCode::SUCCESS;
+        }
+        Err(Refusal::Wrong(Explained { sentence, excerpt })) => {
+            complain(&sentence);
+            if let Some(excerpt) = excerpt {
+                // If standard error is closed, nobody reads it.
+                let _ = writeln!(io::stderr(), "{}", printable(&excerpt, Form::Lines));
+            }
+            return ExitCode::from(WRONG);
+        }
+        Err(Refusal::Impossible(sentence)) => {
+            complain(&sentence);
+            return ExitCode::FAILURE;
+        }
+    };
+    let printed = match output {
+        Output::Text => print(&table::text(&answer)),
+        Output::Json => {
+            answer.document.to_json().map_err(io::Error::from).and_then(|json| print_json(&json))
+        }
+    };
+    match printed {
+        Err(error) => {
+            complain(&format!("the plan cannot be printed: {error}"));
+            ExitCode::FAILURE
+        }
+        Ok(()) if answer.document.leaves_some() => ExitCode::from(NO),
+        Ok(()) => ExitCode::SUCCESS,
+    }
+}
+
+/// Prints notes. Of a directory of manifests most would be about objects that are no part of the plan.
+fn print_notes(notes: &[String]) {
+    let mut passed_over: usize = 0;
+    for note in notes {
+        passed_over += usize::from(note.ends_with(PASSED_OVER));
+        if !note.ends_with(PASSED_OVER) || passed_over <= PASSED_OVER_MAX {
+            complain(&format!("note: {note}"));
+        }
+    }
+    if PASSED_OVER_MAX < passed_over {
+        let more = passed_over - PASSED_OVER_MAX;
+        let plural = if more == 1 { " is" } else { "s are" };
+        complain(&format!("note: {more} more document{plural} passed over"));
+    }
+}
+
+/// Reason why there is no plan.
+enum Refusal {
+    /// The input has no Swarm; this is its name.
+    NoSwarm(String),
+    /// The input is wrong.
+    Wrong(Explained),
+    /// It needs a program that is not there.
+    Impossible(String),
+}
+
+impl From<String> for Refusal {
+    fn from(sentence: String) -> Self {
+        Self::Wrong(sentence.into())
+    }
+}
+
+impl From<Unread> for Refusal {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Wrong(explained) => Self::Wrong(explained),
+            Unread::Impossible(sentence) => Self::Impossible(sentence),
+        }
+    }
+}
+
+/// Refuses two inputs that are both standard input.
+fn check_standard_input<'a>(inputs: impl Iterator<Item = &'a Path>) -> Result<(), Refusal> {
+    if 1 < inputs.filter(|path| *path == Path::new(STANDARD_INPUT)).count() {
+        let sentence = "only one of FILE and VIEW can be standard input; name files";
+        return Err(sentence.to_owned().into());
+    }
+    Ok(())
+}
+
+/// Reads the files that the arguments name, and computes the answer.
+fn ask(args: &ClusterPlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal> {
+    let ClusterPlanArgs { input, namespace, from, options, cluster } = args;
+    let files = input.files.iter().map(PathBuf::as_path);
+    check_standard_input(files.chain(from.as_deref()))?;
+    let (manifest, said) = input.read(cluster)?;
+    notes.extend(said);
+    let view = view_of(from.as_deref())?;
+    let answer = answer::answer(&Question {
+        home: Home::Cluster,
+        manifest: &manifest,
+        name: options.name.as_deref(),
+        namespace: namespace.as_deref(),
+        workers: options.workers,
+        before: view.as_ref().map_or(Before::Nothing, Before::View),
+        reach: options.reach(),
+    });
+    answer.map_err(|unplanned| match unplanned {
+        Unplanned::Wrong(explained) => Refusal::Wrong(explained),
+        // An empty pipe has a cause: the program before it failed.
+        Unplanned::Empty(explained) if input.has_stdin() => Refusal::Wrong(explained),
+        Unplanned::Empty(_) | Unplanned::NoSwarm(_) => Refusal::NoSwarm(manifest.shown.clone()),
+    })
+}

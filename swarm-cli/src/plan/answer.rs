@@ -1,0 +1,209 @@
+//! Computes the answer of `plan` from texts.
+
+use std::fmt;
+
+use swarm_core::{Assignment, Desired, Jobs, Pool, Replication, Request, Rules, Slot};
+use swarm_spec::convert::Home;
+use swarm_spec::manifest::{self, Explained, Manifest, ManifestError};
+
+use super::document::{Document, Enough};
+use super::source::Source;
+use super::view;
+
+/// The question that `plan` answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question<'a> {
+    /// The home whose rules the file has to obey.
+    pub(crate) home: Home,
+    /// The file with the Swarm.
+    pub(crate) manifest: &'a Source,
+    /// The name of the Swarm in it.
+    pub(crate) name: Option<&'a str>,
+    /// The namespace, if only what is in it counts.
+    pub(crate) namespace: Option<&'a str>,
+    /// The number of workers, if it differs from the file's.
+    pub(crate) workers: Option<u32>,
+    /// The current assignment.
+    pub(crate) before: Before<'a>,
+    /// How far to plan.
+    pub(crate) reach: Reach,
+}
+
+/// The assignment that a plan begins with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Before<'a> {
+    /// No job is assigned.
+    Nothing,
+    /// The text of a view.
+    View(&'a Source),
+    /// The assignment of a pool that runs.
+    Pool(&'a Assignment),
+}
+
+/// How far to plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The final assignment.
+    Target,
+    /// One step: as many moves as the budget allows at once.
+    Step,
+}
+
+/// The answer, and what is needed to print it.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) document: Document,
+    /// The Swarm's name.
+    pub(crate) name: String,
+    /// The name of the workers, without the slot.
+    pub(crate) worker_name: String,
+    /// The lowest slot.
+    pub(crate) first_slot: u32,
+    /// The holder of every job before.
+    pub(crate) held: Option<Assignment>,
+    /// The jobs and their wishes.
+    pub(crate) jobs: Jobs,
+    /// Sentences about the input.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Reason why there is no answer. Each names the invalid text, the place in it, and what to write instead.
+#[derive(Clone, Debug)]
+pub(crate) enum Unplanned {
+    /// The text has no object at all.
+    Empty(Explained),
+    /// The text has objects, and no Swarm among them.
+    NoSwarm(Explained),
+    /// The text is wrong.
+    Wrong(Explained),
+}
+
+impl From<String> for Unplanned {
+    fn from(sentence: String) -> Self {
+        Self::Wrong(sentence.into())
+    }
+}
+
+impl fmt::Display for Unplanned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Empty(explained) | Self::NoSwarm(explained) | Self::Wrong(explained)) = self;
+        explained.fmt(f)
+    }
+}
+
+/// Answers the question.
+///
+/// # Errors
+///
+/// [`Unplanned`]
+pub(crate) fn answer(question: &Question<'_>) -> Result<Answer, Unplanned> {
+    let Question { home, manifest: file, name, namespace, workers, before, reach } = *question;
+    let shown = match namespace {
+        Some(namespace) => format!("{}, namespace `{namespace}`", file.shown),
+        None => file.shown.clone(),
+    };
+    let manifest = manifest::parse_in(&file.text, name, namespace, home);
+    let manifest = manifest.map_err(|error| unplanned(question, &error, &shown))?;
+    let in_file = |reason: &str| format!("{shown}: {reason}");
+    let Manifest { name, mut desired, replicas, first_slot, worker_name, mut notes, .. } = manifest;
+    match desired.replication {
+        Replication::One => {}
+        Replication::All => {
+            let sentence = format!(
+                "Swarm `{}`: spec.replication is `All`, so every worker runs every job and \
+                 there is nothing to plan",
+                name.escape_default()
+            );
+            return Err(in_file(&sentence).into());
+        }
+    }
+    if desired.paused {
+        notes.push("spec.rebalance.paused is set: nothing moves until it is removed".into());
+    }
+    if desired.suspend {
+        notes.push("spec.suspend is set: no job runs until it is removed".into());
+        desired.jobs.values_mut().for_each(|job| job.suspend = true);
+    }
+    let workers = workers
+        .or(replicas)
+        .ok_or_else(|| in_file("it does not specify the number of workers; use --workers"))?;
+    let pool = pool(first_slot, workers, &desired);
+    let held = match before {
+        Before::Nothing => None,
+        Before::View(Source { text, shown, .. }) => {
+            Some(view::held(text, &pool).map_err(|reason| format!("{shown}: {reason}"))?)
+        }
+        Before::Pool(assignment) => Some(assignment.clone()),
+    };
+    let nobody = Assignment::default();
+    let rules = match reach {
+        Reach::Step => desired.rules,
+        Reach::Target => Rules { moves_max: None, ..desired.rules },
+    };
+    let request =
+        Request { jobs: &desired.jobs, held: held.as_ref().unwrap_or(&nobody), pool: &pool, rules };
+    let plan = request.plan();
+    let mut document = Document::new(workers, &plan);
+    if reach == Reach::Step {
+        document.deferred = Some(plan.deferred.iter().map(ToString::to_string).collect());
+    }
+    if document.leaves_some() {
+        document.workers_enough = Some(enough(&request, first_slot, desired.max_jobs));
+    }
+    let jobs = desired.jobs;
+    Ok(Answer { document, name, worker_name, first_slot, held, jobs, notes })
+}
+
+/// Meaning of an error of the manifest for the question.
+fn unplanned(question: &Question<'_>, error: &ManifestError, shown: &str) -> Unplanned {
+    let Question { home, manifest: file, name, namespace, .. } = *question;
+    let explained = file.explained(error, shown);
+    match error {
+        ManifestError::Empty if name.is_none() => Unplanned::Empty(explained),
+        ManifestError::NoSwarm if name.is_none() => {
+            let anywhere = || manifest::parse_in(&file.text, None, None, home);
+            if namespace.is_none() || matches!(anywhere(), Err(ManifestError::NoSwarm)) {
+                return Unplanned::NoSwarm(explained);
+            }
+            let sentence =
+                format!("{shown}: no Swarm in it, only in other namespaces; name theirs, or none");
+            sentence.into()
+        }
+        _ => Unplanned::Wrong(explained),
+    }
+}
+
+/// The workers in the slots from `first_slot` on.
+fn pool(first_slot: u32, workers: u32, desired: &Desired) -> Pool {
+    let members = Pool::ready(workers).0.into_iter();
+    Pool(
+        members
+            .map(|(slot, mut member)| {
+                let slot = Slot(slot.0.saturating_add(first_slot));
+                (member.max_jobs, member.capacity) =
+                    (desired.max_jobs_of(slot), desired.capacity_of(slot));
+                (slot, member)
+            })
+            .collect(),
+    )
+}
+
+/// The least number of workers that leaves no job out.
+fn enough(request: &Request<'_>, first_slot: u32, max_jobs: Option<u32>) -> Enough {
+    // The core counts slots from 0. A pin below the first slot can never be satisfied.
+    let from_zero = |slot: Slot| slot.0.checked_sub(first_slot).map_or(Slot::NOBODY, Slot);
+    let mut jobs = request.jobs.clone();
+    for pin in jobs.values_mut().filter_map(|job| job.pin.as_mut()).filter(|_| 0 < first_slot) {
+        *pin = from_zero(*pin);
+    }
+    let held = request.held.iter().map(|(job, slot)| (job.clone(), from_zero(slot))).collect();
+    let members = request.pool.0.iter();
+    let mut pool = Pool(members.map(|(at, member)| (from_zero(*at), member.clone())).collect());
+    if pool.0.is_empty() {
+        // What a worker may have is a property of it, so the pool needs one.
+        pool = Pool::ready(1);
+        pool.0.values_mut().for_each(|member| member.max_jobs = max_jobs);
+    }
+    let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: request.rules };
+    request.workers_enough().map_or(Enough::Never, Enough::Workers)
+}

@@ -1,0 +1,95 @@
+//! `swarm plan`: the plan of a file for this machine, compared with the pool that runs there.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueHint};
+use swarm_local::{PoolArgs, RunningPool};
+use swarm_spec::convert::Home;
+
+use super::answer::{self, Answer, Before, Question, Unplanned};
+use super::source::Source;
+use super::{PlanOptions, Refusal, check_standard_input, finish, input, view_of};
+
+/// Arguments of `swarm plan`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 if every job has a worker, 3 if some have none (the plan is printed), 2 if the input \
+or the usage is invalid (only an error message is printed), 1 for any other failure.
+
+If a pool with the name of the Swarm runs on this machine, the plan begins with its assignment.
+
+Examples:
+  swarm plan streams.yaml                  the first assignment, or the moves of an edit
+  swarm plan streams.yaml --workers 4      for another number of workers
+  swarm plan streams.yaml --from old.yaml  the moves from the assignment in a view")]
+pub(crate) struct PlanArgs {
+    /// The manifest that contains the Swarm; `-` reads standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    file: PathBuf,
+    /// The directory of the pool to compare with, if `local` was given one [default: the directory of the
+    /// pool with the Swarm's name]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
+    dir: Option<PathBuf>,
+    /// The view with the current assignment; `-` reads standard input [default: the assignment of the pool
+    /// that runs, if one does]
+    #[arg(long, value_name = "VIEW", value_hint = ValueHint::AnyPath, conflicts_with = "dir")]
+    from: Option<PathBuf>,
+    #[command(flatten)]
+    options: PlanOptions,
+}
+
+/// Runs `swarm plan` with these arguments.
+pub(crate) async fn run(args: &PlanArgs) -> ExitCode {
+    let mut notes = Vec::new();
+    let answer = ask(args, &mut notes).await;
+    finish(answer, notes, args.options.output)
+}
+
+/// Reads the file, asks the pool that runs, and computes the answer.
+async fn ask(args: &PlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal> {
+    let PlanArgs { file, dir, from, options } = args;
+    check_standard_input([file.as_path()].into_iter().chain(from.as_deref()))?;
+    let part = input::named(file)?;
+    let manifest = Source::of(part.shown, part.text);
+    let view = view_of(from.as_deref())?;
+    let first = Question {
+        home: Home::Machine,
+        manifest: &manifest,
+        name: options.name.as_deref(),
+        namespace: None,
+        workers: options.workers,
+        before: view.as_ref().map_or(Before::Nothing, Before::View),
+        reach: options.reach(),
+    };
+    let planned = |question| answer::answer(question).map_err(refusal);
+    let answer = planned(&first)?;
+    if view.is_some() {
+        return Ok(answer);
+    }
+    let pool = PoolArgs { pool: dir.is_none().then(|| answer.name.clone()), dir: dir.clone() };
+    let running = swarm_local::running(&pool).await;
+    let running = running.map_err(|error| Refusal::Impossible(format!("{error:#}")))?;
+    let Some(RunningPool { dir, revision, workers, held }) = running else {
+        return match &args.dir {
+            Some(dir) => Err(format!("no pool runs in {}", dir.display()).into()),
+            None => Ok(answer),
+        };
+    };
+    notes.push(format!("compared with the pool in {}, revision {revision}", dir.display()));
+    let planned = planned(&Question { before: Before::Pool(&held), ..first })?;
+    if options.workers.is_none() && planned.document.workers as usize != workers {
+        let wanted = planned.document.workers;
+        notes.push(format!(
+            "the pool has {workers} workers, and the plan is for {wanted}; --workers {workers} plans for the \
+             workers of the pool"
+        ));
+    }
+    Ok(planned)
+}
+
+fn refusal(unplanned: Unplanned) -> Refusal {
+    let (Unplanned::Wrong(explained) | Unplanned::Empty(explained) | Unplanned::NoSwarm(explained)) =
+        unplanned;
+    Refusal::Wrong(explained)
+}

@@ -1,0 +1,182 @@
+//! Properties of every plan, for any question.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use swarm_core::{Slot, View, ViewEntry};
+use swarm_spec::convert::Home;
+
+use super::answer::{Answer, Before, Question, Reach, answer};
+use super::document::Enough;
+use super::source::Source;
+
+/// A job of a generated manifest, by number: its share, pin and priority.
+type Wish = (u8, Option<u8>, Option<u8>, i8);
+
+fn wishes() -> impl Strategy<Value = Vec<Wish>> {
+    let share = prop_oneof![4 => Just(None), 1 => (1..=100_u8).prop_map(Some)];
+    let pin = prop_oneof![4 => Just(None), 1 => (0..8_u8).prop_map(Some)];
+    prop::collection::vec((0..40_u8, share, pin, -2..3_i8), 0..40)
+}
+
+/// Which slot holds which job; several slots may hold the same job.
+fn held() -> impl Strategy<Value = BTreeSet<(u32, String)>> {
+    let one = (0..8_u32, (0..45_u8).prop_map(|job| format!("job-{job}")));
+    prop::collection::btree_set(one, 0..60)
+}
+
+fn manifest(wishes: &[Wish], mode: &str, max_jobs: Option<u8>) -> Source {
+    let mut text = format!(
+        "apiVersion: swarm.k8slab.info/v1alpha1\nkind: Swarm\nmetadata: {{name: any}}\nspec:\n\
+         \x20 pool: {{statefulSet: {{name: w}}}}\n\x20 rebalance: {{mode: {mode}}}\n"
+    );
+    text.extend(max_jobs.map(|max| format!("  worker: {{maxJobs: {max}}}\n")));
+    text.push_str("  jobs:\n");
+    let by_number: BTreeMap<_, _> = wishes.iter().map(|wish| (wish.0, wish)).collect();
+    for (number, (_, share, pin, priority)) in by_number {
+        text.extend([format!("  - {{name: job-{number}, priority: {priority}")]);
+        text.extend(share.map(|share| format!(", share: {share}")));
+        text.extend(pin.map(|pin| format!(", pin: {pin}")));
+        text.push_str("}\n");
+    }
+    if wishes.is_empty() {
+        text.push_str("  - {name: only}\n");
+    }
+    Source::of("FILE", text)
+}
+
+/// A view as the operator would write it.
+fn written<'a>(entries: impl IntoIterator<Item = (u32, &'a str)>) -> Source {
+    let mut workers = BTreeMap::<String, ViewEntry>::new();
+    for (slot, job) in entries {
+        let entry = workers.entry(format!("w-{slot}")).or_default();
+        entry.jobs.insert(job.parse().unwrap());
+    }
+    Source::of("VIEW", View { version: 1, workers }.to_yaml())
+}
+
+fn ask(manifest: &Source, workers: u32, view: Option<&Source>) -> Answer {
+    let question = Question {
+        home: Home::Cluster,
+        manifest,
+        name: None,
+        namespace: None,
+        workers: Some(workers),
+        before: view.map_or(Before::Nothing, Before::View),
+        reach: Reach::Target,
+    };
+    answer(&question).unwrap()
+}
+
+proptest! {
+    /// Scope: any wishes, either mode, with and without a maximum, any view.
+    #[test]
+    fn every_job_occurs_once_and_moves_are_the_difference_to_the_view(
+        wishes in wishes(),
+        names in held(),
+        workers in 0..8_u32,
+        is_canonical in any::<bool>(),
+        max_jobs in prop::option::of(1..6_u8),
+    ) {
+        let mode = if is_canonical { "Canonical" } else { "Sticky" };
+        let manifest = manifest(&wishes, mode, max_jobs);
+        let view = written(names.iter().map(|(slot, job)| (*slot, job.as_str())));
+        let Answer { document, jobs, .. } = ask(&manifest, workers, Some(&view));
+
+        let unassigned: BTreeSet<_> = document.unassigned.iter().map(|one| &one.job).collect();
+        prop_assert_eq!(unassigned.len(), document.unassigned.len());
+        for job in jobs.keys().map(ToString::to_string) {
+            prop_assert!(document.assignment.contains_key(&job) != unassigned.contains(&job));
+        }
+        prop_assert_eq!(document.assignment.len() + unassigned.len(), jobs.len());
+        prop_assert!(document.assignment.values().all(|slot| *slot < workers));
+
+        // The lowest live slot holds a job, else the lowest one.
+        let mut held = BTreeMap::new();
+        for (slot, job) in &names {
+            let rank = (workers <= *slot, *slot);
+            let holder = held.entry(job).or_insert(rank);
+            *holder = rank.min(*holder);
+        }
+        let mut moves = BTreeMap::new();
+        for job in held.keys().copied().chain(document.assignment.keys()) {
+            let from = held.get(job).map(|(_, slot)| *slot);
+            let to = document.assignment.get(job).copied();
+            if from != to {
+                moves.insert(job.as_str(), (from, to));
+            }
+        }
+        let planned: Vec<_> =
+            document.moves.iter().map(|step| (step.job.as_str(), (step.from, step.to))).collect();
+        prop_assert_eq!(planned, moves.into_iter().collect::<Vec<_>>());
+        prop_assert_eq!(document.workers_enough.is_some(), !unassigned.is_empty());
+        let has_share = jobs.values().any(|job| job.share.is_some());
+        prop_assert_eq!(document.minimum_moves.is_none(), has_share);
+    }
+
+    /// Scope: any wishes, either mode, with and without a maximum, any view before.
+    #[test]
+    fn a_plan_from_the_plan_s_own_view_moves_nothing(
+        wishes in wishes(),
+        names in held(),
+        workers in 0..8_u32,
+        is_canonical in any::<bool>(),
+        max_jobs in prop::option::of(1..6_u8),
+    ) {
+        let mode = if is_canonical { "Canonical" } else { "Sticky" };
+        let manifest = manifest(&wishes, mode, max_jobs);
+        let view = written(names.iter().map(|(slot, job)| (*slot, job.as_str())));
+        let first = ask(&manifest, workers, Some(&view)).document;
+        let own = written(first.assignment.iter().map(|(job, slot)| (*slot, job.as_str())));
+        let second = ask(&manifest, workers, Some(&own)).document;
+        prop_assert_eq!(&second.moves, &[]);
+        prop_assert_eq!(&second.assignment, &first.assignment);
+        prop_assert_eq!(&second.unassigned, &first.unassigned);
+    }
+
+    /// Scope: any wishes without a pin that is out of reach; with and without a maximum.
+    #[test]
+    fn as_many_workers_as_would_be_enough_are_enough(
+        wishes in wishes(), workers in 0..8_u32, max_jobs in prop::option::of(1..6_u8),
+    ) {
+        let manifest = manifest(&wishes, "Sticky", max_jobs);
+        if let Some(Enough::Workers(enough)) = ask(&manifest, workers, None).document.workers_enough {
+            prop_assert_eq!(&ask(&manifest, enough, None).document.unassigned, &[]);
+        }
+    }
+}
+
+#[test]
+fn slots_start_at_the_first_ordinal_of_the_statefulset() {
+    let manifest = Source::of(
+        "FILE",
+        "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: any}
+spec:
+  pool: {statefulSet: {name: w}}
+  jobs: [{name: a}, {name: b, pin: 6}, {name: c, pin: 0}, {name: d}]
+---
+kind: StatefulSet
+metadata: {name: w}
+spec: {replicas: 2, ordinals: {start: 5}}
+",
+    );
+    let question = Question {
+        home: Home::Cluster,
+        manifest: &manifest,
+        name: None,
+        namespace: None,
+        workers: None,
+        before: Before::Nothing,
+        reach: Reach::Target,
+    };
+    let document = answer(&question).unwrap().document;
+    let slots: BTreeSet<_> = document.assignment.values().map(|slot| Slot(*slot)).collect();
+    assert_eq!(slots, BTreeSet::from([Slot(5), Slot(6)]));
+    assert_eq!(
+        (document.unassigned[0].job.as_str(), document.workers_enough),
+        ("c", Some(Enough::Never))
+    );
+}

@@ -1,0 +1,113 @@
+//! `swarm`: pools on this machine, and the files that describe them.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use swarm_adapters_host::{caller, runtime};
+use swarm_local::{LocalArgs, LogsArgs, PsArgs, StatusArgs, StopArgs};
+
+use crate::import::ImportArgs;
+use crate::init::InitArgs;
+use crate::output::{self, complain, name_program};
+use crate::plan::machine::PlanArgs;
+use crate::verify::VerifyArgs;
+use crate::{import, init, manual, plan, verify};
+
+/// Gives every job exactly one worker out of a pool on this machine: evenly, with the fewest moves.
+#[derive(Debug, Parser)]
+#[command(name = "swarm", version)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a pool on this machine: the workers are child processes
+    Local(LocalArgs),
+    /// Print the state of a pool that `local` runs
+    Status(StatusArgs),
+    /// List the jobs of a pool that `local` runs, and their workers
+    Ps(PsArgs),
+    /// Print what is in the logs of a pool of `local` about one job
+    Logs(LogsArgs),
+    /// End a pool that `local` runs; returns when no process is left
+    Stop(StopArgs),
+    /// Show what would run where, and what would move, without changing anything
+    Plan(PlanArgs),
+    /// Check in run logs that every job was run by one worker at a time
+    Verify(VerifyArgs),
+    /// Write a manifest with comments, to start from
+    Init(InitArgs),
+    /// Write Swarms that do what manifests of swarm's predecessors did
+    Import(ImportArgs),
+    /// Print the JSON Schema of manifests, with which editors complete and check fields
+    Schema,
+    /// Print a script with which a shell completes commands and options
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages of `swarm` and of `kubectl swarm`
+    Man {
+        /// The directory to write them to
+        #[arg(value_name = "DIR", default_value = ".")]
+        dir: PathBuf,
+    },
+    /// Run a worker; `local` starts this program for every worker
+    #[command(hide = true)]
+    Worker {
+        #[command(subcommand)]
+        command: swarm_worker::Command,
+    },
+}
+
+/// Returns the program with its commands and options, as its help shows them.
+#[must_use]
+pub fn command() -> clap::Command {
+    output::with_exit_codes(Args::command())
+}
+
+/// Runs the program with the words of its command line.
+#[must_use]
+pub fn main() -> ExitCode {
+    name_program("swarm");
+    let matches = command().get_matches();
+    let outcome =
+        match Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command {
+            // Workers and guards are many, so they have few threads; the step that becomes a job has none.
+            Command::Worker { command } => swarm_worker::execute(command),
+            command => execute(command),
+        };
+    outcome.unwrap_or_else(|error| {
+        complain(&format!("{error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+/// Carries out a command, with a thread for each core.
+fn execute(command: Command) -> anyhow::Result<ExitCode> {
+    // Before any thread starts, so that all can be asked to end.
+    caller::unblock_signals()?;
+    caller::cope_with_limits()?;
+    runtime::several()?.block_on(Box::pin(carry_out(command)))
+}
+
+async fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Local(args) => Box::pin(swarm_local::local(args)).await,
+        Command::Status(args) => swarm_local::status(args).await,
+        Command::Ps(args) => swarm_local::ps(args).await,
+        Command::Logs(args) => swarm_local::logs(args).await,
+        Command::Stop(args) => swarm_local::stop(args).await,
+        Command::Plan(args) => Ok(plan::machine::run(&args).await),
+        Command::Verify(args) => verify::verify(&args),
+        Command::Init(args) => init::write(&args),
+        Command::Import(args) => Ok(import::run(&args)),
+        Command::Schema => manual::print_schema(),
+        Command::Completions { shell } => manual::print_completions(shell),
+        Command::Man { dir } => manual::write_pages(&dir),
+        Command::Worker { command } => swarm_worker::run(command).await,
+    }
+}

@@ -1,0 +1,240 @@
+//! `verify`: checks in run logs whether every job was run by one worker at a time.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use swarm_adapters_host::printable::{Form, printable};
+use swarm_adapters_host::runlog::alone::{Company, Solitude};
+use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
+use swarm_adapters_host::runlog::{self, Damage, Entry, ReadError, Torn, judged};
+
+use crate::output::{NO, Output, WRONG, complain};
+
+/// Arguments of `verify`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit codes: 0 if the logs are good, 1 if they are empty, incomplete or damaged, 2 if a file is not a run \
+log, 3 if two workers ran a job at once or a token decreased.
+
+Examples:
+  swarm verify ~/.local/state/swarm/streams/run.log          the pool that runs
+  swarm verify run.log.1 run.log -o json                     with the log before it was rotated")]
+pub(crate) struct VerifyArgs {
+    /// Run logs of one machine; their lines are merged by time
+    #[arg(value_name = "LOG", required = true)]
+    logs: Vec<PathBuf>,
+    /// The output format
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
+    output: Output,
+    /// Expect every worker to run every job: only runs on the same worker count as overlaps
+    #[arg(long)]
+    replication_all: bool,
+    /// Expect that at some times one worker ran each job, and every worker at others: a job may run on
+    /// several workers under one token, and never under two tokens at once
+    #[arg(long, conflicts_with = "replication_all")]
+    replication_changes: bool,
+    /// Expect no other job on a worker while it runs JOB, as beside one with a share of 100; may be
+    /// given several times
+    #[arg(long, value_name = "JOB")]
+    alone: Vec<String>,
+}
+
+impl VerifyArgs {
+    fn replication(&self) -> Replication {
+        match (self.replication_all, self.replication_changes) {
+            (false, false) => Replication::One,
+            (true, _) => Replication::All,
+            (false, true) => Replication::Changing,
+        }
+    }
+}
+
+/// Checks the logs. Exit codes: 0 if they are good, 1 if they are empty, incomplete or damaged, 2 if a
+/// file is not a run log, 3 if two workers ran a job at once, or a token decreased.
+pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
+    let found = judged(&args.logs, args.replication())
+        .and_then(|found| Ok((found, company(&args.logs, &args.alone)?)));
+    let ((verdict, damage), company) = match found {
+        Ok(found) => found,
+        Err(error) => {
+            complain(&error.to_string());
+            return Ok(ExitCode::from(WRONG));
+        }
+    };
+    // The names in a log are whatever its writer wrote.
+    let (answer, form) = match args.output {
+        Output::Text => (text(&verdict, damage, &company), Form::Lines),
+        Output::Json => (format!("{:#}\n", document(&verdict, damage, &company)), Form::Json),
+    };
+    io::stdout().lock().write_all(printable(&answer, form).as_bytes())?;
+    if let Some(number) = damage.torn.first {
+        let count = counted(damage.torn.unexplained, "damaged line");
+        complain(&format!(
+            "{count} that a killed writer does not explain; the first is line {number}"
+        ));
+    }
+    for log in args.logs.iter().filter(|_| 0 < verdict.runs_without_start) {
+        let before = runlog::rotated(log);
+        if before.exists() && !args.logs.contains(&before) {
+            let before = before.display();
+            complain(&format!("{before} has what was written before; check it as well"));
+        }
+    }
+    let is_whole = verdict.is_complete() && damage.torn.unexplained == 0;
+    Ok(match (verdict.is_good() && company.is_empty(), is_whole) {
+        (false, _) => ExitCode::from(NO),
+        (true, true) => ExitCode::SUCCESS,
+        (true, false) => ExitCode::FAILURE,
+    })
+}
+
+/// What ran beside the jobs that are to run alone.
+fn company(logs: &[PathBuf], alone: &[String]) -> Result<Vec<Company>, ReadError> {
+    let mut solitude = Solitude::of(alone.iter().cloned());
+    if !alone.is_empty() {
+        runlog::read(logs, |entry| match entry {
+            Entry::Line(line) => solitude.take(&line),
+            Entry::MachineStarted => solitude.machine_started(),
+        })?;
+    }
+    Ok(solitude.company())
+}
+
+/// A number with its noun.
+fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+fn ms(ns: u64) -> f64 {
+    // Microseconds are precise enough, and shorter to read.
+    (Duration::from_nanos(ns).as_secs_f64() * 1e6).round() / 1e3
+}
+
+fn document(verdict: &Verdict, damage: Damage, company: &[Company]) -> Value {
+    let Verdict {
+        jobs,
+        runs,
+        runs_without_start,
+        runs_without_stop,
+        overlaps,
+        regressions,
+        overlaps_left_out,
+        regressions_left_out,
+        longest_gap,
+    } = verdict;
+    let run = |run: &RunName| {
+        let RunName { worker, session, token } = run;
+        json!({"worker": worker, "session": session, "token": token})
+    };
+    let overlap = |overlap: &Overlap| {
+        let Overlap { job, older, newer, from, until } = overlap;
+        let ms = ms(until - from);
+        json!({
+            "job": job, "older": run(older), "newer": run(newer),
+            "from": from, "until": until, "ms": ms,
+        })
+    };
+    let regression = |regression: &Regression| {
+        let Regression { job, t, token, after, session } = regression;
+        json!({"job": job, "t": t, "token": token, "after": after, "session": session})
+    };
+    let beside = |company: &Company| {
+        let Company { worker, job, other, from, until } = company;
+        let ms = ms(until - from);
+        json!({"worker": worker, "job": job, "other": other, "from": from, "until": until, "ms": ms})
+    };
+    let Damage { torn: Torn { lines, unexplained, first: _ }, repeated } = damage;
+    json!({
+        "jobs": jobs,
+        "runs": runs,
+        "runs_without_start": runs_without_start,
+        "runs_without_stop": runs_without_stop,
+        "repeated_lines": repeated,
+        "overlaps": overlaps.iter().map(overlap).collect::<Vec<_>>(),
+        "overlaps_left_out": overlaps_left_out,
+        "token_regressions": regressions.iter().map(regression).collect::<Vec<_>>(),
+        "token_regressions_left_out": regressions_left_out,
+        "beside": company.iter().map(beside).collect::<Vec<_>>(),
+        "longest_gap_ms": longest_gap.as_ref().map_or(0.0, |gap| ms(gap.ns)),
+        "longest_gap_job": longest_gap.as_ref().map(|gap| &gap.job),
+        "torn_lines": lines,
+        "torn_lines_unexplained": unexplained,
+    })
+}
+
+fn text(verdict: &Verdict, damage: Damage, company: &[Company]) -> String {
+    let Verdict {
+        jobs,
+        runs,
+        runs_without_start: _,
+        runs_without_stop: _,
+        overlaps,
+        regressions,
+        overlaps_left_out,
+        regressions_left_out,
+        longest_gap,
+    } = verdict;
+    let jobs = counted(u64::try_from(*jobs).unwrap_or(u64::MAX), "job");
+    let mut lines = vec![format!("{jobs}, {}", counted(*runs, "run"))];
+    let run = |run: &RunName| {
+        let RunName { worker, session, token } = run;
+        format!("{worker} (session {session}, token {token})")
+    };
+    lines.extend(overlaps.iter().map(|overlap| {
+        let Overlap { job, older, newer, from, until } = overlap;
+        let (older, newer, ms) = (run(older), run(newer), ms(until - from));
+        format!("overlap: {job} still ran on {older} {ms} ms after {newer} had started it")
+    }));
+    lines.extend(regressions.iter().map(|regression| {
+        let Regression { job, t, token, after, session } = regression;
+        format!("token decreased: {job} started with {token} after {after} in {session} at {t}")
+    }));
+    lines.extend(company.iter().map(|company| {
+        let Company { worker, job, other, from, until } = company;
+        format!("not alone: {other} ran on {worker} beside {job} for {} ms", ms(until - from))
+    }));
+    let left_out = overlaps_left_out + regressions_left_out;
+    if 0 < left_out {
+        lines.push(format!("and {left_out} more"));
+    }
+    if verdict.is_good() {
+        let judgement = if verdict.is_complete() {
+            "no job was run by two workers at once, and no token decreased"
+        } else {
+            "not judged: the logs are empty or incomplete"
+        };
+        lines.push(judgement.to_owned());
+    }
+    lines.extend(unknown(verdict));
+    if let Some(Gap { job, from: _, ns }) = longest_gap {
+        lines.push(format!("longest gap: {} ms, {job}", ms(*ns)));
+    }
+    let Damage { torn, repeated } = damage;
+    if 0 < torn.lines {
+        let lines_torn = counted(torn.lines, "damaged line");
+        lines.push(format!("{lines_torn}, {} unexplained", torn.unexplained));
+    }
+    if 0 < repeated {
+        lines.push(format!("{} left out: read before", counted(repeated, "repeated line")));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// What the logs do not show.
+fn unknown(verdict: &Verdict) -> impl Iterator<Item = String> {
+    let Verdict { runs_without_start, runs_without_stop, .. } = verdict;
+    let started =
+        (*runs_without_start, "without a start in the logs: nobody knows what ran before");
+    let stopped = (
+        *runs_without_stop,
+        "without a stop, as of a killed worker: it counts as ended after its last line",
+    );
+    [started, stopped]
+        .into_iter()
+        .filter(|(count, _)| 0 < *count)
+        .map(|(count, what)| format!("{} {what}", counted(count, "run")))
+}

@@ -1,0 +1,194 @@
+//! `kubectl swarm import` as a program: exit codes, what goes where, and `--live` with a kubectl that a
+//! test scripts.
+
+#![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn predecessors(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testing/predecessors").join(file)
+}
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-swarm"));
+    command.stdin(Stdio::null()).env("NO_COLOR", "1");
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn what_it_prints_is_a_plan_and_what_it_says_goes_elsewhere() {
+    let list = predecessors("first-stage/config.yml");
+    let output = program().arg("import").arg(&list).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("config.yml:29: `version` has no counterpart"), "{said}");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("swarm.yaml");
+    fs::write(&file, &output.stdout).unwrap();
+    let plan = program().args(["plan", "--workers=2", "-f"]).arg(&file).output().unwrap();
+    assert_eq!((plan.status.code(), text(&plan.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn a_mistake_prints_nothing_but_what_to_correct() {
+    let wrong = predecessors("mistakes/wrong.yaml");
+    let output = program().arg("import").arg(&wrong).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert_eq!(text(&output.stderr).lines().count(), 7);
+    let nothing = program().arg("import").output().unwrap();
+    assert_eq!((nothing.status.code(), nothing.stdout.len()), (Some(2), 0));
+}
+
+/// Runs `import` where kubectl is a script that answers each request with what `answers` has for a part
+/// of it, and fails on others.
+fn live(args: &[&str], answers: &[(&str, &str)]) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    let mut script = "#!/bin/sh\ncase \"$*\" in\n".to_owned();
+    for (number, (part, answer)) in answers.iter().enumerate() {
+        fs::write(dir.path().join(number.to_string()), format!("{answer}\n")).unwrap();
+        let file = dir.path().join(number.to_string());
+        script += &[
+            "*\"",
+            part,
+            "\"*) while IFS= read -r line; do printf '%s\\n' \"$line\"; done <",
+            &file.display().to_string(),
+            ";;\n",
+        ]
+        .concat();
+    }
+    script += "*) echo \"error: You must be logged in to the server\" >&2; exit 1;;\nesac\n";
+    let kubectl = dir.path().join("kubectl");
+    fs::write(&kubectl, script).unwrap();
+    fs::set_permissions(&kubectl, fs::Permissions::from_mode(0o755)).unwrap();
+    program().args(["import", "--live"]).args(args).env("PATH", dir.path()).output().unwrap()
+}
+
+const VIEW: &str = r#"{"metadata": {"managedFields": [
+    {"manager": "kubectl-create", "time": "2026-01-01T10:00:00Z", "fieldsV1": {"f:data": {".": {}}}},
+    {"manager": "swarm-controller", "time": "2026-01-03T10:00:00Z", "fieldsV1": {"f:data": {"f:config.yml": {}}}},
+    {"manager": "kubectl-edit", "time": "2026-01-02T10:00:00Z", "fieldsV1": {"f:data": {"f:config.yml": {}}}}
+    ]}, "data": {"config.yml": "workloads:\n  swarm-worker-0: {jobs: [a, b, c]}\n  swarm-worker-1: {jobs: [c, d]}\nversion: 3\n"}}"#;
+const LIST: &str = "kind: ConfigMap\nmetadata: {name: swarm-controller-config, namespace: video}\n\
+                    data:\n  config.yml: |\n    jobs: [a, b, c, d, e]\n";
+
+#[test]
+fn live_writes_a_swarm_that_takes_over_what_runs() {
+    let deployments = r#"{"items": [{"metadata": {"name": "old"}, "spec": {"template": {"spec": {"containers": [{"name": "swarm-controller", "args": ["internal"]}]}}}}]}"#;
+    let output = live(
+        &["-n", "video", "--context=there"],
+        &[
+            (
+                "get --context=there --request-timeout=30s configmap swarm-controller-config --output=yaml --ignore-not-found --namespace=video",
+                LIST,
+            ),
+            ("configmap swarm-worker-config --output=yaml", ""),
+            ("statefulset swarm-worker", ""),
+            ("swarms.k8slab.info", ""),
+            ("configmap swarm-worker-config --output=json --show-managed-fields=true", VIEW),
+            ("deployments --output=json", deployments),
+        ],
+    );
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("2 workers run 4 jobs by ConfigMap `swarm-worker-config`, key `config.yml`, 1 of them twice; taking over moves 0 of them"), "{said}");
+    assert!(said.contains("Deployment `old` runs the operator of before"), "{said}");
+    let last = "ConfigMap `swarm-worker-config`, key `config.yml`: field manager `swarm-controller` \
+                wrote it last, at 2026-01-03T10:00:00Z";
+    assert!(said.contains(last), "{said}");
+    let manifest = text(&output.stdout);
+    assert!(
+        manifest.contains("adopt: true") && manifest.contains("namespace: video"),
+        "{manifest}"
+    );
+}
+
+#[test]
+fn live_says_what_kubectl_says_and_what_is_no_view() {
+    let refused = live(&[], &[]);
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
+    assert!(text(&refused.stderr).contains("does not accept this user: You must be logged in"));
+    let list = predecessors("first-stage/config.yml");
+    let other = r#"{"data": {"config.yml": "listen: 8080"}}"#;
+    let answers = [("configmap swarm-worker-config --output=json", other)];
+    let output = live(&[list.to_str().unwrap()], &answers);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    let said = text(&output.stderr);
+    assert!(said.contains("no view to take over: it has neither `workloads` nor"), "{said}");
+    let missing =
+        program().args(["import", "--live"]).env("PATH", "/nonexistent").output().unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("kubectl is not in PATH"));
+}
+
+#[test]
+fn a_directory_without_a_kustomization_is_its_manifests() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = |file: &str, name: &str| {
+        fs::copy(predecessors("first-stage").join(file), dir.path().join(name)).unwrap();
+    };
+    copy("config.yml", "config.yml");
+    copy("worker.yaml", "worker.yaml");
+    copy("controller.yaml", "controller.yml");
+    // Files of other programs in the same folder.
+    fs::write(dir.path().join("ci.yaml"), "jobs: {build: {steps: []}}\n").unwrap();
+    fs::write(dir.path().join("list.json"), "[1, 2]").unwrap();
+    fs::write(dir.path().join("chart.yaml"), "a: {{ .Values.a }}: b\n").unwrap();
+    fs::write(dir.path().join("README.md"), "jobs: [").unwrap();
+    let import = || program().arg("import").arg(dir.path()).output().unwrap();
+    let output = import();
+    let notes = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{notes}");
+    let manifest = text(&output.stdout);
+    assert!(manifest.contains("name: stream:cars:updated") && manifest.contains("swarm-worker"));
+    for note in [
+        "ci.yaml:1: this is no object and has neither `jobs` nor `workloads`; left out",
+        "list.json:1: this is no object",
+        "chart.yaml: document 1 does not parse",
+        "controller.yml:1: Deployment `swarm-controller` is the operator of before",
+    ] {
+        assert!(notes.contains(note), "{note}: {notes}");
+    }
+
+    fs::write(dir.path().join("config.yml"), "jobs: [a, {").unwrap();
+    let broken = import();
+    assert_eq!((broken.status.code(), broken.stdout.len()), (Some(2), 0));
+    assert!(text(&broken.stderr).contains("config.yml: document 1 does not parse"));
+
+    let empty = tempfile::tempdir().unwrap();
+    let output = program().arg("import").arg(empty.path()).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    let message = text(&output.stderr);
+    let expected = "there is no *.yaml, *.yml or *.json in it, and no kustomization.yaml; name the \
+                    directory with config.yml";
+    assert!(message.contains(expected), "{message}");
+    fs::write(empty.path().join("service.yaml"), "kind: Service\nmetadata: {name: a}\n").unwrap();
+    let output = program().arg("import").arg(empty.path()).output().unwrap();
+    let message = text(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    let expected = format!("{}: there is nothing to import: no Swarm", empty.path().display());
+    assert!(message.contains(&expected), "{message}");
+}
+
+/// A block whose first line starts with `$ ` continues with the output of that command.
+#[test]
+fn the_conversion_of_an_old_list_prints_what_the_page_shows() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/migration.md");
+    let page = fs::read_to_string(page).unwrap();
+    let examples = page.split("```console\n$ ").skip(1);
+    let examples: Vec<_> = examples.filter_map(|rest| rest.split("```").next()).collect();
+    assert!(!examples.is_empty(), "migration.md shows no example");
+    for example in examples {
+        let (command, shown) = example.split_once('\n').unwrap();
+        let command =
+            command.replace("kubectl swarm ", concat!(env!("CARGO_BIN_EXE_kubectl-swarm"), " "));
+        let output = Command::new("sh").args(["-ec", &command]).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), shown, "{command}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Jobs that fail: the time until a person knows about it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::local::operator::{Machine, get, until};
+
+const JOBS: usize = 5;
+
+/// Jobs that end with code 3 as soon as there is a file with their name.
+fn pool() -> Machine {
+    let machine = Machine::new();
+    let dir = machine.path().display();
+    let names: Vec<_> = (0..JOBS).map(|n| format!("{{name: job-{n}}}")).collect();
+    machine.write(&format!(
+        r#"
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {{name: recorders}}
+spec:
+  replicas: 2
+  pool: {{statefulSet: {{name: w}}}}
+  worker:
+    protocol: Session
+    runner:
+      command: [sh, -c, "until test -e {dir}/$0; do sleep 0.01; done; echo no camera; exit 3", "{{job}}"]
+      restart: {{limit: 0}}
+  jobs: [{}]
+"#,
+        names.join(", ")
+    ));
+    machine
+}
+
+/// Before, a job's end was reported with the next renewal of a lease, every four seconds.
+#[test]
+fn a_failure_is_known_at_once_and_comes_first() {
+    let machine = pool();
+    let operator = machine.settled_with(&["--listen", "0"]);
+    let output = operator.prints("http://");
+    let address = output.split("http://").nth(1).unwrap().split_whitespace().next().unwrap();
+    let failing = || {
+        let answer = get(address, "/api/v1/swarm")?;
+        let document: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
+        document["jobs"]["failing"].as_u64()
+    };
+    let took = (0..JOBS).map(|number| {
+        let since = Instant::now();
+        fs::write(machine.path().join(format!("job-{number}")), "").unwrap();
+        until("the failure is known", || {
+            (failing() == u64::try_from(number + 1).ok()).then_some(())
+        });
+        since.elapsed()
+    });
+    let mut took: Vec<_> = took.collect();
+    took.sort();
+    eprintln!("failures were known after {took:?}");
+    assert!(took[0] < Duration::from_millis(800), "even with a busy machine: {took:?}");
+    let named = "job-0 on w-";
+    until("a person is told", || operator.prints("settled").contains(named).then_some(()));
+    let output = operator.prints(named);
+    assert!(output.contains("ended with exit code 3 (`no camera`)"), "{output}");
+    let mut status = Command::new(env!("CARGO_BIN_EXE_swarm"));
+    let status = status.arg("status").arg("--dir").arg(machine.state()).output().unwrap();
+    let status = String::from_utf8(status.stdout).unwrap();
+    assert!(status.starts_with("recorders: failing: 5 jobs · settled\n"), "{status}");
+    machine.edit("{name: job-0}, {name: job-1}, {name: job-2}, ", "");
+    let output = operator.prints("2 jobs on 2 workers, 3 removed");
+    let line = output.lines().find(|line| line.contains("3 removed")).unwrap();
+    assert!(line.starts_with("failing: 2 jobs; settled in "), "{output}");
+    operator.signal(Signal::TERM);
+}
+
+/// Prints a line that is in no file as it is, and fails at once.
+const SECRET: &str = "hunter 2 is the password";
+const LEAKS: &str = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: leaks}
+spec:
+  replicas: 1
+  pool: {statefulSet: {name: w}}
+  worker:
+    protocol: Session
+    showOutput: false
+    runner:
+      command: [sh, -c, 'printf \"hunter %s is the password\\n\" 2; exit 3']
+      restart: {limit: 0}
+  jobs: [{name: bad}]
+";
+
+/// The paths of all files below `dir` that contain the secret.
+fn with_secret(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(with_secret(&path));
+        } else if fs::read(&path).is_ok_and(|text| String::from_utf8_lossy(&text).contains(SECRET))
+        {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Output that may hold secrets is in the log of the worker, which its user alone reads.
+#[test]
+fn hidden_output_is_in_the_log_of_its_worker_alone() {
+    let machine = Machine::new();
+    machine.write(LEAKS);
+    let operator = machine.settled_with(&["--listen", "0"]);
+    let output = operator.prints("http://");
+    let address = output.split("http://").nth(1).unwrap().split_whitespace().next().unwrap();
+    let line = "bad on w-0 ended with exit code 3; it is not restarted any more";
+    let answers = |output: &'static str| {
+        let all = ["/api/v1/swarm", "/api/v1/jobs", "/api/v1/jobs/bad"].map(|it| get(address, it));
+        all.into_iter().map(move |it| it.unwrap_or_default().contains(output))
+    };
+    operator.prints(line);
+    let dir = machine.state();
+    let says = |command: &str, words: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_swarm"));
+        let program = program.arg(command).args(words).arg("--dir").arg(&dir);
+        String::from_utf8(program.output().unwrap().stdout).unwrap()
+    };
+    let said = |output: &str| {
+        let json = ["--output", "json"];
+        let all = [says("status", &[]), says("status", &json), says("ps", &[]), says("ps", &json)];
+        assert!(all.iter().all(|it| !it.is_empty()), "{all:?}");
+        all.iter().any(|it| it.contains(output))
+    };
+    assert!(says("status", &[]).contains("failing: 1 job"), "{}", says("status", &[]));
+    assert!(!said(SECRET) && !answers(SECRET).any(|it| it));
+    // The report is written with the next renewal of the lease.
+    until("the report of the worker", || {
+        let reports = fs::read_dir(dir.join("failing")).ok()?.flatten();
+        let is_report =
+            |path: &Path| fs::read_to_string(path).is_ok_and(|it| it.contains("exit code 3"));
+        reports.map(|it| it.path()).find(|path| is_report(path))
+    });
+    let log = dir.join("logs").join("w-0.log");
+    assert_eq!(with_secret(&dir), [log.as_path()]);
+    assert!(!operator.prints(line).contains(SECRET) && !operator.complaints().contains(SECRET));
+
+    machine.edit("showOutput: false", "showOutput: true");
+    until("the edit is in force", || said(SECRET).then_some(()));
+    assert!(answers(SECRET).any(|it| it));
+    machine.edit("showOutput: true", "showOutput: false");
+    until("so is the next one", || (!said(SECRET)).then_some(()));
+    until("the reports of the worker follow", || {
+        (with_secret(&dir) == [log.as_path()]).then_some(())
+    });
+}

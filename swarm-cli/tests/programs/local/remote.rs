@@ -1,0 +1,219 @@
+//! The commands for another terminal: `status`, `ps`, `logs` and `stop`.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::local::operator::{Machine, until};
+
+/// Runs a command about the pool in `dir`.
+fn asked(dir: &Path, words: &[&str]) -> Output {
+    command(words).arg("--dir").arg(dir).output().unwrap()
+}
+
+fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
+    command.args(words);
+    command
+}
+
+/// What a command prints that succeeds.
+fn printed(dir: &Path, words: &[&str]) -> String {
+    text(&asked(dir, words), 0).0
+}
+
+/// The two outputs of a command that ended with this code.
+fn text(output: &Output, code: i32) -> (String, String) {
+    let of = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (printed, complaint) = (of(&output.stdout), of(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{printed}{complaint}");
+    (printed, complaint)
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn a_pool_is_looked_at_and_stopped_from_another_terminal() {
+    let machine = Machine::new();
+    let dir = machine.state();
+    for words in [["status"].as_slice(), &["ps"], &["stop"], &["logs", "stream:cars:new"]] {
+        let (printed, complaint) = text(&asked(&dir, words), 3);
+        assert_eq!(printed, "");
+        assert!(complaint.starts_with("swarm: no pool runs "), "{complaint}");
+    }
+    let mut operator = machine.settled();
+    let status = printed(&dir, &["status"]);
+    assert!(status.starts_with("streams: settled\n27 jobs on 3 workers, revision 1\n"), "{status}");
+    assert!(status.ends_with("  swarm-worker-2  ready     9 jobs\n"), "{status}");
+    let status = json(&printed(&dir, &["status", "-o", "json"]));
+    assert_eq!((&status["settled"], &status["jobs"]["granted"]), (&true.into(), &27.into()));
+    assert_eq!(status["dir"], dir.canonicalize().unwrap().to_str().unwrap());
+
+    let jobs = printed(&dir, &["ps"]);
+    assert_eq!(jobs.lines().count(), 28);
+    assert!(jobs.starts_with("JOB "), "{jobs}");
+    assert_eq!(printed(&dir, &["ps", "--worker", "swarm-worker-1"]).lines().count(), 10);
+    let (_, complaint) = text(&asked(&dir, &["ps", "-w", "swarm-worker-7"]), 3);
+    let expected = " has no worker `swarm-worker-7`; it has swarm-worker-0, swarm-worker-1, \
+                    swarm-worker-2\n";
+    assert!(complaint.ends_with(expected), "{complaint}");
+    assert_eq!(printed(&dir, &["ps", "--job", "cars"]).lines().count(), 3);
+    let jobs = json(&printed(&dir, &["ps", "-o", "json"]));
+    assert_eq!(jobs["jobs"].as_array().unwrap().len(), 27);
+    assert!(jobs["jobs"][0]["worker"].as_str().unwrap().starts_with("swarm-worker-"), "{jobs}");
+    assert_eq!(json(&printed(&dir, &["ps", "-j", "no such", "-o", "json"]))["jobs"], json("[]"));
+
+    let stopped = printed(&dir, &["stop"]);
+    assert!(stopped.ends_with("no process is left\n"), "{stopped}");
+    assert_eq!(operator.ended().code(), Some(0));
+    assert_eq!(machine.processes(), []);
+    text(&asked(&dir, &["stop"]), 3);
+}
+
+#[test]
+fn jobs_without_a_worker_are_listed_with_the_reason() {
+    let machine = Machine::new();
+    let _operator = machine.settled_with(&["--workers", "0"]);
+    let dir = machine.state();
+    let jobs = printed(&dir, &["ps", "--unassigned"]);
+    assert_eq!(jobs.lines().count(), 28, "{jobs}");
+    assert!(jobs.contains("stream:cars:new"), "{jobs}");
+    assert!(jobs.contains("unassigned (no-workers)"), "{jobs}");
+    let (_, complaint) = text(&asked(&dir, &["logs", "stream:cars:none"]), 3);
+    assert!(complaint.ends_with(" has no job `stream:cars:none`\n"), "{complaint}");
+}
+
+#[test]
+fn a_suspended_pool_is_stopped_as_well() {
+    let machine = Machine::new();
+    let mut operator = machine.settled();
+    operator.signal(Signal::STOP);
+    let (_, complaint) = text(&asked(&machine.state(), &["status"]), 1);
+    assert!(complaint.contains("does not answer; if it was suspended with Ctrl-Z"), "{complaint}");
+    assert!(complaint.contains("end it with `swarm stop --dir /"), "{complaint}");
+    printed(&machine.state(), &["stop"]);
+    assert_eq!(operator.ended().code(), Some(0));
+    assert_eq!(machine.processes(), []);
+}
+
+#[test]
+fn a_directory_may_have_a_name_longer_than_the_address_of_a_socket() {
+    let machine = Machine::new();
+    let long = machine.state().join("long".repeat(50)).join("name".repeat(50));
+    let mut operator = machine.settled_in(&long);
+    assert!(printed(&long, &["status"]).starts_with("streams: settled\n"));
+    printed(&long, &["stop"]);
+    assert_eq!(operator.ended().code(), Some(0));
+}
+
+#[test]
+fn the_pool_is_the_only_one_that_runs_or_the_one_that_is_named() {
+    let machine = Machine::new();
+    let home = machine.path().join("home");
+    let ask = |words: &[&str]| command(words).env("XDG_STATE_HOME", &home).output().unwrap();
+    let (_, complaint) = text(&ask(&["status"]), 3);
+    assert!(complaint.contains("name another directory with --dir"), "{complaint}");
+    let _one = machine.settled_in(&home.join("swarm/one"));
+    fs::create_dir(home.join("swarm/ended")).unwrap();
+    assert!(text(&ask(&["status"]), 0).0.contains("/swarm/one\n"));
+    let _two = machine.settled_in(&home.join("swarm/two"));
+    let (_, complaint) = text(&ask(&["status"]), 2);
+    assert!(
+        complaint.ends_with("several pools run: one, two; write the name of one\n"),
+        "{complaint}"
+    );
+    assert!(text(&ask(&["status", "two"]), 0).0.contains("/swarm/two\n"));
+    text(&ask(&["stop", "one"]), 0);
+    assert!(text(&ask(&["ps"]), 0).0.contains("stream:cars:new"));
+}
+
+/// `logs -f`, which is ended with the test.
+struct Followed(Child, std::path::PathBuf);
+
+impl Followed {
+    fn start(machine: &Machine, words: &[&str]) -> Self {
+        let path = machine.path().join("followed");
+        let mut command = command(words);
+        command.arg("--dir").arg(machine.state()).stdin(Stdio::null());
+        let output = File::create(&path).unwrap();
+        Self(command.stdout(output).stderr(Stdio::null()).spawn().unwrap(), path)
+    }
+
+    fn prints(&self, count: usize, words: &str) {
+        let path = &self.1;
+        until(&format!("{count} × {words:?} in the log"), || {
+            let printed = fs::read_to_string(path).unwrap();
+            (count <= printed.matches(words).count()).then_some(())
+        });
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_log_of_a_job_is_followed_from_worker_to_worker() {
+    let machine = Machine::new();
+    machine.edit("replicas: 3", "replicas: 4");
+    let operator = machine.settled();
+    let dir = machine.state();
+    let jobs = json(&printed(&dir, &["ps", "-w", "swarm-worker-3", "-o", "json"]));
+    let job = jobs["jobs"][0]["name"].as_str().unwrap();
+    assert!(printed(&dir, &["logs", job]).contains(&format!(" started job={job} token=")));
+    let followed = Followed::start(&machine, &["logs", job, "-f"]);
+    followed.prints(1, " started ");
+    machine.edit("replicas: 4", "replicas: 3");
+    operator.prints("27 jobs on 3 workers, 6 moved");
+    followed.prints(1, " stopped ");
+    followed.prints(2, " started ");
+    assert_eq!(printed(&dir, &["logs", job, "--tail", "1"]).lines().count(), 1);
+    let line = printed(&dir, &["logs", job, "-o", "json", "--worker", "swarm-worker-3", "-n", "1"]);
+    let line = json(&line);
+    assert_eq!((&line["job"], &line["worker"]), (&job.into(), &"swarm-worker-3".into()));
+    assert!(line["event"].as_str().unwrap().contains(" stopped "), "{line}");
+    text(&asked(&dir, &["stop"]), 0);
+    let mut followed = followed;
+    until("the command has ended with the pool", || followed.0.try_wait().unwrap());
+    // The logs of all workers, since none has it any more.
+    assert_eq!(printed(&dir, &["logs", job]).matches(" started ").count(), 2);
+}
+
+#[test]
+fn a_plan_begins_with_the_assignment_of_the_pool_that_runs() {
+    let machine = Machine::new();
+    let dir = machine.state();
+    let file = machine.file();
+    let file = file.to_str().unwrap();
+    let (first, said) = text(&command(&["plan", file]).env("HOME", &dir).output().unwrap(), 0);
+    assert!(first.starts_with("streams: 27 jobs on 3 workers; moves: 27 new\n"), "{first}");
+    assert!(!said.contains("compared"), "{said}");
+    let (printed, complaint) = text(&asked(&dir, &["plan", file]), 2);
+    assert_eq!(printed, "");
+    assert!(complaint.starts_with("swarm: no pool runs in /"), "{complaint}");
+
+    let _operator = machine.settled();
+    let (same, said) = text(&asked(&dir, &["plan", file]), 0);
+    assert!(same.starts_with("streams: 27 jobs on 3 workers; nothing moves\n"), "{same}");
+    assert!(said.contains("note: compared with the pool in /"), "{said}");
+    let (more, said) = text(&asked(&dir, &["plan", file, "--workers", "4"]), 0);
+    assert!(more.starts_with("streams: 27 jobs on 4 workers; moves: 6 balance\n"), "{more}");
+    assert!(!said.contains("the pool has"), "{said}");
+    // The file that is planned may be another one than the pool follows.
+    let edited = fs::read_to_string(file).unwrap().replace("replicas: 3", "replicas: 2");
+    let other = dir.join("other.yaml");
+    fs::write(&other, edited).unwrap();
+    let (fewer, said) = text(&asked(&dir, &["plan", other.to_str().unwrap()]), 0);
+    assert!(fewer.starts_with("streams: 27 jobs on 2 workers; moves: 9 "), "{fewer}");
+    assert!(said.contains("the pool has 3 workers, and the plan is for 2"), "{said}");
+    let document = json(&text(&asked(&dir, &["plan", file, "-o", "json"]), 0).0);
+    assert_eq!((&document["workers"], &document["moves"]), (&3.into(), &json("[]")));
+}

@@ -1,0 +1,98 @@
+//! A job that stops slowly, with other jobs that leave the same worker in the same turn.
+
+use std::fs;
+use std::process::Command;
+
+use crate::local::operator::{Machine, until};
+
+/// Each job notes when it starts and ends. `slow` ends once there is a file `go`.
+const MANIFEST: &str = r#"
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: moving}
+spec:
+  replicas: 2
+  pool: {statefulSet: {name: w}}
+  worker:
+    protocol: Session
+    runner: {command: [sh, -c, "{param.cmd}"]}
+  handover: {policy: POLICY, stopTimeout: 30s, lease: {duration: 60s}}
+  jobs:
+    - {name: quick-1, pin: 0, params: {cmd: "QUICK"}}
+    - {name: quick-2, pin: 0, params: {cmd: "QUICK"}}
+    - {name: slow, pin: 0, params: {cmd: "SLOW"}}
+"#;
+
+/// An event of a job, and the nanosecond at which it happened.
+struct Noted {
+    what: String,
+    at: u128,
+}
+
+fn manifest(machine: &Machine, policy: &str) -> String {
+    let dir = machine.path().display();
+    let note = |what: &str| format!("echo $SWARM_JOB {what} $(date +%s%N) >> {dir}/notes");
+    let (starts, ends) = (note("starts"), note("ends"));
+    let waits = format!("until [ -e {dir}/go ]; do sleep 0.02; done");
+    let rests = "while :; do sleep 0.02; done";
+    let quick = format!("{starts}; trap '{ends}; exit 0' TERM; {rests}");
+    let slow = format!("{starts}; trap '{waits}; {ends}; exit 0' TERM; {rests}");
+    MANIFEST.replace("POLICY", policy).replace("QUICK", &quick).replace("SLOW", &slow)
+}
+
+/// The notes of a job, in order.
+fn notes(machine: &Machine, job: &str) -> Vec<Noted> {
+    let text = fs::read_to_string(machine.path().join("notes")).unwrap_or_default();
+    let noted = |line: &str| {
+        let mut words = line.split(' ');
+        let (of, what) = (words.next()?, words.next()?);
+        let at = words.next()?.parse().ok()?;
+        (of == job).then(|| Noted { what: what.to_owned(), at })
+    };
+    text.lines().filter_map(noted).collect()
+}
+
+fn starts(machine: &Machine, job: &str) -> usize {
+    notes(machine, job).iter().filter(|it| it.what == "starts").count()
+}
+
+/// Milliseconds that a job that has moved once stood still.
+fn stood_still(machine: &Machine, job: &str) -> u128 {
+    let notes = notes(machine, job);
+    let at = |n: usize| notes.get(n).map(|it| it.at).unwrap();
+    assert_eq!(notes[1].what, "ends");
+    (at(2) - at(1)) / 1_000_000
+}
+
+fn asked(machine: &Machine, words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
+    let output = command.args(words).arg("--dir").arg(machine.state()).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn quick_jobs_move_while_a_slow_one_still_stops_and_the_status_names_that_one() {
+    for policy in ["Exclusive", "AtLeastOnce"] {
+        let machine = Machine::new();
+        machine.write(&manifest(&machine, policy));
+        let operator = machine.settled();
+        for job in ["quick-1", "quick-2", "slow"] {
+            until("the jobs start", || (starts(&machine, job) == 1).then_some(()));
+        }
+        machine.write(&manifest(&machine, policy).replace("pin: 0", "pin: 1"));
+        for job in ["quick-1", "quick-2"] {
+            until("a quick job starts elsewhere", || (starts(&machine, job) == 2).then_some(()));
+        }
+        assert_eq!(notes(&machine, "slow").len(), 1, "it still stops");
+        let named = "moving 1 job: slow has been stopping on w-0 for ";
+        until("the status names the job", || {
+            asked(&machine, &["status"]).contains(named).then_some(())
+        });
+        fs::write(machine.path().join("go"), "").unwrap();
+        until("the slow job starts elsewhere", || (starts(&machine, "slow") == 2).then_some(()));
+        operator.prints("3 moved");
+        assert!(!asked(&machine, &["status"]).contains("stopping"));
+        let still = ["quick-1", "quick-2"].map(|job| stood_still(&machine, job));
+        eprintln!("{policy}: the quick jobs stood still for {still:?} ms");
+    }
+}

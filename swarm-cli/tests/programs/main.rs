@@ -1,0 +1,13 @@
+//! One test program, so that tests which wait overlap.
+
+mod chaos;
+mod import;
+mod installed;
+mod kubectl;
+mod local;
+mod manual;
+mod own_program;
+mod plan;
+mod printable;
+mod reference;
+mod verify;

@@ -1,0 +1,155 @@
+//! What the program writes for people who start, and for their editors and shells.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy allows it in test functions only, and all of this is a test"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_swarm")).args(args).output().unwrap()
+}
+
+fn printed(args: &[&str]) -> String {
+    let output = run(args);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+#[test]
+fn init_writes_a_manifest_that_runs_and_never_over_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("swarm.yaml");
+    let shown = file.to_str().unwrap();
+    let said = printed(&["init", shown]);
+    assert_eq!(said, format!("wrote {shown}; run it with: swarm local {shown}\n"));
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(printed(&["init", "-"]), text);
+
+    let again = run(&["init", shown]);
+    let message = String::from_utf8(again.stderr).unwrap();
+    assert_eq!(again.status.code(), Some(2), "{message}");
+    assert!(message.ends_with("swarm.yaml exists already; name another file\n"), "{message}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+
+    let state = dir.path().join("state");
+    let dir = ["--dir", state.to_str().unwrap(), "--log-format", "json"];
+    let settled = printed(&[&["local", shown, "--until-settled"], &dir[..]].concat());
+    assert!(settled.contains("4 jobs on 3 workers"), "{settled}");
+    for log in ["operator.log", "example-worker-0.log"] {
+        let text = fs::read_to_string(state.join("logs").join(log)).unwrap();
+        assert!(!text.is_empty(), "{log}");
+        for line in text.lines() {
+            assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{log}: {line}");
+        }
+    }
+}
+
+/// The lines of the manifest that are switched off are examples, too.
+#[test]
+fn every_line_of_the_first_manifest_may_be_switched_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = printed(&["init", "-"]);
+    let is_field = |line: &str| {
+        let field = line.trim_start().strip_prefix("# ").and_then(|rest| rest.split_once(": "));
+        field.is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_alphabetic()))
+    };
+    let fields: Vec<_> = text.lines().filter(|line| is_field(line)).collect();
+    assert!(5 < fields.len(), "{fields:?}");
+    for field in fields {
+        let on = text.replacen(field, &field.replacen("# ", "", 1), 1);
+        let file = dir.path().join("on.yaml");
+        fs::write(&file, on).unwrap();
+        let plan = Command::new(env!("CARGO_BIN_EXE_kubectl-swarm"));
+        let output = { plan }.args(["plan", "-f"]).arg(&file).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{field}: {message}");
+    }
+}
+
+#[test]
+fn the_schema_in_the_repository_is_the_one_that_is_printed() {
+    let file = repository().join("deploy/swarm.schema.json");
+    let schema = printed(&["schema"]);
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&file, &schema).unwrap();
+    }
+    let committed = fs::read_to_string(&file).unwrap_or_default();
+    assert!(committed == schema, "deploy/swarm.schema.json is stale: run `just generate`");
+}
+
+/// The manifest with which the README begins, as somebody would copy it.
+#[test]
+fn the_manifest_of_the_readme_is_a_plan_for_two_workers() {
+    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
+    let manifest = readme.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    assert!(manifest.lines().count() < 16, "a dozen lines or so");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("cameras.yaml");
+    fs::write(&file, manifest).unwrap();
+    let plan = Command::new(env!("CARGO_BIN_EXE_kubectl-swarm"));
+    let output = { plan }.args(["plan", "-f"]).arg(&file).output().unwrap();
+    let plan = String::from_utf8_lossy(&output.stdout);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*message), (Some(0), ""));
+    assert!(plan.contains("recorder-0") && plan.contains("recorder-1"), "{plan}");
+}
+
+/// Every sample that has a Swarm names the schema, by a path from its own folder.
+#[test]
+fn samples_name_the_schema_for_editors() {
+    let samples = repository().join("deploy/samples");
+    let mut folders = vec![samples];
+    let mut named = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            if !text.contains("\nkind: Swarm\n") {
+                continue;
+            }
+            let modeline = text.lines().find_map(|line| line.split_once("$schema=")).unwrap();
+            assert_eq!(modeline.0, "# yaml-language-server: ", "{}", path.display());
+            let schema = folder.join(modeline.1);
+            assert!(schema.ends_with("swarm.schema.json") && schema.is_file(), "{schema:?}");
+            named += 1;
+        }
+    }
+    assert!(4 < named, "{named} samples");
+}
+
+#[test]
+fn shells_get_scripts_and_man_gets_pages() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = printed(&["completions", shell]);
+        assert!(script.contains("until-settled"), "{shell}");
+    }
+    // kubectl finds both programs in PATH.
+    let bin = Path::new(env!("CARGO_BIN_EXE_kubectl-swarm")).parent().unwrap();
+    let script = repository().join("swarm-cli/kubectl_complete-swarm");
+    for (words, answer) in [(&["plan", "--fi"][..], "--filename\tA manifest, "), (&[""], "plan\t")]
+    {
+        let completed = Command::new(&script).args(words).env("PATH", bin).output().unwrap();
+        assert!(String::from_utf8_lossy(&completed.stdout).starts_with(answer), "{completed:?}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    printed(&["man", dir.path().to_str().unwrap()]);
+    let page = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+    assert!(page("swarm.1").contains("swarm\\-local(1)"));
+    assert!(page("swarm-local.1").contains("until\\-settled"));
+    for page in ["swarm.1", "swarm-local.1", "swarm-status.1", "kubectl-swarm-plan.1"].map(page) {
+        assert!(page.contains("Exit codes: 0 "), "{page}");
+    }
+    assert!(!dir.path().join("swarm-worker.1").exists(), "a hidden command has a page");
+}

@@ -1,0 +1,188 @@
+//! Runs the example of `docs/own-program.md` as the page says, and compares what it shows.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy allows it in test functions only, and all of this is a test"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::installed::are_installed;
+
+/// The limit for every wait, on a machine that is busy with other things.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// The page, and a directory with its files.
+struct Example {
+    page: String,
+    dir: TempDir,
+}
+
+/// An operator, which ends with the test.
+struct Operator(Child);
+
+impl Example {
+    fn new() -> Self {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/own-program.md");
+        let example =
+            Self { page: fs::read_to_string(page).unwrap(), dir: tempfile::tempdir().unwrap() };
+        let files = [("recorder.yaml", "yaml"), ("record.sh", "sh"), ("tables.sql", "sql")];
+        for (file, language) in files {
+            fs::write(example.path(file), &example.blocks(language)[0]).unwrap();
+        }
+        example
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The contents of the blocks in this language, in order.
+    fn blocks(&self, language: &str) -> Vec<String> {
+        let start = format!("```{language}\n");
+        let block = |part: &str| part.split("```").next().unwrap().to_owned();
+        self.page.split(&start).skip(1).map(block).collect()
+    }
+
+    /// Runs a command of the page, in a shell.
+    fn run(&self, command: &str) -> Output {
+        let mut shell = Command::new("timeout");
+        shell.args(["60", "sh", "-c", command]).current_dir(&self.dir).output().unwrap()
+    }
+
+    /// Starts the operator as the page says, with its state in the same directory.
+    fn operator(&self, command: &str) -> Operator {
+        let words: Vec<_> = command.split(' ').collect();
+        assert_eq!(words[..2], ["swarm", "local"]);
+        let mut operator = Command::new(env!("CARGO_BIN_EXE_swarm"));
+        operator.args(&words[1..]).arg("--dir").arg(self.path("state")).current_dir(&self.dir);
+        let output = fs::File::create(self.path("out")).unwrap();
+        operator.stdin(Stdio::null()).stdout(output);
+        Operator(operator.spawn().unwrap())
+    }
+
+    /// What a query answers.
+    fn query(&self, sql: &str) -> String {
+        let output = self.run(&format!("sqlite3 -cmd '.timeout 5000' readings.db \"{sql}\""));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The logs of both workers.
+    fn logs(&self) -> String {
+        let log =
+            |name: &str| fs::read_to_string(self.path("state/logs").join(name)).unwrap_or_default();
+        log("recorder-0.log") + &log("recorder-1.log")
+    }
+}
+
+impl Operator {
+    fn end(&mut self) {
+        let pid = Pid::from_raw(i32::try_from(self.0.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        assert_eq!(self.0.wait().unwrap().code(), Some(0));
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        // Its workers end when it does.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Polls until there is an answer.
+fn until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        if let Some(answer) = answer() {
+            return answer;
+        }
+        assert!(since.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// A line of a log without its time, and with one digit for every number: those differ.
+fn without_numbers(line: &str) -> String {
+    let line = line.split_once("Z ").map_or(line, |(_, rest)| rest);
+    let mut shown = String::new();
+    for c in line.chars() {
+        match c {
+            '0'..='9' if shown.ends_with('0') => {}
+            '0'..='9' => shown.push('0'),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+#[test]
+fn the_recorder_runs_and_its_database_refuses_a_lower_token() {
+    if !are_installed(&["sqlite3"]) {
+        return;
+    }
+    let example = Example::new();
+    let console = example.blocks("console");
+    let commands: Vec<_> = console[0].lines().collect();
+    let (last, before) = commands.split_last().unwrap();
+    for command in before {
+        let output = example.run(command);
+        assert!(output.status.success(), "{command}: {output:?}");
+    }
+    let mut operator = example.operator(last);
+    until("both cameras are recorded", || {
+        let cameras = example.query("SELECT DISTINCT job FROM readings ORDER BY job");
+        (cameras == "camera-1\ncamera-2\n").then_some(())
+    });
+    until("both are ready", || {
+        (example.logs().matches(" INFO ready job=").count() == 2).then_some(())
+    });
+
+    // Another holder, which is late.
+    let (command, shown) = console[1].strip_prefix("$ ").unwrap().split_once('\n').unwrap();
+    let late = example.run(command);
+    let (first, refusal) = shown.split_once('\n').unwrap();
+    assert_eq!(String::from_utf8_lossy(&late.stdout).trim_end(), first);
+    // Versions of sqlite3 write different words around those of the trigger.
+    let reason = "fenced: this job has a newer token";
+    let complaint = String::from_utf8_lossy(&late.stderr);
+    assert!(refusal.contains(reason) && complaint.contains(reason), "{complaint}");
+    assert!(!late.status.success());
+    assert_eq!(example.query("SELECT count(*) FROM readings WHERE token = 0"), "0\n");
+    operator.end();
+
+    let logs: Vec<_> = example.logs().lines().map(without_numbers).collect();
+    for line in example.blocks("text")[0].lines() {
+        assert!(logs.contains(&without_numbers(line)), "{line} is not in {logs:#?}");
+    }
+}
+
+/// The runner that the page shows for a cluster is one that a worker takes.
+#[test]
+fn the_arguments_for_a_cluster_select_a_runner() {
+    let blocks = Example::new().blocks("yaml");
+    let block = blocks.iter().find(|block| block.contains("--runner=")).unwrap();
+    let argument = block.lines().find_map(|line| line.split_once("--runner=")).unwrap().1;
+    let runner = swarm_spec::manifest::Runner::parse(argument.trim_end_matches('\''));
+    assert!(matches!(runner, Ok(swarm_spec::manifest::Runner::Command(_))), "{runner:?}");
+}
+
+/// And so is the one with a secret.
+#[test]
+fn the_runner_with_a_secret_is_one() {
+    let blocks = Example::new().blocks("yaml");
+    let block = blocks.iter().find(|block| block.contains("paramsFrom")).unwrap();
+    let spec = &swarm_spec::yaml::documents(block).unwrap()[0].1["spec"];
+    let runner = swarm_spec::manifest::Runner::parse(&spec["worker"]["runner"].to_string());
+    let Ok(swarm_spec::manifest::Runner::Command(program)) = runner else { panic!("{runner:?}") };
+    assert_eq!(program.secret_params, ["password"]);
+}

@@ -1,0 +1,53 @@
+//! Verbs that this program does not have, or not any more.
+
+#![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only")]
+
+use std::process::{Command, Output};
+
+fn run(args: &[&str]) -> Output {
+    let program = Command::new(env!("CARGO_BIN_EXE_swarm-operator"));
+    { program }.args(args).env_clear().env("NAMESPACE", "swarm").output().unwrap()
+}
+
+/// The message of a command that does nothing else.
+fn refusal(args: &[&str]) -> String {
+    let output = run(args);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{message}");
+    message
+}
+
+#[test]
+fn the_verbs_of_the_go_operator_are_answered_with_ours() {
+    let message = refusal(&["internal", "--http-port", "9090", "--help"]);
+    let command = "`swarm-operator run --namespace swarm --listen :9090`";
+    assert!(message.contains(command), "{message}");
+    refusal(&["external"]);
+}
+
+#[test]
+fn a_verb_of_another_program_is_answered_with_the_line_to_type() {
+    let verbs = [
+        "local",
+        "ps",
+        "status",
+        "logs",
+        "stop",
+        "verify",
+        "init",
+        "schema",
+        "plan",
+        "import",
+        "completions",
+        "man",
+    ];
+    for verb in verbs {
+        let message = refusal(&[verb, "a b", "--help"]);
+        assert!(
+            message.contains(&format!("write `swarm {verb} 'a b' --help` instead")),
+            "{message}"
+        );
+    }
+    assert!(refusal(&["nonsense"]).contains("unknown command `nonsense`; write"));
+    assert!(!String::from_utf8(run(&["--help"]).stdout).unwrap().contains("local"));
+}
