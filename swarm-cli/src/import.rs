@@ -23,8 +23,9 @@ use clap::{Args, ValueHint};
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_spec::convert::Home;
 
+use crate::exit_codes::WRONG;
 use crate::kubectl;
-use crate::output::{Manifests, WRONG, complain, print};
+use crate::output::{Manifests, complain, print};
 use crate::plan::answer::{self, Before, Question, Reach};
 use crate::plan::source::Source;
 use files::Files;
@@ -37,12 +38,12 @@ use write::Swarm;
 macro_rules! after_help {
     ($examples:literal) => {
         concat!(
-            "Reads Swarms of the group k8slab.info, lists `jobs:` and views `workloads:` in ConfigMaps or in \
-             files of their own, KindCustomHttps of the peering operator, lists of controller managers, and \
-             the objects next to them. Whatever has no counterpart, or was changed, is printed to standard \
-             error, with its line.\n\n\
-             Exit codes: 0 if Swarms are printed, 2 if the input or the usage is invalid (only error \
-             messages are printed), 1 for any other failure.\n\n\
+            "Input:\n  \
+               Swarms of the group k8slab.info\n  \
+               lists `jobs:` and views `workloads:`, in ConfigMaps or in files of their own\n  \
+               KindCustomHttps of the peering operator\n  \
+               lists of controller managers\n\n\
+             A line on standard error names each field that was changed or has no counterpart.\n\n\
              Examples:\n",
             $examples
         )

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 
-use crate::output::{WRONG, answer, complain};
+use crate::exit_codes::WRONG;
+use crate::output::{answer, complain};
 
 /// The manifest.
 const MANIFEST: &str = include_str!("init.yaml");

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::import::{self, LiveImportArgs};
-use crate::output::{self, name_program, print};
+use crate::output::{name_program, print};
 use crate::plan::{self, ClusterPlanArgs};
 use crate::replicas::{self, ReplicasArgs};
-use crate::{complete, words};
+use crate::{complete, exit_codes, words};
 
 /// Inspect and control Swarms: jobs, and the pools of workers that share them.
 #[derive(Debug, Parser)]
@@ -36,7 +36,7 @@ const COMPLETE: &str = "__complete";
 /// Returns the program with its commands and options, as its help shows them.
 #[must_use]
 pub fn command() -> clap::Command {
-    let mut program = output::with_exit_codes(Args::command());
+    let mut program = exit_codes::shown(Args::command());
     program.build();
     program
 }

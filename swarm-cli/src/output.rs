@@ -1,4 +1,4 @@
-//! The output of all commands: formats, exit codes, tables and messages.
+//! The output of all commands: formats, tables and messages.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -6,18 +6,8 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
-use clap::{Command, ValueEnum};
+use clap::ValueEnum;
 use swarm_adapters_host::printable::{Form, printable};
-
-/// The exit code for invalid usage or input.
-pub(crate) const WRONG: u8 = 2;
-
-/// The exit code for an answer that is "no".
-pub(crate) const NO: u8 = 3;
-
-/// Names the exit codes in the help of every command that has no text of its own about them.
-const EXIT_CODES: &str =
-    "Exit codes: 0 success, 1 failure, 2 invalid usage or input, 3 the answer is \"no\".";
 
 /// The style of titles and of the names of columns, which only a terminal shows.
 const HEADER: Style = Style::new().bold();
@@ -52,23 +42,6 @@ pub(crate) enum Manifests {
 /// Sets the name that begins each message. The first name counts.
 pub(crate) fn name_program(name: &'static str) {
     let _ = PROGRAM.set(name);
-}
-
-/// Adds the exit codes to the help of the program and of its commands, where a text of their own names none.
-pub(crate) fn with_exit_codes(program: Command) -> Command {
-    let add = |command: Command| {
-        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        if help.contains("Exit codes:") {
-            return command;
-        }
-        let gap = if help.is_empty() { "" } else { "\n\n" };
-        command.after_help(format!("{EXIT_CODES}{gap}{help}"))
-    };
-    let names: Vec<_> =
-        program.get_subcommands().map(|command| command.get_name().to_owned()).collect();
-    let program =
-        names.into_iter().fold(program, |program, name| program.mut_subcommand(name, add));
-    add(program)
 }
 
 /// Prints a JSON document, in which a terminal finds nothing to obey.

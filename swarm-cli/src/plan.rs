@@ -24,9 +24,10 @@ use swarm_spec::convert::Home;
 use swarm_spec::manifest::Explained;
 use swarm_spec::spec::WORKERS_MAX;
 
+use crate::exit_codes::{NO, WRONG};
 use crate::input::STANDARD_INPUT;
 use crate::kubectl::Cluster;
-use crate::output::{NO, Output, WRONG, complain, print, print_json};
+use crate::output::{Output, complain, print, print_json};
 use answer::{Answer, Before, Question, Reach, Unplanned};
 use input::{InputArgs, Unread};
 use source::Source;
@@ -42,9 +43,7 @@ const PASSED_OVER_MAX: usize = 5;
 /// Arguments of `kubectl swarm plan`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 if every job has a worker, 3 if some have none (the plan is printed), 2 if the input \
-or the usage is invalid (only an error message is printed), 1 for any other failure. Manifests without a \
-Swarm are no error: a note says so, nothing is printed, and the exit code is 0.
+Without a Swarm in the manifests a note says so, and the exit code is 0.
 
 Examples:
   kubectl swarm plan -f streams.yaml                  the first assignment

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
+use crate::exit_codes::NO;
 use crate::kubectl::Cluster;
-use crate::output::{NO, Output, add_table, complain, print, print_json, row};
+use crate::output::{Output, add_table, complain, print, print_json, row};
 
 /// The resource of Leases, as kubectl takes it.
 const LEASES: &str = "leases.coordination.k8s.io";
@@ -24,9 +25,6 @@ const BYTES_MAX: u64 = 64 << 20;
 /// Which replicas to list, and how.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit codes: 0 if replicas are listed, 3 if there is none (a sentence says where to look), 2 if the usage \
-is invalid, 1 if the cluster does not answer or refuses the question.
-
 Examples:
   kubectl swarm replicas                          the operators in swarm-system
   kubectl swarm replicas -n swarm --context prod  those of another namespace and cluster

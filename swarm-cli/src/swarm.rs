@@ -9,10 +9,10 @@ use swarm_local::{LocalArgs, LogsArgs, PsArgs, StatusArgs, StopArgs};
 
 use crate::import::ImportArgs;
 use crate::init::InitArgs;
-use crate::output::{self, complain, name_program};
+use crate::output::{complain, name_program};
 use crate::plan::machine::PlanArgs;
 use crate::verify::VerifyArgs;
-use crate::{import, init, manual, plan, verify};
+use crate::{exit_codes, import, init, manual, plan, verify};
 
 /// Gives every job exactly one worker out of a pool on this machine: evenly, with the fewest moves.
 #[derive(Debug, Parser)]
@@ -66,7 +66,7 @@ enum Command {
 /// Returns the program with its commands and options, as its help shows them.
 #[must_use]
 pub fn command() -> clap::Command {
-    output::with_exit_codes(Args::command())
+    exit_codes::shown(Args::command())
 }
 
 /// Runs the program with the words of its command line.

@@ -11,14 +11,12 @@ use swarm_adapters_host::runlog::alone::{Company, Solitude};
 use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
 use swarm_adapters_host::runlog::{self, Damage, Entry, ReadError, Torn, judged};
 
-use crate::output::{NO, Output, WRONG, complain};
+use crate::exit_codes::{NO, WRONG};
+use crate::output::{Output, complain};
 
 /// Arguments of `verify`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit codes: 0 if the logs are good, 1 if they are empty, incomplete or damaged, 2 if a file is not a run \
-log, 3 if two workers ran a job at once or a token decreased.
-
 Examples:
   swarm verify ~/.local/state/swarm/streams/run.log          the pool that runs
   swarm verify run.log.1 run.log -o json                     with the log before it was rotated")]

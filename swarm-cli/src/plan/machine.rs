@@ -14,9 +14,6 @@ use super::{PlanOptions, Refusal, check_standard_input, finish, input, view_of};
 /// Arguments of `swarm plan`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 if every job has a worker, 3 if some have none (the plan is printed), 2 if the input \
-or the usage is invalid (only an error message is printed), 1 for any other failure.
-
 If a pool with the name of the Swarm runs on this machine, the plan begins with its assignment.
 
 Examples:

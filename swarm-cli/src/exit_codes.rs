@@ -1,0 +1,92 @@
+//! Exit codes of all commands, as each help text names them.
+
+use clap::Command;
+
+/// The exit code for invalid usage or input.
+pub(crate) const WRONG: u8 = 2;
+
+/// The exit code for an answer that is "no".
+pub(crate) const NO: u8 = 3;
+
+/// Meaning of an exit code.
+type Code = (u8, &'static str);
+
+const FAILURE: Code = (1, "any other failure");
+const INVALID: Code = (2, "invalid usage or input; only an error message is printed");
+
+/// Returns the exit codes of a command.
+fn codes(command: &str) -> &'static [Code] {
+    match command {
+        "local" => &[
+            (0, "the pool has ended, or is settled (--until-settled)"),
+            (1, "any other failure, also when --timeout is over"),
+            INVALID,
+            (3, "settled, and jobs have no worker or are not restarted any more (--until-settled)"),
+        ],
+        "status" | "ps" => &[
+            (0, "the pool runs"),
+            (1, "the pool does not answer, or belongs to another user"),
+            INVALID,
+            (3, "no such pool runs, or it has no such worker"),
+        ],
+        "logs" => &[
+            (0, "the job exists"),
+            (1, "the pool does not answer, or a log cannot be read"),
+            INVALID,
+            (3, "no such pool runs, or it has no such job or worker"),
+        ],
+        "stop" => &[
+            (0, "the pool has ended, and no process is left"),
+            (1, "the pool goes on ending, or belongs to another user"),
+            INVALID,
+            (3, "no such pool runs"),
+        ],
+        "plan" => &[
+            (0, "every job has a worker"),
+            FAILURE,
+            INVALID,
+            (3, "some jobs have no worker; the plan is printed"),
+        ],
+        "import" => &[(0, "Swarms are printed"), FAILURE, INVALID],
+        "replicas" => &[
+            (0, "replicas are listed"),
+            (1, "the cluster does not answer, or refuses the question"),
+            INVALID,
+            (3, "no replica runs; a sentence says where to look"),
+        ],
+        "verify" => &[
+            (0, "one worker at a time ran each job"),
+            (1, "the logs are empty, incomplete or damaged"),
+            (2, "invalid usage, or a file is not a run log"),
+            (3, "two workers ran a job at once, or a token decreased"),
+        ],
+        "init" | "schema" | "completions" | "man" => &[(0, "written"), FAILURE, INVALID],
+        _ => &[
+            (0, "success"),
+            (1, "failure"),
+            (2, "invalid usage or input"),
+            (3, "the answer is \"no\""),
+        ],
+    }
+}
+
+/// Adds the exit codes to the help of the program and of its commands.
+pub(crate) fn shown(program: Command) -> Command {
+    let names = program.get_subcommands().map(|command| command.get_name().to_owned());
+    let names: Vec<_> = names.collect();
+    let program =
+        names.into_iter().fold(program, |program, name| program.mut_subcommand(name, add));
+    add(program)
+}
+
+/// Adds the exit codes of a command before the other text below its options.
+fn add(command: Command) -> Command {
+    let mut help = "Exit codes:".to_owned();
+    for (code, meaning) in codes(command.get_name()) {
+        help.extend(["\n  ", &code.to_string(), "  ", meaning]);
+    }
+    if let Some(rest) = command.get_after_help() {
+        help.extend(["\n\n", &rest.to_string()]);
+    }
+    command.after_help(help)
+}
