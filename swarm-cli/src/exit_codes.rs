@@ -2,12 +2,6 @@
 
 use clap::Command;
 
-/// The exit code for invalid usage or input.
-pub(crate) const WRONG: u8 = 2;
-
-/// The exit code for an answer that is "no".
-pub(crate) const NO: u8 = 3;
-
 /// Meaning of an exit code.
 type Code = (u8, &'static str);
 

@@ -19,19 +19,18 @@ mod tests;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_spec::convert::Home;
 
-use crate::exit_codes::WRONG;
 use crate::kubectl;
-use crate::output::{Manifests, complain, print};
 use crate::plan::answer::{self, Before, Question, Reach};
 use crate::plan::source::Source;
 use files::Files;
 use live::{Cluster, Running};
 use objects::Objects;
 use report::Report;
+use swarm_local::output::{WRONG, complain, print};
 use write::Swarm;
 
 /// The end of the help of `import` in both homes.
@@ -103,6 +102,16 @@ struct ImportOptions {
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     output: Manifests,
+}
+
+/// The format of manifests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Manifests {
+    /// YAML documents
+    #[default]
+    Yaml,
+    /// One JSON document
+    Json,
 }
 
 /// A request to import.

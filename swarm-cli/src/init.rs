@@ -8,8 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 
-use crate::exit_codes::WRONG;
-use crate::output::{answer, complain};
+use swarm_local::output::{WRONG, answer, complain};
 
 /// The manifest.
 const MANIFEST: &str = include_str!("init.yaml");

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::import::{self, LiveImportArgs};
-use crate::output::{name_program, print};
 use crate::plan::{self, ClusterPlanArgs};
 use crate::replicas::{self, ReplicasArgs};
 use crate::{complete, exit_codes, words};
+use swarm_local::output::{name_program, print};
 
 /// Inspect and control Swarms: jobs, and the pools of workers that share them.
 #[derive(Debug, Parser)]

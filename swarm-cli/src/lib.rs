@@ -1,8 +1,8 @@
 //! The command line of swarm, as two programs with one set of verbs: [`swarm`] for pools on this machine,
 //! and [`kubectl_swarm`], a plugin of kubectl, for a cluster.
 //!
-//! Formats of output, tables and messages are those of [`output`] in both programs, and exit codes those of
-//! [`exit_codes`]. A verb that both have is one module: [`plan`] and [`import`] read files, and ask the home
+//! Formats of output, names of columns, tables and messages are those of [`swarm_local::output`] in both
+//! programs, and exit codes those of [`exit_codes`]. A verb that both have is one module: [`plan`] and [`import`] read files, and ask the home
 //! that the program is for.
 
 mod complete;
@@ -14,7 +14,6 @@ mod input;
 mod kubectl;
 pub mod kubectl_swarm;
 mod manual;
-mod output;
 mod plan;
 mod replicas;
 pub mod swarm;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap_complete::Shell;
 
-use crate::output::answer;
 use crate::{kubectl_swarm, swarm};
+use swarm_local::output::answer;
 
 /// Prints the JSON Schema of manifests.
 pub(crate) fn print_schema() -> anyhow::Result<ExitCode> {

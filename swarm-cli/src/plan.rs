@@ -24,13 +24,12 @@ use swarm_spec::convert::Home;
 use swarm_spec::manifest::Explained;
 use swarm_spec::spec::WORKERS_MAX;
 
-use crate::exit_codes::{NO, WRONG};
 use crate::input::STANDARD_INPUT;
 use crate::kubectl::Cluster;
-use crate::output::{Output, complain, print, print_json};
 use answer::{Answer, Before, Question, Reach, Unplanned};
 use input::{InputArgs, Unread};
 use source::Source;
+use swarm_local::output::{NO, Output, WRONG, complain, print, print_json};
 
 /// The most bytes of all files that are read.
 const BYTES_MAX: u64 = 64 << 20;

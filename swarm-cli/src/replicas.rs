@@ -5,9 +5,8 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use crate::exit_codes::NO;
 use crate::kubectl::Cluster;
-use crate::output::{Output, add_table, complain, print, print_json, row};
+use swarm_local::output::{NO, Output, add_table, columns, complain, print, print_json, row};
 
 /// The resource of Leases, as kubectl takes it.
 const LEASES: &str = "leases.coordination.k8s.io";
@@ -210,8 +209,18 @@ impl Replica {
 /// The replicas as a table.
 fn table(replicas: &[Replica]) -> String {
     let header = [
-        "REPLICA", "STATE", "TYPE", "SWARMS", "BUCKETS", "LOCKED", "WORKERS", "WAITING", "TURNS",
-        "TURNS/S", "VERSION", "RENEWED",
+        "REPLICA",
+        columns::STATE,
+        "TYPE",
+        "SWARMS",
+        "BUCKETS",
+        "LOCKED",
+        "WORKERS",
+        "WAITING",
+        "TURNS",
+        "TURNS/S",
+        "VERSION",
+        "RENEWED",
     ];
     let mut rows = vec![row(header)];
     rows.extend(replicas.iter().map(Replica::row));

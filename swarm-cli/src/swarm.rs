@@ -9,10 +9,10 @@ use swarm_local::{LocalArgs, LogsArgs, PsArgs, StatusArgs, StopArgs};
 
 use crate::import::ImportArgs;
 use crate::init::InitArgs;
-use crate::output::{complain, name_program};
 use crate::plan::machine::PlanArgs;
 use crate::verify::VerifyArgs;
 use crate::{exit_codes, import, init, manual, plan, verify};
+use swarm_local::output::{complain, name_program};
 
 /// Gives every job exactly one worker out of a pool on this machine: evenly, with the fewest moves.
 #[derive(Debug, Parser)]

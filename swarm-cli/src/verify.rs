@@ -11,8 +11,7 @@ use swarm_adapters_host::runlog::alone::{Company, Solitude};
 use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
 use swarm_adapters_host::runlog::{self, Damage, Entry, ReadError, Torn, judged};
 
-use crate::exit_codes::{NO, WRONG};
-use crate::output::{Output, complain};
+use swarm_local::output::{NO, Output, WRONG, complain};
 
 /// Arguments of `verify`.
 #[derive(Debug, clap::Args)]

@@ -13,26 +13,15 @@ mod stop;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::ValueEnum;
 use swarm_adapters_host::printable::{Form, Printable};
 
-use super::text;
+use super::output::{NO, Output, WRONG, complain_in_lines};
 
 pub use logs::{LogsArgs, logs};
 pub use pool::{PoolArgs, RunningPool, running};
 pub use ps::{PsArgs, ps};
 pub use status::{StatusArgs, status};
 pub use stop::{StopArgs, stop};
-
-/// The output format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// Text for people
-    #[default]
-    Text,
-    /// JSON
-    Json,
-}
 
 /// Why a command has no answer.
 #[derive(Debug)]
@@ -55,15 +44,15 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 fn ended(result: Result<(), Failure>) -> anyhow::Result<ExitCode> {
     let (sentence, code) = match result {
         Ok(()) => return Ok(ExitCode::SUCCESS),
-        Err(Failure::No(sentence)) => (sentence, 3),
-        Err(Failure::Usage(sentence)) => (sentence, 2),
+        Err(Failure::No(sentence)) => (sentence, NO),
+        Err(Failure::Usage(sentence)) => (sentence, WRONG),
         Err(Failure::Failed(error)) => {
             let cause = error.root_cause().downcast_ref::<io::Error>();
             let is_closed = cause.is_some_and(|it| it.kind() == io::ErrorKind::BrokenPipe);
             return if is_closed { Ok(ExitCode::SUCCESS) } else { Err(error) };
         }
     };
-    text::complain(&sentence);
+    complain_in_lines(&sentence);
     Ok(ExitCode::from(code))
 }
 

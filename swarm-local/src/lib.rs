@@ -13,6 +13,7 @@ mod log;
 mod moves;
 mod operate;
 mod outlets;
+pub mod output;
 mod progress;
 #[cfg_attr(not(feature = "terminal"), path = "no_screen.rs")]
 mod screen;
@@ -48,15 +49,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use commands::{
-    LogsArgs, Output, PoolArgs, PsArgs, RunningPool, StatusArgs, StopArgs, logs, ps, running,
-    status, stop,
+    LogsArgs, PoolArgs, PsArgs, RunningPool, StatusArgs, StopArgs, logs, ps, running, status, stop,
 };
-
-pub use text::complain;
 
 use input::Input;
 use operate::Operation;
 use outlets::{Outlets, Paths, Voice};
+use output::complain_in_lines;
 use screen::View;
 use shutdown::Shutdown;
 use snapshot::Snapshot;
@@ -156,7 +155,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     text::say(&text::opening(&wanted, dir.path(), input.followed(), bound));
     if let Some(sentence) = limits::of_open_files(&wanted) {
         tracing::warn!("{sentence}");
-        text::complain(&sentence);
+        complain_in_lines(&sentence);
     }
     let snapshots = watch::Sender::<Arc<Snapshot>>::default();
     let metrics = PoolMetrics::default();
@@ -209,7 +208,7 @@ fn listen_in(dir: &Path) -> (Option<Socket>, Option<UnixListener>) {
             let sentence =
                 format!("status, ps, logs and stop cannot use a socket in {dir}: {error}");
             tracing::warn!("{sentence}");
-            text::complain(&sentence);
+            complain_in_lines(&sentence);
             (None, None)
         }
     }
@@ -236,6 +235,6 @@ fn viewed(
 
 /// Prints an error about the input; nothing was started, nothing is on standard output.
 fn wrong_usage(sentence: &str) -> ExitCode {
-    text::complain(sentence);
+    complain_in_lines(sentence);
     ExitCode::from(2)
 }

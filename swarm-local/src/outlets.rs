@@ -13,6 +13,7 @@ use swarm_core::ports::StoreError;
 use swarm_spec::manifest::Explained;
 use tokio::sync::{mpsc, watch};
 
+use super::output::complain_in_lines;
 use super::snapshot::Snapshot;
 use super::terminal;
 use super::text::{self, Settled};
@@ -93,7 +94,7 @@ impl Voice {
     pub(super) fn complain(&self, sentence: &str) {
         tracing::warn!("{sentence}");
         match self {
-            Self::Lines => text::complain(sentence),
+            Self::Lines => complain_in_lines(sentence),
             Self::Screen(_) => self.show(Message::Problem(sentence.to_owned())),
         }
     }

@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use anstyle::AnsiColor;
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::writers::Writer;
 use swarm_core::handover::Cell;
@@ -27,14 +26,6 @@ pub(super) fn say(lines: &str) {
     // A reader that closes the pipe, as `head` does, does not end the workers.
     let lines = printable(lines.trim_end(), Form::Lines);
     let _ = writeln!(stdout, "{lines}").and_then(|()| stdout.flush());
-}
-
-/// Prints a sentence on standard error, with the program's name in red where there are colours.
-pub fn complain(sentence: &str) {
-    let red = AnsiColor::Red.on_default();
-    let sentence = printable(sentence, Form::Lines);
-    // If standard error is closed, nobody reads it.
-    let _ = writeln!(anstream::stderr(), "{red}swarm:{red:#} {sentence}");
 }
 
 /// Prints one or several lines on standard error, about what goes on.

@@ -7,7 +7,7 @@ use swarm_core::Slot;
 
 use super::answer::Answer;
 use super::document::{Document, Enough, Step, Without};
-use crate::output::{add_table, row};
+use swarm_local::output::{add_table, columns, row};
 
 /// The plan as a text that ends in a line break.
 pub(super) fn text(answer: &Answer) -> String {
@@ -15,7 +15,7 @@ pub(super) fn text(answer: &Answer) -> String {
     add_table(&mut text, "", &workers(answer), "workers");
     let Document { unassigned, moves, deferred, workers_enough, .. } = &answer.document;
     if !unassigned.is_empty() {
-        let mut rows = vec![row(["JOB", "REASON"])];
+        let mut rows = vec![row([columns::JOB, columns::REASON])];
         rows.extend(unassigned.iter().map(|Without { job, reason }| row([job, reason])));
         add_table(&mut text, "UNASSIGNED", &rows, "jobs");
     }
@@ -31,7 +31,7 @@ pub(super) fn text(answer: &Answer) -> String {
     }
     if !moves.is_empty() {
         let worker = |slot: Option<u32>| slot.map_or("-".into(), |slot| name(answer, slot));
-        let mut rows = vec![row(["JOB", "FROM", "TO", "REASON"])];
+        let mut rows = vec![row([columns::JOB, "FROM", "TO", columns::REASON])];
         let step = |Step { job, from, to, reason }: &Step| {
             row([job, &worker(*from), &worker(*to), reason])
         };
@@ -85,7 +85,7 @@ fn workers(answer: &Answer) -> Vec<Vec<String>> {
     let reserved = reserved(answer);
     let present = slots.clone();
     slots.extend(held.iter().flat_map(BTreeMap::keys));
-    let mut header = row(["WORKER", "JOBS"]);
+    let mut header = row([columns::WORKER, "JOBS"]);
     header.extend(held.is_some().then(|| "BEFORE".to_owned()));
     header.extend((!reserved.is_empty()).then(|| "RESERVED".to_owned()));
     let mut rows = vec![header];

@@ -11,12 +11,13 @@ use clap::Args;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use super::super::output::complain_in_lines;
 use super::super::state;
-use super::super::text::complain;
 use super::super::web::{self, JobEntry};
 use super::super::worker_log::{self, JobLines, Line, WorkerLog};
 use super::pool::Pool;
-use super::{Failure, Output, PoolArgs, ended, standard_output};
+use super::{Failure, PoolArgs, ended, standard_output};
+use crate::output::Output;
 
 /// How often new lines are looked for.
 const READ_EVERY: Duration = Duration::from_millis(100);
@@ -44,7 +45,7 @@ pub struct LogsArgs {
     pub worker: Option<String>,
     /// The output format: the lines of the output without the name of the job and those of the
     /// worker as they are, or a JSON object for each
-    #[arg(long, short, value_enum, default_value_t)]
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     pub output: Output,
 }
 
@@ -222,7 +223,7 @@ impl Following {
                         if let Some((worker, log)) = &mut self.at {
                             self.reader.read_on(worker, log)?;
                         }
-                        complain(&sentence);
+                        complain_in_lines(&sentence);
                         return Ok(());
                     }
                     Err(failure) => return Err(failure),
@@ -241,7 +242,7 @@ impl Following {
             // It has stopped there by now.
             self.reader.read_on(&before, &mut log)?;
             self.others.insert(before, log);
-            complain(&format!("{} runs on {worker} now", self.reader.printer.job));
+            complain_in_lines(&format!("{} runs on {worker} now", self.reader.printer.job));
         }
         let log = match self.others.remove(&worker) {
             Some(log) => log,

@@ -9,7 +9,8 @@ use clap::Args;
 use super::super::text::counted;
 use super::super::web::{self, JobEntry, JobFailure, job_line};
 use super::pool::Pool;
-use super::{Failure, Output, PoolArgs, ended, standard_output};
+use super::{Failure, PoolArgs, ended, standard_output};
+use crate::output::{Output, columns};
 
 /// Number of workers that are named if another one was asked for.
 const NAMED_MAX: usize = 5;
@@ -36,7 +37,7 @@ pub struct PsArgs {
     #[arg(long, short)]
     pub failing: bool,
     /// The output format
-    #[arg(long, short, value_enum, default_value_t)]
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     pub output: Output,
 }
 
@@ -133,7 +134,8 @@ impl Table {
         if let Some(widths) = self.widths {
             return Ok(widths);
         }
-        let heads = ["JOB", "WORKER", "STATE", "TOKEN", "LAST EXIT"].map(str::to_owned);
+        let heads = [columns::JOB, columns::WORKER, columns::STATE, "TOKEN", "LAST EXIT"]
+            .map(str::to_owned);
         self.first.insert(0, heads);
         let width = |column: usize| self.first.iter().map(|row| row[column].len()).max();
         let widths = [0, 1, 2, 3, 4].map(|column| width(column).unwrap_or_default());

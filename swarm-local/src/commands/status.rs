@@ -10,7 +10,8 @@ use clap::Args;
 
 use super::super::snapshot::{Snapshot, WorkerRow};
 use super::super::text::counted;
-use super::{Failure, Output, PoolArgs, ended, standard_output};
+use super::{Failure, PoolArgs, ended, standard_output};
+use crate::output::Output;
 
 /// How many jobs that fail are listed.
 const FAILING_MAX: usize = 10;
@@ -22,7 +23,7 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub pool: PoolArgs,
     /// The output format
-    #[arg(long, short, value_enum, default_value_t)]
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     pub output: Output,
 }
 

@@ -18,7 +18,8 @@ use super::super::ending::{Cause, of_killed};
 use super::super::state::StateDir;
 use super::super::text::{self, counted, span};
 use super::pool::{Found, Pool};
-use super::{Failure, Output, PoolArgs, ended, standard_output};
+use super::{Failure, PoolArgs, ended, standard_output};
+use crate::output::Output;
 use crate::progress::{Earlier, Ending};
 
 /// Time that a pool is waited for beyond the time of its jobs and workers, unless `--timeout` says
@@ -49,7 +50,7 @@ pub struct StopArgs {
     #[arg(long)]
     pub now: bool,
     /// The output format
-    #[arg(long, short, value_enum, default_value_t)]
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     pub output: Output,
 }
 
