@@ -17,7 +17,6 @@ mod sessions;
 mod shares;
 #[cfg(test)]
 mod tests;
-mod words;
 
 pub use after_refusal::after_refusal;
 pub(crate) use autoscale::AUTOSCALE_LIMITED;
@@ -31,17 +30,16 @@ pub(crate) use sessions::SHOWN;
 pub use sessions::{Fenced, SessionReport, StillStopping, Unanswered};
 pub(crate) use sessions::{HEALTHY, JOBS_FAILING, SESSIONS_UNPROTECTED};
 pub(crate) use shares::displaced;
-pub(crate) use words::{counted, number};
+pub(crate) use swarm_core::verdict::{counted, number, shortened};
 
-use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use swarm_core::handover::Cell;
+use swarm_core::verdict::{self, Reason as Shared, Summary, Wanted};
 use swarm_core::{
-    Decision, Desired, JobCounts, JobName, Need, Observed, Progress, Replication, Reservations,
-    Unassigned, Waiting, digest_jobs,
+    Decision, Desired, Need, Observed, Progress, Replication, Reservations, Unassigned, Waiting,
+    digest_jobs,
 };
 
 use crate::api::SwarmStatus;
@@ -66,11 +64,11 @@ impl Verdict {
         let waits_for_pods = [
             Reason::RollingOut,
             Reason::RolloutStalled,
-            Reason::PoolIncomplete,
-            Reason::NoWorkers,
-            Reason::JobsUnassigned,
-            Reason::WorkersNotReady,
-            Reason::Scaling,
+            Reason::Shared(Shared::PoolIncomplete),
+            Reason::Shared(Shared::NoWorkers),
+            Reason::Shared(Shared::JobsUnassigned),
+            Reason::Shared(Shared::WorkersNotReady),
+            Reason::Shared(Shared::Scaling),
         ];
         match &facts.pool.trouble {
             Some(trouble) if waits_for_pods.contains(&of_turn.reason) => {
@@ -84,18 +82,18 @@ impl Verdict {
     /// The same with the jobs that still stop, where that is what a person waits for.
     fn naming(self, sessions: &SessionReport) -> Self {
         let waits_for_stops = [
-            Reason::JobsWaiting,
-            Reason::JobsUnassigned,
-            Reason::NoWorkers,
+            Reason::Shared(Shared::JobsWaiting),
+            Reason::Shared(Shared::JobsUnassigned),
+            Reason::Shared(Shared::NoWorkers),
             Reason::ScaledToZero,
-            Reason::WorkersNotReady,
-            Reason::Rebalancing,
-            Reason::Refreshing,
+            Reason::Shared(Shared::WorkersNotReady),
+            Reason::Shared(Shared::Rebalancing),
+            Reason::Shared(Shared::Refreshing),
             Reason::RollingOut,
             Reason::RolloutStalled,
             Reason::RevocationHeld,
             Reason::ReleaseUnanswered,
-            Reason::Scaling,
+            Reason::Shared(Shared::Scaling),
         ];
         match sessions.still_stopping() {
             Some(stopping) if waits_for_stops.contains(&self.reason) => {
@@ -109,161 +107,25 @@ impl Verdict {
     /// The same without what is wrong with single pods.
     fn of_turn(facts: &TurnSummary<'_>) -> Self {
         let TurnSummary { decision, desired, progress, refreshed, sessions, refusals, .. } = *facts;
-        if let Some(verdict) = refusals.verdict() {
-            return verdict;
-        }
-        let all = Wanted::of(facts);
-        let jobs = all.jobs;
-        if let Some(verdict) = pool::scaled_to_zero(facts, all) {
-            return verdict;
-        }
-        match decision.waiting {
+        let common = facts.common();
+        let is_incomplete = matches!(decision.waiting, Some(Waiting::PoolIncomplete { .. }));
+        refusals
+            .verdict()
+            .or_else(|| pool::scaled_to_zero(facts, common.wanted()))
             // Workers that get nothing do not count as ready, so this is the reason behind it.
-            Some(Waiting::PoolIncomplete { .. }) if let Some(verdict) = sessions.excluded() => {
-                return verdict;
-            }
-            Some(Waiting::PoolIncomplete { ready, desired }) => {
-                let message = format!(
-                    "{}; {} {} until all are, or until initialWait has passed",
-                    pool::workers_ready(ready, desired),
-                    counted(jobs, "job"),
-                    number(jobs, "waits", "wait")
-                );
-                return Self { reason: Reason::PoolIncomplete, message };
-            }
-            Some(Waiting::Paused) => return Self::paused(decision, desired, progress),
-            Some(Waiting::LedgerReset) => return Self::recovering(jobs),
-            Some(Waiting::Renewals { sessions }) => return Self::starting(sessions),
-            Some(Waiting::Gathering) | None => {}
-        }
-        if 0 < progress.jobs.recovering {
-            return Self::recovering(progress.jobs.recovering);
-        }
-        if let Some(verdict) = sessions.verdict() {
-            return verdict;
-        }
-        if 0 < all.without {
-            return Self::without_worker(decision, all);
-        }
-        let names: Vec<_> = progress.not_ready.iter().map(String::as_str).collect();
-        if !names.is_empty() {
-            let who = number(names.len(), "this worker holds jobs and is", WORKERS_THAT_HOLD);
-            let message = format!("{who} not ready: {}", shortened(&names));
-            return Self { reason: Reason::WorkersNotReady, message };
-        }
-        if 0 < progress.deferred {
-            let (left, most) = (progress.deferred, desired.rules.moves_max.unwrap_or_default());
-            let (left, are) = (counted(left, "job"), number(left, "is", "are"));
-            let message = format!("{left} {are} still to move, at most {most} at a time");
-            return Self { reason: Reason::Rebalancing, message };
-        }
-        let (now, wanted) = (progress.workers_now, progress.workers_wanted);
-        let scaling = format!("the pool goes from {now} to {}", counted(wanted, "worker"));
-        match wanted.cmp(&now) {
-            Ordering::Less => {
-                let message = format!("{scaling}, as soon as the surplus ones are emptied");
-                Self { reason: Reason::Scaling, message }
-            }
-            Ordering::Greater => Self { reason: Reason::Scaling, message: scaling },
-            Ordering::Equal if let Some(verdict) = sessions.all_failing(desired, progress) => {
-                verdict
-            }
-            Ordering::Equal if let Some(verdict) = refreshed.verdict() => verdict,
-            Ordering::Equal if 0 < progress.jobs.waiting() => Self::waiting(progress.jobs, jobs),
-            Ordering::Equal => {
-                let is_settled = progress.is_settled() || decision.waiting.is_some();
-                debug_assert!(is_settled, "no verdict on {progress:?}");
-                all.settled(progress.workers_ready)
-            }
-        }
-    }
-
-    /// The verdict on a Swarm whose ledger started another incarnation.
-    fn recovering(jobs: usize) -> Self {
-        let message = format!(
-            "the ledger was lost or rolled back, so it is unknown who runs what; {} {} until each \
-             earlier session has closed, or its Lease is revoked and the grace elapsed",
-            counted(jobs, "job"),
-            number(jobs, "waits", "wait")
-        );
-        Self { reason: Reason::Recovering, message }
-    }
-
-    /// The verdict on a Swarm whose operator has just started, and grants nothing yet.
-    fn starting(sessions: usize) -> Self {
-        let message = format!(
-            "the operator has just started and grants jobs once {} {}, since a rollback of the \
-             store may have lost grants",
-            counted(sessions, "session"),
-            number(sessions, "has renewed its Lease", "have renewed their Leases")
-        );
-        Self { reason: Reason::JobsWaiting, message }
-    }
-
-    /// The verdict when some of `jobs` jobs are not granted yet, and nobody is known to be late.
-    fn waiting(counts: JobCounts, jobs: usize) -> Self {
-        let why = [
-            (counts.releasing, "for a release by the former worker"),
-            (counts.held, "for the worker of the slot to come back"),
-            (counts.quarantined, "for a while, after crashing several workers"),
-            (counts.free, "to be granted"),
-        ];
-        let why = why.iter().filter(|(count, _)| 0 < *count);
-        let why: Vec<_> = why.map(|(count, why)| format!("{count} {why}")).collect();
-        let (waiting, jobs) = (counts.waiting(), counted(jobs, "job"));
-        let wait = number(waiting, "waits", "wait");
-        let message = format!("{waiting} of {jobs} {wait}: {}", why.join(", "));
-        Self { reason: Reason::JobsWaiting, message }
-    }
-
-    /// The verdict on a Swarm where everything stays as it is.
-    fn paused(decision: &Decision, desired: &Desired, progress: &Progress) -> Self {
-        let without = progress.jobs.unassigned;
-        let is_run =
-            |cell: &Cell| cell.holder().is_some() || matches!(cell, Cell::Everywhere { .. });
-        let run = decision.ledger.cells.jobs.iter().filter(|(_, record)| is_run(&record.cell));
-        let gone = run.filter(|(job, _)| !desired.jobs.contains_key(*job)).count();
-        let not_ready = progress.not_ready.len();
-        let is_ready = without == 0 && gone == 0 && not_ready == 0;
-        let message = if is_ready {
-            "paused: every job stays where it is".to_owned()
-        } else {
-            format!(
-                "paused: every job stays where it is; {} {} no worker, {gone} that {} no longer \
-                 wanted {} one, {} that {} not ready",
-                counted(without, "job"),
-                number(without, "has", "have"),
-                number(gone, "is", "are"),
-                number(gone, "has", "have"),
-                counted(not_ready, "worker"),
-                number(not_ready, "holds jobs is", "hold jobs are")
-            )
-        };
-        Self { reason: Reason::Paused { is_ready }, message }
-    }
-
-    /// The verdict when some of `jobs` jobs have no worker.
-    fn without_worker(decision: &Decision, wanted: Wanted) -> Self {
-        let without = wanted.no_worker();
-        let mut reasons: BTreeSet<_> = decision.plan.unassigned.values().copied().collect();
-        reasons.remove(&Unassigned::Suspended);
-        if reasons.iter().eq([&Unassigned::NoWorkers]) {
-            let message = format!("{without}: none is ready");
-            return Self { reason: Reason::NoWorkers, message };
-        }
-        let words: Vec<_> = reasons.into_iter().map(Unassigned::as_str).collect();
-        let message = format!("{without}: {}", words.join(", "));
-        Self { reason: Reason::JobsUnassigned, message }
+            .or_else(|| sessions.excluded().filter(|_| is_incomplete))
+            .or_else(|| common.start().map(Self::from))
+            .or_else(|| sessions.verdict())
+            .or_else(|| common.unsettled().map(Self::from))
+            .or_else(|| sessions.all_failing(desired, progress))
+            .or_else(|| refreshed.verdict())
+            .unwrap_or_else(|| common.settled().into())
     }
 }
 
-/// A list of names of bounded length.
-pub(crate) fn shortened(names: &[&str]) -> String {
-    const SHOWN: usize = 5;
-    let shown = names[..names.len().min(SHOWN)].join(", ");
-    match names.len().checked_sub(SHOWN) {
-        None | Some(0) => shown,
-        Some(more) => format!("{shown} and {more} more"),
+impl From<verdict::Verdict> for Verdict {
+    fn from(verdict::Verdict { reason, message }: verdict::Verdict) -> Self {
+        Self { reason: Reason::Shared(reason), message }
     }
 }
 
@@ -294,63 +156,11 @@ pub struct TurnSummary<'a> {
     pub refusals: &'a Refusals,
 }
 
-/// How many jobs there are to run, those apart that are done.
-#[derive(Clone, Copy, Debug)]
-struct Wanted {
-    jobs: usize,
-    /// How many of them have no worker, and should have one.
-    without: usize,
-    /// How many of them nobody is to run for now.
-    suspended: usize,
-}
-
-impl Wanted {
-    /// A plan for all workers names no job but those that nobody runs.
-    fn of(facts: &TurnSummary<'_>) -> Self {
-        let TurnSummary { decision, desired, progress, .. } = *facts;
-        let is_done = |job: &&JobName| {
-            let record = decision.ledger.cells.jobs.get(*job);
-            record.is_some_and(|record| matches!(record.cell, Cell::Done { .. }))
-        };
-        let has_done = 0 < progress.jobs.done;
-        let done = if has_done { desired.jobs.keys().filter(is_done).count() } else { 0 };
-        let JobCounts { unassigned: without, suspended, .. } = progress.jobs;
-        Self { jobs: desired.jobs.len() - done, without, suspended }
-    }
-
-    fn assigned(self) -> usize {
-        self.jobs.saturating_sub(self.without + self.suspended)
-    }
-
-    /// The verdict where there is nothing else to say.
-    fn settled(self, workers: usize) -> Verdict {
-        let Self { jobs, suspended, .. } = self;
-        if 0 < jobs && suspended == jobs {
-            let message = match jobs {
-                1 => "the only job is suspended".to_owned(),
-                jobs => format!("all {jobs} jobs are suspended"),
-            };
-            return Verdict { reason: Reason::Suspended, message };
-        }
-        let (run, beside) = (jobs - suspended, self.are_suspended());
-        let (run, workers) = (counted(run, "job"), counted(workers, "worker"));
-        let message = format!("{run} on {workers}{beside}");
-        Verdict { reason: Reason::Settled, message }
-    }
-
-    /// The end of a sentence.
-    fn are_suspended(self) -> String {
-        if self.suspended == 0 {
-            String::new()
-        } else {
-            format!("; {} {} suspended", self.suspended, number(self.suspended, "is", "are"))
-        }
-    }
-
-    /// That some of the jobs have no worker; the beginning of a sentence.
-    fn no_worker(self) -> String {
-        let (without, jobs) = (self.without, counted(self.jobs, "job"));
-        format!("{without} of {jobs} {} no worker", number(without, "has", "have"))
+impl<'a> TurnSummary<'a> {
+    /// The part that one machine has as well.
+    fn common(&self) -> Summary<'a> {
+        let Self { decision, desired, progress, .. } = *self;
+        Summary { decision, desired, progress }
     }
 }
 
@@ -364,7 +174,7 @@ pub fn after_turn(
 ) -> SwarmStatus {
     let TurnSummary { decision, desired, observed, progress, pool, .. } = *facts;
     let TurnSummary { refreshed, sessions, refusals, .. } = *facts;
-    let (plan, wanted) = (&decision.plan, Wanted::of(facts));
+    let (plan, wanted) = (&decision.plan, facts.common().wanted());
     let reservations = shares::reservations(facts);
     let mut unassigned = BTreeMap::<String, i32>::new();
     let without = plan.unassigned.values().filter(|why| **why != Unassigned::Suspended);
@@ -421,9 +231,6 @@ pub fn unless_only_taken_over(before: Option<&SwarmStatus>, status: SwarmStatus)
     }
 }
 
-/// The beginning of a sentence about several workers.
-const WORKERS_THAT_HOLD: &str = "these workers hold jobs and are";
-
 const POOL_READY: &str = "PoolReady";
 const ALL_ASSIGNED: &str = "AllJobsAssigned";
 const CONVERGED: &str = "Converged";
@@ -463,9 +270,7 @@ fn all_assigned(
         };
         return Part::new(ALL_ASSIGNED, true, "AllAssigned", message);
     }
-    let mut reasons: BTreeSet<_> = facts.decision.plan.unassigned.values().copied().collect();
-    reasons.remove(&Unassigned::Suspended);
-    let words: Vec<_> = reasons.into_iter().map(Unassigned::as_str).collect();
+    let words = facts.common().reasons_without_worker();
     let (words, waits) = (words.join(", "), reservations.map_or_else(String::new, shares::waits));
     let message = format!("{}: {words}{waits}{beside}", wanted.no_worker());
     Part::new(ALL_ASSIGNED, false, "JobsUnassigned", message)

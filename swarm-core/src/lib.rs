@@ -79,6 +79,7 @@ pub mod handover;
 pub mod overseer;
 pub mod replicas;
 pub mod session;
+pub mod verdict;
 
 pub use assignment::{Assignment, Change, diff};
 pub use autoscale::{Autoscale, Autoscaler, Need, Needs, PerWorker, Scale};

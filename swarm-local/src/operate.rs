@@ -15,6 +15,7 @@ use swarm_adapters_host::{runlog, timer};
 use swarm_core::handover::{Evidence, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::JobOutput;
+use swarm_core::verdict::Summary;
 use swarm_core::{
     Autoscaler, Decider, Decision, Desired, Failing, Ledger, Needs, Observed, Presence, Progress,
     Slot, Turn, Unassigned, WorkerSeen, turn,
@@ -546,6 +547,8 @@ impl Operation {
         snapshot.mark_silent(&self.silent);
         snapshot.mark_stopping(&mut self.stopping);
         snapshot.mark_failing(&self.failing);
+        let turn = Summary { decision, desired: &self.wanted.desired, progress: &progress };
+        snapshot.judge(&turn, workers);
         for sentence in self.failures.news(&snapshot) {
             self.outlets.voice.say(&sentence);
         }

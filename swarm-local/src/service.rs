@@ -135,15 +135,16 @@ mod tests {
         let unknown = Snapshot::default();
         assert_eq!(next(&unknown, false), ["EXTEND_TIMEOUT_USEC=30000000", "STATUS=starting"]);
         assert_eq!(next(&unknown, false), ["EXTEND_TIMEOUT_USEC=30000000"]);
-        let known = Snapshot { name: "a".into(), settled: true, ..Snapshot::default() };
-        let status = "STATUS=settled; 0 jobs on 0 workers";
+        let known =
+            Snapshot { name: "a".into(), settled: true, reason: "Settled", ..Snapshot::default() };
+        let status = "STATUS=Settled; 0 jobs on 0 workers";
         assert_eq!(next(&known, false), ["READY=1", status]);
         assert!(next(&known, false).is_empty());
         let message = "a.yaml:2:1: unknown field `jbos`".to_owned();
         let invalid = InvalidFile { message, excerpt: None, since_unix_s: 1_000 };
         let invalid = Snapshot { invalid_file: Some(invalid), ..known.clone() };
         let problem = "the file is invalid (a.yaml:2:1: unknown field `jbos`)";
-        let expected = format!("STATUS={problem}; settled; 0 jobs on 0 workers");
+        let expected = format!("STATUS={problem}; Settled; 0 jobs on 0 workers");
         assert_eq!(next(&invalid, false), [expected]);
         let ending = Ending { jobs: 2, left: 1, until_unix_s: 1_012, ..Ending::default() };
         let ending = Snapshot { ending: Some(ending), ..known };

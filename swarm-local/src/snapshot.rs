@@ -10,7 +10,8 @@ use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::failing::WORST_MAX;
 use swarm_adapters_host::processes::{Phase, WorkerProcess, Workers};
 use swarm_core::handover::{Cell, SessionId};
-use swarm_core::{Decision, Failing, FailingJob, Jobs, Progress, Slot, SlotRecord};
+use swarm_core::verdict::FailingShown;
+use swarm_core::{Decision, Failing, FailingJob, FailingState, Jobs, Progress, Slot, SlotRecord};
 use swarm_spec::manifest::Explained;
 
 use super::text::{age, counted};
@@ -30,6 +31,13 @@ pub(super) struct Snapshot {
     pub(super) settled: bool,
     /// Whether no job fails and no worker is silent.
     pub(super) healthy: bool,
+    /// The first reason why the pool is not as it is asked to be, or `Settled`; the word of a Swarm's
+    /// condition `Ready` on a cluster.
+    #[serde(default, deserialize_with = "word")]
+    pub(super) reason: Word,
+    /// The reason in a sentence.
+    #[serde(default)]
+    pub(super) message: String,
     /// Why what is wanted is not delivered to the workers, if it is not; a sentence.
     pub(super) undelivered: Option<String>,
     /// What is wrong with the file, while something is; the last valid state stays.
@@ -64,7 +72,20 @@ pub(super) struct Snapshot {
 pub(super) type Word = &'static str;
 
 /// All of them.
-const WORDS: [Word; 20] = [
+const WORDS: [Word; 33] = [
+    "AllJobsFailing",
+    "JobsUnassigned",
+    "JobsWaiting",
+    "NoWorkers",
+    "Paused",
+    "PoolIncomplete",
+    "Rebalancing",
+    "Recovering",
+    "Refreshing",
+    "Scaling",
+    "Settled",
+    "Suspended",
+    "WorkersNotReady",
     "away",
     "capacity",
     "done",
@@ -264,6 +285,19 @@ impl FailingRow {
         format!("{state}, {restarts} in {since}: {last_exit}")
     }
 
+    /// The job as a sentence shows it.
+    pub(super) fn shown(&self) -> FailingShown<'_> {
+        let Self { job, worker, state, last_exit, last_output, .. } = self;
+        let is_failed = *state == FailingState::Failed.as_str();
+        FailingShown {
+            job,
+            worker,
+            state: if is_failed { FailingState::Failed } else { FailingState::Restarting },
+            last_exit,
+            last_line: last_output.last().map(String::as_str),
+        }
+    }
+
     fn of(failing: FailingJob, worker: &str) -> Self {
         let FailingJob { job, state, restarts, since_unix_s, last_exit, last_output } = failing;
         let (job, worker, state) = (job.to_string(), worker.to_owned(), state.as_str());
@@ -455,6 +489,8 @@ impl Snapshot {
             version: ledger.version,
             settled,
             healthy: true,
+            reason: Word::default(),
+            message: String::new(),
             undelivered: None,
             invalid_file: None,
             earlier: None,

@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use swarm_adapters_host::clock::unix_s;
+use swarm_adapters_host::processes::{Phase, Workers};
 use swarm_core::Unassigned;
+use swarm_core::verdict::{
+    Reason, Summary, Verdict, failing_jobs, number, shortened, stale_workers,
+};
 
-use super::snapshot::{JobCounts, Snapshot, StoppingRow, Word, WorkerRow};
+use super::snapshot::{FailingRow, JobCounts, Snapshot, StoppingRow, Word, WorkerRow};
 use super::text::{age, counted};
 
 /// Whether something has to be done.
@@ -18,6 +22,25 @@ pub(super) enum Mood {
     Busy,
     /// Somebody should look.
     Bad,
+}
+
+/// Number of failing jobs that a sentence describes.
+const SHOWN: usize = 3;
+
+/// The verdict where workers are on their way, though no job waits for them.
+fn coming(workers: &Workers) -> Option<Verdict> {
+    let names = workers.values().filter(|worker| worker.phase != Phase::Up);
+    let names: Vec<_> = names.map(|worker| worker.name.as_str()).collect();
+    let are = number(names.len(), "this worker is", "these workers are");
+    let message = format!("{are} not ready: {}", shortened(&names));
+    (!names.is_empty()).then_some(Verdict { reason: Reason::WorkersNotReady, message })
+}
+
+/// The verdict where workers have not confirmed their newest jobs.
+fn stale(turn: &Summary<'_>) -> Option<Verdict> {
+    let names: Vec<_> = turn.progress.stale.iter().map(String::as_str).collect();
+    let message = || stale_workers(&names);
+    (!names.is_empty()).then(|| Verdict { reason: Reason::Refreshing, message: message() })
 }
 
 impl Snapshot {
@@ -33,20 +56,17 @@ impl Snapshot {
             let mood = if ending.killed.is_empty() { Mood::Busy } else { Mood::Bad };
             return (format!("ending: {}", ending.sentence(unix_s())), mood);
         }
-        let Self { settled, undelivered, jobs, workers, .. } = self;
+        let Self { undelivered, jobs, workers, .. } = self;
         let mut news = Vec::new();
         if undelivered.is_some() {
             news.push("not delivered to the workers".to_owned());
         }
-        if 0 < jobs.failing {
+        if 0 < jobs.failing && self.reason != Reason::AllJobsFailing.as_str() {
             news.push(format!("failing: {}", counted(jobs.failing, "job")));
         }
         let silent = workers.iter().filter(|it| it.silent_since_unix_s.is_some()).count();
         if 0 < silent {
             news.push(format!("silent: {}", counted(silent, "worker")));
-        }
-        if *settled && 0 < jobs.unassigned {
-            news.push(format!("without a worker: {}", counted(jobs.unassigned, "job")));
         }
         let (course, mood) = self.course();
         if news.is_empty() {
@@ -59,33 +79,47 @@ impl Snapshot {
         (news.join(" · "), Mood::Bad)
     }
 
-    /// The wait of the pool in a few words, or that it is settled.
-    fn course(&self) -> (String, Mood) {
-        let Self { settled, jobs, workers, .. } = self;
-        let coming = workers.iter().filter(|worker| worker.state != "ready").count();
-        if *settled {
-            ("settled".to_owned(), Mood::Good)
-        } else if 0 < jobs.moving {
-            (format!("moving {}{}", counted(jobs.moving, "job"), self.slowest()), Mood::Busy)
-        } else if 0 < coming {
-            (format!("waiting for {}", counted(coming, "worker")), Mood::Busy)
-        } else if 0 < jobs.waiting {
-            (format!("{} waiting", counted(jobs.waiting, "job")), Mood::Busy)
-        } else if 0 < jobs.quarantined {
-            (format!("{} quarantined", counted(jobs.quarantined, "job")), Mood::Bad)
-        } else {
-            ("waiting until all workers confirm".to_owned(), Mood::Busy)
-        }
+    /// Judges the pool after the last turn, as a cluster judges a Swarm. Failing and stopping jobs are known.
+    pub(super) fn judge(&mut self, turn: &Summary<'_>, workers: &Workers) {
+        let Verdict { reason, message } = turn
+            .start()
+            .or_else(|| turn.unsettled())
+            .or_else(|| self.all_failing())
+            .or_else(|| coming(workers))
+            .or_else(|| stale(turn).filter(|_| turn.progress.jobs.waiting() == 0))
+            .unwrap_or_else(|| turn.settled());
+        (self.reason, self.message) = (reason.as_str(), message);
     }
 
-    /// The job that has been stopping for the longest time, for the end of a sentence.
+    /// The verdict where every job that has a worker ends by itself.
+    fn all_failing(&self) -> Option<Verdict> {
+        let Self { jobs, failing, .. } = self;
+        let shown = failing.iter().take(SHOWN).map(FailingRow::shown).collect::<Vec<_>>();
+        let is_so = 0 < jobs.granted && jobs.granted <= jobs.failing;
+        let message = || failing_jobs(jobs.failing, &shown);
+        is_so.then(|| Verdict { reason: Reason::AllJobsFailing, message: message() })
+    }
+
+    /// The reason why the pool is as it is, with its sentence.
+    fn course(&self) -> (String, Mood) {
+        let Self { settled, reason, message, jobs, .. } = self;
+        let is_good = [Reason::Settled, Reason::Suspended, Reason::Paused { is_ready: true }];
+        if is_good.map(Reason::as_str).contains(reason) && *settled {
+            return ((*reason).to_owned(), Mood::Good);
+        }
+        let is_bad = *settled || 0 < jobs.quarantined;
+        let mood = if is_bad { Mood::Bad } else { Mood::Busy };
+        (format!("{reason}: {}{message}", self.slowest()), mood)
+    }
+
+    /// The job that has been stopping for the longest time, as the beginning of a sentence.
     fn slowest(&self) -> String {
         let Some(StoppingRow { job, worker, since_unix_s }) = self.stopping.first() else {
             return String::new();
         };
         let since = UNIX_EPOCH + Duration::from_secs(*since_unix_s);
         let since = age(since.elapsed().unwrap_or_default());
-        format!(": {job} has been stopping on {worker} for {since}")
+        format!("{job} has been stopping on {worker} for {since}; ")
     }
 
     /// How many jobs have no worker, by reason. O(jobs without a worker).

@@ -14,6 +14,7 @@ use kube::runtime::events::EventType;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use swarm_core::ports::StoreError;
+use swarm_core::verdict::Reason as Shared;
 use swarm_core::{Desired, Need, Observed, Progress, Turn, Waiting};
 use tokio::time::Instant;
 
@@ -191,7 +192,12 @@ impl Done {
 
 /// Whether somebody who keeps undoing what the operator does is the likely cause, or more than that.
 fn is_outdone_by_a_contest(reason: Reason) -> bool {
-    let is_outdone = [Reason::Settled, Reason::Scaling, Reason::Refreshing, Reason::RollingOut];
+    let is_outdone = [
+        Reason::Shared(Shared::Settled),
+        Reason::Shared(Shared::Scaling),
+        Reason::Shared(Shared::Refreshing),
+        Reason::RollingOut,
+    ];
     is_outdone.contains(&reason)
 }
 

@@ -1,6 +1,8 @@
 //! The part of the status about the workers of a pool, as the workload counts them.
 
-use super::{POOL_READY, Part, Reason, TurnSummary, Verdict, Wanted, counted, number, rollout};
+use swarm_core::verdict::{Reason as Shared, Wanted, counted, number, workers_ready};
+
+use super::{POOL_READY, Part, Reason, TurnSummary, Verdict, rollout};
 use crate::pool::workload::Kind;
 
 /// The condition about the workers of the pool.
@@ -15,7 +17,7 @@ pub(super) fn ready(facts: &TurnSummary<'_>, wanted: Wanted) -> Part {
             "no pod with the labels {labels} is a worker; pods of a StatefulSet do not count: set \
              spec.pool.statefulSet of another Swarm for them"
         );
-        return Part::new(POOL_READY, false, Reason::NoWorkers.as_str(), message);
+        return Part::new(POOL_READY, false, Shared::NoWorkers.as_str(), message);
     }
     let is_ready = progress.has_all_workers();
     let reason = if is_ready { "AllWorkersReady" } else { "WorkersMissing" };
@@ -24,12 +26,6 @@ pub(super) fn ready(facts: &TurnSummary<'_>, wanted: Wanted) -> Part {
     let ready = workers_ready(progress.workers_ready, progress.workers_wanted);
     let all: Vec<_> = [ready].into_iter().chain(besides).collect();
     Part::new(POOL_READY, is_ready, reason, all.join("; "))
-}
-
-/// Returns the number of ready workers.
-pub(super) fn workers_ready(ready: usize, wanted: usize) -> String {
-    let workers = number(ready.max(wanted), "worker is", "workers are");
-    format!("{ready} of {wanted} {workers} ready")
 }
 
 /// Returns whether there are jobs to run, and no worker for them, now or soon.

@@ -1,34 +1,16 @@
-//! Why a Swarm is ready or not, as a word.
+//! Reasons why a Swarm is ready or not, as words: reasons of both homes, and reasons of Kubernetes.
+
+use swarm_core::verdict::Reason as Shared;
 
 /// Why a Swarm is ready or not: the reasons of the condition `Ready` and of Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Every job has a worker that is ready, and the view is published.
-    Settled,
-    /// The pool is new and not complete; nothing is assigned yet.
-    PoolIncomplete,
-    /// No worker can take jobs.
-    NoWorkers,
-    /// Some jobs are pinned to a worker that does not take jobs, or found all workers full.
-    JobsUnassigned,
-    /// Workers that hold jobs are not ready or away.
-    WorkersNotReady,
-    /// The balance is not reached; `maxMovesInFlight` bounds how many jobs move at a time.
-    Rebalancing,
-    /// The ledger was lost or rolled back; workers that may still run what it granted stop first.
-    Recovering,
-    /// The pool gets more or fewer workers.
-    Scaling,
-    /// Workers do not have their newest jobs yet.
-    Refreshing,
-    /// Jobs wait for a release by the former worker, or for a time.
-    JobsWaiting,
+    /// A reason that one machine can have as well.
+    Shared(Shared),
     /// Workers get the newest template of their workload.
     RollingOut,
     /// They should get it, and the rollout does not proceed.
     RolloutStalled,
-    /// Every job that runs ends by itself.
-    AllJobsFailing,
     /// The pool is meant to have no workers, and there are jobs.
     ScaledToZero,
     /// Workers should be replaced, and may not be.
@@ -41,13 +23,6 @@ pub enum Reason {
     RevocationHeld,
     /// Workers do not release jobs that they were asked to release.
     ReleaseUnanswered,
-    /// Nobody is to run any job for now, and nobody does.
-    Suspended,
-    /// Somebody asked for everything to stay as it is.
-    Paused {
-        /// Whether every job has a worker that is ready all the same, and none has another.
-        is_ready: bool,
-    },
     /// The pool's workload does not exist.
     PoolNotFound,
     /// More than one workload has the labels.
@@ -91,26 +66,15 @@ impl Reason {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Settled => "Settled",
-            Self::PoolIncomplete => "PoolIncomplete",
-            Self::NoWorkers | Self::ScaledToZero => "NoWorkers",
-            Self::JobsUnassigned => "JobsUnassigned",
-            Self::WorkersNotReady => "WorkersNotReady",
-            Self::Rebalancing => "Rebalancing",
-            Self::Recovering => "Recovering",
-            Self::Scaling => "Scaling",
-            Self::Refreshing => "Refreshing",
-            Self::JobsWaiting => "JobsWaiting",
+            Self::Shared(reason) => reason.as_str(),
+            Self::ScaledToZero => Shared::NoWorkers.as_str(),
             Self::RollingOut => "RollingOut",
             Self::RolloutStalled => "RolloutStalled",
-            Self::AllJobsFailing => "AllJobsFailing",
             Self::RefreshBlocked => "RefreshBlocked",
             Self::LeaseTooLong => "LeaseTooLong",
             Self::WorkersSuspect => "WorkersSuspect",
             Self::RevocationHeld => "RevocationHeld",
             Self::ReleaseUnanswered => "ReleaseUnanswered",
-            Self::Suspended => "Suspended",
-            Self::Paused { .. } => "Paused",
             Self::PoolNotFound => "PoolNotFound",
             Self::PoolAmbiguous => "PoolAmbiguous",
             Self::PodsClaimed => "PodsClaimed",
@@ -136,25 +100,13 @@ impl Reason {
     #[must_use]
     pub fn is_stalled(self) -> bool {
         match self {
-            Self::Settled
-            | Self::PoolIncomplete
-            | Self::NoWorkers
-            | Self::JobsUnassigned
-            | Self::WorkersNotReady
-            | Self::Rebalancing
-            | Self::Recovering
-            | Self::Scaling
-            | Self::Refreshing
-            | Self::JobsWaiting
+            Self::Shared(_)
             | Self::RollingOut
-            | Self::AllJobsFailing
             | Self::RefreshBlocked
             | Self::RevocationHeld
             | Self::ReleaseUnanswered
             | Self::SourcesThrottled
-            | Self::PoolBeingMade
-            | Self::Suspended
-            | Self::Paused { .. } => false,
+            | Self::PoolBeingMade => false,
             Self::LeaseTooLong
             | Self::RolloutStalled
             | Self::ScaledToZero
@@ -185,7 +137,7 @@ impl Reason {
             Self::RefreshBlocked,
             Self::RevocationHeld,
             Self::ReleaseUnanswered,
-            Self::AllJobsFailing,
+            Self::Shared(Shared::AllJobsFailing),
         ];
         self.is_stalled() || warns.contains(&self)
     }
@@ -196,10 +148,12 @@ impl Reason {
     }
 
     pub(super) fn is_ready(self) -> bool {
-        matches!(self, Self::Settled | Self::Suspended | Self::Paused { is_ready: true })
+        matches!(self, Self::Shared(reason) if reason.is_ready())
     }
 
     pub(super) fn is_reconciling(self) -> bool {
-        !self.is_ready() && !self.is_stalled() && !matches!(self, Self::Paused { .. })
+        !self.is_ready()
+            && !self.is_stalled()
+            && !matches!(self, Self::Shared(Shared::Paused { .. }))
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{CONVERGED, Part, Reason, Verdict, number, shortened};
+use swarm_core::verdict::{Reason as Shared, stale_workers};
+
+use super::{CONVERGED, Part, Reason, Verdict};
 
 /// For how long after a publication nothing is said of workers that were nudged and are being asked:
 /// mostly they answer within a fraction of that.
@@ -74,18 +76,16 @@ impl Refreshed {
                     "{}; the next is replaced when no more than refresh.maxUnavailable are missing",
                     self.names()
                 );
-                (Reason::Refreshing, message)
+                (Reason::Shared(Shared::Refreshing), message)
             }
-            None => (Reason::Refreshing, self.names()),
+            None => (Reason::Shared(Shared::Refreshing), self.names()),
         };
         Some(Verdict { reason, message })
     }
 
     fn names(&self) -> String {
         let names: Vec<_> = self.stale.iter().map(String::as_str).collect();
-        let who =
-            number(names.len(), "this worker does not have its", "these workers do not have their");
-        format!("{who} newest jobs yet: {}", shortened(&names))
+        stale_workers(&names)
     }
 
     /// The conditions.

@@ -1,5 +1,7 @@
 //! The part of the status about a rollout: workers that get another template of their workload.
 
+use swarm_core::verdict::Reason as Shared;
+
 use super::{Part, Reason, Verdict};
 use crate::pool::rollout::{Deadline, Hold, ROLLING_OUT, Rollout, RolloutReport, Templates};
 use crate::pool::workload::Workload;
@@ -8,7 +10,7 @@ use crate::pool::workload::Workload;
 pub(super) fn verdict(pool: &Workload, report: &RolloutReport, of_turn: Verdict) -> Verdict {
     let Some(part) = part(pool, report) else {
         return match (of_turn.reason, held(pool, &report.rollout)) {
-            (Reason::Settled, Some(held)) => {
+            (Reason::Shared(Shared::Settled), Some(held)) => {
                 Verdict { message: format!("{}; {held}", of_turn.message), ..of_turn }
             }
             _ => of_turn,
@@ -18,13 +20,15 @@ pub(super) fn verdict(pool: &Workload, report: &RolloutReport, of_turn: Verdict)
         (true, reason) if !reason.is_stalled() => Reason::RolloutStalled,
         (
             false,
-            Reason::Settled
-            | Reason::Suspended
-            | Reason::Paused { .. }
-            | Reason::WorkersNotReady
-            | Reason::JobsWaiting
-            | Reason::Rebalancing
-            | Reason::Refreshing,
+            Reason::Shared(
+                Shared::Settled
+                | Shared::Suspended
+                | Shared::Paused { .. }
+                | Shared::WorkersNotReady
+                | Shared::JobsWaiting
+                | Shared::Rebalancing
+                | Shared::Refreshing,
+            ),
         ) => Reason::RollingOut,
         (_, reason) => return Verdict { reason, ..of_turn },
     };
@@ -110,16 +114,25 @@ mod tests {
 
     #[test]
     fn a_rollout_comes_before_what_it_causes_and_after_what_it_does_not() {
-        let (reason, message) = judged(under_way(1, 3), None, Reason::Settled);
+        let (reason, message) = judged(under_way(1, 3), None, Reason::Shared(Shared::Settled));
         assert_eq!(reason, Reason::RollingOut);
         assert_eq!(message, "1 of 3 workers run the new template; so");
-        for reason in [Reason::WorkersNotReady, Reason::JobsWaiting] {
+        for reason in [Reason::Shared(Shared::WorkersNotReady), Reason::Shared(Shared::JobsWaiting)]
+        {
             assert_eq!(judged(under_way(1, 3), None, reason).0, Reason::RollingOut);
         }
-        for reason in [Reason::NoWorkers, Reason::Recovering, Reason::LeaseTooLong] {
+        for reason in [
+            Reason::Shared(Shared::NoWorkers),
+            Reason::Shared(Shared::Recovering),
+            Reason::LeaseTooLong,
+        ] {
             assert_eq!(judged(under_way(1, 3), None, reason), (reason, "so".to_owned()));
         }
-        let stalled = judged(under_way(3, 3), Some("it has not proceeded"), Reason::NoWorkers);
+        let stalled = judged(
+            under_way(3, 3),
+            Some("it has not proceeded"),
+            Reason::Shared(Shared::NoWorkers),
+        );
         assert_eq!(stalled.0, Reason::RolloutStalled);
         let expected = "3 of 3 workers run the new template, and not all of them are ready; it has \
                         not proceeded; so";
@@ -131,21 +144,24 @@ mod tests {
     #[test]
     fn what_waits_for_a_person_is_said_and_is_ready() {
         let pods = Templates { updated: 1, wanted: 3, replicas: 3 };
-        let held = |why| judged(Rollout::Held { pods, why }, None, Reason::Settled);
+        let held = |why| judged(Rollout::Held { pods, why }, None, Reason::Shared(Shared::Settled));
         let (reason, message) = held(Hold::OnDelete);
-        assert_eq!(reason, Reason::Settled);
+        assert_eq!(reason, Reason::Shared(Shared::Settled));
         let expected = "so; 1 of 3 workers run the new template of StatefulSet `w`, the others get it \
                         when their pods are deleted, by updateStrategy OnDelete";
         assert_eq!(message, expected);
         assert!(held(Hold::Partition).1.ends_with("by the partition of the updateStrategy"));
-        let (_, partly) = judged(under_way(1, 2), None, Reason::Settled);
+        let (_, partly) = judged(under_way(1, 2), None, Reason::Shared(Shared::Settled));
         assert!(partly.starts_with("1 of 3 workers run the new template, and by the partition 2"));
         let pods = Templates { updated: 0, wanted: 1, replicas: 1 };
         let paused = Rollout::UnderWay { pods, deadline: Deadline::Paused };
-        let (_, paused) = judged(paused, None, Reason::Settled);
+        let (_, paused) = judged(paused, None, Reason::Shared(Shared::Settled));
         let expected = "0 of 1 worker runs the new template; it is paused: kubectl -n n rollout \
                         resume statefulset/w; so";
         assert_eq!(paused, expected);
-        assert_eq!(judged(Rollout::Unseen, None, Reason::Settled).0, Reason::RollingOut);
+        assert_eq!(
+            judged(Rollout::Unseen, None, Reason::Shared(Shared::Settled)).0,
+            Reason::RollingOut
+        );
     }
 }

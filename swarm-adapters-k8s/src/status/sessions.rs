@@ -5,7 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use swarm_core::overseer::Suspicion;
 use swarm_core::session::JobOutput;
-use swarm_core::{Desired, Failing, FailingJob, FailingState, Observed, Progress, Replication};
+use swarm_core::verdict::{FailingShown, Reason as Shared, failing_jobs};
+use swarm_core::{Desired, Failing, FailingJob, Observed, Progress, Replication};
 
 use super::{Part, Reason, Verdict, counted, number, shortened};
 
@@ -181,25 +182,29 @@ impl SessionReport {
         };
         let run = progress.jobs.granted * of_each;
         let is_so = 0 < run && run <= self.failing_jobs();
-        is_so.then(|| Verdict { reason: Reason::AllJobsFailing, message: self.are_failing() })
+        is_so.then(|| Verdict {
+            reason: Reason::Shared(Shared::AllJobsFailing),
+            message: self.are_failing(),
+        })
     }
 
     /// The failing jobs: how many, and the worst of them with their workers and last lines.
-    pub(super) fn are_failing(&self) -> String {
+    pub(super) fn are_failing<'a>(&'a self) -> String {
         let all = self
             .failing
             .iter()
             .flat_map(|(worker, failing)| failing.worst.iter().map(move |job| (worker, job)));
         let mut all: Vec<_> = all.collect();
         all.sort_by_cached_key(|(_, job)| job.worst_first());
-        let shown: Vec<_> = all.iter().take(SHOWN).map(|(on, job)| failing(on, job)).collect();
-        let count = self.failing_jobs();
-        let jobs = format!("{} {}", counted(count, "job"), number(count, "fails", "fail"));
-        match (shown.is_empty(), count > shown.len()) {
-            (true, _) => jobs,
-            (false, false) => format!("{jobs}: {}", shown.join("; ")),
-            (false, true) => format!("{jobs}, among them {}", shown.join("; ")),
-        }
+        let shown = |(worker, failing): &(&'a String, &'a FailingJob)| FailingShown {
+            job: failing.job.as_str(),
+            worker,
+            state: failing.state,
+            last_exit: &failing.last_exit,
+            last_line: failing.last_output.last().map(String::as_str),
+        };
+        let worst: Vec<_> = all.iter().take(SHOWN).map(shown).collect();
+        failing_jobs(self.failing_jobs(), &worst)
     }
 
     fn all(&self) -> impl Iterator<Item = Verdict> {
@@ -303,21 +308,10 @@ impl SessionReport {
     }
 }
 
-/// A failing job, for a person.
-fn failing(worker: &str, failing: &FailingJob) -> String {
-    let FailingJob { job, state, last_exit, last_output, .. } = failing;
-    let last = last_output.last().map(|line| format!(" (`{line}`)")).unwrap_or_default();
-    let then = match state {
-        FailingState::Failed => " and is not restarted any more",
-        FailingState::Restarting => "",
-    };
-    // An exit goes on with the sentence, and a reason not to start begins one.
-    let colon = if last_exit.starts_with("ended") { "" } else { ":" };
-    format!("`{job}` on `{worker}`{colon} {last_exit}{last}{then}")
-}
-
 #[cfg(test)]
 mod tests {
+    use swarm_core::FailingState;
+
     use super::*;
 
     fn told(sessions: &SessionReport) -> Vec<String> {

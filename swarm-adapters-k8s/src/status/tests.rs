@@ -7,6 +7,7 @@ use crate::pool::rollout::ROLLING_OUT;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::json;
 use swarm_core::handover::{Cell, Record};
+use swarm_core::verdict::Reason as Shared;
 use swarm_core::{Autoscale, Ledger, PerWorker, Presence, Slot, Token, WorkerSeen, decide, jobs};
 
 fn observed(presences: &[Presence]) -> Observed {
@@ -83,16 +84,16 @@ fn judged_at(generation: i64, status: &SwarmStatus) -> Kstatus {
 #[test]
 fn every_reason_is_judged_by_kstatus_as_it_is_meant() {
     let reasons = [
-        Reason::Settled,
-        Reason::Suspended,
-        Reason::Paused { is_ready: true },
-        Reason::Paused { is_ready: false },
-        Reason::PoolIncomplete,
-        Reason::NoWorkers,
-        Reason::JobsUnassigned,
-        Reason::WorkersNotReady,
+        Reason::Shared(Shared::Settled),
+        Reason::Shared(Shared::Suspended),
+        Reason::Shared(Shared::Paused { is_ready: true }),
+        Reason::Shared(Shared::Paused { is_ready: false }),
+        Reason::Shared(Shared::PoolIncomplete),
+        Reason::Shared(Shared::NoWorkers),
+        Reason::Shared(Shared::JobsUnassigned),
+        Reason::Shared(Shared::WorkersNotReady),
         Reason::RollingOut,
-        Reason::AllJobsFailing,
+        Reason::Shared(Shared::AllJobsFailing),
         Reason::RefreshBlocked,
         Reason::RolloutStalled,
         Reason::ScaledToZero,

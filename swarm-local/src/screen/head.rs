@@ -7,13 +7,15 @@ use ratatui::text::{Line, Span};
 
 use super::super::snapshot::Snapshot;
 use super::super::standing::Mood;
-use super::lines::{fitted, paragraph, put};
+use super::lines::{clipped, fitted, paragraph, put};
 use super::model::Model;
 use super::palette::{FAINT, Palette, STRONG};
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
     let Snapshot { name, revision, .. } = &*model.snapshot;
     let (status, style) = status(model, palette);
+    let room = usize::from(area.width).saturating_sub(name.chars().count() + 6);
+    let status = clipped(&status, room);
     let revision = format!("revision {revision} ");
     let used = name.chars().count() + status.chars().count() + revision.len() + 5;
     // The revision is left out if it does not fit.

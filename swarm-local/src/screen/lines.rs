@@ -65,6 +65,15 @@ pub(super) fn pieces(text: &str, width: usize) -> Vec<String> {
     signs.chunks(width.max(1)).map(|piece| piece.iter().collect()).collect()
 }
 
+/// Returns the beginning of a sentence, with a mark where it is cut.
+pub(super) fn clipped(sentence: &str, width: usize) -> String {
+    if sentence.chars().count() <= width {
+        return sentence.to_owned();
+    }
+    let kept = sentence.chars().take(width.saturating_sub(1));
+    kept.chain(['…'].into_iter().take(width)).collect()
+}
+
 /// A name, with its middle left out if it is too long: names of a pool differ at the end.
 pub(super) fn fitted(name: &str, width: usize) -> String {
     let signs: Vec<char> = name.chars().collect();

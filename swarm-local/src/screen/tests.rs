@@ -47,6 +47,10 @@ fn pool(workers: &[&[&str]]) -> Snapshot {
     let total = snapshot.holders.len();
     snapshot.jobs = JobCounts { total, granted: total - moving, moving, ..JobCounts::default() };
     snapshot.settled = moving == 0;
+    snapshot.reason = if snapshot.settled { "Settled" } else { "JobsWaiting" };
+    if !snapshot.settled {
+        snapshot.message = format!("{moving} of {total} jobs wait");
+    }
     snapshot
 }
 
@@ -102,7 +106,7 @@ fn busy(time: Instant) -> Model {
 fn the_screen_shows_the_state_of_the_pool_and_its_events() {
     let time = Instant::now();
     let expected = "
- streams  ● moving 1 job                          revision 3
+ streams  ● JobsWaiting: 1 of 5 jobs wait         revision 3
  5 jobs on 2 workers · 1 moving · 1 unassigned (pin 1)
  state: /home/me/streams   logs: /home/me/streams/logs
 ━━ workers 2 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
@@ -365,7 +369,7 @@ fn a_job_has_a_page_with_its_worker_its_params_and_its_log() {
     let time = Instant::now();
     let mut model = job_page(time, &["started job=cars", "a line that is longer than the screen"]);
     let expected = "
- streams  ● settled      revision 3
+ streams  ● Settled      revision 3
  2 jobs on 2 workers
  logs: /home/me/streams/logs
 ── job cars ────────────────────────

@@ -68,7 +68,10 @@ fn a_failure_is_known_at_once_and_comes_first() {
     let mut status = Command::new(env!("CARGO_BIN_EXE_swarm"));
     let status = status.arg("status").arg("--dir").arg(machine.state()).output().unwrap();
     let status = String::from_utf8(status.stdout).unwrap();
-    assert!(status.starts_with("recorders: failing: 5 jobs · settled\n"), "{status}");
+    assert!(
+        status.starts_with("recorders: AllJobsFailing: 5 jobs fail, among them `job-"),
+        "{status}"
+    );
     machine.edit("{name: job-0}, {name: job-1}, {name: job-2}, ", "");
     let output = operator.prints("2 jobs on 2 workers, 3 removed");
     let line = output.lines().find(|line| line.contains("3 removed")).unwrap();
@@ -135,7 +138,7 @@ fn hidden_output_is_in_the_log_of_its_worker_alone() {
         assert!(all.iter().all(|it| !it.is_empty()), "{all:?}");
         all.iter().any(|it| it.contains(output))
     };
-    assert!(says("status", &[]).contains("failing: 1 job"), "{}", says("status", &[]));
+    assert!(says("status", &[]).contains("AllJobsFailing: 1 job fails"), "{}", says("status", &[]));
     assert!(!said(SECRET) && !answers(SECRET).any(|it| it));
     // The report is written with the next renewal of the lease.
     until("the report of the worker", || {

@@ -48,10 +48,14 @@ fn a_pool_is_looked_at_and_stopped_from_another_terminal() {
     }
     let mut operator = machine.settled();
     let status = printed(&dir, &["status"]);
-    assert!(status.starts_with("streams: settled\n27 jobs on 3 workers, revision 1\n"), "{status}");
+    assert!(status.starts_with("streams: Settled\n27 jobs on 3 workers, revision 1\n"), "{status}");
     assert!(status.ends_with("  swarm-worker-2  ready     9 jobs\n"), "{status}");
     let status = json(&printed(&dir, &["status", "-o", "json"]));
     assert_eq!((&status["settled"], &status["jobs"]["granted"]), (&true.into(), &27.into()));
+    assert_eq!(
+        (&status["reason"], &status["message"]),
+        (&"Settled".into(), &"27 jobs on 3 workers".into())
+    );
     assert_eq!(status["dir"], dir.canonicalize().unwrap().to_str().unwrap());
 
     let jobs = printed(&dir, &["ps"]);
@@ -106,7 +110,7 @@ fn a_directory_may_have_a_name_longer_than_the_address_of_a_socket() {
     let machine = Machine::new();
     let long = machine.state().join("long".repeat(50)).join("name".repeat(50));
     let mut operator = machine.settled_in(&long);
-    assert!(printed(&long, &["status"]).starts_with("streams: settled\n"));
+    assert!(printed(&long, &["status"]).starts_with("streams: Settled\n"));
     printed(&long, &["stop"]);
     assert_eq!(operator.ended().code(), Some(0));
 }

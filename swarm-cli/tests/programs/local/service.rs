@@ -40,7 +40,7 @@ fn a_service_manager_learns_when_the_pool_runs_what_it_does_and_how_long_its_end
         });
     };
     says("READY=1");
-    says("STATUS=settled; 27 jobs on 3 workers");
+    says("STATUS=Settled; 27 jobs on 3 workers");
     operator.signal(Signal::TERM);
     assert_eq!(operator.ended().code(), Some(0));
     says("STOPPING=1");

@@ -84,7 +84,7 @@ fn quick_jobs_move_while_a_slow_one_still_stops_and_the_status_names_that_one() 
             until("a quick job starts elsewhere", || (starts(&machine, job) == 2).then_some(()));
         }
         assert_eq!(notes(&machine, "slow").len(), 1, "it still stops");
-        let named = "moving 1 job: slow has been stopping on w-0 for ";
+        let named = "JobsWaiting: slow has been stopping on w-0 for ";
         until("the status names the job", || {
             asked(&machine, &["status"]).contains(named).then_some(())
         });

@@ -184,7 +184,7 @@ fn ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_back_while_jobs_go_on(
     let (file, dir) = (machine.file(), machine.state());
     let line = format!("{OPERATOR} local {} --dir {}\r", file.display(), dir.display());
     tty.type_in(line.as_bytes());
-    tty.shows("· settled");
+    tty.shows("· JobsUnassigned: 1 of 4 jobs");
     let workers = machine.workers();
     tty.type_in(b"\x1a");
     tty.shows("Stopped");
@@ -197,7 +197,7 @@ fn ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_back_while_jobs_go_on(
     tty.type_in(b"echo still here\r");
     tty.shows("\nstill here");
     tty.type_in(b"fg\r");
-    tty.shows("· settled");
+    tty.shows("· JobsUnassigned: 1 of 4 jobs");
     assert!(tty.is_taken());
     assert_eq!(machine.workers(), workers, "nobody was replaced");
     tty.type_in(b"?");

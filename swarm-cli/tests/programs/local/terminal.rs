@@ -158,7 +158,7 @@ fn a_terminal_shows_how_the_pool_stands_follows_keys_and_is_given_back() {
     let modes = tty.modes();
     assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO));
     let shown = tty.shows("27 jobs on 3 workers, 27 new");
-    assert!(shown.starts_with(" streams  ● settled"), "{shown}");
+    assert!(shown.starts_with(" streams  ● Settled"), "{shown}");
     assert!(shown.contains("jobs of swarm-worker-0 ") && tty.is_taken(), "{shown}");
     tty.type_in(b"\x1b[B");
     tty.shows("jobs of swarm-worker-1 ");
@@ -241,7 +241,7 @@ fn a_manifest_that_is_typed_in_is_waited_for_until_a_signal() {
     tty.type_in(&manifest);
     tty.type_in(b"\x04");
     let shown = tty.shows("27 jobs on 3 workers, 27 new");
-    assert!(shown.starts_with(" streams  ● settled"), "{shown}");
+    assert!(shown.starts_with(" streams  ● Settled"), "{shown}");
     tty.type_in(b"qy");
     assert_eq!(tty.ended().code(), Some(0));
 }

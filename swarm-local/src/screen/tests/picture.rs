@@ -28,7 +28,7 @@ fn the_picture_in_the_readme_is_what_is_drawn() {
     let kept = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == picture,
-        "draw it anew with SWARM_DRAW_PICTURES=1 cargo test -p swarm-operator"
+        "docs/images/local.svg is stale: run SWARM_DRAW_PICTURES=1 cargo test -p swarm-local"
     );
 }
 

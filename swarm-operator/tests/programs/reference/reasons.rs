@@ -46,7 +46,7 @@ fn reasons_of_warnings(texts: &[String]) -> BTreeSet<String> {
 /// their own.
 fn reasons_in_code() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let folders = ["swarm-adapters-k8s/src", "swarm-adapters-host/src"];
+    let folders = ["swarm-adapters-k8s/src", "swarm-adapters-host/src", "swarm-core/src"];
     let mut found = BTreeSet::new();
     let paths: Vec<_> = folders.iter().flat_map(|folder| sources(&root.join(folder))).collect();
     let texts: Vec<_> = paths.iter().map(|path| read(path)).collect();
@@ -58,7 +58,8 @@ fn reasons_in_code() -> BTreeSet<String> {
         add("code: \"", text);
         add("EventType::Warning, \"", text);
         add("EventType::Normal, \"", text);
-        if path.ends_with("swarm-adapters-k8s/src/status/reason.rs") {
+        let enums = ["swarm-adapters-k8s/src/status/reason.rs", "swarm-core/src/verdict.rs"];
+        if enums.iter().any(|file| path.ends_with(file)) {
             let body = text.split("fn as_str").nth(1).and_then(|rest| rest.split("\n    }").next());
             add("=> \"", body.unwrap());
         }
