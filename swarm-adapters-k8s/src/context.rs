@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures::{Stream, StreamExt as _, stream};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Client, Resource as _};
+use swarm_client::api::Swarm;
 use swarm_replicas::{Bucket, Buckets};
 use tokio::sync::watch;
 
-use crate::api::Swarm;
 use crate::fairness::background::{self, Background};
 use crate::fairness::slots::{FairSlot, FairSlots};
 use crate::health::Health;

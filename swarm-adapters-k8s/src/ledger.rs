@@ -16,6 +16,7 @@ use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
+use swarm_client::api::{Claimant, SwarmLedger, SwarmLedgerSpec};
 use swarm_core::Ledger;
 use swarm_core::parts::{Split, WHOLE_AGAIN_BYTES_MAX, count};
 use swarm_core::ports::{LedgerStore, Seen, StoreError};
@@ -23,7 +24,6 @@ use swarm_core::stored::Stored;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::api::{Claimant, SwarmLedger, SwarmLedgerSpec};
 use crate::requests::bounded;
 use crate::watch::rollback::Rollbacks;
 pub(crate) use claim::Claim;

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
+use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
-use crate::api::Swarm;
 use crate::context::Context;
 use crate::fairness::background::Background;
 use crate::metrics::TurnLabels;

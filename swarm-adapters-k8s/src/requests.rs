@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
+use swarm_client::api::GOES_BACK;
 use swarm_core::ports::StoreError;
-
-use crate::api::GOES_BACK;
 
 /// How long one request may take before its outcome counts as unknown.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -8,12 +8,6 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use futures::{StreamExt, stream};
-use kube::runtime::controller::{Config as ControllerConfig, Controller};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-
-use crate::client::Clients;
 pub use crate::context::Options;
 pub use crate::fairness::background::Background;
 use crate::health::Health;
@@ -21,6 +15,11 @@ use crate::metrics::Metrics;
 use crate::sharing::Sharing;
 use crate::sharing::fence::fenced;
 use crate::watch::rollback::Rollbacks;
+use futures::{StreamExt, stream};
+use kube::runtime::controller::{Config as ControllerConfig, Controller};
+use swarm_client::client::Clients;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::context::Context;
 use crate::reconcile::{Operator, error_policy, reconcile};

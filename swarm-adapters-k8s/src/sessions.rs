@@ -18,19 +18,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::ResourceExt;
+use swarm_client::api::Swarm;
+use swarm_client::session::SeenLease;
 use swarm_core::Failing;
 use swarm_core::handover::{Life, Moment, SessionId};
 use swarm_core::overseer::{Fact, Overseer, PoolFacts, Suspicion};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 
-use crate::api::Swarm;
 use crate::clock;
 use crate::context::Context;
 use crate::jobs::convert;
 use crate::ledger::stores::Stores;
 use crate::pool::slots::Slots;
 use crate::pool::workload::Workload;
-use crate::session::SeenLease;
 use alarms::Alarm;
 use leases::Known;
 

@@ -18,13 +18,13 @@ use kube::Api;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::watch_object;
 use serde_json::{Map, Value, json};
+use swarm_client::api::Swarm;
+use swarm_client::client::Clients;
 use swarm_core::replicas::ReplicaStatus;
 use swarm_replicas::{End, Group, JoinError, Member, Share, Weight};
 use tokio::time::Instant;
 use twox_hash::XxHash3_64;
 
-use crate::api::Swarm;
-use crate::client::Clients;
 use crate::fairness::slots::FairSlots;
 use crate::health::Health;
 use crate::ledger::Writing;

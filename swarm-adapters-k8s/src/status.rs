@@ -36,13 +36,13 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use swarm_client::api::SwarmStatus;
 use swarm_core::verdict::{self, Reason as Shared, Summary, Wanted};
 use swarm_core::{
     Decision, Desired, Need, Observed, Progress, Replication, Reservations, Unassigned, Waiting,
     digest_jobs,
 };
 
-use crate::api::SwarmStatus;
 use crate::pool::rollout::RolloutReport;
 use crate::pool::workload::Workload;
 

@@ -13,10 +13,10 @@ use kube::runtime::reflector::store;
 use kube::runtime::watcher::Event;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
+use swarm_client::api::Swarm;
+use swarm_client::client::Clients;
 use tokio::sync::watch;
 
-use crate::api::Swarm;
-use crate::client::Clients;
 use crate::context::{Context, Options};
 use crate::fairness::background::Background;
 use crate::locks::unpoisoned;
@@ -167,7 +167,7 @@ fn client(
 /// A Swarm in namespace `n` with its finalizer; its UID is its name.
 pub(crate) fn swarm(name: &str, spec: &Value) -> Value {
     json!({
-        "apiVersion": crate::api::API_VERSION,
+        "apiVersion": swarm_client::api::API_VERSION,
         "kind": "Swarm",
         "metadata": {
             "name": name, "namespace": "n", "uid": name, "generation": 1, "resourceVersion": "1",

@@ -11,9 +11,10 @@ use kube::runtime::controller::Controller;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Predicate, PredicateConfig, WatchStreamExt, predicates, watcher};
 use kube::{Client, ResourceExt};
+use swarm_client::annotations::{OWNER_ANNOTATION, VIEW_LABEL};
+use swarm_client::api::Swarm;
 
-use crate::annotations::{OWNER_ANNOTATION, STATEFUL_PODS, VIEW_LABEL};
-use crate::api::Swarm;
+use crate::annotations::STATEFUL_PODS;
 use crate::jobs::sources;
 use crate::pool::pools::with_pool;
 use crate::pool::workload::Kind;

@@ -3,13 +3,12 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use serde_json::json;
+use swarm_client::api::Swarm;
 use swarm_core::Desired;
 use swarm_core::handover::LeaseTerms;
 use swarm_spec::convert::{self, Home};
 use swarm_spec::error::SpecError;
 use swarm_spec::manifest::{self, Gathered, SourceError, SourceRecord};
-
-use crate::api::Swarm;
 
 /// What a Swarm asks for, with its inline jobs alone.
 ///

@@ -11,6 +11,7 @@ use kube::api::GetParams;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
+use swarm_client::api::{JobSource, Swarm};
 use swarm_core::Jobs;
 use swarm_core::ports::StoreError;
 use swarm_spec::manifest::{
@@ -23,7 +24,6 @@ use super::cooldown::{COOLDOWN_FACTOR, COOLDOWN_MAX, SHARED_COOLDOWN_FACTOR};
 use super::listed::Read;
 use super::memory_budget::Place;
 use super::reading::SMALL_BYTES_MAX;
-use crate::api::{JobSource, Swarm};
 use crate::context::Context;
 use crate::ledger::stores::Stores;
 use crate::pool::workload::Workload;
@@ -402,9 +402,9 @@ pub(crate) fn with_source(
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use swarm_client::api::Claimant;
 
     use super::*;
-    use crate::api::Claimant;
     use crate::jobs::cooldown::COOLDOWN_FREE;
     use crate::pool::workload::Kind;
     use crate::testing::{World, failure, swarm};

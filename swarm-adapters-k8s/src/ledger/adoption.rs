@@ -8,12 +8,12 @@ use k8s_openapi::api::core::v1::Container;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use kube::runtime::events::EventType;
+use swarm_client::api::Swarm;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Adoption, View};
 use swarm_spec::predecessor;
 
 use super::stores::Stores;
-use crate::api::Swarm;
 use crate::context::Context;
 use crate::plain::view::writers::Writer;
 use crate::pool::workload::Workload;

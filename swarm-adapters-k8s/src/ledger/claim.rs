@@ -3,10 +3,10 @@
 use kube::core::{ApiResource, NotUsed, Object};
 use kube::{Api, Client};
 use serde::Deserialize;
+use swarm_client::api::{Claimant, SwarmLedger};
 use swarm_core::ports::StoreError;
 
 use super::{remove, unreadable};
-use crate::api::{Claimant, SwarmLedger};
 use crate::requests::bounded;
 
 /// Whose a ledger is.

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use swarm_client::api::{
+    Claimant, Holdings, PartHoldings, PartName, SwarmLedger, SwarmLedgerSpec, Writer,
+};
 use swarm_core::Ledger;
 use swarm_core::parts::{Part, Split, join};
 use swarm_core::ports::{Seen, StoreError};
@@ -11,9 +14,6 @@ use super::parts::{self, Contents};
 use super::seen;
 use super::writer::Standing;
 use crate::annotations::{PARTS_LEFT_ANNOTATION, SOURCES_ANNOTATION};
-use crate::api::{
-    Claimant, Holdings, PartHoldings, PartName, SwarmLedger, SwarmLedgerSpec, Writer,
-};
 use crate::version;
 use crate::watch::rollback::{Epoch, Rollbacks};
 

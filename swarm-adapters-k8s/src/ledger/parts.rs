@@ -12,12 +12,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource, ResourceExt};
+use swarm_client::api::{
+    API_VERSION, PartHoldings, PartName, SwarmLedger, SwarmLedgerPart, SwarmLedgerPartSpec,
+};
 use swarm_core::parts::Part;
 use swarm_core::ports::StoreError;
 
-use crate::api::{
-    API_VERSION, PartHoldings, PartName, SwarmLedger, SwarmLedgerPart, SwarmLedgerPartSpec,
-};
 use crate::requests::{bounded, classify_error, in_time};
 
 /// How many parts are read at a time.

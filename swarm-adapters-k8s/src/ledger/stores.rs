@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
+use swarm_client::api::{Claimant, Swarm};
 use swarm_core::ports::Seen;
 
 use super::KubeLedgerStore;
-use crate::api::{Claimant, Swarm};
 use crate::context::Context;
 use crate::plain::view::ConfigMapViewStore;
 use crate::pool::workload::Workload;

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
+use swarm_client::api::{SwarmLedgerSpec, Writer};
 use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
 use super::form::Head;
-use crate::api::{SwarmLedgerSpec, Writer};
 
 /// For how long a ledger is left alone that somebody else took over.
 const LEFT_ALONE: Duration = Duration::from_mins(10);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
+use swarm_client::api::Swarm;
 use tracing::debug;
 
-use crate::api::Swarm;
 use crate::context::Context;
 use crate::pool::trouble;
 use crate::pool::workload::{Kind, Workload};

@@ -17,12 +17,12 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::core::DynamicObject;
+use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
 use super::observed::Seen;
 use super::wanted::{self, MANAGER, ObjectKind, Wanted, WantedPool};
-use crate::api::Swarm;
 use crate::context::Context;
 use crate::pool::scaling::Scaling;
 use crate::pool::workload::Workload;

@@ -21,12 +21,13 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use swarm_client::annotations::{SELECTOR, SWARM_LABEL};
+use swarm_client::api::Swarm;
 use twox_hash::XxHash3_64;
 
 use super::rolls::Rolls;
 use super::wanted::{MANAGER, MadeOf, ObjectKind};
-use crate::annotations::{MADE_ANNOTATION, SELECTOR, SWARM_LABEL};
-use crate::api::Swarm;
+use crate::annotations::MADE_ANNOTATION;
 use crate::scope::Scope;
 use crate::version;
 use crate::watch::followed::Followed;

@@ -11,11 +11,11 @@ use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::events::EventType;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use swarm_client::annotations::{KEY_ANNOTATION, OWNER_ANNOTATION, SWARM_LABEL, VIEW_LABEL};
+use swarm_client::api::{FIELD_MANAGER, Swarm};
 use swarm_core::ports::StoreError;
 
 use super::wanted::{self, ObjectKind};
-use crate::annotations::{KEY_ANNOTATION, OWNER_ANNOTATION, SWARM_LABEL, VIEW_LABEL};
-use crate::api::{FIELD_MANAGER, Swarm};
 use crate::context::Context;
 use crate::requests::bounded;
 use crate::status::RefusedRequest;

@@ -2,10 +2,10 @@
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::ResourceExt;
+use swarm_client::api::Swarm;
 
 use super::observed::{Place, Seen};
 use super::wanted::{MadeOf, ObjectKind, Wanted};
-use crate::api::Swarm;
 use crate::context::Context;
 
 impl Context {

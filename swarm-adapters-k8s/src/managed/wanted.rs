@@ -20,13 +20,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::ResourceExt as _;
 use kube::core::{ApiResource, DynamicObject};
 use serde_json::{Value, json};
+use swarm_client::annotations::SWARM_LABEL;
+use swarm_client::api::Swarm;
 use swarm_spec::spec::{
     DisruptionMode, FilesSpec, ManagedKind, ManagedSpec, ProtocolSpec, ServiceSpec, ServiceType,
 };
 use twox_hash::XxHash3_64;
 
-use crate::annotations::{MADE_ANNOTATION, SWARM_LABEL};
-use crate::api::Swarm;
+use crate::annotations::MADE_ANNOTATION;
 
 /// The field manager of all that is made for managed pools.
 pub const MANAGER: &str = "swarm-operator-pool";

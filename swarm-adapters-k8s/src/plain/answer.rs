@@ -9,10 +9,9 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
+use swarm_client::api::VersionEndpoint;
 use swarm_core::ViewEntry;
 use tokio::net::TcpStream;
-
-use crate::api::VersionEndpoint;
 
 /// How long an answer may take, from connecting to its last byte.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);

@@ -10,10 +10,10 @@
 
 use std::time::Duration;
 
+use swarm_client::api::{RefreshMode, Swarm};
 use swarm_core::{PLAIN_HANDOVER, Slot};
 
 use super::nudge::{Nudge, again, nudge, version_of};
-use crate::api::{RefreshMode, Swarm};
 
 /// How long a worker that gains jobs waits at most for the replacement of one that gave some.
 const RELEASE_TIMEOUT: Duration = Duration::from_mins(1);

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
 use kube::runtime::reflector::ObjectRef;
+use swarm_client::api::{Swarm, VersionEndpoint};
 use swarm_core::{Ledger, ViewEntry};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::{Answer, ask, bytes_max, pause};
 use super::filled_slots::{Live, started_with};
-use crate::api::{Swarm, VersionEndpoint};
 use crate::fairness::slots::FairSlots;
 use crate::locks::unpoisoned;
 

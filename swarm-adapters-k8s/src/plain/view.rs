@@ -14,6 +14,8 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
+use swarm_client::annotations::{KEY_ANNOTATION, OWNER_ANNOTATION, VERSION_ANNOTATION, VIEW_LABEL};
+use swarm_client::api::{FIELD_MANAGER, ProtocolSpec, Swarm, ViewFormat};
 use swarm_core::ports::{StoreError, ViewStore};
 use swarm_core::{Ledger, SlotRecord, View};
 use swarm_spec::{hostport, yaml};
@@ -21,8 +23,6 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use writers::Repairs;
 
-use crate::annotations::{KEY_ANNOTATION, OWNER_ANNOTATION, VERSION_ANNOTATION, VIEW_LABEL};
-use crate::api::{FIELD_MANAGER, ProtocolSpec, Swarm, ViewFormat};
 use crate::jobs::reading::Reading;
 use crate::requests::bounded;
 use crate::version;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use swarm_client::api::Swarm;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Autoscaler, Desired, Ledger, Need, Needs, Scale};
 
 use super::workload::Workload;
-use crate::api::Swarm;
 use crate::clock;
 use crate::context::Context;
 use crate::ledger::LARGE_POOL_JOBS;

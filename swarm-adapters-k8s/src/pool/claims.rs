@@ -8,12 +8,12 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
+use swarm_client::annotations::CLAIM_ANNOTATION;
+use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
 
 use super::observe::is_terminal;
 use super::workload::Kind;
-use crate::annotations::CLAIM_ANNOTATION;
-use crate::api::Swarm;
 use crate::context::Context;
 use crate::requests::bounded;
 use crate::status::{Reason, Refusals, RefusedRequest, Verdict};
@@ -156,7 +156,7 @@ mod tests {
     fn swarm(uid: &str, labels: &serde_json::Value) -> Swarm {
         let spec = json!({"pool": {"pods": {"matchLabels": labels}}});
         let metadata = json!({"name": uid, "namespace": "n", "uid": uid});
-        let (version, kind) = (crate::api::API_VERSION, "Swarm");
+        let (version, kind) = (swarm_client::api::API_VERSION, "Swarm");
         let object =
             json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec});
         serde_json::from_value(object).unwrap()

@@ -9,11 +9,10 @@ mod said;
 #[cfg(test)]
 mod tests;
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
-
-use crate::api::Swarm;
 pub(crate) use grace::{Times, grace_for, grace_of, is_enough};
+use k8s_openapi::api::core::v1::{Container, PodSpec};
 use said::Said;
+use swarm_client::api::Swarm;
 
 /// Number of containers of a pod that are kept.
 const CONTAINERS_MAX: usize = 16;

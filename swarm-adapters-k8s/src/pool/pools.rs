@@ -7,13 +7,13 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
+use swarm_client::api::Swarm;
 use swarm_spec::spec::Meant;
 
 use super::claims::{self, Members};
 use super::fit::{self, Misfit};
 use super::observe;
 use super::workload::{Kind, Workload};
-use crate::api::Swarm;
 use crate::managed::wanted;
 use crate::status::{Reason, Verdict};
 use crate::watch::cached::{self, Cache, Cached, ReplicaSetMeta, has_labels, of_pool, uncut};

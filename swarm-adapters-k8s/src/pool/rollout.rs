@@ -9,10 +9,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
+use swarm_client::api::SwarmStatus;
 
 use super::trouble;
 use super::workload::Workload;
-use crate::api::SwarmStatus;
 
 /// The condition while pods are replaced. Its last transition is the beginning of the rollout.
 pub(crate) const ROLLING_OUT: &str = "RollingOut";

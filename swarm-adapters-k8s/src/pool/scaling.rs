@@ -9,11 +9,11 @@ use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::events::EventType;
 use serde_json::json;
+use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
 use super::workload::{Kind, Workload};
-use crate::api::Swarm;
 use crate::context::Context;
 use crate::requests::bounded;
 use crate::status::{Reason, Verdict};

@@ -8,10 +8,11 @@ use kube::{Resource, ResourceExt};
 
 pub use swarm_spec::spec::Kind;
 
+use swarm_client::api::{Claimant, Swarm};
+
 use super::fit::Misfit;
 use super::rollout::Rollout;
 use super::trouble;
-use crate::api::{Claimant, Swarm};
 
 /// The condition of a Deployment whose pods are refused.
 pub(crate) const FAILURE: &str = "ReplicaFailure";

@@ -3,10 +3,10 @@
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
+use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
 
 use crate::annotations::FINALIZER;
-use crate::api::Swarm;
 use crate::context::Context;
 use crate::requests::bounded;
 use crate::status::RefusedRequest;

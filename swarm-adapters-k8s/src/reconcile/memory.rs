@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use swarm_client::api::Swarm;
 use swarm_core::Decider;
 use swarm_core::overseer::Fact;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::report::Reports;
-use crate::api::Swarm;
 use crate::clock;
 use crate::jobs::sources::Loaded;
 use crate::ledger::stores::Stores;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
+use swarm_client::api::{Swarm, SwarmLedger};
 use swarm_core::ports::StoreError;
 
-use crate::api::{Swarm, SwarmLedger};
 use crate::context::Context;
 use crate::ledger::Claim;
 use crate::pool::workload::Kind;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kube::ResourceExt;
+use swarm_client::api::{PolicySpec, Swarm};
 use swarm_core::handover::Policy;
 use swarm_core::ports::{LedgerStore as _, StoreError, ViewStore};
 use swarm_core::{Desired, Ledger, Waiting};
@@ -11,7 +12,6 @@ use tokio::time::Instant;
 
 use super::memory::Memory;
 use super::turn::Carried;
-use crate::api::{PolicySpec, Swarm};
 use crate::context::Context;
 use crate::jobs::convert;
 use crate::ledger::Claim;

@@ -13,12 +13,12 @@ use kube::runtime::controller::Action;
 use kube::runtime::events::EventType;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
+use swarm_client::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use swarm_core::ports::StoreError;
 use swarm_core::verdict::Reason as Shared;
 use swarm_core::{Desired, Need, Observed, Progress, Turn, Waiting};
 use tokio::time::Instant;
 
-use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::context::Context;
 use crate::jobs::listed::Listed;
 use crate::pool::rollout::{Rollout, RolloutReport, SEEN_WITHIN};

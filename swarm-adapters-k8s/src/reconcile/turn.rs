@@ -9,6 +9,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
+use swarm_client::api::Swarm;
 use swarm_core::overseer::PoolFacts;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::Details;
@@ -18,7 +19,6 @@ use tokio::time::Instant;
 
 use super::memory::Memory;
 use super::report::{Done, Outcome};
-use crate::api::Swarm;
 use crate::clock;
 use crate::context::Context;
 use crate::fairness::background;

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
 use kube::runtime::reflector::ObjectRef;
+use swarm_client::api::Swarm;
 use swarm_core::handover::{Moment, SessionId};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::leases::Leases;
-use crate::api::Swarm;
 use crate::clock;
 use crate::locks::unpoisoned;
 

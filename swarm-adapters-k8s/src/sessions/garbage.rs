@@ -6,13 +6,13 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, ResourceExt};
+use swarm_client::api::{Swarm, WorkerView};
 use swarm_core::Ledger;
 use swarm_core::handover::{Holder, LeaseTerms, SessionId};
 use swarm_core::ports::StoreError;
 
 use super::Sessions;
 use super::leases::Known;
-use crate::api::{Swarm, WorkerView};
 use crate::clock;
 use crate::context::Context;
 use crate::requests::bounded;

@@ -15,6 +15,7 @@ use futures::{Stream, StreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, ResourceExt};
+use swarm_client::session::{self, SESSION_LABEL, SeenLease};
 use swarm_core::FailingState;
 use swarm_core::handover::{Moment, SessionId};
 use swarm_core::overseer::{Began, LeaseFacts};
@@ -22,7 +23,6 @@ use swarm_core::overseer::{Began, LeaseFacts};
 use book::{Book, LEASES_PER_POD_MAX};
 
 use crate::clock;
-use crate::session::{self, SESSION_LABEL, SeenLease};
 use crate::watch::followed::Followed;
 use crate::watch::rollback::{Epoch, Rollbacks};
 use crate::watch::streams;

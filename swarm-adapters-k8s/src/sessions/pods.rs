@@ -5,12 +5,12 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
+use swarm_client::api::Swarm;
 use swarm_core::overseer::{Containers, Fact, PodFacts};
 
 use super::Sessions;
 use super::ended::has_terminated;
 use super::leases::Named;
-use crate::api::Swarm;
 use crate::clock;
 use crate::context::Context;
 use crate::pool::observe::is_terminal;

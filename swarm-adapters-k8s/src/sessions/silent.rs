@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use swarm_client::api::Swarm;
 use swarm_spec::spec::ProtocolSpec;
 use tokio::time::Instant;
 
-use crate::api::Swarm;
 use crate::context::Context;
 use crate::managed::wanted::WORKER_ROLE;
 use crate::pool::fit::Misfit;

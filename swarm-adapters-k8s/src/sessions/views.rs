@@ -10,11 +10,12 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, ResourceExt};
+use swarm_client::annotations::SWARM_LABEL;
+use swarm_client::api::{FIELD_MANAGER, Swarm, WorkerView};
 use swarm_core::handover::SessionId;
 use swarm_core::overseer::ViewMark;
 
-use crate::annotations::{CONTENT_ANNOTATION, SWARM_LABEL};
-use crate::api::{FIELD_MANAGER, Swarm, WorkerView};
+use crate::annotations::CONTENT_ANNOTATION;
 use crate::version;
 use crate::watch::followed::Followed;
 use crate::watch::rollback::Rollbacks;

@@ -11,6 +11,10 @@ use futures::StreamExt;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
+use swarm_client::annotations::SWARM_LABEL;
+use swarm_client::api::{
+    API_VERSION, FIELD_MANAGER, GrantedJob, ProtocolSpec, Swarm, WorkerView, WorkerViewSpec,
+};
 use swarm_core::handover::{SessionId, SessionView};
 use swarm_core::overseer::{Overseer, Publication, ViewMark, ViewMarks};
 use swarm_core::ports::{StoreError, ViewStore};
@@ -18,10 +22,7 @@ use swarm_core::session::{Details, Granted, JobOutput};
 use swarm_core::{JobName, Ledger, Token};
 
 use super::views::to_text;
-use crate::annotations::{CONTENT_ANNOTATION, SWARM_LABEL};
-use crate::api::{
-    API_VERSION, FIELD_MANAGER, GrantedJob, ProtocolSpec, Swarm, WorkerView, WorkerViewSpec,
-};
+use crate::annotations::CONTENT_ANNOTATION;
 use crate::context::Context;
 use crate::plain::view::ConfigMapViewStore;
 use crate::pool::observe::unix_time_us;

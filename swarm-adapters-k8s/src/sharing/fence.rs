@@ -67,10 +67,10 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::Api;
     use kube::api::{DeleteParams, PostParams};
+    use swarm_client::api::Swarm;
     use swarm_replicas::Share;
 
     use super::*;
-    use crate::api::Swarm;
 
     #[tokio::test]
     async fn nothing_is_written_without_a_permit_and_everything_is_read() {

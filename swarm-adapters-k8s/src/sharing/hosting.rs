@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use kube::runtime::events::EventType;
+use swarm_client::api::Swarm;
 
 use super::fence;
 use super::types::{self, SWEEPER};
-use crate::api::Swarm;
 use crate::context::Context;
 use crate::watch::cached::with_uid;
 

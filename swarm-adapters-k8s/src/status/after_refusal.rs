@@ -1,7 +1,8 @@
 //! The status after a turn that could not be carried out.
 
+use swarm_client::api::SwarmStatus;
+
 use super::{ALL_ASSIGNED, CONVERGED, HEALTHY, POOL_READY, Part, Reason, Verdict, judged};
-use crate::api::SwarmStatus;
 use crate::pool::rollout::ROLLING_OUT;
 
 /// The status after a turn that could not be carried out: the counts of the last good one stay. Nothing is

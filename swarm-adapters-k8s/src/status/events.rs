@@ -15,9 +15,9 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::runtime::events::EventType;
+use swarm_client::api::FIELD_MANAGER;
 use tokio::time::Instant;
 
-use crate::api::FIELD_MANAGER;
 use crate::locks::unpoisoned;
 
 /// The time within which a repeat counts in the existing Event, as in the recorders of kube and client-go.

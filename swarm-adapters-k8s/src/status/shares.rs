@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use swarm_client::api::{ShareClassStatus, SharesStatus};
 use swarm_core::{JobName, MoveReason, Replication, Reservations, ShareClass, Unassigned};
 
 use super::{TurnSummary, number, shortened};
-use crate::api::{ShareClassStatus, SharesStatus};
 
 /// The most priorities that are told apart.
 const CLASSES_MAX: usize = 10;

@@ -1,8 +1,9 @@
 use std::time::Duration;
 
+use swarm_client::api::Swarm;
+
 use super::kstatus::{Kstatus, kstatus};
 use super::*;
-use crate::api::Swarm;
 use crate::pool::rollout::ROLLING_OUT;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::json;
@@ -339,7 +340,8 @@ fn what_shares_come_to_is_counted_by_priority_and_stays_small() {
     let shares = status.shares.unwrap();
     let sums = [shares.capacity, shares.reserved, shares.free, shares.largest_free];
     assert_eq!(sums, [200, 170, 30, 30]);
-    let of = |it: &crate::api::ShareClassStatus| (it.priority, it.jobs, it.reserved, it.waiting);
+    let of =
+        |it: &swarm_client::api::ShareClassStatus| (it.priority, it.jobs, it.reserved, it.waiting);
     let classes: Vec<_> = shares.classes.iter().map(of).collect();
     assert_eq!(classes.len(), 10);
     assert_eq!(classes[..3], [(5, 1, 100, 0), (3, 1, 70, 1), (0, 0, 0, 1)]);

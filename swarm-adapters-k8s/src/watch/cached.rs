@@ -21,16 +21,16 @@ use kube::{Api, Resource, ResourceExt};
 
 use keeper::{Index, Keeper};
 
+use swarm_client::annotations::CLAIM_ANNOTATION;
+use swarm_client::api::{Swarm, SwarmLedger};
 use swarm_spec::spec::Meant;
 
 use super::rollback::Rollbacks;
 use super::streams;
 use super::strip::{self, Cut, Slim};
 use crate::annotations::{
-    CLAIM_ANNOTATION, COST_BEFORE, DELETION_COST, NUDGE_ANNOTATION, STARTED_ANNOTATION,
-    STATEFUL_PODS,
+    COST_BEFORE, DELETION_COST, NUDGE_ANNOTATION, STARTED_ANNOTATION, STATEFUL_PODS,
 };
-use crate::api::{Swarm, SwarmLedger};
 use crate::plain::view;
 use crate::pool::rollout::PROGRESSING;
 use crate::pool::workload::{FAILURE, Kind};

@@ -8,13 +8,13 @@ use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::reflector::{ObjectRef, Store};
+use swarm_client::api::Swarm;
 
 use super::cached::{Cache, LedgerMeta, NamespaceMeta};
 use super::foreign_swarms::ForeignSwarms;
 use super::non_statefulset::NonStatefulSet;
 use super::on_demand::OnDemand;
 use super::rollback::Rollbacks;
-use crate::api::Swarm;
 
 /// The caches that watches keep.
 pub(crate) struct Caches {

@@ -8,6 +8,7 @@ use futures::future::Either;
 use futures::{Stream, StreamExt, stream};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt};
+use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
 use tokio::sync::mpsc;
 
@@ -16,7 +17,6 @@ use super::cached::{Cache, Cached, ForCache, seen};
 use super::rollback::Rollbacks;
 use super::streams;
 use super::strip::Slim;
-use crate::api::Swarm;
 use crate::requests::bounded;
 use crate::sharing::Sharing;
 

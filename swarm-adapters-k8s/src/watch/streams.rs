@@ -11,11 +11,11 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Error, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+use swarm_client::pauses::pauses;
 use tokio::time::{Instant, sleep_until};
 
 use super::rollback::{Epoch, Listing, Rollbacks};
 use super::strip::{Cut, Slim};
-use crate::pauses::pauses;
 
 /// How many objects a list has a page. A page is there as text before its objects are, one by one, so
 /// this bounds what whoever writes them can take: 94 MB, since an object has 1.5 MB, most of which may be

@@ -43,7 +43,7 @@ fn hostile(server: &ApiServer) -> tokio::task::JoinHandle<()> {
         let name = format!("hostile-{n}");
         server.inject(Rule::on(Verb::Patch, "swarms").named(&name).always(), Fault::Hang);
         server.put(json!({
-            "apiVersion": swarm_adapters_k8s::api::API_VERSION, "kind": "Swarm",
+            "apiVersion": swarm_client::api::API_VERSION, "kind": "Swarm",
             "metadata": {"name": name, "namespace": OTHER}, "spec": on("none", &[]),
         }));
     }
@@ -105,7 +105,7 @@ async fn a_tenant_with_many_long_lists_lets_the_list_of_another_one_be_read_betw
         s.server.put(set);
         s.server.put(list(OTHER, &hostile(n), "- a\n"));
         s.server.put(json!({
-            "apiVersion": swarm_adapters_k8s::api::API_VERSION, "kind": "Swarm",
+            "apiVersion": swarm_client::api::API_VERSION, "kind": "Swarm",
             "metadata": {"name": hostile(n), "namespace": OTHER},
             "spec": from(&hostile(n), &hostile(n)),
         }));

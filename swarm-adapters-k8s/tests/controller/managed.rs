@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
-use swarm_adapters_k8s::api::Swarm;
 use swarm_apiserver::Verb;
 use swarm_apiserver::fault::{Fault, Rule};
+use swarm_client::api::Swarm;
 
 use super::scenario::{NAMESPACE, SWARMS, Scenario};
 

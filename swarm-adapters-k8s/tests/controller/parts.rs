@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use swarm_adapters_k8s::api::{Claimant, PartName};
 use swarm_adapters_k8s::ledger::KubeLedgerStore;
 use swarm_apiserver::fault::{Fault, Rule};
 use swarm_apiserver::{ApiServer, Verb};
+use swarm_client::api::{Claimant, PartName};
 use swarm_core::ports::{LedgerStore, Seen, StoreError};
 use swarm_core::{Ledger, Pool, jobs, plan};
 

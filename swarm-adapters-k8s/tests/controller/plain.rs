@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 
 use super::scenario::{LEDGERS, NAMESPACE, SWARMS, Scenario, on_w};
 

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use serde_json::Value;
-use swarm_adapters_k8s::api::WorkerView;
-use swarm_adapters_k8s::session::{ACK_ANNOTATION, SeenLease, seen, written};
+use swarm_client::api::WorkerView;
+use swarm_client::session::{ACK_ANNOTATION, SeenLease, seen, written};
 use swarm_core::handover::{Holder, LeaseTerms, LeaseVersion, LeaseWrite};
 use swarm_core::session::Former;
 use swarm_core::{JobName, Token};

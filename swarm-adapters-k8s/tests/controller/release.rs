@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use swarm_adapters_k8s::api::Swarm;
 use swarm_apiserver::Verb;
 use swarm_apiserver::fault::{Fault, Rule};
+use swarm_client::api::Swarm;
 
 use super::scenario::{LEDGERS, NAMESPACE, SWARMS, Scenario};
 

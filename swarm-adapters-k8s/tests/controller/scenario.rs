@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use swarm_adapters_k8s::client::Clients;
 use swarm_adapters_k8s::health::Health;
 use swarm_adapters_k8s::metrics::Metrics;
 use swarm_adapters_k8s::run::{self, Background, Options};
@@ -27,6 +26,7 @@ use swarm_adapters_k8s::scope::Scope;
 use swarm_adapters_k8s::sharing::types::DEFAULT_TYPE;
 use swarm_adapters_k8s::sharing::{Replica, Sharing};
 use swarm_apiserver::ApiServer;
+use swarm_client::client::Clients;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -205,7 +205,7 @@ impl Scenario {
             return self.server.edit(SWARMS, NAMESPACE, name, |it| it["spec"] = spec);
         }
         let metadata = json!({"name": name, "namespace": NAMESPACE});
-        let api_version = swarm_adapters_k8s::api::API_VERSION;
+        let api_version = swarm_client::api::API_VERSION;
         self.server.put(json!({
             "apiVersion": api_version, "kind": "Swarm", "metadata": metadata, "spec": spec,
         }));

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use swarm_adapters_k8s::client::Clients;
-use swarm_adapters_k8s::session::KubeSession;
 use swarm_apiserver::Verb;
 use swarm_apiserver::fault::{Fault, Rule};
+use swarm_client::client::Clients;
+use swarm_client::session::KubeSession;
 use swarm_core::handover::{Ack, Holder, LeaseTerms, LeaseWrite, SessionId};
 use swarm_core::ports::SessionStore as _;
 use swarm_core::session::Former;
@@ -123,7 +123,7 @@ async fn a_lease_that_is_there_already_does_not_hide_that_the_policy_is_missing(
     let mut s = Scenario::without_operator();
     s.stateful_set("w", 1);
     s.pod("w-0");
-    let mut foreign = serde_json::to_value(swarm_adapters_k8s::session::foreign()).unwrap();
+    let mut foreign = serde_json::to_value(swarm_client::session::foreign()).unwrap();
     foreign["metadata"]["namespace"] = NAMESPACE.into();
     s.put("the Lease that workers try", foreign);
     let session = opens(&s, "w-0").await;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use swarm_adapters_k8s::api::Swarm;
 use swarm_apiserver::Verb;
 use swarm_apiserver::fault::{Fault, Rule};
+use swarm_client::api::Swarm;
 
 use super::scenario::{LEASES, LEDGERS, OTHER, Scenario};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use swarm_adapters_k8s::session::written;
 use swarm_apiserver::ApiServer;
+use swarm_client::session::written;
 use swarm_core::handover::{Ack, Holder, LeaseTerms, LeaseWrite, SessionId};
 use swarm_core::session::Former;
 use tokio::sync::watch;

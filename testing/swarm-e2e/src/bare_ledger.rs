@@ -3,8 +3,8 @@
 use anyhow::{Context as _, Result};
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
-use swarm_adapters_k8s::api::{Claimant, Swarm};
 use swarm_adapters_k8s::ledger::KubeLedgerStore;
+use swarm_client::api::{Claimant, Swarm};
 use swarm_core::ports::Seen;
 
 use crate::scenario::Context;

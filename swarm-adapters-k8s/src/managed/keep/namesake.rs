@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 use kube::ResourceExt;
 use kube::api::Api;
 use kube::core::DynamicObject;
+use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
 
 use super::{At, Drift, Due};
-use crate::api::Swarm;
 use crate::context::Context;
 use crate::managed::observed::Seen;
 use crate::managed::wanted::{self, Wanted};

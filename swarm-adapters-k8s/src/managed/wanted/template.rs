@@ -7,12 +7,13 @@ use std::time::Duration;
 use k8s_openapi::DeepMerge as _;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec, Volume};
 use serde_json::{Value, json};
+use swarm_client::annotations::SWARM_LABEL;
 use swarm_core::handover::LeaseTerms;
 use swarm_spec::manifest::param_variable;
 use swarm_spec::spec::{ParamFromSpec, ProtocolSpec, RunnerSpec, SESSION_CLOSE, SecretKeyRefSpec};
 
 use super::{ManagedError, Pool, digest, files_of, hex};
-use crate::annotations::{ACCOUNT_ANNOTATION, FILES_ANNOTATION, SWARM_LABEL};
+use crate::annotations::{ACCOUNT_ANNOTATION, FILES_ANNOTATION};
 use crate::pool::fit::{Times, grace_for, grace_of, is_enough};
 
 /// The container of the worker.

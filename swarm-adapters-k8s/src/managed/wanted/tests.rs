@@ -4,7 +4,7 @@ use super::*;
 
 fn swarm(spec: &Value) -> Swarm {
     let metadata = json!({"name": "streams", "namespace": "n", "uid": "u"});
-    let version = crate::api::API_VERSION;
+    let version = swarm_client::api::API_VERSION;
     let object =
         json!({"apiVersion": version, "kind": "Swarm", "metadata": metadata, "spec": spec});
     serde_json::from_value(object).unwrap()

@@ -8,11 +8,11 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::core::Status;
 use serde_json::json;
+use swarm_client::api::RefreshMode;
 use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
 use super::{Context, KnownPods};
-use crate::api::RefreshMode;
 use crate::metrics::RefreshLabels;
 use crate::plain::filled_slots::Live;
 use crate::plain::refresh_order::Refresh;

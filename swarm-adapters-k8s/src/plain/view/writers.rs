@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
+use swarm_client::api::FIELD_MANAGER;
 use swarm_core::View;
 use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
 use super::ConfigMapViewStore;
-use crate::api::FIELD_MANAGER;
 use crate::requests::bounded;
 
 /// So many repairs of what one and the same field manager has done, within this time, are a contest: somebody

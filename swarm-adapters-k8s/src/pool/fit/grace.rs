@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
+use swarm_client::api::Swarm;
 use swarm_core::handover::LeaseTerms;
 use swarm_spec::convert::whole_seconds;
 use swarm_spec::spec::{ProtocolSpec, SESSION_CLOSE};
 
 use super::said::{self, Said};
 use super::{Misfit, is_session_worker};
-use crate::api::Swarm;
 
 /// The termination grace of a pod that says none, in seconds.
 pub(super) const KUBERNETES_SECONDS: i64 = 30;

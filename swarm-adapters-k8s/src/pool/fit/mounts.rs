@@ -1,10 +1,10 @@
 //! Whether the view of a Swarm is mounted so that workers see its changes.
 
 use k8s_openapi::api::core::v1::{PodSpec, Volume, VolumeMount, VolumeProjection};
+use swarm_client::api::Swarm;
 use swarm_spec::spec::ProtocolSpec;
 
 use super::Misfit;
-use crate::api::Swarm;
 use crate::plain::refresh_order::RefreshTerms;
 
 /// Number of mounts of a container that are kept.

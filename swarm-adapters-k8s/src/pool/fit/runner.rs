@@ -1,12 +1,12 @@
 //! Whether the runner that a Swarm says reaches its workers.
 
 use k8s_openapi::api::core::v1::PodSpec;
+use swarm_client::api::Swarm;
 use swarm_spec::manifest::Runner;
 use swarm_spec::spec::ProtocolSpec;
 
 use super::said::{self, Said, kind_of_runner, word_of};
 use super::{Misfit, is_session_worker};
-use crate::api::Swarm;
 
 /// That no worker does what the Swarm says, if that can be known. The operator gives the workers of
 /// managed pools what they need for it.

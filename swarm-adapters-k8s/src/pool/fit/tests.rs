@@ -8,7 +8,7 @@ fn swarm(spec: &Value) -> Swarm {
         all[field] = value.clone();
     }
     let metadata = json!({"name": "streams", "namespace": "n", "uid": "u"});
-    let version = crate::api::API_VERSION;
+    let version = swarm_client::api::API_VERSION;
     let object = json!({"apiVersion": version, "kind": "Swarm", "metadata": metadata, "spec": all});
     serde_json::from_value(object).unwrap()
 }

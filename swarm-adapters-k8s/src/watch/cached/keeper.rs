@@ -182,9 +182,9 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::{ObjectMeta, PartialObjectMeta};
     use serde_json::json;
+    use swarm_client::api::Swarm;
 
     use super::*;
-    use crate::api::Swarm;
     use crate::pool::workload::Kind;
     use crate::watch::cached::with_pool;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use swarm_adapters_k8s::api;
+use swarm_client::api;
 
 use super::{check, row};
 

@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{LogParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{from_value, json};
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 
 use editor::Editor;
 use probe::{Probe, WRITES};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use kube::api::ListParams;
-use swarm_adapters_k8s::api::SwarmLedgerPart;
+use swarm_client::api::SwarmLedgerPart;
 
 use super::cpu;
 use super::large::{PODS_WITHIN, everything, write};

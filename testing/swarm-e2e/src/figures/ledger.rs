@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 use swarm_core::ports::LedgerStore as _;
 use swarm_core::{Ledger, Pool, jobs, plan};
 

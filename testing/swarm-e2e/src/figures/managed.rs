@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{from_value, json};
-use swarm_adapters_k8s::annotations::SELECTOR;
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::annotations::SELECTOR;
+use swarm_client::api::Swarm;
 
 use super::outside::{self, Operator};
 use super::{Times, each, shown};

@@ -15,7 +15,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchPar
 use kube::{Api, ResourceExt as _};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{from_value, json};
-use swarm_adapters_k8s::api::{Swarm, SwarmLedger, Writer};
+use swarm_client::api::{Swarm, SwarmLedger, Writer};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 

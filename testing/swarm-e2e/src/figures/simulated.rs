@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
-use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
+use swarm_client::api::{Swarm, SwarmLedger};
 
 use super::{Lists, each};
 

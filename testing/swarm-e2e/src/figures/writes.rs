@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 
 use crate::cluster::Cluster;
 use crate::output::say;

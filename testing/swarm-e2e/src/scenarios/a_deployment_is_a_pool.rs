@@ -10,7 +10,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
-use swarm_adapters_k8s::api::SwarmLedger;
+use swarm_client::api::SwarmLedger;
 use swarm_core::stored::StoredHolder;
 
 use super::bad_input_is_refused::reported;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use kube::ResourceExt as _;
-use swarm_adapters_k8s::api::SwarmLedger;
+use swarm_client::api::SwarmLedger;
 
 use super::claims_are_kept::{LEDGER, rose, tokens};
 use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, reports, sample};

@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
-use swarm_adapters_k8s::api::Swarm;
-use swarm_adapters_k8s::session::{ACK_ANNOTATION, SESSION_LABEL, StoredAck};
+use swarm_client::api::Swarm;
+use swarm_client::session::{ACK_ANNOTATION, SESSION_LABEL, StoredAck};
 use swarm_core::handover::SessionId;
 use tokio::task::JoinSet;
 use tokio::time::interval;
@@ -105,7 +105,7 @@ async fn liar(pool: &SessionPool) -> Result<String> {
 
 /// The incarnation of the pool's ledger, as the view of any of its sessions has it.
 async fn incarnation(pool: &SessionPool) -> Result<u64> {
-    let views = pool.context.api::<swarm_adapters_k8s::api::WorkerView>();
+    let views = pool.context.api::<swarm_client::api::WorkerView>();
     let views = views.list(&kube::api::ListParams::default()).await?;
     let view = views.items.first().context("sessions have views")?;
     Ok(view.spec.incarnation.try_into()?)

@@ -3,8 +3,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
-use swarm_adapters_k8s::api::Swarm;
 use swarm_adapters_k8s::status::unprotected_sessions;
+use swarm_client::api::Swarm;
 
 use super::session_pool::{Policy, REST_WITHIN, SessionPool};
 use crate::operator;

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
-use swarm_adapters_k8s::api::Swarm;
 use swarm_adapters_k8s::managed::wanted::ObjectKind;
+use swarm_client::api::Swarm;
 
 use super::session_pool::{GRACEFUL, Kind, REST_WITHIN, SessionPool, TICK};
 use crate::binaries::repository;

@@ -13,7 +13,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt as _};
-use swarm_adapters_k8s::session::SeenLease;
+use swarm_client::session::SeenLease;
 use swarm_core::handover::{Holder, SessionId};
 
 use self::hand::Hand;

@@ -6,8 +6,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
-use swarm_adapters_k8s::api::{SwarmLedger, WorkerView};
-use swarm_adapters_k8s::session::SESSION_LABEL;
+use swarm_client::api::{SwarmLedger, WorkerView};
+use swarm_client::session::SESSION_LABEL;
 use swarm_core::handover::SessionId;
 
 use super::session::{SOON, as_account, leases, pod, publish, revoke, session, workers};

@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use kube::ResourceExt as _;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
-use swarm_adapters_k8s::api::{API_VERSION, Swarm, SwarmLedger, Writer};
 use swarm_adapters_k8s::status::ready_reason;
+use swarm_client::api::{API_VERSION, Swarm, SwarmLedger, Writer};
 use swarm_spec::yaml;
 
 use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, sample};

@@ -8,7 +8,7 @@ use anyhow::{Result, bail, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
-use swarm_adapters_k8s::api::SwarmLedger;
+use swarm_client::api::SwarmLedger;
 
 use super::a_lost_ledger_is_recreated::newer;
 use super::bad_input_is_refused::reported;

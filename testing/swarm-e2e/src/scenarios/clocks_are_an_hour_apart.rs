@@ -9,7 +9,7 @@ use std::process::Stdio;
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::DeleteParams;
-use swarm_adapters_k8s::api::SwarmLedger;
+use swarm_client::api::SwarmLedger;
 use tokio::process::Command;
 
 use super::replicas_share_the_swarms::{Stage, TAKEOVER};

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use swarm_adapters_k8s::api::Swarm;
 use swarm_adapters_k8s::status::ready_reason;
+use swarm_client::api::Swarm;
 
 use super::pool::{REST_WITHIN, at_rest, jobs_of, reports, sample};
 use crate::scenario::Context;

@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::json;
 use swarm_adapters_host::runlog::judge::Event;
-use swarm_adapters_k8s::api::{Swarm, WorkerView};
+use swarm_client::api::{Swarm, WorkerView};
 
 use super::session_pool::{Policy, Protocol, REST_WITHIN, SessionPool};
 use crate::run_log::Moment;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, bail, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, PostParams};
-use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
+use swarm_client::api::{Swarm, SwarmLedger};
 
 use super::bad_input_is_refused::reported;
 use super::pool::{REST_WITHIN, all_reports, at_rest, sample};

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Error, Result, bail, ensure};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
-use swarm_adapters_k8s::api::{PartHoldings, PartName, SwarmLedger, SwarmLedgerPart};
+use swarm_client::api::{PartHoldings, PartName, SwarmLedger, SwarmLedgerPart};
 use swarm_core::parts::StoredPart;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Ledger, Pool, jobs, plan};

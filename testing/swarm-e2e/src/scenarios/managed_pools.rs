@@ -20,8 +20,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt};
-use swarm_adapters_k8s::annotations::SWARM_LABEL;
 use swarm_adapters_k8s::managed::wanted::ObjectKind;
+use swarm_client::annotations::SWARM_LABEL;
 
 use crate::scenario::Context;
 use crate::until::until;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use swarm_adapters_k8s::api;
+use swarm_client::api;
 use tokio::process::Command;
 
 use super::pool::REST_WITHIN;

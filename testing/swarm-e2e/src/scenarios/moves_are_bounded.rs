@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
 use swarm_adapters_k8s::status::ready_reason;
+use swarm_client::api::{Swarm, SwarmLedger};
 
 use super::pool::{REST_WITHIN, Reasons, all_reports, at_rest, jobs_of, moved, reports, sample};
 use crate::scenario::Context;

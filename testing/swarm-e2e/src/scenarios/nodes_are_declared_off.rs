@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::DeleteParams;
 use kube::{Api, ResourceExt as _};
 use swarm_adapters_host::runlog::judge::Event;
-use swarm_adapters_k8s::api::SwarmLedger;
+use swarm_client::api::SwarmLedger;
 
 use super::nodes;
 use super::session_pool::{Policy, REST_WITHIN, SessionPool, TICK};

@@ -18,8 +18,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
-use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
 use swarm_adapters_k8s::status::ready_reason;
+use swarm_client::api::{Swarm, SwarmLedger};
 
 use super::pool::{Reports, as_recorded, jobs_of, judge, reports, sample};
 use crate::operator::{self, Process};

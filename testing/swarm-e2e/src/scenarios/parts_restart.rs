@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 
 use super::pool::{REST_WITHIN, all_reports, at_rest, jobs_of, sample};
 use crate::scenario::Context;

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
-use swarm_adapters_k8s::api::SwarmLedger;
+use swarm_client::api::SwarmLedger;
 use swarm_spec::yaml;
 
 use super::a_deployment_is_a_pool::{pods_by_slot, sample};

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use swarm_adapters_k8s::api::Swarm;
 use swarm_adapters_k8s::status::ready_reason;
+use swarm_client::api::Swarm;
 
 use super::session_pool::{Policy, REST_WITHIN, SILENCE, SessionPool, TICK};
 use crate::run_log::Moment;

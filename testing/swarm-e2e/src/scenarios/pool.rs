@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt as _;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use serde::Deserialize;
-use swarm_adapters_k8s::api::{Swarm, SwarmLedger, SwarmLedgerSpec};
 use swarm_adapters_k8s::ledger::KubeLedgerStore;
+use swarm_client::api::{Swarm, SwarmLedger, SwarmLedgerSpec};
 use swarm_core::ports::{LedgerStore as _, Seen};
 
 use crate::binaries::repository;

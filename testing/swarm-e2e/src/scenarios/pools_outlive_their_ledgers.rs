@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
+use swarm_client::api::{Swarm, SwarmLedger};
 
 use super::sessions_hand_over::{Pool, jobs};
 use crate::operator;

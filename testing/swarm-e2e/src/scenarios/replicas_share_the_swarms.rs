@@ -12,7 +12,7 @@ use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, ResourceExt as _};
-use swarm_adapters_k8s::api::{SwarmLedger, Writer};
+use swarm_client::api::{SwarmLedger, Writer};
 use tokio::task::JoinHandle;
 
 use super::owners;

@@ -2,7 +2,7 @@
 //! elsewhere is left as it is, since the operator has no right to write anything there.
 
 use anyhow::{Result, ensure};
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 
 use super::pool::{REST_WITHIN, sample};
 use crate::binaries::repository;

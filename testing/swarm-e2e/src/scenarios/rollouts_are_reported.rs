@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 
 use super::a_deployment_is_a_pool;
 use super::pool::{REST_WITHIN, at_rest, jobs_of, sample};

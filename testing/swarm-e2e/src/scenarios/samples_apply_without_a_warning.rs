@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
-use swarm_adapters_k8s::api::FIELD_MANAGER;
+use swarm_client::api::FIELD_MANAGER;
 
 use crate::binaries::repository;
 use crate::operator::SAMPLES_NAMESPACE;

@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, ResourceExt as _};
-use swarm_adapters_k8s::client;
-use swarm_adapters_k8s::session::{SESSION_LABEL, SeenLease, seen};
+use swarm_client::client;
+use swarm_client::session::{SESSION_LABEL, SeenLease, seen};
 use swarm_core::handover::{Holder, LeaseVersion, SessionId};
 use swarm_core::session::WorkerView;
 

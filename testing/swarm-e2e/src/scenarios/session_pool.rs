@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use swarm_adapters_host::runlog::judge::RunName;
-use swarm_adapters_k8s::api::SwarmLedger;
+use swarm_client::api::SwarmLedger;
 use tokio::process::Command;
 
 use crate::command::stdout_of;

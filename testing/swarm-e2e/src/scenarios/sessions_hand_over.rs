@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
-use swarm_adapters_k8s::api::{Swarm, WorkerView};
-use swarm_adapters_k8s::session::SESSION_LABEL;
+use swarm_client::api::{Swarm, WorkerView};
+use swarm_client::session::SESSION_LABEL;
 
 use super::go_pool::{self, RunLog};
 use crate::run_log::Moment;

@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use swarm_adapters_host::runlog::judge::Event;
-use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
 use swarm_adapters_k8s::status::{failing_jobs, ready_reason};
+use swarm_client::api::{Swarm, SwarmLedger};
 
 use super::pool::Reasons;
 use super::session_pool::{LEASE, Policy, REST_WITHIN, Runner, SILENCE, SessionPool, TICK};

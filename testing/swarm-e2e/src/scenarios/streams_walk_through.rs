@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt as _;
-use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
+use swarm_client::api::{Swarm, SwarmLedger};
 
 use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, moved, sample};
 use crate::operator;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 
 use super::session_pool::{Policy, REST_WITHIN, SessionPool};
 use crate::run_log::Moment;

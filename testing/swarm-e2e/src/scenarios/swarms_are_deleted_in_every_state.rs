@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use swarm_adapters_k8s::api::Swarm;
 use swarm_adapters_k8s::status::ready_reason;
+use swarm_client::api::Swarm;
 
 use crate::scenario::Context;
 use crate::until::until;

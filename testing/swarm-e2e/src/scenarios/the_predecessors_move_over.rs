@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use swarm_adapters_k8s::annotations::SWARM_LABEL;
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::annotations::SWARM_LABEL;
+use swarm_client::api::Swarm;
 use tokio::process::Command;
 
 use super::pool::{REST_WITHIN, Report, Reports, at_rest, moved, reports};

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use serde_json::{Value, json};
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 
 use super::session_pool::{GRACEFUL, Kind, Policy, REST_WITHIN, SessionPool, TICK};
 use crate::run_log::Moment;

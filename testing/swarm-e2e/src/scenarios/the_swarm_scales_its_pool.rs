@@ -9,7 +9,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 
 use super::bad_input_is_refused::reported;
 use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, report, sample};

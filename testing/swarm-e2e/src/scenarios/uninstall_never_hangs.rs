@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 
 use super::pool::{REST_WITHIN, sample};
 use crate::binaries::repository;

@@ -10,7 +10,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use swarm_adapters_host::runlog::judge::RunName;
-use swarm_adapters_k8s::api::{SharesStatus, Swarm, SwarmStatus};
+use swarm_client::api::{SharesStatus, Swarm, SwarmStatus};
 
 use super::session_pool::{Policy, REST_WITHIN, SessionPool};
 use crate::scenario::Context;

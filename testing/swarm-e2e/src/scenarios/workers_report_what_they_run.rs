@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 
 use super::pool::{REST_WITHIN, at_rest, jobs_of, sample};
 use crate::scenario::Context;

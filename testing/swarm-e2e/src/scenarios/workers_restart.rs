@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
-use swarm_adapters_k8s::api::SwarmLedger;
+use swarm_client::api::SwarmLedger;
 
 use super::pool::{REST_WITHIN, at_rest, jobs_of, sample};
 use crate::scenario::Context;

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 use tokio::sync::Mutex;
 
 use crate::binaries::repository;

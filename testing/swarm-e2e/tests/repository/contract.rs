@@ -129,11 +129,11 @@ mod in_memory {
     use kube::api::DeleteParams;
     use kube::runtime::reflector;
     use serde_json::json;
-    use swarm_adapters_k8s::api::{Claimant, Swarm};
-    use swarm_adapters_k8s::client::Clients;
     use swarm_adapters_k8s::ledger::KubeLedgerStore;
     use swarm_adapters_k8s::plain::view::ConfigMapViewStore;
     use swarm_apiserver::ApiServer;
+    use swarm_client::api::{Claimant, Swarm};
+    use swarm_client::client::Clients;
     use swarm_core::ports::{LedgerStore, Seen};
     use swarm_e2e::contract::{self, OnApiServer, api};
 

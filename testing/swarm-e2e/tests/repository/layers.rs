@@ -7,28 +7,32 @@ use std::process::Command;
 use crate::root;
 
 /// Which of our crates a shipped crate may depend on.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("swarm-core", &[]),
     ("swarm-spec", &["swarm-core"]),
-    ("swarm-adapters-k8s", &["swarm-core", "swarm-replicas", "swarm-spec"]),
+    ("swarm-client", &["swarm-core", "swarm-spec"]),
+    ("swarm-adapters-k8s", &["swarm-client", "swarm-core", "swarm-replicas", "swarm-spec"]),
     ("swarm-adapters-host", &["swarm-core"]),
     ("swarm-replicas", &["swarm-core"]),
-    ("swarm-worker", &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core", "swarm-spec"]),
+    ("swarm-worker", &["swarm-adapters-host", "swarm-client", "swarm-core", "swarm-spec"]),
     ("swarm-local", &["swarm-adapters-host", "swarm-core", "swarm-spec", "swarm-worker"]),
     (
         "swarm-cli",
         &["swarm-adapters-host", "swarm-core", "swarm-local", "swarm-spec", "swarm-worker"],
     ),
-    ("swarm-operator", &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-worker"]),
+    (
+        "swarm-operator",
+        &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-client", "swarm-worker"],
+    ),
 ];
 /// Crates that are never shipped and may see everything.
 const TESTING: [&str; 6] =
     ["swarm-apiserver", "swarm-bench", "swarm-days", "swarm-e2e", "swarm-prose", "swarm-sim"];
 /// Who may know Kubernetes. Binaries name `k8s-openapi` to choose its version, and nothing else.
-const KNOW_KUBE: [&str; 4] =
-    ["swarm-adapters-k8s", "swarm-apiserver", "swarm-e2e", "swarm-replicas"];
-/// The client of Kubernetes, and our adapter around it.
-const CLIENT: [&str; 3] = ["kube", "k8s-openapi", "swarm-adapters-k8s"];
+const KNOW_KUBE: [&str; 5] =
+    ["swarm-adapters-k8s", "swarm-apiserver", "swarm-client", "swarm-e2e", "swarm-replicas"];
+/// The client of Kubernetes, our library around it, and the operator.
+const CLIENT: [&str; 4] = ["kube", "k8s-openapi", "swarm-client", "swarm-adapters-k8s"];
 /// What draws on a terminal.
 const SCREEN: [&str; 2] = ["ratatui", "crossterm"];
 /// What would make the core impure: runtimes, clients, clocks and random sources.
@@ -82,7 +86,7 @@ fn shipped_crates_depend_on_each_other_along_the_arrows_only() {
 }
 
 #[test]
-fn kubernetes_stops_at_its_adapter() {
+fn only_the_agreed_crates_know_kubernetes() {
     for (name, dependencies) in dependencies() {
         let knows = dependencies.contains("kube");
         assert!(!knows || KNOW_KUBE.contains(&name.as_str()), "{name} depends on kube");
@@ -120,8 +124,8 @@ fn the_dependencies_of_a_worker_are_those_of_the_page_about_the_library() {
     let page = std::fs::read_to_string(root().join("docs/library.md")).unwrap();
     let list = page.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
     let mut listed: BTreeSet<_> = list.split_whitespace().map(str::to_owned).collect();
-    assert!(page.contains("and on `swarm-adapters-k8s` and `k8s-openapi` with that feature"));
-    listed.extend(["swarm-adapters-k8s", "k8s-openapi"].map(str::to_owned));
+    assert!(page.contains("and on `swarm-client` and `k8s-openapi` with that feature"));
+    listed.extend(["swarm-client", "k8s-openapi"].map(str::to_owned));
     assert_eq!(dependencies()["swarm-worker"], listed);
     for (features, about) in [(&["--no-default-features"][..], 100), (&[], 170)] {
         let linked = below(&[&["-p", "swarm-worker"], features].concat()).len();
@@ -156,13 +160,12 @@ fn what_reads_files_has_no_kubernetes_client() {
 
 #[test]
 fn a_worker_has_no_screen_and_no_controller() {
-    let controller = "swarm-adapters-k8s feature \"controller\"";
-    assert!(features("swarm-operator").contains(controller));
-    assert!(!features("swarm-worker").contains(controller));
     for program in ["swarm-operator", "swarm-worker"] {
         let build = ["-p", program];
         assert!(found(&build, &SCREEN).is_empty(), "{:?}", found(&build, &SCREEN));
+        assert_eq!(found(&build, &["swarm-client"]), ["swarm-client"]);
     }
+    assert!(found(&["-p", "swarm-worker"], &["swarm-adapters-k8s"]).is_empty());
 }
 
 /// The points where the model breaks the protocol on purpose are never compiled into a program.

@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
 use serde_json::{Value, json};
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 
 use super::{Place, applied, is_later, manager, map, refused, text, version};
 

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use futures::StreamExt as _;
 use kube::ResourceExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
-use swarm_adapters_k8s::api::{Swarm, SwarmStatus};
+use swarm_client::api::{Swarm, SwarmStatus};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;

@@ -8,7 +8,7 @@ use anyhow::Result;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
-use swarm_adapters_k8s::session::{SESSION_LABEL, version, written};
+use swarm_client::session::{SESSION_LABEL, version, written};
 use swarm_core::handover::{Ack, Holder, LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
 use swarm_core::session::Former;
 use tokio::task::JoinSet;

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use swarm_adapters_host::runlog::judge::{Event, RunName};
-use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
+use swarm_client::api::{Swarm, SwarmLedger};
 
 use super::watches::{Observed, Watches};
 use crate::figures::Times;

@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::runtime::watcher;
 use serde::de::DeserializeOwned;
-use swarm_adapters_k8s::api::SwarmLedger;
-use swarm_adapters_k8s::session;
+use swarm_client::api::SwarmLedger;
+use swarm_client::session;
 use tokio::task::JoinHandle;
 
 use crate::run_log::Moment;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, ObjectMeta, Patch, PatchParams};
-use swarm_adapters_k8s::api::{GrantedJob, WorkerView, WorkerViewSpec};
-use swarm_adapters_k8s::session::{SESSION_LABEL, SeenLease, seen};
+use swarm_client::api::{GrantedJob, WorkerView, WorkerViewSpec};
+use swarm_client::session::{SESSION_LABEL, SeenLease, seen};
 use swarm_core::handover::SessionId;
 
 use crate::scenario::Context;

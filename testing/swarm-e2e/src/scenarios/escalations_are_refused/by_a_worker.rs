@@ -5,7 +5,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::json;
-use swarm_adapters_k8s::api::{Swarm, WorkerView};
+use swarm_client::api::{Swarm, WorkerView};
 
 use crate::operator;
 use crate::scenario::Context;

@@ -5,7 +5,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use swarm_adapters_k8s::session::SESSION_LABEL;
+use swarm_client::session::SESSION_LABEL;
 
 use super::refused;
 use crate::scenario::Context;

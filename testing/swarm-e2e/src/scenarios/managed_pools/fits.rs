@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use swarm_adapters_k8s::annotations::SWARM_LABEL;
+use swarm_client::annotations::SWARM_LABEL;
 
 use super::{WITHIN, condition};
 use crate::images::SHELL;

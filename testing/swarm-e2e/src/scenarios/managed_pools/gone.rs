@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 
 use super::objects;
 use crate::scenario::Context;

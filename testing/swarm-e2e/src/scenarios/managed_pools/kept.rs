@@ -8,9 +8,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use swarm_adapters_k8s::annotations::SWARM_LABEL;
-use swarm_adapters_k8s::api::Swarm;
 use swarm_adapters_k8s::managed::wanted::ObjectKind;
+use swarm_client::annotations::SWARM_LABEL;
+use swarm_client::api::Swarm;
 
 use super::{WITHIN, api, condition, objects};
 use crate::run_log::Moment;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use kube::api::DeleteParams;
 use serde_json::json;
-use swarm_adapters_k8s::api::Swarm;
+use swarm_client::api::Swarm;
 
 use super::{condition, objects};
 use crate::operator::{self, Process};

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt;
 use kube::api::ListParams;
 use serde_json::json;
-use swarm_adapters_k8s::annotations::SWARM_LABEL;
+use swarm_client::annotations::SWARM_LABEL;
 
 use super::objects;
 use crate::scenario::Context;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use swarm_spec::spec::RunnerSpec;
 
 /// What the API server says of a view that is older than the one it would replace.
-pub(crate) const GOES_BACK: &str = "a view is never replaced by an older one";
+pub const GOES_BACK: &str = "a view is never replaced by an older one";
 
 /// What one session is to run. Named like the session, and like its Lease.
 ///

@@ -38,8 +38,7 @@ pub const FAILING_ANNOTATION: &str = "swarm.k8slab.info/failing";
 /// Says `missing` where the API server would let the session write the Leases of others.
 pub const POLICY_ANNOTATION: &str = "swarm.k8slab.info/policy";
 /// All that a session says.
-#[cfg(feature = "controller")]
-pub(crate) const ANNOTATIONS: [&str; 5] = [
+pub const ANNOTATIONS: [&str; 5] = [
     ACK_ANNOTATION,
     STOPPING_ANNOTATION,
     PREDECESSOR_ANNOTATION,

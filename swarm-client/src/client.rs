@@ -25,12 +25,14 @@ impl Clients {
     }
 
     /// The client that sends each request once.
-    pub(crate) fn control(&self) -> &Client {
+    #[must_use]
+    pub fn control(&self) -> &Client {
         &self.control
     }
 
     /// The client for watches.
-    pub(crate) fn watching(&self) -> &Client {
+    #[must_use]
+    pub fn watching(&self) -> &Client {
         &self.watching
     }
 

@@ -16,7 +16,8 @@ const FORGOTTEN_AFTER: Duration = Duration::from_mins(2);
 
 /// The pauses between attempts: random within bounds that double, so that watches do not come back
 /// all at once.
-pub(crate) fn pauses() -> impl Backoff {
+#[must_use]
+pub fn pauses() -> impl Backoff {
     let growing = ExponentialBuilder::new()
         .with_min_delay(PAUSE_MIN)
         .with_max_delay(PAUSE_MAX)

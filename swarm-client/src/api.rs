@@ -30,9 +30,7 @@ pub use swarm_spec::spec::{
     API_VERSION, JobSource, NAME_MAX, PolicySpec, ProtocolSpec, RefreshMode, VersionEndpoint,
     ViewFormat, WorkloadRef,
 };
-#[cfg(feature = "controller")]
-pub(crate) use worker_view::GOES_BACK;
-pub use worker_view::{GrantedJob, WorkerView, WorkerViewSpec};
+pub use worker_view::{GOES_BACK, GrantedJob, WorkerView, WorkerViewSpec};
 
 /// The name under which the operator writes, in `managedFields` and Events.
 pub const FIELD_MANAGER: &str = "swarm-operator";
