@@ -17,8 +17,7 @@ use serde::{Deserialize, Serialize};
 use swarm_core::Failing;
 
 pub use events::Events;
-pub(crate) use follow::follow;
-pub use follow::{JobNow, Told};
+pub use follow::{JobNow, Told, follow};
 pub use orders::{Orders, inherited};
 
 /// The version of the channel that a worker speaks. Later ones only add orders and events.

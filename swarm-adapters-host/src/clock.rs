@@ -28,7 +28,8 @@ pub fn now() -> Moment {
 }
 
 /// A span in milliseconds.
-pub(crate) fn millis(span: Duration) -> u64 {
+#[must_use]
+pub fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 

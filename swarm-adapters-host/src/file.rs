@@ -106,7 +106,11 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
 }
 
 /// Creates a file that did not exist; one that a killed writer left is removed.
-pub(crate) fn created(path: &Path) -> io::Result<File> {
+///
+/// # Errors
+///
+/// Any error of the file system.
+pub fn created(path: &Path) -> io::Result<File> {
     let create = || File::options().write(true).create_new(true).mode(FILE_MODE).open(path);
     match create() {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -206,7 +210,8 @@ impl From<io::Error> for ReadError {
 }
 
 /// The directory that contains `path`.
-pub(crate) fn directory(path: &Path) -> &Path {
+#[must_use]
+pub fn directory(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),

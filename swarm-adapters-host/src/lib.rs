@@ -2,18 +2,16 @@
 //!
 //! - [`ledger`] and [`view`] store the ledger and the view in files, as adapters of the core's
 //!   ports; [`mod@file`] has two ways to write a file so that no reader sees a part of it, and
-//!   [`named_file`] one that is appended to whatever becomes of it. [`private_dir`] opens the directory
-//!   of them all.
+//!   [`named_file`] one that is appended to whatever becomes of it.
 //! - [`leases`] and [`worker_view`] carry the messages between a worker's session and the operator;
 //!   [`clock`] is the clock that leases expire by; [`session`] is the store of a worker's session.
 //!   [`failing`] is the report of a session about jobs that fail, [`awaited`] about jobs that are
-//!   not up yet. [`pool_views`] publishes to all workers of a pool.
+//!   not up yet.
 //! - [`caller`] copes with the inheritance of a process: signals, limits, `/proc`. [`runtime`]
 //!   builds the runtimes of our programs.
 //! - [`watch`] watches one file through its directory, including the swaps of a mounted `ConfigMap`.
-//!   [`writers`] finds the process that has a file open for writing.
-//! - [`processes`] runs the workers of a pool as child processes, and ends them.
-//! - [`channel`] carries orders to such a worker, and its events back.
+//! - [`channel`] carries orders to a worker, and its events back.
+//! - [`procs`] reads the processes of this machine.
 //! - [`runner`] runs jobs inside a worker; [`guard`] and [`sweep`] ensure that no process of a job
 //!   outlives its worker; [`runlog`] records who ran what when.
 //! - [`marker`] identifies, at the next start, the job that crashed the process.
@@ -27,7 +25,6 @@
 struct Readme;
 
 mod cgroup;
-mod procs;
 
 pub mod caller;
 pub mod runtime;
@@ -36,7 +33,6 @@ pub mod timer;
 pub mod file;
 pub mod named_file;
 pub mod printable;
-pub mod private_dir;
 
 pub mod ledger;
 pub mod view;
@@ -45,7 +41,6 @@ pub mod awaited;
 pub mod clock;
 pub mod failing;
 pub mod leases;
-pub mod pool_views;
 pub mod random;
 pub mod session;
 mod session_file;
@@ -53,12 +48,11 @@ mod unique;
 pub mod worker_view;
 
 pub mod watch;
-pub mod writers;
 
 pub mod channel;
 pub mod guard;
 pub mod marker;
-pub mod processes;
+pub mod procs;
 pub mod report;
 pub mod runlog;
 pub mod runner;

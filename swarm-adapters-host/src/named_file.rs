@@ -67,12 +67,18 @@ impl Write for NamedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file;
+
+    fn open_with_its_directory(path: &Path) -> io::Result<File> {
+        file::create_dir(file::directory(path))?;
+        file::append(path)
+    }
 
     #[test]
     fn writing_goes_on_in_a_new_file_when_the_directory_was_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("logs/operator.log");
-        let mut file = NamedFile::open(&path, crate::processes::open_log).unwrap();
+        let mut file = NamedFile::open(&path, open_with_its_directory).unwrap();
         file.write_all(b"one").unwrap();
         fs::remove_dir_all(dir.path().join("logs")).unwrap();
         file.write_all(b"lost").unwrap();

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal};
 
 /// A process at the time its `stat` was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub struct Process {
     pub(crate) pid: Pid,
     /// 0 for a process without a parent in this namespace.
     pub(crate) parent: i32,
@@ -16,7 +16,7 @@ pub(crate) struct Process {
     /// Whether it has ended and has not been reaped yet.
     pub(crate) is_zombie: bool,
     /// In clock ticks since boot. Together with the id it identifies one process.
-    pub(crate) started: u64,
+    pub started: u64,
 }
 
 /// All processes. One that starts or ends in the meantime may be missing, so "there is none" takes
@@ -40,12 +40,14 @@ pub(crate) fn children_of_this() -> io::Result<Vec<i32>> {
 }
 
 /// The process with this id, if there is one.
-pub(crate) fn one(pid: i32) -> Option<Process> {
+#[must_use]
+pub fn one(pid: i32) -> Option<Process> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// A process and all that it descends from.
-pub(crate) fn line_of(pid: Pid) -> HashSet<Pid> {
+#[must_use]
+pub fn line_of(pid: Pid) -> HashSet<Pid> {
     let mut line = HashSet::from([pid]);
     let mut next = pid;
     // A parent that ends meanwhile hands its children to another one, so a circle is possible.
@@ -73,13 +75,15 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
 
 /// Whether the environment that a process was started with has the entry `NAME=value`. An environment
 /// that cannot be read (another user's, or that of a process that has just ended) has no entries.
-pub(crate) fn has_entry(pid: Pid, entry: &[u8]) -> bool {
+#[must_use]
+pub fn has_entry(pid: Pid, entry: &[u8]) -> bool {
     let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));
     environment.is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == entry))
 }
 
 /// The value of `name` in the environment that a process was started with.
-pub(crate) fn value(pid: Pid, name: &str) -> Option<String> {
+#[must_use]
+pub fn value(pid: Pid, name: &str) -> Option<String> {
     let all = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
     let of = |entry: &[u8]| {
         let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;

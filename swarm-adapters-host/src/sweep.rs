@@ -78,12 +78,13 @@ impl Marker {
 
 /// A process that has a marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Marked {
-    pub(crate) pid: Pid,
+pub struct Marked {
+    /// Its process id.
+    pub pid: Pid,
     /// The instance of the worker that it belongs to, if it says so.
-    pub(crate) instance: Option<String>,
+    pub instance: Option<String>,
     /// The job that it belongs to; `None` for a worker and for a guard.
-    pub(crate) job: Option<String>,
+    pub job: Option<String>,
 }
 
 /// Kills every process with `marker`, except this one and those that it descends from, until none is
@@ -101,7 +102,11 @@ pub async fn end_all(marker: &Marker) -> io::Result<usize> {
 }
 
 /// Does the same as [`end_all`], and returns the processes.
-pub(crate) async fn end_each(marker: &Marker) -> io::Result<Vec<Marked>> {
+///
+/// # Errors
+///
+/// If `/proc` cannot be read.
+pub async fn end_each(marker: &Marker) -> io::Result<Vec<Marked>> {
     // A process that does not end at once is found again by the next pass.
     let mut ended = BTreeMap::new();
     // While one pass reads the list, a process that it has not reached can fork and end.
@@ -122,13 +127,13 @@ pub(crate) async fn end_each(marker: &Marker) -> io::Result<Vec<Marked>> {
 /// # Errors
 ///
 /// If `/proc` cannot be read.
-pub(crate) async fn found(marker: &Marker) -> io::Result<Vec<(OwnedFd, Marked)>> {
+pub async fn found(marker: &Marker) -> io::Result<Vec<(OwnedFd, Marked)>> {
     let (entry, since) = (marker.entry(), marker.since());
     spawn_blocking(move || marked(&entry, since)).await.map_err(io::Error::other)?
 }
 
 /// Asks a process to end, with SIGTERM.
-pub(crate) fn ask(process: &OwnedFd) {
+pub fn ask(process: &OwnedFd) {
     let _ = pidfd_send_signal(process, Signal::TERM);
     // A stopped process cannot end before it continues.
     let _ = pidfd_send_signal(process, Signal::CONT);

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use swarm_adapters_host::clock::unix_s;
-use swarm_adapters_host::processes::{Killed, Leftovers, Patience, Remaining, end_leftovers};
 use tokio::sync::watch;
 
 use super::ending::{Cause, of_killed};
@@ -17,6 +16,7 @@ use super::progress::Earlier;
 use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
 use super::worker_log::{self, WorkerLog, killed_job};
+use crate::processes::{Killed, Leftovers, Patience, Remaining, end_leftovers};
 
 /// The end of what an earlier run had left behind.
 #[derive(Debug, Default)]

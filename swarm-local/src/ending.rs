@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use swarm_adapters_host::channel::Told;
 use swarm_adapters_host::clock::unix_s;
-use swarm_adapters_host::processes::{Killed, Processes, Workers};
 use swarm_core::Slot;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
@@ -16,6 +15,7 @@ use super::outlets::Outlets;
 use super::progress::Ending;
 use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
+use crate::processes::{Killed, Processes, Workers};
 
 /// Time between two looks at the jobs and workers that are left.
 const LOOK: Duration = Duration::from_millis(100);

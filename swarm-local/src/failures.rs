@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use swarm_adapters_host::processes::Processes;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::snapshot::{FailingRow, Snapshot};
 use super::text::counted;
+use crate::processes::Processes;
 
 /// How many jobs are named at once.
 const NAMED_MAX: usize = 3;

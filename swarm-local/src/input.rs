@@ -14,7 +14,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use swarm_adapters_host::watch::Contents;
-use swarm_adapters_host::writers::Writer;
 use swarm_core::handover::LeaseTerms;
 use swarm_core::session::{Details, JobOutput};
 use swarm_core::{Desired, Jobs};
@@ -25,6 +24,7 @@ use swarm_spec::spec::RunnerSpec;
 use tokio::sync::oneshot;
 
 use super::LocalArgs;
+use crate::writers::Writer;
 pub(super) use edit::announced;
 use edits::Edits;
 

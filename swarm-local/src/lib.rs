@@ -14,6 +14,9 @@ mod moves;
 mod operate;
 mod outlets;
 pub mod output;
+mod pool_views;
+mod private_dir;
+mod processes;
 mod progress;
 #[cfg_attr(not(feature = "terminal"), path = "no_screen.rs")]
 mod screen;
@@ -29,6 +32,7 @@ mod until;
 mod web;
 mod worker;
 mod worker_log;
+mod writers;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use swarm_adapters_host::named_file::NamedFile;
-use swarm_adapters_host::processes::open_log;
 use swarm_worker::{LogFormat, log_filter};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::processes::open_log;
 
 /// Writes the log of the program to `DIR/logs/operator.log` instead of the terminal. `RUST_LOG`
 /// sets its level; the default is `info`.

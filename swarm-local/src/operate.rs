@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use swarm_adapters_host::ledger::FileLedgerStore;
-use swarm_adapters_host::pool_views::PoolViews;
-use swarm_adapters_host::processes::{Phase, Processes, Workers};
 use swarm_adapters_host::{runlog, timer};
 use swarm_core::handover::{Evidence, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
@@ -32,6 +30,8 @@ use super::snapshot::{InvalidFile, Snapshot};
 use super::text::{self, Placed, Settled};
 use super::until::{self, End, Until};
 use super::worker::WorkerProgram;
+use crate::pool_views::PoolViews;
+use crate::processes::{Phase, Processes, Workers};
 
 /// The delay before a request to a store that did not answer is retried.
 const RETRY: Duration = Duration::from_secs(1);

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::clock::unix_s;
-use swarm_adapters_host::processes::Remaining;
 
 use super::text::{counted, number};
+use crate::processes::Remaining;
 
 /// Processes that an earlier run left behind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

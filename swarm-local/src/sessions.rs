@@ -16,7 +16,6 @@ use swarm_adapters_host::awaited;
 use swarm_adapters_host::clock;
 use swarm_adapters_host::failing;
 use swarm_adapters_host::leases::{LeaseFollower, Leases};
-use swarm_adapters_host::processes::{Phase, Processes, WorkerProcess, Workers};
 use swarm_adapters_host::worker_view;
 use swarm_core::handover::{LeaseTerms, SessionId};
 use swarm_core::overseer::{
@@ -29,6 +28,7 @@ use tokio::sync::watch;
 
 use super::outlets::Voice;
 use super::until::NotUp;
+use crate::processes::{Phase, Processes, WorkerProcess, Workers};
 
 /// The shortest delay before the overseer is polled again.
 const POLL_MIN: Duration = Duration::from_millis(200);

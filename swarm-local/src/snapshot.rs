@@ -8,13 +8,13 @@ use httpdate::fmt_http_date;
 use serde::{Deserialize, Deserializer, Serialize};
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::failing::WORST_MAX;
-use swarm_adapters_host::processes::{Phase, WorkerProcess, Workers};
 use swarm_core::handover::{Cell, SessionId};
 use swarm_core::verdict::FailingShown;
 use swarm_core::{Decision, Failing, FailingJob, FailingState, Jobs, Progress, Slot, SlotRecord};
 use swarm_spec::manifest::Explained;
 
 use super::text::{age, counted};
+use crate::processes::{Phase, WorkerProcess, Workers};
 use crate::progress::{Earlier, Ending};
 
 /// The state of a pool.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use swarm_adapters_host::clock::unix_s;
-use swarm_adapters_host::processes::{Phase, Workers};
 use swarm_core::Unassigned;
 use swarm_core::verdict::{
     Reason, Summary, Verdict, failing_jobs, number, shortened, stale_workers,
@@ -12,6 +11,7 @@ use swarm_core::verdict::{
 
 use super::snapshot::{FailingRow, JobCounts, Snapshot, StoppingRow, Word, WorkerRow};
 use super::text::{age, counted};
+use crate::processes::{Phase, Workers};
 
 /// Whether something has to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use swarm_adapters_host::file;
-use swarm_adapters_host::private_dir;
 
 use super::input::is_plain;
+use crate::private_dir;
 
 /// The file by which a state directory is known, and locked.
 const LOCK: &str = "lock";

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use swarm_adapters_host::printable::{Form, printable};
-use swarm_adapters_host::writers::Writer;
 use swarm_core::handover::Cell;
 use swarm_core::{Assignment, JobName, Ledger, Slot, Unassigned, View, ViewEntry};
 
 use super::input::Wanted;
+use crate::writers::Writer;
 
 /// How many workers are shown at once.
 const WORKERS_MAX: usize = 20;

@@ -6,12 +6,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use swarm_adapters_host::processes::WorkerCommand;
 use swarm_core::handover::LeaseTerms;
 use swarm_worker::LogFormat;
 
 use super::LocalArgs;
 use super::operate::RUN_LOG;
+use crate::processes::WorkerCommand;
 
 /// A program that is started for every worker.
 #[derive(Debug)]

@@ -17,7 +17,8 @@ use serde::Deserialize;
 use swarm_adapters_host::file::existing;
 use swarm_adapters_host::guard::KILLING;
 use swarm_adapters_host::printable::{Form, printable};
-use swarm_adapters_host::processes::{log_path, rotated_log};
+
+use crate::processes::{log_path, rotated_log};
 
 /// The longest line that is kept together, in bytes.
 const LINE_MAX: usize = 64 << 10;

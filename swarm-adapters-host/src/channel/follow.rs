@@ -33,7 +33,7 @@ pub struct JobNow {
 impl Told {
     /// Takes in an event, and returns whether jobs begin or cease to fail by it. Of a worker that
     /// lies, no more is kept than a worker can have.
-    pub(crate) fn learn(&mut self, event: Event) -> bool {
+    pub fn learn(&mut self, event: Event) -> bool {
         if let Event::Failing(failing) = event {
             self.failing = Arc::new(failing.limited(JOBS_MAX, WORST_MAX));
             return true;
@@ -96,7 +96,7 @@ impl Event {
 
 /// Reads events until the worker closes its end, or sends a line that is too long. A line that is
 /// not understood comes from a later version, and is passed over.
-pub(crate) async fn follow(stream: impl AsyncRead + Unpin, mut each: impl FnMut(Event)) {
+pub async fn follow(stream: impl AsyncRead + Unpin, mut each: impl FnMut(Event)) {
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();
     loop {

@@ -8,7 +8,6 @@ use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Answer};
-use swarm_adapters_host::processes::remaining;
 use swarm_core::{Assignment, JobName, Slot};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -17,6 +16,7 @@ use super::super::snapshot::Snapshot;
 use super::super::web::{JobEntry, job_line};
 use super::super::{state, web};
 use super::Failure;
+use crate::processes::remaining;
 use crate::progress::Earlier;
 
 /// How long a pool may take to answer.

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
-use swarm_adapters_host::processes::{END_MARGIN, Killed, Leftovers, Patience, Peer, recorded};
 use tokio::sync::watch;
 use tokio::time::{interval_at, sleep};
 
@@ -20,6 +19,7 @@ use super::super::text::{self, counted, span};
 use super::pool::{Found, Pool};
 use super::{Failure, PoolArgs, ended, standard_output};
 use crate::output::Output;
+use crate::processes::{END_MARGIN, Killed, Leftovers, Patience, Peer, recorded};
 use crate::progress::{Earlier, Ending};
 
 /// Time that a pool is waited for beyond the time of its jobs and workers, unless `--timeout` says

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use swarm_adapters_host::timer::until;
 use swarm_adapters_host::watch::{self, Contents, FileWatch, Found, Noticed, Touch};
-use swarm_adapters_host::writers::{Writer, writer_of};
 use swarm_spec::manifest::Explained;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep_until;
@@ -14,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::edit::takes_away;
 use super::gate::{Event, Gate, Nature, Step};
 use super::{BYTES_MAX, Edit, GATHER, Wanted};
+use crate::writers::{Writer, writer_of};
 
 /// The rest after an edit, in multiples of the time it took to read the edit: a writer that closes
 /// the file at each line makes many.

@@ -46,7 +46,8 @@ fn reasons_of_warnings(texts: &[String]) -> BTreeSet<String> {
 /// their own.
 fn reasons_in_code() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let crates = ["swarm-adapters-k8s", "swarm-adapters-host", "swarm-client", "swarm-core"];
+    let crates =
+        ["swarm-adapters-k8s", "swarm-adapters-host", "swarm-client", "swarm-core", "swarm-local"];
     let folders = crates.map(|name| format!("{name}/src"));
     let mut found = BTreeSet::new();
     let paths: Vec<_> = folders.iter().flat_map(|folder| sources(&root.join(folder))).collect();

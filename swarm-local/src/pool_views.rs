@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
+use swarm_adapters_host::view::FileViewStore;
+use swarm_adapters_host::worker_view;
 use swarm_core::handover::SessionId;
 use swarm_core::overseer::{Publication, ViewMark, publications};
 use swarm_core::ports::{StoreError, ViewStore};
@@ -14,16 +16,13 @@ use swarm_core::session::{Details, WorkerView};
 use swarm_core::{Ledger, SlotRecord};
 use tokio::task::spawn_blocking;
 
-use crate::view::FileViewStore;
-use crate::worker_view;
-
 /// Publishes to the sessions of a pool, and to people.
 ///
 /// A session's view is written only if the jobs of the session have changed, and before the shared
 /// view, since a handover waits for it. Sessions that have no directory (yet, or any more) are
 /// skipped.
 #[derive(Debug)]
-pub struct PoolViews {
+pub(crate) struct PoolViews {
     dir: PathBuf,
     shared: FileViewStore,
     state: Mutex<State>,
@@ -50,25 +49,19 @@ impl PoolViews {
     /// # Errors
     ///
     /// If they cannot be created.
-    pub fn open(dir: &Path) -> io::Result<Self> {
+    pub(crate) fn open(dir: &Path) -> io::Result<Self> {
         let shared = FileViewStore::open(dir)?;
         Ok(Self { dir: dir.to_owned(), shared, state: Mutex::default() })
     }
 
-    /// The file of the shared view.
-    #[must_use]
-    pub fn shared(&self) -> &Path {
-        self.shared.path()
-    }
-
     /// Sets what workers are told beside the names of their jobs.
-    pub fn set_details(&self, details: Details) {
+    pub(crate) fn set_details(&self, details: Details) {
         self.state().details = details;
     }
 
     /// What was last published to each session, in short.
     #[must_use]
-    pub fn marks(&self) -> Vec<(SessionId, ViewMark)> {
+    pub(crate) fn marks(&self) -> Vec<(SessionId, ViewMark)> {
         let state = self.state();
         let marks = state.published.iter();
         marks.map(|(session, published)| (session.clone(), published.mark)).collect()

@@ -17,14 +17,14 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
+use swarm_adapters_host::file::{self, ReadError};
+use swarm_adapters_host::sweep::{self, Marked, Marker};
+use swarm_adapters_host::{clock, procs, random};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::END_MARGIN;
 use super::killed::Killed;
-use crate::file::{self, ReadError};
-use crate::sweep::{self, Marked, Marker};
-use crate::{clock, procs, random};
 
 /// The stop timeout of a run that recorded none.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -171,39 +171,31 @@ fn last(dir: &Path) -> io::Result<Option<Run>> {
 
 /// Leftovers of an earlier run that have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Leftovers {
+pub(crate) struct Leftovers {
     /// The workers.
-    pub workers: usize,
+    pub(crate) workers: usize,
     /// Other processes: guards and jobs.
-    pub others: usize,
+    pub(crate) others: usize,
     /// Number of these processes that did not end in time and were killed.
-    pub killed: usize,
+    pub(crate) killed: usize,
     /// The jobs and workers that these processes belonged to, as far as that is known.
-    pub killed_jobs: Vec<Killed>,
+    pub(crate) killed_jobs: Vec<Killed>,
 }
 
 /// Leftovers of an earlier run that have not ended yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remaining {
+pub(crate) struct Remaining {
     /// Number of workers.
-    pub workers: usize,
+    pub(crate) workers: usize,
     /// Number of other processes: guards and jobs.
-    pub others: usize,
+    pub(crate) others: usize,
     /// When what is left is killed, if its end begins now or has begun.
-    pub until: std::time::Instant,
-}
-
-impl Remaining {
-    /// Number of processes.
-    #[must_use]
-    pub fn processes(&self) -> usize {
-        self.workers.saturating_add(self.others)
-    }
+    pub(crate) until: std::time::Instant,
 }
 
 /// Time that processes get to end if a run left them behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub(crate) enum Patience {
     /// The stop timeout of the run that left it.
     AsRecorded,
     /// None: it is killed at once.
@@ -317,7 +309,7 @@ fn named(killed: &[Marked]) -> impl Iterator<Item = Killed> {
 /// # Errors
 ///
 /// If the record or `/proc` cannot be read: then it is unknown what is left.
-pub async fn remaining(dir: &Path) -> io::Result<Option<Remaining>> {
+pub(crate) async fn remaining(dir: &Path) -> io::Result<Option<Remaining>> {
     let Some(earlier) = Earlier::of(dir)? else { return Ok(None) };
     let found = sweep::found(&earlier.marker).await?;
     Ok(earlier.remaining(&found, Instant::now() + earlier.limit()))
@@ -330,7 +322,7 @@ pub async fn remaining(dir: &Path) -> io::Result<Option<Remaining>> {
 /// # Errors
 ///
 /// If the record or `/proc` cannot be read: then it is unknown what is left.
-pub async fn end_leftovers(
+pub(crate) async fn end_leftovers(
     dir: &Path,
     patience: Patience,
     progress: &watch::Sender<Option<Remaining>>,
@@ -363,7 +355,7 @@ async fn finish(earlier: &Earlier, mut ended: Leftovers) -> io::Result<Leftovers
 /// # Errors
 ///
 /// If the record cannot be read.
-pub fn recorded(dir: &Path) -> io::Result<Option<(Duration, Vec<Killed>)>> {
+pub(crate) fn recorded(dir: &Path) -> io::Result<Option<(Duration, Vec<Killed>)>> {
     Ok(last(dir)?.map(|run| (run.stop_timeout(), run.killed)))
 }
 

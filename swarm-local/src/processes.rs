@@ -35,18 +35,19 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
-pub use killed::Killed;
-pub use leftovers::{Leftovers, Patience, Remaining, end_leftovers, recorded, remaining};
-pub use logs::{aside as rotated_log, open as open_log, path as log_path};
-pub use peer::Peer;
+pub(crate) use killed::Killed;
+pub(crate) use leftovers::{Leftovers, Patience, Remaining, end_leftovers, recorded, remaining};
+pub(crate) use logs::{aside as rotated_log, open as open_log, path as log_path};
+pub(crate) use peer::Peer;
 
-use crate::channel::{self, Told};
-use crate::file;
+use swarm_adapters_host::channel::{self, Told};
+use swarm_adapters_host::file;
+
 use leftovers::Records;
 
 /// Time that a worker has to end beyond the time that its jobs have to stop. In it the guard
 /// reports the ends of jobs, the session is closed, and the guard ends. Then the worker is killed.
-pub const END_MARGIN: Duration = Duration::from_secs(5);
+pub(crate) const END_MARGIN: Duration = Duration::from_secs(5);
 
 /// The longest time that a worker of an earlier version keeps its jobs while they are moved away.
 const FORMER_DRAIN: Duration = Duration::from_mins(1);
@@ -58,22 +59,22 @@ const PAUSE_MIN: Duration = Duration::from_millis(5);
 
 /// A worker as its parent sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerProcess {
+pub(crate) struct WorkerProcess {
     /// The worker's name.
-    pub name: String,
+    pub(crate) name: String,
     /// The identity of its current instance; while the worker is away, of its last one.
-    pub instance: String,
+    pub(crate) instance: String,
     /// Its phase.
-    pub phase: Phase,
+    pub(crate) phase: Phase,
     /// How often it ended without a request.
-    pub deaths: u32,
+    pub(crate) deaths: u32,
     /// How it last ended, or why it could not be started.
-    pub last_death: Option<String>,
+    pub(crate) last_death: Option<String>,
 }
 
 /// The phase of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// It runs.
     Up,
     /// It ended at this time, with all processes it had started, and has not been restarted yet.
@@ -83,22 +84,22 @@ pub enum Phase {
 }
 
 /// All workers that run or should run. A worker that was asked to end and has ended is removed.
-pub type Workers = BTreeMap<Slot, WorkerProcess>;
+pub(crate) type Workers = BTreeMap<Slot, WorkerProcess>;
 
 /// The arguments of a worker, from its name and the identity of its instance.
-pub type Arguments = dyn Fn(&str, &str) -> Vec<OsString> + Send + Sync;
+pub(crate) type Arguments = dyn Fn(&str, &str) -> Vec<OsString> + Send + Sync;
 
 /// The program of a worker.
-pub struct WorkerCommand {
+pub(crate) struct WorkerCommand {
     /// The program.
-    pub program: PathBuf,
+    pub(crate) program: PathBuf,
     /// Its arguments.
-    pub arguments: Box<Arguments>,
+    pub(crate) arguments: Box<Arguments>,
 }
 
 /// Starts workers, keeps them running, and ends them. If it is dropped, the pipes of its workers
 /// close, and they end by themselves.
-pub struct Processes {
+pub(crate) struct Processes {
     shared: Arc<Shared>,
     orders: BTreeMap<Slot, watch::Sender<Order>>,
     supervisors: JoinSet<()>,
@@ -139,7 +140,11 @@ impl Processes {
     /// # Errors
     ///
     /// If the directory for the logs cannot be created, or the run cannot be recorded.
-    pub fn open(dir: &Path, command: WorkerCommand, stop_timeout: Duration) -> io::Result<Self> {
+    pub(crate) fn open(
+        dir: &Path,
+        command: WorkerCommand,
+        stop_timeout: Duration,
+    ) -> io::Result<Self> {
         let logs = dir.join("logs");
         file::create_dir(&logs)?;
         let workers = watch::Sender::new(Workers::new());
@@ -153,31 +158,31 @@ impl Processes {
 
     /// Changes when jobs of a worker begin or cease to fail, or are killed.
     #[must_use]
-    pub fn news(&self) -> watch::Receiver<u64> {
+    pub(crate) fn news(&self) -> watch::Receiver<u64> {
         self.shared.news.subscribe()
     }
 
     /// The statements of the workers over their channels. A worker of an earlier version makes
     /// none.
-    pub fn told(&self) -> MutexGuard<'_, BTreeMap<Slot, Told>> {
+    pub(crate) fn told(&self) -> MutexGuard<'_, BTreeMap<Slot, Told>> {
         self.shared.told()
     }
 
     /// The jobs and workers of this run that did not end in time and were killed.
     #[must_use]
-    pub fn killed(&self) -> Vec<Killed> {
+    pub(crate) fn killed(&self) -> Vec<Killed> {
         self.shared.records.all_killed()
     }
 
     /// The workers, now and after every change.
     #[must_use]
-    pub fn watch(&self) -> watch::Receiver<Workers> {
+    pub(crate) fn watch(&self) -> watch::Receiver<Workers> {
         self.shared.workers.subscribe()
     }
 
     /// Starts a worker in `slot`. The call has no effect while the slot is filled, even by a worker
     /// that is leaving: call again when that worker is gone.
-    pub fn start(&mut self, slot: Slot, name: &str) {
+    pub(crate) fn start(&mut self, slot: Slot, name: &str) {
         let worker = WorkerProcess {
             name: name.to_owned(),
             instance: String::new(),
@@ -202,7 +207,7 @@ impl Processes {
     /// Asks the worker in `slot` to release its jobs within `patience`, or within the stop timeout
     /// if that is longer, and end. [`END_MARGIN`] later it is killed. [`watch`](Self::watch) no
     /// longer shows it when it has ended.
-    pub fn leave(&mut self, slot: Slot, patience: Duration) {
+    pub(crate) fn leave(&mut self, slot: Slot, patience: Duration) {
         if let Some(orders) = self.orders.get(&slot) {
             let within = patience.max(self.stop_timeout);
             orders.send_if_modified(|order| {
@@ -217,7 +222,7 @@ impl Processes {
 
     /// Kills this instance of the worker in `slot`, with all processes that it has started, and
     /// restarts the worker.
-    pub fn kill(&self, slot: Slot, instance: &str) {
+    pub(crate) fn kill(&self, slot: Slot, instance: &str) {
         let is_current =
             self.shared.workers.borrow().get(&slot).is_some_and(|w| w.instance == instance);
         if let Some(orders) = self.orders.get(&slot).filter(|_| is_current) {
@@ -237,7 +242,7 @@ impl Processes {
     }
 
     /// Rotates the logs of workers that have grown large, in the background.
-    pub fn rotate_logs(&mut self) {
+    pub(crate) fn rotate_logs(&mut self) {
         if self.rotation.as_ref().is_some_and(|rotation| !rotation.is_finished()) {
             return;
         }
@@ -249,7 +254,7 @@ impl Processes {
 
     /// Asks all workers to end, and returns the time at which the last of them has ended or is
     /// killed.
-    pub fn ask_to_end(&mut self) -> Instant {
+    pub(crate) fn ask_to_end(&mut self) -> Instant {
         let until = Instant::now() + self.stop_timeout.saturating_add(END_MARGIN);
         for orders in self.orders.values() {
             orders.send_if_modified(|order| {
@@ -264,19 +269,20 @@ impl Processes {
     }
 
     /// Kills all workers, with all processes that they have started.
-    pub fn kill_all(&mut self) {
+    pub(crate) fn kill_all(&mut self) {
         for orders in self.orders.values() {
             orders.send_replace(Order::Kill);
         }
     }
 
     /// Waits until no worker is left; they must have been asked to end. The future may be dropped.
-    pub async fn ended(&mut self) {
+    pub(crate) async fn ended(&mut self) {
         while self.supervisors.join_next().await.is_some() {}
     }
 
     /// Ends all workers, and returns when none is left.
-    pub async fn end(mut self) {
+    #[cfg(test)]
+    pub(crate) async fn end(mut self) {
         self.ask_to_end();
         self.ended().await;
     }

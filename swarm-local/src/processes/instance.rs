@@ -8,6 +8,12 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use swarm_adapters_host::channel::{self, follow};
+use swarm_adapters_host::clock::millis;
+use swarm_adapters_host::runtime::refused;
+use swarm_adapters_host::sweep::{self, Marker};
+use swarm_adapters_host::timer::until;
+use swarm_adapters_host::{caller, random};
 use swarm_core::Slot;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
@@ -16,12 +22,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::{END_MARGIN, FORMER_DRAIN, Killed, Order, Phase, Shared, logs};
-use crate::channel::{self, follow};
-use crate::clock::millis;
-use crate::runtime::refused;
-use crate::sweep::{self, Marker};
-use crate::timer::until;
-use crate::{caller, random};
 
 /// Time that the last words of a worker are read after it has ended.
 const LAST_WORDS: Duration = Duration::from_millis(200);

@@ -13,7 +13,7 @@ use super::leftovers::has_ended;
 
 /// The process that listens at the other end of a socket.
 #[derive(Debug)]
-pub struct Peer(OwnedFd);
+pub(crate) struct Peer(OwnedFd);
 
 impl Peer {
     /// The process that accepts, or will accept, this connection; `None` if it has ended.
@@ -21,7 +21,7 @@ impl Peer {
     /// # Errors
     ///
     /// If the process is not visible from here, for example in another container.
-    pub fn of(stream: &UnixStream) -> io::Result<Option<Self>> {
+    pub(crate) fn of(stream: &UnixStream) -> io::Result<Option<Self>> {
         let pid = stream.peer_cred()?.pid().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("its process is not visible from here"))?;
         let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return Ok(None) };
@@ -37,7 +37,7 @@ impl Peer {
     /// # Errors
     ///
     /// If it is another user's.
-    pub fn ask_to_end(&self) -> io::Result<()> {
+    pub(crate) fn ask_to_end(&self) -> io::Result<()> {
         self.send(Signal::TERM)
     }
 
@@ -46,7 +46,7 @@ impl Peer {
     /// # Errors
     ///
     /// If it is another user's.
-    pub fn ask_to_kill(&self) -> io::Result<()> {
+    pub(crate) fn ask_to_kill(&self) -> io::Result<()> {
         self.send(Signal::QUIT)
     }
 
@@ -55,7 +55,7 @@ impl Peer {
     /// # Errors
     ///
     /// If it is another user's.
-    pub fn kill(&self) -> io::Result<()> {
+    pub(crate) fn kill(&self) -> io::Result<()> {
         self.send(Signal::KILL)
     }
 
@@ -67,7 +67,7 @@ impl Peer {
     }
 
     /// Waits at most `at_most` for its end, and returns whether it has ended.
-    pub async fn ends_within(&self, at_most: Duration) -> bool {
+    pub(crate) async fn ends_within(&self, at_most: Duration) -> bool {
         let Ok(process) = self.0.try_clone() else { return false };
         spawn_blocking(move || has_ended(&process, at_most)).await.unwrap_or_default()
     }

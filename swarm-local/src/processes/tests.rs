@@ -1,9 +1,9 @@
 //! The pool with real processes; the workers are small shell scripts.
 
+use swarm_adapters_host::sweep;
 use tokio::time::timeout;
 
 use super::*;
-use crate::sweep;
 
 /// A worker that runs until its pipe closes, or has an order.
 const GOOD: &str = "read order";

@@ -33,7 +33,7 @@ const STICKY: u32 = 0o1000;
 
 /// Why a directory is not used.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// It belongs to somebody else, or somebody else can replace it.
     #[error("{} belongs to the user with id {owner}, who could replace what is in it; name a directory of your own with --dir, or run this as that user (`sudo -u '#{owner}'`)", path.display())]
     Foreign {
@@ -82,7 +82,7 @@ pub enum Refused {
 /// # Errors
 ///
 /// [`Refused`] says what is wrong and what to do.
-pub fn claim(path: &Path, known: &str) -> Result<PathBuf, Refused> {
+pub(crate) fn claim(path: &Path, known: &str) -> Result<PathBuf, Refused> {
     let walk = Walk::to(path, IfMissing::Create)?;
     let found = walk.check_end()?;
     if found.st_mode & ANY != 0 {
@@ -98,7 +98,7 @@ pub fn claim(path: &Path, known: &str) -> Result<PathBuf, Refused> {
 /// # Errors
 ///
 /// [`Refused`] says what is wrong.
-pub fn find(path: &Path) -> Result<Option<PathBuf>, Refused> {
+pub(crate) fn find(path: &Path) -> Result<Option<PathBuf>, Refused> {
     let found = Walk::to(path, IfMissing::Fail).and_then(|walk| {
         walk.check_end()?;
         walk.path()

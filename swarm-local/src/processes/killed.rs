@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 /// A job, or a worker as a whole, that was killed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Killed {
+pub(crate) struct Killed {
     /// The worker.
-    pub worker: String,
+    pub(crate) worker: String,
     /// The job; `None` for the worker, if it ran none or did not say which.
-    pub job: Option<String>,
+    pub(crate) job: Option<String>,
 }
 
 impl fmt::Display for Killed {

@@ -8,14 +8,14 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::file;
+use swarm_adapters_host::file;
 
 /// A log that is larger is rotated.
 const BYTES_MAX: u64 = 16 << 20;
 
 /// The log of the worker `name` in the directory `logs`.
 #[must_use]
-pub fn path(logs: &Path, name: &str) -> PathBuf {
+pub(crate) fn path(logs: &Path, name: &str) -> PathBuf {
     logs.join(format!("{name}.log"))
 }
 
@@ -25,7 +25,7 @@ pub fn path(logs: &Path, name: &str) -> PathBuf {
 /// # Errors
 ///
 /// If the directory cannot be made, or the log cannot be moved or opened.
-pub fn open(path: &Path) -> io::Result<File> {
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     file::create_dir(file::directory(path))?;
     if fs::metadata(path).is_ok_and(|log| BYTES_MAX < log.len()) {
         fs::rename(path, aside(path))?;
@@ -56,7 +56,7 @@ fn rotate(path: &Path, bytes_max: u64) -> io::Result<()> {
 
 /// Where the beginning of the log at `path` is once it was rotated.
 #[must_use]
-pub fn aside(path: &Path) -> PathBuf {
+pub(crate) fn aside(path: &Path) -> PathBuf {
     path.with_extension("log.1")
 }
 

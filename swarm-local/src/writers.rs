@@ -16,17 +16,17 @@ const ACCESS_MODE: u32 = 0o3;
 
 /// A process that has a file open for writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Writer {
+pub(crate) struct Writer {
     /// Its id.
-    pub pid: u32,
+    pub(crate) pid: u32,
     /// The name of its program.
-    pub program: String,
+    pub(crate) program: String,
 }
 
 /// Returns a process that has the file at `path` open for writing, if one can be seen. Blocks for at
 /// most two seconds: O(open files of this user).
 #[must_use]
-pub fn writer_of(path: &Path) -> Option<Writer> {
+pub(crate) fn writer_of(path: &Path) -> Option<Writer> {
     let path = fs::canonicalize(path).ok()?;
     let until = Instant::now() + SEARCH_MAX;
     let entries = fs::read_dir("/proc").ok()?.flatten();
