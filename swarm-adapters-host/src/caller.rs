@@ -23,8 +23,6 @@ use nix::sys::signal::SigSet;
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::procs;
-
 /// The variable in which a process of ours finds the soft limit of open files that its jobs get.
 pub const OPEN_FILES: &str = "SWARM_OPEN_FILES";
 
@@ -82,7 +80,7 @@ pub async fn next(heard: &mut Option<Signal>) {
 /// # Errors
 ///
 /// If the system refuses.
-pub(crate) fn reset_signals() -> io::Result<()> {
+pub fn reset_signals() -> io::Result<()> {
     for number in (1..=LAST_SIGNAL).filter(|number| is_ignored(*number)) {
         // A handler becomes the default disposition with the exec. Errors that the processor reports
         // cannot be ignored anyway.
@@ -151,7 +149,7 @@ pub fn open_files_of_jobs() -> Option<u64> {
 /// # Errors
 ///
 /// If the system refuses.
-pub(crate) fn limit_open_files(soft: u64) -> io::Result<()> {
+pub fn limit_open_files(soft: u64) -> io::Result<()> {
     let Rlimit { current: _, maximum } = getrlimit(Resource::Nofile);
     let soft = maximum.map_or(soft, |hard| hard.min(soft));
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum })?)
@@ -167,38 +165,23 @@ pub fn check_proc() -> io::Result<()> {
     let cannot = |error: io::Error| {
         io::Error::new(
             error.kind(),
-            format!("/proc shows nothing of this process: {error}; {MEND}"),
+            format!("/proc shows nothing of this process: {error}; {MOUNT_PROC}"),
         )
     };
     let status = fs::read_to_string("/proc/self/status").map_err(cannot)?;
     match foreign(&status, getpid().as_raw_nonzero().get()) {
         Some(shown) => Err(io::Error::other(format!(
             "/proc is that of another PID namespace: it shows this process as {shown}, and its id is \
-             {}; {MEND}",
+             {}; {MOUNT_PROC}",
             getpid().as_raw_nonzero()
         ))),
         None => Ok(()),
     }
 }
 
-/// The way to the right `/proc`.
-const MEND: &str = "mount the one of this namespace, as `unshare --pid --fork --mount-proc` does";
-
-/// Refuses a `/proc` that does not show a child of this process.
-///
-/// # Errors
-///
-/// A sentence.
-pub(crate) fn check_child(pid: i32) -> io::Result<()> {
-    let me = getpid().as_raw_nonzero().get();
-    match procs::one(pid) {
-        Some(child) if child.parent == me => Ok(()),
-        Some(_) | None => {
-            let sentence = format!("/proc does not show a child of this process, {pid}; {MEND}");
-            Err(io::Error::other(sentence))
-        }
-    }
-}
+/// The way to the right `/proc`, as the end of a sentence about a wrong one.
+pub const MOUNT_PROC: &str =
+    "mount the one of this namespace, as `unshare --pid --fork --mount-proc` does";
 
 /// The id that a status shows instead of `me`, if its `/proc` is of another namespace.
 fn foreign(status: &str, me: i32) -> Option<&str> {
@@ -220,16 +203,5 @@ mod tests {
         assert_eq!(foreign("Name:\ta\nPid:\t71\nNSpid:\t71\t7\n", 7), Some("71"));
         assert_eq!(foreign("Name:\ta\nPid:\t7\nNSpid:\t7\t7\n", 7), Some("7"), "by chance");
         check_proc().unwrap();
-    }
-
-    #[test]
-    fn a_child_is_seen_and_another_process_is_none() {
-        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let seen = check_child(child.id().try_into().unwrap());
-        child.kill().unwrap();
-        child.wait().unwrap();
-        seen.unwrap();
-        let me = getpid().as_raw_nonzero().get();
-        assert!(check_child(me).unwrap_err().to_string().contains("--mount-proc"));
     }
 }

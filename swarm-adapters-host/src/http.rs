@@ -12,20 +12,18 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get};
-use axum::{Json, Router};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-
-use crate::report::Report;
 
 pub use address::address;
 pub use axum::serve::Listener;
@@ -64,8 +62,16 @@ pub struct Endpoints {
 
 impl Endpoints {
     /// Adds an endpoint; `about` says in a few words what it answers.
-    fn with(self, path: &str, about: &str, handler: MethodRouter) -> Self {
+    #[must_use]
+    pub fn with(self, path: &str, about: &str, handler: MethodRouter) -> Self {
         Self { router: self.router.route(path, handler), list: self.list }.listed(path, about)
+    }
+
+    /// Adds `/metrics`, which serves what is in `registry`.
+    #[must_use]
+    pub fn with_metrics(self, registry: Arc<Registry>) -> Self {
+        let handler = get(metrics).with_state(registry);
+        self.with("/metrics", "metrics in the OpenMetrics format", handler)
     }
 
     fn listed(mut self, path: &str, about: &str) -> Self {
@@ -126,30 +132,6 @@ impl Endpoints {
     }
 }
 
-/// The endpoints of a worker: `/internal/health`, `/internal/version`, `/metrics` and `/ping`.
-///
-/// `name` is the worker's, and `report` has its jobs as they are now. Its health is 503 until the worker is `ready` to be given
-/// jobs.
-pub fn worker_router(
-    name: &str,
-    build: Build,
-    report: watch::Receiver<Report>,
-    ready: watch::Receiver<bool>,
-    registry: Arc<Registry>,
-) -> Endpoints {
-    let health = move || async move {
-        let status = if *ready.borrow() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        (status, Json(build))
-    };
-    let version = move || async move { Json(report.borrow().clone()) };
-    let pong = format!("pong from {name}\n");
-    Endpoints::default()
-        .with("/internal/health", "the build; 503 until jobs can be granted", get(health))
-        .with("/internal/version", "its jobs, and which of them do not run, as JSON", get(version))
-        .with("/metrics", "metrics in the OpenMetrics format", get(metrics).with_state(registry))
-        .with("/ping", "pong, and from whom", get(|| async { pong }))
-}
-
 /// Whether an operator is ready, which decides whether it is sent requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Readiness {
@@ -189,7 +171,7 @@ pub fn operator_router(
     Endpoints::default()
         .with("/healthz", "200 while it makes progress", get(healthz))
         .with("/readyz", "200 once it is ready", get(readyz))
-        .with("/metrics", "metrics in the OpenMetrics format", get(metrics).with_state(registry))
+        .with_metrics(registry)
 }
 
 /// The answer to a request for a document.
@@ -241,14 +223,11 @@ pub enum ListenError {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::metrics::{WorkerMetrics, register_build};
 
     const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
@@ -268,44 +247,6 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
-    }
-
-    #[tokio::test]
-    async fn the_responses_of_a_worker_are_those_of_its_predecessor() {
-        let build = Build { version: "0a1b2c3".into(), date: "2026-11-01".into() };
-        let jobs = swarm_core::jobs(["stream:b", "stream:a"]).unwrap().into_keys().collect();
-        let (sender, report) = watch::channel(Report::default());
-        let (ready, is_ready) = watch::channel(false);
-        let mut registry = Registry::default();
-        let metrics = WorkerMetrics::registered(&mut registry);
-        register_build(&mut registry, &build);
-        let registry = Arc::new(registry);
-        let address = served(worker_router("w-0", build, report, is_ready, registry)).await;
-        assert!(get(address, "/internal/health").await.starts_with("HTTP/1.1 503"));
-        ready.send_replace(true);
-        let health = get(address, "/internal/health").await;
-        assert!(health.starts_with("HTTP/1.1 200"), "{health}");
-        assert!(health.ends_with(r#"{"version":"0a1b2c3","date":"2026-11-01"}"#), "{health}");
-        assert!(get(address, "/internal/version").await.ends_with(r#"{"version":0,"jobs":[]}"#));
-        sender.send_replace(Report::new(7, jobs, &BTreeSet::new()));
-        let version = get(address, "/internal/version").await;
-        assert!(version.ends_with(r#"{"version":7,"jobs":["stream:a","stream:b"]}"#), "{version}");
-        metrics.acted(7, 2, 0);
-        metrics.running(2);
-        metrics.view_error();
-        let shown = get(address, "/metrics").await;
-        let lines = [
-            "content-type: application/openmetrics-text",
-            "swarm_worker_jobs 2\n",
-            "swarm_worker_view_version 7\n",
-            "swarm_worker_job_starts_total 2\n",
-            "swarm_worker_job_stops_total 0\n",
-            "swarm_worker_view_errors_total 1\n",
-            "swarm_build_info{version=\"0a1b2c3\",date=\"2026-11-01\"} 1\n",
-        ];
-        for line in lines {
-            assert!(shown.contains(line), "{line} is not in {shown}");
-        }
     }
 
     #[tokio::test]
@@ -336,24 +277,18 @@ mod tests {
 
     #[tokio::test]
     async fn the_list_at_the_root_names_every_endpoint() {
-        let build = Build { version: "0a1b2c3".into(), date: "2026-11-01".into() };
-        let (_sender, report) = watch::channel(Report::default());
-        let (_ready, is_ready) = watch::channel(true);
         let (_readiness, readiness) = watch::channel(Readiness::Ready);
         let pool = || Document::of(&["a"]);
-        let worker = worker_router("w-0", build, report, is_ready, Arc::default());
         let operator = operator_router(readiness, || Ok(()), Arc::default());
         let operator = operator.with_document("/api/v1/swarm", "the pool, as JSON", pool);
-        for (endpoints, count) in [(worker, 4), (operator, 4)] {
-            let address = served(endpoints).await;
-            let list = get(address, "/").await;
-            let (_, list) = list.split_once("\r\n\r\n").unwrap();
-            assert_eq!(list.lines().count(), count, "{list}");
-            for line in list.lines() {
-                let (path, about) = line.split_once(' ').unwrap();
-                assert!(get(address, path).await.starts_with("HTTP/1.1 200"), "{path}");
-                assert!(!about.trim().is_empty(), "{path}");
-            }
+        let address = served(operator).await;
+        let list = get(address, "/").await;
+        let (_, list) = list.split_once("\r\n\r\n").unwrap();
+        assert_eq!(list.lines().count(), 4, "{list}");
+        for line in list.lines() {
+            let (path, about) = line.split_once(' ').unwrap();
+            assert!(get(address, path).await.starts_with("HTTP/1.1 200"), "{path}");
+            assert!(!about.trim().is_empty(), "{path}");
         }
     }
 

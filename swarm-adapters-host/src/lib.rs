@@ -1,4 +1,5 @@
-//! Adapters for the host: files, processes, HTTP. Nothing here depends on Kubernetes.
+//! Adapters for the host that workers and operators share: files, clocks, HTTP. Nothing here depends
+//! on Kubernetes.
 //!
 //! - [`ledger`] and [`view`] store the ledger and the view in files, as adapters of the core's
 //!   ports; [`mod@file`] has two ways to write a file so that no reader sees a part of it, and
@@ -11,11 +12,7 @@
 //!   builds the runtimes of our programs.
 //! - [`watch`] watches one file through its directory, including the swaps of a mounted `ConfigMap`.
 //! - [`channel`] carries orders to a worker, and its events back.
-//! - [`procs`] reads the processes of this machine.
-//! - [`runner`] runs jobs inside a worker; [`guard`] and [`sweep`] ensure that no process of a job
-//!   outlives its worker; [`runlog`] records who ran what when.
-//! - [`marker`] identifies, at the next start, the job that crashed the process.
-//! - [`report`] is what a worker reports about its jobs.
+//! - [`runlog`] records which worker ran which job when.
 //! - [`mod@printable`] keeps what a terminal is shown from steering it.
 //! - [`http`] and [`metrics`] are the endpoints and metrics of both programs.
 
@@ -23,8 +20,6 @@
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-mod cgroup;
 
 pub mod caller;
 pub mod runtime;
@@ -50,13 +45,7 @@ pub mod worker_view;
 pub mod watch;
 
 pub mod channel;
-pub mod guard;
-pub mod marker;
-pub mod procs;
-pub mod report;
 pub mod runlog;
-pub mod runner;
-pub mod sweep;
 
 pub mod http;
 pub mod metrics;

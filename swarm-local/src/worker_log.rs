@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use swarm_adapters_host::file::existing;
-use swarm_adapters_host::guard::KILLING;
 use swarm_adapters_host::printable::{Form, printable};
+use swarm_worker::KILLING;
 
 use crate::processes::{log_path, rotated_log};
 

@@ -1,5 +1,8 @@
 //! The command line of a worker.
 
+mod runner;
+mod runner_kind;
+
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -11,7 +14,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use swarm_adapters_host::view::FILE_NAME;
 
 use crate::Failure;
-use crate::runner::{RunnerArgs, duration};
+
+use self::runner::duration;
+pub use self::runner::{RunnerArg, RunnerArgs};
+pub use self::runner_kind::RunnerKind;
 
 /// The commands of a worker.
 #[derive(Clone, Debug, Subcommand)]

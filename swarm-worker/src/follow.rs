@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use swarm_adapters_host::clock;
 use swarm_adapters_host::metrics::WorkerMetrics;
-use swarm_adapters_host::report::Report;
 use swarm_adapters_host::view::{BYTES_MAX, parse_view};
 use swarm_adapters_host::watch::{Contents, FileWatch};
 use swarm_core::{OLDER_VIEW_GRACE, View, Worker, WorkerEffect};
@@ -13,6 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::jobs::Jobs;
+use crate::report::Report;
 use crate::session::until;
 
 /// A plain worker with its jobs.

@@ -12,20 +12,18 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use swarm_adapters_host::caller;
 use swarm_adapters_host::channel::Events;
-use swarm_adapters_host::guard::{Guard, GuardCommand, Identity, OutputFormat};
-use swarm_adapters_host::marker;
 use swarm_adapters_host::metrics::PingMetrics;
 use swarm_adapters_host::runlog::RunLog;
-use swarm_adapters_host::runner::{
-    Event, Job, JobSpec, Log, Outcome, Ping, Restarts, Runner, Supervisor,
-};
 use swarm_core::{JobName, Params, Token};
 use swarm_spec::manifest::{self, Program};
 use tokio_util::sync::CancellationToken;
 
 use crate::Failure;
 use crate::args::{LogFormat, RunArgs};
+use crate::guard::{Guard, GuardCommand, Identity, OutputFormat};
+use crate::marker;
 use crate::program::ProgramRunner;
+use crate::runner::{Event, Job, JobSpec, Log, Outcome, Ping, Restarts, Runner, Supervisor};
 
 /// A view grants no tokens.
 const TOKEN: Token = Token(0);

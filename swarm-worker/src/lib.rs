@@ -40,6 +40,10 @@
 //! The feature `kubernetes-1-33`, on by default, selects the Kubernetes version of the bindings; a
 //! program that selects another one (a feature of `k8s-openapi`) disables it and enables
 //! `kubernetes`. With neither, a worker has no Kubernetes client and no session in a pod.
+//!
+//! Inside, `runner` runs the jobs, restarts them, and reports their ends. `guard` ensures that no process
+//! of a job outlives the worker, and `marker` identifies the job that crashed the process.
+//! [`sweep`] and [`procs`] find and end processes. An operator on the same machine uses both, too.
 
 /// The examples of the page about the library are compiled and run.
 #[cfg(doctest)]
@@ -52,17 +56,28 @@ struct LibraryPage;
 struct Readme;
 
 mod args;
+mod cgroup;
+mod endpoints;
 mod follow;
+mod guard;
 mod install;
 mod jobs;
 mod log;
+#[cfg_attr(
+    not(feature = "kubernetes"),
+    allow(dead_code, reason = "only a worker in a pod follows another one in its place")
+)]
+mod marker;
 mod ping;
 #[cfg_attr(not(feature = "kubernetes"), path = "no_pod.rs")]
 mod pod;
+pub mod procs;
 mod program;
+mod report;
 mod run;
 mod runner;
 mod session;
+pub mod sweep;
 mod view;
 mod watchdog;
 
@@ -70,15 +85,15 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use swarm_adapters_host::{caller, guard, runtime};
+use swarm_adapters_host::{caller, runtime};
 
 pub use args::{
-    Command, GuardArgs, GuardStep, InstallArgs, LogFormat, PingArgs, Protocol, RunArgs,
-    SessionArgs, ViewArgs,
+    Command, GuardArgs, GuardStep, InstallArgs, LogFormat, PingArgs, Protocol, RunArgs, RunnerArg,
+    RunnerArgs, RunnerKind, SessionArgs, ViewArgs,
 };
+pub use guard::KILLING;
 pub use log::log_filter;
-pub use runner::{RunnerArg, RunnerArgs};
-pub use swarm_adapters_host::runner::{Job, Outcome, Runner};
+pub use runner::{Job, Outcome, Readiness, RunLogKeeper, Runner};
 
 /// Carries out a command and returns the exit code of the program: 0 for success, 2 for wrong usage
 /// or input, after a message on standard error.

@@ -3,10 +3,9 @@
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-use swarm_adapters_host::runner::{self, PingError};
-
 use crate::Failure;
 use crate::args::PingArgs;
+use crate::runner::{self, PingError};
 
 /// Sends one ping and prints how long the response took.
 pub(crate) async fn ping(args: &PingArgs) -> Result<(), Failure> {

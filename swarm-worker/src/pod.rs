@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use swarm_adapters_host::clock;
 use swarm_adapters_host::http::Build;
-use swarm_adapters_host::marker::Marker;
 use swarm_client::client::{self, Clients};
 use swarm_client::session::{KubeSession, KubeSessionViews};
 use swarm_core::handover::{LeaseTerms, SessionId};
@@ -22,6 +21,7 @@ use tokio::time::sleep;
 use crate::Failure;
 use crate::args::{RunArgs, SessionArgs};
 use crate::jobs::Tools;
+use crate::marker::Marker;
 use crate::run;
 use crate::session::{SessionSetup, Shared, Shutdown};
 

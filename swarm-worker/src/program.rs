@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use swarm_adapters_host::channel::{Event, Events};
-use swarm_adapters_host::guard::{AwaitedLine, End, Ended, Guard, Start};
-use swarm_adapters_host::runner::{self, Job, Outcome, Readiness, RunLogKeeper, Runner};
 use swarm_spec::manifest::{Check, Program, Ready, param_variable};
 use swarm_spec::template::{Template, Values};
 use tokio::sync::{Notify, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
+
+use crate::guard::{AwaitedLine, End, Ended, Guard, Start};
+use crate::runner::{self, Job, Outcome, Readiness, RunLogKeeper, Runner};
 
 /// The time from one check of readiness to the next, and how long one of HTTP may take.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,158 +1,152 @@
-//! The runner of a worker's jobs, as the command line selects it.
+//! Runs the jobs of one worker.
+//!
+//! A [`Runner`] runs one job once; the [`Supervisor`] owns all running jobs, restarts those that
+//! ended by themselves, and reports when a job has ended with all its processes.
+//!
+//! [`Log`] and [`Ping`] are such runners, and `program` has one that runs programs, under a
+//! [`Guard`](crate::guard::Guard).
 
-use std::str::FromStr;
-use std::time::Duration;
+mod log;
+mod ping;
+mod supervisor;
 
-use clap::Args;
-use swarm_adapters_host::runner::RunnerKind;
-use swarm_spec::manifest::Runner;
-use swarm_spec::spec::RunnerSpec;
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::Failure;
+use async_trait::async_trait;
+use swarm_core::{JobName, Params, Token};
+use tokio_util::sync::CancellationToken;
 
-/// The part of a worker's command line that selects the runner.
-#[derive(Clone, Debug, Args)]
-pub struct RunnerArgs {
-    /// How to run a job: `log` runs nothing and writes lines to the worker's log, `command` runs the
-    /// program after `--`, `ping` sends HTTP requests to HOST:PORT, which is the job's name; `swarm`
-    /// does what `spec.worker.runner` of the Swarm says, also when that changes (with sessions). Or a
-    /// runner as in `spec.worker.runner` of a Swarm, as YAML or JSON
-    #[arg(long, value_name = "RUNNER", env = "RUNNER", default_value = "log")]
-    pub runner: RunnerArg,
-    /// The time from one ping to the next
-    #[arg(long, value_name = "TIME", env = "PING_INTERVAL", default_value = "30s", value_parser = duration)]
-    pub ping_interval: Duration,
-    /// How long to wait for the response to a ping
-    #[arg(long, value_name = "TIME", env = "PING_TIMEOUT", default_value = "5s", value_parser = duration)]
-    pub ping_timeout: Duration,
-    /// How long a job may take to stop before it is killed
-    #[arg(long, value_name = "TIME", env = "STOP_TIMEOUT", default_value = "5s", value_parser = duration)]
-    pub stop_timeout: Duration,
-    /// The program of `--runner command` and its arguments, in which {job}, {token}, {worker} and
-    /// {param.NAME} stand for the job's name, its fencing token, the worker's name and a param
-    #[arg(last = true, value_name = "COMMAND")]
-    pub command: Vec<String>,
+pub(crate) use log::Log;
+pub(crate) use ping::{Ping, PingError, fetch, ping};
+pub(crate) use supervisor::{Event, JobSpec, Restarts, Supervisor};
+
+use swarm_adapters_host::runlog::boottime_ns;
+
+/// Runs a job.
+#[async_trait]
+pub trait Runner: Send + Sync + 'static {
+    /// Runs `job` once: until it ends by itself, or soon after `stop` is cancelled.
+    ///
+    /// When it returns, **nothing of the job may still run**: the job may then be started elsewhere.
+    async fn run(&self, job: &Job, stop: CancellationToken) -> Outcome;
+
+    /// Called about every second while `job` runs. It must not wait for anything.
+    fn tick(&self, _job: &Job) {}
+
+    /// Called when the time until which jobs may act has moved, in nanoseconds of
+    /// [`boottime_ns`]. Jobs check [`Job::is_permitted`]; a runner whose jobs are processes has to
+    /// kill them when that time has passed, whatever else happens.
+    fn permit_until(&self, _boottime_ns: u64) {}
+
+    /// Which component writes the run log of the jobs.
+    fn run_log_keeper(&self) -> RunLogKeeper {
+        RunLogKeeper::Supervisor
+    }
 }
 
-/// The argument that selects a runner.
+/// Which component writes the run log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunLogKeeper {
+    /// The supervisor, around every call of [`Runner::run`].
+    Supervisor,
+    /// The runner itself, closer to the job.
+    Runner,
+}
+
+/// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RunnerArg {
-    /// By its name; other arguments say the rest.
-    Kind(RunnerKind),
-    /// As a whole.
-    Whole(Runner),
+pub enum Outcome {
+    /// It succeeded. A run-to-completion job is then done; any other job is restarted.
+    Ended,
+    /// It failed, for the reason given. The job is restarted.
+    Failed(String),
+    /// It was stopped, and not by its worker: a shutdown of the machine asks all processes to end. The job
+    /// is neither done nor failing. It begins again after ten seconds, unless it is stopped or the worker
+    /// ends meanwhile.
+    Stopped,
 }
 
-impl FromStr for RunnerArg {
-    type Err = String;
+/// A job as its runner sees it.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its name.
+    pub name: JobName,
+    /// Its fencing token, for sinks that refuse lower ones.
+    pub token: Token,
+    /// Its parameters.
+    pub params: Params,
+    permit: Permit,
+    stop: CancellationToken,
+    output: Arc<Mutex<Vec<String>>>,
+    readiness: Arc<Mutex<Readiness>>,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse() {
-            Ok(kind) => Ok(Self::Kind(kind)),
-            Err(_) if text.contains(':') => Runner::parse(text).map(Self::Whole),
-            Err(error) => Err(error.to_string()),
-        }
+/// Whether a run of a job is known to do its work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Readiness {
+    /// Nothing checks it: it counts as ready once it has run for a second.
+    #[default]
+    Unchecked,
+    /// A check has not passed yet.
+    Awaited,
+    /// A check has passed.
+    Ready,
+}
+
+impl Job {
+    /// Sets whether this run of the job is ready. A runner that checks it calls it when the run begins,
+    /// with [`Readiness::Awaited`], and again when the check passes.
+    pub fn set_readiness(&self, readiness: Readiness) {
+        *self.readiness.lock().unwrap_or_else(PoisonError::into_inner) = readiness;
+    }
+
+    fn readiness(&self) -> Readiness {
+        *self.readiness.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the last lines of the job's output, which are shown to people if the run turns out to
+    /// have failed. A runner calls it before it returns, if there is such an output.
+    pub fn keep_output(&self, lines: Vec<String>) {
+        *self.output.lock().unwrap_or_else(PoisonError::into_inner) = lines;
+    }
+
+    fn take_output(&self) -> Vec<String> {
+        mem::take(&mut self.output.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether the job may still act: it was not asked to stop, and its worker's lease is valid. Long
+    /// loops check it before every effect; it costs one reading of the clock.
+    #[must_use]
+    pub fn is_permitted(&self) -> bool {
+        !self.stop.is_cancelled() && self.permit.holds()
     }
 }
 
-impl RunnerArgs {
-    /// The runner that the arguments select; `None` if the Swarm does.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure::Usage`] if a program is given without `--runner command`, or vice versa, or has an
-    /// unknown placeholder.
-    pub(crate) fn runner(&self) -> Result<Option<Runner>, Failure> {
-        let is_command = self.runner == RunnerArg::Kind(RunnerKind::Command);
-        if is_command && self.command.is_empty() {
-            let example = "--runner command -- ffmpeg -i {job}";
-            return Err(Failure::Usage(format!(
-                "no program is given; write for example {example}"
-            )));
-        }
-        if !is_command && !self.command.is_empty() {
-            let sentence = "a program is given without its runner; write --runner command as well";
-            return Err(Failure::Usage(sentence.to_owned()));
-        }
-        let runner = match &self.runner {
-            RunnerArg::Kind(RunnerKind::Swarm) => return Ok(None),
-            RunnerArg::Kind(RunnerKind::Log) => Runner::Log,
-            RunnerArg::Kind(RunnerKind::Command) => {
-                let command = Some(self.command.clone());
-                let spec = RunnerSpec { command, ..RunnerSpec::default() };
-                Runner::read(&spec).map_err(|error| Failure::Usage(error.reason))?
-            }
-            RunnerArg::Kind(RunnerKind::Ping) => {
-                Runner::Ping { interval: self.ping_interval, timeout: self.ping_timeout }
-            }
-            RunnerArg::Whole(runner) => runner.clone(),
-        };
-        Ok(Some(runner))
-    }
-}
+/// Until when the jobs of a worker may act.
+#[derive(Clone, Debug)]
+struct Permit(Arc<AtomicU64>);
 
-/// Reads a time above zero, as a Swarm writes it: `30s`, `500ms` or `1m30s`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let span = Duration::from(text.parse::<swarm_spec::Duration>()?);
-    let too_short = || "write a time above zero, such as 500ms, 30s or 2m".to_owned();
-    (!span.is_zero()).then_some(span).ok_or_else(too_short)
+impl Permit {
+    /// Without a limit, until one is set.
+    fn unlimited() -> Self {
+        Self(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+
+    fn set(&self, boottime_ns: u64) {
+        self.0.store(boottime_ns, Ordering::Release);
+    }
+
+    /// The limit, if there is one.
+    fn limit(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Acquire)).filter(|until| *until != u64::MAX)
+    }
+
+    fn holds(&self) -> bool {
+        self.limit().is_none_or(|until| boottime_ns() < until)
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        runner: RunnerArgs,
-    }
-
-    fn parsed(words: &[&str]) -> Result<Option<Runner>, String> {
-        let words = ["w"].iter().chain(words);
-        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
-        cli.runner.runner().map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn the_argument_of_a_runner_selects_it_again() {
-        let specs = [
-            "{log: {}}",
-            "{ping: {interval: 1s}}",
-            "{command: [ffmpeg, -i, '{job}'], env: {A: 'b c'}, ready: {line: up}, workingDir: /}",
-        ];
-        for text in specs {
-            let spec: RunnerSpec =
-                serde_json::from_value(swarm_spec::yaml::documents(text).unwrap().remove(0).1)
-                    .unwrap();
-            let argument = format!("--runner={}", spec.to_json());
-            assert_eq!(parsed(&[&argument]), Ok(Runner::read(&spec).ok()));
-        }
-    }
-
-    #[test]
-    fn runners_are_selected_by_name_too() {
-        assert_eq!(parsed(&[]), Ok(Some(Runner::Log)));
-        assert_eq!(parsed(&["--runner=swarm"]), Ok(None));
-        let ping =
-            Runner::Ping { interval: Duration::from_millis(1500), timeout: Duration::from_secs(5) };
-        assert_eq!(parsed(&["--runner=ping", "--ping-interval=1500ms"]), Ok(Some(ping)));
-        let program = Runner::parse("{command: [cat, '{job}']}");
-        assert_eq!(parsed(&["--runner=command", "--", "cat", "{job}"]), program.map(Some));
-    }
-
-    #[test]
-    fn mistakes_are_refused_in_a_sentence() {
-        let error = |words: &[&str]| parsed(words).unwrap_err();
-        assert!(error(&["--", "sleep"]).contains("write --runner command as well"));
-        assert!(error(&["--runner=command"]).contains("no program is given"));
-        let unknown = error(&["--runner=command", "--", "cat", "{jbo}"]);
-        assert!(unknown.starts_with("there is no placeholder `{jbo}`; write {job}, {token}"));
-        assert!(error(&["--runner=lgo"]).contains("there is no runner `lgo`; write `log`"));
-        let misspelt = error(&["--runner={logg: {}}"]);
-        assert!(misspelt.contains("unknown field `logg`; did you mean `log`"), "{misspelt}");
-        assert!(duration("-1s").is_err() && duration("0s").is_err() && duration("soon").is_err());
-    }
-}
+mod tests;

@@ -15,11 +15,8 @@ use std::time::Duration;
 use swarm_adapters_host::awaited::{Awaited, NAMED_MAX};
 use swarm_adapters_host::channel::Events;
 use swarm_adapters_host::clock;
-use swarm_adapters_host::marker::Marker;
 use swarm_adapters_host::metrics::WorkerMetrics;
-use swarm_adapters_host::report::Report;
 use swarm_adapters_host::runlog::as_boottime_ns;
-use swarm_adapters_host::runner::{Event as JobEvent, JobSpec};
 use swarm_core::handover::{LeaseTerms, Moment, SessionId};
 use swarm_core::ports::{SessionStore, SessionViews, ViewUpdate};
 use swarm_core::session::{Granted, JobOutput, Session, SessionEffect, SessionEvent, WorkerView};
@@ -32,6 +29,9 @@ use tokio_util::sync::CancellationToken;
 use self::ask::Answer;
 use crate::Failure;
 use crate::jobs::Jobs;
+use crate::marker::Marker;
+use crate::report::Report;
+use crate::runner::{Event as JobEvent, JobSpec};
 use crate::watchdog::Watchdog;
 
 /// Requests to end a worker.

@@ -18,8 +18,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::file::{self, ReadError};
-use swarm_adapters_host::sweep::{self, Marked, Marker};
-use swarm_adapters_host::{clock, procs, random};
+use swarm_adapters_host::{clock, random};
+use swarm_worker::procs;
+use swarm_worker::sweep::{self, Marked, Marker};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 

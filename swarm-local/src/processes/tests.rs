@@ -1,6 +1,6 @@
 //! The pool with real processes; the workers are small shell scripts.
 
-use swarm_adapters_host::sweep;
+use swarm_worker::sweep;
 use tokio::time::timeout;
 
 use super::*;

@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use swarm_adapters_host::sweep::{Marker, end_all};
+use swarm_worker::sweep::{Marker, end_all};
 use tempfile::TempDir;
 
 /// The limit for every wait, on a machine that is busy with other things.

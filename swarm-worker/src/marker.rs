@@ -20,12 +20,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use swarm_adapters_host::clock;
+use swarm_adapters_host::file::{self, ReadError};
 use swarm_core::JobName;
 use swarm_core::handover::{Moment, SessionId};
 use swarm_core::session::Former;
-
-use crate::clock;
-use crate::file::{self, ReadError};
 
 /// How long after its start a job counts as just started.
 const STARTING: Duration = Duration::from_secs(10);
@@ -55,7 +54,7 @@ struct Document {
 
 /// The file in `dir` that a process locks.
 #[must_use]
-pub fn lock_path(dir: &Path) -> PathBuf {
+pub(crate) fn lock_path(dir: &Path) -> PathBuf {
     dir.join(LOCK)
 }
 
@@ -79,7 +78,7 @@ fn locked(error: TryLockError) -> io::Error {
 
 /// The file of one process.
 #[derive(Debug)]
-pub struct Marker {
+pub(crate) struct Marker {
     path: PathBuf,
     place: String,
     boot: String,
@@ -98,7 +97,7 @@ impl Marker {
     /// # Errors
     ///
     /// If the directory cannot be used, or another process uses it.
-    pub fn open(dir: &Path, place: &str) -> io::Result<(Self, Former)> {
+    pub(crate) fn open(dir: &Path, place: &str) -> io::Result<(Self, Former)> {
         file::create_dir(dir)?;
         let lock = file::append(&lock_path(dir))?;
         lock.try_lock().map_err(locked)?;
@@ -135,7 +134,7 @@ impl Marker {
     /// # Errors
     ///
     /// If it cannot be written; then the next process does not know the session.
-    pub fn began(&self, session: &SessionId) -> io::Result<()> {
+    pub(crate) fn began(&self, session: &SessionId) -> io::Result<()> {
         file::swap(&self.path.with_file_name(SESSION), format!("{session}\n").as_bytes())
     }
 
@@ -145,7 +144,7 @@ impl Marker {
     /// # Errors
     ///
     /// If the file cannot be written; it then has its old contents.
-    pub fn set<'a>(&mut self, jobs: impl Iterator<Item = &'a JobName>) -> io::Result<()> {
+    pub(crate) fn set<'a>(&mut self, jobs: impl Iterator<Item = &'a JobName>) -> io::Result<()> {
         let now = clock::now();
         let jobs: BTreeMap<_, _> =
             jobs.map(|job| (job.clone(), self.jobs.get(job).copied().unwrap_or(now))).collect();
@@ -165,7 +164,7 @@ impl Marker {
     /// # Errors
     ///
     /// If the file exists and cannot be removed.
-    pub fn clear(&self) -> io::Result<()> {
+    pub(crate) fn clear(&self) -> io::Result<()> {
         file::existing(fs::remove_file(&self.path)).map(|_| ())
     }
 

@@ -3,11 +3,12 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use swarm_adapters_host::runlog::RunLog;
 use swarm_core::{Failing, FailingState};
 use tokio::time::timeout;
 
+use super::supervisor::{JobPhase, JobReport};
 use super::*;
-use crate::runlog::RunLog;
 
 /// Ends every run as the next of these says; without one, runs until it is stopped.
 #[derive(Default)]

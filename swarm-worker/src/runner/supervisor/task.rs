@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use swarm_adapters_host::channel::{Event as Told, Events};
+use swarm_adapters_host::runlog::{RunEvent, RunLog};
+use swarm_adapters_host::timer::until;
 use swarm_core::{Failing, FailingState, JobName};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -14,10 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::failing::Failures;
 use super::{Event, JobPhase, JobReport, JobSpec, Reports, Restarts};
-use crate::channel::{Event as Told, Events};
-use crate::runlog::{RunEvent, RunLog};
 use crate::runner::{Job, Outcome, Permit, Readiness, RunLogKeeper, Runner};
-use crate::timer::until;
 
 /// How often a tick of a running job is recorded. One timer serves all jobs.
 const TICK: Duration = Duration::from_secs(1);

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, getpid};
+use swarm_adapters_host::caller::MOUNT_PROC;
 
 /// A process at the time its `stat` was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,23 @@ pub(crate) fn children_of_this() -> io::Result<Vec<i32>> {
 #[must_use]
 pub fn one(pid: i32) -> Option<Process> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Refuses a `/proc` that does not show a child of this process.
+///
+/// # Errors
+///
+/// A sentence.
+pub(crate) fn check_child(pid: i32) -> io::Result<()> {
+    let me = getpid().as_raw_nonzero().get();
+    match one(pid) {
+        Some(child) if child.parent == me => Ok(()),
+        Some(_) | None => {
+            let sentence =
+                format!("/proc does not show a child of this process, {pid}; {MOUNT_PROC}");
+            Err(io::Error::other(sentence))
+        }
+    }
 }
 
 /// A process and all that it descends from.
@@ -137,8 +155,19 @@ mod tests {
     }
 
     #[test]
+    fn a_child_is_seen_and_another_process_is_none() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let seen = check_child(child.id().try_into().unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        seen.unwrap();
+        let me = getpid().as_raw_nonzero().get();
+        assert!(check_child(me).unwrap_err().to_string().contains("--mount-proc"));
+    }
+
+    #[test]
     fn this_process_is_found() {
-        let me = rustix::process::getpid();
+        let me = getpid();
         let found = all().unwrap().into_iter().find(|process| process.pid == me).unwrap();
         assert_eq!(Some(found), one(me.as_raw_nonzero().get()));
         let path = std::env::var("PATH").unwrap();

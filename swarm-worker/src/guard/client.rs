@@ -8,87 +8,87 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{getpid, set_child_subreaper};
+use swarm_adapters_host::channel::Events;
 use swarm_core::{JobName, Token};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::keeper::{Ask, Keeper};
 use super::protocol::{End, OutputFormat};
-use crate::channel::Events;
 
 /// The program of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GuardCommand {
+pub(crate) struct GuardCommand {
     /// The program.
-    pub program: PathBuf,
+    pub(crate) program: PathBuf,
     /// Its arguments. The process between guard and job has the same ones, followed by `exec`.
-    pub arguments: Vec<OsString>,
+    pub(crate) arguments: Vec<OsString>,
 }
 
 /// The worker and session that jobs run for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// The worker's name.
-    pub worker: String,
+    pub(crate) worker: String,
     /// The worker's session. It marks every process, and must never have been used before.
-    pub session: String,
+    pub(crate) session: String,
     /// Where to write the run log.
-    pub run_log: Option<PathBuf>,
+    pub(crate) run_log: Option<PathBuf>,
     /// How the output of jobs is written.
-    pub format: OutputFormat,
+    pub(crate) format: OutputFormat,
     /// A file that this process has a shared lock on, and that the guard locks, too: who can lock it alone
     /// knows that neither is left.
-    pub lock: Option<PathBuf>,
+    pub(crate) lock: Option<PathBuf>,
 }
 
 /// A job to start.
 #[derive(Clone, Debug)]
-pub struct Start {
+pub(crate) struct Start {
     /// Its name.
-    pub job: JobName,
+    pub(crate) job: JobName,
     /// Its fencing token.
-    pub token: Token,
+    pub(crate) token: Token,
     /// The program and its arguments.
-    pub argv: Vec<String>,
+    pub(crate) argv: Vec<String>,
     /// Variables of its environment, beside those that every job gets.
-    pub env: BTreeMap<String, String>,
+    pub(crate) env: BTreeMap<String, String>,
     /// Further variables that it gets from the worker's environment if that has them, by name.
-    pub inherit: Vec<String>,
+    pub(crate) inherit: Vec<String>,
     /// The directory it runs in; `None` stands for that of the worker.
-    pub dir: Option<PathBuf>,
+    pub(crate) dir: Option<PathBuf>,
     /// The time between SIGTERM and SIGKILL.
-    pub grace: Duration,
+    pub(crate) grace: Duration,
     /// A text to look for in its output.
-    pub line: Option<AwaitedLine>,
+    pub(crate) line: Option<AwaitedLine>,
 }
 
 /// A run of a job that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// How its first process ended.
-    pub end: End,
+    pub(crate) end: End,
     /// The last lines of its output, at most five, each of 256 bytes at most.
-    pub output: Vec<String>,
+    pub(crate) output: Vec<String>,
     /// Whether it ended by itself within [`STOPPED_WITHIN`](super::STOPPED_WITHIN) of a signal that asked
     /// the guard to end as well, as a shutdown of the machine sends it.
-    pub was_stopped: bool,
+    pub(crate) was_stopped: bool,
     /// The end of a sentence with the limit, if the kernel ended it because memory ran out.
-    pub out_of_memory: Option<String>,
+    pub(crate) out_of_memory: Option<String>,
 }
 
 /// A text that the output of a job is searched for.
 #[derive(Clone, Debug)]
-pub struct AwaitedLine {
+pub(crate) struct AwaitedLine {
     /// The text; it cannot span lines.
-    pub text: String,
+    pub(crate) text: String,
     /// Notified once, by the first line that has it.
-    pub seen: Arc<Notify>,
+    pub(crate) seen: Arc<Notify>,
 }
 
 /// A worker's guard; see [the module](super). It is started with the first job. When the last
 /// handle is dropped, it ends every job and itself.
 #[derive(Clone, Debug)]
-pub struct Guard {
+pub(crate) struct Guard {
     asks: mpsc::UnboundedSender<Ask>,
 }
 
@@ -102,7 +102,7 @@ impl Guard {
     /// # Errors
     ///
     /// If this process cannot become a subreaper.
-    pub fn new(command: GuardCommand, identity: Identity, told: Events) -> io::Result<Self> {
+    pub(crate) fn new(command: GuardCommand, identity: Identity, told: Events) -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         let (asks, inbox) = mpsc::unbounded_channel();
         tokio::spawn(Keeper::new(command, identity, told).run(inbox));
@@ -117,7 +117,7 @@ impl Guard {
     ///
     /// A sentence for a person if the job could not be started, or the guard was lost. In these cases,
     /// too, none of the job's processes is left.
-    pub async fn run(&self, start: Start, stop: CancellationToken) -> Result<Ended, String> {
+    pub(crate) async fn run(&self, start: Start, stop: CancellationToken) -> Result<Ended, String> {
         let lost = |_| "the guard of the worker has ended".to_owned();
         let (done, mut ended) = oneshot::channel();
         let (job, grace) = (start.job.clone(), start.grace);
@@ -137,21 +137,21 @@ impl Guard {
     /// # Errors
     ///
     /// A sentence for a person if the job does not run, or ended before the program did.
-    pub async fn probe(&self, job: &JobName, argv: Vec<String>) -> Result<End, String> {
+    pub(crate) async fn probe(&self, job: &JobName, argv: Vec<String>) -> Result<End, String> {
         let (done, ended) = oneshot::channel();
         let _ = self.asks.send(Ask::Probe(job.clone(), argv, done));
         ended.await.unwrap_or_else(|_| Err("the job has ended".to_owned()))
     }
 
     /// Sets the time until which jobs may act, in nanoseconds of
-    /// [`boottime_ns`](crate::runlog::boottime_ns). There is no limit before the first call.
-    pub fn permit_until(&self, boottime_ns: u64) {
+    /// [`boottime_ns`](swarm_adapters_host::runlog::boottime_ns). There is no limit before the first call.
+    pub(crate) fn permit_until(&self, boottime_ns: u64) {
         let _ = self.asks.send(Ask::Deadline(boottime_ns));
     }
 
     /// Kills every job at once, and the guard, and returns when none of their processes is left.
     /// Pending runs return.
-    pub async fn end(&self) {
+    pub(crate) async fn end(&self) {
         let (done, ended) = oneshot::channel();
         let _ = self.asks.send(Ask::End(done));
         let _ = ended.await;

@@ -24,7 +24,7 @@
 //! then reports that the jobs have ended. The kernel kills a job's first process when the guard dies.
 //!
 //! Signals are no orders to a guard: a shutdown sends them to all processes, and jobs are to finalise. A
-//! job that ends within [`STOPPED_WITHIN`] of one is reported as stopped by it.
+//! job that ends within [`STOPPED_WITHIN`](asked::STOPPED_WITHIN) of one is reported as stopped by it.
 //!
 //! Known limits: worker and guard can both be stopped (SIGSTOP) while the jobs are not. On one machine
 //! the jobs then run until their operator kills and sweeps them. If the operator is stopped too, nothing
@@ -49,14 +49,13 @@ mod needs;
 mod oom;
 mod outbox;
 mod output;
-pub mod protocol;
+pub(crate) mod protocol;
 mod search;
 mod serve;
 mod tail;
 
-pub use asked::STOPPED_WITHIN;
-pub use client::{AwaitedLine, Ended, Guard, GuardCommand, Identity, Start};
-pub use exec::exec;
+pub(crate) use client::{AwaitedLine, Ended, Guard, GuardCommand, Identity, Start};
+pub(crate) use exec::exec;
 pub use keeper::KILLING;
-pub use protocol::{End, OutputFormat};
-pub use serve::serve;
+pub(crate) use protocol::{End, OutputFormat};
+pub(crate) use serve::serve;

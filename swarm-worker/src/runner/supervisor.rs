@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
+use swarm_adapters_host::channel::Events;
+use swarm_adapters_host::runlog::RunLog;
 use swarm_core::{Failing, JobName, Params, Token};
 use tokio::sync::{mpsc, watch};
 
 use super::{Permit, Runner};
-use crate::channel::Events;
-use crate::runlog::RunLog;
 use task::{Order, Outlets, Task};
 
 /// The most events that are returned at once.
@@ -24,14 +24,14 @@ const EVENTS_MAX: usize = 10_000;
 /// The first pause is 0.1 s; each one after it is twice as long, up to half of `pause_max`, and jitter
 /// adds up to 100 %. After a run of 30 s or more, count and pauses start over.
 #[derive(Clone, Debug)]
-pub struct Restarts {
+pub(crate) struct Restarts {
     /// How often in a row a job is restarted; `None` stands for any number. After that it stays where
     /// it is and does not run.
-    pub limit: Option<u32>,
+    pub(crate) limit: Option<u32>,
     /// The longest pause.
-    pub pause_max: Duration,
+    pub(crate) pause_max: Duration,
     /// Counts the restarts of all jobs.
-    pub counter: Counter,
+    pub(crate) counter: Counter,
 }
 
 impl Default for Restarts {
@@ -42,20 +42,20 @@ impl Default for Restarts {
 
 /// The specification of a job to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobSpec {
+pub(crate) struct JobSpec {
     /// Its name.
-    pub name: JobName,
+    pub(crate) name: JobName,
     /// Its fencing token.
-    pub token: Token,
+    pub(crate) token: Token,
     /// Its parameters.
-    pub params: Params,
+    pub(crate) params: Params,
     /// Whether the job is done once it has succeeded: a run-to-completion job.
-    pub run_once: bool,
+    pub(crate) run_once: bool,
 }
 
 /// What a supervisor reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// A job that was asked to stop has ended, and nothing of it runs any more.
     Joined(JobName),
     /// A run-to-completion job has succeeded, and nothing of it runs any more.
@@ -64,22 +64,22 @@ pub enum Event {
 
 /// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobReport {
+pub(crate) struct JobReport {
     /// The fencing token it runs under.
-    pub token: Token,
+    pub(crate) token: Token,
     /// Its phase.
-    pub phase: JobPhase,
+    pub(crate) phase: JobPhase,
     /// Whether it runs and is ready, or has run for a second if nothing checks that.
-    pub is_up: bool,
+    pub(crate) is_up: bool,
     /// How often it was restarted under this grant, because it had ended by itself.
-    pub restarts: u64,
+    pub(crate) restarts: u64,
     /// How it last ended by itself; a sentence for a person.
-    pub last_exit: Option<String>,
+    pub(crate) last_exit: Option<String>,
 }
 
 /// The phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobPhase {
+pub(crate) enum JobPhase {
     /// It runs.
     Running,
     /// It ended by itself and will be restarted after a pause.
@@ -93,7 +93,7 @@ pub enum JobPhase {
 /// The jobs of one worker. Each job runs in a task of its own. When the supervisor is dropped, all
 /// jobs are asked to stop.
 #[derive(Debug)]
-pub struct Supervisor {
+pub(crate) struct Supervisor {
     orders: mpsc::UnboundedSender<Order>,
     events: mpsc::UnboundedReceiver<Event>,
     reports: Reports,
@@ -113,16 +113,20 @@ impl Reports {
 }
 
 impl Supervisor {
-    /// A supervisor without jobs. It writes the events of its jobs to `run_log`, unless the runner does
-    /// so. It spawns a task, so it must be called within a runtime.
-    #[must_use]
-    pub fn new(runner: Arc<dyn Runner>, run_log: Option<RunLog>, restarts: Restarts) -> Self {
+    /// The same as [`telling`](Self::telling), without a reader of events.
+    #[cfg(test)]
+    pub(crate) fn new(
+        runner: Arc<dyn Runner>,
+        run_log: Option<RunLog>,
+        restarts: Restarts,
+    ) -> Self {
         Self::telling(runner, run_log, restarts, Events::default())
     }
 
-    /// Does the same, and reports the events of the jobs to `told`.
+    /// A supervisor without jobs. It reports the events of its jobs to `told`, and writes them to
+    /// `run_log`, unless the runner does so. It spawns a task, so it must be called within a runtime.
     #[must_use]
-    pub fn telling(
+    pub(crate) fn telling(
         runner: Arc<dyn Runner>,
         run_log: Option<RunLog>,
         restarts: Restarts,
@@ -142,44 +146,44 @@ impl Supervisor {
 
     /// Starts a job. A job that already runs is left alone; a job that is stopping is started when it
     /// has ended.
-    pub fn start(&self, job: JobSpec) {
+    pub(crate) fn start(&self, job: JobSpec) {
         self.order(Order::Start(job));
     }
 
     /// Tells a job that runs how it is to run now, by its token: if its parameters differ, it is stopped
     /// and begins again at once. No event follows, since the job was never given up. The call has no
     /// effect on a job that does not run, is stopping or has another token.
-    pub fn update(&self, job: JobSpec) {
+    pub(crate) fn update(&self, job: JobSpec) {
         self.order(Order::Update(job));
     }
 
     /// Sets what runs the jobs from now on. Every job is stopped, and begins again at once, as with
     /// [`update`](Self::update).
-    pub fn run_by(&self, runner: Arc<dyn Runner>, restarts: Restarts) {
+    pub(crate) fn run_by(&self, runner: Arc<dyn Runner>, restarts: Restarts) {
         self.order(Order::RunBy(runner, restarts));
     }
 
     /// Sets how jobs that end by themselves are restarted from now on. No job that runs is touched.
     /// A job that was given up begins again if it may be restarted now.
-    pub fn restart_by(&self, restarts: Restarts) {
+    pub(crate) fn restart_by(&self, restarts: Restarts) {
         self.order(Order::RestartBy(restarts));
     }
 
     /// Asks a job to stop; [`Event::Joined`] follows. Jobs stop concurrently. The call has no effect on
     /// a job that does not run or is already stopping.
-    pub fn stop(&self, job: &JobName) {
+    pub(crate) fn stop(&self, job: &JobName) {
         self.order(Order::Stop(job.clone()));
     }
 
     /// Sets the time until which jobs may act, in nanoseconds of
-    /// [`boottime_ns`](crate::runlog::boottime_ns). There is no limit before the first call.
-    pub fn permit_until(&self, boottime_ns: u64) {
+    /// [`boottime_ns`](swarm_adapters_host::runlog::boottime_ns). There is no limit before the first call.
+    pub(crate) fn permit_until(&self, boottime_ns: u64) {
         self.order(Order::PermitUntil(boottime_ns));
     }
 
     /// Waits for the next events, at least one: all jobs that have ended by now are reported at once.
     /// This method is cancel safe.
-    pub async fn next_events(&mut self) -> Vec<Event> {
+    pub(crate) async fn next_events(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         match self.events.recv_many(&mut events, EVENTS_MAX).await {
             // The task ends only with its runtime.
@@ -189,21 +193,21 @@ impl Supervisor {
     }
 
     /// The current states of the jobs.
-    #[must_use]
-    pub fn reports(&self) -> BTreeMap<JobName, JobReport> {
+    #[cfg(test)]
+    pub(crate) fn reports(&self) -> BTreeMap<JobName, JobReport> {
         self.reports.lock().clone()
     }
 
     /// Changes when jobs have come up, have ended by themselves or have begun again, at most once a second.
     #[must_use]
-    pub fn changes(&self) -> watch::Receiver<()> {
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changes.clone()
     }
 
     /// The jobs that ended by themselves and do not run: they wait for their next run, or are not restarted
     /// any more. O(jobs).
     #[must_use]
-    pub fn down(&self) -> BTreeSet<JobName> {
+    pub(crate) fn down(&self) -> BTreeSet<JobName> {
         let is_down = |phase| match phase {
             JobPhase::Waiting | JobPhase::Failed => true,
             JobPhase::Running | JobPhase::Stopping => false,
@@ -215,7 +219,7 @@ impl Supervisor {
 
     /// Finds the jobs that are not up under these tokens. See [`JobReport::is_up`]. O(jobs ·
     /// log jobs).
-    pub fn not_up<'a>(
+    pub(crate) fn not_up<'a>(
         &self,
         jobs: impl IntoIterator<Item = (&'a JobName, Token)>,
     ) -> Vec<&'a JobName> {
@@ -230,7 +234,7 @@ impl Supervisor {
     /// The jobs that fail, the worst hundred one by one. A change is reported at once. Further
     /// changes are gathered: for 50 ms, and longer if many jobs fail.
     #[must_use]
-    pub fn failing(&self) -> watch::Receiver<Arc<Failing>> {
+    pub(crate) fn failing(&self) -> watch::Receiver<Arc<Failing>> {
         self.failing.clone()
     }
 

@@ -21,7 +21,7 @@ use super::meter::Meter;
 use super::protocol::OutputFormat;
 use super::search::Search;
 pub(super) use super::tail::Tail;
-use crate::timer::until;
+use swarm_adapters_host::timer::until;
 
 /// The most that is read at once, which is as much as a pipe holds.
 const READ_BYTES_MAX: usize = 64 << 10;

@@ -17,6 +17,10 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
+use swarm_adapters_host::caller;
+use swarm_adapters_host::runlog::{RunEvent, boottime_ns};
+use swarm_adapters_host::runtime::{self, refused};
+use swarm_adapters_host::timer::until;
 use swarm_core::{JobName, Token};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::unix::pipe;
@@ -31,13 +35,9 @@ use super::oom::Kills;
 use super::outbox::Outbox;
 use super::output::{Awaited, Followed, Output, Seen, Tail};
 use super::protocol::{End, LINE_BYTES_MAX, OutputFormat, Reply, Request, VERSION, name};
-use crate::caller;
 use crate::cgroup::Cgroup;
 use crate::marker;
-use crate::runlog::{RunEvent, boottime_ns};
-use crate::runtime::{self, refused};
 use crate::sweep::SESSION;
-use crate::timer::until;
 
 /// The variables that every job finds in its environment, besides [`SESSION`] and [`JOB`].
 const TOKEN: &str = "SWARM_TOKEN";
@@ -64,7 +64,7 @@ const REAP: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// If the guard cannot start. Once started, it ends only when no process of any job is left.
-pub fn serve() -> io::Result<()> {
+pub(crate) fn serve() -> io::Result<()> {
     caller::check_proc()?;
     caller::unblock_signals()?;
     caller::cope_with_limits()?;

@@ -5,13 +5,14 @@ use std::io;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
+use swarm_adapters_host::caller;
 use tokio::signal::unix::{Signal as Signals, SignalKind};
 use tokio::time::Instant;
 
-use crate::{caller, procs};
+use crate::procs;
 
 /// A job that ends so soon after a signal that asked everything to end was stopped by it.
-pub const STOPPED_WITHIN: Duration = Duration::from_secs(2);
+pub(crate) const STOPPED_WITHIN: Duration = Duration::from_secs(2);
 
 /// The signals that ask a process to end, but for those that the caller ignores.
 pub(super) struct Ends {

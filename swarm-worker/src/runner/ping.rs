@@ -10,44 +10,44 @@ use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
+use swarm_adapters_host::metrics::PingMetrics;
 use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Job, Outcome, Runner};
-use crate::metrics::PingMetrics;
 
 /// What a ping asks for.
 const PATH: &str = "/ping";
 
 /// Sends `GET /ping` to `HOST:PORT`, which is the name of the job, at every interval.
 #[derive(Clone, Debug)]
-pub struct Ping {
+pub(crate) struct Ping {
     /// The time from one request to the next.
-    pub interval: Duration,
+    pub(crate) interval: Duration,
     /// How long a request may take, from the connect to the first line of the response.
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
     /// Where results are counted.
-    pub metrics: PingMetrics,
+    pub(crate) metrics: PingMetrics,
 }
 
 impl Ping {
     /// One ping every second, with a timeout of one second.
     #[must_use]
-    pub fn new(metrics: PingMetrics) -> Self {
+    pub(crate) fn new(metrics: PingMetrics) -> Self {
         Self { interval: Duration::from_secs(1), timeout: Duration::from_secs(1), metrics }
     }
 
     /// Sets the time from one ping to the next; it must not be zero.
     #[must_use]
-    pub fn every(self, interval: Duration) -> Self {
+    pub(crate) fn every(self, interval: Duration) -> Self {
         Self { interval: interval.max(Duration::from_millis(1)), ..self }
     }
 
     /// Sets the timeout of a ping.
     #[must_use]
-    pub fn within(self, timeout: Duration) -> Self {
+    pub(crate) fn within(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 }
@@ -83,7 +83,7 @@ impl Runner for Ping {
 /// # Errors
 ///
 /// [`PingError`], a sentence for a person.
-pub async fn ping(address: &str, at_most: Duration) -> Result<Pong, PingError> {
+pub(crate) async fn ping(address: &str, at_most: Duration) -> Result<Pong, PingError> {
     ask(&address.parse()?, PATH, at_most).await
 }
 
@@ -92,7 +92,7 @@ pub async fn ping(address: &str, at_most: Duration) -> Result<Pong, PingError> {
 /// # Errors
 ///
 /// [`PingError`], a sentence for a person.
-pub async fn fetch(url: &str, at_most: Duration) -> Result<Pong, PingError> {
+pub(crate) async fn fetch(url: &str, at_most: Duration) -> Result<Pong, PingError> {
     let wrong = || AddressError(url.escape_default().to_string());
     let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -103,9 +103,9 @@ pub async fn fetch(url: &str, at_most: Duration) -> Result<Pong, PingError> {
 
 /// A successful response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pong {
+pub(crate) struct Pong {
     /// The time from the start of the connect to the first line of the response.
-    pub latency: Duration,
+    pub(crate) latency: Duration,
 }
 
 impl fmt::Display for Pong {
@@ -116,7 +116,7 @@ impl fmt::Display for Pong {
 
 /// Why a ping failed.
 #[derive(Debug, thiserror::Error)]
-pub enum PingError {
+pub(crate) enum PingError {
     /// The address is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
@@ -149,7 +149,7 @@ pub enum PingError {
 /// A text that is not `HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` cannot be pinged; write HOST:PORT, such as 127.0.0.1:9090 or [::1]:9090")]
-pub struct AddressError(String);
+pub(crate) struct AddressError(String);
 
 /// The target of a ping.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,6 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use swarm_adapters_host::caller;
+use swarm_adapters_host::channel::{Event, Events};
+use swarm_adapters_host::clock::millis;
+use swarm_adapters_host::runlog::{RunEvent, RunLog};
+use swarm_adapters_host::runtime::refused;
 use swarm_core::{JobName, Token};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -15,11 +20,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::client::{AwaitedLine, Ended, GuardCommand, Identity, Start};
 use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, VERSION, name};
-use crate::caller;
-use crate::channel::{Event, Events};
-use crate::clock::millis;
-use crate::runlog::{RunEvent, RunLog};
-use crate::runtime::refused;
+use crate::procs;
 use crate::sweep::{self, Marker};
 
 /// Time between two pings of the guard, and number of pings in a row that it may leave without any
@@ -313,7 +314,7 @@ impl Keeper {
             .spawn()
             .map_err(refused)?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
-        if let Err(error) = caller::check_child(pid) {
+        if let Err(error) = procs::check_child(pid) {
             let _ = child.start_kill();
             return Err(error);
         }

@@ -11,29 +11,29 @@ use swarm_core::JobName;
 /// The jobs of a worker, and the version of its entry in the view that they come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub(crate) struct Report {
     /// The version of the worker's own entry; 0 if it has none.
-    pub version: u64,
+    pub(crate) version: u64,
     /// The jobs it has, sorted: an operator compares them with its view.
     #[serde(with = "names")]
-    pub jobs: BTreeSet<JobName>,
+    pub(crate) jobs: BTreeSet<JobName>,
     /// The jobs among them that ended by themselves and do not run now: they wait for their next run, or
     /// are not restarted any more.
     #[serde(default, with = "names", skip_serializing_if = "BTreeSet::is_empty")]
-    pub not_running: BTreeSet<JobName>,
+    pub(crate) not_running: BTreeSet<JobName>,
 }
 
 impl Report {
     /// The report about these jobs of an entry of this version; `down` are all jobs that do not run.
     #[must_use]
-    pub fn new(version: u64, jobs: BTreeSet<JobName>, down: &BTreeSet<JobName>) -> Self {
+    pub(crate) fn new(version: u64, jobs: BTreeSet<JobName>, down: &BTreeSet<JobName>) -> Self {
         let not_running = down.intersection(&jobs).cloned().collect();
         Self { version, jobs, not_running }
     }
 
     /// The number of jobs that run.
     #[must_use]
-    pub fn running(&self) -> usize {
+    pub(crate) fn running(&self) -> usize {
         self.jobs.len() - self.not_running.len()
     }
 }

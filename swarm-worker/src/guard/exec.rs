@@ -6,8 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
-
-use crate::caller;
+use swarm_adapters_host::caller;
 
 /// Replaces this process by the program in `argv`, which the kernel kills when the guard dies. It starts
 /// with default dispositions of signals, an empty mask, and `open_files` as the soft limit of open files.
@@ -16,7 +15,7 @@ use crate::caller;
 /// Only a process itself can request the parent-death signal, so this step has to run before the
 /// job's program.
 #[must_use]
-pub fn exec(guard: i32, open_files: Option<u64>, argv: &[OsString]) -> io::Error {
+pub(crate) fn exec(guard: i32, open_files: Option<u64>, argv: &[OsString]) -> io::Error {
     let Some((program, arguments)) = argv.split_first() else {
         return io::Error::new(io::ErrorKind::InvalidInput, "no program is given");
     };

@@ -8,7 +8,7 @@ use super::{Job, Outcome, Runner};
 /// Runs nothing. The worker's log has a line when a job starts, one when it stops, and at level
 /// `debug` one for every second. For demonstrations; ten thousand such jobs are cheap.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Log;
+pub(crate) struct Log;
 
 #[async_trait]
 impl Runner for Log {

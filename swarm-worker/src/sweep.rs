@@ -27,7 +27,7 @@ use crate::procs;
 /// The variable that holds the job that a process belongs to.
 const JOB: &str = "SWARM_JOB";
 /// The variable that holds the session whose worker started a process.
-pub const SESSION: &str = "SWARM_SESSION";
+pub(crate) const SESSION: &str = "SWARM_SESSION";
 /// The variable that holds the instance of the worker that a process belongs to, the worker's own
 /// process included.
 pub const INSTANCE: &str = "SWARM_INSTANCE";

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use swarm_adapters_host::clock::unix_s;
+use swarm_adapters_host::failing::WORST_MAX;
 use swarm_core::{Failing, FailingJob, FailingState, JobName};
 use tokio::sync::watch;
 use tokio::time::Instant;
-
-use crate::clock::unix_s;
-use crate::failing::WORST_MAX;
 
 /// Time between two reports: short for a person, and longer by a share of the time that many jobs
 /// take.

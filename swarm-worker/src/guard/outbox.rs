@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use swarm_adapters_host::runlog::{RunEvent, RunLog};
 use swarm_core::{JobName, Token};
 
 use super::protocol::Reply;
-use crate::runlog::{RunEvent, RunLog};
 
 /// A queue of writes. Its length is bounded by the worker's requests and the running jobs.
 pub(super) struct Outbox {

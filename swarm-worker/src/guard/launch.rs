@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, getpid};
+use swarm_adapters_host::caller;
+use swarm_adapters_host::runtime::refused;
 
 use super::needs;
-use crate::runtime::refused;
-use crate::{caller, sweep};
+use crate::sweep;
 
 /// The variables that a job gets from its worker: by which programs are found and shown, and by which
 /// the processes of a job are.

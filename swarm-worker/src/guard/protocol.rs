@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use swarm_core::JobName;
 
 /// Both ends are the same program, so another version is an error, not an upgrade.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// The longest line that is read, in bytes.
-pub const LINE_BYTES_MAX: usize = 1 << 20;
+pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// The signals that programs often end by; the numbers are those of every Linux.
 const SIGNALS: [(i32, &str); 7] = [
@@ -27,7 +27,7 @@ const SIGNALS: [(i32, &str); 7] = [
 /// A request of the worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
-pub enum Request {
+pub(crate) enum Request {
     /// The first line: the worker and session that the guard works for.
     Hello {
         /// [`VERSION`].
@@ -97,7 +97,7 @@ pub enum Request {
 /// A reply of the guard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub enum Reply {
+pub(crate) enum Reply {
     /// A job was started.
     Started {
         /// Its name.
@@ -160,7 +160,7 @@ pub enum Reply {
 /// How lines of the output of jobs are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OutputFormat {
+pub(crate) enum OutputFormat {
     /// After the name of the job, as in `camera-1: hello`.
     #[default]
     Text,
@@ -171,7 +171,7 @@ pub enum OutputFormat {
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub(crate) enum End {
     /// It returned an exit code.
     Code(i32),
     /// A signal ended it.
@@ -183,7 +183,7 @@ pub enum End {
 impl End {
     /// Whether it ended with exit code 0.
     #[must_use]
-    pub fn is_success(self) -> bool {
+    pub(crate) fn is_success(self) -> bool {
         self == Self::Code(0)
     }
 }
