@@ -1,9 +1,9 @@
 //! The handover of a job from one session to the next: the operator's side, as pure steps.
 //!
 //! A job's holder changes only by a compare-and-set of the ledger, and only after a proof that the
-//! old holder has released it. What happens to one job is [`Cell::step`]; what happens to all of them
-//! in one turn is [`advance`]; what is proved about a session is found out by a [`Watch`]. The
-//! worker's side is [`session`](crate::session).
+//! old holder has released it. [`Cell::step`] changes one job, and [`advance`] changes all jobs in
+//! one turn. A [`Watch`] finds the proofs about one session. The worker's side is
+//! [`session`](crate::session).
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -27,8 +27,8 @@
 //! assert_eq!(moved.view(&new).jobs.len(), 1);
 //! ```
 //!
-//! What it must not know: clocks (a [`Moment`] is an argument), stores, Kubernetes, and how jobs
-//! are planned.
+//! This module knows no clocks (a [`Moment`] is an argument), no stores, no Kubernetes, and not how
+//! jobs are planned.
 
 mod advance;
 mod cell;

@@ -1,22 +1,24 @@
 //! Gives every **job** exactly one **worker** out of a **pool**: deterministically, evenly, and
 //! with the fewest moves when anything changes.
 //!
-//! This crate is the pure heart of swarm. It reads no clock, does no I/O, starts no thread and
-//! knows nothing of Kubernetes; the same input gives the same answer on every machine. The words:
+//! This crate is the pure heart of swarm. It reads no clock, does no I/O, starts no thread and does
+//! not depend on Kubernetes. The same input gives the same answer on every machine. The words:
 //!
 //! - A [`JobName`] names a unit of work that gains nothing from being done twice.
-//! - A [`Slot`] is the place a worker fills; StatefulSet pod *n* fills slot *n*. A [`Pool`] is what
-//!   is known of the workers right now.
-//! - Where workers have names and no numbers, [`bind`] says which of them fills which slot.
-//! - An [`Assignment`] maps jobs to slots. [`plan`] finds the next one and says why each job moves.
-//! - The [`Ledger`] is the durable record of who holds what, with a fencing [`Token`] for each job.
-//! - A [`View`] is what workers read. It is derived from the ledger and can always be made again.
+//! - A [`Slot`] is the place that a worker fills; StatefulSet pod *n* fills slot *n*. A [`Pool`]
+//!   describes the workers as they were observed.
+//! - If workers have names without numbers, [`bind`] decides which worker fills which slot.
+//! - An [`Assignment`] maps jobs to slots. [`plan`] finds the next one, with a reason for every
+//!   move.
+//! - The [`Ledger`] is the durable record of the holder of each job, with a fencing [`Token`] per
+//!   job.
+//! - A [`View`] is the text that workers read. It is derived from the ledger and can be recreated.
 //! - A [`Worker`] turns views into "stop these jobs, start those".
-//! - [`handover`] moves a job from one worker to the next so that they never both run it, and
-//!   [`session`] is the worker that takes part in it.
-//! - [`replicas`] shares keys among several operators, so that no two act on one at a time.
-//! - [`decide`] is one turn of the operator as a pure function, and [`turn`](fn@turn) carries it out
-//!   through the [`ports`].
+//! - [`handover`] moves a job from one worker to the next so that they never both run it. A
+//!   [`session`] is the worker's side of a handover.
+//! - [`replicas`] shares keys among several operators, so that at most one acts on a key at a time.
+//! - [`decide`] computes one turn of the operator as a pure function; [`turn`](fn@turn) carries it
+//!   out through the [`ports`].
 //!
 //! ```
 //! use swarm_core::{Assignment, Pool, plan, jobs};
@@ -26,13 +28,13 @@
 //! assert_eq!(first.assignment.len(), 5); // each job exactly once, although 5 / 2 leaves a rest
 //!
 //! let third_worker = plan(&five, &first.assignment, &Pool::ready(3));
-//! assert_eq!(third_worker.moves.len(), 1); // the fewest that make it even
+//! assert_eq!(third_worker.moves.len(), 1); // the fewest moves that make it even
 //! # Ok::<(), swarm_core::JobsError>(())
 //! ```
 //!
-//! The feature `ports`, on by default, has the traits of stores and [`turn`](fn@turn), and with them
-//! the dependency on `async-trait`. With the feature `serde`, jobs, plans, what a user
-//! asks for ([`Desired`]), ledgers, views and leases are written, and read again:
+//! The feature `ports`, on by default, adds the traits of stores and [`turn`](fn@turn), and with
+//! them the dependency on `async-trait`. The feature `serde` reads and writes jobs, plans,
+//! [`Desired`], ledgers, views and leases:
 #![cfg_attr(
     feature = "serde",
     doc = r##"
@@ -43,7 +45,7 @@ let plan = plan(&jobs(["a", "b"])?, &Assignment::default(), &Pool::ready(1));
 let text = serde_json::to_string(&plan.assignment)?;
 assert_eq!(text, r#"{"a":0,"b":0}"#);
 assert_eq!(serde_json::from_str::<Assignment>(&text)?, plan.assignment);
-assert!(serde_json::from_str::<Assignment>(r#"{"two words":0}"#).is_err()); // no job's name
+assert!(serde_json::from_str::<Assignment>(r#"{"two words":0}"#).is_err()); // not a valid job name
 # Ok::<(), Box<dyn std::error::Error>>(())
 ```
 "##
@@ -106,7 +108,7 @@ pub use turn::{Turn, turn};
 pub use view::{View, ViewEntry};
 pub use worker::{OLDER_VIEW_GRACE, Worker, WorkerEffect};
 
-/// The examples of the guide are compiled and run.
+/// Compiles and runs the examples of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

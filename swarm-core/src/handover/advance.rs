@@ -1,7 +1,7 @@
-//! One turn of a handover: from where every job should be, and what is proved, to one write.
+//! One turn of a handover: computes one write from the goal and the proofs.
 //!
-//! A move takes two writes: the first releases jobs, the second turns every release that is proved
-//! straight into the next grant, if the worker has room for it beside what it still has.
+//! A move takes two writes. The first write releases jobs. The second write turns every proved
+//! release into the next grant, if the new worker has room for the job.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::{JobName, Jobs, Share, Slot, Token};
 /// The terms of a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandoverTerms {
-    /// What it takes to end an ownership.
+    /// The condition under which an ownership may end.
     pub policy: Policy,
-    /// How long a release waits for its acknowledgement, under [`Policy::AtLeastOnce`].
+    /// The longest wait for the acknowledgement of a release, under [`Policy::AtLeastOnce`].
     pub release_timeout: Duration,
-    /// How long jobs wait for the worker of their slot to come back.
+    /// The time for which jobs wait for the worker of their slot to return.
     pub return_grace: Duration,
 }
 
@@ -35,42 +35,43 @@ impl Default for HandoverTerms {
     }
 }
 
-/// Where a job should be.
+/// The goal of one job: the place where it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// With the session that fills a slot now.
+    /// With the session that currently fills the slot.
     Session(Slot, SessionId),
     /// In a slot whose worker is expected back.
     Slot(Slot),
     /// With every session.
     Everywhere,
-    /// Nowhere, but it stays a job.
+    /// Without a place, but it stays in the ledger.
     Nowhere,
 }
 
-/// What is known of one session, however old the knowledge: every part is a stable fact. By default
-/// nothing is known, and so nothing is proved.
+/// The facts known about one session. Each fact is stable, so old evidence stays true. The default
+/// is empty and proves nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Evidence {
-    /// The highest revision it acknowledged in this incarnation of the ledger.
+    /// The highest revision that it acknowledged in this incarnation of the ledger.
     pub acked: u64,
-    /// A later revision that it acknowledged except for the jobs named there.
+    /// A later revision that it acknowledged except for the listed jobs.
     pub stopping: Stopping,
-    /// The jobs it says it finished, with the token they ran under.
+    /// The jobs that it reported as finished, with the tokens under which they ran.
     pub finished: BTreeMap<JobName, Token>,
-    /// Why the session has ended, if it has: closed, fenced, or its process ended.
+    /// The proof that the session has ended, if it has: closed, fenced, or its process ended.
     pub ended: Option<Proof>,
-    /// For how long its worker has been gone; `None` while it is there.
+    /// The time for which its worker has been missing; `None` while the worker exists.
     pub gone_for: Option<Duration>,
-    /// The job that crashed it, if it crashed and one job is known to be at fault.
+    /// The job that crashed the session, if it crashed and one job is known to be at fault.
     pub culprit: Option<JobName>,
-    /// For how long it may act after a renewal, by its own Lease; `None` if that was never seen.
+    /// The time for which it may act after a renewal, according to its own Lease; `None` if no
+    /// Lease was seen.
     pub lease: Option<Duration>,
 }
 
 impl Evidence {
-    /// Nothing is known but the highest revision that the session acknowledged.
+    /// Returns evidence that contains only the highest acknowledged revision.
     ///
     /// ```
     /// use swarm_core::handover::{Evidence, Proof};
@@ -83,7 +84,8 @@ impl Evidence {
         Self { acked: revision, ..Self::default() }
     }
 
-    /// The revision up to which the session has released `job`, by what it acknowledged.
+    /// Returns the revision up to which the session has released `job`, according to its
+    /// acknowledgements.
     ///
     /// ```
     /// use swarm_core::Token;
@@ -101,56 +103,56 @@ impl Evidence {
     }
 }
 
-/// What a turn has to go by.
+/// The inputs of one turn.
 #[derive(Clone, Copy, Debug)]
 pub struct StepInputs<'a> {
-    /// Where every job should be. A job that is in the ledger and not here is released.
+    /// The goal of every job. A job that is in the ledger and not in the goal is released.
     pub goal: &'a BTreeMap<JobName, Place>,
-    /// What is known of sessions. Nothing is known of one that does not stand here.
+    /// The evidence about sessions. A session that is missing here has no evidence.
     pub evidence: &'a BTreeMap<SessionId, Evidence>,
-    /// For how long the observer has seen each cell as it is; zero for one that is missing.
+    /// The time for which the observer has seen each cell unchanged; zero for a missing cell.
     pub ages: &'a BTreeMap<JobName, Duration>,
-    /// The jobs as they are wanted now. Only a run-to-completion job can be finished, and one that was
-    /// finished and does not run to completion any more is free again. A share counts where the job
-    /// is held.
+    /// The wanted jobs. Only a run-to-completion job can be finished. A finished job that does not
+    /// run to completion any more is free again. A share counts at the worker that holds the job.
     pub jobs: &'a Jobs,
-    /// The sessions of the pool, those included that have left it and may still run what all run.
-    /// One that does not stand here may hold any number of jobs, and runs none that all run.
+    /// The sessions of the pool. They include sessions that left it and may still run the jobs that
+    /// all sessions run. A session that is missing here may hold any number of jobs, and runs none
+    /// of these.
     pub seats: &'a BTreeMap<SessionId, Seat>,
 }
 
-/// What holds for one session of the pool.
+/// The limits of one session of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seat {
-    /// The most jobs that it may hold; `None` for any number.
+    /// The largest number of jobs that it may hold; `None` for any number.
     pub max_jobs: Option<u32>,
-    /// How much of its worker jobs can reserve; `None` for all of it.
+    /// The part of its worker that jobs can reserve; `None` for the whole worker.
     pub capacity: Option<Share>,
-    /// The ledger's revision from which on it has been in the pool. It never ran what all were asked
-    /// to release before.
+    /// The ledger's revision at which it joined the pool. It never ran a job that all sessions were
+    /// asked to release before that revision.
     pub joined: u64,
 }
 
 impl StepInputs<'_> {
-    /// Whether a job that is wanted has a share. O(jobs).
+    /// Returns whether a wanted job has a share. O(jobs).
     pub(super) fn want_shares(&self) -> bool {
         self.jobs.values().any(|job| job.share.is_some())
     }
 
-    /// Whether `job` is held although it is not wanted any more, so that its share is not known.
+    /// Returns whether `job` is no longer wanted, so that its share is unknown.
     pub(super) fn is_leaving(&self, job: &JobName) -> bool {
         !self.jobs.contains_key(job) && !self.goal.contains_key(job)
     }
 
-    /// Whether somebody still holds a job that is not wanted any more. O(jobs · log jobs).
+    /// Returns whether a session still holds a job that is no longer wanted. O(jobs · log jobs).
     fn any_leaves(&self, change: &Change<'_>) -> bool {
         let mut held = change.records().filter(|(_, record)| record.cell.holder().is_some());
         held.any(|(job, _)| self.is_leaving(job))
     }
 
-    /// The jobs that some session still stops, of those that all ran and were asked to release at
-    /// revision `since`; `None` if a session has not acknowledged that revision for any job.
-    /// O(sessions + jobs that they name).
+    /// Returns the jobs that a session still stops, among the jobs that all sessions ran and were
+    /// asked to release at revision `since`. Returns `None` if a session that counts has not
+    /// acknowledged that revision at all. O(sessions + jobs that they list).
     fn left_of_all(&self, since: u64, terms: &HandoverTerms) -> Option<BTreeSet<&JobName>> {
         let mut left = BTreeSet::new();
         for (session, _) in self.seats.iter().filter(|(_, seat)| seat.joined < since) {
@@ -166,8 +168,9 @@ impl StepInputs<'_> {
 }
 
 impl HandoverTerms {
-    /// Whether a session that may run what all run is waited for, until it says that it has released
-    /// it: not one that has ended, and at least once, neither a plain worker nor one that is gone.
+    /// Returns whether the release of a job that all sessions run waits for `session`. It never
+    /// waits for a session that has ended. Under [`Policy::AtLeastOnce`] it does not wait for a
+    /// plain worker or for a worker that has been missing for the return grace, either.
     pub(crate) fn waits_for(&self, session: &SessionId, known: Option<&Evidence>) -> bool {
         let has_ended = known.is_some_and(|known| known.ended.is_some());
         let gone_for = known.and_then(|known| known.gone_for);
@@ -177,16 +180,17 @@ impl HandoverTerms {
     }
 }
 
-/// The next write that brings `cells` closer to the goal, or `None` if there is nothing to write
-/// now: the goal is reached, or somebody has to answer first.
+/// Returns the next write that brings `cells` closer to the goal. Returns `None` if the goal is
+/// reached, or if a session has to answer first.
 ///
-/// A grant waits until the session has room for it beside everything that it still holds, also what
-/// it is asked to release: nobody holds more jobs than it may, shares of more than its capacity (100
-/// percent, or less), or any other job beside shares of all of that. That cannot end in a deadlock, since a release waits
-/// for no room. A job that is not wanted any more may have had any share.
+/// A grant waits until the session has room for the job next to every job that it still holds,
+/// including jobs that it is asked to release. So no session holds more jobs than its maximum, or
+/// shares above its capacity (100 percent or less). A session whose shares use its whole capacity
+/// holds no other job. Releases wait for no room, so this cannot end in a deadlock. A job that is
+/// no longer wanted counts as if it had any share.
 ///
-/// Repeating it with the same arguments gives the same write. O(jobs · log sessions), and O(log
-/// jobs) for each job that changes.
+/// The same arguments give the same write. O(jobs · log sessions), and O(log jobs) for each job
+/// that changes.
 ///
 /// ```
 /// use swarm_core::Slot;
@@ -199,7 +203,7 @@ impl HandoverTerms {
 /// let sight = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, seats };
 /// let terms = HandoverTerms::default();
 /// let save = advance(&Cells::new(0), &sight, &terms).unwrap();
-/// assert_eq!(save.touched, [session].into()); // to be published once it was saved
+/// assert_eq!(save.touched, [session].into()); // publish to it after the save
 /// assert_eq!(advance(&save.next, &sight, &terms), None); // the goal is reached
 /// # Ok::<(), swarm_core::JobNameError>(())
 /// ```
@@ -215,12 +219,12 @@ pub fn advance(cells: &Cells, sight: &StepInputs<'_>, terms: &HandoverTerms) -> 
         }
         let record = record.unwrap_or(&fresh);
         let turn = Turn { job, record, goal, sight, terms, released: &released };
-        // A refusal leaves the job as it is; the next turn looks at it again.
+        // A refusal leaves the job unchanged; the next turn looks at it again.
         if let Ok(Next::Grant { slot, session }) = turn.take(&mut change) {
             grants.push((turn, slot, session));
         }
     }
-    // Last, when it is known what everybody still holds.
+    // Grants come last, when the jobs that each session still holds are known.
     let sessions = grants.iter().map(|(_, _, session)| *session);
     let mut room = Room::of(&change, sight, cells.has_shares, sessions);
     for (turn, slot, session) in grants {
@@ -233,11 +237,11 @@ pub fn advance(cells: &Cells, sight: &StepInputs<'_>, terms: &HandoverTerms) -> 
     change.finish(has_shares)
 }
 
-/// What comes after a job's own part of a turn.
+/// The next step after a job's own part of a turn.
 enum Next<'a> {
-    /// Nobody holds it, and it goes to a session if that has room for it.
+    /// The job has no holder; the session receives it if it has room.
     Grant { slot: Slot, session: &'a SessionId },
-    /// Nothing.
+    /// Nothing further happens.
     Rest,
 }
 
@@ -245,17 +249,18 @@ fn has_ended(sight: &StepInputs<'_>, session: &SessionId) -> bool {
     sight.evidence.get(session).is_some_and(|evidence| evidence.ended.is_some())
 }
 
-/// Which jobs that all ran have been released by everybody.
+/// The jobs of all sessions that every session has released.
 struct Released<'a> {
-    /// The revisions such that everybody has released what they were asked to release then, except
-    /// for the jobs given with them.
+    /// The revisions of releases that every session has acknowledged, with the jobs that are still
+    /// being stopped.
     since: BTreeMap<u64, BTreeSet<&'a JobName>>,
-    /// Whether nobody has to be asked.
+    /// Whether a release needs no acknowledgement at all.
     by_itself: bool,
 }
 
 impl<'a> Released<'a> {
-    /// O(jobs + (sessions + jobs that they name) · releases that began in different writes).
+    /// Finds the releases. O(jobs + (sessions + jobs that they list) · releases of different
+    /// writes).
     fn of(cells: &Cells, sight: &'a StepInputs<'_>, terms: &HandoverTerms) -> Self {
         let mut has_everywhere = false;
         let since = |record: &Record| match record.cell {
@@ -274,13 +279,14 @@ impl<'a> Released<'a> {
         let since: BTreeSet<_> = cells.jobs.values().filter_map(since).collect();
         let left = |since: u64| Some((since, sight.left_of_all(since, terms)?));
         let since = since.into_iter().filter_map(left).collect();
-        // Nobody has acknowledged the last revision that there can be.
+        // No session has acknowledged the highest possible revision.
         let left_now = || sight.left_of_all(u64::MAX, terms);
         let by_itself = has_everywhere && left_now().is_some_and(|left| left.is_empty());
         Self { since, by_itself }
     }
 
-    /// Whether everybody has released `job`, which they were asked to release at revision `since`.
+    /// Returns whether every session has released `job`, which it was asked to release at revision
+    /// `since`.
     fn has(&self, job: &JobName, since: u64) -> bool {
         self.since.get(&since).is_some_and(|left| !left.contains(job))
     }
@@ -318,7 +324,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// For how long its cell has been seen as it is.
+    /// Returns the time for which the cell has been seen unchanged.
     fn age(&self) -> Duration {
         self.sight.ages.get(self.job).copied().unwrap_or_default()
     }
@@ -327,7 +333,7 @@ impl<'a> Turn<'a> {
         self.sight.jobs.get(self.job).is_some_and(|job| job.run_once)
     }
 
-    /// Whether it is wanted as a job that does not run to completion.
+    /// Returns whether the job is wanted as a job that does not run to completion.
     fn runs_again(&self) -> bool {
         self.sight.jobs.get(self.job).is_some_and(|job| !job.run_once)
     }
@@ -352,7 +358,7 @@ impl<'a> Turn<'a> {
         change.remove(self.job).map(|()| Next::Rest)
     }
 
-    /// The slot and the live session where the job should be.
+    /// Returns the slot and the live session where the job should be.
     fn place(&self) -> Option<(Slot, Option<&'a SessionId>)> {
         match self.goal? {
             Place::Session(slot, session) => {
@@ -363,7 +369,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Asks everybody to release it; if nobody has to be waited for, it is free in the same write.
+    /// Asks every session to release the job. If no session has to be waited for, the same write
+    /// frees the job.
     fn release_all(&self, change: &mut Change<'_>) -> Result<Next<'a>, Refusal> {
         self.step(change, &CellEvent::Release)?;
         if !self.released.by_itself {
@@ -394,8 +401,9 @@ impl<'a> Turn<'a> {
             Some((_, None)) | None if self.is_for_all() => {
                 self.rest(change, &CellEvent::GrantToAll)
             }
-            // Nobody can take it: neither a hold nor a quarantine outlasts its span, or the job would
-            // stay bound to a slot that nobody fills, or count as kept away for good.
+            // No session can take the job. A hold or a quarantine ends with its span anyway.
+            // Otherwise the job would stay bound to an empty slot, or count as quarantined
+            // permanently.
             Some((_, None)) | None if self.is_wanted() => self.rest(change, &CellEvent::Release),
             Some((_, None)) | None => self.forget(change),
         }
@@ -414,15 +422,15 @@ impl<'a> Turn<'a> {
         if is_finished && self.runs_once() {
             return self.rest(change, &CellEvent::Finish { session: holder.clone(), token });
         }
-        // Whoever calls another job finished does not run it any more, as when `run_once` was taken
-        // away meanwhile: it is released, and granted again.
+        // A session that reports another job as finished does not run that job any more, for
+        // example because `run_once` was removed meanwhile. The job is released, and granted again.
         let stays = self.place().is_some_and(|(_, session)| session == Some(holder));
         let stays = stays && !is_finished;
         let Some(proof) = self.proof(holder, evidence, since, stays) else {
             return if stays { Ok(Next::Rest) } else { self.rest(change, &CellEvent::Release) };
         };
         let strikes = match proof {
-            // Whoever could answer was not crashed by it.
+            // A holder that acknowledged was not crashed by the job.
             Proof::Acknowledged { .. } => 0,
             Proof::Closed
             | Proof::Fenced
@@ -440,7 +448,7 @@ impl<'a> Turn<'a> {
             Some((slot, Some(session))) if strikes <= self.record.strikes => {
                 Ok(Next::Grant { slot, session })
             }
-            // In the same write: nothing else may happen that would cause the next one.
+            // The same write grants the job to all: no other event would cause the next write.
             None if self.is_for_all() && strikes <= self.record.strikes => {
                 self.rest(change, &CellEvent::GrantToAll)
             }
@@ -449,7 +457,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Why the holder no longer holds the job, if that can be said.
+    /// Returns the proof that the holder no longer holds the job, if there is a proof.
     fn proof(
         &self,
         holder: &SessionId,
@@ -472,7 +480,7 @@ impl<'a> Turn<'a> {
         evidence.ended.or_else(|| since.and_then(acked)).or_else(weaker)
     }
 
-    /// What becomes of the job once nobody holds it.
+    /// Returns the next state of the job after its ownership ended.
     fn then(&self, strikes: u32) -> Then {
         if let Some(span) = (self.record.strikes < strikes).then(|| strikes::backoff(strikes)) {
             return span.map_or(Then::Free, |span| Then::Quarantine { span });

@@ -1,4 +1,4 @@
-//! For how long an observer has seen each cell as it is.
+//! The time for which an observer has seen each cell unchanged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::{Cell, Cells, Moment};
 use crate::JobName;
 
-/// Since when an observer has seen the cells that wait for something. Not stored: an observer that
-/// restarts counts from zero, and waits longer, never shorter.
+/// The moments since when an observer has seen each waiting cell unchanged. They are not stored: an
+/// observer that restarts counts from zero, and waits longer, never shorter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ages(BTreeMap<JobName, (Cell, Moment)>);
 
 impl Ages {
-    /// Takes in the ledger as it was seen at `now`. O(jobs).
+    /// Records the ledger as it was seen at `now`. O(jobs).
     ///
     /// ```
     /// use std::time::Duration;
@@ -48,7 +48,7 @@ impl Ages {
         }
     }
 
-    /// The ages at `now`. Cells that wait for nothing do not stand in it.
+    /// Returns the ages at `now`, by job. Cells that wait for nothing are not listed.
     ///
     /// ```
     /// use swarm_core::handover::{Ages, Moment};

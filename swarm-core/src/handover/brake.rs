@@ -1,63 +1,67 @@
-//! The brake on mass failures: when very many sessions fall silent at once, the fault is more
-//! likely with the observer than with all of them.
+//! The brake on mass failures. If very many sessions fall silent at once, the fault is more likely
+//! with the observer than with all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{LeaseTerms, Moment, SessionId};
 
-/// Silent sessions up to this number never engage the brake.
+/// The number of silent sessions up to which the brake never engages.
 const SILENT_MAX: usize = 3;
-/// Nor does this share of all sessions, in percent.
+/// The percentage of silent sessions up to which the brake never engages.
 const SILENT_PERCENT_MAX: usize = 30;
-/// What share of all sessions may be revoked per lease duration once the brake allows any, in
-/// percent.
+/// The percentage of all sessions that may be revoked per lease duration once the brake allows any.
 const RATE_PERCENT: usize = 10;
-/// For how many lease durations nobody is revoked.
+/// The number of lease durations for which an engaged brake holds all sessions back.
 const DURATIONS_HELD: u32 = 2;
 
-/// How many of `all` workers may fail at a time before a common fault is more likely.
+/// Returns how many of `all` workers may fail at a time before a common fault is more likely:
+/// max([`SILENT_MAX`], [`SILENT_PERCENT_MAX`] % of `all`).
 pub(crate) fn few(all: usize) -> usize {
     SILENT_MAX.max(all.saturating_mul(SILENT_PERCENT_MAX) / 100)
 }
 
-/// How many of `all` sessions may be revoked per lease duration.
+/// Returns how many of `all` sessions may be revoked per lease duration: [`RATE_PERCENT`] % of
+/// `all`, and at least one.
 fn rate(all: usize) -> usize {
     (all.saturating_mul(RATE_PERCENT) / 100).max(1)
 }
 
-/// How the observer itself is.
+/// The health of the observer itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Health {
     /// Its reads and watches are fresh.
     Good,
-    /// Its reads are slow or its watches are behind, so silence may be its own.
+    /// Its reads are slow or its watches lag, so the silence may be its own fault.
     Poor,
 }
 
-/// Decides which silent sessions may be revoked now. Not stored; one per pool and observer.
+/// Decides which silent sessions may be revoked now. It is not stored; each observer has one per
+/// pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Brake {
     engaged: Option<Engaged>,
-    /// Who was let through while it was not engaged, and when: they count as silent for one lease
-    /// duration, or a failure of all that shows in one after the other would look like many of one.
+    /// The sessions that were let through while the brake was not engaged, with the moments. They
+    /// count as silent for one lease duration. Otherwise a mass failure that shows in one session
+    /// after the other would look like many single failures.
     lately: BTreeMap<SessionId, Moment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Engaged {
     since: Moment,
-    /// The sessions that were let through, and when: each counts for one lease duration.
+    /// The sessions that were let through, with the moments. Each counts for one lease duration.
     let_through: Vec<(Moment, SessionId)>,
 }
 
 impl Brake {
-    /// Those of the `silent` sessions that may be revoked at `now`, out of `total` sessions.
+    /// Returns the `silent` sessions that may be revoked at `now`, out of `total` sessions.
     ///
-    /// Few silent sessions may all be; those let through within the last lease duration count among
-    /// them. If more than the greater of three and 30 % are silent, or the observer's own health is
-    /// poor, none may for two lease durations, and then 10 % of all per lease duration (one at
-    /// least), until few are silent again.
+    /// If few sessions are silent, all of them may be revoked. Sessions that were let through
+    /// within the last lease duration count as silent. The brake engages if more than three
+    /// sessions and more than 30 % are silent, or if the observer's own health is poor. Then no
+    /// session may be revoked for two lease durations, and afterwards 10 % of all per lease
+    /// duration (at least one), until few are silent again.
     ///
     /// ```
     /// use std::collections::BTreeSet;
@@ -98,9 +102,10 @@ impl Brake {
         engaged.let_through(now, silent, total, terms.duration)
     }
 
-    /// When it next lets some of the `silent` sessions through that it held back when it was
-    /// [asked](Self::allow) last, if they stay silent and no others come; `None` if it holds nobody
-    /// back. The observer counts as well again from `well_at` on.
+    /// Returns when the brake next lets through some of the `silent` sessions that the last
+    /// [`allow`](Self::allow) held back. This assumes that these sessions stay silent and no others
+    /// fall silent. `None` if the brake holds no session back. The observer's health is good again
+    /// from `well_at` on.
     ///
     /// ```
     /// use swarm_core::handover::{Brake, Health, LeaseTerms, Moment, SessionId};
@@ -129,8 +134,8 @@ impl Brake {
         few_at.into_iter().chain([engaged.opens_at(total, terms.duration)]).min()
     }
 
-    /// When those let through lately are so long ago that the `silent` sessions are few; `None` if
-    /// they are many all the same.
+    /// Returns when enough sessions that were let through lately are old enough that the `silent`
+    /// sessions are few. `None` if they are too many anyway.
     fn few_at(&self, silent: &BTreeSet<SessionId>, total: usize, per: Duration) -> Option<Moment> {
         let lately = self.lately.iter().filter(|(session, _)| !silent.contains(*session));
         let mut over: Vec<_> = lately.map(|(_, at)| at.after(per)).collect();
@@ -143,7 +148,7 @@ impl Brake {
         passed.find(|(n, _)| is_few(over.len() - n - 1)).map(|(_, at)| *at)
     }
 
-    /// Whether the brake holds sessions back; worth a condition.
+    /// Returns whether the brake holds sessions back; a condition should report this.
     ///
     /// ```
     /// use swarm_core::handover::{Brake, Health, LeaseTerms, Moment, SessionId};
@@ -160,7 +165,7 @@ impl Brake {
 }
 
 impl Engaged {
-    /// When it lets another session through.
+    /// Returns when it lets the next session through.
     fn opens_at(&self, total: usize, per: Duration) -> Moment {
         let from = self.since.after(per.saturating_mul(DURATIONS_HELD));
         let is_full = rate(total) <= self.let_through.len();
@@ -238,7 +243,8 @@ mod tests {
     fn one_that_is_silent_again_counts_once_when_it_is_told_when_few_are_left() {
         let (mut brake, terms) = (Brake::default(), LeaseTerms::default());
         assert_eq!(brake.allow(at(0), &sessions(3), 5, Health::Good, &terms).len(), 3);
-        // Two of them are heard again; the other and a fourth are four with these, in one lease.
+        // Two of the three renew again. The third, a fourth, and the two that still count make four
+        // within one lease duration.
         let silent = [0, 3].map(|nonce| SessionId::new("pod", nonce)).into();
         assert!(brake.allow(at(5), &silent, 5, Health::Good, &terms).is_empty());
         assert_eq!(brake.opens_at(&silent, 5, at(0), &terms), Some(at(20)));
@@ -252,7 +258,8 @@ mod tests {
     }
 
     proptest! {
-        /// Scope: up to 12 sessions, up to 12 looks in whole seconds, of which some fail.
+        /// Scope: up to 12 sessions, and up to 12 looks in whole seconds, some of them with poor
+        /// health.
         #[test]
         fn it_opens_when_it_says_and_not_before(
             looks in prop::collection::vec((0..15_u64, 0..4096_u16, prop::bool::weighted(0.1)), 1..12),

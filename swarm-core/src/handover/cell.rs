@@ -1,128 +1,128 @@
-//! One job in the ledger: who holds it, and what may happen to it next.
+//! One job in the ledger: its holder, and the events that change it.
 
 use std::time::Duration;
 
 use super::SessionId;
 use crate::{Slot, Token};
 
-/// What it takes to end an ownership.
+/// The condition under which an ownership may end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub enum Policy {
-    /// A proof, or having waited long enough. Two workers may run a job for a while.
+    /// A proof or a timeout ends an ownership. Two workers may run a job for a while.
     #[default]
     AtLeastOnce,
-    /// A proof. A job may stand still for as long as there is none.
+    /// Only a proof ends an ownership. Without a proof, a job may wait without limit.
     Exclusive,
 }
 
-/// The state of one job. `token` is the one of its last grant.
+/// The state of one job. `token` is the token of its last grant.
 ///
-/// Spans are counted by whoever watches, from when it first saw the cell as it is. A restarted
-/// operator counts from zero: it waits longer, never shorter, and no wall clock is needed.
+/// The observer counts spans, from the moment when it first saw the cell unchanged. A restarted
+/// operator counts from zero: it waits longer, never shorter, and needs no wall clock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Cell {
-    /// Nobody holds it.
+    /// The job has no holder.
     Free {
-        /// The last grant's token.
+        /// The token of the last grant.
         token: Token,
     },
     /// A session holds it.
     Granted {
-        /// Who.
+        /// The holder.
         session: SessionId,
-        /// The grant's token.
+        /// The token of the grant.
         token: Token,
     },
     /// A session holds it and is asked to release it.
     Releasing {
-        /// Who.
+        /// The holder.
         session: SessionId,
-        /// The grant's token.
+        /// The token of the grant.
         token: Token,
-        /// The ledger's revision at which the release began. An acknowledgement of this one or a
-        /// later one ends the ownership.
+        /// The ledger's revision at which the release began. An acknowledgement of this revision or
+        /// a later one ends the ownership.
         since: u64,
     },
-    /// Nobody holds it; it waits for the worker of a slot to come back.
+    /// The job has no holder, and waits for the worker of a slot to return.
     Hold {
-        /// For whom.
+        /// The slot whose worker is expected back.
         slot: Slot,
-        /// For how long.
+        /// The longest time to wait.
         span: Duration,
-        /// The last grant's token.
+        /// The token of the last grant.
         token: Token,
     },
-    /// Nobody holds it; it has crashed too many workers to be granted for a while.
+    /// The job has no holder, and is not granted for a while because it crashed too many workers.
     Quarantined {
-        /// For how long.
+        /// The duration of the quarantine.
         span: Duration,
-        /// The last grant's token.
+        /// The token of the last grant.
         token: Token,
     },
-    /// A run-to-completion job that is done.
+    /// A run-to-completion job that has finished.
     Done {
-        /// The token it finished under.
+        /// The token under which it finished.
         token: Token,
     },
-    /// Every session runs it; nobody holds it.
+    /// Every session runs the job, and no session holds it.
     Everywhere {
-        /// The token all of them run it under.
+        /// The token under which all sessions run it.
         token: Token,
     },
-    /// Every session ran it and is asked to release it.
+    /// Every session ran the job and is asked to release it.
     ReleasingAll {
-        /// The token all of them ran it under.
+        /// The token under which all sessions ran it.
         token: Token,
-        /// The ledger's revision at which the release began. It ends when every session that may run
-        /// the job has acknowledged this one or a later one.
+        /// The ledger's revision at which the release began. The release ends when every session
+        /// that may run the job has acknowledged this revision or a later one.
         since: u64,
     },
 }
 
-/// What may happen to a cell.
+/// An event that may change a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CellEvent {
     /// The job is granted to a session that fills `slot`.
     Grant {
-        /// To whom.
+        /// The session that receives the job.
         session: SessionId,
-        /// Where it is.
+        /// The slot that the session fills.
         slot: Slot,
     },
-    /// The job is given to every session.
+    /// The job is granted to every session.
     GrantToAll,
-    /// The holder, or everybody who runs it, is asked to release it. One that has waited for its slot
-    /// as long as it should is free.
+    /// The holder, or every session that runs the job, is asked to release it. A hold or a
+    /// quarantine whose span has elapsed becomes free.
     Release,
     /// An ownership ends, by proof.
     End {
-        /// Whose.
+        /// The holder whose ownership ends.
         session: SessionId,
-        /// Why it has ended.
+        /// The proof that it has ended.
         proof: Proof,
-        /// What becomes of the job in the same change.
+        /// The state of the job after the same change.
         then: Then,
     },
-    /// Nobody runs a job any more that all ran: it is free.
+    /// A job that all sessions ran is free, since no session runs it any more.
     EndAll {
-        /// Why: every session that may have run it has acknowledged a revision or ended, or the
-        /// release timed out.
+        /// The proof: every session that may have run it has acknowledged a revision or ended, or
+        /// the release timed out.
         proof: Proof,
     },
-    /// A job that is done is no run-to-completion job any more: it is free.
+    /// A finished job does not run to completion any more, so it is free.
     Reopen,
     /// The holder reports that a run-to-completion job is finished.
     Finish {
-        /// Who says so.
+        /// The holder that reports it.
         session: SessionId,
-        /// Under which token it ran.
+        /// The token under which the job ran.
         token: Token,
     },
 }
 
-/// Why an ownership has ended. Each is a stable fact: seen late, it only delays.
+/// A proof that an ownership has ended. Each is a stable fact: if it is seen late, it only delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Proof {
     /// The session runs only what the ledger grants it at this revision or later.
@@ -136,92 +136,94 @@ pub enum Proof {
     Fenced,
     /// The session's process is known to have ended.
     ProcessEnded,
-    /// The release was not acknowledged in time. At least once only.
+    /// The release was not acknowledged in time. Valid under [`Policy::AtLeastOnce`] only.
     TimedOut,
-    /// The worker has been gone longer than its jobs wait for it. At least once only.
+    /// The worker has been missing longer than its jobs wait for it. Valid under
+    /// [`Policy::AtLeastOnce`] only.
     Gone,
-    /// The holder is a plain worker, and a view without the job is about to be published; nobody
-    /// waits for it. At least once only.
+    /// The holder is a plain worker, and a view without the job is about to be published. A plain
+    /// worker is not waited for. Valid under [`Policy::AtLeastOnce`] only.
     Published,
 }
 
-/// What becomes of a job whose ownership has ended.
+/// The next state of a job whose ownership has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Then {
-    /// It waits for a decision.
+    /// The job waits for a decision.
     Free,
-    /// It waits for its slot.
+    /// The job waits for the worker of its slot.
     Hold {
-        /// Which.
+        /// The slot.
         slot: Slot,
-        /// For how long.
+        /// The longest time to wait.
         span: Duration,
     },
-    /// It is kept away from workers for a while.
+    /// The job is quarantined.
     Quarantine {
-        /// For how long.
+        /// The duration of the quarantine.
         span: Duration,
     },
 }
 
-/// The circumstances of a step.
+/// The context of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepContext {
-    /// The revision that the ledger will have after the change this step is part of.
+    /// The revision that the ledger will have after the change that contains this step.
     pub revision: u64,
-    /// How long the observer has seen the cell as it is.
+    /// The time for which the observer has seen the cell unchanged.
     pub age: Duration,
-    /// What it takes to end an ownership.
+    /// The condition under which an ownership may end.
     pub policy: Policy,
 }
 
-/// Why an event does not apply to a cell. Nothing was changed.
+/// The reason why an event does not apply to a cell. The cell stays unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A job that somebody holds is not granted.
+    /// A job that has a holder is not granted.
     #[error("session {session} still holds the job")]
     Held {
-        /// Who.
+        /// The present holder.
         session: SessionId,
     },
     /// The session does not hold the job, or not under this token.
     #[error("session {session} does not hold the job under that token")]
     NotHolder {
-        /// Who.
+        /// The session that was named.
         session: SessionId,
     },
-    /// An acknowledgement from before the release proves nothing.
+    /// An acknowledgement of a revision before the release proves nothing.
     #[error("the release is not acknowledged")]
     NotAcknowledged,
-    /// The policy does not take this for a proof.
+    /// The policy does not accept this proof.
     #[error("{proof:?} does not end an ownership under {policy:?}")]
     NoProof {
-        /// What was brought forward.
+        /// The proof that was given.
         proof: Proof,
         /// The policy in force.
         policy: Policy,
     },
-    /// The job waits for something else first.
+    /// A hold or a quarantine of the job has not elapsed yet.
     #[error("the job is kept free for another {left:?}")]
     Waiting {
-        /// For how much longer.
+        /// The time that remains.
         left: Duration,
     },
-    /// The job is finished; it never runs again.
+    /// The job has finished and never runs again.
     #[error("the job is done")]
     Done,
-    /// What every session runs, or ran until a moment ago, none holds.
+    /// A job that every session runs, or may still run, has no single holder.
     #[error("every session may run the job")]
     Everywhere,
-    /// There is no such job in the ledger.
+    /// The ledger does not contain the job.
     #[error("the ledger has no such job")]
     Unknown,
-    /// The next token would not be higher, so what the job wrote before could not be told apart.
+    /// The token cannot rise any further, so writes under the next grant could not be distinguished
+    /// from older ones.
     #[error("the job has the highest token that there is; give it another name")]
     LastToken,
 }
 
-/// The token of the next grant.
+/// Returns the token of the next grant.
 fn next(token: Token) -> Result<Token, Refusal> {
     token.0.checked_add(1).map(Token).ok_or(Refusal::LastToken)
 }
@@ -270,7 +272,8 @@ impl Cell {
         }
     }
 
-    /// Who may be running the job. Nobody holds what everybody runs, or ran.
+    /// Returns the session that may be running the job. A job that every session runs, or may still
+    /// run, has no holder.
     ///
     /// ```
     /// use swarm_core::Token;
@@ -308,7 +311,7 @@ impl Cell {
         matches!(self, Self::Everywhere { .. } | Self::ReleasingAll { .. })
     }
 
-    /// The cell after `event`. An event that is already true gives the same cell.
+    /// Returns the cell after `event`. An event that is already true gives the same cell.
     ///
     /// # Errors
     ///
@@ -381,7 +384,7 @@ impl Cell {
             }
             Self::Done { .. } => Err(Refusal::Done),
             Self::Everywhere { .. } => Ok(self.clone()),
-            // Sessions that have not released it would run it under two tokens.
+            // Sessions that have not released the job would run it under two tokens.
             Self::ReleasingAll { .. } => Err(Refusal::Everywhere),
             Self::Free { token } | Self::Hold { token, .. } | Self::Quarantined { token, .. } => {
                 Ok(Self::Everywhere { token: next(*token)? })
@@ -441,7 +444,7 @@ impl Cell {
         }
     }
 
-    /// Frees a job that everybody ran, if `proof` says that nobody does any more.
+    /// Frees a job that every session ran, if `proof` shows that no session runs it any more.
     fn end_all(&self, proof: Proof, policy: Policy) -> Result<Self, Refusal> {
         let Self::ReleasingAll { token, since } = self else { return Err(Refusal::Everywhere) };
         match proof {

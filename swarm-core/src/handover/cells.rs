@@ -7,35 +7,36 @@ use super::{Cell, CellEvent, Policy, Refusal, SessionId, StepContext};
 use crate::merge::side_by_side;
 use crate::{JobName, SharedMap, Token};
 
-/// Who holds which job, by session.
+/// The holder of each job in the ledger, with its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cells {
     /// The incarnation of the ledger: higher after a store was rolled back and the ledger reset.
     pub incarnation: u64,
-    /// Counts changes.
+    /// The number of changes so far.
     pub revision: u64,
-    /// The token that a job new to the ledger begins with; its first grant is one higher. Raised
-    /// past the token of every job that goes.
+    /// The token with which a job new to the ledger begins; its first grant is one higher. It rises
+    /// above the token of every job that is removed.
     pub first_token: Token,
-    /// Whether a job that stands here may have a share. It outlives the last job with a share in the
-    /// list for as long as somebody may run a job that was removed: that one may have had it.
+    /// Whether a job in this ledger may have a share. The flag outlives the last job with a share
+    /// in the list while a removed job may still run, since that job may have had a share.
     pub has_shares: bool,
-    /// The jobs. A job that is no longer wanted stays here until nobody can be running it.
+    /// The jobs. A job that is no longer wanted stays here until no session can be running it.
     pub jobs: SharedMap<JobName, Record>,
 }
 
-/// What the ledger knows of one job.
+/// The ledger's record of one job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// Its state.
+    /// The state of the job.
     pub cell: Cell,
-    /// How many crashes of workers it is blamed for since it was last released in order.
+    /// The number of workers' crashes that the job is blamed for since it was last released in
+    /// order.
     pub strikes: u32,
 }
 
 impl Record {
-    /// Whether the job is kept away from workers for having crashed some. One without a strike waits
-    /// only until every session of another incarnation of the ledger has ended.
+    /// Returns whether the job is quarantined for having crashed workers. A quarantined job without
+    /// a strike only waits until every session of another incarnation of the ledger has ended.
     ///
     /// ```
     /// use std::time::Duration;
@@ -52,26 +53,26 @@ impl Record {
     }
 }
 
-/// What one session is to run, and from which state of the ledger that follows.
+/// The jobs that one session is to run, and the state of the ledger from which they follow.
 ///
-/// It is derived. It may reach the session late, twice, out of order or never.
+/// A view is derived from the ledger. It may reach the session late, twice, out of order or never.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub struct SessionView {
-    /// For whom it is.
+    /// The session for which it is made.
     pub session: SessionId,
     /// The incarnation of the ledger.
     pub incarnation: u64,
     /// The ledger's revision.
     pub revision: u64,
-    /// What to run. A job that is being released is not in it.
+    /// The jobs to run. A job that is being released is not among them.
     pub jobs: Grants,
 }
 
 /// Jobs to run, with the tokens to run them under.
 ///
-/// A clone shares them: where every worker runs every job, all views have one map.
+/// Clones share one map: if every worker runs every job, all views have the same map.
 ///
 /// ```
 /// use swarm_core::Token;
@@ -85,8 +86,8 @@ pub struct SessionView {
 pub type Grants = SharedMap<JobName, Token>;
 
 impl Cells {
-    /// An empty ledger, created `unix_time_us` microseconds after the Unix epoch. Its tokens begin
-    /// there, so that a ledger recreated after a loss grants higher ones.
+    /// Creates an empty ledger, `unix_time_us` microseconds after the Unix epoch. Its tokens begin
+    /// at that number, so that a ledger recreated after a loss grants higher ones.
     ///
     /// ```
     /// use swarm_core::Token;
@@ -106,7 +107,7 @@ impl Cells {
         }
     }
 
-    /// What `session` is to run. O(jobs).
+    /// Returns the view of `session`. O(jobs).
     ///
     /// ```
     /// use swarm_core::Token;
@@ -145,11 +146,11 @@ impl Cells {
     }
 }
 
-/// A change in the making: any number of steps that become one write.
+/// A change that is being prepared: any number of steps that become one write.
 #[derive(Debug)]
 pub(super) struct Change<'a> {
     before: &'a Cells,
-    /// The jobs that are not as they were before; `None` for one that is forgotten.
+    /// The jobs that differ from `before`; `None` for a removed job.
     jobs: BTreeMap<JobName, Option<Record>>,
     first_token: Token,
     touched: BTreeSet<SessionId>,
@@ -159,19 +160,19 @@ pub(super) struct Change<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Save {
-    /// The revision of the ledger it was made from.
+    /// The ledger's revision from which it was made.
     pub base: u64,
-    /// The ledger as it shall be.
+    /// The ledger after the write.
     pub next: Cells,
     /// The sessions whose views differ. They are published after the write, never before.
     pub touched: BTreeSet<SessionId>,
 }
 
-/// Another writer was faster: read the ledger again, then decide again.
+/// Another writer was faster. Read the ledger again, then decide again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the ledger is at {stored}, and the change was made from {base}")]
 pub struct CellsConflict {
-    /// The revision it was made from.
+    /// The revision from which the change was made.
     pub base: u64,
     /// The revision that is stored.
     pub stored: u64,
@@ -184,7 +185,7 @@ impl<'a> Change<'a> {
         Self { before, jobs, first_token: before.first_token, touched }
     }
 
-    /// Every job as it is after the change so far.
+    /// Returns every job as it is after the change so far.
     pub(super) fn records(&self) -> impl Iterator<Item = (&JobName, &Record)> {
         side_by_side(&self.before.jobs, &self.jobs)
             .filter_map(|(job, before, now)| Some((job, now.map_or(before, Option::as_ref)?)))
@@ -194,16 +195,16 @@ impl<'a> Change<'a> {
         self.jobs.get(job).map_or_else(|| self.before.jobs.get(job), Option::as_ref)
     }
 
-    /// Takes in a job that does not stand in the ledger.
+    /// Adds a job that is not in the ledger.
     pub(super) fn admit(&mut self, job: &JobName, record: Record) {
         self.jobs.insert(job.clone(), Some(record));
     }
 
-    /// Forgets a job. Its tokens stay used.
+    /// Removes a job. Its tokens stay used.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Held`] while somebody holds it: release it first.
+    /// [`Refusal::Held`] while a session holds the job: release it first.
     pub(super) fn remove(&mut self, job: &JobName) -> Result<(), Refusal> {
         let Some(record) = self.record(job) else { return Ok(()) };
         if let Some(session) = record.cell.holder() {
@@ -215,11 +216,11 @@ impl<'a> Change<'a> {
         Ok(())
     }
 
-    /// Lets `event` happen to `job`, whose cell the observer has seen unchanged for `age`.
+    /// Applies `event` to `job`, whose cell the observer has seen unchanged for `age`.
     ///
     /// # Errors
     ///
-    /// [`Refusal`] if it does not apply; the change is as it was before.
+    /// [`Refusal`] if the event does not apply; the change stays as it was.
     pub(super) fn step(
         &mut self,
         job: &JobName,
@@ -239,7 +240,7 @@ impl<'a> Change<'a> {
         Ok(())
     }
 
-    /// Sets how many crashes `job` is blamed for.
+    /// Sets the number of crashes that `job` is blamed for.
     pub(super) fn blame(&mut self, job: &JobName, strikes: u32) {
         if let Some(record) = self.record(job).filter(|record| record.strikes != strikes) {
             let record = Record { strikes, ..record.clone() };
@@ -247,8 +248,8 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// The write, or `None` if nothing changed. That jobs have shares is written as soon as they do,
-    /// and that they have none any more with the next change.
+    /// Returns the write, or `None` if nothing changed. `has_shares` is written at once if it
+    /// becomes true, and with the next change if it becomes false.
     pub(super) fn finish(self, has_shares: bool) -> Option<Save> {
         if self.jobs.is_empty() && has_shares <= self.before.has_shares {
             return None;
@@ -265,12 +266,12 @@ impl<'a> Change<'a> {
 }
 
 impl Save {
-    /// The ledger that a store holds after this write. Stores without a compare-and-set of their
-    /// own use this under their lock.
+    /// Returns the ledger that a store holds after this write. Stores without a compare-and-set of
+    /// their own use this under their lock.
     ///
     /// # Errors
     ///
-    /// [`CellsConflict`] if `stored` is not the ledger the change was made from.
+    /// [`CellsConflict`] if `stored` is not the ledger from which the change was made.
     ///
     /// ```
     /// use swarm_core::handover::{Cells, HandoverTerms, Place, StepInputs, advance};
@@ -283,7 +284,7 @@ impl Save {
     /// let save = advance(&cells, &sight, &HandoverTerms::default()).unwrap();
     /// let stored = save.onto(&cells).unwrap();
     /// assert_eq!(stored.revision, 1);
-    /// assert!(save.onto(&stored).is_err()); // the ledger is another one by now
+    /// assert!(save.onto(&stored).is_err()); // the ledger has changed since
     /// # Ok::<(), swarm_core::JobNameError>(())
     /// ```
     pub fn onto(&self, stored: &Cells) -> Result<Cells, CellsConflict> {

@@ -1,4 +1,4 @@
-//! An independent judge of one write to the ledger: it knows the rules, and nothing of how the
+//! An independent judge of one write to the ledger. It knows the rules, and does not know how the
 //! write was made.
 
 use std::collections::BTreeMap;
@@ -8,37 +8,37 @@ use super::{
 };
 use crate::JobName;
 
-/// What is wrong with a write.
+/// A rule that a write breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StepViolation {
     /// The revision does not rise by one, or the ledger's incarnation or first token falls.
     #[error("the ledger does not go forward by one revision")]
     NotForward,
-    /// A job's token falls, or it changes hands under the same one.
+    /// A job's token falls, or the job changes hands under the same token.
     #[error("the token of job {0} does not rise with its grant")]
     Token(JobName),
     /// A job left its holder although nothing proves that the holder released it.
     #[error("job {0} left its holder without proof")]
     NoProof(JobName),
-    /// A wanted job vanished, or one that vanished could come back under a token of its past.
+    /// A wanted job vanished, or a removed job could return under a token that it already had.
     #[error("job {0} was lost, or its tokens were")]
     Lost(JobName),
-    /// A job is done that nobody finished under its last grant or that does not run to completion,
-    /// or one that does is not done any more.
+    /// A job became done although its holder did not finish it under its last grant, or although it
+    /// does not run to completion. Or a run-to-completion job that was done is not done any more.
     #[error("job {0} is done without being finished, or not done although it was")]
     Done(JobName),
-    /// A session was granted a job for which it has no room beside what it still holds.
+    /// A session was granted a job for which it has no room.
     #[error("session {0} was granted more than it has room for")]
     Overfull(SessionId),
-    /// A job may have a share, and the ledger does not say so.
+    /// A job may have a share, and the ledger does not record that jobs may have shares.
     #[error("the ledger does not say that jobs may have shares")]
     SharesForgotten,
-    /// A job was granted to a session that is known to have ended.
+    /// A job was granted to a session that has ended, according to the evidence.
     #[error("job {0} was granted to a session that has ended")]
     GrantedToTheDead(JobName),
 }
 
-/// Judges the write that makes `after` of `before`, by what was known. O(jobs · log jobs).
+/// Judges the write that replaces `before` with `after`, given the known facts. O(jobs · log jobs).
 ///
 /// # Errors
 ///
@@ -60,7 +60,7 @@ pub enum StepViolation {
 /// let check = |after| check_step(&granted(1, 1, 7), &after, &sight, &terms);
 /// assert_eq!(check(granted(2, 1, 7)), Ok(()));
 /// let taken = StepViolation::NoProof("job".parse()?);
-/// assert_eq!(check(granted(2, 2, 8)), Err(taken)); // from its holder, without a proof
+/// assert_eq!(check(granted(2, 2, 8)), Err(taken)); // taken from its holder without a proof
 /// # Ok::<(), swarm_core::JobNameError>(())
 /// ```
 pub fn check_step(
@@ -96,7 +96,7 @@ pub fn check_step(
     has_room(before, after, sight)
 }
 
-/// Whether a job has a share, or one that goes may have had one.
+/// Returns whether a job has a share, or a job that leaves may have had a share.
 fn may_have_shares(before: &Cells, after: &Cells, sight: &StepInputs<'_>) -> bool {
     let is_wanted = |job: &JobName| sight.jobs.contains_key(job) || sight.goal.contains_key(job);
     let goes =
@@ -105,7 +105,7 @@ fn may_have_shares(before: &Cells, after: &Cells, sight: &StepInputs<'_>) -> boo
     has_shares || (before.has_shares && after.jobs.iter().any(goes))
 }
 
-/// Whether everybody who was granted something has room for all that it holds.
+/// Checks that every session that was granted a job has room for all jobs that it holds.
 fn has_room(before: &Cells, after: &Cells, sight: &StepInputs<'_>) -> Result<(), StepViolation> {
     let is_new = |(job, cell): &(&JobName, &Cell)| {
         matches!(cell, Cell::Granted { .. })
@@ -127,7 +127,7 @@ fn has_room(before: &Cells, after: &Cells, sight: &StepInputs<'_>) -> Result<(),
         let known = jobs.iter().filter_map(|job| sight.jobs.get(*job));
         let shares: Vec<_> = known.filter_map(|job| job.share).collect();
         let sum: u32 = shares.iter().map(|share| u32::from(share.percent())).sum();
-        // A job that goes may have had any share.
+        // A job that leaves may have had any share.
         let goes =
             |job: &&&JobName| !sight.jobs.contains_key(**job) && !sight.goal.contains_key(**job);
         let is_alone = shares.len() == jobs.len();
@@ -167,7 +167,7 @@ impl Judge<'_> {
         if was_done != is_done && !may_change {
             return Err(StepViolation::Done(job()));
         }
-        // What nobody held, nobody has to let go of: that is always proved.
+        // A job without a holder needs no proof.
         let leaves = self.cell.holder() != next.holder() || is_new_grant;
         let ends = match (self.cell, next) {
             (Cell::Everywhere { .. }, Cell::Everywhere { .. } | Cell::ReleasingAll { .. })
@@ -215,8 +215,8 @@ impl Judge<'_> {
         self.runs_once() && self.cell.holder().and_then(says_so) == Some(self.cell.token())
     }
 
-    /// The revision up to which a session has released the job: for all jobs by the plain
-    /// acknowledgement, and for a job that it does not name by the one that names others.
+    /// Returns the revision up to which a session has released the job. The plain acknowledgement
+    /// counts for all jobs; an acknowledgement in part counts for the jobs that it does not list.
     fn released(&self, session: &SessionId) -> u64 {
         let Some(known) = self.evidence(session) else { return 0 };
         let Stopping { reads, jobs } = &known.stopping;
@@ -224,7 +224,7 @@ impl Judge<'_> {
         if is_named || *reads < known.acked { known.acked } else { *reads }
     }
 
-    /// Whether a session that ran what all run is not waited for.
+    /// Returns whether the release of a job that all sessions run does not wait for `session`.
     fn is_out(&self, session: &SessionId) -> bool {
         let known = self.evidence(session);
         let gone = known.and_then(|known| known.gone_for);
@@ -233,7 +233,7 @@ impl Judge<'_> {
                 && (session.is_plain() || gone.is_some_and(|it| self.terms.return_grace <= it)))
     }
 
-    /// Whether what was known ends the ownership.
+    /// Returns whether the known facts end the ownership.
     fn is_proved(&self) -> bool {
         let waited = self.sight.ages.get(self.job).copied().unwrap_or_default();
         match self.cell {

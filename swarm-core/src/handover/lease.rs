@@ -1,4 +1,4 @@
-//! The lease of a session: who writes what into it, under which precondition, and its timing.
+//! The lease of a session: its writers, the precondition of each write, and its timing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Stopping;
 use crate::{JobName, Position, Token};
 
-/// A reading of one process's monotonic clock: the time since a start that only it knows.
+/// A reading of one process's monotonic clock: the time since a start that only the process knows.
 ///
 /// On a worker the clock also counts the time the machine was suspended (`CLOCK_BOOTTIME`).
 /// Moments of different processes cannot be compared.
@@ -16,7 +16,7 @@ use crate::{JobName, Position, Token};
 pub struct Moment(pub Duration);
 
 impl Moment {
-    /// The moment `span` later; the end of time if there is none.
+    /// Returns the moment `span` later, or the end of time if it would overflow.
     ///
     /// ```
     /// use std::time::Duration;
@@ -31,7 +31,7 @@ impl Moment {
         Self(self.0.saturating_add(span))
     }
 
-    /// The moment `span` earlier; the clock's start if there is none.
+    /// Returns the moment `span` earlier, or the clock's start if it would underflow.
     ///
     /// ```
     /// use std::time::Duration;
@@ -46,7 +46,7 @@ impl Moment {
         Self(self.0.saturating_sub(span))
     }
 
-    /// How long ago `earlier` was; zero if the clock went back.
+    /// Returns the time since `earlier`; zero if the clock went back.
     ///
     /// ```
     /// use std::time::Duration;
@@ -65,7 +65,8 @@ impl Moment {
 /// One instance of one worker: the UID of its pod, and a random number drawn at its start.
 ///
 /// A restarted container is another session; so is a pod that got the name of an older one. A
-/// program that does not speak the protocol has only its pod's UID. Identities are never reused.
+/// program that does not implement the protocol has only its pod's UID. Identities are never
+/// reused.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId {
     pod_uid: Arc<str>,
@@ -73,7 +74,8 @@ pub struct SessionId {
 }
 
 impl SessionId {
-    /// The session of a worker that speaks the protocol. `nonce` is random, drawn at its start.
+    /// Creates the identity of a worker that implements the protocol. `nonce` is a random number,
+    /// drawn at its start.
     ///
     /// ```
     /// use swarm_core::handover::SessionId;
@@ -87,7 +89,7 @@ impl SessionId {
         Self { pod_uid: pod_uid.into(), nonce: Some(nonce) }
     }
 
-    /// The stand-in for a plain worker, which never acknowledges anything by itself.
+    /// Creates the stand-in for a plain worker, which never acknowledges anything by itself.
     ///
     /// ```
     /// use swarm_core::handover::SessionId;
@@ -99,7 +101,7 @@ impl SessionId {
         Self { pod_uid: pod_uid.into(), nonce: None }
     }
 
-    /// The UID of the pod.
+    /// Returns the UID of the pod.
     ///
     /// ```
     /// use swarm_core::handover::SessionId;
@@ -111,18 +113,18 @@ impl SessionId {
         &self.pod_uid
     }
 
-    /// What comes before every other session of the same pod. O(1).
+    /// Returns the identity that sorts before every other session of the same pod. O(1).
     pub(crate) fn first_of_pod(&self) -> Self {
         Self { pod_uid: Arc::clone(&self.pod_uid), nonce: None }
     }
 
-    /// What was drawn at its start, unless the worker is plain.
+    /// Returns the number that was drawn at its start; `None` if the worker is plain.
     pub(crate) fn nonce(&self) -> Option<u64> {
         self.nonce
     }
 
-    /// The identity as stores keep it: what [`Display`](fmt::Display) says, behind `plain/` for a
-    /// plain worker.
+    /// Returns the identity as stores keep it: the text of [`Display`](fmt::Display), with the
+    /// prefix `plain/` for a plain worker.
     ///
     /// ```
     /// use swarm_core::handover::SessionId;
@@ -135,8 +137,8 @@ impl SessionId {
         if self.is_plain() { format!("{PLAIN}{self}") } else { self.to_string() }
     }
 
-    /// The identity that [`to_stored`](Self::to_stored) wrote. A text that it never wrote means a
-    /// plain worker of that name.
+    /// Returns the identity that [`to_stored`](Self::to_stored) wrote. A text that it never wrote
+    /// means a plain worker of that name.
     ///
     /// ```
     /// use swarm_core::handover::SessionId;
@@ -159,7 +161,7 @@ impl SessionId {
         parts.map_or_else(|| Self::plain(text), |(pod_uid, nonce)| Self::new(pod_uid, nonce))
     }
 
-    /// Whether the worker is plain, that is, does not speak the protocol.
+    /// Returns whether the worker is plain: it does not implement the protocol.
     ///
     /// ```
     /// use swarm_core::handover::SessionId;
@@ -175,7 +177,7 @@ impl SessionId {
 /// The prefix of the identity of a plain worker in a store.
 const PLAIN: &str = "plain/";
 
-/// As in `6f1c…-00000000000004d2`: fit for the name of an object.
+/// Formats it as in `6f1c…-00000000000004d2`, which is a valid name of an object.
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.nonce {
@@ -185,22 +187,22 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// Names one stored state of a lease; only equality means anything.
+/// Names one stored state of a lease. Only equality has a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
 pub struct LeaseVersion(pub u64);
 
-/// Whom a lease belongs to. `Closed` and `Revoked` are final.
+/// The holder of a lease. `Closed` and `Revoked` are final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub enum Holder {
     /// Its session.
     Session,
-    /// Nobody: the session released all its jobs and closed the lease.
+    /// No holder: the session released all its jobs and closed the lease.
     Closed,
-    /// Nobody: an operator revoked the lease.
+    /// No holder: an operator revoked the lease.
     Revoked,
 }
 
@@ -211,16 +213,16 @@ pub enum Holder {
 pub struct Ack {
     /// The incarnation of the ledger that `revision` counts in.
     pub incarnation: u64,
-    /// The session runs only what the ledger granted it at this revision or later, and will never
-    /// again start anything from an earlier one.
+    /// The session runs only jobs that the ledger granted it at this revision or later, and will
+    /// never again start a job from an earlier one.
     pub revision: u64,
-    /// A later view that the session has carried out except for the jobs named there.
+    /// A later view that the session has carried out except for the listed jobs.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub stopping: Stopping,
-    /// Run-to-completion jobs that finished, with the token they ran under.
+    /// Run-to-completion jobs that finished, with the tokens under which they ran.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub finished: BTreeMap<JobName, Token>,
-    /// The worker has to end and waits for its jobs to be moved.
+    /// The worker has to end, and waits for its jobs to be moved.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "draining", default, skip_serializing_if = "crate::wire::is_default")
@@ -229,7 +231,7 @@ pub struct Ack {
 }
 
 impl Ack {
-    /// The latest position of the ledger that it acknowledges, in whole or in part.
+    /// Returns the latest position of the ledger that it acknowledges, in whole or in part.
     ///
     /// ```
     /// use swarm_core::Position;
@@ -244,8 +246,8 @@ impl Ack {
         Position { incarnation: self.incarnation, revision }
     }
 
-    /// Takes in a copy of an acknowledgement of the same session, which may be older. The part
-    /// about jobs that still stop stays true by itself, so a copy without it takes nothing back.
+    /// Merges a copy of an acknowledgement of the same session, which may be older. The list of
+    /// jobs that still stop stays true by itself, so a copy without such a list withdraws nothing.
     pub(crate) fn take_in(&mut self, copy: &Self) {
         if copy.incarnation < self.incarnation {
             return;
@@ -278,11 +280,11 @@ impl Ack {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub struct Lease {
-    /// Which stored state this is.
+    /// The stored state.
     pub version: LeaseVersion,
-    /// Whom it belongs to.
+    /// The holder.
     pub holder: Holder,
-    /// The number of the session's last write that landed.
+    /// The number of the session's last write that reached the store.
     pub number: u64,
     /// The acknowledgement in that write.
     pub ack: Ack,
@@ -297,24 +299,24 @@ pub struct LeaseWrite {
     pub expected: Option<LeaseVersion>,
     /// [`Holder::Session`] to renew, [`Holder::Closed`] to close.
     pub holder: Holder,
-    /// Counts the session's writes, so that it recognises its own.
+    /// The number of the session's writes so far, so that the session recognises its own write.
     pub number: u64,
     /// The acknowledgement of the session.
     pub ack: Ack,
 }
 
-/// Another writer was faster, or the object is final; nothing was written.
+/// Another writer was faster, or the object is final. Nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease changed since it was seen; read it again")]
 pub struct LeaseConflict;
 
 impl LeaseWrite {
-    /// The lease that a store holds after this write, if the write's precondition is met. Stores
+    /// Returns the lease that a store holds after this write, if the precondition is met. Stores
     /// without a compare-and-set of their own use this under their lock.
     ///
     /// # Errors
     ///
-    /// [`LeaseConflict`] if `stored` is not what the session saw.
+    /// [`LeaseConflict`] if `stored` is not the lease that the session saw.
     ///
     /// ```
     /// use swarm_core::handover::{Ack, Holder, LeaseVersion, LeaseWrite};
@@ -340,12 +342,12 @@ impl LeaseWrite {
 }
 
 impl Lease {
-    /// The lease that a store holds after an operator, who saw version `seen`, revoked it. Success
-    /// certifies that the session wrote nothing after `seen`.
+    /// Returns the lease that a store holds after an operator, which saw version `seen`, revoked
+    /// it. Success certifies that the session wrote nothing after `seen`.
     ///
     /// # Errors
     ///
-    /// [`LeaseConflict`] if the lease is no longer the one that was seen, or has no holder.
+    /// [`LeaseConflict`] if the version is no longer `seen`, or if the lease has no holder.
     ///
     /// ```
     /// use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion};
@@ -368,15 +370,15 @@ impl Lease {
 /// The timing of sessions, the same for workers and operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseTerms {
-    /// How long a session may act after it sent a renewal that succeeded.
+    /// The time for which a session may act after it sent a renewal that succeeded.
     pub duration: Duration,
-    /// How often it renews.
+    /// The interval between two renewals.
     pub renew: Duration,
-    /// How long before the end of its lease a session begins to stop its jobs.
+    /// The time before the end of its lease at which a session begins to stop its jobs.
     pub stop_timeout: Duration,
-    /// By how many thousandths the clock of a worker or an operator may run fast or slow.
+    /// The largest drift, in thousandths, of the clock of a worker or an operator, fast or slow.
     pub drift_permille: u32,
-    /// What is waited on top, for rounding and for timers that fire late.
+    /// The time to wait in addition, for rounding and for timers that fire late.
     pub slack: Duration,
 }
 
@@ -392,7 +394,7 @@ impl Default for LeaseTerms {
     }
 }
 
-/// Why terms cannot work.
+/// The rule that invalid terms break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseTermsError {
     /// The lease ends before a late renewal could have saved it.
@@ -400,10 +402,10 @@ pub enum LeaseTermsError {
     TooShort {
         /// The duration given.
         duration: Duration,
-        /// The least that works.
+        /// The shortest duration that works.
         least: Duration,
     },
-    /// No wait would be long enough.
+    /// No grace would be long enough.
     #[error("no grace is long enough for a clock drift of {permille} ‰; allow at most 500 ‰")]
     Drift {
         /// The drift given.
@@ -412,11 +414,11 @@ pub enum LeaseTermsError {
 }
 
 impl LeaseTerms {
-    /// Whether a session can live under these terms.
+    /// Checks whether a session can work under these terms.
     ///
     /// # Errors
     ///
-    /// [`LeaseTermsError`] says which rule they break.
+    /// [`LeaseTermsError`] for the first rule that the terms break.
     ///
     /// ```
     /// use std::time::Duration;
@@ -437,8 +439,9 @@ impl LeaseTerms {
         Ok(())
     }
 
-    /// How long after it saw a session's last renewal an operator has waited the session out, on
-    /// its own clock: duration · (1 + drift) / (1 − drift) + slack. About 21.4 s by default.
+    /// Returns the time from the last renewal that an operator saw until the session has certainly
+    /// stopped, on the operator's clock: duration · (1 + drift) / (1 − drift) + slack. About 21.4 s
+    /// by default.
     ///
     /// ```
     /// use std::time::Duration;

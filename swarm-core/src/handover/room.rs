@@ -1,4 +1,5 @@
-//! Whether a session has room for one more job, beside everything that it may still be running.
+//! The room of sessions: whether one more job fits next to every job that the session may still
+//! run.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +9,28 @@ use crate::JobName;
 /// The whole of a worker, in percent.
 const WHOLE: u32 = 100;
 
-/// What one session holds.
+/// The load of one session.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     jobs: u32,
     /// The sum of the shares, in percent.
     percent: u32,
-    /// Whether it holds a job without a share, or one whose share is not known.
+    /// Whether it holds a job without a share, or a job whose share is unknown.
     has_others: bool,
 }
 
-/// What the sessions that are to be granted something hold.
+/// The loads of the sessions that are to receive jobs.
 pub(super) struct Room<'a> {
     sight: &'a StepInputs<'a>,
     has_shares: bool,
-    /// Empty if there are no limits.
+    /// The loads; empty if no limits apply.
     loads: BTreeMap<&'a SessionId, Load>,
 }
 
 impl<'a> Room<'a> {
-    /// The room of `sessions` after what has changed so far. O(jobs · log sessions) if there are any
-    /// limits, that is, maxima or shares. `shares_before` says whether a job that is not wanted any more
-    /// may have had one.
+    /// Computes the room of `sessions` after the changes so far. O(jobs · log sessions) if there
+    /// are limits, that is, maxima or shares. `shares_before` says whether a job that is no longer
+    /// wanted may have had a share.
     pub(super) fn of(
         change: &Change<'_>,
         sight: &'a StepInputs<'a>,
@@ -37,7 +38,7 @@ impl<'a> Room<'a> {
         sessions: impl Iterator<Item = &'a SessionId>,
     ) -> Self {
         let loads: BTreeMap<_, _> = sessions.map(|session| (session, Load::default())).collect();
-        // Most turns grant nothing, and need no look at all jobs.
+        // Most turns grant nothing, and need not look at all jobs.
         let has_shares = !loads.is_empty() && (shares_before || sight.want_shares());
         let has_maxima = sight.seats.values().any(|seat| seat.max_jobs.is_some());
         if loads.is_empty() || !(has_shares || has_maxima) {
@@ -52,7 +53,7 @@ impl<'a> Room<'a> {
         room
     }
 
-    /// Whether `session` has room for `job`.
+    /// Returns whether `session` has room for `job`.
     pub(super) fn has(&self, job: &JobName, session: &SessionId) -> bool {
         let Some(load) = self.loads.get(session) else { return true };
         let Load { jobs, percent, has_others } = self.with(*load, job);
@@ -64,7 +65,7 @@ impl<'a> Room<'a> {
         max_jobs.is_none_or(|max| jobs <= max) && (has_shares_fit || !self.has_shares)
     }
 
-    /// Counts `job` among what `session` holds.
+    /// Adds `job` to the load of `session`.
     pub(super) fn take(&mut self, job: &JobName, session: &SessionId) {
         let Some(load) = self.loads.get(session).map(|load| self.with(*load, job)) else { return };
         if let Some(known) = self.loads.get_mut(session) {
@@ -75,7 +76,7 @@ impl<'a> Room<'a> {
     fn with(&self, load: Load, job: &JobName) -> Load {
         let known = self.sight.jobs.get(job);
         let share = known.and_then(|job| job.share).map(|share| u32::from(share.percent()));
-        // It was planned with a share that nobody knows any more.
+        // The job was planned with a share that is no longer known.
         let percent = if self.sight.is_leaving(job) { WHOLE } else { share.unwrap_or(0) };
         Load {
             jobs: load.jobs.saturating_add(1),
@@ -108,7 +109,7 @@ mod tests {
         Job { share: share.map(|share| Share::new(share).unwrap()), ..Job::default() }
     }
 
-    /// What one turn goes by; `goal` has the session of every job.
+    /// The inputs of one turn; `goal` has the session of every job.
     struct Scene {
         goal: Vec<u32>,
         jobs: Jobs,
@@ -133,7 +134,7 @@ mod tests {
             self.evidence.insert(id(session), evidence);
         }
 
-        /// The next ledger, judged; `None` if there is nothing to write.
+        /// Returns the next ledger, judged; `None` if nothing has to be written.
         fn turn(&self, cells: &Cells) -> Option<Cells> {
             let at = |to: &u32| Place::Session(Slot(*to), id(*to));
             let goal = self.goal.iter().enumerate().map(|(n, to)| (name(n), at(to))).collect();
@@ -146,7 +147,7 @@ mod tests {
         }
     }
 
-    /// A ledger in which these sessions hold the jobs.
+    /// Returns a ledger in which these sessions hold the jobs.
     fn held(by: &[u32]) -> Cells {
         let cell = |n: &u32| Cell::Granted { session: id(*n), token: Token(1) };
         let record = |n: &u32| Record { cell: cell(n), strikes: 0 };
@@ -214,7 +215,7 @@ mod tests {
         let shared = scene.turn(&held(&[0])).unwrap();
         assert_eq!((states(&shared), shared.has_shares), (vec!["granted"], true));
         assert_eq!(scene.turn(&shared), None, "said once");
-        // It goes, and a job without a share comes to the same worker.
+        // The job is removed, and a job without a share moves to the same worker.
         scene.goal.clear();
         scene.jobs = [(name(7), job(None))].into_iter().collect();
         let wanted = |scene: &Scene, cells: &Cells| {
@@ -237,8 +238,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever holds what at first, and wherever the jobs go: what has room is reached once
-        /// everybody has acknowledged, in whatever order.
+        /// Starts from any holders and any goal. The goal is reached, as far as it has room, once
+        /// every session has acknowledged, in any order.
         #[test]
         fn waiting_for_room_is_no_deadlock(
             jobs in proptest::collection::vec(

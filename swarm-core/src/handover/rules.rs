@@ -3,13 +3,13 @@
 /// A rule of the protocol without which two live sessions could run one job, or a job would wait for
 /// longer than it has to.
 ///
-/// Nothing chooses among them: they all hold. They have names so that a model check can break each
-/// one on purpose (feature `mutations`) and show that it notices.
+/// Callers cannot choose among the rules: all rules hold. They have names so that a model check can
+/// break each rule on purpose (feature `mutations`) and show that it notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
-    /// The ledger changes only if it is still the one the change was made from.
+    /// The ledger changes only if it still is the ledger from which the change was made.
     CompareAndSet,
-    /// A session acts only on views that are newer than all it has seen.
+    /// A session acts only on views that are newer than all views it has seen.
     NewerViewsOnly,
     /// A session acknowledges a view only after the jobs that it releases were stopped and joined.
     JoinBeforeAck,
@@ -23,21 +23,21 @@ pub enum Rule {
     DeadlineFromSending,
     /// A session that was paused checks its deadline before anything else runs.
     CheckOnResume,
-    /// A view is for one session, not for whoever bears the same pod name.
+    /// A view is for one session, not for any worker with the same pod name.
     SessionIdentity,
     /// A session closes only after all its jobs were joined.
     JoinBeforeClose,
     /// A lease is revoked only at the version from which the wait is counted.
     RevokeAtSeenVersion,
-    /// A session names a job as one that it stops until the job was joined.
+    /// A session lists a job as one that it is stopping until the job was joined.
     NameUntilJoined,
-    /// A session names all jobs that it stops, or says nothing of them.
+    /// A session lists all jobs that it is stopping, or lists none.
     NameAllOrNone,
-    /// A job that its session names counts as not released.
+    /// A job that its session lists as stopping counts as not released.
     HoldTheNamed,
     /// Revisions of another incarnation of the ledger prove nothing.
     AckOfThisIncarnation,
-    /// A copy of a lease takes back nothing that an earlier or later one proved.
+    /// A copy of a lease withdraws nothing that an earlier or later copy proved.
     KeepWhatIsProved,
 }
 

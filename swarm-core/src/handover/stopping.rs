@@ -1,5 +1,5 @@
-//! The part of an acknowledgement that names the jobs still being stopped, so that one slow job
-//! holds up no other.
+//! The part of an acknowledgement that lists the jobs still being stopped, so that one slow job
+//! delays no other.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use crate::{JobName, Token};
 
 /// A view that a session has carried out except for the jobs that it still stops.
 ///
-/// Apart from `jobs`, the session runs only what the view `reads` or a later one grants. It never
-/// again starts anything from an earlier view. A missing name is the proof that the job has ended.
-/// So `jobs` is complete, or nothing is said at all.
+/// Apart from `jobs`, the session runs only jobs that the view `reads` or a later one grants. It
+/// never again starts a job from an earlier view. A missing name is the proof that the job has
+/// ended. So `jobs` is complete, or the whole statement is absent.
 ///
 /// ```
 /// use swarm_core::Token;
@@ -24,23 +24,25 @@ use crate::{JobName, Token};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub struct Stopping {
-    /// The revision of the view; zero if nothing is said.
+    /// The revision of the view; zero if the statement is absent.
     pub reads: u64,
-    /// All jobs that are still being stopped and that the view does not grant, with the tokens they
-    /// run under.
+    /// All jobs that are still being stopped and that the view does not grant, with the tokens
+    /// under which they run.
     pub jobs: BTreeMap<JobName, Token>,
 }
 
 impl Stopping {
-    /// The most jobs that are named. While more are being stopped, nothing is said.
+    /// The largest number of jobs in the list. While more are being stopped, the statement is
+    /// absent.
     pub const JOBS_MAX: usize = 256;
-    /// The most bytes that the names may take as JSON. While they take more, nothing is said.
+    /// The largest number of bytes of the list as JSON. While it takes more, the statement is
+    /// absent.
     pub const BYTES_MAX: usize = 24 << 10;
-    /// Quotes, colon, comma and the longest token.
+    /// The bytes around one name: quotes, colon, comma and the longest token.
     const AROUND: usize = 24;
 
-    /// Whether these names are within the bounds, as JSON where each character may be escaped.
-    /// O(names).
+    /// Returns whether these names are within the bounds, as JSON in which each character may be
+    /// escaped. O(names).
     pub(crate) fn fits<'a>(names: impl Iterator<Item = &'a JobName>) -> bool {
         let bytes = names.enumerate().try_fold(0, |bytes, (count, name)| {
             let bytes = bytes + 2 * name.as_str().len() + Self::AROUND;
@@ -49,22 +51,22 @@ impl Stopping {
         bytes.is_some()
     }
 
-    /// Whether nothing is said.
+    /// Returns whether the statement is absent.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.reads == 0
     }
 
-    /// The revision up to which the session has released `job`, according to this alone. Zero if it
-    /// still stops the job, or says nothing.
+    /// Returns the revision up to which the session has released `job`, according to this statement
+    /// alone. Zero if the session still stops the job, or if the statement is absent.
     #[must_use]
     pub fn released(&self, job: &str) -> u64 {
         if self.jobs.contains_key(job) { 0 } else { self.reads }
     }
 
     /// Combines two statements of one session in one incarnation of the ledger; their order does
-    /// not matter. The later view counts. Of one view the names that both have count, since its
-    /// names only become fewer.
+    /// not matter. The later view counts. For the same view, the names that both list count, since
+    /// a list only becomes shorter.
     #[must_use]
     pub(crate) fn and(self, other: &Self) -> Self {
         if other.reads < self.reads {

@@ -1,14 +1,14 @@
-//! Jobs that crash their workers: how often is too often, and how long they are kept away.
+//! Quarantine of jobs that crash their workers: its threshold and its duration.
 
 use std::time::Duration;
 
-/// From how many strikes on a job is kept away from workers.
+/// The number of strikes from which on a job is quarantined.
 pub const STRIKES_MAX: u32 = 3;
 const SPAN_FIRST: Duration = Duration::from_secs(60);
 const SPAN_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// How long a job with so many strikes is kept away: not at all below [`STRIKES_MAX`], then a
-/// minute, doubled with every further strike, an hour at most.
+/// Returns how long a job with this number of strikes is quarantined. Below [`STRIKES_MAX`] it is
+/// `None`; then one minute, doubled with each further strike, and one hour at most.
 ///
 /// ```
 /// use swarm_core::handover::backoff;

@@ -1,4 +1,4 @@
-//! What may end an ownership, and what becomes of the job, case by case.
+//! The proofs that end an ownership, and the next state of the job, case by case.
 
 mod parts;
 
@@ -48,7 +48,7 @@ fn for_ever() -> Jobs {
     [(job(), Job::default())].into()
 }
 
-/// As [`go`], where the job is one of these.
+/// Like [`go`], with this job among several.
 fn go_with(
     jobs: &Jobs,
     cells: &Cells,
@@ -298,7 +298,7 @@ fn a_revocation_whose_answer_was_lost_is_waited_out_from_the_last_renewal() {
     let mut ours = silent();
     ours.step(at(25), &WatchEvent::Seen(lease(2, Holder::Revoked, 7)), &terms);
     assert_eq!(ours.life, Life::Ended(Proof::Fenced));
-    // Another operator's, after a renewal that this one did not see.
+    // Another operator revoked it, after a renewal that this one did not see.
     let mut renewed = silent();
     renewed.step(at(25), &WatchEvent::Seen(lease(3, Holder::Revoked, 8)), &terms);
     assert_eq!(renewed.life, Life::Revoked { since: at(25) });
@@ -366,7 +366,7 @@ fn only_a_proof_that_the_policy_takes_ends_an_ownership() {
         let session = cell.holder().unwrap().clone();
         let end = |proof| CellEvent::End { session: session.clone(), proof, then: Then::Free };
         let ends = |proof: &Proof| cell.step(&end(*proof), &now(policy)).is_ok();
-        // The first three are taken of everybody.
+        // The first three proofs are valid for every holder.
         proofs.clone().filter(ends).skip(3).collect::<Vec<_>>()
     };
     let acked = Proof::Acknowledged { revision: 3 };
@@ -516,7 +516,7 @@ fn a_job_that_leaves_takes_its_share_while_that_is_known() {
     let goal = [(b.clone(), at(&id(1)))].into();
     let (evidence, ages, seats) = (&BTreeMap::new(), &BTreeMap::new(), &BTreeMap::new());
     for (percent, fits) in [(60, true), (61, false)] {
-        // It is still wanted, and has no place for now.
+        // The job is still wanted, and has no place for now.
         let jobs: Jobs = [(job(), share(40)), (b.clone(), share(percent))].into();
         let sight = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, seats };
         let next = advance(&cells, &sight, &terms(Policy::Exclusive)).unwrap().next;

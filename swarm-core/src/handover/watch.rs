@@ -1,62 +1,63 @@
 //! One operator's watch over one session: alive, closed, or revoked and fenced.
 //!
-//! A lease that looks old proves nothing, since the look may be old too. Only a revocation by
-//! compare-and-set certifies that no renewal followed the one that was seen; once a grace has
-//! elapsed after it, the session's own deadline has certainly passed.
+//! A lease that looks old proves nothing, since the look itself may be old. Only a revocation by
+//! compare-and-set certifies that no renewal followed the observed one. Once a grace has elapsed
+//! after that renewal was seen, the session's own deadline has certainly passed.
 
 use std::time::Duration;
 
 use super::{Ack, Evidence, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Proof, Stopping};
 
-/// What is known of a session's life. It is not stored: an operator that restarts counts from zero
+/// The state of one observed session. It is not stored: an operator that restarts counts from zero
 /// and waits longer, never shorter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Watch {
-    /// How far its end is known.
+    /// The known stage of its end.
     pub life: Life,
-    /// Its latest acknowledgement, and all that it said of jobs that it still stops.
+    /// Its latest acknowledgement, including the jobs that it still stops.
     pub ack: Ack,
-    /// The incarnation of the ledger that a view of it was found to be of, which it may have read.
+    /// The incarnation of the ledger in a view that was found for it, and which it may have read.
     pub viewed: Option<u64>,
-    /// The longest that it claimed it may act after a renewal; `None` if it claimed nothing.
+    /// The longest time after a renewal for which it claimed that it may act; `None` without a
+    /// claim.
     pub longest: Option<Duration>,
-    /// The number of the session's write that was seen last; 0 if none was.
+    /// The number of the session's write that was seen last; 0 if none was seen.
     pub number: u64,
 }
 
-/// The longest grace for any session. One that claims to need more is granted nothing.
+/// The longest grace for any session. A session that claims more receives no jobs.
 pub const CLAIM_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// How far the end of a session is known. Moments are on the observer's clock.
+/// The known stage of a session's end. Moments are on the observer's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Life {
     /// The lease was seen held, first at `since` in this version.
     Held {
         /// The version seen.
         version: LeaseVersion,
-        /// When it was first seen.
+        /// The moment when it was first seen.
         since: Moment,
     },
     /// A revocation of `version` was sent; its answer is not known.
     Revoking {
         /// The version it replaces.
         version: LeaseVersion,
-        /// When that was first seen.
+        /// The moment when that version was first seen.
         since: Moment,
-        /// When the revocation was asked for. Without an answer it is asked for again, one lease
-        /// duration later.
+        /// The moment when the revocation was requested. Without an answer it is requested again,
+        /// one lease duration later.
         asked: Moment,
     },
-    /// The lease is revoked; the grace until the session's deadline has certainly passed is running.
+    /// The lease is revoked, and the grace runs until the session's deadline has certainly passed.
     Revoked {
-        /// When the grace began.
+        /// The moment when the grace began.
         since: Moment,
     },
     /// The session has ended.
     Ended(Proof),
 }
 
-/// What an observer learns of a session.
+/// A fact about a session that an observer notices.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum WatchEvent {
     /// Time passes.
@@ -73,11 +74,11 @@ pub enum WatchEvent {
     /// Our revocation was refused, or there was no answer.
     RevocationFailed,
     /// The process is known to have ended: its containers terminated, a successor started in the
-    /// same pod, its node is deleted or tainted out-of-service, or we reaped it ourselves.
+    /// same pod, its node is deleted or tainted out-of-service, or this process reaped it.
     ProcessEnded,
 }
 
-/// What an observer has to do.
+/// An action that an observer has to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WatchEffect {
     /// Revoke the lease by compare-and-set, at this version only.
@@ -85,7 +86,7 @@ pub enum WatchEffect {
 }
 
 impl Watch {
-    /// Begins to watch a session whose lease was read at `now`.
+    /// Starts to watch a session whose lease was read at `now`.
     ///
     /// ```
     /// use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, Moment, Watch};
@@ -109,8 +110,8 @@ impl Watch {
         watch
     }
 
-    /// The session claims that it may act for so long after a renewal. The longest claim counts: a
-    /// copy that is read may be old.
+    /// Records the session's claim that it may act for `duration` after a renewal. The longest
+    /// claim counts, since a copy that is read may be old.
     ///
     /// ```
     /// use std::time::Duration;
@@ -124,8 +125,9 @@ impl Watch {
         self.longest = self.longest.max(Some(duration));
     }
 
-    /// How long the session is waited for: as it claims, but for no less than one renewal and no more
-    /// than [`CLAIM_MAX`]. Of one that claimed nothing, as the Swarm asks.
+    /// Returns the time for which the session is waited for. This is its longest claim, but at
+    /// least one renewal interval and at most [`CLAIM_MAX`]. Without a claim, it is the duration in
+    /// `terms`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -145,13 +147,13 @@ impl Watch {
         self.longest.map_or(terms.duration, |longest| longest.clamp(least, CLAIM_MAX))
     }
 
-    /// The terms that the grace of this session follows from.
+    /// Returns the terms from which the grace of this session follows.
     fn own(&self, terms: &LeaseTerms) -> LeaseTerms {
         LeaseTerms { duration: self.claimed(terms), ..*terms }
     }
 
-    /// Begins to watch a session whose lease was found missing at `now`. Whoever was granted
-    /// anything had a lease; it was deleted, and from which renewal on is not known.
+    /// Starts to watch a session whose lease was found missing at `now`. Every session with a grant
+    /// had a lease, so the lease was deleted. The last renewal is unknown.
     ///
     /// ```
     /// use swarm_core::handover::{LeaseTerms, Life, Moment, Proof, Watch, WatchEvent};
@@ -168,7 +170,7 @@ impl Watch {
         Self { life, ack: Ack::default(), viewed: None, longest: None, number: 0 }
     }
 
-    /// Whether the lease was not seen to change for its whole duration.
+    /// Returns whether the lease was not seen to change for its whole duration.
     ///
     /// ```
     /// use swarm_core::handover::{Ack, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Watch};
@@ -190,7 +192,7 @@ impl Watch {
         }
     }
 
-    /// Whether the session could still renew its lease, by what is known.
+    /// Returns whether the session could still renew its lease, as far as the watch knows.
     ///
     /// ```
     /// use swarm_core::handover::{Moment, Watch};
@@ -205,7 +207,7 @@ impl Watch {
         }
     }
 
-    /// The version at which the lease was seen held, and when first.
+    /// Returns the version at which the lease was seen held, and when it was first seen.
     pub(crate) fn held(&self) -> Option<(LeaseVersion, Moment)> {
         match self.life {
             Life::Held { version, since } | Life::Revoking { version, since, .. } => {
@@ -215,14 +217,14 @@ impl Watch {
         }
     }
 
-    /// Whether the session has ended, by what is known.
+    /// Returns whether the session is known to have ended.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.life, Life::Ended(_))
     }
 
-    /// When the mere passing of time next changes something; `None` if it never does. A session that is
-    /// silent can be revoked from that moment on, so it lies in the past for as long as nobody
-    /// [suspects](WatchEvent::Suspect) it.
+    /// Returns when time alone next changes the state; `None` if it never does. A silent session
+    /// can be revoked from that moment on. So the moment is in the past until the session is
+    /// [suspected](WatchEvent::Suspect).
     ///
     /// ```
     /// use swarm_core::handover::{LeaseTerms, Moment, Watch};
@@ -241,7 +243,7 @@ impl Watch {
         }
     }
 
-    /// Takes in what was learned at `now` and says what to do about it.
+    /// Processes an event at `now` and returns the resulting action, if any.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -254,7 +256,7 @@ impl Watch {
     /// let asked = watch.step(silent, &WatchEvent::Suspect, &terms);
     /// assert_eq!(asked, Some(WatchEffect::Revoke(version)));
     /// watch.step(silent, &WatchEvent::RevocationWritten(version), &terms);
-    /// assert_eq!(watch.evidence(0).ended, None); // clocks differ: a little longer
+    /// assert_eq!(watch.evidence(0).ended, None); // clocks differ: wait a little longer
     /// watch.step(seen.after(terms.fence_wait()), &WatchEvent::Tick, &terms);
     /// assert!(watch.evidence(0).ended.is_some());
     /// ```
@@ -297,8 +299,8 @@ impl Watch {
         self.ack.take_in(&lease.ack);
         match lease.holder {
             Holder::Closed => self.end(Proof::Closed),
-            // A revocation keeps the number: nothing was renewed since that write was first seen. So a
-            // revocation of our own whose answer was lost costs no second wait.
+            // A revocation keeps the number, so no renewal followed the write that was first seen.
+            // If the answer to our own revocation was lost, this saves a second wait.
             Holder::Revoked => {
                 let seen = self.held().filter(|_| lease.number == self.number);
                 self.revoked(seen.map_or(now, |(_, since)| since));
@@ -310,7 +312,8 @@ impl Watch {
                 {
                     self.holds(now, lease);
                 }
-                // No write follows a revocation, so the store was rolled back behind the revocation.
+                // No write follows a revocation, so the store was rolled back to a time before the
+                // revocation.
                 Life::Revoked { .. } | Life::Ended(Proof::Fenced) if self.number < lease.number => {
                     self.holds(now, lease);
                 }
@@ -327,8 +330,9 @@ impl Watch {
         self.number = lease.number;
     }
 
-    /// Doubts an end that rests on the store, since the store was rolled back: the session is fenced
-    /// again from `now` on, unless its Lease is found held. Returns whether there is such a doubt.
+    /// Reopens an end that rests on the store, since the store was rolled back. The session is
+    /// fenced again from `now` on, unless its Lease is found held. Returns whether the end was
+    /// reopened.
     ///
     /// ```
     /// use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, Life, Moment, Watch};
@@ -350,16 +354,16 @@ impl Watch {
         }
     }
 
-    /// Takes in the first look at a Lease after [a doubt](Self::doubt_stored_end): whatever its number,
-    /// a Lease that is held may be renewed.
+    /// Processes the first read of a Lease after [`doubt_stored_end`](Self::doubt_stored_end). A
+    /// held Lease may be renewed, even under an older number.
     pub(crate) fn found_again(&mut self, now: Moment, lease: &Lease) {
         if lease.holder == Holder::Session && !self.may_renew() {
             self.holds(now, lease);
         }
     }
 
-    /// The lease is revoked, or missing. The wait begins when the last renewal was first seen; `since`
-    /// is now where it is not known which that was.
+    /// Records that the lease is revoked or missing. The wait begins when the last renewal was
+    /// first seen; `since` is now if that renewal is unknown.
     fn revoked(&mut self, since: Moment) {
         match self.life {
             Life::Held { .. } | Life::Revoking { .. } => self.life = Life::Revoked { since },
@@ -368,7 +372,7 @@ impl Watch {
     }
 
     fn suspect(&mut self, now: Moment, terms: &LeaseTerms) -> Option<WatchEffect> {
-        // What is sent twice at one version is written once.
+        // A repeated revocation at one version is written once.
         let is_asked = match self.life {
             Life::Revoking { asked, .. } => now.since(asked) < terms.duration,
             Life::Held { .. } | Life::Revoked { .. } | Life::Ended(_) => false,
@@ -387,7 +391,7 @@ impl Watch {
         }
     }
 
-    /// What the watch proves about the session, for a ledger of this incarnation.
+    /// Returns the proofs of the watch about the session, for a ledger of this incarnation.
     ///
     /// ```
     /// use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, Moment, Watch};
@@ -396,7 +400,7 @@ impl Watch {
     /// let lease = Lease { version: LeaseVersion(1), holder: Holder::Session, number: 1, ack };
     /// let watch = Watch::begin(Moment::default(), &lease);
     /// assert_eq!(watch.evidence(7).acked, 3);
-    /// assert_eq!(watch.evidence(8).acked, 0); // it counts the revisions of another
+    /// assert_eq!(watch.evidence(8).acked, 0); // it counts revisions of another incarnation
     /// ```
     #[must_use]
     pub fn evidence(&self, incarnation: u64) -> Evidence {

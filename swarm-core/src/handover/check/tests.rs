@@ -1,4 +1,4 @@
-//! Each rule is broken once, beside the nearest write that is allowed.
+//! Each rule is broken once, next to a similar write that is allowed.
 
 use std::time::Duration;
 
@@ -80,17 +80,17 @@ impl Write {
         Self { before, after, goal, evidence, ages, jobs, seats, terms }
     }
 
-    /// A write that makes the second cell of the first, of job `a`, which is wanted.
+    /// Builds a write that replaces the first cell of wanted job `a` with the second.
     fn of(before: Cell, after: Cell) -> Self {
         Self::empty().had("a", before).has("a", after)
     }
 
-    /// A write after which `a` is not there any more, which nobody wants.
+    /// Builds a write that removes job `a`, which is not wanted.
     fn removal(before: Cell) -> Self {
         Self::empty().had("a", before)
     }
 
-    /// A write by which job `a` comes.
+    /// Builds a write that adds job `a`.
     fn entry(after: Cell) -> Self {
         Self::empty().has("a", after)
     }
@@ -145,7 +145,7 @@ impl Write {
         self
     }
 
-    /// What the ledger says about shares, before the write and after it.
+    /// Sets whether the ledger records shares, before the write and after it.
     fn shares(mut self, before: bool, after: bool) -> Self {
         (self.before.has_shares, self.after.has_shares) = (before, after);
         self
@@ -234,7 +234,7 @@ fn nothing_is_granted_to_a_session_that_has_ended() {
     let [alive, dead] = known().map(|it| Write::of(free(6), granted(1, 7)).knows(1, it));
     alive.is_allowed();
     dead.breaks(GrantedToTheDead);
-    // What it holds already, nobody gives it.
+    // The session already holds the job, so no job is granted.
     Write::of(granted(1, 6), granted(1, 6)).knows(1, ended()).is_allowed();
 }
 
@@ -315,7 +315,7 @@ fn what_all_run_ends_once_each_of_them_is_out() {
     ] {
         Write::of(before, after).seat(id(1), Seat::default()).is_allowed();
     }
-    // Given to all again, a session that has not released it would run it under two tokens.
+    // A session that has not released the job would run it under two tokens.
     let again = Write::of(releasing_all(6), everywhere(7)).seat(id(1), Seat::default());
     again.clone().breaks(NoProof);
     again.knows(1, ended()).is_allowed();
@@ -339,7 +339,7 @@ fn a_release_of_all_ends_once_those_of_before_have_acknowledged_it_or_at_least_o
         joined(4).policy(AT_LEAST_ONCE).waited(seconds).is_allowed();
         joined(4).policy(EXCLUSIVE).waited(seconds).breaks(NoProof);
     }
-    // An acknowledgement of anything else is none.
+    // An acknowledgement of another revision does not count.
     let all = Write::of(everywhere(6), free(6)).seat(id(1), Seat::default());
     all.knows(1, Evidence::acked(8)).breaks(NoProof);
 }
@@ -355,7 +355,7 @@ fn a_job_is_done_once_its_holder_has_finished_it_under_its_last_token() {
         write.knows(1, finished(6)).breaks(Done);
     }
     Write::of(free(6), done(6)).runs_once().knows(1, finished(6)).breaks(Done);
-    // Whoever finished it has not let go of it as anything else.
+    // The report covers only run-to-completion jobs, and does not release other jobs.
     Write::of(granted(1, 6), free(6)).runs_once().knows(1, finished(6)).breaks(NoProof);
 }
 
@@ -405,7 +405,7 @@ fn a_session_is_granted_no_more_jobs_than_it_has_room_for() {
     at_most(two(), 2).is_allowed();
     overfull(&at_most(two(), 1));
     overfull(&at_most(Write::entry(granted(1, 10)).kept("b", &granted(1, 3)), 1));
-    // What others hold takes no room of it, and what it had before it may keep.
+    // Jobs of others take no room from a session, and it may keep the jobs that it had before.
     at_most(Write::of(free(6), granted(1, 7)).kept("b", &granted(2, 3)), 1).is_allowed();
     at_most(Write::empty().kept("a", &granted(1, 6)).kept("b", &granted(1, 3)), 1).is_allowed();
     let fewer = Write::of(granted(1, 6), releasing(1, 6)).kept("b", &granted(1, 3));
@@ -418,7 +418,7 @@ fn a_session_is_granted_no_larger_shares_than_it_has_room_for() {
     two().share("a", 60).share("b", 39).is_allowed();
     two().share("a", 60).share("b", 40).is_allowed();
     overfull(&two().share("a", 60).share("b", 41));
-    // One without a share needs a part of the worker that nobody has reserved.
+    // A job without a share needs a part of the worker that is not reserved.
     two().share("a", 99).is_allowed();
     overfull(&two().share("a", 100));
     let half =
@@ -453,7 +453,7 @@ fn that_there_are_shares_is_said_until_no_job_that_goes_can_have_one() {
     write().share("a", 10).is_allowed();
     forgotten(write().share("a", 10).shares(false, false));
     forgotten(write().share("a", 10).shares(true, false));
-    // The last share is gone, and so is every job that may have had it.
+    // The last share was removed, and every job that may have had it was removed as well.
     write().shares(true, false).is_allowed();
     write().kept("b", &free(3)).unwanted("b").shares(true, false).is_allowed();
     let goes = || write().kept("b", &releasing(1, 3)).unwanted("b");
