@@ -1,11 +1,12 @@
-//! The overseer of one pool: from facts to evidence, revocations and what a turn goes by.
+//! The overseer of one pool: turns facts into evidence, revocations and the inputs of a turn.
 //!
-//! It decides which fact is a proof, when a session is silent, when it is revoked and fenced, which
-//! session of a pod is the live one, and when a view is news. Adapters translate facts and carry out
-//! effects; they judge nothing. One pool, one process; nothing of it is stored, so an overseer that
-//! restarts waits longer, never shorter.
+//! The overseer decides which fact is a proof, when a session is silent, and when the session is
+//! revoked and fenced. It also decides which session of a pod is the live one, and which views must
+//! be published. Adapters translate facts and carry out effects, and judge nothing. There is one
+//! overseer per pool and process. Nothing of it is stored: an overseer that restarts waits longer,
+//! never shorter.
 //!
-//! What it must not know: clocks (a [`Moment`] is an argument), stores, Kubernetes.
+//! This module knows no clocks (a [`Moment`] is an argument), no stores, and no Kubernetes.
 //!
 //! ```
 //! use std::time::Duration;
@@ -61,10 +62,10 @@ use crate::handover::{
 };
 use crate::{JobName, Jobs, Ledger, Observed, Position, Slot, Token};
 
-/// What one process knows of one pool.
+/// The knowledge of one process about one pool.
 ///
-/// A turn learns facts, observes, decides, saves the ledger, notes it, publishes, and learns what it
-/// published:
+/// A turn learns facts, observes, decides, saves the ledger, notes it, publishes, and learns the
+/// published views:
 ///
 /// ```
 /// use std::time::Duration;
@@ -113,55 +114,56 @@ use crate::{JobName, Jobs, Ledger, Observed, Position, Slot, Token};
 pub struct Overseer {
     proofs: Proofs,
     terms: LeaseTerms,
-    /// The longest that the Swarm ever asked for, as far as this process knows, or the ledger:
-    /// sessions of before live by it.
+    /// The longest lease duration that the Swarm ever asked for, according to this process and the
+    /// ledger. Older sessions may still use it.
     longest: Duration,
     brake: Brake,
-    /// What was due last and could not be done.
+    /// The silent sessions that the last [`due`](Self::due) held back.
     held: Held,
     ages: Ages,
     noted: Option<Noted>,
-    /// The furthest that this process ever saw the ledger.
+    /// The furthest position at which this process ever saw the ledger.
     furthest: Option<Position>,
-    /// Whether the incarnation of the ledger was not observed since it was first noted.
+    /// Whether no turn observed the pool since the ledger's incarnation was first noted.
     is_fresh: bool,
-    /// Since when the pod of a session has been gone.
+    /// The moment since when the pod of a session has been missing.
     gone: BTreeMap<SessionId, Moment>,
-    /// When a watch or request of this process last failed.
+    /// The moment when a watch or request of this process last failed.
     failed: Option<Moment>,
-    /// The sessions that call jobs finished that they cannot have finished: since when, and how many.
+    /// The sessions that report jobs as finished which they cannot have finished: since when, and
+    /// the number of these jobs.
     false_finishes: BTreeMap<SessionId, (Moment, usize)>,
     /// The sessions that renew and acknowledge a revision that the ledger never had, each with the
-    /// time since which it does so.
+    /// moment of the first such claim.
     unpublished: BTreeMap<SessionId, Moment>,
     /// The sessions that grants wait for.
     awaited: Awaited,
 }
 
 /// The sessions that may act on grants that the store lost before this process observed them. A
-/// renewal of such a session shows the grants that it acts on, or the worker notices the rollback.
+/// renewal of such a session shows on which grants it acts, or its worker notices the rollback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Awaited {
-    /// Nothing was observed since the start, or since the last rollback.
+    /// The pool was not observed since the start, or since the last rollback.
     #[default]
     Unknown,
     /// The sessions of the first observation that have neither renewed nor ended since.
     Since(Moment, BTreeSet<SessionId>),
 }
 
-/// The silent sessions that were not to be revoked when [`Overseer::due`] was asked last.
+/// The silent sessions that [`Overseer::due`] did not revoke when it was last called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Held {
-    /// When that was.
+    /// The moment of that call.
     at: Moment,
     sessions: BTreeSet<SessionId>,
-    /// When the brake lets some of them through.
+    /// The moment when the brake lets some of them through.
     brake_opens_at: Option<Moment>,
-    /// When to look once more for the Leases of those that no copy shows.
+    /// The moment when to look again for the missing Leases of some of them.
     look_up_at: Option<Moment>,
 }
 
-/// What the last ledger said.
+/// The content of the ledger that was noted last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Noted {
     position: Position,
@@ -171,7 +173,7 @@ struct Noted {
 }
 
 impl Overseer {
-    /// Begins to oversee a pool whose sessions live by `terms`.
+    /// Creates an overseer of a pool whose sessions use `terms`.
     ///
     /// ```
     /// use swarm_core::handover::LeaseTerms;
@@ -188,9 +190,9 @@ impl Overseer {
         overseer
     }
 
-    /// Takes in the terms that the Swarm asks for now. The grace of a session that claims a longer
-    /// Lease still follows from its own claim, and where the whole pool waits for sessions of another
-    /// incarnation, from the longest terms that were ever asked for.
+    /// Sets the terms that the Swarm asks for now. The grace of a session that claims a longer
+    /// Lease still follows from its own claim. If the whole pool waits for sessions of another
+    /// incarnation, the grace follows from the longest terms that were ever asked for.
     ///
     /// ```
     /// use std::time::Duration;
@@ -211,18 +213,18 @@ impl Overseer {
         self.longest = self.longest.max(terms.duration);
     }
 
-    /// The terms by which somebody may live who is not known.
+    /// Returns the terms that an unknown session may use.
     fn longest_terms(&self) -> LeaseTerms {
         LeaseTerms { duration: self.longest.max(self.terms.duration), ..self.terms }
     }
 
-    /// The terms that the Swarm asks for.
+    /// Returns the terms that the Swarm asks for.
     #[must_use]
     pub fn terms(&self) -> &LeaseTerms {
         &self.terms
     }
 
-    /// What is proved about each session.
+    /// Returns the proofs about all sessions.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -237,7 +239,7 @@ impl Overseer {
         &self.proofs
     }
 
-    /// Takes in what was learned at `now`.
+    /// Processes a fact that was learned at `now`.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -260,14 +262,14 @@ impl Overseer {
         }
     }
 
-    /// Notes that the store was rolled back, or may have been. Its statements before this moment
-    /// prove no end, and sessions may act on grants that it lost.
+    /// Notes that the store was rolled back, or may have been. Earlier statements of the store
+    /// prove no end, and sessions may act on grants that the store lost.
     fn went_back(&mut self, now: Moment) {
         self.proofs.doubt_stored_ends(now);
         self.awaited = Awaited::Unknown;
     }
 
-    /// Takes in the ledger as it was loaded or saved just now.
+    /// Notes the ledger, which was loaded or saved just now.
     ///
     /// ```
     /// use swarm_core::handover::{LeaseTerms, Moment, SessionId};
@@ -283,7 +285,8 @@ impl Overseer {
         self.ages.see(now, &ledger.cells);
         let position = ledger.position();
         let before = self.noted.as_ref().map(|noted| noted.position);
-        // While there is no ledger, every turn begins with a fresh one, whose incarnation is the time.
+        // Until a ledger is stored, every turn begins with a fresh one, whose incarnation is the
+        // time.
         let is_still_unwritten = |before: Position| before.revision == 0 && position.revision == 0;
         let is_another = before.is_some_and(|before| {
             before.incarnation != position.incarnation && !is_still_unwritten(before)
@@ -300,15 +303,15 @@ impl Overseer {
         }
         let named = ledger.sessions().into_keys().cloned().collect();
         self.noted = Some(Noted { position, named, is_current: true });
-        // Nobody is waited for longer than the longest claim, whatever somebody wrote into the ledger.
+        // No session is waited for longer than the longest claim, even if the ledger was edited.
         self.longest = self.longest.max(ledger.longest_lease.min(CLAIM_MAX));
-        // A ledger that was rolled back is read like any other. A ledger in which nothing was ever
-        // written says nothing, whatever its incarnation.
+        // A ledger that was rolled back is read like any other. A ledger without any write carries
+        // no information, independently of its incarnation.
         let written = Some(position).filter(|position| 0 < position.revision);
         self.furthest = self.furthest.max(written);
     }
 
-    /// Somebody else may have written the ledger since it was noted.
+    /// Marks the ledger as possibly changed by another writer since it was noted.
     ///
     /// ```
     /// use swarm_core::Ledger;
@@ -327,19 +330,19 @@ impl Overseer {
         }
     }
 
-    /// Whether the ledger that was noted last is still the one to go by.
+    /// Returns whether the ledger that was noted last may still be used.
     #[must_use]
     pub fn has_ledger(&self) -> bool {
         self.noted.as_ref().is_some_and(|noted| noted.is_current)
     }
 
-    /// The sessions that the ledger names.
+    /// Returns the sessions that the ledger names.
     pub fn named(&self) -> impl Iterator<Item = &SessionId> {
         self.noted.iter().flat_map(|noted| &noted.named)
     }
 
-    /// The sessions that have ended and that `ledger` does not name: what the store has of them is
-    /// garbage. O(sessions · log slots).
+    /// Returns the sessions that have ended and that `ledger` does not name. Their objects in the
+    /// store are garbage. O(sessions · log slots).
     ///
     /// ```
     /// use swarm_core::Ledger;
@@ -359,8 +362,8 @@ impl Overseer {
         ended.map(|(session, _)| session).filter(|it| !named.contains_key(it)).cloned().collect()
     }
 
-    /// Forgets sessions that the ledger does not name, and of which the store shows neither a Lease
-    /// nor a view.
+    /// Forgets the sessions that the ledger does not name and for which the store shows neither a
+    /// Lease nor a view.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -380,14 +383,16 @@ impl Overseer {
         self.proofs.retain(|it| is_named(it) || is_shown(it), |uid| pods.contains(uid));
     }
 
-    /// What is to be done at `now`: Leases to look up, and Leases to revoke, each at this version
-    /// only. `is_shown` says whether a copy of the store shows the Lease of a session.
+    /// Returns the effects that are due at `now`: Leases to look up, and Leases to revoke, each at
+    /// one version only. `is_shown` says whether a copy of the store shows the Lease of a session.
     ///
-    /// A few silent sessions are revoked at once, many only as the [brake](Brake) allows. A session
-    /// that acts on another incarnation of the ledger closes once its view is of the present one; a
-    /// session that does not close is revoked, so that its jobs do not wait for it. So is a session
-    /// that has acknowledged a revision which the ledger never had, for as long as a Lease lasts.
-    /// In that case somebody edited its view, and the next view seems older to it.
+    /// A few silent sessions are revoked at once, and many only as the [brake](Brake) allows. Some
+    /// sessions are revoked although they renew, so that their jobs do not wait for them:
+    ///
+    /// - A session that acts on another incarnation of the ledger should close once its view is of
+    ///   the present incarnation. If it does not close, it is revoked.
+    /// - A session that acknowledges a revision which the ledger never had is revoked after one
+    ///   lease duration. Its view was edited, so the next view seems older to it.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -432,7 +437,7 @@ impl Overseer {
         unseen.into_iter().map(Effect::LookUp).chain(due).collect()
     }
 
-    /// The sessions whose Leases are revoked although they renew them.
+    /// Returns the sessions whose Leases are revoked although they renew them.
     fn due_for_claims(&mut self, now: Moment, known: Known) -> BTreeSet<SessionId> {
         let unpublished = self.proofs.unpublished(known);
         self.unpublished.retain(|session, _| unpublished.contains(session));
@@ -446,7 +451,7 @@ impl Overseer {
         ended
     }
 
-    /// Notes which of the `silent` sessions are not revoked, and when to look again.
+    /// Records which of the `silent` sessions are not revoked, and when to look again.
     fn hold(
         &mut self,
         now: Moment,
@@ -466,7 +471,7 @@ impl Overseer {
         self.held = Held { at: now, sessions, brake_opens_at, look_up_at };
     }
 
-    /// How this process itself is: whether what seems silent may only be unheard.
+    /// Returns the health of this process: after a failure, a silent session may only be unheard.
     fn health(&self, now: Moment) -> Health {
         match self.failed {
             Some(at) if now.since(at) < self.terms.duration => Health::Poor,
@@ -474,14 +479,15 @@ impl Overseer {
         }
     }
 
-    /// The ledger that was noted last, to compare claims with.
+    /// Returns the ledger that was noted last, for a comparison with claims.
     fn known(&self, unix_time_us: u64) -> Option<Known> {
         let noted = self.noted.as_ref()?;
         Some(Known { position: noted.position, unix_time_us })
     }
 
-    /// What a turn about the ledger that was [noted](Self::note) last goes by at `now`. If none was,
-    /// there is no ledger, and sessions that acted on one before block the next.
+    /// Returns the inputs at `now` of a turn about the ledger that was [noted](Self::note) last. If
+    /// no ledger was noted, no ledger exists; then sessions that acted on an earlier ledger block
+    /// the next.
     ///
     /// O(jobs + sessions · log sessions).
     ///
@@ -495,7 +501,7 @@ impl Overseer {
     /// let pool = PoolFacts::new([(Slot(0), worker)], 1_790_000_000_000_000);
     /// let mut overseer = Overseer::new(LeaseTerms::default());
     /// let observed = overseer.observed(Moment::default(), Policy::Exclusive, pool);
-    /// // The pod is ready, but it has no session yet: nothing can be granted to it.
+    /// // The pod is ready, but it has no session yet, so nothing can be granted to it.
     /// assert_eq!(observed.workers[&Slot(0)].session, None);
     /// assert_eq!(observed.ready(), 0);
     /// ```
@@ -523,7 +529,7 @@ impl Overseer {
             since_handover: pool.since_handover,
             evidence,
             ages: self.ages.at(now),
-            // Plain workers act on no ledger: they read the view that they share.
+            // Plain workers act on no ledger, since they read the view that they share.
             positions: if is_plain { BTreeSet::new() } else { self.positions(now, known) },
             lease: self.terms.duration,
             longest_lease: self.longest,
@@ -533,11 +539,12 @@ impl Overseer {
         }
     }
 
-    /// Number of sessions that have neither renewed nor ended since this process first observed the
-    /// pool, or since the last rollback. A session that opens later does not count: its Lease was
-    /// made since.
+    /// Returns the number of sessions that have neither renewed nor ended since this process first
+    /// observed the pool, or since the last rollback. A session that opens later does not count,
+    /// since its Lease was created later.
     ///
-    /// Under *at least once* two renewals are waited for: a silent session is waited for no longer.
+    /// Under *at least once* the wait ends after two renewal intervals, so silent sessions do not
+    /// prolong it.
     fn unrenewed(&mut self, now: Moment, policy: Policy) -> usize {
         if self.awaited == Awaited::Unknown {
             let named = self.noted.iter().flat_map(|noted| &noted.named);
@@ -548,7 +555,7 @@ impl Overseer {
         }
         let Awaited::Since(since, sessions) = &mut self.awaited else { return 0 };
         let is_over = policy == Policy::AtLeastOnce && 2 * self.terms.renew <= now.since(*since);
-        // A session that was forgotten has no Lease that it could renew.
+        // A session that was forgotten has no Lease to renew.
         let named = self.noted.as_ref().map(|noted| &noted.named);
         let is_known = |session: &SessionId| {
             self.proofs.get(session).is_some() || named.is_some_and(|named| named.contains(session))
@@ -562,7 +569,7 @@ impl Overseer {
         sessions.len()
     }
 
-    /// What is known of every session that counts.
+    /// Returns the evidence about every session that counts.
     fn evidence(
         &mut self,
         now: Moment,
@@ -571,7 +578,7 @@ impl Overseer {
     ) -> BTreeMap<SessionId, Evidence> {
         let mut evidence = self.proofs.evidence(known);
         for session in self.noted.iter().flat_map(|noted| &noted.named) {
-            // Of a plain worker nothing is asked, unless only a proof will do.
+            // A plain worker needs no evidence, unless the policy requires a proof.
             if !session.is_plain() || policy == Policy::Exclusive {
                 evidence.entry(session.clone()).or_default();
             }
@@ -586,7 +593,7 @@ impl Overseer {
             }
             let since = *self.gone.entry(session.clone()).or_insert(now);
             evidence.gone_for = Some(now.since(since));
-            // A plain worker has no Lease, and so no grace: once its pod is gone, so is the worker.
+            // A plain worker has no Lease, and so no grace: it has ended once its pod is missing.
             if session.is_plain() || self.proofs.is_ended_with_its_pod(now, uid, &self.terms) {
                 evidence.ended.get_or_insert(Proof::ProcessEnded);
             }
@@ -594,17 +601,17 @@ impl Overseer {
         evidence
     }
 
-    /// How far the ledger was, by what sessions and this process know. A session that acted on what
-    /// was lost may have gone by now, and still its tokens were granted.
+    /// Returns the positions of the ledger that sessions and this process know about. A session
+    /// that acted on lost grants may have ended meanwhile, but its tokens were used.
     fn positions(&self, now: Moment, known: Known) -> BTreeSet<Position> {
         let mut positions = self.proofs.positions(now, known, &self.longest_terms());
         positions.extend(self.furthest);
         positions
     }
 
-    /// Compares the jobs that sessions call finished with `ledger`, as a turn left it, and with the
-    /// `jobs` that are wanted. An honest session is ahead of the ledger, or behind it, for a moment
-    /// only. O(jobs that are called finished · log jobs).
+    /// Compares the jobs that sessions report as finished with `ledger`, as a turn left it, and
+    /// with the wanted `jobs`. An honest session differs from the ledger only for a moment. O(jobs
+    /// reported as finished · log jobs).
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -627,7 +634,7 @@ impl Overseer {
         let before = std::mem::take(&mut self.false_finishes);
         for (session, watch) in self.proofs.iter().filter(|(_, watch)| watch.may_renew()) {
             let is_false = |(job, token): &(&JobName, &Token)| {
-                // One that was removed may have run to completion before.
+                // A job that was removed may have run to completion before.
                 let runs_once = jobs.get(*job).is_none_or(|job| job.run_once);
                 let may_be = match ledger.cells.jobs.get(*job).map(|record| &record.cell) {
                     Some(

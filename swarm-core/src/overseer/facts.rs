@@ -1,4 +1,5 @@
-//! What adapters learn and carry out: facts without a judgement, and effects without a choice.
+//! Facts that adapters report without a judgement, and effects that they carry out without a
+//! choice.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,50 +8,51 @@ use crate::handover::{Ack, Holder, Lease, LeaseVersion, SessionId};
 use crate::session::Former;
 use crate::{Presence, Slot};
 
-/// Something that an adapter learned. It translates; it never judges.
+/// A fact that an adapter observed. Adapters translate facts, and never judge them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// The Lease of a session was read, perhaps from a stale copy.
     Lease(SessionId, LeaseFacts),
     /// The Lease of a session is missing in the store itself, not only in a copy.
     LeaseMissing(SessionId),
-    /// What is known of a pod, by its UID.
+    /// The state of the pod with this UID.
     Pod(String, PodFacts),
-    /// A view of the session is in the store, which the session may have read; `None` if somebody
-    /// edited it, so that it is not known what it says.
+    /// A view of the session is in the store, and the session may have read it. `None` if the view
+    /// was edited, so that its content is unknown.
     View(SessionId, Option<ViewMark>),
     /// No view of the session is in the store.
     ViewMissing(SessionId),
     /// The answer to [`Effect::Revoke`] of this version.
     Revocation(SessionId, LeaseVersion, Answer),
-    /// A watch or a request of this observer failed at that moment, or before: what seems silent may
-    /// only be unheard.
+    /// A watch or a request of this observer failed at that moment or before. So a session that
+    /// seems silent may only be unheard.
     StoreFailed,
-    /// The store was rolled back to an older copy. This fact comes before the facts from that copy.
-    /// Ends that were read from the store are doubted until each Lease was looked at again.
+    /// The store was rolled back to an older copy. Report this fact before the facts from that
+    /// copy. Ends that were read from the store are doubted until each Lease was read again.
     StoreRolledBack,
 }
 
-/// What the Lease of a session says, and what is known of the Lease itself.
+/// The content of a session's Lease, and facts about the Lease itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseFacts {
     /// The Lease.
     pub lease: Lease,
-    /// For how long the session claims that it may act after it sent a renewal.
+    /// The time after it sent a renewal for which the session claims that it may act.
     pub duration: Duration,
-    /// When the session began, compared with others of its pod.
+    /// The start of the session, for a comparison with others of its pod.
     pub began: Began,
-    /// What the session says of the one before it in the same place.
+    /// The session's report about its predecessor in the same place.
     pub former: Former,
-    /// Whether the observer saw the session write this Lease, not only found it. The write may be
-    /// from before the observer began to oversee this pool, but not from before the last rollback.
-    /// An [`Overseer`](super::Overseer) that learns two different writes concludes it by itself.
+    /// Whether the observer saw the session write this Lease, and did not only find it. The write
+    /// may date from before the observer began to oversee this pool, but not from before the last
+    /// rollback. An [`Overseer`](super::Overseer) that learns two different writes concludes it by
+    /// itself.
     pub has_renewed: bool,
 }
 
 impl LeaseFacts {
-    /// A Lease that its session holds after so many writes, and that acknowledges nothing; for tests
-    /// and examples.
+    /// Returns a Lease that its session holds after `number` writes, and that acknowledges nothing;
+    /// for tests and examples.
     ///
     /// ```
     /// use std::time::Duration;
@@ -68,20 +70,21 @@ impl LeaseFacts {
     }
 }
 
-/// When a session began, for a comparison of two sessions of one pod.
+/// The start of a session, for a comparison of two sessions of one pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Began {
-    /// Which Lease it was to appear before this observer; 0 if it was there when observing began.
+    /// The order in which Leases appeared to this observer; 0 for Leases that existed when
+    /// observing began.
     pub order: u64,
-    /// When its Lease was made, in seconds since 1970, by the store's clock.
+    /// The time when the store created its Lease, in seconds since 1970.
     pub created_s: Option<i64>,
 }
 
 impl Began {
-    /// By how many seconds the clocks of a store's servers, and those of nodes, may differ.
+    /// The largest difference between the clocks of a store's servers and of nodes, in seconds.
     const CLOCKS_DIFFER_S: i64 = 5;
 
-    /// Whether this one certainly began after `other`.
+    /// Returns whether this session certainly began after `other`.
     ///
     /// ```
     /// use swarm_core::overseer::Began;
@@ -99,8 +102,7 @@ impl Began {
         self.created_s.is_some_and(|created| other.is_before(created))
     }
 
-    /// Whether it certainly began before something that is said to have happened at this time, in
-    /// seconds since 1970.
+    /// Returns whether this session certainly began before `noted_s`, a time in seconds since 1970.
     ///
     /// ```
     /// use swarm_core::overseer::Began;
@@ -116,76 +118,78 @@ impl Began {
     }
 }
 
-/// What a pod's containers say about whose sessions are whose.
+/// The knowledge about a pod's containers that relates its sessions to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Containers {
-    /// Nothing: there are several, and some may have run for as long as any session.
+    /// Unknown: there may be several containers, some of them as old as any session.
     #[default]
     Unknown,
-    /// There is one, which runs one process after another.
+    /// The pod has one container, which runs one process after another.
     One,
-    /// There are several, and by their kubelet all of them were started at this time or later, in
-    /// seconds since 1970.
+    /// The pod has several containers. According to their kubelet, all were started at this time or
+    /// later, in seconds since 1970.
     AllSince(i64),
 }
 
-/// What is known of a pod that has, or had, a session. On one machine, of one instance of a worker.
+/// The state of a pod that has, or had, a session. On one machine, of one instance of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodFacts {
-    /// Whether nothing is to be expected of it: there is no such pod, it has ended, or its node is
-    /// out of reach. That alone proves nothing.
+    /// Whether the pod cannot be expected to answer: it does not exist, it has ended, or its node
+    /// is unreachable. That alone proves nothing.
     pub is_lost: bool,
-    /// Whether its processes are reported to have ended: by its kubelet, or because the observer
+    /// Whether its processes are known to have ended: its kubelet reported it, or the observer
     /// itself waited for their end.
     pub has_terminated: bool,
-    /// Whether somebody said that its node is off for good.
+    /// Whether its node is reported as permanently off.
     pub is_node_off: bool,
-    /// Which of its containers may be workers.
+    /// The containers that may be workers.
     pub containers: Containers,
 }
 
-/// What is known of the worker in a slot.
+/// The state of the worker in a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerFacts {
     /// Its name, the key of its entry in the view.
     pub name: String,
-    /// Whether its pod is there, with ages on the observer's clock.
+    /// The state of its pod, with ages on the observer's clock.
     pub presence: Presence,
-    /// The UID of its pod; `None` while there is none.
+    /// The UID of its pod; `None` without a pod.
     pub pod: Option<String>,
-    /// Whether somebody is meant to fill the slot.
+    /// Whether a worker is wanted in the slot.
     pub is_wanted: bool,
-    /// Whether the observer itself replaces a worker whose Lease was revoked, so that its jobs wait.
+    /// Whether the observer itself replaces a worker whose Lease was revoked, so that its jobs
+    /// wait.
     pub is_replaced: bool,
 }
 
-/// What is known of a pool beside its sessions.
+/// The state of a pool apart from its sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolFacts {
     /// Every slot that is wanted or still filled.
     pub workers: BTreeMap<Slot, WorkerFacts>,
-    /// How many workers the workload is meant to have.
+    /// The number of workers that the workload should have.
     pub workers_desired: usize,
     /// The lowest slot.
     pub first_slot: u32,
-    /// Whether its workers have to speak the protocol.
+    /// Whether its workers must implement the protocol of sessions.
     pub protocol: Protocol,
-    /// For how long the pool has been watched, on a monotonic clock.
+    /// The time for which the pool has been watched, on a monotonic clock.
     pub watched_for: Duration,
     /// The wall clock in microseconds since 1970.
     pub unix_time_us: u64,
-    /// How long ago the ledger was changed last; `None` if that does not matter.
+    /// The time since the last change of the ledger; `None` if it does not matter.
     pub since_change: Option<Duration>,
-    /// How long ago plain workers last had to release a job; `None` if none can have.
+    /// The time since plain workers last had to release a job; `None` if no plain worker can have
+    /// had to.
     pub since_handover: Option<Duration>,
 }
 
 impl PoolFacts {
-    /// What is known of `workers`, at this time of the wall clock, in microseconds since 1970.
+    /// Returns the state of a pool with these `workers`, at `unix_time_us` microseconds since 1970.
     ///
-    /// There is no default for that time: the tokens of a ledger that was lost are passed by it, so
-    /// with a wrong one they may be granted again. The workers have to speak the protocol, and the
-    /// pool has been watched for no time, so whatever waits for time to pass waits for the longest.
+    /// The time has no default. It lets a new ledger use higher tokens than a lost one, so a wrong
+    /// time may grant old tokens again. The workers must implement the protocol. The pool has been
+    /// watched for zero time, so every wait for time to pass takes its full length.
     ///
     /// ```
     /// use swarm_core::handover::{LeaseTerms, Moment, Policy};
@@ -217,43 +221,43 @@ impl PoolFacts {
     }
 }
 
-/// What the workers of a pool have to be.
+/// The kind of workers in a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// Any program that reads a view; one that has a session is served as such.
+    /// Any program that reads a view. A worker that has a session is served as a session.
     Plain,
-    /// Programs that speak the protocol of sessions; others are given nothing.
+    /// Programs that implement the protocol of sessions. Other programs receive no jobs.
     #[default]
     Session,
 }
 
-/// What one published view says, in short.
+/// The mark of one published view: its position and a digest of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ViewMark {
     /// The incarnation of the ledger.
     pub incarnation: u64,
-    /// The revision of the ledger it follows from.
+    /// The revision of the ledger from which it follows.
     pub revision: u64,
-    /// The digest of its jobs, with all that is said of them.
+    /// The digest of its jobs and their details.
     pub digest: u64,
 }
 
-/// How a revocation was answered.
+/// The answer to a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// It was written, at the version that was asked for.
+    /// The revocation was written, at the requested version.
     Written,
-    /// It was refused, or there was no answer.
+    /// The revocation was refused, or no answer arrived.
     Failed,
 }
 
-/// What an adapter is asked to do. It carries out; it never chooses.
+/// An action for an adapter, which carries it out and never chooses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Revoke the Lease by compare-and-set, at this version only, and report the
     /// [answer](Fact::Revocation).
     Revoke(SessionId, LeaseVersion),
-    /// Read the Lease from the store itself: its session is named by the ledger or has a view, and no
+    /// Read the Lease from the store itself. The ledger names its session, or a view exists, and no
     /// copy shows the Lease.
     LookUp(SessionId),
 }

@@ -1,7 +1,7 @@
-//! What is proved about the sessions of one pool, by their Leases, their pods and their successors.
+//! The proofs about the sessions of one pool, from their Leases, their pods and their successors.
 //!
-//! Nothing here is stored: an observer that restarts begins with nothing, and waits longer, never
-//! shorter. What a session says can concern its own jobs only; see [`Suspicion`].
+//! Proofs are not stored: an observer that restarts begins without any, and waits longer, never
+//! shorter. A session's claims can affect its own jobs only; see [`Suspicion`].
 
 #[cfg(feature = "mutations")]
 mod digest;
@@ -17,12 +17,13 @@ use crate::handover::{
 };
 use crate::session::Former;
 
-/// By how much the incarnation of a ledger may be ahead of this observer's wall clock.
+/// The largest lead of a ledger's incarnation over this observer's wall clock.
 const AHEAD_MAX: Duration = Duration::from_secs(5 * 60);
-/// A session that missed so many renewals is silent enough for somebody's word that its node is off.
+/// The number of missed renewals after which a report that the session's node is off is believed.
 const RENEWALS_MISSED: u32 = 3;
 
-/// Why a living session is not believed. Unless it says otherwise, such a session is given nothing.
+/// The reason why a live session is not believed. Unless the variant says otherwise, such a session
+/// receives no jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Suspicion {
     /// It claims a longer Lease than the Swarm allows.
@@ -31,72 +32,72 @@ pub enum Suspicion {
     UnpublishedRevision,
     /// It acknowledges an incarnation of the ledger that it cannot have seen. Its Lease is revoked.
     ForeignIncarnation,
-    /// It calls so many jobs finished that it does not hold, or that do not run to completion. That is
-    /// ignored, and it is given jobs all the same.
+    /// It reports this many jobs as finished that it does not hold, or that do not run to
+    /// completion. The reports are ignored, and the session still receives jobs.
     FalseFinish(usize),
 }
 
-/// What is proved about the sessions of one pool.
+/// The proofs about the sessions of one pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proofs {
     sessions: BTreeMap<SessionId, Tracked>,
-    /// What the view of each session says; `None` if somebody edited it.
+    /// The mark of each session's view; `None` if the view was edited.
     views: BTreeMap<SessionId, Option<ViewMark>>,
-    /// The first incarnation of which a view was found of each session whose Lease was not looked at
-    /// yet. It may act on that one, whatever was published to it since.
+    /// The oldest incarnation in a view of each session whose Lease was not read yet. The session
+    /// may act on that incarnation, even if newer views were published since.
     unseen: BTreeMap<SessionId, u64>,
     pods: BTreeMap<String, PodFacts>,
 }
 
-/// One session.
+/// One tracked session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Tracked {
     watch: Watch,
     began: Option<Began>,
-    /// What it says of the session before it.
+    /// Its report about its predecessor.
     former: Former,
-    /// The way its Lease was found.
+    /// The result of the last look at its Lease.
     sight: Sight,
-    /// Whether it was there when this observer first saw the present incarnation of the ledger: then
-    /// it may have acted on another one.
+    /// Whether it existed when this observer first saw the present incarnation of the ledger. Such
+    /// a session may have acted on another incarnation.
     is_elder: bool,
-    /// Whether the ledger was reset since the session acknowledged more than it had. Once for each
-    /// Lease: an honest session ends then.
+    /// Whether the ledger was reset since the session acknowledged more than it had. That happens
+    /// at most once per Lease, since an honest session ends then.
     has_reset: bool,
     /// Whether the session is known to have written its Lease since this observer began, or since
     /// the last rollback of the store.
     has_renewed: bool,
 }
 
-/// The way the Lease of a session was found.
+/// The result of the last look at the Lease of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Sight {
-    /// It was read.
+    /// The Lease was read.
     Found,
-    /// It was missing once.
+    /// The Lease was missing once.
     Missing,
     /// The store was rolled back since the end of the session was read from it, and the Lease was
-    /// not looked at again.
+    /// not read again.
     Doubted,
 }
 
-/// What a session's acknowledgement is worth, compared with the ledger.
+/// The result of a comparison of a session's acknowledgement with the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
-    /// Nothing was acknowledged yet.
+    /// The session acknowledged nothing yet.
     None,
-    /// The ledger has been there.
+    /// The ledger has reached the acknowledged position.
     Plausible,
-    /// The ledger has not been there, and may have forgotten it.
+    /// The ledger has not reached the acknowledged position, or has lost it.
     Lost,
-    /// The ledger cannot have been there.
+    /// The ledger cannot have reached the acknowledged position.
     Refused(Suspicion),
 }
 
-/// The ledger as it is compared with what sessions say.
+/// The state of the ledger with which claims of sessions are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Where the ledger is.
+    /// The position of the ledger.
     pub position: Position,
     /// The wall clock, in microseconds since 1970.
     pub unix_time_us: u64,
@@ -136,7 +137,7 @@ impl Tracked {
         }
     }
 
-    /// Where the ledger was whose view the session acts on, or may act on by now.
+    /// Returns the position of the ledger whose view the session acts on, or may act on.
     fn position(&self, known: Known) -> Option<Position> {
         let viewed = self.watch.viewed.map(|incarnation| Position { incarnation, revision: 0 });
         match self.claim(known) {
@@ -153,8 +154,9 @@ impl Tracked {
         !self.has_renewed && !self.has_ended()
     }
 
-    /// Whether it may still act, so that the whole pool waits for it: here the grace of a revoked
-    /// Lease follows from the Swarm's terms, and from its own claim only for its own jobs.
+    /// Returns whether it may still act, so that the whole pool waits for it. Here the grace of a
+    /// revoked Lease follows from the Swarm's terms; the session's own claim counts for its own
+    /// jobs only.
     fn may_act(&self, now: Moment, terms: &LeaseTerms) -> bool {
         match self.watch.life {
             Life::Held { .. } | Life::Revoking { .. } => true,
@@ -163,7 +165,7 @@ impl Tracked {
         }
     }
 
-    /// Orders the sessions of one pod by when they began, if known.
+    /// Returns a key that orders the sessions of one pod by their start, if known.
     fn age(&self) -> (Option<Began>, Moment) {
         let since = match self.watch.life {
             Life::Held { since, .. } | Life::Revoking { since, .. } | Life::Revoked { since } => {
@@ -176,8 +178,8 @@ impl Tracked {
 }
 
 impl Proofs {
-    /// Takes in what was learned at `now`. Of a session that was never seen, only its Lease counts,
-    /// read or found missing. O(log sessions), and O(sessions) for a pod.
+    /// Processes a fact that was learned at `now`. Facts about an unknown session count only if
+    /// they are about its Lease, read or missing. O(log sessions), and O(sessions) for a pod.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -200,7 +202,7 @@ impl Proofs {
                 let _ = tracked.watch.step(now, &WatchEvent::Missing, terms);
             }
             Fact::Pod(uid, facts) => {
-                // What has terminated never runs again.
+                // A pod that has terminated never runs again.
                 let has_terminated = self.pods.get(&uid).is_some_and(|pod| pod.has_terminated);
                 let has_terminated = has_terminated || facts.has_terminated;
                 self.pods.insert(uid, PodFacts { has_terminated, ..facts });
@@ -240,8 +242,8 @@ impl Proofs {
         let _ = tracked.watch.step(now, &WatchEvent::Seen(lease), terms);
     }
 
-    /// A view of another incarnation stays known: only the session itself can say that it never read
-    /// it.
+    /// Records the view of a session. The oldest incarnation stays recorded, since only the session
+    /// itself can report that it never read that view.
     fn found_view(&mut self, session: SessionId, mark: Option<ViewMark>) {
         if let Some(ViewMark { incarnation, .. }) = mark {
             let known = match self.sessions.get_mut(&session) {
@@ -253,13 +255,13 @@ impl Proofs {
         self.views.insert(session, mark);
     }
 
-    /// The incarnation of the ledger that the view of a session is of, if that is known.
+    /// Returns the incarnation of the ledger in the view of a session, if known.
     fn viewed_by(&self, session: &SessionId) -> Option<u64> {
         self.views.get(session).copied().flatten().map(|mark| mark.incarnation)
     }
 
-    /// Lets time pass until `now`, and takes in what follows from pods and successors: each is a
-    /// proof that stays true.
+    /// Advances the time to `now`, and derives the ends that follow from pods and successors. Each
+    /// is a proof that stays true.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -291,23 +293,24 @@ impl Proofs {
         }
     }
 
-    /// The sessions of one pod, those that have ended among them.
+    /// Returns the sessions of one pod, including ended sessions.
     fn of_pod(&self, uid: &str) -> impl Iterator<Item = (&SessionId, &Tracked)> + use<'_> {
         self.from(SessionId::plain(uid))
     }
 
-    /// The sessions of the pod whose `first` this is.
+    /// Returns the sessions of the pod whose first possible identity is `first`.
     fn from(&self, first: SessionId) -> impl Iterator<Item = (&SessionId, &Tracked)> + use<'_> {
         let from = self.sessions.range(first.clone()..);
         from.take_while(move |(session, _)| session.pod_uid() == first.pod_uid())
     }
 
-    /// The session that proves the end of another one of its pod.
+    /// Returns the session that proves the end of another session of the same pod.
     ///
-    /// A later session alone proves nothing: it may be another container's, beside the former. It does
-    /// if it names the former as its predecessor, or if the former's container is known to have
-    /// terminated since: there is no other, or all of them were started after the former began. When
-    /// the former began is not known if its Lease was never seen.
+    /// A later session alone proves nothing: it may belong to another container that runs in
+    /// parallel. It is a proof if it names the former as its predecessor. It also is a proof if the
+    /// former's container must have terminated: the pod has one container, or all containers were
+    /// started after the former began. The start of the former is unknown if its Lease was never
+    /// seen.
     fn successor(&self, former: &SessionId) -> Option<&Tracked> {
         let began = self.sessions.get(former)?.began;
         let of_pod = || self.from(former.first_of_pod()).map(|(_, tracked)| tracked);
@@ -325,13 +328,13 @@ impl Proofs {
         named.or_else(|| later.min_by_key(|later| later.age()))
     }
 
-    /// The newest session of a pod that may renew its Lease.
+    /// Returns the newest session of a pod that may renew its Lease.
     pub(super) fn living(&self, uid: &str) -> Option<&SessionId> {
         let living = self.of_pod(uid).filter(|(_, tracked)| tracked.watch.may_renew());
         living.max_by_key(|(_, tracked)| tracked.age()).map(|(session, _)| session)
     }
 
-    /// Whether the Lease of the latest session of a pod was revoked, not merely deleted.
+    /// Returns whether the Lease of the latest session of a pod was revoked, not merely deleted.
     pub(super) fn was_revoked(&self, uid: &str) -> bool {
         let seen = self.of_pod(uid).filter(|(_, tracked)| tracked.sight != Sight::Missing);
         let latest = seen.max_by_key(|(_, tracked)| tracked.age());
@@ -340,7 +343,7 @@ impl Proofs {
         })
     }
 
-    /// Whether some session of a pod renewed its Lease within the `span` that is asked of it.
+    /// Returns whether a session of a pod renewed its Lease within the `span` for that session.
     fn is_heard(&self, now: Moment, uid: &str, span: impl Fn(&Watch) -> Duration) -> bool {
         self.of_pod(uid).any(|(_, Tracked { watch, .. })| match watch.life {
             Life::Held { since, .. } | Life::Revoking { since, .. } => {
@@ -350,33 +353,33 @@ impl Proofs {
         })
     }
 
-    /// Whether all processes of a pod have ended. Somebody's word that its node is off is no proof
-    /// against a session that was heard of a moment ago.
+    /// Returns whether all processes of a pod have ended. A report that its node is off does not
+    /// count if a session of the pod renewed a moment ago.
     pub(super) fn is_ended_with_its_pod(&self, now: Moment, uid: &str, terms: &LeaseTerms) -> bool {
         let Some(pod) = self.pods.get(uid) else { return false };
         pod.has_terminated || pod.is_node_off && !self.is_heard_lately(now, uid, terms)
     }
 
-    /// Whether a pod was heard of so lately that its node cannot be off.
+    /// Returns whether a session of the pod renewed so recently that the pod's node cannot be off.
     pub(super) fn is_heard_lately(&self, now: Moment, uid: &str, terms: &LeaseTerms) -> bool {
         let span = terms.renew.saturating_mul(RENEWALS_MISSED);
         self.is_heard(now, uid, |_| span)
     }
 
-    /// Whether no session was seen.
+    /// Returns whether no session was seen.
     pub(super) fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }
 
-    /// Whether a pod is gone: nothing is to be expected of it, and no session of it renews.
+    /// Returns whether a pod is missing: it is lost or has ended, and no session of it renews.
     pub(super) fn is_gone(&self, now: Moment, uid: &str, terms: &LeaseTerms) -> bool {
         let is_lost = self.pods.get(uid).is_some_and(|pod| pod.is_lost);
         let renews = || self.is_heard(now, uid, |watch| watch.claimed(terms));
         self.is_ended_with_its_pod(now, uid, terms) || is_lost && !renews()
     }
 
-    /// Whether the node of some pod is said to be off while a session of it was heard of: to be
-    /// looked at again soon, since silence is no event.
+    /// Returns whether the node of a pod is reported off although a session of the pod renewed
+    /// recently. Then look again soon, since silence causes no event.
     pub(super) fn is_any_doubted(&self, now: Moment, terms: &LeaseTerms) -> bool {
         let is_doubted = |(uid, pod): (&String, &PodFacts)| {
             pod.is_node_off && !self.is_ended_with_its_pod(now, uid, terms)
@@ -384,19 +387,20 @@ impl Proofs {
         self.pods.iter().any(is_doubted)
     }
 
-    /// The sessions that may renew and have not done so for as long as they claim to act.
+    /// Returns the sessions that may renew and have been silent for their claimed duration.
     pub(super) fn silent(&self, now: Moment, terms: &LeaseTerms) -> BTreeSet<SessionId> {
         let is_silent = |watch: &Watch| watch.may_renew() && watch.is_silent(now, terms);
         let silent = self.sessions.iter().filter(|(_, tracked)| is_silent(&tracked.watch));
         silent.map(|(session, _)| session.clone()).collect()
     }
 
-    /// How many sessions may renew.
+    /// Returns the number of sessions that may renew.
     pub(super) fn may_renew(&self) -> usize {
         self.sessions.values().filter(|tracked| tracked.watch.may_renew()).count()
     }
 
-    /// Asks for the revocation of a silent session; the version at which its Lease was seen.
+    /// Requests the revocation of a silent session. Returns the version at which its Lease was
+    /// seen; `None` if no revocation is due.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -422,9 +426,9 @@ impl Proofs {
         asked.map(|WatchEffect::Revoke(version)| version)
     }
 
-    /// What is proved about every session, compared with the ledger.
+    /// Returns the evidence about every session, compared with the ledger.
     ///
-    /// An acknowledgement counts only if the ledger has been there. O(sessions · log sessions).
+    /// An acknowledgement counts only if the ledger has reached it. O(sessions · log sessions).
     ///
     /// ```
     /// use swarm_core::Position;
@@ -441,7 +445,7 @@ impl Proofs {
     ///     let known = Known { position: Position { incarnation: 7, revision }, unix_time_us: 7 };
     ///     proofs.evidence(known)[&session].acked
     /// };
-    /// assert_eq!((acked(3), acked(2)), (3, 0)); // the ledger has not been at 3 yet
+    /// assert_eq!((acked(3), acked(2)), (3, 0)); // the ledger has not reached 3 yet
     /// ```
     #[must_use]
     pub fn evidence(&self, known: Known) -> BTreeMap<SessionId, Evidence> {
@@ -460,10 +464,11 @@ impl Proofs {
         self.sessions.iter().map(evidence).collect()
     }
 
-    /// How far the ledger was, by those sessions and their views that may be believed.
+    /// Returns the positions of the ledger that follow from believed sessions and their views.
     ///
-    /// Sessions that have ended count only where they were ahead of the ledger: what it granted then
-    /// is lost, whoever is left. A session whose Lease was not looked at yet may act on its view.
+    /// An ended session counts in the present incarnation only if it was ahead of the ledger: then
+    /// the grants that it acted on are lost. A session whose Lease was not read yet may act on its
+    /// view.
     pub(super) fn positions(
         &self,
         now: Moment,
@@ -484,7 +489,7 @@ impl Proofs {
         self.sessions.values().filter_map(position).chain(unseen).collect()
     }
 
-    /// The sessions that may still act on a view of another incarnation than the ledger's.
+    /// Returns the sessions that may still act on a view of another incarnation than the ledger's.
     pub(super) fn of_another_incarnation(&self, known: Known) -> impl Iterator<Item = &SessionId> {
         let is_other = move |tracked: &Tracked| {
             let position = tracked.position(known).filter(|_| !tracked.has_ended());
@@ -493,9 +498,9 @@ impl Proofs {
         self.sessions.iter().filter(move |(_, it)| is_other(it)).map(|(session, _)| session)
     }
 
-    /// The sessions whose Leases are revoked although they renew them: those whose view is of the
-    /// ledger's present incarnation and that act on another, and those that claim one that they
-    /// cannot have seen.
+    /// Returns the sessions whose Leases are revoked although they renew them. Some act on another
+    /// incarnation although their view is of the present one. The others claim an incarnation that
+    /// they cannot have seen.
     pub(super) fn to_be_ended(&self, known: Known) -> BTreeSet<SessionId> {
         let others = self
             .of_another_incarnation(known)
@@ -505,7 +510,7 @@ impl Proofs {
         others.chain(foreign.map(|(session, _)| session)).cloned().collect()
     }
 
-    /// The sessions that may renew and claim a revision that the ledger never had in this
+    /// Returns the sessions that may renew and claim a revision that the ledger never had in this
     /// incarnation.
     pub(super) fn unpublished(&self, known: Known) -> BTreeSet<SessionId> {
         let refused = Claim::Refused(Suspicion::UnpublishedRevision);
@@ -515,13 +520,13 @@ impl Proofs {
         sessions.map(|(session, _)| session.clone()).collect()
     }
 
-    /// What the views of sessions say, if there are any.
+    /// Returns the marks of the sessions' views in the store.
     pub(super) fn marks(&self) -> &BTreeMap<SessionId, Option<ViewMark>> {
         &self.views
     }
 
-    /// Whether a session is known to have what was published to it last. A plain worker does not say
-    /// so, and of one that cannot say anything any more nothing is expected.
+    /// Returns whether a session is known to have carried out its newest view. Plain workers do not
+    /// report this, and sessions that ended cannot, so both count as having it.
     pub(super) fn has_newest(&self, session: &SessionId, ledger: Position) -> bool {
         if session.is_plain() || self.is_open(session) == Some(false) {
             return true;
@@ -530,7 +535,7 @@ impl Proofs {
         let published = published
             .map(|ViewMark { incarnation, revision, .. }| Position { incarnation, revision });
         let acked = self.get(session).map(|watch| {
-            // All jobs that this view takes away have ended, too.
+            // An acknowledgement of a view also covers the end of all jobs that the view removes.
             let Ack { incarnation, revision, .. } = watch.ack;
             Position { incarnation, revision }
         });
@@ -539,13 +544,13 @@ impl Proofs {
         published.is_some() && published <= acked
     }
 
-    /// The version at which the Lease of a session was seen held.
+    /// Returns the version at which the Lease of a session was seen held.
     pub(super) fn held_at(&self, session: &SessionId) -> Option<LeaseVersion> {
         self.sessions.get(session)?.watch.held().map(|(version, _)| version)
     }
 
-    /// Why a session is not believed, if there is a reason: one that is live, or that was revoked and
-    /// has not ended yet, perhaps for this very reason.
+    /// Returns the reason why a session is not believed, if there is one. The session is live, or
+    /// was revoked and has not ended yet, perhaps for this very reason.
     pub(super) fn suspicion(
         &self,
         session: &SessionId,
@@ -563,8 +568,8 @@ impl Proofs {
         }
     }
 
-    /// The ledger has begun another incarnation: whoever is known by now may have acted on one
-    /// before, and nobody who was ahead of `before` may claim so again.
+    /// Records that the ledger began another incarnation. Every known session may have acted on an
+    /// earlier one. Sessions that were ahead of `before` may not claim so again.
     pub(super) fn began_incarnation(&mut self, before: Option<Position>) {
         for tracked in self.sessions.values_mut() {
             let claim = tracked.watch.ack.position();
@@ -572,8 +577,8 @@ impl Proofs {
         }
     }
 
-    /// Doubts every end that rests on the store, which was rolled back: of a Lease that was
-    /// revoked, closed or missing. The end of a process stays. Earlier writes of sessions count as
+    /// Doubts every end that rests on the store, which was rolled back: a Lease that was revoked,
+    /// closed or missing. The end of a process stays proved. Earlier writes of sessions count as
     /// lost.
     pub(super) fn doubt_stored_ends(&mut self, now: Moment) {
         for tracked in self.sessions.values_mut() {
@@ -584,36 +589,35 @@ impl Proofs {
         }
     }
 
-    /// The known sessions that may act and have not renewed since this observer began.
+    /// Returns the known sessions that may act and have not renewed since this observer began.
     pub(super) fn unrenewed(&self) -> impl Iterator<Item = &SessionId> {
         self.sessions.iter().filter(|(_, it)| it.is_unrenewed()).map(|(session, _)| session)
     }
 
-    /// Whether a session may act on a grant that the store lost: it has not renewed since this
-    /// observer began, nor ended. For a session about which nothing is known that cannot be
-    /// excluded.
+    /// Returns whether a session may act on a grant that the store lost: it has neither renewed nor
+    /// ended since this observer began. For an unknown session that cannot be excluded.
     pub(super) fn is_unrenewed(&self, session: &SessionId) -> bool {
         self.sessions.get(session).is_none_or(Tracked::is_unrenewed)
     }
 
-    /// Whoever is known by now was there when the present incarnation was first seen.
+    /// Marks all known sessions as older than the present incarnation's first observation.
     pub(super) fn all_are_elders(&mut self) {
         self.sessions.values_mut().for_each(|tracked| tracked.is_elder = true);
     }
 
-    /// The sessions that have a view.
+    /// Returns the sessions that have a view in the store.
     pub(super) fn viewed(&self) -> impl Iterator<Item = &SessionId> {
         self.views.keys()
     }
 
-    /// Whether the Lease of a session is held, if known; `None` if nothing is known about the
-    /// session, or its end is doubted.
+    /// Returns whether the Lease of a session is held; `None` if the session is unknown, or its end
+    /// is doubted.
     pub(super) fn is_open(&self, session: &SessionId) -> Option<bool> {
         let known = self.sessions.get(session).filter(|tracked| tracked.sight != Sight::Doubted);
         known.map(|tracked| tracked.watch.may_renew())
     }
 
-    /// What is known of one session.
+    /// Returns the watch over one session.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -631,7 +635,7 @@ impl Proofs {
         self.sessions.get(session).map(|tracked| &tracked.watch)
     }
 
-    /// Every session that was seen, with what is known of it.
+    /// Returns every session that was seen, with its watch.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -649,7 +653,7 @@ impl Proofs {
         self.sessions.iter().map(|(session, tracked)| (session, &tracked.watch))
     }
 
-    /// Forgets sessions that nothing refers to any more, and pods that none of them is of.
+    /// Forgets the sessions and the pods that the closures do not keep.
     ///
     /// ```
     /// use swarm_core::handover::*;

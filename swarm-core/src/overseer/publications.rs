@@ -1,4 +1,4 @@
-//! Which views have to be published: those that say anything new to a session that can read it.
+//! Finds the views that must be published: they contain news for a session that can read them.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use crate::Ledger;
 use crate::handover::{Grants, SessionId, SessionView};
 use crate::session::Details;
 
-/// A view that is to be published.
+/// A view that must be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publication {
-    /// What the session is to run.
+    /// The jobs for the session.
     pub view: SessionView,
-    /// What it says, in short.
+    /// The mark of the view.
     pub mark: ViewMark,
-    /// Whether somebody waits for its session to release a job. These come first.
+    /// Whether a job waits for its session to release it. These publications come first.
     pub is_release: bool,
 }
 
 impl ViewMark {
-    /// What `view` says, in short. O(jobs · log details).
+    /// Returns the mark of `view`. O(jobs · log details).
     ///
     /// ```
     /// use swarm_core::handover::SessionId;
@@ -37,14 +37,14 @@ impl ViewMark {
         Self { incarnation, revision, digest: view.content_digest(details) }
     }
 
-    /// Whether a view that says this is to be replaced by one that says `next`. `release` is the
-    /// revision that its session has to acknowledge: a grant that was never published may have been
-    /// released again, and then equal jobs are not enough.
+    /// Returns whether a view with this mark must be replaced by a view with mark `next`. `release`
+    /// is the revision that its session has to acknowledge. Equal jobs are not enough then: a grant
+    /// that was never published may have been released again.
     fn is_outdated(self, next: Self, release: Option<u64>) -> bool {
         self.revision < release.unwrap_or_default() || !self.says_the_same(next)
     }
 
-    /// Whether two views let their session run the same, whatever revisions they follow from.
+    /// Returns whether two views contain the same jobs, independently of their revisions.
     ///
     /// ```
     /// use swarm_core::overseer::ViewMark;
@@ -59,7 +59,7 @@ impl ViewMark {
     }
 }
 
-/// What one view after the other says, in short. Views that share their jobs cost one look at them.
+/// Computes the marks of many views in sequence. Views that share their jobs are hashed once.
 ///
 /// ```
 /// use swarm_core::overseer::ViewMarks;
@@ -76,18 +76,18 @@ impl ViewMark {
 #[derive(Debug)]
 pub struct ViewMarks<'a> {
     details: &'a Details,
-    /// The jobs of the last view, and their digest.
+    /// The jobs of the previous view, and their digest.
     last: Option<(Grants, u64)>,
 }
 
 impl<'a> ViewMarks<'a> {
-    /// For views of jobs with these `details`, as for [`ViewMark::of`].
+    /// Creates marks for views of jobs with these `details`, as for [`ViewMark::of`].
     #[must_use]
     pub fn new(details: &'a Details) -> Self {
         Self { details, last: None }
     }
 
-    /// As [`ViewMark::of`]; O(1) if `view` shares its jobs with the view before.
+    /// Like [`ViewMark::of`]; O(1) if `view` shares its jobs with the previous view.
     pub fn of(&mut self, view: &SessionView) -> ViewMark {
         let SessionView { incarnation, revision, ref jobs, session: _ } = *view;
         let known = self.last.as_ref().filter(|(last, _)| last.is_same(jobs));
@@ -97,13 +97,12 @@ impl<'a> ViewMarks<'a> {
     }
 }
 
-/// The views of sessions that have to be published once `ledger` was saved or loaded, releases
-/// first.
+/// Returns the views that must be published once `ledger` was saved or loaded, releases first.
 ///
-/// `published` are the views that are in the store, `None` for one whose content is unknown.
-/// `others` are sessions that may act on another incarnation of the ledger. Only sessions that
-/// `can_read` their views are published to; a plain worker has no view of its own.
-/// O(jobs · log sessions) where every session has jobs of its own, or those of all workers.
+/// `published` has the views in the store, with `None` for unknown content. `others` are sessions
+/// that may act on another incarnation of the ledger. Only sessions that `can_read` their views get
+/// a publication; a plain worker has no view of its own. O(jobs · log sessions) if every session
+/// has its own jobs, or all sessions have the same jobs.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -123,9 +122,9 @@ pub fn publications(
 ) -> Vec<Publication> {
     let mut views = ledger.session_views();
     let (incarnation, revision) = (ledger.cells.incarnation, ledger.revision());
-    // Nothing is left to run for a session that the ledger does not name any more. It may wait for an
+    // A session that the ledger does not name any more has nothing left to run. It may need an
     // empty view, since jobs of all workers are released in this way only. A ledger that has
-    // published nothing yet releases nothing, except the grants of another incarnation of it.
+    // published nothing yet releases nothing, except the grants of another incarnation.
     let is_left = |mark: &Option<ViewMark>| {
         0 < ledger.version || mark.is_some_and(|mark| mark.incarnation != incarnation)
     };

@@ -1,4 +1,4 @@
-//! What an overseer can be asked beside what a turn goes by. Nothing here changes what it knows.
+//! Queries of an overseer that are not inputs of a turn. They do not change the overseer.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use crate::session::Details;
 use crate::{Decision, Desired, Ledger, Observed, Progress, SlotRecord};
 
 impl Overseer {
-    /// The sessions that are not believed at `now`, and why, until they have ended.
+    /// Returns the sessions that are not believed at `now`, with the reasons, until they have
+    /// ended.
     ///
     /// ```
     /// use std::time::Duration;
@@ -38,7 +39,8 @@ impl Overseer {
         finishes.chain(self.proofs.iter().filter_map(suspicion)).collect()
     }
 
-    /// The views that have to be published once `ledger` was saved, or loaded: never before.
+    /// Returns the views to publish after `ledger` was saved or loaded. Never publish before the
+    /// save.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -49,7 +51,7 @@ impl Overseer {
     /// let (now, session) = (Moment::default(), SessionId::new("pod", 1));
     /// let mut overseer = Overseer::new(LeaseTerms::default());
     /// let ledger = Ledger::new(1).next(&Assignment::default(), &Pool::ready(1));
-    /// // The store has a view of a session that the ledger does not name: it is told to run nothing.
+    /// // The store has a view of a session that the ledger does not name, so it gets an empty view.
     /// overseer.learn(now, Fact::View(session.clone(), None));
     /// let due = overseer.publications(&ledger, &Details::default(), 1);
     /// assert_eq!((&due[0].view.session, due[0].view.jobs.len()), (&session, 0));
@@ -65,12 +67,12 @@ impl Overseer {
     ) -> Vec<Publication> {
         let known = Known { position: ledger.position(), unix_time_us };
         let others = self.proofs.of_another_incarnation(known).cloned();
-        // One whose Lease was not looked at yet may be there.
+        // A session whose Lease was not read yet may exist.
         let can_read = |session: &SessionId| self.proofs.is_open(session) != Some(false);
         publications(ledger, details, self.proofs.marks(), others, can_read)
     }
 
-    /// The session of a pod that may be given jobs: the newest one that may renew its Lease.
+    /// Returns the session of a pod that may receive jobs: the newest that may renew its Lease.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -88,7 +90,8 @@ impl Overseer {
         self.proofs.living(pod_uid)
     }
 
-    /// Whether a pod is gone: nothing is to be expected of it, and no session of it renews its Lease.
+    /// Returns whether a pod is missing: it is lost or has ended, and no session of it renews its
+    /// Lease.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -109,8 +112,8 @@ impl Overseer {
         self.proofs.is_gone(now, pod_uid, &self.terms)
     }
 
-    /// Whether a session of a pod renewed its Lease so lately that nobody who says that the pod's node
-    /// is off can be right.
+    /// Returns whether a session of a pod renewed its Lease so recently that a report of the pod's
+    /// node being off must be wrong.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -128,8 +131,9 @@ impl Overseer {
         self.proofs.is_heard_lately(now, pod_uid, &self.terms)
     }
 
-    /// How far the pool is, once `decision` was saved and the [views](Self::publications) that follow
-    /// from it were published and [learned](super::Fact::View); the example of [`Overseer`] has one. O(jobs · log jobs).
+    /// Returns the progress of the pool. Call this after `decision` was saved and its
+    /// [views](Self::publications) were published and [learned](super::Fact::View). The example of
+    /// [`Overseer`] shows this. O(jobs · log jobs).
     #[must_use]
     pub fn progress(
         &self,
@@ -140,8 +144,8 @@ impl Overseer {
         Progress::of(decision, desired, observed, self.stale(&decision.ledger))
     }
 
-    /// The names of the workers whose sessions do not act on what `ledger` published to them.
-    /// O(slots · log sessions).
+    /// Returns the names of the workers whose sessions have not yet acted on their views of
+    /// `ledger`. O(slots · log sessions).
     ///
     /// ```
     /// use swarm_core::handover::LeaseTerms;
@@ -150,7 +154,7 @@ impl Overseer {
     ///
     /// let overseer = Overseer::new(LeaseTerms::default());
     /// let ledger = Ledger::new(1).next(&Assignment::default(), &Pool::ready(1));
-    /// assert!(overseer.stale(&ledger).is_empty()); // plain workers do not say what they have read
+    /// assert!(overseer.stale(&ledger).is_empty()); // plain workers do not report what they have read
     /// ```
     #[must_use]
     pub fn stale(&self, ledger: &Ledger) -> Vec<String> {
@@ -160,7 +164,7 @@ impl Overseer {
         stale.map(|record| record.worker.clone()).collect()
     }
 
-    /// How many silent sessions are not revoked, since many are silent at once.
+    /// Returns the number of silent sessions that are not revoked because many are silent at once.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -181,8 +185,8 @@ impl Overseer {
         if self.brake.is_engaged() { self.proofs.silent(now, &self.terms).len() } else { 0 }
     }
 
-    /// When the next of the sessions that are [held back](Self::held_back) may be revoked, as of the
-    /// last look at [what is due](Self::due); `None` if none is held back.
+    /// Returns when the next [held back](Self::held_back) session may be revoked, according to the
+    /// last [`due`](Self::due). `None` if no session is held back.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -204,9 +208,12 @@ impl Overseer {
         self.held.brake_opens_at
     }
 
-    /// Whether time alone decides what to think of somebody, so that it is to be looked at again soon:
-    /// the node of some pod is said to be off while a session of it was heard of, or a session calls
-    /// jobs finished that it cannot have finished, or acknowledges what was never published.
+    /// Returns whether a doubt will be settled by time alone, so that the pool needs another look
+    /// soon. There are two kinds of doubt:
+    ///
+    /// - The node of a pod is reported off although a session of the pod renewed recently.
+    /// - A session reports jobs as finished that it cannot have finished, or acknowledges a
+    ///   revision that was never published.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -229,9 +236,9 @@ impl Overseer {
             || claims.any(|since| now.since(*since) < self.terms.duration)
     }
 
-    /// When the mere passing of time next changes what is proved, or what is due; `None` if it never
-    /// does. Once it has been asked what is [due](Self::due) at a moment, it is a later one, unless a
-    /// revocation failed since, which can be tried again.
+    /// Returns when time alone next changes a proof or a due effect; `None` if it never does. After
+    /// a call of [`due`](Self::due) the result is later than that call, unless a revocation failed
+    /// since, which can be tried again.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -250,10 +257,11 @@ impl Overseer {
         let terms = self.longest_terms();
         let wakes = self.proofs.iter().filter_map(|(session, watch)| {
             let wakes = watch.wakes_at(&terms)?;
-            // It has been looked at.
+            // The last look already covered it.
             (*at < wakes || !sessions.contains(session)).then_some(wakes)
         });
-        // The whole pool may wait for a shorter time than the jobs of a session that claims much.
+        // The whole pool may wait for less time than the jobs of a session that claims a long
+        // Lease.
         let pool = self.proofs.iter().filter_map(|(_, watch)| match watch.life {
             Life::Revoked { since } => Some(since.after(terms.fence_wait())).filter(|it| at < it),
             Life::Held { .. } | Life::Revoking { .. } | Life::Ended(_) => None,

@@ -1,4 +1,4 @@
-//! Facts in, what follows from them out.
+//! Facts as input, and the resulting evidence and effects as output.
 
 mod lives;
 mod positions;
@@ -290,7 +290,7 @@ fn a_session_that_was_there_before_may_reset_the_ledger_once_and_a_later_one_nev
     let next = decision.ledger;
     assert!(behind.position() < next.position());
 
-    // The same session claims again to be ahead, and so does one that began after that.
+    // The same session claims again to be ahead, and so does a session that began later.
     let further = |version| held(version, next.cells.incarnation, u64::MAX);
     overseer.note(at(1), &next);
     overseer.learn(at(1), Fact::Lease(id(1), further(2)));
@@ -341,7 +341,7 @@ fn a_session_that_acts_on_an_edited_view_is_revoked_after_a_lease() {
     assert_eq!(overseer.due(at(20_999), START, everything), []);
     let due = overseer.due(at(21_000), START, everything);
     assert_eq!(due, [Effect::Revoke(id(1), LeaseVersion(2))]);
-    // A ledger that has come so far since makes the claim plausible.
+    // A ledger that has reached that position meanwhile makes the claim plausible.
     let mut overseer = super::tests::overseer();
     observed(&mut overseer, 0, &now);
     overseer.learn(at(1_000), edited(1));
@@ -411,7 +411,7 @@ fn without_a_ledger_whoever_acted_on_one_before_stands_in_the_way_of_the_next() 
     let seen = overseer.observed(at(0), Policy::Exclusive, pool);
     let lost = ledger(START, 9).position();
     assert_eq!(seen.positions, [lost].into());
-    // The next ledger is noted once it was written; the session is known from before.
+    // The next ledger is noted once it was written; the session was known before.
     let seen = observed(&mut overseer, 1, &ledger(START + 1, 1));
     assert_eq!(seen.positions.first(), Some(&lost));
     assert_eq!(overseer.suspicions(at(1), START), BTreeMap::new());

@@ -1,4 +1,4 @@
-//! Who may be given jobs: the workers of a pool, with their sessions in place of their pods.
+//! The workers of a pool as a turn sees them, with sessions instead of pods.
 
 use std::time::Duration;
 
@@ -7,13 +7,14 @@ use super::proofs::{Known, Proofs};
 use crate::handover::{LeaseTerms, SessionId};
 use crate::{Presence, WorkerSeen};
 
-/// A session is judged by its lease, so it does not matter for how long.
+/// The age is zero, since a session is judged by its lease.
 const NOT_READY: Presence = Presence::NotReady(Duration::ZERO);
 
-/// How a worker counts; `None` if it does not count any more.
+/// Returns the worker as a turn counts it; `None` if it does not count any more.
 ///
-/// One that cannot be given anything is not ready. One whose Lease was revoked may never answer again
-/// although its pod is there, so its jobs do not wait for it, unless the observer replaces it.
+/// A worker that cannot receive jobs counts as not ready. A worker whose Lease was revoked may
+/// never answer again although its pod exists. So its jobs do not wait for it, unless the observer
+/// replaces it.
 pub(super) fn seen(
     proofs: &Proofs,
     facts: WorkerFacts,
@@ -51,12 +52,12 @@ pub(super) fn seen(
     Some(WorkerSeen { name, presence, session: Some(living.clone()) })
 }
 
-/// How a worker counts that cannot run anything now.
+/// Returns the presence of a worker that cannot run any job now.
 fn without_session(presence: Presence, was_revoked: bool, is_wanted: bool) -> Option<Presence> {
     match presence {
         Presence::Ready | Presence::NotReady(_) if was_revoked => Some(Presence::Draining),
         Presence::Ready | Presence::NotReady(_) => Some(NOT_READY),
-        // Its successor is expected.
+        // A successor of this worker is expected.
         Presence::Leaving(since) => is_wanted.then_some(Presence::Away(since)),
         Presence::Away(_) | Presence::Draining => Some(presence),
     }

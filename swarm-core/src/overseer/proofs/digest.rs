@@ -1,4 +1,4 @@
-//! A digest of what is proved, so that simulators recognise equal states.
+//! A digest of proofs, so that simulators recognise equal states.
 
 use std::hash::{Hash, Hasher};
 
@@ -6,10 +6,11 @@ use super::{Proofs, RENEWALS_MISSED, Tracked};
 use crate::handover::{LeaseTerms, LeaseVersion, Life, Moment, SessionId, Watch};
 
 impl Proofs {
-    /// Feeds `hasher` with everything that later answers depend on: moments as ages at `now`, up to
-    /// the longest that any session is waited for by its claim; versions of Leases, and numbers of
-    /// writes, only as "is it the `stored` one". Two with equal digests behave the same, as long as no session claims more than
-    /// before and it is known in which order the sessions of each pod began.
+    /// Feeds `hasher` with everything that later answers depend on. Moments count as ages at `now`,
+    /// up to the longest wait for any session by its claim. Versions of Leases and numbers of
+    /// writes count only as "equal to the `stored` one". Two states with equal digests behave the
+    /// same, if no session claims more than before and the start order of each pod's sessions is
+    /// known.
     pub fn digest<H: Hasher>(
         &self,
         now: Moment,

@@ -1,4 +1,4 @@
-//! Who has ended, and who of those that have not may be given jobs.
+//! Ends of sessions, and the live sessions that may receive jobs.
 
 use super::*;
 
@@ -85,7 +85,7 @@ fn a_session_whose_lease_was_never_seen_is_judged_by_its_pod() {
     assert_eq!(known(&mut overseer, 1_000), Some((ended, Some(Duration::from_secs(1)))));
 }
 
-/// So many sessions that were heard of at second 0.
+/// Returns an overseer with `count` sessions that were last seen at second 0.
 fn silent(count: u64) -> Overseer {
     let mut overseer = overseer();
     for nonce in 0..count {

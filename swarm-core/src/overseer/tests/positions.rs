@@ -1,4 +1,4 @@
-//! How far the ledger was, by those who acted on it.
+//! Positions that the ledger has reached, according to the sessions that acted on it.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn a_view_of_an_earlier_incarnation_may_have_been_read_before_the_present_one() 
     assert_eq!(seen.positions.first(), Some(&at_position(START - 1, 0)));
     assert_eq!(decide(&now, &desired(), &seen).waiting, Some(Waiting::LedgerReset));
 
-    // The session itself can say which one it acts on.
+    // The session itself can report which incarnation it acts on.
     overseer.learn(at(2), Fact::Lease(id(1), held(2, START, 4)));
     let seen = observed(&mut overseer, 2, &now);
     assert_eq!(decide(&now, &desired(), &seen).waiting, None);
@@ -54,7 +54,7 @@ fn a_session_whose_lease_was_not_looked_at_yet_may_act_on_its_view() {
     assert_eq!(decide(&fresh, &desired(), &seen).waiting, Some(Waiting::LedgerReset));
     assert_eq!(overseer.due(at(0), START, |_| false), [Effect::LookUp(id(1))]);
 
-    // It has ended, and with it what it may have read.
+    // The session has ended, and its view no longer counts.
     overseer.learn(at(0), Fact::LeaseMissing(id(1)));
     let seen = observed(&mut overseer, 60_000, &fresh);
     assert_eq!(seen.positions, [].into());
@@ -94,7 +94,7 @@ fn a_pool_that_waits_for_a_session_wakes_up_when_it_need_not_wait_any_more() {
     let ms = u64::try_from(wait.as_millis()).unwrap();
     assert_eq!(observed(&mut overseer, ms, &now).positions.len(), 2);
     assert_eq!(observed(&mut overseer, ms + 1, &now).positions, [at_position(START, 5)].into());
-    // For its own jobs it is waited for by its own claim.
+    // Its own jobs wait as long as it claims.
     assert!(overseer.due(at(ms + 1), START, everything).is_empty());
     assert_eq!(overseer.wakes_at(), Some(at(0).after((wait * 3).saturating_sub(SLACK * 2))));
 }
@@ -235,7 +235,7 @@ fn the_ledger_says_how_long_to_wait_for_a_lease_that_is_gone() {
         assert_eq!(overseer.wakes_at(), Some(at(0).after(long.fence_wait())));
         observed.longest_lease
     };
-    // Of before that was kept, and of a shorter one that is asked for no more.
+    // An older duration was recorded, and a shorter one is requested now.
     assert_eq!(wait_by(Duration::ZERO), LeaseTerms::default().duration);
     assert_eq!(wait_by(Duration::from_secs(5)), LeaseTerms::default().duration);
     let minute = Duration::from_secs(60);

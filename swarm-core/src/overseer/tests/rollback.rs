@@ -75,7 +75,7 @@ fn a_closed_lease_and_a_missing_one_are_doubted_and_the_end_of_a_process_is_not(
         assert_ne!(ended(&mut overseer, 30_000), None);
         overseer.learn(at(30_000), Fact::StoreRolledBack);
         assert_eq!(ended(&mut overseer, 30_000), None, "{fact:?}");
-        // The store still says so.
+        // The store still shows that end.
         overseer.learn(at(30_000), fact);
         assert_ne!(ended(&mut overseer, 60_000), None);
     }
@@ -95,14 +95,14 @@ fn a_write_that_follows_a_revocation_shows_that_the_store_was_rolled_back() {
     overseer.learn(at(31_000), Fact::Lease(id(1), new(4)));
     assert_eq!(ended(&mut overseer, 31_000), None);
     assert_eq!(overseer.living("pod"), Some(&id(1)));
-    // A Lease that was found missing, and exists after all.
+    // A Lease was reported missing, and exists after all.
     let mut overseer = super::overseer();
     overseer.note(at(0), &naming(id(1)));
     overseer.learn(at(0), Fact::LeaseMissing(id(1)));
     assert_eq!(ended(&mut overseer, 30_000), Some(Proof::Fenced));
     overseer.learn(at(30_000), Fact::Lease(id(1), new(1)));
     assert_eq!(ended(&mut overseer, 30_000), None);
-    // A revocation that is seen late says which write was the last.
+    // A late look at a revocation shows which write was the last.
     let mut overseer = super::overseer();
     overseer.note(at(0), &naming(id(1)));
     overseer.learn(at(0), Fact::Lease(id(1), new(1)));
@@ -122,20 +122,20 @@ fn grants_wait_for_a_renewal_of_every_session_that_was_there_at_the_start() {
     let mut overseer = overseer();
     overseer.note(at(0), &naming(id(1)));
     overseer.learn(at(0), Fact::Lease(id(1), new(3)));
-    // The ledger does not name this session, and may have done so before a rollback.
+    // The ledger does not name this session, and may have named it before a rollback.
     overseer.learn(at(0), Fact::Lease(SessionId::new("other", 2), new(4)));
     assert_eq!(unrenewed(&mut overseer, 0, exclusive), 2);
     overseer.learn(at(100), Fact::Lease(id(1), new(3)));
     assert_eq!(unrenewed(&mut overseer, 100, exclusive), 2, "the same write again");
     overseer.learn(at(200), Fact::Lease(id(1), new(5)));
     assert_eq!(unrenewed(&mut overseer, 200, exclusive), 1);
-    // A session that opens later was granted nothing that could be lost.
+    // A session that opens later received no grant that could be lost.
     overseer.learn(at(300), Fact::Lease(SessionId::new("third", 3), new(6)));
     assert_eq!(unrenewed(&mut overseer, 300, exclusive), 1);
     let terminated = PodFacts { has_terminated: true, ..PodFacts::default() };
     overseer.learn(at(400), Fact::Pod("other".into(), terminated));
     assert_eq!(unrenewed(&mut overseer, 400, exclusive), 0);
-    // After a rollback all are waited for again.
+    // After a rollback, all sessions are waited for again.
     overseer.learn(at(500), Fact::StoreRolledBack);
     overseer.learn(at(500), Fact::Lease(id(1), new(4)));
     assert_eq!(unrenewed(&mut overseer, 500, exclusive), 2);
