@@ -1,16 +1,17 @@
-//! A worker's session: what it runs, and how long it may, as a pure machine.
+//! A worker's session as a pure machine: decides which jobs run, and until when.
 //!
-//! Events go in with the reading of the worker's clock, effects come out; whoever drives the
-//! machine carries them out and reports back. The clock also counts the time the machine was
-//! suspended (`CLOCK_BOOTTIME`). The rules, each with its name in [`Rule`]:
+//! Events go in with the reading of the worker's clock, and effects come out. The driver of the
+//! machine carries out the effects and reports back. The clock also counts the time while the
+//! machine was suspended (`CLOCK_BOOTTIME`). The rules, each with its name in [`Rule`]:
 //!
-//! - It runs only what a view for this very session grants, and only views that are newer count.
+//! - A session runs only jobs that a view for this very session grants, and only newer views count.
 //! - It acknowledges a view after every job that the view releases was stopped and joined. Before
-//!   that it may acknowledge the view except for the jobs that it still stops. It names all of
+//!   that it may acknowledge the view except for the jobs that it still stops. It lists all of
 //!   them.
 //! - It may act until one lease duration after it **sent** the last renewal that succeeded. One
-//!   stop timeout before that it stops its jobs; jobs that still run at the end are aborted. If a
-//!   later renewal succeeds, nobody has revoked it, and it resumes the same grants.
+//!   stop timeout before that end it stops its jobs, and at the end it aborts the remaining ones.
+//!   If a later renewal succeeds, the lease was not revoked, and the session resumes the same
+//!   grants.
 //! - It closes its lease after everything was joined. A session that is over never comes back.
 
 mod event;
@@ -35,13 +36,13 @@ use crate::handover::{
 use crate::merge::side_by_side;
 use crate::{JobName, Token};
 
-/// What a session knows of the one before it in the same place: a container's state directory, or
+/// A session's knowledge of its predecessor in the same place: a container's state directory, or
 /// the same process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Former {
-    /// That session, if it is known that nothing of it is left.
+    /// The predecessor, if it is known that nothing of it is left.
     pub session: Option<SessionId>,
-    /// The job that is believed to have crashed it.
+    /// The job that is believed to have crashed the predecessor.
     pub culprit: Option<JobName>,
 }
 
@@ -52,63 +53,62 @@ pub struct Session {
     terms: LeaseTerms,
     rules: Rules,
     phase: Phase,
-    /// The incarnation of the ledger it serves; taken from the first view.
+    /// The incarnation of the ledger that the session serves; taken from the first view.
     incarnation: Option<u64>,
-    /// The largest revision of a view acted on.
+    /// The largest revision of a view that was acted on.
     seen: u64,
-    /// What that view grants.
+    /// The grants of that view.
     granted: Grants,
-    /// What runs on.
+    /// The jobs that run and are not being stopped.
     runs: BTreeMap<JobName, Token>,
-    /// What is being stopped.
+    /// The jobs that are being stopped.
     stopping: BTreeMap<JobName, Token>,
     /// Run-to-completion jobs that ended well under a grant that is still in force.
     finished: BTreeMap<JobName, Token>,
-    /// What follows from these four, so that an event of one job costs no look at all jobs.
+    /// The differences between these four, so that an event of one job need not look at all jobs.
     due: Due,
     /// The largest revision that may be acknowledged.
     acked: u64,
-    /// The latest view, as far as it matters for an acknowledgement before all of it is carried
-    /// out.
+    /// The progress of the latest view, for an acknowledgement before all of it is carried out.
     part: Part,
     lease: LeaseVersion,
     has_lease: bool,
-    /// Until when it may act; the clock's start if it never could.
+    /// The moment until which it may act; the clock's start if it never could.
     deadline: Moment,
     /// Whether the ledger is known not to have been rolled back since the session could last act.
     is_verified: bool,
-    /// The latest write that had landed when the session could not act: what was read of the ledger
-    /// after it, or after an earlier one, may have changed since.
+    /// The latest write that had landed when the session could not act. A read of the ledger after
+    /// that write, or after an earlier one, may be outdated.
     lapsed_after: u64,
     pending: Option<Pending>,
-    /// How many writes were sent.
+    /// The number of writes that were sent.
     writes: u64,
-    /// The latest of them that is known to have landed.
+    /// The number of the latest write that has certainly landed.
     landed: u64,
     /// The acknowledgement in the last write that landed.
     landed_ack: Ack,
     /// Whether the last write got no answer.
     is_retry: bool,
-    /// When the next renewal is due.
+    /// The moment when the next renewal is due.
     renew_at: Moment,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Open,
-    /// Its jobs are moved away; what is left at the moment given is stopped.
+    /// Its jobs are being moved away; the remaining ones are stopped at the given moment.
     Draining(Moment),
     /// Nothing runs and nothing starts any more; the lease is being closed.
     Closing,
     Over,
 }
 
-/// How what runs differs from what is granted.
+/// The differences between the running jobs and the granted jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Due {
-    /// What is granted, did not finish, and neither runs nor is being stopped.
+    /// The granted jobs that did not finish, and that neither run nor are being stopped.
     starts: BTreeSet<JobName>,
-    /// What runs on and is not granted. Empty after every step.
+    /// The jobs that run and are not granted. Empty after every step.
     stops: BTreeSet<JobName>,
     /// Number of jobs that are being stopped and are not granted.
     releases: usize,
@@ -119,10 +119,10 @@ struct Due {
 struct Part {
     /// Time since which there may be something to acknowledge in part.
     since: Moment,
-    /// Whether writes say which jobs are still being stopped. They do once a part of the views
+    /// Whether writes list the jobs that are still being stopped. They do once a part of the views
     /// since the last fully carried out view is done.
     is_said: bool,
-    /// Whether a write is due for that alone: a part of the latest view is done.
+    /// Whether this list alone requires a write, since a part of the latest view is done.
     is_news: bool,
 }
 
@@ -136,7 +136,8 @@ struct Pending {
 }
 
 impl Session {
-    /// Begins a session. The first effect creates its lease; nothing runs before that succeeded.
+    /// Opens a session. The first effect creates its lease; no job runs before that write
+    /// succeeded.
     ///
     /// ```
     /// use swarm_core::handover::{LeaseTerms, Moment, SessionId};
@@ -180,14 +181,14 @@ impl Session {
         (session, effects)
     }
 
-    /// The same session with one of its rules broken, for a model check to notice.
+    /// Breaks one rule of the session, for a model check to notice.
     #[cfg(feature = "mutations")]
     #[must_use]
     pub fn without(self, rule: Rule) -> Self {
         Self { rules: Rules::without(rule), ..self }
     }
 
-    /// Its identity.
+    /// Returns its identity.
     ///
     /// ```
     /// use swarm_core::handover::{LeaseTerms, Moment, SessionId};
@@ -202,8 +203,8 @@ impl Session {
         &self.id
     }
 
-    /// The jobs that run or are being stopped, with the tokens they run under. A token is only
-    /// worth something to a sink that refuses lower ones.
+    /// Returns the jobs that run or are being stopped, with their tokens. A token has a use only
+    /// for a sink that refuses lower ones.
     ///
     /// ```
     /// use swarm_core::handover::{LeaseTerms, Moment, SessionId};
@@ -211,14 +212,15 @@ impl Session {
     ///
     /// let id = SessionId::new("pod", 1);
     /// let (session, _) = Session::open(id, LeaseTerms::default(), Moment::default());
-    /// assert_eq!(session.running().count(), 0); // it was granted nothing yet
+    /// assert_eq!(session.running().count(), 0); // it has no grant yet
     /// ```
     pub fn running(&self) -> impl Iterator<Item = (&JobName, Token)> {
         let both = side_by_side(&self.runs, &self.stopping);
         both.filter_map(|(job, runs, stops)| Some((job, *runs.or(stops)?)))
     }
 
-    /// Whether a job may still act under `token` at `now`; for long loops to ask.
+    /// Returns whether a job may still act under `token` at `now`. A long loop asks this
+    /// repeatedly.
     ///
     /// ```
     /// use std::time::Duration;
@@ -243,7 +245,7 @@ impl Session {
         now < self.deadline && self.runs.get(job) == Some(&token)
     }
 
-    /// Whether it is over: the process ends, or opens another session.
+    /// Returns whether it is over. Then the process ends, or opens another session.
     ///
     /// ```
     /// use swarm_core::handover::{LeaseTerms, LeaseVersion, Moment, SessionId};
@@ -261,8 +263,8 @@ impl Session {
         self.phase == Phase::Over
     }
 
-    /// Whether it was asked to end, or has to. It asks for no more jobs, but runs those that it is
-    /// granted until they are moved away or its time is over.
+    /// Returns whether it was asked to end, or has to. It receives no further jobs, but runs its
+    /// granted jobs until they are moved away or its time is over.
     ///
     /// ```
     /// use std::time::Duration;
@@ -279,9 +281,9 @@ impl Session {
         self.phase != Phase::Open
     }
 
-    /// When the mere passing of time next changes something. Whoever drives the machine sends a
-    /// [`SessionEvent::Tick`] then at the latest; a guard of its own, a thread that needs nothing
-    /// else, ends the process at [`deadline`](Self::deadline) if it still runs jobs.
+    /// Returns when time alone next changes something. The driver sends a [`SessionEvent::Tick`]
+    /// then at the latest. A separate guard thread, which depends on nothing else, ends the process
+    /// at [`deadline`](Self::deadline) if it still runs jobs.
     ///
     /// ```
     /// use swarm_core::handover::{LeaseTerms, LeaseVersion, Moment, SessionId};
@@ -301,17 +303,17 @@ impl Session {
             Phase::Open | Phase::Closing => None,
             Phase::Over => return None,
         };
-        // A job that is being stopped already is waited for, not stopped again.
+        // A job that is already being stopped is not stopped again.
         let (goes_on, is_idle) = (!self.runs.is_empty(), self.is_idle());
         let drain = drain.filter(|_| goes_on || is_idle);
         let suspension = goes_on.then(|| self.suspends_at());
         let end = (!is_idle).then_some(self.deadline);
         let may_write = self.has_lease && self.pending.is_none();
-        let part = may_write.then(|| self.tells_part_at()).flatten();
+        let part = may_write.then(|| self.part_write_at()).flatten();
         [renewal, drain, suspension, end, part].into_iter().flatten().min()
     }
 
-    /// Until when it may act.
+    /// Returns the moment until which it may act.
     ///
     /// ```
     /// use swarm_core::handover::{LeaseTerms, LeaseVersion, Moment, SessionId};
@@ -321,16 +323,16 @@ impl Session {
     /// let (mut session, _) = Session::open(id, terms, Moment::default());
     /// let answered = Moment(terms.renew);
     /// session.step(answered, SessionEvent::Written { number: 1, version: LeaseVersion(1) });
-    /// assert_eq!(session.deadline(), Moment(terms.duration)); // counted from when it was sent
+    /// assert_eq!(session.deadline(), Moment(terms.duration)); // counted from the moment of sending
     /// ```
     #[must_use]
     pub fn deadline(&self) -> Moment {
         self.deadline
     }
 
-    /// Takes in what happened by `now`, and says what to do about it, in order. A view costs
-    /// O(jobs · log jobs), any other event O(log jobs) for each job that it concerns, and each
-    /// effect as much; an acknowledgement lists all jobs that have finished.
+    /// Processes an event at `now`, and returns the effects in order. A view costs O(jobs · log
+    /// jobs). Any other event costs O(log jobs) for each job that it concerns, as does each effect.
+    /// An acknowledgement lists all jobs that have finished.
     ///
     /// ```
     /// use std::time::Duration;
@@ -353,8 +355,8 @@ impl Session {
         self.step_all(now, [event])
     }
 
-    /// Takes in all that happened by `now`, in order, and then says what to do about it, in one
-    /// write where several steps may take several.
+    /// Processes all events up to `now` in order, and returns the effects. Several events may share
+    /// one write, where separate steps might need several.
     ///
     /// ```
     /// use swarm_core::handover::{LeaseTerms, LeaseVersion, Moment, SessionId};
@@ -408,8 +410,8 @@ impl Session {
                     self.give_up(now);
                 }
             }
-            // What was read before the session could not act once more says nothing about what happened
-            // then.
+            // A read of the ledger before the session last lost its right to act says nothing about
+            // the time after it.
             SessionEvent::LedgerRead { number, .. } if number <= self.lapsed_after => (),
             SessionEvent::LedgerRead { incarnation, revision, .. } => {
                 self.ledger_read(now, incarnation, revision, effects);
@@ -439,7 +441,7 @@ impl Session {
             return;
         }
         if incarnation < view.incarnation {
-            // The ledger was rebuilt: it knows nothing of what we were granted.
+            // The ledger was rebuilt and does not contain our grants.
             self.roll_back(now, effects);
             return;
         }
@@ -485,10 +487,10 @@ impl Session {
         }
     }
 
-    /// Our write `number` is what the lease says. If a later one than the first made it, it may
-    /// have been made again: an earlier one may have landed unheard, been revoked, fenced and
-    /// deleted, and what it was granted may be others' by now. Then the session ends unused; the
-    /// next one has a name that nobody has seen.
+    /// Records that the lease contains our write `number`. A lease that was created by a later
+    /// write than the first may have been created twice. An earlier lease may have been granted
+    /// jobs, then been revoked, fenced and deleted, and its jobs may belong to others now. So this
+    /// session ends unused, and the next one has a fresh name.
     fn write_landed(&mut self, now: Moment, number: u64, version: LeaseVersion) {
         if !self.has_lease && number != 1 {
             self.drain(now);
@@ -498,19 +500,19 @@ impl Session {
         self.has_lease = true;
     }
 
-    /// A write was refused and the lease was read: whose is it now?
+    /// Processes a read of the lease after a refused write.
     fn lease_read(&mut self, now: Moment, lease: Option<Lease>, effects: &mut Vec<SessionEffect>) {
         match lease {
             Some(lease) if lease.holder == Holder::Session => {
                 if lease.number < self.landed {
-                    // What landed is gone: the store was rolled back, and the ledger with it.
+                    // A landed write is missing: the store was rolled back, and the ledger with it.
                     self.roll_back(now, effects);
                 }
                 if self.is_pending(lease.number) {
                     self.written(now, lease.number, lease.version, effects);
                 } else {
-                    // An earlier write of ours landed late. When it was sent is forgotten, so it
-                    // prolongs nothing; the next one is sent with the right version.
+                    // An earlier write of ours landed late. Its time of sending is forgotten, so it
+                    // prolongs nothing. The next write is sent with the right version.
                     self.pending = None;
                     self.write_landed(now, lease.number, lease.version);
                 }
@@ -519,13 +521,13 @@ impl Session {
                 self.phase = Phase::Over;
                 effects.push(SessionEffect::Over);
             }
-            // A lease that was never made is not over: the read may be older than the write.
+            // A lease that was never created is not over: the read may be older than the write.
             None if !self.has_lease => self.give_up(now),
             Some(_) | None => self.abort(effects),
         }
     }
 
-    /// Stops waiting for an answer, and tries again a little later.
+    /// Stops waiting for an answer, and schedules another attempt a little later.
     fn give_up(&mut self, now: Moment) {
         self.pending = None;
         self.is_retry = true;
@@ -561,7 +563,7 @@ impl Session {
         };
     }
 
-    /// Ends at once, with whatever still runs.
+    /// Ends at once, and aborts all remaining jobs.
     fn abort(&mut self, effects: &mut Vec<SessionEffect>) {
         self.phase = Phase::Over;
         self.runs.clear();
@@ -569,7 +571,7 @@ impl Session {
         effects.push(SessionEffect::Abort);
     }
 
-    /// From when on jobs are stopped for want of a renewal.
+    /// Returns the moment from which on jobs are stopped if no renewal succeeds.
     fn suspends_at(&self) -> Moment {
         self.deadline.before(self.terms.stop_timeout)
     }

@@ -7,9 +7,9 @@ use super::{Pending, Phase, Session};
 use crate::handover::{Ack, Lease, Moment};
 
 impl Session {
-    /// Feeds `hasher` with everything that the next decisions depend on: moments as distances from
-    /// `now`, versions and numbers only as "is it the stored one". Two sessions with equal digests
-    /// behave the same.
+    /// Feeds `hasher` with everything that the next decisions depend on. Moments count as distances
+    /// from `now`. Versions and numbers count only as "equal to the stored one". Two sessions with
+    /// equal digests behave the same.
     pub fn digest<H: Hasher>(&self, now: Moment, stored: Option<&Lease>, hasher: &mut H) {
         let ahead = |moment: Moment| moment.since(now);
         self.phase_digest(now, hasher);
@@ -26,7 +26,7 @@ impl Session {
         let part_at = self.part.since.after(self.pace());
         let has_part = self.acked != self.seen;
         (has_part && self.part.is_said).hash(hasher);
-        // As above.
+        // The same holds for the pace of acknowledgements in part.
         let is_paced = has_part && !self.terms.renew.is_zero();
         is_paced.then(|| (self.part.is_news, ahead(part_at))).hash(hasher);
         (ahead(self.deadline), ahead(self.renew_at)).hash(hasher);

@@ -1,18 +1,18 @@
-//! The events that a session takes in, and the effects that it asks for.
+//! The events that a session processes, and the effects that it requests.
 
 use std::time::Duration;
 
 use crate::handover::{Lease, LeaseVersion, LeaseWrite, SessionView};
 use crate::{JobName, Token};
 
-/// What happened. Answers carry the number of the write they belong to; late answers are ignored.
+/// An event. Answers carry the number of the write they belong to; late answers are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SessionEvent {
     /// Time passed.
     Tick,
     /// The process ran again after it was stopped, or the machine after it was suspended.
     Resumed,
-    /// A view arrived. It may be an old one, or one for another session.
+    /// A view arrived. It may be an older view, or a view for another session.
     View(SessionView),
     /// A write to the lease succeeded.
     Written {
@@ -31,7 +31,7 @@ pub enum SessionEvent {
         /// The number of the write.
         number: u64,
     },
-    /// The lease was read from the store itself; `None` if there is none.
+    /// The lease was read from the store itself; `None` if it does not exist.
     LeaseRead(Option<Lease>),
     /// The ledger was read from the store itself.
     LedgerRead {
@@ -42,19 +42,19 @@ pub enum SessionEvent {
         /// Its revision.
         revision: u64,
     },
-    /// A job that was being stopped has ended, with everything it started; or a job ended by itself
-    /// and shall be restarted.
+    /// A job that was being stopped has ended, with everything it started. Or a job ended by itself
+    /// and should be restarted.
     Joined(JobName),
     /// A run-to-completion job has succeeded.
     Finished(JobName),
     /// The worker was asked to end (SIGTERM), and will be killed after this span.
     Terminate {
-        /// How long it has.
+        /// The time until it is killed.
         grace: Duration,
     },
 }
 
-/// What to do. The driver carries out effects in order, and leaves none out.
+/// An action for the driver, which carries out all effects in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SessionEffect {
     /// Start the job, and pass it the token.
@@ -64,7 +64,7 @@ pub enum SessionEffect {
         /// Its fencing token, for the sinks that check it.
         token: Token,
     },
-    /// Stop the job, and report [`SessionEvent::Joined`] once nothing of it runs any more.
+    /// Stop the job, and report [`SessionEvent::Joined`] once none of its processes runs any more.
     Stop(JobName),
     /// Write to the session's lease. The answer is [`SessionEvent::Written`],
     /// [`SessionEvent::Conflict`] or [`SessionEvent::Lost`], within half a renewal interval.
@@ -72,12 +72,12 @@ pub enum SessionEffect {
     /// Read the session's lease from the store itself, not from a cache.
     ReadLease,
     /// Read the ledger from the store itself, not from a cache, and report
-    /// [`SessionEvent::LedgerRead`]. Without an answer it is asked for again after the next write.
+    /// [`SessionEvent::LedgerRead`]. Without an answer it is requested again after the next write.
     ReadLedger {
-        /// The write that landed before the read: what was read too early counts for nothing.
+        /// The write that landed before the read. An earlier read does not count.
         number: u64,
     },
-    /// Report that the ledger is older than a view the session saw: its store was rolled back.
+    /// Report that the ledger is older than a view that the session saw: its store was rolled back.
     ReportRollback {
         /// The largest revision that the session saw.
         seen: u64,

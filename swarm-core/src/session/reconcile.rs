@@ -1,18 +1,18 @@
-//! What a session does after each event: it starts and stops jobs, acknowledges, and writes.
+//! The reaction of a session after each event: it starts and stops jobs, acknowledges, and writes.
 
 use super::{Due, Pending, Phase, Session, SessionEffect};
 use crate::handover::{Ack, Holder, LeaseWrite, Moment, Rule};
 use crate::{JobName, Token};
 
 impl Session {
-    /// Brings jobs and lease in line with what is granted and allowed at `now`.
+    /// Brings the jobs and the lease in line with the grants and with the time `now`.
     pub(super) fn reconcile(&mut self, now: Moment, effects: &mut Vec<SessionEffect>) {
         if self.is_over() {
             return;
         }
         let has_any = !self.granted.is_empty() || !self.is_idle();
         if self.suspends_at() <= now && has_any {
-            // While the session may not act, or before it ever could, the store may be rolled back
+            // While the session may not act, and before it ever could, the store may be rolled back
             // to a state in which another session holds its jobs.
             self.is_verified = false;
             self.lapsed_after = self.landed;
@@ -25,7 +25,7 @@ impl Session {
         debug_assert_eq!(self.due, self.differences());
     }
 
-    /// Whether jobs may be started and kept at all.
+    /// Returns whether jobs may be started and kept at all.
     fn may_run(&self, now: Moment) -> bool {
         let in_time = now < self.suspends_at() && self.is_verified;
         match self.phase {
@@ -35,7 +35,7 @@ impl Session {
         }
     }
 
-    /// Whether nothing runs any more, and nothing is being stopped.
+    /// Returns whether no job runs and no job is being stopped.
     pub(super) fn is_idle(&self) -> bool {
         self.runs.is_empty() && self.stopping.is_empty()
     }
@@ -44,7 +44,7 @@ impl Session {
         self.granted.get(job) == Some(&token)
     }
 
-    /// Compares all that runs with all that is granted. O(jobs · log jobs).
+    /// Compares all running jobs with all granted jobs. O(jobs · log jobs).
     pub(super) fn differences(&self) -> Due {
         let is_due = |job: &&JobName| self.is_start_due(job);
         let is_lost = |(job, token): &(&JobName, &Token)| !self.is_granted(job, **token);
@@ -61,7 +61,7 @@ impl Session {
         is_over && granted.is_some() && self.finished.get(job) != granted
     }
 
-    /// Takes note that nothing of a job runs any more. Returns the token it ran under.
+    /// Records that none of a job's processes runs any more. Returns the token under which it ran.
     pub(super) fn ended(&mut self, job: &JobName) -> Option<Token> {
         if let Some(token) = self.stopping.remove(job) {
             if !self.is_granted(job, token) {
@@ -73,7 +73,7 @@ impl Session {
         self.runs.remove(job)
     }
 
-    /// Takes note that a job has ended, and is to start again if it is granted.
+    /// Records that a job has ended, and should start again if it is granted.
     pub(super) fn await_start(&mut self, job: JobName) {
         if self.is_start_due(&job) {
             self.due.starts.insert(job);
@@ -89,7 +89,7 @@ impl Session {
             return;
         }
         for job in stops {
-            // It may have ended meanwhile.
+            // The job may have ended meanwhile.
             if let Some(token) = self.runs.remove(&job) {
                 self.stop_one(job, token, effects);
             }
@@ -120,7 +120,7 @@ impl Session {
         }
     }
 
-    /// Begins to close once all jobs have been moved away, or had to stop, and have been joined.
+    /// Starts to close once all jobs were moved away, or had to stop, and have been joined.
     fn close(&mut self, now: Moment) {
         let Phase::Draining(stop_at) = self.phase else { return };
         let is_empty = self.is_idle() || !self.rules.keep(Rule::JoinBeforeClose);
@@ -133,7 +133,7 @@ impl Session {
     fn write(&mut self, now: Moment, effects: &mut Vec<SessionEffect>) {
         let is_closing = self.phase == Phase::Closing;
         let has_news =
-            || self.has_lease && (is_closing || !self.is_told() || self.is_part_due(now));
+            || self.has_lease && (is_closing || !self.is_reported() || self.is_part_due(now));
         let is_due = || self.renew_at <= now || (has_news() && !self.is_backing_off(now));
         if self.pending.is_some() || !is_due() {
             return;
@@ -155,8 +155,8 @@ impl Session {
         effects.push(SessionEffect::Write(LeaseWrite { expected, holder, number, ack }));
     }
 
-    /// Whether the last write that landed acknowledges all that can be acknowledged.
-    fn is_told(&self) -> bool {
+    /// Returns whether the last write that landed acknowledges all that can be acknowledged.
+    fn is_reported(&self) -> bool {
         let Ack { incarnation, revision, stopping: _, finished, is_draining } = &self.landed_ack;
         *revision == self.acked
             && *incarnation == self.incarnation.unwrap_or_default()
@@ -164,7 +164,7 @@ impl Session {
             && *finished == self.finished
     }
 
-    /// Whether the last write got no answer and the next is not due yet.
+    /// Returns whether the last write got no answer and the next is not due yet.
     fn is_backing_off(&self, now: Moment) -> bool {
         self.is_retry && now < self.renew_at
     }

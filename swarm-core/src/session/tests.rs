@@ -138,8 +138,8 @@ fn a_ledger_that_was_read_before_a_second_lapse_restarts_nothing() {
     session.step(at(2), SessionEvent::Tick);
     assert_eq!(session.step(at(15), SessionEvent::Tick), [stop("a")]);
     session.step(at(16), SessionEvent::Joined(job("a")));
-    // The ledger is asked for after the third write, and again after the fifth. In between, the Lease
-    // was not renewed for so long that others may have got the jobs.
+    // The ledger is requested after the third write, and again after the fifth. In between, the
+    // Lease was not renewed for so long that others may hold the jobs.
     let asks = |number| SessionEffect::ReadLedger { number };
     let effects = session.step(at(16), written(3));
     assert_eq!((&effects[0], writes(&effects)[0].number), (&asks(3), 4));

@@ -1,7 +1,7 @@
 //! The view of one session, with everything that its worker needs to run the jobs.
 //!
-//! The session's state machine needs only the tokens: it takes a [`SessionView`], which a
-//! [`WorkerView`] converts to.
+//! The session's state machine needs only the tokens. It reads a [`SessionView`], to which a
+//! [`WorkerView`] converts.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use crate::handover::{SessionId, SessionView};
 use crate::hash::{digest_and, digest_grants};
 use crate::{JobName, Jobs, Params, Token};
 
-/// Whether a worker passes on what its jobs print. Its own log has it in any case.
+/// The visibility of the output of jobs outside the worker. The worker's own log always has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub enum JobOutput {
-    /// The last lines of a job that fails are in what the worker says of it.
+    /// The worker's report about a failing job contains the last lines of its output.
     #[default]
     Shown,
-    /// No line leaves the worker but by its log.
+    /// No line leaves the worker, except through its own log.
     Hidden,
 }
 
 impl JobOutput {
-    /// As the field `showOutput` says, wherever it is: shown unless it is false.
+    /// Returns the value for a field `showOutput`: shown unless it is false.
     ///
     /// ```
     /// use swarm_core::session::JobOutput;
@@ -36,7 +36,7 @@ impl JobOutput {
     }
 }
 
-/// What one session shall run, with everything it needs to do so.
+/// The jobs that one session should run, with everything it needs to run them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
@@ -49,10 +49,10 @@ pub struct WorkerView {
     pub revision: u64,
     /// The jobs to run.
     pub jobs: BTreeMap<JobName, Granted>,
-    /// How to run them, in words of the worker; `None` if nobody said so.
+    /// The way to run the jobs, in words of the worker; `None` if it was not specified.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub runner: Option<String>,
-    /// Whether the worker passes on what the jobs print.
+    /// Whether the output of the jobs may leave the worker.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub output: JobOutput,
 }
@@ -62,17 +62,17 @@ pub struct WorkerView {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub struct Granted {
-    /// The token to run it under.
+    /// The token under which to run it.
     pub token: Token,
     /// Whether the job is done once it has succeeded: a run-to-completion job.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub run_once: bool,
-    /// The job's parameters, as its user wrote them.
+    /// The job's parameters, as the user wrote them.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub params: Params,
 }
 
-/// The job runs until it is stopped, and has no parameters.
+/// Returns a job that runs until it is stopped, and has no parameters.
 impl From<Token> for Granted {
     fn from(token: Token) -> Self {
         Self { token, run_once: false, params: Params::default() }
@@ -91,14 +91,14 @@ impl From<&WorkerView> for SessionView {
     }
 }
 
-/// Every job runs until it is stopped, and has no parameters.
+/// Returns a view in which every job runs until it is stopped, and has no parameters.
 impl From<SessionView> for WorkerView {
     fn from(view: SessionView) -> Self {
         view.with_details(&Details::default())
     }
 }
 
-/// What workers are told beside the names and tokens of their jobs.
+/// The data that workers receive in addition to the names and tokens of their jobs.
 ///
 /// ```
 /// use swarm_core::{Job, session::Details};
@@ -117,7 +117,7 @@ pub struct Details {
 }
 
 impl Details {
-    /// The details of `jobs`. O(jobs).
+    /// Returns the details of `jobs`. O(jobs).
     #[must_use]
     pub fn of(jobs: &Jobs) -> Self {
         let detailed = jobs.iter().filter(|(_, job)| job.run_once || !job.params.is_empty());
@@ -125,13 +125,14 @@ impl Details {
         Self { jobs, runner: None, output: JobOutput::Shown }
     }
 
-    /// Sets how all jobs are to be run, in words that the workers understand: nothing else reads them.
+    /// Sets the way to run all jobs, in words that the workers understand. No other component reads
+    /// them.
     #[must_use]
     pub fn with_runner(self, runner: impl Into<String>) -> Self {
         Self { runner: Some(runner.into()), ..self }
     }
 
-    /// Sets whether workers pass on what the jobs print.
+    /// Sets whether the output of the jobs may leave the workers.
     ///
     /// ```
     /// use swarm_core::session::{Details, JobOutput};
@@ -145,19 +146,20 @@ impl Details {
         Self { output, ..self }
     }
 
-    /// The jobs of which workers need more than the name: usually a small part of all.
+    /// Returns the jobs for which workers need more than the name: usually a small part of all
+    /// jobs.
     #[must_use]
     pub fn jobs(&self) -> &Jobs {
         &self.jobs
     }
 
-    /// How jobs are to be run.
+    /// Returns the way to run the jobs.
     #[must_use]
     pub fn runner(&self) -> Option<&str> {
         self.runner.as_deref()
     }
 
-    /// Whether workers pass on what the jobs print.
+    /// Returns whether the output of the jobs may leave the workers.
     #[must_use]
     pub fn output(&self) -> JobOutput {
         self.output
@@ -165,8 +167,8 @@ impl Details {
 }
 
 impl SessionView {
-    /// The whole view, as a worker reads it. A job without details runs until it is stopped, without
-    /// parameters.
+    /// Returns the whole view, as a worker reads it. A job without details runs until it is
+    /// stopped, without parameters.
     ///
     /// ```
     /// use swarm_core::handover::{SessionId, SessionView};
@@ -195,10 +197,10 @@ impl SessionView {
         WorkerView { session, incarnation, revision, jobs, runner, output: details.output }
     }
 
-    /// A digest of what the view lets its session run: jobs, tokens and `details`, as for
-    /// [`with_details`](Self::with_details). How jobs are to be run, and whether their output is hidden,
-    /// counts only where there are any. It is the same on every machine and in every release.
-    /// O(jobs · log details).
+    /// Returns a digest of the jobs, tokens and `details` in the view, as for
+    /// [`with_details`](Self::with_details). The way to run jobs, and the visibility of their
+    /// output, count only if the view has jobs. The digest is the same on every machine and in
+    /// every release. O(jobs · log details).
     ///
     /// ```
     /// use swarm_core::Token;
