@@ -1,4 +1,4 @@
-//! The ledger: the durable record of who holds which job. It is the only authority; views are
+//! The ledger: the durable record of the holder of each job. It is the only authority; views are
 //! derived from it.
 
 mod step;
@@ -20,46 +20,48 @@ pub use step::{Filled, LedgerStep};
 use crate::handover::{Cell, Cells, Grants, SessionId, SessionView};
 use crate::{Assignment, JobName, Position, Slot, Token, View, ViewEntry};
 
-/// Who holds which job, who fills which slot, and what was published.
+/// The holder of each job, the session in each slot, and the counters of publications.
 ///
 /// A ledger only changes to its next [`step`](Self::step), by compare-and-set in its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
-    /// The jobs and their holders. The revision of the cells is that of the whole ledger.
+    /// The jobs and their holders. The revision of the cells is also the revision of the whole
+    /// ledger.
     pub cells: Cells,
-    /// Counts publications: changes that alter the view.
+    /// The number of publications so far: changes that alter the view.
     pub version: u64,
-    /// Who fills each slot. A slot without jobs has a record as long as its worker exists.
+    /// The worker in each slot. A slot without jobs has a record as long as its worker exists.
     pub slots: BTreeMap<Slot, SlotRecord>,
-    /// The sessions that no longer fill a slot but still hold jobs, with the slot they filled.
+    /// The sessions that no longer fill a slot but still hold jobs, with the slot that each filled.
     pub former: BTreeMap<SessionId, Slot>,
-    /// The longest Lease by which a session may live that the ledger names, or that a lost ledger
-    /// named. So an operator that starts after the Lease was shortened still knows how long to wait
-    /// for a session whose Lease was deleted. Zero if there is no session, or in a ledger of before
-    /// this was kept.
+    /// The longest Lease duration of any session that the ledger names, or that a lost ledger
+    /// named. An operator that starts after the duration was shortened needs it: it still knows how
+    /// long to wait for a session whose Lease was deleted. Zero without a session, and in ledgers
+    /// of older releases.
     pub longest_lease: Duration,
 }
 
-/// Who fills a slot.
+/// The worker in a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotRecord {
-    /// The worker, by the name it has in the view.
+    /// The worker's name in the view.
     pub worker: String,
-    /// Its session; while the worker is away, its latest one.
+    /// Its session; while the worker is away, its latest session.
     pub session: SessionId,
-    /// The revision of the ledger from which on that session has filled the slot, if it came while
-    /// there were jobs that all run; otherwise 0, since it may run any of them.
+    /// The revision of the ledger at which that session joined the slot. It is recorded only if
+    /// there were jobs that all sessions run. Otherwise it is 0, since the session may run any of
+    /// these jobs.
     pub joined: u64,
     /// The publication that last changed the slot's set of jobs, or first sent it to this worker.
     pub version: u64,
-    /// The publication that last moved one of its jobs to another slot; 0 if none did. A worker that
-    /// has read only an older publication may still run a job that another worker was given.
+    /// The publication that last moved one of its jobs to another slot; 0 if none did. A worker
+    /// that has read only an older publication may still run a job that another worker received.
     pub last_handoff_version: u64,
 }
 
 impl Ledger {
-    /// An empty ledger, created `unix_time_us` microseconds after the Unix epoch. Its tokens begin
-    /// there, so that a ledger that is recreated after a loss grants higher ones.
+    /// Creates an empty ledger, `unix_time_us` microseconds after the Unix epoch. Its tokens begin
+    /// at that number, so that a ledger that is recreated after a loss grants higher ones.
     ///
     /// ```
     /// use swarm_core::{Ledger, Token};
@@ -79,7 +81,7 @@ impl Ledger {
         }
     }
 
-    /// The ledger's place in its history.
+    /// Returns the ledger's place in its history.
     ///
     /// ```
     /// use swarm_core::{Ledger, Position};
@@ -91,7 +93,7 @@ impl Ledger {
         Position { incarnation: self.cells.incarnation, revision: self.cells.revision }
     }
 
-    /// The number of changes of the ledger so far.
+    /// Returns the number of changes of the ledger so far.
     ///
     /// ```
     /// use swarm_core::{Assignment, Ledger, Pool};
@@ -105,7 +107,7 @@ impl Ledger {
         self.cells.revision
     }
 
-    /// The slot of every session that fills one, or that filled one and still holds jobs.
+    /// Returns the slot of every session that fills one, or that filled one and still holds jobs.
     /// O(sessions · log sessions).
     ///
     /// ```
@@ -121,8 +123,8 @@ impl Ledger {
         former.chain(self.slots.iter().map(|(slot, record)| (&record.session, *slot))).collect()
     }
 
-    /// Who holds each job now, by slot. A job that is being released is still held; a job that
-    /// waits for its slot to be filled counts as held there. O(jobs · log sessions).
+    /// Returns the holder of each job, as a slot. A job that is being released is still held. A job
+    /// that waits for its slot to be filled counts as held there. O(jobs · log sessions).
     ///
     /// ```
     /// use swarm_core::{Assignment, Ledger, Pool, Slot};
@@ -136,8 +138,8 @@ impl Ledger {
         self.holders(|_| true)
     }
 
-    /// The [`assignment`](Self::assignment) that a plan starts from: without the jobs that are being
-    /// released, which are in flight and count for no worker.
+    /// Returns the [`assignment`](Self::assignment) from which a plan starts. It leaves out the
+    /// jobs that are being released, which are in flight and count for no worker.
     pub(crate) fn unreleased_assignment(&self) -> Assignment {
         self.holders(|cell| !matches!(cell, Cell::Releasing { .. }))
     }
@@ -159,7 +161,7 @@ impl Ledger {
         counted.filter_map(|(job, record)| Some((job.clone(), slot(&record.cell)?))).collect()
     }
 
-    /// The published jobs of every slot: granted and not being released. O(jobs).
+    /// Returns the published jobs of every slot: granted and not being released. O(jobs).
     pub(crate) fn granted(&self) -> BTreeMap<Slot, BTreeSet<JobName>> {
         let mut by_session = BTreeMap::<&SessionId, Vec<JobName>>::new();
         let mut by_all = Vec::new();
@@ -184,8 +186,8 @@ impl Ledger {
         self.slots.iter().map(jobs).collect()
     }
 
-    /// The view that plain workers and people read. It depends on the ledger alone, so a lost view
-    /// is recreated with the same content. O(jobs).
+    /// Returns the view that plain workers and people read. It depends on the ledger alone, so a
+    /// lost view is recreated with the same content. O(jobs).
     ///
     /// ```
     /// use swarm_core::{Assignment, Ledger, Pool, Slot};
@@ -210,11 +212,11 @@ impl Ledger {
         View { version: self.version, workers: self.slots.iter().map(entry).collect() }
     }
 
-    /// The revision that each session has to acknowledge before all the jobs it was asked to release
-    /// can be granted to others; what all ran, all are asked to release. Sessions without such jobs
-    /// are left out. O(jobs · log sessions).
+    /// Returns the revision that each session has to acknowledge before all jobs that it was asked
+    /// to release can be granted to others. Every session is asked to release the jobs that all
+    /// sessions ran. Sessions without such jobs are left out. O(jobs · log sessions).
     ///
-    /// A publisher may keep a session's view if that view has the same jobs and tokens, and its
+    /// A publisher may keep a session's view if the view has the same jobs and tokens, and if its
     /// revision is not below this one. Equal jobs alone are not enough: a grant that was never
     /// published may be released again, and no view would then ask the session to acknowledge that.
     ///
@@ -259,10 +261,10 @@ impl Ledger {
         latest
     }
 
-    /// The view of each session that fills a slot or still holds jobs: what it shall run, with the
-    /// tokens. [`releases`](Self::releases) says when a view has to be published. Views of sessions
-    /// that run the jobs of all workers and no others share them. O(jobs · log sessions), and
-    /// O(jobs) for each session with both.
+    /// Returns the view of each session that fills a slot or still holds jobs: its jobs, with their
+    /// tokens. [`releases`](Self::releases) shows when a view has to be published. Sessions that
+    /// run only the jobs of all workers share one map. O(jobs · log sessions), and O(jobs) for each
+    /// session that has both kinds of jobs.
     ///
     /// ```
     /// use swarm_core::handover::SessionId;

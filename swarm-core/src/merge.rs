@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::iter;
 
-/// Every key of either map, in order, with what each map has for it. O(left + right).
+/// Returns every key of either map, in order, with its value in each map. O(left + right).
 pub(crate) fn side_by_side<'a, K: Ord, L, R>(
     left: &'a BTreeMap<K, L>,
     right: &'a BTreeMap<K, R>,
@@ -26,7 +26,7 @@ pub(crate) fn side_by_side<'a, K: Ord, L, R>(
     })
 }
 
-/// Every key of `left`, in order, with its value and what `right` has for it. O(left + right).
+/// Returns every key of `left`, in order, with its values in `left` and `right`. O(left + right).
 pub(crate) fn beside<'a, K: Ord, L, R>(
     left: &'a BTreeMap<K, L>,
     right: &'a BTreeMap<K, R>,

@@ -1,8 +1,8 @@
-//! A map that is shared when it is handed on, and copied when it is written.
+//! A map that is shared when it is passed on, and copied when it is written.
 //!
-//! A turn hands on maps of all jobs: from the list to the request, from the stored ledger to the next
-//! one, from the ledger to views. Where nothing changed they are one map, which costs nothing to
-//! clone, and nothing to compare.
+//! A turn passes on maps of all jobs: from the list to the request, from the stored ledger to the
+//! next one, from the ledger to views. Unchanged maps are one map, so that cloning and comparing
+//! them costs nothing.
 
 use std::collections::{BTreeMap, btree_map};
 use std::fmt;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub struct SharedMap<K, V>(Arc<BTreeMap<K, V>>);
 
 impl<K, V> SharedMap<K, V> {
-    /// A map without entries.
+    /// Creates a map without entries.
     ///
     /// ```
     /// assert!(swarm_core::SharedMap::<u8, u8>::new().is_empty());
@@ -37,7 +37,7 @@ impl<K, V> SharedMap<K, V> {
         Self(Arc::default())
     }
 
-    /// Whether two share their entries, not only have equal ones. O(1).
+    /// Returns whether two maps share their entries, and not only have equal ones. O(1).
     ///
     /// ```
     /// use swarm_core::SharedMap;
@@ -53,7 +53,7 @@ impl<K, V> SharedMap<K, V> {
 }
 
 impl<K: Clone, V: Clone> SharedMap<K, V> {
-    /// The keys, in order. O(entries) if the entries are shared.
+    /// Returns the keys, in order. O(entries) if the entries are shared.
     ///
     /// ```
     /// let jobs = swarm_core::jobs(["b", "a"])?;

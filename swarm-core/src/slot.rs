@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// The place a worker fills in its pool; the ordinal of a StatefulSet pod.
+/// The place that a worker fills in its pool; the ordinal of a StatefulSet pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Slot(pub u32);
 
 impl Slot {
-    /// Means "no slot" in arrays that have an entry for every job. No worker can fill it: a member
-    /// of the pool in this slot is ignored.
+    /// The value for "no slot" in arrays that have an entry for every job. No worker can fill it: a
+    /// member of the pool in this slot is ignored.
     pub const NOBODY: Self = Self(u32::MAX);
 
-    /// The slot, or `None` for [`NOBODY`](Self::NOBODY).
+    /// Returns the slot, or `None` for [`NOBODY`](Self::NOBODY).
     ///
     /// ```
     /// use swarm_core::Slot;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use crate::{Assignment, Change, JobName, Slot};
 
-/// Every reader can represent it, and no view reaches it.
+/// The bound on versions: every reader can represent it, and no view reaches it.
 pub(crate) const VERSION_MAX: u64 = 1 << 53;
 
 /// The published map from workers to jobs.
@@ -14,14 +14,14 @@ pub(crate) const VERSION_MAX: u64 = 1 << 53;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 pub struct View {
-    /// Counts publications.
+    /// The number of publications so far.
     pub version: u64,
     /// The entry of each worker, by the worker's name.
     #[cfg_attr(feature = "serde", serde(rename = "workloads"))]
     pub workers: BTreeMap<String, ViewEntry>,
 }
 
-/// The jobs that one worker shall run.
+/// The jobs that one worker should run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -36,7 +36,7 @@ pub struct ViewEntry {
 }
 
 impl View {
-    /// The slot whose number is at the end of a worker's name.
+    /// Returns the slot whose number is at the end of a worker's name.
     ///
     /// ```
     /// use swarm_core::{Slot, View};
@@ -51,8 +51,9 @@ impl View {
         digits.parse().ok().filter(|_| plain).map(Slot)
     }
 
-    /// The assignment in the view, by slot key or by the number in the worker's name. A worker with
-    /// neither is left out. A job under two workers is held by the lower slot.
+    /// Returns the assignment in the view. The slot comes from the slot key, or from the number in
+    /// the worker's name; a worker with neither is left out. A job under two workers belongs to the
+    /// lower slot.
     ///
     /// ```
     /// use swarm_core::{Assignment, Ledger, Pool, Slot};
@@ -74,8 +75,8 @@ impl View {
         held.into_iter().collect()
     }
 
-    /// The workers whose sets of jobs differ in `after`, by name, with the difference. A worker that
-    /// is in only one of the two views has no jobs in the other. O(jobs · log jobs).
+    /// Returns the workers whose sets of jobs differ in `after`, by name, with the difference. A
+    /// worker that is in only one of the two views has no jobs in the other. O(jobs · log jobs).
     ///
     /// ```
     /// use swarm_core::{Assignment, Ledger, Pool, Slot, View};
@@ -103,8 +104,8 @@ impl View {
         names.into_iter().map(change).filter(is_one).collect()
     }
 
-    /// The version in the text of a view, parsed leniently, since anybody may have edited the text: 0
-    /// if it has no version, or one that no view ever reaches.
+    /// Returns the version in the text of a view, parsed leniently, since any user may have edited
+    /// the text. Returns 0 if the text has no version, or one that no view ever reaches.
     ///
     /// ```
     /// use swarm_core::View;
@@ -120,7 +121,7 @@ impl View {
         version.filter(|version| *version < VERSION_MAX).unwrap_or_default()
     }
 
-    /// The view as a YAML document; the same view gives the same bytes.
+    /// Returns the view as a YAML document; the same view gives the same bytes.
     ///
     /// ```
     /// use swarm_core::{Assignment, Ledger, Pool, Slot};
@@ -156,12 +157,13 @@ impl View {
     }
 }
 
-/// A printable text as a double-quoted YAML scalar.
+/// Returns a printable text as a double-quoted YAML scalar.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
 }
 
-/// A worker's name as a YAML key, quoted if YAML could parse it as a number, a date or a keyword.
+/// Returns a worker's name as a YAML key, quoted if YAML could parse it as a number, a date or a
+/// keyword.
 fn key(name: &str) -> String {
     let starts_as_text = name.starts_with(|c: char| c.is_ascii_lowercase());
     let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';

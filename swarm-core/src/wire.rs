@@ -1,5 +1,5 @@
-//! How values that are more than their fields are written and read with serde: as the text, the
-//! number or the map that they stand for. What is read is checked like any other input.
+//! Serde implementations for values that are more than their fields: each is written as a text, a
+//! number or a map. Reading checks the value like any other input.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::handover::SessionId;
 use crate::ledger::stored::{Stored, whole_millis};
 use crate::{JobName, Ledger, Params, Share, SharedMap};
 
-/// Whether a field can be left out.
+/// Returns whether a field can be left out.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -51,7 +51,7 @@ pub(crate) mod some_millis {
     }
 }
 
-/// The name as text.
+/// Writes the name as text.
 impl Serialize for JobName {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
@@ -64,7 +64,7 @@ impl<'de> Deserialize<'de> for JobName {
     }
 }
 
-/// The identity as [`SessionId::to_stored`] writes it.
+/// Writes the identity like [`SessionId::to_stored`].
 impl Serialize for SessionId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.to_stored())
@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for SessionId {
     }
 }
 
-/// The part in percent.
+/// Writes the part in percent.
 impl Serialize for Share {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u8(self.percent())
@@ -90,7 +90,7 @@ impl<'de> Deserialize<'de> for Share {
     }
 }
 
-/// The values by name.
+/// Writes the values by name.
 impl Serialize for Params {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (**self).serialize(serializer)
@@ -103,7 +103,7 @@ impl<'de> Deserialize<'de> for Params {
     }
 }
 
-/// The map that is shared.
+/// Writes the shared map.
 impl<K: Serialize, V: Serialize> Serialize for SharedMap<K, V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (**self).serialize(serializer)
@@ -120,7 +120,7 @@ where
     }
 }
 
-/// The [stored form](Stored).
+/// Writes the [stored form](Stored).
 impl Serialize for Ledger {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Stored::from(self).serialize(serializer)

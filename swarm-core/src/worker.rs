@@ -1,9 +1,10 @@
-//! The plain worker's side as data: a view comes in, jobs to stop and to start come out.
+//! The plain worker's side as data: a view goes in, and the jobs to stop and to start come out.
 //!
-//! Publications only count up. A view with a lower version than the one that was acted on is not
-//! the operator's newest: somebody wrote an older text, such as a placeholder kept in a repository,
-//! or the ledger was rolled back. Nothing is stopped for it at once: the operator writes its view
-//! again, and only a lower version that stays for [`OLDER_VIEW_GRACE`] is acted on.
+//! Publication numbers only rise. So a view with a lower version than the previous one is not the
+//! operator's newest. Either its text was replaced by an older one, such as a placeholder in a
+//! repository, or the ledger was rolled back. The worker stops no job at once, since the operator
+//! writes its view again. It acts on a lower version only once that version has stayed for
+//! [`OLDER_VIEW_GRACE`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,33 +12,33 @@ use std::time::Duration;
 use crate::handover::Moment;
 use crate::{JobName, View, ViewEntry};
 
-/// For how long a worker with jobs ignores a view that is older than the one it acted on.
+/// The time for which a worker with jobs ignores a view that is older than its previous one.
 ///
-/// The operator repairs a view within seconds, and a kubelet that nobody nudges mounts it within 90
+/// The operator repairs a view within seconds. Without a nudge, a kubelet mounts it within 90
 /// seconds.
 pub const OLDER_VIEW_GRACE: Duration = Duration::from_secs(2 * 60);
 
-/// What a worker runs and which publication it acted on.
+/// The jobs of a worker, and the publication that it acted on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Worker {
     /// The version of the worker's own entry in the last view it acted on; 0 if it had none.
     pub version: u64,
     /// The version of that view as a whole; 0 if it had none.
     pub publication: u64,
-    /// The jobs it runs.
+    /// The jobs that it runs.
     pub running: BTreeSet<JobName>,
-    /// Since when the view has been older than the one acted on, by the worker's clock.
+    /// The moment since when the view has been older than the previous one, by the worker's clock.
     pub older_since: Option<Moment>,
 }
 
-/// What a worker has to do next.
+/// An action for a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkerEffect {
-    /// Stop a job and wait until it has stopped.
+    /// Stop a job and wait until it has ended.
     Stop(JobName),
     /// Start a job.
     Start(JobName),
-    /// Report that a view is ignored for now, since it is older than the one acted on.
+    /// Report that a view is ignored for now, since it is older than the previous one.
     ReportOlder {
         /// The version of the view.
         version: u64,
@@ -47,12 +48,12 @@ pub enum WorkerEffect {
 }
 
 impl Worker {
-    /// The worker called `name` after it has seen `view` at `now`, and the way there: stops before
-    /// starts.
+    /// Returns the worker called `name` after it has seen `view` at `now`, and the effects that
+    /// lead there: stops before starts.
     ///
-    /// A view without an entry for the worker leaves it without jobs, unless it is older than the
-    /// one that was acted on: then the jobs stay until it has been so for [`OLDER_VIEW_GRACE`]. A
-    /// worker without jobs has nothing to keep and acts at once. O(jobs · log jobs).
+    /// A view without an entry for the worker leaves it without jobs. An older view than the
+    /// previous one changes nothing until it has stayed for [`OLDER_VIEW_GRACE`]. A worker without
+    /// jobs has nothing to keep and acts at once. O(jobs · log jobs).
     ///
     /// ```
     /// use swarm_core::handover::Moment;
@@ -68,7 +69,7 @@ impl Worker {
     /// let (worker, _) = worker.step(start, "worker-0", &placeholder);
     /// assert_eq!(worker.running.len(), 1, "version 0 is older than version 1");
     /// let (worker, _) = worker.step(start.after(OLDER_VIEW_GRACE), "worker-0", &placeholder);
-    /// assert_eq!(worker.running.len(), 0, "nobody repaired it");
+    /// assert_eq!(worker.running.len(), 0, "the operator did not repair it");
     /// # Ok::<(), swarm_core::JobNameError>(())
     /// ```
     #[must_use]
@@ -92,8 +93,8 @@ impl Worker {
         (Self { version, publication, running: jobs, older_since: None }, effects)
     }
 
-    /// When the mere passing of time next changes something: then the same view is to be stepped
-    /// again. `None` if it never does.
+    /// Returns when time alone next changes something. Call [`step`](Self::step) with the same view
+    /// then. `None` if it never does.
     ///
     /// ```
     /// use swarm_core::Worker;
@@ -175,7 +176,7 @@ mod tests {
         let (doubting, _) = begun.step(START, NAME, &without_entry(0));
         let later = START.after(Duration::from_secs(90));
         assert_eq!(doubting.step(later, NAME, &view(7, &["a"])), (begun.clone(), vec![]));
-        // The next time counts from its own beginning.
+        // A second older view starts a new wait.
         let (again, effects) = begun.step(later, NAME, &without_entry(0));
         assert_eq!((again.older_since, effects.len()), (Some(later), 1));
     }

@@ -12,7 +12,7 @@ fn session(n: u8) -> SessionId {
     if n.is_multiple_of(2) { SessionId::plain(&uid) } else { SessionId::new(&uid, n.into()) }
 }
 
-/// A job in any state.
+/// Generates a job in any state.
 pub(super) fn any_cell() -> impl Strategy<Value = Cell> {
     let token = (0..u64::MAX / 2).prop_map(Token);
     let span = (0..90_000_u64).prop_map(Duration::from_millis);
@@ -32,7 +32,7 @@ pub(super) fn any_cell() -> impl Strategy<Value = Cell> {
 }
 
 prop_compose! {
-    /// Any ledger that can be stored, reachable or not.
+    /// Generates any ledger that can be stored, reachable or not.
     pub(super) fn any_ledger()(
         cells in prop::collection::btree_map("[a-z:/\"]{1,9}", (any_cell(), 0..3_u32), 0..90),
         counters in any::<[u32; 4]>(),

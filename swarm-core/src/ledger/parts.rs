@@ -1,10 +1,9 @@
 //! A ledger in parts, for stores that limit the size of an object. The head has everything but the
-//! jobs; each job is in the part that the hash of its name selects, so that a change of one job
-//! touches one part.
+//! jobs. The hash of a job's name selects its part, so that a change of one job touches one part.
 //!
-//! A part is identified by the [digest](Part::digest) of its content, so that a store neither writes
-//! nor reads parts that did not change. Both the hash and the digest are frozen, since stored
-//! ledgers depend on them.
+//! A part is identified by the [digest](Part::digest) of its content, so that a store neither
+//! writes nor reads unchanged parts. Both the hash and the digest are frozen, since stored ledgers
+//! depend on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,18 +15,18 @@ use crate::{JobName, SharedMap, Slot, hash_job};
 
 /// The largest size in bytes of a ledger that is stored in one piece.
 pub const WHOLE_BYTES_MAX: usize = 900_000;
-/// A ledger in parts becomes one piece again when it has at most this many bytes. Between the two
-/// limits it stays as it is, so that a few jobs more or fewer do not rewrite the whole ledger.
+/// The size in bytes up to which a ledger in parts becomes one piece again. Between the two limits
+/// it stays as it is, so that a few jobs more or fewer do not rewrite the whole ledger.
 pub const WHOLE_AGAIN_BYTES_MAX: usize = 600_000;
 /// The largest average size in bytes of a part when a ledger is divided.
 const PART_BYTES: usize = 300_000;
-/// If parts are larger than this on average, there will be more of them.
+/// The average size in bytes of a part above which the ledger gets more parts.
 const PART_BYTES_MAX: usize = 400_000;
-/// If parts are smaller than this on average, there will be fewer of them.
+/// The average size in bytes of a part below which the ledger gets fewer parts.
 const PART_BYTES_MIN: usize = 30_000;
 
-/// The number of parts for a ledger of about `bytes` bytes that now has `now` parts; 0 means one
-/// piece. Any other answer is a power of two.
+/// Returns the number of parts for a ledger of about `bytes` bytes that now has `now` parts. 0
+/// means one piece; any other result is a power of two.
 ///
 /// ```
 /// use swarm_core::parts::count;
@@ -54,28 +53,28 @@ pub fn count(bytes: usize, now: usize) -> usize {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 pub struct StoredPart {
-    /// Sessions, with what they hold of this part. The head says which slots they fill.
+    /// The sessions with their jobs of this part. The head has the slots that they fill.
     #[cfg_attr(feature = "serde", serde(default))]
     pub holders: Vec<StoredShare>,
-    /// The jobs that nobody holds.
+    /// The jobs without a holder.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "BTreeMap::is_empty"))]
     pub waits: BTreeMap<String, Waits>,
-    /// How many crashes each job is blamed for; jobs without any are left out.
+    /// The number of crashes that each job is blamed for; jobs without any are left out.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "BTreeMap::is_empty"))]
     pub strikes: BTreeMap<String, u32>,
 }
 
-/// What a session holds of one part.
+/// The jobs of one session in one part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 pub struct StoredShare {
     /// The session, as text.
     pub session: String,
-    /// The jobs it was granted, each with its token.
+    /// The granted jobs, each with its token.
     #[cfg_attr(feature = "serde", serde(default))]
     pub jobs: BTreeMap<String, u64>,
-    /// The jobs it was asked to release.
+    /// The jobs that it was asked to release.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "BTreeMap::is_empty"))]
     pub releasing: BTreeMap<String, Releasing>,
 }
@@ -85,7 +84,8 @@ pub struct StoredShare {
 pub struct Part(Vec<(JobName, Record)>);
 
 impl Part {
-    /// The digest of the content: equal parts have equal digests, whoever wrote them.
+    /// Returns the digest of the content: equal parts have equal digests, independently of their
+    /// writer.
     ///
     /// ```
     /// use swarm_core::parts::{Part, StoredPart};
@@ -129,7 +129,7 @@ impl TryFrom<StoredPart> for Part {
     }
 }
 
-/// Sorts jobs, each of which may occur once.
+/// Sorts jobs, and refuses a job that occurs twice.
 fn sort(jobs: &mut [(JobName, Record)]) -> Result<(), StoredError> {
     // The input is a few sorted runs, which the stable sort detects and merges.
     jobs.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -139,11 +139,11 @@ fn sort(jobs: &mut [(JobName, Record)]) -> Result<(), StoredError> {
     }
 }
 
-/// A ledger, divided.
+/// A ledger that is divided into parts.
 #[derive(Clone, Debug)]
 pub struct Split<'a> {
     ledger: &'a Ledger,
-    /// The part of each job, in the order of their names.
+    /// The index of each job's part, in the order of the jobs' names.
     places: Vec<usize>,
     digests: Vec<u64>,
 }
@@ -175,8 +175,8 @@ impl<'a> Split<'a> {
         Self { ledger, places, digests }
     }
 
-    /// The digest of each part, by its place. A store compares it with what it has, to write only
-    /// the parts that changed.
+    /// Returns the digest of each part, by its index. A store compares these digests with its own,
+    /// to write only the parts that changed.
     ///
     /// ```
     /// use swarm_core::Ledger;
@@ -191,7 +191,7 @@ impl<'a> Split<'a> {
         &self.digests
     }
 
-    /// What is not in any part: slots, counters and former sessions.
+    /// Returns the head: slots, counters and former sessions.
     ///
     /// ```
     /// use swarm_core::parts::Split;
@@ -208,7 +208,7 @@ impl<'a> Split<'a> {
         Stored::from(&self.ledger.without_jobs())
     }
 
-    /// The `wanted` parts, by place. O(jobs).
+    /// Returns the `wanted` parts, by index. O(jobs).
     ///
     /// ```
     /// use swarm_core::Ledger;
@@ -269,7 +269,7 @@ fn share<'s, 'a>(shares: &'s mut Shares<'a>, session: &'a SessionId) -> &'s mut 
     shares.entry(session).or_insert_with(new)
 }
 
-/// Joins a head and parts into the ledger that they were divided from.
+/// Joins a head and parts into the ledger from which they were divided.
 ///
 /// # Errors
 ///
@@ -305,13 +305,13 @@ pub fn join(head: Stored, parts: impl IntoIterator<Item = Part>) -> Result<Ledge
     Ok(ledger)
 }
 
-/// The part of a job among `count`.
+/// Returns the index of a job's part among `count`.
 fn place(job: &JobName, count: usize) -> usize {
     // The low bits of the hash, independent of the width of a pointer.
     usize::try_from(hash_job(job) & (count as u64 - 1)).unwrap_or_default()
 }
 
-/// The digest of the jobs up to `job`, computed from the digest of those before it.
+/// Returns the digest of the jobs up to `job`, given the digest of the jobs before it.
 fn continued(digest: u64, job: &JobName, record: &Record, bytes: &mut Vec<u8>) -> u64 {
     bytes.clear();
     let Record { cell, strikes } = record;

@@ -1,8 +1,8 @@
-//! How large a ledger is as JSON, known before any of it is written: a store divides a large one into
+//! Estimates the size of a ledger as JSON before it is written: a store divides a large one into
 //! [parts](super::parts).
 //!
-//! What is counted is the form in [`stored`](super::stored), from the texts between its names and
-//! numbers.
+//! The estimate follows the form in [`stored`](super::stored): the fixed texts around names and
+//! numbers, and the lengths of these.
 
 use super::stored::whole_millis;
 use super::{Ledger, SlotRecord};
@@ -10,9 +10,9 @@ use crate::handover::{Cell, Record, SessionId};
 use crate::{JobName, Slot};
 
 impl Ledger {
-    /// About how many bytes the ledger has as JSON in one piece, without the counters at its beginning:
-    /// every job and every session counts as if others of its kind stood beside it. A quotation mark
-    /// or a backslash in a name counts once, though it is escaped. O(jobs).
+    /// Returns the approximate size in bytes of the ledger as JSON in one piece, without the
+    /// counters at its beginning. Every job and every session counts as one of several of its kind.
+    /// A quotation mark or a backslash in a name counts once, although it is escaped. O(jobs).
     ///
     /// ```
     /// use swarm_core::{Assignment, Ledger, Pool, Slot};
@@ -56,7 +56,7 @@ fn job(name: &JobName, Record { cell, strikes }: &Record) -> usize {
     key + value + blamed
 }
 
-/// A session that fills a slot.
+/// Returns the size of a session that fills a slot.
 fn filled(slot: Slot, record: &SlotRecord) -> usize {
     let SlotRecord { worker, session, joined, version, last_handoff_version } = record;
     let counters = [
@@ -64,7 +64,7 @@ fn filled(slot: Slot, record: &SlotRecord) -> usize {
         (r#""lastHandoffVersion":,"#, last_handoff_version),
         (r#""joined":,"#, joined),
     ];
-    // One that is zero is left out.
+    // A counter that is zero is left out.
     let stored = counters.into_iter().filter(|(_, number)| **number != 0);
     let counters: usize = stored.map(|(key, number)| text(key, [*number])).sum();
     holder(session, slot) + text(r#""worker":"","#, []) + worker.len() + counters
@@ -75,7 +75,7 @@ fn holder(session: &SessionId, slot: Slot) -> usize {
     empty + session.to_stored().len()
 }
 
-/// The length of a text and of the numbers that stand in it.
+/// Returns the length of a text with the given numbers in it.
 fn text<const N: usize>(around: &str, numbers: [u64; N]) -> usize {
     let digits = |number: u64| number.checked_ilog10().map_or(1, |log| log as usize + 1);
     around.len() + numbers.map(digits).iter().sum::<usize>()
@@ -93,7 +93,8 @@ mod tests {
     use super::*;
     use crate::Token;
 
-    /// The length of the text that serde writes; each escaped character of a name counts once.
+    /// Returns the length of the text that serde writes; each escaped character of a name counts
+    /// once.
     fn written(ledger: &Ledger) -> usize {
         let text = serde_json::to_string(&Stored::from(ledger)).unwrap();
         text.len() - text.matches('\\').count()
@@ -104,7 +105,7 @@ mod tests {
         ledger.cells.jobs.insert(JobName::new(name).unwrap(), record);
     }
 
-    /// A number of any length.
+    /// Generates a number of any length.
     fn any_number() -> impl Strategy<Value = u64> {
         prop_oneof![
             (any::<u64>(), 0..64_u32).prop_map(|(bits, shift)| bits >> shift),
@@ -133,7 +134,7 @@ mod tests {
                 Cell::Everywhere { .. } => Cell::Everywhere { token },
                 Cell::ReleasingAll { since, .. } => Cell::ReleasingAll { token, since },
             };
-            // One of its kind stands there.
+            // Another job of the same kind comes first.
             put(&mut ledger, "FIRST", &cell, strikes);
             let before = (ledger.stored_bytes(), written(&ledger));
             put(&mut ledger, &format!("NEXT{}", "x".repeat(length)), &cell, strikes);

@@ -12,46 +12,49 @@ use crate::handover::{
 use crate::merge::side_by_side;
 use crate::{Assignment, JobName, Jobs, Member, Pool, Share, Slot, Standing};
 
-/// Who fills a slot now, if known.
+/// The worker that fills a slot now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filled {
     /// The worker's name, the key of its entry in the view.
     pub worker: String,
-    /// Its session; `None` while there is none, as when it is away or has just started.
+    /// Its session; `None` without a session, for example while the worker is away or has just
+    /// started.
     pub session: Option<SessionId>,
-    /// Whether it may be given jobs.
+    /// Whether it may receive jobs.
     pub takes: bool,
-    /// The most jobs it may hold, those included that it is asked to release.
+    /// The largest number of jobs that it may hold, including jobs that it is asked to release.
     pub max_jobs: Option<u32>,
-    /// How much of it jobs can reserve; `None` for all of it.
+    /// The part of the worker that jobs can reserve; `None` for the whole worker.
     pub capacity: Option<Share>,
 }
 
-/// The input of a step: what the ledger shall become, and what is known.
+/// The input of a step: the goal, and the known facts.
 #[derive(Clone, Copy, Debug)]
 pub struct LedgerStep<'a> {
     /// The workers of the pool. A slot without a worker here is removed from the ledger.
     pub workers: &'a BTreeMap<Slot, Filled>,
-    /// Where every job should be; a job without an entry is released. A [`Place::Slot`] means
-    /// whoever fills the slot.
+    /// The goal of every job; a job without an entry is released. A [`Place::Slot`] means the
+    /// worker that fills the slot.
     pub goal: &'a BTreeMap<JobName, Place>,
-    /// What is known about sessions.
+    /// The evidence about sessions.
     pub evidence: &'a BTreeMap<SessionId, Evidence>,
-    /// For how long the observer has seen each cell in its current state.
+    /// The time for which the observer has seen each cell in its current state.
     pub ages: &'a BTreeMap<JobName, Duration>,
-    /// The jobs as they are wanted.
+    /// The wanted jobs.
     pub jobs: &'a Jobs,
     /// The terms of the handover.
     pub terms: &'a HandoverTerms,
 }
 
 impl Ledger {
-    /// The ledger after one write towards the goal; equal to `self` if there is nothing to write now.
+    /// Returns the ledger after one write towards the goal; equal to `self` if nothing has to be
+    /// written.
     ///
     /// Any change increases the revision by one, and the version if the view differs too. Plain
-    /// workers reach the goal in one step: a job that one loses is granted to another in the same
-    /// write. Sessions take two steps: the first asks them to release jobs, the second grants the
-    /// released jobs. O(jobs · log sessions), and O(log jobs) for each job that changes.
+    /// workers reach the goal in one step: a job that one worker loses is granted to another in the
+    /// same write. Sessions take two steps. The first step asks them to release jobs, and the
+    /// second grants the released jobs. O(jobs · log sessions), and O(log jobs) for each job that
+    /// changes.
     ///
     /// ```
     /// use std::collections::BTreeMap;
@@ -72,7 +75,7 @@ impl Ledger {
     /// };
     /// let first = Ledger::new(0).step(&step);
     /// assert!(first.session_views()[&SessionId::new("pod-uid", 1)].jobs.contains_key("a"));
-    /// assert_eq!(first.step(&step), first); // the goal is reached: nothing to write
+    /// assert_eq!(first.step(&step), first); // the goal is reached, so nothing is written
     /// # Ok::<(), swarm_core::JobNameError>(())
     /// ```
     #[must_use]
@@ -107,8 +110,8 @@ impl Ledger {
         next
     }
 
-    /// The ledger after `assignment` was published to the workers of `pool`, all of them plain and
-    /// identified by name alone.
+    /// Returns the ledger after `assignment` was published to the workers of `pool`. All of them
+    /// are plain, and identified by name alone.
     ///
     /// ```
     /// use swarm_core::{Assignment, Ledger, Pool, Slot};
@@ -141,15 +144,15 @@ impl Ledger {
         })
     }
 
-    /// The slots filled by `workers`. A slot is added when its worker first takes jobs, and keeps the
-    /// worker's latest session while there is none.
+    /// Returns the slots that `workers` fill. A slot is added when its worker first takes jobs, and
+    /// keeps the worker's latest session while the worker has none.
     fn filled(&self, workers: &BTreeMap<Slot, Filled>) -> BTreeMap<Slot, SlotRecord> {
         let has_shared = LazyCell::new(|| has_shared(&self.cells));
         let record = |(slot, now): (&Slot, &Filled)| {
             let before = self.slots.get(slot);
             let enters = before.is_some() || now.takes;
             let session = now.session.as_ref().or(before.map(|before| &before.session));
-            // One that comes back may still run what all ran before it left.
+            // A session that returns may still run the jobs that all ran before it left.
             let joined = match before.filter(|before| Some(&before.session) == session) {
                 Some(before) if before.joined == 0 => 0,
                 _ if !*has_shared => 0,
@@ -169,7 +172,8 @@ impl Ledger {
         workers.iter().filter_map(record).collect()
     }
 
-    /// What holds for every session that may run something once the slots are filled as in `slots`.
+    /// Returns the limits of every session that may run a job once the slots are filled as in
+    /// `slots`.
     fn seats(
         &self,
         slots: &BTreeMap<Slot, SlotRecord>,
@@ -181,13 +185,13 @@ impl Ledger {
             let capacity = now.and_then(|now| now.capacity);
             (record.session.clone(), Seat { max_jobs, capacity, joined: record.joined })
         };
-        // Whoever leaves may still run what all run.
+        // A session that leaves may still run the jobs that all sessions run.
         let left = self.former.keys().map(|session| (session.clone(), Seat::default()));
         left.chain(self.slots.iter().chain(slots).map(seat)).collect()
     }
 
-    /// The sessions that no longer fill any of `slots` but still hold some of `cells`, or may still
-    /// run what all run, or ran.
+    /// Returns the sessions that fill none of `slots` but still hold some of `cells`. It includes
+    /// sessions that may still run the jobs that all sessions run, or ran.
     fn former(
         &self,
         slots: &BTreeMap<Slot, SlotRecord>,
@@ -211,8 +215,8 @@ impl Ledger {
         holders.chain(sharers).collect()
     }
 
-    /// Where a job goes, given who fills which slot. The latest session of a slot whose worker is
-    /// away keeps what it holds, and is granted nothing: it may never come back.
+    /// Returns where a job goes, given the worker in each slot. If the worker of a slot is away,
+    /// its latest session keeps its jobs and receives no new ones: it may never return.
     fn place(
         &self,
         job: &JobName,
@@ -237,7 +241,8 @@ impl Ledger {
     }
 
     /// Makes the first publication of a recreated ledger follow the last one before the loss.
-    /// `published` is its version: workers may have read it, and would ignore a lower one. O(slots).
+    /// `published` is the version of that publication. Workers may have read it, and would ignore a
+    /// lower one. O(slots).
     ///
     /// ```
     /// use swarm_core::{Assignment, Ledger, Pool, Slot};
@@ -256,8 +261,8 @@ impl Ledger {
         }
     }
 
-    /// Sets the number of this publication in every slot whose set of jobs changed, or whose worker
-    /// has another name now, and counts the publication if the view differs.
+    /// Sets the version of every slot whose set of jobs changed, or whose worker has another name
+    /// now. Counts the publication if the view differs.
     pub(crate) fn count_publication(&mut self, before: &Self) {
         let published = before.version + 1;
         let Touched { changed, handed_off } = Touched::between(before, self);
@@ -279,12 +284,12 @@ impl Ledger {
     }
 }
 
-/// Whether there are jobs that all run, or ran until a moment ago.
+/// Returns whether there are jobs that all sessions run, or may still run.
 fn has_shared(cells: &Cells) -> bool {
     cells.jobs.values().any(|record| record.cell.is_for_all())
 }
 
-/// What differs between two ledgers, as they are published.
+/// The differences between two ledgers in their publications.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Touched {
     /// The slots whose sets of jobs differ.
@@ -294,7 +299,7 @@ struct Touched {
 }
 
 impl Touched {
-    /// O(jobs), and O(log slots) for each job that changed.
+    /// Compares two ledgers. O(jobs), and O(log slots) for each job that changed.
     fn between(before: &Ledger, after: &Ledger) -> Self {
         let mut touched = Self::default();
         let (was, is) = (Published::of(before), Published::of(after));
@@ -314,7 +319,7 @@ impl Touched {
     }
 }
 
-/// Which workers run a job, according to the published view.
+/// The workers that run a job according to the published view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunBy {
     Nobody,

@@ -15,30 +15,30 @@ pub struct Stored {
     /// The incarnation of the ledger.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub incarnation: u64,
-    /// Counts changes.
+    /// The number of changes so far.
     pub revision: u64,
-    /// Counts publications.
+    /// The number of publications so far.
     pub version: u64,
-    /// The token that new jobs begin with.
+    /// The token with which new jobs begin.
     pub first_token: u64,
-    /// The longest Lease by which a session may live that is not seen, in milliseconds.
+    /// The longest Lease duration of an unseen session, in milliseconds.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub longest_lease_ms: u64,
-    /// Whether a job that stands here may have a share.
+    /// Whether a job in this ledger may have a share.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub has_shares: bool,
-    /// Sessions, with what they hold: those that fill a slot, and former ones.
+    /// The sessions with their jobs: sessions that fill a slot, and former sessions.
     #[cfg_attr(feature = "serde", serde(default))]
     pub holders: Vec<StoredHolder>,
-    /// The jobs that nobody holds.
+    /// The jobs without a holder.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub waits: BTreeMap<String, Waits>,
-    /// How many crashes each job is blamed for; jobs without any are left out.
+    /// The number of crashes that each job is blamed for; jobs without any are left out.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub strikes: BTreeMap<String, u32>,
 }
 
-/// A session and what it holds.
+/// A session and its jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
@@ -56,13 +56,13 @@ pub struct StoredHolder {
     /// The publication that last moved one of the slot's jobs to another slot.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub last_handoff_version: u64,
-    /// The revision from which on it has filled the slot, if it came while there were jobs of all.
+    /// The revision at which it joined the slot, if there were jobs that all sessions run.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub joined: u64,
-    /// The jobs it was granted, each with its token.
+    /// The granted jobs, each with its token.
     #[cfg_attr(feature = "serde", serde(default))]
     pub jobs: BTreeMap<String, u64>,
-    /// The jobs it was asked to release.
+    /// The jobs that it was asked to release.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub releasing: BTreeMap<String, Releasing>,
 }
@@ -78,64 +78,64 @@ pub struct Releasing {
     pub since: u64,
 }
 
-/// Why nobody holds a job.
+/// The state of a job without a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 pub enum Waits {
-    /// It waits for a decision.
+    /// The job waits for a decision.
     #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
     Free {
-        /// The last grant's token.
+        /// The token of the last grant.
         token: u64,
     },
-    /// It waits for the worker of a slot.
+    /// The job waits for the worker of a slot.
     #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
     Hold {
         /// The slot.
         slot: u32,
-        /// For how long, in milliseconds.
+        /// The longest time to wait, in milliseconds.
         span_ms: u64,
-        /// The last grant's token.
+        /// The token of the last grant.
         token: u64,
     },
-    /// It is kept away from workers.
+    /// The job is quarantined.
     #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
     Quarantined {
-        /// For how long, in milliseconds.
+        /// The duration of the quarantine, in milliseconds.
         span_ms: u64,
-        /// The last grant's token.
+        /// The token of the last grant.
         token: u64,
     },
-    /// It is finished.
+    /// The job has finished.
     #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
     Done {
-        /// The token it finished under.
+        /// The token under which it finished.
         token: u64,
     },
-    /// Every session runs it.
+    /// Every session runs the job.
     #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
     Everywhere {
-        /// The token all run it under.
+        /// The token under which all sessions run it.
         token: u64,
     },
-    /// Every session is asked to release it.
+    /// Every session is asked to release the job.
     #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
     ReleasingAll {
-        /// The token all ran it under.
+        /// The token under which all sessions ran it.
         token: u64,
         /// The revision at which the release began.
         since: u64,
     },
 }
 
-/// Why a stored text is not a ledger.
+/// The reason why a stored text is not a ledger.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoredError {
     /// A job has an invalid name.
     #[error(transparent)]
     Name(#[from] JobNameError),
-    /// A job occurs twice. Two holders of it would both run it, and swarm never writes such a ledger.
+    /// A job occurs twice. Two holders would both run it, and swarm never writes such a ledger.
     #[error("job `{0}` occurs twice")]
     TwoHolders(JobName),
     /// A session occurs twice.
@@ -146,7 +146,7 @@ pub enum StoredError {
     TwoInSlot(Slot),
 }
 
-/// A span in whole milliseconds, rounded up: whoever reads it waits no shorter.
+/// Returns a span in whole milliseconds, rounded up, so that readers never wait shorter.
 pub(crate) fn whole_millis(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
@@ -213,7 +213,7 @@ impl From<&Ledger> for Stored {
     }
 }
 
-/// A holder whose slot is unknown: it can only release jobs.
+/// Returns a holder whose slot is unknown: it can only release jobs.
 fn unplaced(session: &SessionId) -> StoredHolder {
     StoredHolder { session: session.to_stored(), slot: Slot::NOBODY.0, ..StoredHolder::default() }
 }
@@ -278,7 +278,7 @@ pub(super) fn releasing(session: &SessionId, Releasing { token, since }: Releasi
     Cell::Releasing { session: session.clone(), token: Token(token), since }
 }
 
-/// Why nobody holds a job, if nobody does.
+/// Returns the stored state of a job without a holder; `None` if the job has a holder.
 pub(super) fn waits(cell: &Cell) -> Option<Waits> {
     match cell {
         Cell::Granted { .. } | Cell::Releasing { .. } => None,

@@ -1,4 +1,4 @@
-//! What a ledger becomes, for plain workers and for sessions.
+//! Steps of a ledger, for plain workers and for sessions.
 
 use super::any::any_ledger;
 use super::*;

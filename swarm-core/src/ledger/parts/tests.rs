@@ -1,4 +1,4 @@
-//! What is divided is the same when it is put together, and little of it changes at a time.
+//! Dividing and joining gives the same ledger, and a change of one job changes few parts.
 
 use super::super::any::{any_cell, any_ledger};
 use super::*;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::Token;
 
-/// Sizes of ledgers, every other one of them where another count of parts may become the answer.
+/// Sizes of ledgers; every other one is at a limit where the count of parts may change.
 fn any_bytes() -> impl Strategy<Value = usize> {
     let parts = [PART_BYTES, PART_BYTES_MIN, PART_BYTES_MAX].map(|bytes| bytes << 3);
     let whole = [WHOLE_BYTES_MAX, WHOLE_AGAIN_BYTES_MAX];
