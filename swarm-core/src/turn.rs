@@ -48,73 +48,73 @@ pub use shares::{Reservations, ShareClass};
 #[cfg(feature = "ports")]
 pub use stores::{Turn, turn};
 
-/// What one turn decides.
+/// The decision of one turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub struct Decision {
-    /// The ledger as it shall be; equal to the one given if nothing is to be done.
+    /// The next ledger; equal to the given one if nothing has to change.
     pub ledger: Ledger,
-    /// Where every job should be, and why each move.
+    /// The goal of every job, with a reason for each move.
     pub plan: Plan,
-    /// What has to happen before anything can be assigned.
+    /// The condition that must be met before anything can be assigned.
     pub waiting: Option<Waiting>,
-    /// After which time the same observation leads to another decision.
+    /// The time after which the same observation leads to another decision.
     pub recheck_in: Option<Duration>,
-    /// How many workers the workload is to have from now on, if it is meant to have another number.
+    /// The number of workers that the workload should have from now on; `None` if its number stays.
     pub replicas: Option<u32>,
-    /// What was taken over from whoever assigned the jobs before, in the turn that does so.
+    /// The adopted assignment, in the turn that takes it over.
     pub adopted: Option<Adoption>,
 }
 
 impl Decision {
-    /// A decision that assigns nothing until something has happened.
+    /// Returns a decision that assigns nothing until some event has happened.
     fn waits(ledger: Ledger, plan: Plan, waiting: Waiting, recheck_in: Option<Duration>) -> Self {
         let waiting = Some(waiting);
         Self { ledger, plan, waiting, recheck_in, replicas: None, adopted: None }
     }
 }
 
-/// Why a turn assigns nothing.
+/// The reason why a turn assigns nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// The pool is cold, that is, nothing was ever assigned to it, and it is not complete.
+    /// The pool is incomplete and cold: nothing was ever assigned to it.
     PoolIncomplete {
         /// Workers that are ready.
         ready: usize,
         /// Workers that are wanted.
         desired: usize,
     },
-    /// Somebody asked for everything to stay as it is.
+    /// The user paused the Swarm.
     Paused,
-    /// The ledger was changed a moment ago; what changes now is gathered for the next one.
+    /// The ledger was changed a moment ago; further changes are collected for the next write.
     Gathering,
-    /// The ledger was lost or rolled back, and starts another incarnation; workers that may still run
-    /// what it granted before have to stop first.
+    /// The ledger was lost or rolled back, and starts another incarnation. Workers that may still
+    /// run jobs of the previous one have to stop first.
     LedgerReset,
-    /// The operator has just started, and so many sessions have not renewed their Leases since. If the
+    /// The operator has just started, and some sessions have not renewed their Leases since. If the
     /// store was rolled back before, they may act on grants that the ledger does not have.
     Renewals {
-        /// Sessions that are waited for.
+        /// The number of sessions that are waited for.
         sessions: usize,
     },
 }
 
-/// Decides what to do about `ledger`, given what is wanted and what is seen.
+/// Decides the next step for `ledger`, given the wishes of the user and the observed pool.
 ///
-/// A cold pool is assigned nothing until all its workers are ready or `initial_wait` has passed;
-/// then every worker that exists counts, ready or not, since some are ready only once they have
-/// work. Afterwards only ready workers are given jobs. With [`Policy::Exclusive`] plain workers are
-/// given none, since nothing could be taken from them again; jobs that therefore have no worker are
+/// A cold pool is assigned nothing until all its workers are ready or `initial_wait` has passed.
+/// Then every existing worker counts, ready or not, since some are ready only once they have jobs.
+/// Afterwards only ready workers receive jobs. With [`Policy::Exclusive`] plain workers receive
+/// none, since a job could never be taken from them again. Jobs that therefore have no worker are
 /// [`Unassigned::PlainWorkers`].
 ///
-/// The first ledger of a pool that somebody else assigned takes over what its running workers run,
-/// as far as [`Observed::adoptable`] says that.
+/// If another system assigned the jobs of the pool, the first ledger adopts its assignment, as
+/// given by [`Observed::adoptable`].
 ///
-/// Changes that follow a change within the `batch_window` are gathered. Under a budget, plain
-/// workers get one batch of voluntary moves at a time, with [`PLAIN_HANDOVER`] in between. Where the
-/// user decides on the number of workers, surplus slots are emptied first; the workload gets fewer
-/// pods once that is published, [`PLAIN_HANDOVER`] later.
+/// Changes that follow a change within the `batch_window` are collected. Under a budget, plain
+/// workers get one batch of voluntary moves at a time, with [`PLAIN_HANDOVER`] in between. If the
+/// user sets the number of workers, surplus slots are emptied first. The workload gets fewer pods
+/// [`PLAIN_HANDOVER`] after that is published.
 ///
 /// O(jobs · log sessions), and O(log jobs) for each job that changes.
 ///
@@ -142,7 +142,7 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
     }
 }
 
-/// The decision, once the ledger is the one to go by.
+/// Decides about `ledger`, after a possible adoption.
 fn decide_upon(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     if let Some(ledger) = incarnation::reset(ledger, desired, observed) {
         let plan = current_plan(desired, &ledger);
@@ -187,7 +187,7 @@ fn decide_upon(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decis
     };
     let next = longest_lease::keep(ledger, ledger.step(&step), observed);
     let batch = pace::next_batch_in(desired, &plan, since_handover);
-    // Where nothing is written, time changes the plan, which people see.
+    // If nothing is written, time changes only the plan, which people see.
     let at_rest = || recheck_in(ledger, ledger, desired, observed).into_iter().chain(batch);
     if incarnation::has_foreign_sessions(ledger, desired, observed) {
         return Decision::waits(ledger.clone(), plan, Waiting::LedgerReset, at_rest().min());
@@ -198,7 +198,7 @@ fn decide_upon(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decis
     }
     let is_news = || next != *ledger && !pace::goes_on(ledger, &next);
     if let Some(left) = pace::gathers_for(desired, observed).filter(|_| is_news()) {
-        // What goes on at once may be due before.
+        // A handover in progress may be due earlier.
         let recheck_in = at_rest().chain([left]).min();
         return Decision::waits(ledger.clone(), plan, Waiting::Gathering, recheck_in);
     }
@@ -208,23 +208,23 @@ fn decide_upon(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decis
     Decision { ledger: next, plan, waiting: None, recheck_in, replicas, adopted: None }
 }
 
-/// How long ago plain workers last had to release a job. Where none of them holds anything, nobody
-/// has to be given time to read.
+/// Returns the time since plain workers last had to release a job. `None` if plain workers hold no
+/// job, since then no worker needs time to read.
 fn since_handover(ledger: &Ledger, observed: &Observed) -> Option<Duration> {
     let is_plain = |record: &Record| record.cell.holder().is_some_and(SessionId::is_plain);
     let has_plain = || ledger.cells.jobs.values().any(is_plain);
     observed.since_handover.filter(|_| has_plain())
 }
 
-/// Everything stays where it is; only what was held by a session that has ended is granted again, to
-/// whoever fills the same slot now.
+/// Decides for a paused pool: every job stays where it is. Only the jobs of a session that has
+/// ended are granted again, to the session that fills the same slot now.
 fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     let held = ledger.assignment();
     let place = |(job, record): (&JobName, &Record)| {
         let slot = held.holder(job);
         let place = match &record.cell {
             Cell::Granted { session, .. } | Cell::Releasing { session, .. } => match slot {
-                // Nothing is known of a plain worker but who fills its slot now.
+                // A plain worker is known only by the worker that fills its slot now.
                 Some(slot) if has_ended(observed, session) || session.is_plain() => {
                     Place::Slot(slot)
                 }
@@ -241,15 +241,15 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
         (job.clone(), place)
     };
     let goal = ledger.cells.jobs.iter().map(place).collect();
-    // A slot whose worker is leaving keeps its entry as well, and its latest session what it holds. It
-    // is granted nothing: nobody sees it.
+    // A slot whose worker is leaving also keeps its entry, and its latest session keeps its jobs.
+    // It receives no new ones, since the worker was not observed.
     let before = ledger.slots.iter().map(|(slot, record)| {
         let worker = record.worker.clone();
         (*slot, Filled { worker, session: None, takes: false, max_jobs: None, capacity: None })
     });
     let mut workers: BTreeMap<_, _> = before.collect();
     workers.extend(filled(&pool(false, desired, observed), desired, observed));
-    // Whoever acts on another incarnation may run what would be granted again.
+    // A session that acts on another incarnation may run jobs that would be granted again.
     let next =
         if ledger.version == 0 || incarnation::has_foreign_sessions(ledger, desired, observed) {
             ledger.clone()
@@ -274,7 +274,8 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     Decision::waits(next, plan, Waiting::Paused, recheck_in)
 }
 
-/// The plan of a pool in which nothing is planned: who holds what, and who is without a worker.
+/// Returns the plan of a pool in which nothing is planned: the present holders, and the jobs
+/// without a worker.
 fn current_plan(desired: &Desired, ledger: &Ledger) -> Plan {
     let held = ledger.assignment();
     let kept = held.iter().filter(|(job, _)| desired.jobs.contains_key(*job));
@@ -290,19 +291,19 @@ fn current_plan(desired: &Desired, ledger: &Ledger) -> Plan {
     Plan { assignment, unassigned, ..Plan::default() }
 }
 
-/// Why a job without a worker has none: for this reason, or since it is suspended.
+/// Returns the reason why a job has no worker: `why`, unless it is suspended.
 fn unassigned(desired: &Desired, job: &Job, why: Unassigned) -> Unassigned {
     if desired.suspend || job.suspend { Unassigned::Suspended } else { why }
 }
 
-/// The plan that answers `request`, which debug builds check.
+/// Returns the plan for `request`, which debug builds check.
 fn checked(request: &Request<'_>) -> Plan {
     let plan = request.plan();
-    debug_assert_eq!(check(request, &plan), Ok(()), "the planner made a plan that is no answer");
+    debug_assert_eq!(check(request, &plan), Ok(()), "the planner made an invalid plan");
     plan
 }
 
-/// Each job on one worker: the plan, and where every job should be.
+/// Plans each job on one worker. Returns the plan, and the goal of every job.
 fn plan_one(
     ledger: &Ledger,
     desired: &Desired,
@@ -329,7 +330,8 @@ fn plan_one(
     (plan, goal)
 }
 
-/// All jobs on every worker. While nobody takes jobs, those who keep what they have go on.
+/// Plans all jobs on every worker. While no worker takes jobs, the workers that keep their jobs go
+/// on.
 fn plan_all(ledger: &Ledger, desired: &Desired, pool: &Pool) -> (Plan, BTreeMap<JobName, Place>) {
     let nobody_takes = pool.takers().is_empty();
     let held = if nobody_takes { ledger.granted() } else { BTreeMap::new() };
@@ -346,8 +348,8 @@ fn plan_all(ledger: &Ledger, desired: &Desired, pool: &Pool) -> (Plan, BTreeMap<
     (Plan { unassigned, ..Plan::default() }, goal)
 }
 
-/// For how long each job has waited. Where the plan wants a job in another slot than the one it
-/// waits for, it has given that slot up, and there is nothing left to wait for.
+/// Returns how long each job has waited. A job that the plan wants in another slot than the one it
+/// waits for counts as having waited long enough, since the plan has given that slot up.
 fn waited<'a>(
     ledger: &Ledger,
     goal: &BTreeMap<JobName, Place>,
@@ -371,7 +373,7 @@ fn is_moving(record: &Record) -> bool {
     matches!(record.cell, Cell::Releasing { .. })
 }
 
-/// The jobs, each marked if it is suspended; of a Swarm that is, all are.
+/// Returns the jobs with their suspension; in a suspended Swarm all jobs are suspended.
 fn with_suspended(desired: &Desired) -> Cow<'_, Jobs> {
     let mut jobs = Cow::Borrowed(&desired.jobs);
     if desired.suspend {
@@ -380,7 +382,7 @@ fn with_suspended(desired: &Desired) -> Cow<'_, Jobs> {
     jobs
 }
 
-/// The jobs without the run-to-completion jobs that are done: those take no worker's room.
+/// Returns the jobs without finished run-to-completion jobs, which take no room.
 pub(crate) fn unfinished<'a>(ledger: &Ledger, desired: &'a Desired) -> Cow<'a, Jobs> {
     let jobs = with_suspended(desired);
     let is_done = |record: &Record| matches!(record.cell, Cell::Done { .. });
@@ -392,7 +394,8 @@ pub(crate) fn unfinished<'a>(ledger: &Ledger, desired: &'a Desired) -> Cow<'a, J
     Cow::Owned(left.map(|(name, job, _)| (name.clone(), job.clone())).collect())
 }
 
-/// A job that is being released is planned as nobody's; for people it still moves from its holder.
+/// Corrects the moves of jobs that are being released. They are planned without a holder, and
+/// people see them move from their holder.
 fn relabel_in_flight_moves(plan: &mut Plan, held: &Assignment) {
     for step in &mut plan.moves {
         let is_new = step.reason == MoveReason::New;
@@ -412,7 +415,7 @@ fn terms(desired: &Desired) -> HandoverTerms {
     }
 }
 
-/// What a cold pool still has to wait for.
+/// Returns the workers that a cold pool still waits for, if any.
 fn incomplete(desired: &Desired, observed: &Observed) -> Option<Waiting> {
     let wanted = desired.replicas.map_or(observed.workers_desired, |count| count as usize);
     let stays = |slot: &Slot| !scale::is_beyond(*slot, desired, observed);
@@ -423,13 +426,13 @@ fn incomplete(desired: &Desired, observed: &Observed) -> Option<Waiting> {
     (still_waiting && ready < wanted).then_some(Waiting::PoolIncomplete { ready, desired: wanted })
 }
 
-/// Whether a session is known to have ended.
+/// Returns whether a session is known to have ended.
 fn has_ended(observed: &Observed, session: &SessionId) -> bool {
     observed.evidence.get(session).is_some_and(|known| known.ended.is_some())
 }
 
-/// The workers that count, by what is seen of them. One whose session has ended, or that has none,
-/// can be given nothing until its next one begins; nor can one that could not let go of it.
+/// Returns the workers that count, as observed. A worker without a live session receives no jobs
+/// until its next session begins. Neither does a worker that could not release them.
 fn pool(is_cold: bool, desired: &Desired, observed: &Observed) -> Pool {
     let standing = |seen: &WorkerSeen| {
         let standing = match seen.presence {
@@ -451,7 +454,7 @@ fn pool(is_cold: bool, desired: &Desired, observed: &Observed) -> Pool {
     Pool(observed.workers.iter().filter_map(member).collect())
 }
 
-/// Who fills the slots that count.
+/// Returns the workers in the slots that count.
 fn filled(pool: &Pool, desired: &Desired, observed: &Observed) -> BTreeMap<Slot, Filled> {
     let filled = |(slot, member): (&Slot, &Member)| {
         let seen = observed.workers.get(slot);
@@ -463,7 +466,7 @@ fn filled(pool: &Pool, desired: &Desired, observed: &Observed) -> BTreeMap<Slot,
     pool.0.iter().map(filled).collect()
 }
 
-/// When the mere passing of time changes the decision, once `ledger` has become `next`.
+/// Returns when time alone changes the decision, once `ledger` has become `next`.
 fn recheck_in(
     ledger: &Ledger,
     next: &Ledger,
@@ -499,7 +502,7 @@ fn recheck_in(
         span.checked_sub(age.unwrap_or_default())
     };
     let cells = next.cells.jobs.iter().filter_map(cell);
-    // At least once, a holder that is gone for long enough has let go.
+    // At least once, a holder that has been missing long enough has released its jobs.
     let gone = observed.evidence.values().filter_map(|known| {
         let counts = desired.policy == Policy::AtLeastOnce && known.ended.is_none();
         timing.return_grace.checked_sub(known.gone_for.filter(|_| counts)?)

@@ -1,8 +1,8 @@
-//! Takes over a pool whose jobs somebody else assigned: the first ledger has what the running workers
-//! run already, so that moving over moves nothing that balance does not require.
+//! Adopts a pool whose jobs another system assigned. The first ledger contains the jobs that the
+//! running workers already run, so the migration moves only the jobs that balance requires.
 //!
-//! The only trace of such an assignment is the view that the workers read. It may be uneven, give a
-//! job to two workers, or name workers that are gone.
+//! The only trace of such an assignment is the view that the workers read. It may be uneven, list a
+//! job under two workers, or name workers that no longer exist.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,23 +12,23 @@ use crate::handover::{Place, Policy, SessionId};
 use crate::view::VERSION_MAX;
 use crate::{Filled, JobName, Jobs, Ledger, LedgerStep, Slot, View, ViewEntry};
 
-/// What a first ledger took over.
+/// The assignment that a first ledger adopted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Adoption {
-    /// The jobs that stay with a worker that runs them.
+    /// The number of jobs that stay with a worker that runs them.
     pub jobs: usize,
-    /// The workers that run them.
+    /// The number of workers that run them.
     pub workers: usize,
-    /// The jobs that several workers ran. The one in the lowest slot keeps each.
+    /// The number of jobs that several workers ran. The worker in the lowest slot keeps each.
     pub doubled: usize,
 }
 
-/// The ledger of a pool that never had one, with what its running workers run by the view that is to
-/// be adopted; `None` if there is nothing to adopt, or if the pool is not complete yet. O(jobs).
+/// Returns the first ledger of a pool, with the jobs that its running workers have in the adoptable
+/// view. Returns `None` if there is nothing to adopt, or if the pool is not complete yet. O(jobs).
 ///
-/// Only plain workers read a view, so only their jobs are taken over; a job under several of them is
-/// held by the lowest slot. A worker whose jobs are as they were keeps its version, since it has
+/// Only plain workers read a view, so only their jobs are adopted. A job under several workers
+/// belongs to the lowest slot. A worker whose jobs stay the same keeps its version, since it has
 /// nothing to read.
 pub(super) fn adopt(
     ledger: &Ledger,
@@ -70,14 +70,14 @@ pub(super) fn adopt(
     Some((first, Adoption { jobs, workers, doubled }))
 }
 
-/// A worker that is there, and what it runs.
+/// An existing worker, and its entry in the view.
 struct Running<'a> {
     worker: &'a str,
     session: &'a SessionId,
     entry: &'a ViewEntry,
 }
 
-/// The workers of the view that are there, by slot.
+/// Returns the existing workers of the view, by slot.
 fn running<'a>(view: &'a View, observed: &'a Observed) -> BTreeMap<Slot, Running<'a>> {
     let running = |(slot, seen): (&Slot, &'a super::WorkerSeen)| {
         let session = seen.session.as_ref().filter(|session| session.is_plain())?;
@@ -87,7 +87,7 @@ fn running<'a>(view: &'a View, observed: &'a Observed) -> BTreeMap<Slot, Running
     observed.workers.iter().filter_map(running).collect()
 }
 
-/// The slot that holds each job, and how many jobs several workers run.
+/// Returns the slot that holds each job, and the number of jobs that several workers run.
 fn placed<'a>(running: &BTreeMap<Slot, Running<'a>>) -> (BTreeMap<&'a JobName, Slot>, usize) {
     let (mut placed, mut doubled) = (BTreeMap::new(), BTreeSet::new());
     for (slot, run) in running {
@@ -105,7 +105,7 @@ fn placed<'a>(running: &BTreeMap<Slot, Running<'a>>) -> (BTreeMap<&'a JobName, S
     (placed, doubled.len())
 }
 
-/// Makes the first ledger's publication the one that the workers have, as far as it is the same.
+/// Continues the publications of the view, and reuses its version if the jobs are the same.
 fn count_on(first: &mut Ledger, view: &View, running: &BTreeMap<Slot, Running<'_>>) {
     let published = if view.version < VERSION_MAX { view.version } else { 0 };
     let granted = first.granted();
@@ -115,9 +115,9 @@ fn count_on(first: &mut Ledger, view: &View, running: &BTreeMap<Slot, Running<'_
         let keeps_all = granted.get(slot) == Some(&run.entry.jobs);
         is_same &= keeps_all;
         let next = published + 1;
-        // One that keeps all has nothing to read.
+        // A worker that keeps all its jobs has nothing to read.
         record.version = if keeps_all { run.entry.version.min(published) } else { next };
-        // A lower slot keeps what this one loses.
+        // A lower slot keeps the jobs that this one loses.
         record.last_handoff_version = if keeps_all { 0 } else { next };
     }
     first.version = if is_same { published.max(1) } else { published + 1 };

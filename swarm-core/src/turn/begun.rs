@@ -1,19 +1,19 @@
-//! Run-to-completion jobs that have begun: balance does not move them, since they would begin again.
+//! Run-to-completion jobs that have begun: balance does not move them, since they would restart.
 //!
-//! Such a job leaves its worker only if it has to: when its worker goes, when the job is pinned
-//! elsewhere, or when room has to be made that other jobs cannot make. Otherwise others move in its
-//! place; if there are none, loads stay uneven until it is done.
+//! Such a job leaves its worker in three cases only: its worker goes, the job is pinned elsewhere,
+//! or other jobs cannot make the required room. Otherwise other jobs move instead, or loads stay
+//! uneven until it is done.
 
 use std::collections::BTreeSet;
 
 use super::checked;
 use crate::{Job, JobName, Jobs, Mode, MoveReason, Plan, Request};
 
-/// The plan in which they stay, in place of one that moves some of them for balance or to make room.
-/// No other job is without a worker for it.
+/// Returns a plan in which begun jobs stay, if `plan` moves some for balance or to make room. No
+/// other job loses its worker through this.
 ///
-/// [`Mode::Canonical`] promises a plan from jobs and workers alone, so there they move as well.
-/// O(jobs) if there are any.
+/// [`Mode::Canonical`] promises a plan from jobs and workers alone, so begun jobs move there as
+/// well. O(jobs) if there are any.
 pub(super) fn keep(request: &Request<'_>, plan: Plan) -> Plan {
     let moves = |reason| moves_any(request.jobs, &plan, reason);
     let (balances, makes_room) = (moves(MoveReason::Balance), moves(MoveReason::Capacity));
@@ -29,7 +29,8 @@ pub(super) fn keep(request: &Request<'_>, plan: Plan) -> Plan {
     if balances { pinned(request, &plan, &[MoveReason::Balance]) } else { plan }
 }
 
-/// The plan with those of them pinned to their workers that `plan` moves for none but these reasons.
+/// Returns the plan with begun jobs pinned to their workers, except jobs that move for another
+/// reason.
 fn pinned(request: &Request<'_>, plan: &Plan, reasons: &[MoveReason]) -> Plan {
     let forced = plan.moves.iter().filter(|step| !reasons.contains(&step.reason));
     let moved: BTreeSet<_> = forced.map(|step| &step.job).collect();
@@ -42,7 +43,7 @@ fn pinned(request: &Request<'_>, plan: &Plan, reasons: &[MoveReason]) -> Plan {
     checked(&Request { jobs: &jobs, ..*request })
 }
 
-/// Whether such a job moves for this reason, or, for balance, is to move once the budget allows.
+/// Returns whether a begun job moves for this reason, or waits to move for balance.
 fn moves_any(jobs: &Jobs, plan: &Plan, reason: MoveReason) -> bool {
     let has_begun = |job: &JobName| jobs.get(job).is_some_and(|job: &Job| job.run_once);
     let moved = plan.moves.iter().filter(|step| step.reason == reason);
@@ -73,14 +74,14 @@ mod tests {
         Desired { jobs, policy: Policy::Exclusive, ..Desired::default() }
     }
 
-    /// The jobs that their holders are asked to release.
+    /// Returns the jobs that their holders are asked to release.
     fn releasing(decision: &Decision) -> Vec<&str> {
         let is_releasing = |record: &Record| matches!(record.cell, Cell::Releasing { .. });
         let jobs = decision.ledger.cells.jobs.iter().filter(|(_, record)| is_releasing(record));
         jobs.map(|(job, _)| job.as_str()).collect()
     }
 
-    /// What is decided when the pool grows from one worker to two.
+    /// Returns the decision when the pool grows from one worker to two.
     fn grown(want: &Desired) -> Decision {
         let one = decide(&Ledger::new(1), want, &observed(1)).ledger;
         decide(&one, want, &observed(2))

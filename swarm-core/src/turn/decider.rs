@@ -1,8 +1,7 @@
-//! Turn after turn of one pool: what cannot come out otherwise is not decided again.
+//! Decides turn after turn for one pool, and keeps a decision that cannot have changed.
 //!
-//! Most turns of a large pool find that nothing has changed: a worker renewed its lease, or a net
-//! under the watches asked for a look. Such a turn costs what there is to see of workers, whatever
-//! the number of jobs.
+//! Most turns of a large pool find no change: a worker renewed its lease, or a periodic resync ran.
+//! Such a turn costs only a look at the observed workers, however many jobs there are.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +10,11 @@ use super::{Decision, Desired, Observed, WorkerSeen, decide};
 use crate::handover::Evidence;
 use crate::{Ledger, Presence};
 
-/// After this time a decision is made again, whatever is seen: a net under the rule that says when
-/// time alone changes it.
+/// The time after which a decision is computed again in any case. It is a safety net under the rule
+/// that predicts when time alone changes the decision.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Decides for one pool, and keeps the last decision as long as it changes nothing.
+/// Decides for one pool, and keeps the previous decision as long as it changes nothing.
 ///
 /// ```
 /// use swarm_core::{Decider, Desired, Ledger, Observed, jobs};
@@ -32,7 +31,7 @@ pub struct Decider {
     rest: Option<Rest>,
 }
 
-/// A decision that leaves the ledger as it is, and what it was made from.
+/// A decision that leaves the ledger unchanged, with its inputs.
 #[derive(Clone, Debug)]
 struct Rest {
     desired: Desired,
@@ -41,11 +40,11 @@ struct Rest {
 }
 
 impl Decider {
-    /// What [`decide`] says.
+    /// Returns the result of [`decide`].
     ///
-    /// O(workers · log jobs) if ledger and jobs are clones of those of the last turn, nothing but
-    /// time has passed since it changed nothing, and its `recheck_in` is not over; otherwise as
-    /// [`decide`].
+    /// O(workers · log jobs) for a repeated decision. It is repeated if the ledger and the jobs are
+    /// clones of the previous ones, only time has passed since a turn without a change, and its
+    /// `recheck_in` has not elapsed. Otherwise the cost is that of [`decide`].
     ///
     /// ```
     /// use swarm_core::{Decider, Desired, Ledger, Observed, decide, jobs};
@@ -54,7 +53,7 @@ impl Decider {
     /// let mut desired = Desired::new(jobs(["a"])?);
     /// let saved = decider.decide(&Ledger::new(1), &desired, &observed).ledger;
     /// desired.jobs.insert("b".parse()?, swarm_core::Job::default());
-    /// let next = decider.decide(&saved, &desired, &observed); // decided anew: something changed
+    /// let next = decider.decide(&saved, &desired, &observed); // something changed, so this is a new decision
     /// assert_eq!(next, decide(&saved, &desired, &observed));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -80,7 +79,7 @@ impl Decider {
 }
 
 impl Rest {
-    /// The decision, if it still holds.
+    /// Returns the decision with its remaining time, if it still holds.
     fn still(&self, ledger: &Ledger, desired: &Desired, observed: &Observed) -> Option<Decision> {
         let Self { desired: wanted, observed: before, decision } = self;
         let passed = observed.passed_since(before)?;
@@ -93,21 +92,21 @@ impl Rest {
     }
 }
 
-/// Whether two decisions differ in their times at most.
+/// Returns whether two decisions differ at most in their times.
 fn is_same(one: &Decision, other: &Decision) -> bool {
     let untimed = |of: &Decision| Decision { recheck_in: None, ..of.clone() };
     untimed(one) == untimed(other)
 }
 
 impl Observed {
-    /// How much time has passed since `before`, by the duration that grew most; `None` if more than
-    /// that has happened. O(workers + sessions + jobs that wait).
+    /// Returns the time that has passed since `before`, by the duration that grew most. Returns
+    /// `None` if anything else changed. O(workers + sessions + jobs that wait).
     fn passed_since(&self, before: &Self) -> Option<Duration> {
         let Self {
             workers,
             workers_desired,
             watched_for,
-            // Only a ledger that is reset goes by it, and that changes the ledger.
+            // Only a reset of the ledger uses the clock, and a reset changes the ledger.
             unix_time_us: _,
             evidence,
             ages,
@@ -140,8 +139,8 @@ impl Observed {
     }
 }
 
-/// By how much the values of two maps with the same keys differ at most; `None` if some differ in
-/// more than time.
+/// Returns the largest growth of the values of two maps with the same keys. Returns `None` if
+/// values differ in more than time.
 fn each<K: Ord, V>(
     now: &BTreeMap<K, V>,
     then: &BTreeMap<K, V>,
@@ -157,7 +156,7 @@ fn each<K: Ord, V>(
     Some(most)
 }
 
-/// By how much a duration grew; `None` if it began anew, or is known now and was not before.
+/// Returns the growth of a duration; `None` if it restarted, or is known only since.
 fn grown(now: Option<Duration>, then: Option<Duration>) -> Option<Duration> {
     match (now, then) {
         (Some(now), Some(then)) => now.checked_sub(then),
@@ -206,7 +205,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A pool of three in which worker 0 is `presence`.
+    /// Returns a pool of three in which worker 0 has this presence.
     fn observed(presence: Presence) -> Observed {
         let worker = |n: u32| {
             let presence = if n == 0 { presence } else { Presence::Ready };
@@ -220,7 +219,7 @@ mod tests {
         Desired { jobs: jobs(["a", "b", "c", "d"]).unwrap(), ..Desired::default() }
     }
 
-    /// A decider whose pool has come to rest, and its ledger.
+    /// Returns a decider whose pool has come to rest, and its ledger.
     fn at_rest(desired: &Desired, observed: &Observed) -> (Decider, Ledger) {
         let mut decider = Decider::default();
         let ledger = decide(&Ledger::new(1), desired, &self::observed(Presence::Ready)).ledger;
@@ -332,7 +331,7 @@ mod tests {
         ]
     }
 
-    /// The same, `by` later.
+    /// Returns the same presence, `by` later.
     fn later(presence: Presence, by: Duration) -> Presence {
         match presence {
             Presence::Ready | Presence::Draining => presence,
@@ -343,7 +342,7 @@ mod tests {
     }
 
     proptest! {
-        /// That a kept decision is the one that would be made is asserted where it is kept.
+        /// An assertion in the decider compares each repeated decision with a fresh one.
         #[test]
         fn a_kept_decision_is_the_one_that_would_be_made(
             presences in prop::collection::vec(any_presence(), 3),
@@ -379,7 +378,7 @@ mod tests {
                 let fresh = decide(&ledger, &want, &seen);
                 let made = decider.decide(&ledger, &want, &seen);
                 prop_assert!(is_same(&made, &fresh));
-                // It is looked at no later than a new decision would be.
+                // A repeated decision is looked at no later than a new one would be.
                 prop_assert!(fresh.recheck_in.is_none_or(|at| made.recheck_in.is_some_and(|it| it <= at)));
                 let waits = |record: &Record| {
                     !matches!(record.cell, Cell::Granted { .. })

@@ -1,9 +1,9 @@
 //! Resets a ledger that was lost, or whose store was rolled back.
 //!
-//! The holders of jobs are unknown then, and tokens that were granted may be missing. So the ledger
-//! starts another incarnation, in which nobody holds anything: its tokens begin at the present, and
-//! every job waits until all sessions that may still run it have stopped. Sessions that see the new
-//! incarnation stop everything and close; those that cannot renew their leases stop by themselves.
+//! Then the holders of jobs are unknown, and tokens that were granted may be missing. So the ledger
+//! starts another incarnation without any holder, in which tokens begin at the present time. Every
+//! job waits until all sessions that may still run it have stopped. Sessions that see the new
+//! incarnation stop all jobs and close. Sessions that cannot renew their leases stop by themselves.
 
 use std::time::Duration;
 
@@ -11,15 +11,19 @@ use super::{Desired, Observed};
 use crate::handover::{Cell, Policy, Record};
 use crate::{Jobs, Ledger, Position, Token};
 
-/// How often a job may have been granted in an incarnation of which only the number is known.
+/// The assumed largest number of grants of a job in an incarnation whose revision is unknown.
 const UNKNOWN_GRANTS: u64 = 1_000_000;
 
 impl Ledger {
-    /// The least token of the incarnation after `known`: more than was ever granted. That is the clock,
-    /// since a job moves less than once a microsecond, unless the clock is behind the one of whoever
-    /// granted, as it may be on another replica's machine: an incarnation that begins in the future shows
-    /// it. Nothing else goes beyond the clock, or a ledger that is lost again unseen would fall behind
-    /// its own tokens. The revision counts for nothing: a session may claim any.
+    /// Returns the lowest token of the incarnation after `known`: higher than any token ever
+    /// granted.
+    ///
+    /// Usually it is the clock in microseconds, since a job moves less than once a microsecond. If
+    /// an incarnation begins in the future, this clock is behind the clock of the replica that
+    /// granted. Then the token is the start of that incarnation plus [`UNKNOWN_GRANTS`]. In all
+    /// other cases it must not exceed the clock. Otherwise a ledger that is lost again unseen would
+    /// fall behind its own tokens. The revision does not count, since a session may claim any
+    /// revision.
     fn next_floor(&self, known: Position, unix_time_us: u64) -> Token {
         let is_behind = unix_time_us <= known.incarnation;
         let reached = known.incarnation.saturating_add(UNKNOWN_GRANTS);
@@ -27,8 +31,9 @@ impl Ledger {
         Token(reached).max(self.cells.first_token)
     }
 
-    /// The first ledger of the incarnation after `known`, the furthest known position. The `jobs`
-    /// and those in the ledger wait for `span`; tokens continue from [`next_floor`](Self::next_floor).
+    /// Returns the first ledger of the incarnation after `known`, the furthest known position. The
+    /// `jobs` and the jobs in the ledger wait for `span`. Tokens continue from
+    /// [`next_floor`](Self::next_floor).
     fn next_incarnation(
         &self,
         jobs: &Jobs,
@@ -51,7 +56,7 @@ impl Ledger {
         for (job, record) in &mut next.cells.jobs {
             let token = record.cell.token().max(floor);
             let is_done = matches!(record.cell, Cell::Done { .. });
-            // One that was to run again may have been granted again by what was lost.
+            // A job that should run again may have been granted again in the lost ledger.
             let stays_done = is_done && jobs.get(job).is_none_or(|job| job.run_once);
             record.cell =
                 if stays_done { Cell::Done { token } } else { Cell::Quarantined { span, token } };
@@ -63,17 +68,18 @@ impl Ledger {
     }
 }
 
-/// The ledger of the next incarnation, if `ledger` is behind the positions that sessions or the
-/// operator know.
+/// Returns the ledger of the next incarnation, if `ledger` is behind the positions that sessions or
+/// the operator know.
 pub(super) fn reset(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Option<Ledger> {
     let known = *observed.positions.last()?;
-    // A new ledger knows no sessions, whatever its number. Of a session that may act on another one it
-    // may be known only which, not how far; a position of this very ledger says nothing.
+    // A new ledger knows no sessions, whichever its incarnation. For a session that may act on
+    // another incarnation, the revision may be unknown. A position of this very ledger proves
+    // nothing.
     let is_new = ledger.cells.revision == 0 && known != ledger.position();
     let is_behind = ledger.position() < known || is_new;
-    // At least once, nobody waits for proofs.
+    // At least once, jobs do not wait for proofs.
     let span = match desired.policy {
-        // Whoever is not known may live by terms of the past.
+        // An unknown session may use earlier terms.
         Policy::Exclusive => desired.timing.fence_wait.max(observed.fence_wait),
         Policy::AtLeastOnce => Duration::ZERO,
     };
@@ -83,7 +89,7 @@ pub(super) fn reset(ledger: &Ledger, desired: &Desired, observed: &Observed) -> 
     })
 }
 
-/// Whether sessions of another incarnation are still live, so that nothing may be granted.
+/// Returns whether sessions of another incarnation are still live, so that nothing may be granted.
 pub(super) fn has_foreign_sessions(
     ledger: &Ledger,
     desired: &Desired,
@@ -131,7 +137,7 @@ mod tests {
         let lowest = reset.cells.jobs.values().map(|record| record.cell.token()).min();
         assert_eq!(lowest, Some(Token(START + 60_000_000)));
 
-        // The old session is still live: nothing is granted, however long it was waited.
+        // The old session is still live: nothing is granted, however long the wait was.
         let waited = |positions| Observed {
             ages: reset
                 .cells
@@ -143,12 +149,12 @@ mod tests {
         };
         let decision = decide(reset, &desired, &waited(vec![ahead]));
         assert_eq!((&decision.ledger, decision.waiting), (reset, Some(Waiting::LedgerReset)));
-        // It is gone, and so are sessions that are not known.
+        // The session has ended, and so have all unknown sessions.
         assert_eq!(holders(&decide(reset, &desired, &observed(2, []))), 0, "others may still run");
         assert_eq!(holders(&decide(reset, &desired, &waited(vec![]))), 2);
     }
 
-    /// The lowest and the highest token in a ledger.
+    /// Returns the lowest and the highest token in a ledger.
     fn tokens(ledger: &Ledger) -> (Token, Token) {
         let all = || ledger.cells.jobs.values().map(|record| record.cell.token());
         (all().min().unwrap(), all().max().unwrap())
@@ -162,7 +168,7 @@ mod tests {
             let made = decide(&Ledger::new(one), &desired, &observed(1, [])).ledger;
             let granted = decide(&made, &desired, &observed(2, [made.position()])).ledger;
             let at = |positions| Observed { unix_time_us: other, ..observed(3, positions) };
-            // The ledger is rolled back, or lost, and its Swarm is the other replica's.
+            // The ledger is rolled back, or lost, and its Swarm belongs to the other replica.
             for left in [&made, &Ledger::new(other)] {
                 let ahead = Position { revision: granted.revision() + 9, ..granted.position() };
                 let reset = decide(left, &desired, &at(vec![ahead])).ledger;
@@ -172,7 +178,8 @@ mod tests {
                     "{one} {other}: {lowest:?}"
                 );
                 assert!(other <= lowest.0 && granted.position() < reset.position());
-                // And back: the numbers of an incarnation bound its tokens for whoever comes next.
+                // The Swarm returns to the first replica: the incarnation bounds the tokens for the
+                // next owner.
                 let again = Observed { unix_time_us: one, ..at(vec![reset.position()]) };
                 let again = decide(&Ledger::new(one), &desired, &again).ledger;
                 assert!(tokens(&reset).1 < tokens(&again).0);
@@ -203,7 +210,7 @@ mod tests {
         let mut desired = desired();
         desired.jobs.values_mut().next().unwrap().run_once = true;
         let reset = decide(&before, &desired, &observed(1, [ahead])).ledger;
-        // What was lost may have granted `b` under the next tokens.
+        // The lost ledger may have granted `b` under the next tokens.
         let token = Token(START + 60_000_000);
         let span = desired.timing.fence_wait;
         let cells: Vec<_> = reset.cells.jobs.values().map(|record| record.cell.clone()).collect();

@@ -1,4 +1,4 @@
-//! What a turn goes by: what the user asks for, and what was seen of the pool.
+//! The inputs of a turn: the wishes of the user, and the observed pool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,44 +6,45 @@ use std::time::Duration;
 use crate::handover::{Evidence, Policy, SessionId};
 use crate::{Autoscale, JobName, Jobs, Position, Presence, Rules, Share, Slot, Timing, View};
 
-/// What the user asks for.
+/// The wishes of the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Desired {
-    /// The jobs, each to be run by one worker, or by all.
+    /// The jobs. One worker runs each job, or every worker does.
     pub jobs: Jobs,
-    /// By how many workers each job is run.
+    /// The number of workers that run each job.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub replication: Replication,
-    /// How to plan.
+    /// The rules of planning.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub rules: Rules,
-    /// The most jobs one worker may have; `None` for any number.
+    /// The largest number of jobs per worker; `None` for any number.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub max_jobs: Option<u32>,
-    /// The most jobs of the workers in single slots, in place of [`max_jobs`](Self::max_jobs). It is
-    /// asked for, not seen, so that it holds while a worker is away or has just started.
+    /// The largest number of jobs per worker for single slots, instead of
+    /// [`max_jobs`](Self::max_jobs). It is configured, not observed, so it also holds while a
+    /// worker is away or has just started.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub max_jobs_by_slot: BTreeMap<Slot, u32>,
-    /// How much of the workers in single slots jobs can reserve, in percent of the largest workers; all
-    /// of one that is not here.
+    /// The part of the workers in single slots that jobs can reserve, in percent of the largest
+    /// workers. A missing slot has its whole worker.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub capacity_by_slot: BTreeMap<Slot, Share>,
-    /// How long to wait for absent workers.
+    /// The waiting times, for absent workers and others.
     #[cfg_attr(feature = "serde", serde(default))]
     pub timing: Timing,
-    /// What it takes to end an ownership.
+    /// The condition under which an ownership may end.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub policy: Policy,
-    /// Whether everything is to stay as it is.
+    /// Whether no job may move.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub paused: bool,
-    /// Whether nobody is to run any job for now.
+    /// Whether no job should run for now.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub suspend: bool,
-    /// For how long after a change of the ledger further changes are gathered.
+    /// The time after a change of the ledger within which further changes are collected.
     #[cfg_attr(
         feature = "serde",
         serde(
@@ -54,20 +55,21 @@ pub struct Desired {
         )
     )]
     pub batch_window: Duration,
-    /// How many workers the pool is to have; `None` if the workload decides, not the user.
+    /// The number of workers that the pool should have; `None` if the workload decides, not the
+    /// user.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub replicas: Option<u32>,
-    /// How that number follows the jobs, where it does. [`decide`](crate::decide) goes by
-    /// [`replicas`](Self::replicas) alone, which an [`Autoscaler`](crate::Autoscaler) decides on.
+    /// The rule that adapts this number to the jobs, if there is one. [`decide`](crate::decide)
+    /// uses only [`replicas`](Self::replicas), which an [`Autoscaler`](crate::Autoscaler) sets.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub autoscale: Option<Autoscale>,
 }
 
 impl Desired {
-    /// The `jobs`, each on one worker, with defaults for all else.
+    /// Returns wishes for `jobs`, each on one worker, with defaults for everything else.
     ///
-    /// The default policy is [`Policy::AtLeastOnce`], which any worker can follow; with
-    /// [`Policy::Exclusive`] only [sessions](crate::session) are given jobs.
+    /// The default policy is [`Policy::AtLeastOnce`], which any worker can follow. With
+    /// [`Policy::Exclusive`] only [sessions](crate::session) receive jobs.
     ///
     /// ```
     /// use swarm_core::handover::Policy;
@@ -82,7 +84,7 @@ impl Desired {
         Self { jobs, ..Self::default() }
     }
 
-    /// The most jobs that the worker in `slot` may have; `None` for any number.
+    /// Returns the largest number of jobs for the worker in `slot`; `None` for any number.
     ///
     /// ```
     /// use swarm_core::{Desired, Slot};
@@ -97,8 +99,8 @@ impl Desired {
         self.max_jobs_by_slot.get(&slot).copied().or(self.max_jobs)
     }
 
-    /// How much of the worker in `slot` jobs can reserve, in percent of the largest workers; `None` for
-    /// all of it.
+    /// Returns the part of the worker in `slot` that jobs can reserve, in percent of the largest
+    /// workers; `None` for the whole worker.
     ///
     /// ```
     /// use swarm_core::{Desired, Share, Slot};
@@ -115,73 +117,77 @@ impl Desired {
     }
 }
 
-/// By how many workers each job is run.
+/// The number of workers that run each job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub enum Replication {
-    /// By exactly one.
+    /// Exactly one worker.
     #[default]
     One,
-    /// By every one.
+    /// Every worker.
     All,
 }
 
-/// What was seen of the pool.
+/// The observed state of the pool.
 ///
-/// There is no default: whoever forgets the positions would not notice that a ledger was rolled
-/// back, and grant jobs that others run.
+/// It has no default. A caller that forgets the positions would not notice that a ledger was rolled
+/// back, and would grant jobs that others run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Observed {
     /// Every slot that is wanted or still filled.
     pub workers: BTreeMap<Slot, WorkerSeen>,
-    /// How many workers the workload is meant to have.
+    /// The number of workers that the workload should have now.
     pub workers_desired: usize,
-    /// For how long the pool has been watched, on a monotonic clock.
+    /// The time for which the pool has been watched, on a monotonic clock.
     pub watched_for: Duration,
-    /// The wall clock in microseconds since 1970. Only the first token of a new ledger, or of one that
-    /// starts again after a loss, is taken from it.
+    /// The wall clock in microseconds since 1970. Only the first token of a new ledger, or of a
+    /// ledger that starts again after a loss, comes from it.
     pub unix_time_us: u64,
-    /// What is known of sessions. Plain workers need none.
+    /// The evidence about sessions. Plain workers need none.
     pub evidence: BTreeMap<SessionId, Evidence>,
-    /// For how long each cell of the ledger has been seen as it is; a missing one counts as new.
+    /// The time for which each cell of the ledger has been seen unchanged; a missing cell counts as
+    /// new.
     pub ages: BTreeMap<JobName, Duration>,
-    /// What is known of how far the ledger was: by live sessions that report to have acted on a view,
-    /// and by the operator itself, the furthest that it ever saved or loaded. A ledger that is behind
-    /// one of them was lost or rolled back, and starts again. Without any, that is not noticed.
+    /// The known positions of the ledger: the positions that live sessions report to have acted on,
+    /// and the furthest one that the operator itself saved or loaded. A ledger that is behind one
+    /// of them was lost or rolled back, and starts again. Without positions, a rollback is not
+    /// noticed.
     pub positions: BTreeSet<Position>,
     /// The lowest slot.
     pub first_slot: u32,
-    /// How long ago the ledger was changed last; `None` if that does not matter.
+    /// The time since the last change of the ledger; `None` if it does not matter.
     pub since_change: Option<Duration>,
-    /// How long ago plain workers last had to release a job; `None` if none can have.
+    /// The time since plain workers last had to release a job; `None` if no plain worker can have
+    /// had to.
     pub since_handover: Option<Duration>,
-    /// The Lease that the user asks sessions for now, which no session that is given jobs exceeds.
+    /// The Lease duration that the user sets for sessions now. No session that receives jobs
+    /// exceeds it.
     pub lease: Duration,
-    /// The longest Lease that was ever asked for, as far as is known.
+    /// The longest Lease duration that was ever requested, if known.
     pub longest_lease: Duration,
-    /// How long a session that nobody knows may go on, by the longest Lease that was ever asked for.
-    /// What [`Timing::fence_wait`] says counts if that is more.
+    /// The time for which an unknown session may go on, by the longest Lease duration ever
+    /// requested. [`Timing::fence_wait`] counts instead if it is longer.
     pub fence_wait: Duration,
-    /// Number of sessions that have neither renewed their Leases since the operator began to
+    /// The number of sessions that have neither renewed their Leases since the operator began to
     /// observe them, nor ended. Such a session may act on a grant that a rollback of the store
     /// lost, so nothing is granted meanwhile.
     pub unrenewed: usize,
-    /// The view by which somebody else assigned the jobs of the pool, if the first ledger is to take
-    /// that over; `None` otherwise. A pool that has assigned jobs does not look at it.
+    /// The view in which another system assigned the jobs of the pool, if the first ledger should
+    /// adopt it; `None` otherwise. A pool that has assigned jobs ignores it.
     pub adoptable: Option<View>,
 }
 
 impl Observed {
-    /// What was seen of `workers`, at this time of the wall clock, in microseconds since 1970, where the
-    /// ledger is known to have been at these `positions`.
+    /// Returns the observation of `workers` at `unix_time_us` microseconds since 1970, if the
+    /// ledger is known to have reached these `positions`.
     ///
-    /// All of the workers are wanted, nothing is known of sessions, and the pool has been watched for
-    /// no time: so nothing is proved, and whatever waits for time to pass waits for the longest. To
-    /// get further set [`watched_for`](Self::watched_for), and for workers with sessions
-    /// [`evidence`](Self::evidence) and [`ages`](Self::ages), or let an
-    /// [`Overseer`](crate::overseer::Overseer) make all of it.
+    /// All workers are wanted, no session is known, and the pool has been watched for zero time. So
+    /// nothing is proved, and every wait for time to pass takes its full length. To get further,
+    /// set [`watched_for`](Self::watched_for), and for workers with sessions
+    /// [`evidence`](Self::evidence) and [`ages`](Self::ages). An
+    /// [`Overseer`](crate::overseer::Overseer) can fill in all of these.
     ///
     /// ```
     /// use swarm_core::handover::SessionId;
@@ -225,7 +231,7 @@ impl Observed {
         }
     }
 
-    /// How many workers are ready.
+    /// Returns the number of ready workers.
     ///
     /// ```
     /// assert_eq!(swarm_core::Observed::new([], 1, []).ready(), 0);
@@ -236,20 +242,20 @@ impl Observed {
     }
 }
 
-/// What was seen of the worker in a slot.
+/// The observed state of the worker in a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerSeen {
-    /// Its name, the key of its entry in the view. Empty until a worker filled the slot.
+    /// Its name, the key of its entry in the view. Empty until a worker has filled the slot.
     pub name: String,
-    /// Whether it is there.
+    /// Its presence.
     pub presence: Presence,
-    /// Its session; `None` while there is no worker, or none that could be given jobs.
+    /// Its session; `None` without a worker, or without one that can receive jobs.
     pub session: Option<SessionId>,
 }
 
 impl WorkerSeen {
-    /// The worker of this name, whose session is `None` while it can be given nothing.
+    /// Returns the worker of this name. Its session is `None` while it can receive no jobs.
     ///
     /// ```
     /// use swarm_core::handover::SessionId;

@@ -1,12 +1,13 @@
-//! Keeps in the ledger how long sessions may live by Leases that nobody will see any more.
+//! Keeps in the ledger the longest Lease duration of sessions whose Leases may disappear.
 //!
-//! A Lease says itself for how long its session may act, so whoever sees it needs nothing else. If it
-//! was deleted, and an operator starts after the Swarm's Lease was shortened, only the ledger can say.
+//! A Lease itself says how long its session may act, so a reader of the Lease needs nothing else.
+//! The ledger is the only source if the Lease was deleted, and an operator starts after the Swarm's
+//! duration was shortened.
 //!
-//! What holds: whatever a ledger grants to a session, its `longest_lease` is no shorter than the
-//! session's Lease. For no session that claims more than the Swarm asks for is given anything, what
-//! is asked for comes into the ledger with the grant, and it goes only once every session that the
-//! ledger names has ended, or was seen with a shorter Lease.
+//! The invariant: if a ledger grants a job to a session, its `longest_lease` is at least the
+//! session's Lease. It holds for three reasons. A session that claims more than the Swarm allows
+//! receives no jobs. The Swarm's duration enters the ledger with the grant. It leaves only once
+//! every session that the ledger names has ended, or was seen with a shorter Lease.
 
 use std::time::Duration;
 
@@ -14,13 +15,13 @@ use super::Observed;
 use crate::Ledger;
 use crate::handover::{Cell, Record, SessionId};
 
-/// The `next` ledger with the longest Lease by which a session of it may live. It is written with
-/// other changes only, so that an edit of the Swarm alone writes no ledger.
+/// Returns the `next` ledger with the longest Lease duration of its sessions. The duration is
+/// written with other changes only, so that an edit of the Swarm alone writes no ledger.
 pub(super) fn keep(ledger: &Ledger, next: Ledger, observed: &Observed) -> Ledger {
     if next == *ledger {
         return next;
     }
-    // Nobody was given anything under more than that. So no claim makes others wait for longer.
+    // No session received jobs under a longer Lease, so no claim makes others wait longer.
     let most = ledger.longest_lease.max(observed.lease);
     let by = |session: &SessionId| match observed.evidence.get(session) {
         Some(known) if known.ended.is_some() => Duration::ZERO,
@@ -33,7 +34,7 @@ pub(super) fn keep(ledger: &Ledger, next: Ledger, observed: &Observed) -> Ledger
     Ledger { longest_lease, ..next }
 }
 
-/// Whether jobs wait for sessions of a lost ledger, of which not even the names are known.
+/// Returns whether jobs wait for sessions of a lost ledger, whose very names are unknown.
 fn waits_for_strangers(ledger: &Ledger) -> bool {
     let waits = |Record { cell, strikes }: &Record| {
         *strikes == 0 && matches!(cell, Cell::Quarantined { .. })
@@ -55,7 +56,7 @@ mod tests {
         Desired { jobs: jobs(names.iter().copied()).unwrap(), policy, ..Desired::default() }
     }
 
-    /// Two workers, of which the first has another session for each `nonce`.
+    /// Returns two workers. The first has another session for each `nonce`.
     fn observed(nonce: u64, asked: Duration) -> Observed {
         let worker = |slot: u32, nonce| {
             let session = Some(SessionId::new(&format!("pod-{slot}"), nonce));
@@ -66,7 +67,7 @@ mod tests {
         observed
     }
 
-    /// What is known of the session of the first worker with this `nonce`.
+    /// Adds evidence about the session of the first worker with this `nonce`.
     fn with(mut seen: Observed, nonce: u64, lease: Option<Duration>, has_ended: bool) -> Observed {
         let ended = has_ended.then_some(Proof::Fenced);
         let known = Evidence { ended, lease, ..Evidence::default() };
@@ -76,7 +77,7 @@ mod tests {
         seen
     }
 
-    /// A ledger in which both workers were given jobs while the long Lease was asked for.
+    /// Returns a ledger in which both workers received jobs while the long Lease was requested.
     fn granted() -> Ledger {
         let ledger = decide(&Ledger::new(1), &desired(&["a", "b"]), &observed(1, LONG)).ledger;
         assert_eq!((ledger.longest_lease, ledger.assignment().len()), (LONG, 2));
@@ -113,7 +114,7 @@ mod tests {
         assert_eq!(after(Some(SHORT), false), SHORT, "it began after the edit");
         assert_eq!(after(Some(LONG), true), SHORT, "it has ended");
         assert_eq!(after(Some(SHORT * 2), false), SHORT * 2);
-        // A claim makes nobody else wait for longer than was ever asked for.
+        // A claim makes no other session wait longer than the longest requested duration.
         assert_eq!(after(Some(LONG * 60), false), LONG);
     }
 
@@ -148,7 +149,8 @@ mod tests {
         assert_eq!(reset(&Ledger::new(5), LONG).longest_lease, LONG);
         let next = reset(&granted(), SHORT);
         assert_eq!(next.longest_lease, LONG);
-        // Those whose names the ledger has forgotten may live by it, so it stays as long as jobs wait.
+        // Sessions that the ledger has forgotten may still use it, so it stays as long as jobs
+        // wait.
         let seen = with(observed(3, SHORT), 2, Some(SHORT), true);
         let seen = with(seen, 3, Some(SHORT), false);
         let later = decide(&next, &desired, &seen).ledger;

@@ -1,8 +1,8 @@
-//! Plain workers that have not been ready for too long: what a ready worker can take leaves them.
+//! Plain workers that have not been ready for too long lose the jobs that ready workers can take.
 //!
-//! It is not known whether such a worker runs its jobs. They move to ready workers with room, at
-//! most as many at a time as the budget allows; jobs that no ready worker can take stay where they
-//! are. Sessions are judged by their leases instead.
+//! Such a worker may or may not run its jobs. The jobs move to ready workers with room, within the
+//! budget for moves at a time. Jobs that no ready worker can take stay. Sessions are judged by
+//! their leases instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,16 +15,16 @@ use crate::{Assignment, JobName, Jobs, MoveReason, Plan, Presence, Request, Rule
 pub struct Overdue {
     /// Their slots.
     pub slots: BTreeSet<Slot>,
-    /// Whether they are so many that the fault is more likely common to all of them, such as a
-    /// readiness probe. Then all of them keep their jobs.
+    /// Whether they are too many, so that a common fault, such as a readiness probe, is more
+    /// likely. Then all of them keep their jobs.
     pub is_held: bool,
 }
 
 impl Overdue {
-    /// Those that are seen. O(workers).
+    /// Returns the overdue workers among the observed ones. O(workers).
     ///
-    /// Up to three, or 30 % of the workers if those are more, are not held. There are none where only
-    /// a proof ends an ownership.
+    /// Up to three are not held, or up to 30 % of the workers if that is more. Under
+    /// [`Policy::Exclusive`](crate::handover::Policy::Exclusive) no worker is overdue.
     ///
     /// ```
     /// use std::time::Duration;
@@ -52,8 +52,9 @@ impl Overdue {
         Self { slots, is_held }
     }
 
-    /// The plan in which they lose what a ready worker can take, in place of the one in which they
-    /// keep everything. No job is without a worker in it that has one in `kept`.
+    /// Returns the plan in which overdue workers lose the jobs that a ready worker can take,
+    /// instead of `kept`, in which they keep all jobs. Every job with a worker in `kept` has a
+    /// worker in it, too.
     pub(super) fn plan(&self, request: &Request<'_>, kept: Plan) -> Plan {
         if self.is_held || self.slots.is_empty() {
             return kept;
@@ -75,7 +76,7 @@ impl Overdue {
         plan
     }
 
-    /// The jobs that they hold, but for those that are pinned to them.
+    /// Returns the jobs of overdue workers, except jobs that are pinned there.
     fn candidates(&self, request: &Request<'_>) -> BTreeMap<JobName, Slot> {
         let is_candidate = |(job, slot): &(&JobName, Slot)| {
             let wish = request.jobs.get(*job);
@@ -86,9 +87,9 @@ impl Overdue {
     }
 }
 
-/// Plans as if nobody held the jobs that are `leaving`, nor anybody needed them much: they get what
-/// room there is. Those that get none stay where they are; returns the plan and the others, or
-/// `None` if that are none.
+/// Plans as if the jobs in `leaving` had no holder and the lowest priority, so that they get the
+/// remaining room. Jobs that get no room stay where they are. Returns the plan and the jobs that
+/// leave, or `None` if no job leaves.
 fn without(
     request: &Request<'_>,
     mut leaving: BTreeMap<JobName, Slot>,
@@ -116,7 +117,7 @@ fn without(
     None
 }
 
-/// So many of these jobs, the highest priorities first.
+/// Returns up to `most` of these jobs, the highest priorities first.
 fn most_important(
     jobs: &Jobs,
     from: &BTreeMap<JobName, Slot>,
@@ -153,7 +154,7 @@ mod tests {
         Desired { jobs: jobs(names.iter().copied()).unwrap(), ..Desired::default() }
     }
 
-    /// The ledger of a pool whose workers are all ready.
+    /// Returns the ledger of a pool whose workers are all ready.
     fn settled(desired: &Desired, workers: usize) -> Ledger {
         decide(&Ledger::new(1), desired, &observed(&vec![Presence::Ready; workers])).ledger
     }
@@ -241,7 +242,7 @@ mod tests {
     fn what_leaves_them_uses_the_budget_up_for_others() {
         let mut want = desired(&["a", "b", "c", "d", "e", "f", "g", "h"]);
         want.rules.moves_max = Some(1);
-        // The third worker is new, and balance would give it jobs of the first one, too.
+        // The third worker is new, and balance would also move jobs of the first worker to it.
         let seen = observed(&[Presence::Ready, OVERDUE, Presence::Ready]);
         let moves = decide(&settled(&want, 2), &want, &seen).plan.moves;
         let moves: Vec<_> = moves.iter().map(|it| (it.from, it.to, it.reason)).collect();

@@ -1,4 +1,4 @@
-//! When changes are gathered, and when the next jobs may move.
+//! The pace of changes: when they are collected, and when the next jobs may move.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use crate::handover::Record;
 use crate::merge::beside;
 use crate::{JobName, Ledger, MoveReason, Plan, Unassigned};
 
-/// How long a plain worker is given to stop a job that its view no longer has. It answers
-/// nothing, so a job counts as moving for this long.
+/// The time that a plain worker gets to stop a job that its view no longer has. It answers nothing,
+/// so a job counts as moving for this long.
 pub const PLAIN_HANDOVER: Duration = Duration::from_secs(2);
 
-/// For how long changes are gathered now; `None` if they are acted on.
+/// Returns how long changes are still collected; `None` if they take effect now.
 pub(super) fn gathers_for(desired: &Desired, observed: &Observed) -> Option<Duration> {
     let since = observed.since_change?;
     desired.batch_window.checked_sub(since).filter(|left| !left.is_zero())
 }
 
-/// Whether `next` ends an ownership of a session: a handover that has begun is not held up.
+/// Returns whether `next` ends an ownership of a session: a handover in progress is not delayed.
 pub(super) fn goes_on(ledger: &Ledger, next: &Ledger) -> bool {
     let has_ended = |(_, before, after): (&JobName, &Record, Option<&Record>)| {
         let holder = before.cell.holder().filter(|session| !session.is_plain());
@@ -26,14 +26,14 @@ pub(super) fn goes_on(ledger: &Ledger, next: &Ledger) -> bool {
     beside(&ledger.cells.jobs, &next.cells.jobs).any(has_ended)
 }
 
-/// Whether voluntary moves may begin. A budget of moves in flight means one batch of at most so
-/// many at a time, since nothing reports when a single one is over.
+/// Returns whether voluntary moves may begin. A budget of moves in flight means one batch of at
+/// most that many at a time, since nothing reports the end of a single move.
 pub(super) fn may_move(since_handover: Option<Duration>) -> bool {
     since_handover.is_none_or(|since| PLAIN_HANDOVER <= since)
 }
 
-/// When the moves that the budget deferred may continue, if there are any; or when jobs for which
-/// there is no room may be packed with others, for moves that the budget has then.
+/// Returns when the moves that the budget deferred may continue, if there are any. Jobs without
+/// room may also wait for the next budget, with which they can be packed together with others.
 pub(super) fn next_batch_in(
     desired: &Desired,
     plan: &Plan,

@@ -1,8 +1,8 @@
-//! Plain workers under [`Policy::Exclusive`]: they acknowledge nothing, so a job that they were given
-//! could never be taken from them. They are given none.
+//! Plain workers under [`Policy::Exclusive`]. They never acknowledge, so a job that they received
+//! could never be taken from them. So they receive none.
 //!
-//! What such a worker holds from before the policy changed stays with it, until it is proved to have
-//! ended or is replaced by a session.
+//! If such a worker holds jobs from before a change of the policy, it keeps them until it is proved
+//! to have ended or is replaced by a session.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use super::{Desired, Observed, WorkerSeen};
 use crate::handover::{Policy, SessionId};
 use crate::{JobName, MoveReason, Plan, Presence, Slot, Unassigned};
 
-/// The session of a worker, if the policy lets it be given jobs.
+/// Returns the session of a worker, if the policy allows that it receives jobs.
 pub(super) fn session<'a>(desired: &Desired, seen: &'a WorkerSeen) -> Option<&'a SessionId> {
     seen.session.as_ref().filter(|it| desired.policy == Policy::AtLeastOnce || !it.is_plain())
 }
 
-/// Gives the jobs that have no worker the reason, where plain ones could take them. O(jobs that have
-/// no worker) if there are any plain workers, else O(workers).
+/// Sets the reason of jobs that have no worker although plain workers could take them. O(jobs
+/// without a worker) if there are any plain workers, else O(workers).
 pub(super) fn explain(plan: &mut Plan, desired: &Desired, observed: &Observed) {
     let is_refused = |(_, seen): &(&Slot, &WorkerSeen)| {
         let is_ready = seen.presence == Presence::Ready && seen.session.is_some();

@@ -1,4 +1,4 @@
-//! How far a pool is: settled, or what is waited for, and until when.
+//! The progress of a pool: settled, or the events it waits for, and until when.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,62 +7,64 @@ use super::{Decision, Desired, Observed, Waiting};
 use crate::handover::Cell;
 use crate::{Presence, Unassigned};
 
-/// How far a pool is with what is wanted, once a turn was carried out.
+/// The progress of a pool towards the wishes of the user, after a turn was carried out.
 ///
-/// It is the only rule for when a pool is settled. What it says is data; sentences are made of it by
-/// those who talk to people.
+/// It is the only rule for whether a pool is settled. It is data: user interfaces form sentences
+/// from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Why the turn assigned nothing.
+    /// The reason why the turn assigned nothing.
     pub waiting: Option<Waiting>,
-    /// How many jobs are in which state.
+    /// The numbers of jobs by state.
     pub jobs: JobCounts,
-    /// How many jobs move once the budget allows.
+    /// The number of jobs that move once the budget allows.
     pub deferred: usize,
-    /// The names of the workers that are to run jobs and are not ready.
+    /// The names of the workers that should run jobs and are not ready.
     pub not_ready: Vec<String>,
     /// The names of the workers that do not have their newest jobs yet, if known.
     pub stale: Vec<String>,
-    /// How many workers are ready.
+    /// The number of ready workers.
     pub workers_ready: usize,
-    /// How many workers the workload is meant to have now.
+    /// The number of workers that the workload should have now.
     pub workers_now: usize,
-    /// How many workers it is to have.
+    /// The number of workers that the user wants.
     pub workers_wanted: usize,
-    /// After which time the next turn may do more although nothing has happened; `None` if it will not.
+    /// The time after which the next turn may do more although no event has happened; `None` if it
+    /// will not.
     pub until: Option<Duration>,
 }
 
-/// How many jobs are in which state.
+/// The numbers of jobs by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobCounts {
-    /// Granted to a worker, or to all.
+    /// Granted to a worker, or to all workers.
     pub granted: usize,
     /// Waiting for their holders to release them.
     pub releasing: usize,
-    /// Waiting for the worker of their slot to come back.
+    /// Waiting for the worker of their slot to return.
     pub held: usize,
-    /// To be granted by one of the next turns.
+    /// To be granted in one of the next turns.
     pub free: usize,
-    /// Kept away from workers, for having crashed some.
+    /// Quarantined, for having crashed workers.
     pub quarantined: usize,
     /// Waiting until every session of another incarnation of the ledger has ended.
     pub recovering: usize,
     /// Done.
     pub done: usize,
-    /// Suspended, so that nobody runs them.
+    /// Suspended, so that they run nowhere.
     pub suspended: usize,
-    /// Without a worker, for another [reason](crate::Unassigned) that only another input can change.
+    /// Without a worker, for another [reason](crate::Unassigned) that only another input can
+    /// change.
     pub unassigned: usize,
 }
 
 impl Progress {
-    /// How far a pool is after `decision` was saved and the views that follow from it were published.
+    /// Returns the progress after `decision` was saved and its views were published.
     ///
-    /// `stale` are the names of the workers that do not have their newest jobs yet;
-    /// [`Overseer::progress`](crate::overseer::Overseer::progress) knows those that are sessions.
+    /// `stale` has the names of the workers that do not have their newest jobs yet.
+    /// [`Overseer::progress`](crate::overseer::Overseer::progress) finds those with sessions.
     /// O(jobs · log jobs).
     ///
     /// ```
@@ -95,9 +97,9 @@ impl Progress {
         }
     }
 
-    /// Whether there is nothing to do and nothing to wait for: every job that a worker can take is
-    /// granted to one that is ready, and every worker has what was published to it. Jobs that nobody
-    /// can take do not matter, nor do workers that are missing without having any jobs.
+    /// Returns whether the pool has nothing to do and nothing to wait for. Every job that a worker
+    /// can take is granted to a ready worker, and every worker has its newest jobs. Jobs that no
+    /// worker can take do not matter, nor do missing workers without jobs.
     ///
     /// ```
     /// use swarm_core::Progress;
@@ -119,7 +121,7 @@ impl Progress {
             && workers_now == workers_wanted
     }
 
-    /// Whether all workers that are wanted are ready.
+    /// Returns whether all wanted workers are ready.
     ///
     /// ```
     /// use swarm_core::Progress;
@@ -158,7 +160,8 @@ impl JobCounts {
         counts
     }
 
-    /// How many jobs wait for something that will happen, if only for time to pass.
+    /// Returns the number of jobs that wait for something that will happen, if only for time to
+    /// pass.
     ///
     /// ```
     /// use swarm_core::JobCounts;
@@ -174,7 +177,7 @@ impl JobCounts {
     }
 }
 
-/// The workers that are to run jobs and are not ready.
+/// Returns the workers that should run jobs and are not ready.
 fn not_ready(decision: &Decision, observed: &Observed) -> Vec<String> {
     let is_everywhere = |cell: &Cell| matches!(cell, Cell::Everywhere { .. });
     let has_everywhere = decision.ledger.cells.jobs.values().any(|it| is_everywhere(&it.cell));

@@ -1,4 +1,5 @@
-//! When a turn asks to be looked at again: never later than time alone changes what is decided.
+//! The times at which a turn asks for another look: never later than time alone changes the
+//! decision.
 
 use super::*;
 use crate::handover::{Evidence, Proof};
@@ -20,14 +21,14 @@ fn session() -> SessionId {
     SessionId::new("pod", 1)
 }
 
-/// One ready worker, and for how long job `a` has been as it is.
+/// Returns one ready worker. Job `a` has been unchanged for `age`.
 fn observed(age: Duration) -> Observed {
     let worker = WorkerSeen::new("w-0", Presence::Ready, Some(session()));
     let ages = [("a".parse().unwrap(), age)].into();
     Observed { ages, ..Observed::new([(Slot(0), worker)], 1, []) }
 }
 
-/// A ledger in which the worker holds `b`, and `a` is as given.
+/// Returns a ledger in which the worker holds `b`, and `a` is in the given state.
 fn ledger(cell: impl FnOnce(Token) -> Cell) -> Ledger {
     let mut ledger = decide(&Ledger::new(1), &desired(), &observed(Duration::ZERO)).ledger;
     let record = ledger.cells.jobs.get_mut("a").unwrap();
@@ -35,7 +36,8 @@ fn ledger(cell: impl FnOnce(Token) -> Cell) -> Ledger {
     ledger
 }
 
-/// Time alone changes what is decided after `span`, and the turn a second before says so.
+/// Checks that time alone changes the decision after `span`, and that the turn a second before it
+/// says so.
 fn wakes_after(
     span: Duration,
     ledger: &Ledger,
@@ -88,7 +90,7 @@ fn a_release_that_is_over_while_changes_are_gathered_waits_for_nothing() {
     let mut wanted = Desired { batch_window: SECOND * 90, ..desired() };
     let session = SessionId::new("other", 2);
     let releasing = ledger(|token| Cell::Releasing { session, token, since: 9 });
-    // Something to gather.
+    // A change that has to be collected.
     wanted.jobs.insert("c".parse().unwrap(), Job::default());
     let seen = |age| Observed { since_change: Some(age), ..observed(age) };
     wakes_after(SECOND * 60, &releasing, &wanted, seen);
@@ -113,7 +115,8 @@ fn moves_that_the_budget_defers_are_planned_in_time_while_changes_are_gathered()
     assert_ne!(decide(&ledger, &wanted, &seen(PLAIN_HANDOVER)).plan, before.plan);
 }
 
-/// The job of 60 percent fits beside one of 40 if the other one of these moves; that of 30 is out then.
+/// The job of 60 percent fits next to the job of 40 if the other one moves. Then the job of 30 is
+/// out.
 #[test]
 fn jobs_for_which_the_budget_may_make_room_are_planned_in_time() {
     let wishes = [(50, Some(0)), (30, Some(0)), (40, Some(1)), (40, Some(1)), (60, None)];

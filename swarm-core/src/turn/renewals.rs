@@ -1,9 +1,10 @@
 //! Holds grants back until every session has renewed its Lease since the operator started.
 //!
-//! An operator that starts after a rollback of the store reads an older ledger that contradicts
-//! nothing. A session may act on a grant that the ledger lost, and the next grant of the job would
-//! repeat its token. The renewal of such a session fails, so that its worker notices the rollback, or
-//! it acknowledges a revision that the ledger does not have.
+//! An operator that starts after a rollback of the store reads an older ledger, which is consistent
+//! in itself. A session may act on a grant that the ledger lost, and the next grant of the job
+//! would repeat its token. When such a session renews, one of two things happens: the renewal
+//! fails, and its worker notices the rollback, or it acknowledges a revision that the ledger does
+//! not have.
 
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use super::{Observed, Waiting};
 use crate::Ledger;
 use crate::handover::{Cell, Record};
 
-/// When to look again, since renewals cause no turn.
+/// The time until the next look, since renewals cause no turn.
 pub(super) const RECHECK: Duration = Duration::from_millis(500);
 
-/// The sessions that are waited for, if `next` grants anything that `ledger` does not.
-/// O(jobs · log jobs) while there are any, else O(1).
+/// Returns the sessions that are waited for, if `next` grants a job that `ledger` does not. O(jobs
+/// · log jobs) while sessions are waited for, else O(1).
 pub(super) fn awaited(ledger: &Ledger, next: &Ledger, observed: &Observed) -> Option<Waiting> {
     let sessions = observed.unrenewed;
     (0 < sessions && grants(ledger, next)).then_some(Waiting::Renewals { sessions })
@@ -32,7 +33,7 @@ fn is_given(record: &Record) -> bool {
     matches!(record.cell, Cell::Granted { .. } | Cell::Everywhere { .. })
 }
 
-/// The token of a job, and its holder.
+/// Returns the token of a job, and its holder.
 fn given(record: &Record) -> (crate::Token, Option<&crate::handover::SessionId>) {
     (record.cell.token(), record.cell.holder())
 }
@@ -62,7 +63,7 @@ mod tests {
     fn grants_wait_for_renewals_and_releases_do_not() {
         let one = desired(&["a", "b"]);
         let running = decide(&Ledger::new(1), &one, &observed(1, 0)).ledger;
-        // Another job waits.
+        // A job waits for its grant.
         let decision = decide(&running, &desired(&["a", "b", "c"]), &observed(1, 1));
         assert_eq!(decision.ledger, running);
         assert_eq!(decision.waiting, Some(Waiting::Renewals { sessions: 1 }));
@@ -71,7 +72,7 @@ mod tests {
         let decision = decide(&running, &one, &observed(2, 1));
         assert_eq!(decision.waiting, None);
         assert!(running.revision() < decision.ledger.revision());
-        // Nothing is to be granted, so nothing is waited for.
+        // No grant is planned, so no session is waited for.
         assert_eq!(decide(&running, &one, &observed(1, 1)).waiting, None);
     }
 

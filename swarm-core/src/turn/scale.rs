@@ -1,5 +1,5 @@
-//! Where the user decides on the number of workers: surplus slots are emptied first, and
-//! only then does the workload get fewer.
+//! The number of workers, if the user sets it: surplus slots are emptied first, and only then does
+//! the workload shrink.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use super::{Desired, Observed, PLAIN_HANDOVER, Replication};
 use crate::handover::Cell;
 use crate::{Filled, Ledger, Slot};
 
-/// Whether a slot is to be emptied, or is empty and still there.
+/// Returns whether a slot is surplus: it must be emptied, or is empty and still exists.
 pub(super) fn is_beyond(slot: Slot, desired: &Desired, observed: &Observed) -> bool {
     let end = |count| observed.first_slot.saturating_add(count);
     desired.replicas.is_some_and(|count| end(count) <= slot.0)
 }
 
-/// The workers that are to be emptied. They stand in the view, without jobs, as long as they are
-/// there: so each of them stops its jobs.
+/// Returns the workers that must be emptied. They stay in the view without jobs as long as they
+/// exist, so that each of them stops its jobs.
 pub(super) fn emptied<'a>(
     desired: &'a Desired,
     observed: &'a Observed,
@@ -26,8 +26,8 @@ pub(super) fn emptied<'a>(
     })
 }
 
-/// How many workers the workload is to have, if it is meant to have another number now; and how
-/// long to wait until it may have fewer.
+/// Returns the number of workers that the workload should have, if it must change now. Also returns
+/// the wait until it may shrink, if there is one.
 pub(super) fn replicas(
     [before, next]: [&Ledger; 2],
     desired: &Desired,
@@ -40,15 +40,15 @@ pub(super) fn replicas(
         return ((now < wanted as usize).then_some(wanted), None);
     }
     let held = next.assignment();
-    // What all ran until a moment ago, surplus workers may run, too.
+    // Surplus workers may still run jobs that all workers ran until now.
     let is_releasing_all = desired.replication == Replication::One
         && next.cells.jobs.values().any(|it| matches!(it.cell, Cell::ReleasingAll { .. }));
     if is_releasing_all || held.iter().any(|(_, slot)| is_beyond(slot, desired, observed)) {
-        // Their holders have to release them, which can be observed.
+        // Their holders have to release them, which causes another turn.
         return (None, None);
     }
-    let told_now = before.cells != next.cells;
-    let since = if told_now { Some(Duration::ZERO) } else { since_handover };
+    let released_now = before.cells != next.cells;
+    let since = if released_now { Some(Duration::ZERO) } else { since_handover };
     let left = since.and_then(|since| PLAIN_HANDOVER.checked_sub(since));
     match left.filter(|left| !left.is_zero()) {
         Some(left) => (None, Some(left)),

@@ -1,4 +1,4 @@
-//! How much of the workers is reserved by jobs with a share, and what does not fit.
+//! The reserved part of the workers, by jobs with a share, and the shares that do not fit.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,39 +6,40 @@ use std::collections::BTreeMap;
 use super::{Decision, Desired, Observed, pool};
 use crate::{Job, Slot, Standing, Unassigned};
 
-/// What jobs with a share reserve of the workers that take jobs. All parts are percentages of one
-/// worker of the largest size, so that three such workers offer 300.
+/// The parts of the workers that jobs with a share reserve. Only workers that take jobs count. All
+/// parts are percentages of one worker of the largest size, so three such workers offer 300.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reservations {
-    /// What the workers offer.
+    /// The sum of the workers' capacities.
     pub capacity: u64,
-    /// What of that is reserved.
+    /// The reserved part of it.
     pub reserved: u64,
-    /// The largest share that a worker has room for: what is free may be spread over many.
+    /// The largest share that one worker still has room for. The free capacity may be spread over
+    /// many workers.
     pub largest_free: u64,
     /// The jobs with a share by priority, the most important ones first.
     pub classes: Vec<ShareClass>,
 }
 
-/// The jobs with a share of one priority.
+/// The jobs with a share and one priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShareClass {
     /// Their priority.
     pub priority: i32,
-    /// How many have a worker.
+    /// The number of jobs that have a worker.
     pub jobs: usize,
-    /// The sum of their shares.
+    /// The sum of the shares of these jobs.
     pub reserved: u64,
-    /// How many have no worker, those apart that are suspended.
+    /// The number of jobs that have no worker, without suspended jobs.
     pub waiting: usize,
-    /// The sum of their shares.
+    /// The sum of the shares of these jobs.
     pub waiting_percent: u64,
 }
 
 impl Reservations {
-    /// What `decision` reserves; `None` if no job has a share. O(jobs · log jobs).
+    /// Returns the reservations in `decision`; `None` if no job has a share. O(jobs · log jobs).
     ///
     /// ```
     /// use swarm_core::{Desired, Job, Ledger, Observed, Reservations, Share, decide};
@@ -124,7 +125,7 @@ mod tests {
             let session = Some(SessionId::new("pod", u64::from(n)));
             (Slot(n), WorkerSeen::new(format!("w-{n}"), presence, session))
         };
-        // Two of them take jobs.
+        // Two of the three workers take jobs.
         let presences = [Presence::Ready, Presence::Ready, Presence::Draining];
         let mut observed = Observed::new((0..).zip(presences).map(worker), 1, []);
         observed.watched_for = desired.timing.initial_wait;

@@ -1,29 +1,29 @@
-//! A turn through the stores: in which order they are read and written.
+//! A turn through the stores, in the order of its reads and writes.
 
 use super::{Decider, Decision, Desired, Observed};
 use crate::Ledger;
 use crate::ports::{LedgerStore, StoreError, ViewStore};
 
-/// What a turn did.
+/// The result of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Turn {
-    /// What was decided. Its ledger and view are stored and published.
+    /// The decision. Its ledger is stored, and its view is published.
     pub decision: Decision,
     /// Whether the ledger was written in this turn.
     pub changed: bool,
 }
 
 /// Carries out one turn: reads the ledger, decides, saves the ledger if it changes, and publishes
-/// the view that follows from it.
+/// its view.
 ///
-/// A ledger that was lost is recreated. Until it assigns something, workers keep the view that they
-/// have; from then on versions continue from there.
+/// A lost ledger is recreated. Until it assigns a job, workers keep their previous view. After
+/// that, versions continue from there.
 ///
 /// # Errors
 ///
-/// Whatever the stores report. After [`StoreError::Conflict`] the turn is to be repeated from
-/// fresh reads; after [`StoreError::Refused`] the last good view stays published.
+/// Returns the error of a store. After [`StoreError::Conflict`], repeat the turn from fresh reads.
+/// After [`StoreError::Refused`], the previous valid view stays published.
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -99,10 +99,10 @@ pub async fn turn(
     let is_new = ledger.is_none();
     let ledger = ledger.unwrap_or_else(|| Ledger::new(observed.unix_time_us));
     let mut decision = decider.decide(&ledger, desired, observed);
-    // The version that a ledger before this one published; workers may still run its jobs.
+    // The version that an earlier ledger published; workers may still run its jobs.
     let published = if ledger.version == 0 { views.version().await? } else { 0 };
     if decision.adopted.is_none() {
-        // A new view under a version that workers have already would never be read.
+        // Workers would ignore a new view under a version that they already have.
         decision.ledger.count_on_from(published);
     }
     let changed = is_new || decision.ledger != ledger;
@@ -110,8 +110,8 @@ pub async fn turn(
         views.check(&decision.ledger)?;
         ledgers.save(&decision.ledger, seen.as_ref()).await?;
     }
-    // A ledger that has nothing to publish yet releases no job of plain workers either, even if
-    // another operator gave it to them. Sessions of a lost ledger have to close before anything is
+    // A ledger that has published nothing yet does not release jobs of plain workers either, even
+    // if another operator granted them. Sessions of a lost ledger have to close before any job is
     // granted again.
     let is_vacant = published == 0 && observed.adoptable.is_none();
     if decision.ledger.version > 0 || is_vacant {
@@ -131,12 +131,12 @@ mod tests {
     use crate::ports::Seen;
     use crate::{Presence, Slot, View, ViewEntry, WorkerSeen, jobs};
 
-    /// Stores that note what they were asked for: the revision and the version that they got.
+    /// Stores that record each call with the revision and the version that they received.
     #[derive(Default)]
     struct Noting {
         calls: std::sync::Mutex<Vec<String>>,
         stored: Option<Ledger>,
-        /// The version of the view that is there.
+        /// The version of the published view.
         published: u64,
         is_full: bool,
     }
@@ -192,7 +192,7 @@ mod tests {
         Observed::new([(Slot(0), worker)], 0, [])
     }
 
-    /// A turn with stores that never have to be waited for.
+    /// Carries out a turn with stores that answer at once.
     fn made(store: &Noting, seen: &Observed) -> Result<Turn, StoreError> {
         let (want, mut decider) = (desired(), Decider::default());
         let mut turn = std::pin::pin!(turn(store, store, &mut decider, &want, seen));
@@ -203,14 +203,14 @@ mod tests {
         }
     }
 
-    /// What such a turn asks of them.
+    /// Returns the calls of such a turn.
     fn calls(store: &Noting, seen: &Observed) -> Vec<String> {
         assert_eq!(made(store, seen).is_err(), store.is_full);
         std::mem::take(&mut *store.calls.lock().unwrap())
     }
 
     const READY: Presence = Presence::Ready;
-    /// The pool is not complete.
+    /// The presence of a worker that makes the pool incomplete.
     const UNREADY: Presence = Presence::NotReady(std::time::Duration::ZERO);
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_ledger_that_does_not_change_is_published_again_and_not_saved() {
         let stored = made(&Noting::default(), &observed(READY)).unwrap().decision.ledger;
-        // The view that is there may be newer or older: the ledger says what it is to be.
+        // The published view may be newer or older: only the ledger decides its content.
         let store = Noting { stored: Some(stored), published: 6, ..Noting::default() };
         let turn = made(&store, &observed(READY)).unwrap();
         assert_eq!((turn.changed, turn.decision.ledger.version), (false, 1));

@@ -1,4 +1,4 @@
-//! What one turn decides.
+//! Decisions of one turn.
 
 mod in_flight;
 mod maxima;
@@ -39,7 +39,7 @@ fn a_cold_pool_is_assigned_nothing_until_it_is_complete() {
     assert_eq!((decision.waiting, decision.ledger.assignment().len()), (None, 3));
 }
 
-/// A pool of sessions, each of which has acknowledged a revision.
+/// Returns a pool of sessions, with the revision that each acknowledged.
 fn acked(revisions: &[u64]) -> Observed {
     let id = |slot: &Slot| SessionId::new("pod", slot.0.into());
     let mut seen = observed(&vec![Presence::Ready; revisions.len()]);
@@ -95,7 +95,7 @@ fn what_all_ran_goes_to_one_once_all_have_released_it() {
     assert_eq!(next(&acked(&[2, 1])), released, "one of them may still run the jobs");
     assert_eq!(next(&acked(&[2, 2])).assignment().len(), 2);
 
-    // Whoever left is waited for, and whoever came later is not.
+    // A session that left is waited for, and a session that came later is not.
     let mut seen = acked(&[2, 1, 0]);
     let left = seen.workers.remove(&Slot(1)).unwrap().session.unwrap();
     let changed = next(&seen);
@@ -107,11 +107,11 @@ fn what_all_ran_goes_to_one_once_all_have_released_it() {
     let granted = decide(&changed, &one, &seen).ledger;
     assert_eq!((granted.assignment().len(), granted.former.len()), (2, 0));
 
-    // Surplus workers go once they have released, too.
+    // Surplus workers end once they have released their jobs, too.
     let fewer = Desired { replicas: Some(1), ..one.clone() };
     assert_eq!(decide(&released, &fewer, &acked(&[2, 1])).replicas, None);
 
-    // And back: a new token waits until the previous one is released everywhere.
+    // Then back to all: a new token waits until the previous one is released everywhere.
     assert_eq!(decide(&released, &all, &acked(&[2, 1])).ledger, released);
     let again = decide(&released, &all, &acked(&[2, 2])).ledger;
     assert_eq!(again.session_views().values().map(|view| view.jobs.len()).sum::<usize>(), 4);
@@ -175,7 +175,7 @@ fn jobs_of_an_absent_worker_wait_for_it_and_move_when_the_grace_is_over() {
     assert!(late.plan.moves.iter().all(|step| step.reason == MoveReason::WorkerGone));
 }
 
-/// Two ready workers with sessions, of which the second may have ended.
+/// Returns two ready workers with sessions. The second may have ended.
 fn sessions(second: Option<Proof>) -> Observed {
     let mut seen = acked(&[0, 0]);
     let known = seen.evidence.values_mut().last();
@@ -192,7 +192,8 @@ fn a_ready_worker_whose_session_has_ended_is_given_nothing() {
     assert_eq!(slots(&decision.ledger), [Slot(0)]);
     assert_eq!(decision.plan.assignment.len(), 4);
 
-    // What it holds waits for its next session, and no longer than for a worker that is away.
+    // The jobs of the second session wait for the next session, as long as for a worker that is
+    // away.
     let both = decide(&Ledger::new(1), &want, &sessions(None)).ledger;
     let held = decide(&both, &want, &ended);
     let holds = |record: &&Record| matches!(record.cell, Cell::Hold { .. });
@@ -261,12 +262,12 @@ fn a_pool_of_sessions_shrinks_only_when_the_last_one_has_released_its_jobs() {
     assert_eq!(decide(&moved.ledger, &want, &seen).replicas, Some(1));
 }
 
-/// The same, some time after plain workers last had to release a job.
+/// Returns the same pool, some time after plain workers last had to release a job.
 fn after_handover(seen: &Observed, age: Duration) -> Observed {
     Observed { since_handover: Some(age), ..seen.clone() }
 }
 
-/// The decision after every wait that the decisions before asked for, until none asks.
+/// Returns the decisions after every wait that the previous decision asks for, until none asks.
 fn settle(ledger: &Ledger, want: &Desired, mut seen: Observed) -> Vec<Decision> {
     let mut decisions = Vec::new();
     let mut ledger = ledger.clone();
@@ -358,7 +359,7 @@ fn a_pool_grows_at_once_and_shrinks_when_its_top_slots_were_told_to_stop() {
     let emptied = &decisions[0].ledger;
     assert_eq!(emptied.assignment().by_slot().into_keys().collect::<Vec<_>>(), [Slot(0)]);
     let view = emptied.view();
-    assert!(view.workers["w-1"].jobs.is_empty(), "it is told to stop: {view:?}");
+    assert!(view.workers["w-1"].jobs.is_empty(), "its entry has no job: {view:?}");
     assert_eq!(view.workers["w-1"].version, view.version);
 }
 
@@ -457,7 +458,7 @@ fn a_job_that_waits_for_a_slot_goes_at_once_where_the_plan_wants_it_instead() {
         worker.session = session(&format!("first-{slot}"));
     }
     let first = decide(&Ledger::new(1), &want(0), &seen);
-    // The operator starts again: all workers are new, and the pin was edited meanwhile.
+    // The operator restarts: all workers are new, and the pin was edited meanwhile.
     for session in first.ledger.slots.values().map(|record| &record.session) {
         let ended = Some(Proof::ProcessEnded);
         seen.evidence.insert(session.clone(), Evidence { ended, ..Evidence::default() });

@@ -1,4 +1,4 @@
-//! What is adopted, and that nothing moves but what balance requires.
+//! Adoption of assignments, with only the moves that balance requires.
 
 use std::time::Duration;
 
@@ -53,7 +53,8 @@ fn an_even_assignment_is_taken_over_as_it_is() {
     assert_eq!((again.ledger == decision.ledger, again.adopted), (true, None));
 }
 
-/// As the Go operator sliced five jobs for two workers: the third for both, the fifth for none.
+/// The Go operator sliced five jobs for two workers like this: the third for both, the fifth for
+/// none.
 #[test]
 fn a_job_of_two_workers_stays_with_the_lower_slot_and_a_job_of_none_is_new() {
     let observed =
@@ -65,7 +66,7 @@ fn a_job_of_two_workers_stays_with_the_lower_slot_and_a_job_of_none_is_new() {
     let ledger = &decision.ledger;
     assert_eq!(by_slot(ledger), [(0, "a b c".into()), (1, "d e".into())]);
     assert_eq!((ledger.slots[&Slot(0)].version, ledger.slots[&Slot(1)].version), (0, 2));
-    // It is the first to be told, so that it stops the job that another one keeps.
+    // It gets a new version first, so that it stops the job that another worker keeps.
     assert_eq!(ledger.slots[&Slot(1)].last_handoff_version, 1);
     assert_eq!(decision.adopted.map(|it| it.doubled), Some(1));
 }
@@ -125,7 +126,7 @@ fn a_pool_that_has_assigned_jobs_adopts_nothing_when_all_of_them_have_gone() {
     let none = decide(&first, &desired(&[]), &observed).ledger;
     assert!(none.cells.jobs.is_empty() && 0 < none.version, "{none:?}");
     assert_eq!(decide(&none, &desired(&["a"]), &observed).adopted, None);
-    // Nor does one that waits with the jobs that it had before it was reset.
+    // A ledger that waits with its old jobs after a reset is not adopted either.
     let mut waits = first;
     waits.version = 0;
     assert_eq!(decide(&waits, &desired(&["a"]), &observed).adopted, None);
@@ -150,7 +151,7 @@ fn a_version_that_no_reader_can_represent_is_not_counted_on() {
 }
 
 proptest! {
-    /// Judged by the formula for the fewest moves, over what runs.
+    /// The formula for the fewest moves, over the running jobs, is the judge.
     #[test]
     fn every_job_has_one_holder_and_no_job_moves_that_balance_leaves_where_it_is(
         counts in (1_usize..6, 0_usize..40),
@@ -175,7 +176,7 @@ proptest! {
         let loads: Vec<_> = (0..workers).map(|n| granted.get(&Slot(u32::try_from(n).unwrap())).map_or(0, BTreeSet::len)).collect();
         prop_assert_eq!(loads.iter().sum::<usize>(), jobs_count);
         prop_assert!(loads.iter().max().unwrap() - loads.iter().min().unwrap() <= 1);
-        // The lowest slot that lives holds a job; the fewest of those have to move.
+        // The lowest live slot holds each job; the plan moves the fewest of them.
         let mut held = vec![0_usize; workers];
         for name in &names {
             if let Some(slot) = (0..workers).find(|slot| running[*slot].contains(&name.as_str())) {

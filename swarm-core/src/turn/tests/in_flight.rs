@@ -1,8 +1,8 @@
-//! Jobs that are on their way: what is told of them, and how they count.
+//! Jobs in flight: their moves as people see them, and their weight in the plan.
 
 use super::*;
 
-/// Four jobs of one session, of which a second worker is to get two.
+/// Returns four jobs of one session. Two of them should move to a second worker.
 fn growing(rules: Rules) -> (Desired, Ledger) {
     let want = Desired { policy: Policy::Exclusive, rules, ..desired(&["a", "b", "c", "d"]) };
     let ledger = decide(&Ledger::new(1), &want, &acked(&[0])).ledger;

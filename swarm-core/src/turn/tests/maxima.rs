@@ -39,8 +39,9 @@ fn a_worker_that_may_have_fewer_now_gives_up_the_surplus() {
 }
 
 proptest! {
-    /// Wherever jobs are pinned from turn to turn, and whoever answers first: nobody ever holds more
-    /// than its own maximum, with what it is asked to release, and in the end all is as planned.
+    /// Pins change from turn to turn, and sessions answer in any order. No worker ever holds more
+    /// jobs than its own maximum, including jobs that it is asked to release. In the end all jobs
+    /// are as planned.
     #[test]
     fn nobody_ever_holds_more_than_its_own_maximum(
         maxima in proptest::collection::btree_map(0..3_u32, 0..4_u32, 0..4),
