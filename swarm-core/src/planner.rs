@@ -1,15 +1,15 @@
 //! Decides where each job goes.
 //!
-//! Every worker gets an exact quota. A worker above its quota gives up exactly its surplus, and
-//! those jobs, with the ones that nobody holds, fill the workers below theirs. So loads are as flat
-//! as pins and maxima allow (without pins and maxima they differ by at most one), and no plan with
-//! loads that flat moves fewer jobs: [`minimum_moves`] has the formula. Jobs that reserve a share of
-//! a worker are placed apart, with the fewest moves that a bounded search finds. The result depends
-//! on the set of jobs, on their holders and on the pool, never on the order of the input or on a
-//! clock.
+//! Every worker gets an exact quota. A worker above its quota gives up exactly its surplus. These
+//! jobs, and the jobs without a holder, fill the workers below their quota. So loads are as flat as
+//! pins and maxima allow; without pins and maxima they differ by at most one. No plan with equally
+//! flat loads moves fewer jobs: [`minimum_moves`] has the formula. Jobs that reserve a share of a
+//! worker are placed separately, with the fewest moves that a bounded search finds. The result
+//! depends on the set of jobs, on their holders and on the pool, never on the order of the input or
+//! on a clock.
 //!
-//! The algorithm is in `engine`. It works on columns, where a job is a number. [`plan`] and
-//! [`Request`] are its interface for maps, [`JobTable`] the one for millions of jobs.
+//! The algorithm is in `engine`. It works on columns, in which a job is a number. [`plan`] and
+//! [`Request`] are its interface for maps, and [`JobTable`] is its interface for millions of jobs.
 
 mod columns;
 mod engine;
@@ -49,7 +49,7 @@ use columns::Columns;
 pub(crate) use roster::Room;
 pub(crate) use suspended::active;
 
-/// Where every job should be, and what changes on the way there.
+/// The target assignment, and the changes that lead to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -58,13 +58,13 @@ pub(crate) use suspended::active;
 pub struct Plan {
     /// The slot of every job that has one.
     pub assignment: Assignment,
-    /// The jobs that have none, with the reason. Every wanted job is either here or in
+    /// The jobs without a slot, with the reason. Every wanted job is either here or in
     /// `assignment`, never in both.
     pub unassigned: BTreeMap<JobName, Unassigned>,
-    /// The difference between `assignment` and what was held, in the order of job names.
+    /// The difference between the held assignment and `assignment`, in the order of job names.
     pub moves: Vec<Move>,
     /// The jobs that balance would move, but that the budget keeps where they are for now. Empty
-    /// without a budget: the plan is then the target.
+    /// without a budget: then the plan is the target.
     pub deferred: BTreeSet<JobName>,
     /// The fewest moves between workers that make the held assignment as flat as possible; `None`
     /// if any job has a share.
@@ -78,24 +78,24 @@ pub struct Plan {
 pub struct Move {
     /// The job.
     pub job: JobName,
-    /// Who held it.
+    /// The previous holder.
     pub from: Option<Slot>,
-    /// Who shall hold it.
+    /// The next holder.
     pub to: Option<Slot>,
-    /// Why it moves.
+    /// The reason of the move.
     pub reason: MoveReason,
 }
 
-/// Everything a plan depends on.
+/// All inputs of a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The jobs and their wishes.
     pub jobs: &'a Jobs,
-    /// Who holds which job; it may contain jobs that are no longer wanted.
+    /// The present assignment; it may contain jobs that are no longer wanted.
     pub held: &'a Assignment,
     /// The workers.
     pub pool: &'a Pool,
-    /// How to plan.
+    /// The rules of planning.
     pub rules: Rules,
 }
 
@@ -117,31 +117,33 @@ pub fn plan(jobs: &Jobs, held: &Assignment, pool: &Pool) -> Plan {
 impl Request<'_> {
     /// Finds the flattest assignment that wishes and workers allow, with the fewest moves.
     ///
-    /// - A suspended job is unassigned, whoever held it, and takes no room.
+    /// - A suspended job is unassigned, even if it had a holder, and takes no room.
     /// - Workers that [keep](crate::Standing::Keeps) retain exactly their jobs and take no part.
     /// - A pinned job goes to its slot, or is unassigned if no worker takes jobs there.
-    /// - Jobs with a share are placed before all others: pinned ones first, then by priority. A job
-    ///   that fits where it is stays; the largest of the others go to the least reserved worker. If
-    ///   one fits nowhere, a bounded search moves as few others as it finds, none of them more
-    ///   important, or displaces less important ones. If that leaves a job out, some workers are
-    ///   packed from nothing, as few as possible: at most 26 jobs move for each that gains a place,
-    ///   and no more than the budget. Jobs without a share go to the workers that are not fully
-    ///   reserved, and only those jobs are counted to even out the load. Jobs with a share leave room
-    ///   for pinned jobs without one where that leaves out none of them. With a
-    ///   [tolerance](Rules::share_tolerance), few jobs with a share move to level what is reserved.
-    /// - No worker has more than its maximum. If all are full, exactly the surplus is unassigned:
-    ///   lower priorities first, then jobs that nobody holds, then those whose worker has too many,
-    ///   then the last ones by (hash, name).
+    /// - Jobs with a share are placed before all others: pinned jobs first, then by priority. A job
+    ///   that fits where it is stays. The largest of the others go to the least reserved worker. If
+    ///   a job fits nowhere, a bounded search moves as few other jobs as it finds, none of them
+    ///   more important, or displaces less important jobs. If a job is still out, the planner packs
+    ///   some workers from scratch, as few workers as possible. Then at most 26 jobs move for each
+    ///   job that gains a place, within the budget. Jobs without a share go to the workers that are
+    ///   not fully reserved, and only these jobs count for an even load. Jobs with a share leave
+    ///   room for pinned jobs without a share, if no job with a share is left out for this. With a
+    ///   [tolerance](Rules::share_tolerance), few jobs with a share move to level the reserved
+    ///   parts.
+    /// - No worker has more than its maximum. If all are full, exactly the surplus is unassigned.
+    ///   Jobs of lower priority are left out first, then jobs without a holder, then jobs of a
+    ///   worker with too many, then the last ones by (hash, name).
     /// - Over the workers that [take](crate::Standing::Takes), loads are as flat as that allows.
-    /// - [`Mode::Sticky`]: moves between these workers are exactly [`minimum_moves`], shares apart. Of
-    ///   all assignments with as many held and other jobs of each priority and with loads as flat,
-    ///   none moves fewer jobs. A job nobody holds goes to its [`home`](crate::home) if its home has
-    ///   room. A second plan moves nothing.
-    /// - [`Mode::Canonical`]: every job goes to its home if its home has room, whoever held it.
-    /// - Under a [budget](Rules::moves_max), all forced moves are made, and voluntary ones from the
-    ///   fullest worker down, so that the highest load is [`lowest_maximum`] (in sticky mode).
-    ///   A plan from the result spends the next budget, until the pool is settled. In canonical
-    ///   mode, jobs of full workers that can only be swapped are swapped in one plan.
+    /// - [`Mode::Sticky`]: moves between these workers are exactly [`minimum_moves`], apart from
+    ///   shares. Compare all assignments with equally flat loads, and with as many held and other
+    ///   jobs of each priority: none of them moves fewer jobs. A job without a holder goes to its
+    ///   [`home`](crate::home) if its home has room. A second plan moves nothing.
+    /// - [`Mode::Canonical`]: every job goes to its home if its home has room, whichever worker
+    ///   held it.
+    /// - Under a [budget](Rules::moves_max), all forced moves are made. Voluntary moves start with
+    ///   the fullest worker, so that the highest load is [`lowest_maximum`] (in sticky mode). A
+    ///   plan from the result spends the next budget, until the pool is settled. In canonical mode,
+    ///   jobs of full workers that can only be swapped are swapped in one plan.
     ///
     /// Time: O(jobs + workers + moves · log moves); memory: O(jobs).
     ///
@@ -161,7 +163,7 @@ impl Request<'_> {
         suspended::plan(self)
     }
 
-    /// The plan for jobs none of which is suspended.
+    /// Plans jobs without suspended ones.
     fn plan_active(&self) -> Plan {
         let names: Vec<_> = self.jobs.keys().collect();
         let columns = Columns::from(self.jobs);
@@ -184,7 +186,7 @@ impl Request<'_> {
         }
     }
 
-    /// The moves of jobs that are no longer wanted.
+    /// Returns the moves of jobs that are no longer wanted.
     fn removed(&self) -> impl Iterator<Item = Move> {
         self.held.without(self.jobs).map(|(job, slot)| Move {
             job: job.clone(),

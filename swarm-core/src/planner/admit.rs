@@ -1,5 +1,5 @@
-//! Decides what needs no balancing: where pinned jobs go, and which jobs stay out when workers are
-//! full.
+//! The decisions before balancing: the places of pinned jobs, and the jobs that stay out when
+//! workers are full.
 
 use std::cmp::Reverse;
 
@@ -8,25 +8,25 @@ use super::roster::Roster;
 use super::{Load, Unassigned};
 use crate::{Mode, Slot};
 
-/// What is decided about a job before anything is balanced.
+/// The decision about a job before balancing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It goes to this taker, to which it is pinned.
+    /// It goes to the taker to which it is pinned.
     Pinned(usize),
-    /// It goes to this taker, of which it reserves a share. It does not count as load.
+    /// It reserves a share of this taker, and does not count as load.
     Reserved(usize),
     /// It stays out.
     Out(Unassigned),
 }
 
-/// The jobs whose fate is decided before balancing, ascending, and what that leaves for each taker.
+/// The jobs that are decided before balancing, ascending, and the remaining load of each taker.
 #[derive(Clone, Debug)]
 pub(super) struct Preplaced {
     pub(super) apart: Vec<(u32, Fate)>,
     pub(super) loads: Vec<Load>,
-    /// Jobs that takers shall have, pinned ones included.
+    /// The number of jobs that takers should have, including pinned jobs.
     pub(super) total: usize,
-    /// Those of the `total` jobs that no taker holds and that are not pinned.
+    /// The number of these jobs that no taker holds and that are not pinned.
     pub(super) loose: usize,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn preplace(
     tally(roster, held, last_of_each)
 }
 
-/// Where pinned jobs go. A pinned job of a worker that keeps stays there.
+/// Returns the places of pinned jobs. A pinned job of a worker that keeps stays there.
 fn pins(columns: &Columns, roster: &Roster, held: &[Slot]) -> Vec<(u32, Fate)> {
     let is_kept = |job: u32| roster.at(held[job as usize]) == roster.kept();
     let loose = columns.pins.iter().filter(|(job, _)| !is_kept(*job) && !columns.has_share(*job));
@@ -72,7 +72,7 @@ fn pins(columns: &Columns, roster: &Roster, held: &[Slot]) -> Vec<(u32, Fate)> {
     loose.map(|(job, slot)| (*job, fate(*slot))).collect()
 }
 
-/// Counts what each taker has once `apart` is preplaced.
+/// Counts the jobs of each taker once `apart` is preplaced.
 fn tally(roster: &Roster, held: &[Slot], apart: Vec<(u32, Fate)>) -> Preplaced {
     let mut counts = roster.count(held);
     let mut pinned = vec![0; roster.takers.len()];
@@ -92,14 +92,14 @@ fn tally(roster: &Roster, held: &[Slot], apart: Vec<(u32, Fate)>) -> Preplaced {
     Preplaced { apart, loads, total, loose }
 }
 
-/// The jobs for which the takers have no room.
+/// Returns the jobs for which the takers have no room.
 ///
-/// From the most to the least important job, each one that still fits is admitted: a pinned job if
-/// its worker and the pool have room, any other job if the pool has room. (The sets that fit form a
-/// laminar matroid, so this greedy choice admits as many jobs as possible, of the best priorities.)
-/// Among equal priorities those that are held come first. Of these, as many are admitted as can stay
-/// where they are, so that no job moves to a place that another one has to leave; the order is
-/// (hash, name) beside that. O(jobs · log jobs).
+/// From the most to the least important job, each job that still fits is admitted. A pinned job
+/// fits if its worker and the pool have room, any other job if the pool has room. (The sets that
+/// fit form a laminar matroid, so this greedy choice admits as many jobs as possible, of the best
+/// priorities.) Among equal priorities, held jobs come first. The choice among them lets as many as
+/// possible stay where they are, so that no job moves to a place that another one has to leave.
+/// Apart from that, the order is (hash, name). O(jobs · log jobs).
 fn staying_out(
     columns: &Columns,
     roster: &Roster,
@@ -143,31 +143,31 @@ fn staying_out(
     out
 }
 
-/// Which of equally important jobs are admitted first.
+/// The classes of equally important jobs, in the order of admission.
 #[derive(Clone, Copy)]
 enum Preference {
-    /// Those that can stay where they are.
+    /// Jobs that can stay where they are.
     Stays,
-    /// Those that take no place of one that stays.
+    /// Jobs that take no place of a job that stays.
     MovesNobody,
-    /// Those that are where they are pinned: another one has to leave for them, but they need not move
-    /// as well.
+    /// Jobs that are where they are pinned. Another job has to leave for them, but they need not
+    /// move as well.
     IsThere,
     None,
 }
 
-/// How many more jobs may be admitted.
+/// The number of further jobs that may be admitted.
 struct Door {
-    /// In all.
+    /// In total.
     left: usize,
-    /// Of those pinned to each taker.
+    /// Pinned to each taker.
     pinned: Vec<usize>,
-    /// Of those that stay at each taker, or come to it because they are pinned there.
+    /// Staying at each taker, or moving there because they are pinned there.
     staying: Vec<usize>,
 }
 
 impl Door {
-    /// Admits a job if it fits and is one of those that are preferred now.
+    /// Admits a job if it fits and belongs to the given class.
     fn admits(&mut self, which: Preference, holder: Option<usize>, pin: Option<usize>) -> bool {
         if self.left == 0 || pin.is_some_and(|pin| self.pinned[pin] == 0) {
             return false;
@@ -193,7 +193,7 @@ impl Door {
 }
 
 impl Preplaced {
-    /// Whether every preplaced job is already where it shall be.
+    /// Returns whether every preplaced job is already in its place.
     pub(super) fn is_in_place(&self, roster: &Roster, held: &[Slot]) -> bool {
         self.apart.iter().all(|(job, fate)| match fate {
             Fate::Pinned(taker) | Fate::Reserved(taker) => {
@@ -203,7 +203,7 @@ impl Preplaced {
         })
     }
 
-    /// The jobs that stay out, ascending.
+    /// Returns the jobs that stay out, ascending.
     pub(super) fn unassigned(&self) -> Vec<(u32, Unassigned)> {
         let out = |(job, fate): &(u32, Fate)| match fate {
             Fate::Out(reason) => Some((*job, *reason)),
@@ -212,7 +212,7 @@ impl Preplaced {
         self.apart.iter().filter_map(out).collect()
     }
 
-    /// Whether the job is decided before balancing: pinned, with a share, or out.
+    /// Returns whether the job is decided before balancing: pinned, with a share, or out.
     pub(super) fn is_apart(&self, job: u32) -> bool {
         find(&self.apart, job).is_some()
     }

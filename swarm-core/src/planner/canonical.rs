@@ -10,8 +10,8 @@ use super::quota::quotas;
 use super::roster::Roster;
 use crate::Slot;
 
-/// Finds the place of every job, whoever holds it now; jobs of workers that keep stay. Under a
-/// budget, the result is a step towards those places.
+/// Finds the place of every job, independently of its holder; jobs of workers that keep stay. Under
+/// a budget, the result is a step towards these places.
 pub(super) fn solve<'a>(
     columns: &Columns,
     roster: &Roster,
@@ -37,11 +37,11 @@ pub(super) fn solve<'a>(
     Outcome { holders, unassigned, deferred, ..Outcome::default() }
 }
 
-/// Turns the target into a step: all but `budget` of the jobs that would move between takers stay
-/// where they are for now, if maxima permit it. Returns those jobs.
+/// Turns the target into a step. All but `budget` of the jobs that would move between takers stay
+/// where they are for now, if maxima permit it. Returns these jobs.
 ///
-/// The target is within the maxima, and a job goes back to its holder only if its holder has room,
-/// so every state in between is within the maxima too. If no worker has room, jobs that have to be
+/// The target is within the maxima, and a job returns to its holder only if its holder has room. So
+/// every state in between is within the maxima, too. If no worker has room, jobs that have to be
 /// swapped are swapped at once. A job whose holder is full is queued until another job leaves that
 /// holder. O(jobs).
 fn hold_back(

@@ -1,4 +1,4 @@
-//! An independent checker: is this plan a valid answer to that request?
+//! An independent checker of a plan as an answer to a request.
 //!
 //! The checker shares no code with the planner and asks other questions: not "is this the quota"
 //! but "would another place be better for some job". Tests use it, and so does
@@ -10,19 +10,19 @@ use std::collections::BTreeMap;
 use super::{Mode, MoveReason, Plan, Request, Unassigned};
 use crate::{Job, JobName, Slot, Standing};
 
-/// What is wrong with a plan.
+/// A rule that a plan breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// A job is neither assigned nor unassigned, or both.
     #[error("job `{0}` does not occur in the plan exactly once")]
     NotOnce(JobName),
-    /// The plan has a job that nobody wants.
+    /// The plan contains a job that is not wanted.
     #[error("job `{0}` is in the plan and is not wanted")]
     NotWanted(JobName),
     /// A job is assigned to a worker that may not have it.
     #[error("job `{0}` may not be assigned to slot {1}")]
     Misplaced(JobName, Slot),
-    /// A job has no holder although it could have one, or has the wrong reason.
+    /// A job has no holder although it could have one, or its reason is wrong.
     #[error("job `{0}` is unassigned with the reason `{reason}`, which does not hold", reason = .1.as_str())]
     Unfounded(JobName, Unassigned),
     /// A worker has more jobs than it may have.
@@ -34,15 +34,15 @@ pub enum Violation {
     /// A job could move from one worker to another that has at least two fewer.
     #[error("slot {0} could give a job to slot {1}")]
     Uneven(Slot, Slot),
-    /// The moves are not the difference to what was held, or a reason is wrong.
+    /// The moves differ from the change of holders, or a reason is wrong.
     #[error("the move of job `{0}` is missing, wrong, or has the wrong reason")]
     WrongMove(JobName),
     /// The plan makes more voluntary moves than the budget allows.
     #[error("{made} voluntary moves exceed the budget of {budget}")]
     OverBudget {
-        /// Voluntary moves of the plan.
+        /// The number of voluntary moves in the plan.
         made: usize,
-        /// What was allowed.
+        /// The budget.
         budget: usize,
     },
 }
@@ -93,17 +93,17 @@ fn each_once(request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
         .map_or(Ok(()), |job| Err(Violation::NotOnce(job.clone())))
 }
 
-/// What the workers that take jobs have in the plan.
+/// The jobs of the workers that take jobs, according to the plan.
 struct Seats<'a> {
-    /// Per slot: the jobs with a share.
+    /// The jobs with a share, by slot.
     reserved: BTreeMap<Slot, Vec<&'a Job>>,
-    /// Per slot: its pinned jobs and its others, those with a share apart.
+    /// The pinned jobs and the other jobs without a share, by slot.
     jobs: BTreeMap<Slot, [Vec<&'a JobName>; 2]>,
     has_room: bool,
 }
 
 impl<'a> Seats<'a> {
-    /// Seats every assigned job, and checks that it may be where it is.
+    /// Seats every assigned job, and checks that it may be in its place.
     fn of(request: &Request<'a>, plan: &'a Plan) -> Result<Self, Violation> {
         let takers = request.pool.takers().into_iter();
         let mut jobs: BTreeMap<_, _> = takers.map(|slot| (slot, [vec![], vec![]])).collect();
@@ -143,21 +143,21 @@ impl<'a> Seats<'a> {
         self.jobs.get(&slot).map_or(0, |[pinned, free]| pinned.len() + free.len())
     }
 
-    /// The most jobs without a share that a worker may have: none if it is fully reserved.
+    /// Returns the largest number of jobs without a share for a worker: 0 if it is fully reserved.
     fn max(&self, request: &Request<'_>, slot: Slot) -> usize {
         let jobs = self.reserved.get(&slot).map_or(0, Vec::len);
         let left = max(request, slot).saturating_sub(jobs);
         if self.percent(slot) == size(request, slot) { 0 } else { left }
     }
 
-    /// How much of a worker is reserved.
+    /// Returns the reserved part of a worker, in percent.
     fn percent(&self, slot: Slot) -> usize {
         let shares = self.reserved.get(&slot).into_iter().flatten().filter_map(|job| job.share);
         shares.map(|share| usize::from(share.percent())).sum()
     }
 
-    /// Whether a job with a share would fit beside the jobs that come before it: pinned ones and
-    /// those of at least its priority. No worker has more than a hundred such jobs.
+    /// Returns whether a job with a share would fit together with the jobs that come before it:
+    /// pinned jobs, and jobs of at least its priority. No worker has more than a hundred such jobs.
     fn could_reserve(&self, request: &Request<'_>, wish: &Job) -> bool {
         let percent = |job: &Job| job.share.map_or(0, |share| usize::from(share.percent()));
         let comes_before = |other: &&&Job| match (wish.pin, other.pin) {
@@ -188,9 +188,9 @@ impl<'a> Seats<'a> {
         overfull.map_or(Ok(()), |slot| Err(Violation::Overfull(*slot)))
     }
 
-    /// Whether the reason of every unassigned job is true.
+    /// Checks that the reason of every unassigned job is true.
     fn reasons_hold(&self, request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
-        // Many jobs have the same wishes.
+        // Many jobs have the same wishes, so the answers are remembered.
         let mut known = BTreeMap::new();
         let mut could_reserve = |wish: &Job| {
             let known = known.entry((wish.pin, wish.priority, wish.share));
@@ -229,8 +229,8 @@ impl<'a> Seats<'a> {
         Ok(())
     }
 
-    /// No unassigned job outranks an assigned one whose place it could have, directly or after a
-    /// job of the worker it is pinned to moved there.
+    /// Checks that no unassigned job outranks an assigned job whose place it could have. It could
+    /// have the place directly, or after a job of the worker to which it is pinned moved there.
     fn the_least_important_stay_out(
         &self,
         request: &Request<'_>,
@@ -260,7 +260,8 @@ impl<'a> Seats<'a> {
         Ok(())
     }
 
-    /// No job could move to a worker with two fewer, apart from the jobs that the budget defers.
+    /// Checks that no job could move to a worker with two fewer, apart from jobs that the budget
+    /// defers.
     fn flat(&self, request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
         if !plan.deferred.is_empty() {
             return Ok(());
@@ -285,13 +286,13 @@ fn max(request: &Request<'_>, slot: Slot) -> usize {
     max.map_or(usize::MAX, |max| max as usize)
 }
 
-/// How much of a worker jobs can reserve, in percent.
+/// Returns the part of a worker that jobs can reserve, in percent.
 fn size(request: &Request<'_>, slot: Slot) -> usize {
     let capacity = request.pool.0.get(&slot).and_then(|member| member.capacity);
     capacity.map_or(100, |capacity| usize::from(capacity.percent()))
 }
 
-/// The moves are the difference to what was held, in order, each with a true reason.
+/// Checks that the moves are the change of holders, in order, each with a true reason.
 fn moves_are_the_difference(request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
     let mut moves = plan.moves.iter().peekable();
     let mut names: Vec<_> =
@@ -320,7 +321,7 @@ fn holds(request: &Request<'_>, plan: &Plan, step: &super::Move) -> bool {
     let is_present = step.from.is_some_and(|slot| request.pool.standing(slot).is_some());
     match step.reason {
         MoveReason::New => step.from.is_none(),
-        // No plan of the planner has it: it is decided a layer above.
+        // Only the layer above the planner gives this reason.
         MoveReason::NotReady => false,
         MoveReason::Removed => !request.jobs.contains_key(&step.job),
         MoveReason::WorkerGone => step.to.is_some() && step.from.is_some() && !is_present,
@@ -335,7 +336,7 @@ fn holds(request: &Request<'_>, plan: &Plan, step: &super::Move) -> bool {
     }
 }
 
-/// In canonical mode, jobs of full workers may have to be swapped, whatever the budget.
+/// Checks the budget. In canonical mode, jobs of full workers may have to be swapped beyond it.
 fn within_budget(request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
     let Some(budget) = request.rules.moves_max else { return Ok(()) };
     let made = plan.moves.iter().filter(|step| step.reason == MoveReason::Balance).count();

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::{Job, Slot};
 
-/// The jobs by number. Pins and priorities are rare, so only those that exist are listed.
+/// The jobs by number. Pins, priorities and shares are rare, so only the existing ones are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Columns {
     /// The frozen hash of every job's name.
@@ -34,45 +34,46 @@ impl Columns {
         self.priorities.extend((*priority != 0).then_some((number, *priority)));
     }
 
-    /// How many jobs there are.
+    /// Returns the number of jobs.
     pub(crate) fn len(&self) -> usize {
         self.hashes.len()
     }
 
-    /// The slot a job is pinned to.
+    /// Returns the slot to which a job is pinned.
     pub(crate) fn pin(&self, job: u32) -> Option<Slot> {
         find(&self.pins, job)
     }
 
-    /// Whether a job wants a share.
+    /// Returns whether a job wants a share.
     pub(crate) fn has_share(&self, job: u32) -> bool {
         find(&self.shares, job).is_some()
     }
 
-    /// The priority of a job.
+    /// Returns the priority of a job.
     pub(crate) fn priority(&self, job: u32) -> i32 {
         find(&self.priorities, job).unwrap_or_default()
     }
 }
 
-/// The entry of `job` in a list that is ascending by job.
+/// Returns the entry of `job` in a list that is ascending by job.
 pub(super) fn find<T: Copy>(list: &[(u32, T)], job: u32) -> Option<T> {
     list.binary_search_by_key(&job, |(job, _)| *job).ok().map(|at| list[at].1)
 }
 
-/// A position as a job's number. A table holds fewer jobs than that (see `JobTable`).
+/// Converts a position to a job's number. A table holds fewer jobs than `u32::MAX` (see
+/// `JobTable`).
 pub(crate) fn number(position: usize) -> u32 {
     u32::try_from(position).unwrap_or(u32::MAX)
 }
 
-/// The runs of jobs in `0..len` between those `apart`, which are ascending.
+/// Returns the runs of jobs in `0..len` between the jobs in `apart`, which are ascending.
 pub(super) fn runs_between<T: Copy>(apart: &[(u32, T)], len: usize) -> Vec<Range<u32>> {
     let ends = apart.iter().map(|(job, _)| *job).chain([number(len)]);
     let starts = std::iter::once(0).chain(apart.iter().map(|(job, _)| *job + 1));
     starts.zip(ends).map(|(start, end)| start..end).filter(|run| !run.is_empty()).collect()
 }
 
-/// The part of a column that belongs to a run of jobs.
+/// Returns the part of a column that belongs to a run of jobs.
 pub(super) fn of<'a, T>(run: &Range<u32>, column: &'a [T]) -> &'a [T] {
     &column[run.start as usize..run.end as usize]
 }

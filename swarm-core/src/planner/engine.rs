@@ -14,10 +14,10 @@ use super::{Mode, Rules, Unassigned};
 use crate::Slot;
 use crate::hash::{Homes, mix};
 
-/// Where every job goes, by number.
+/// The plan, by number of the job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome<'a> {
-    /// The holder of every job; what was held, untouched, if nothing changes.
+    /// The holder of every job. If nothing changes, it is the array of present holders, borrowed.
     pub(super) holders: Cow<'a, [Slot]>,
     /// Jobs without a holder, ascending.
     pub(super) unassigned: Vec<(u32, Unassigned)>,
@@ -27,15 +27,15 @@ pub(super) struct Outcome<'a> {
     pub(super) leveled: Vec<u32>,
     /// Jobs that the budget keeps where they are for now, ascending.
     pub(super) deferred: Vec<u32>,
-    /// M* of what was held.
+    /// M* of the present holders.
     pub(super) minimum_moves: usize,
 }
 
-/// How many jobs are checked at once for whether any of them is loose.
+/// The number of jobs that are checked at once for loose jobs.
 const BLOCK: usize = 16;
 
-/// Plans. `held` has an entry for every job; what shares reserve is subtracted from the roster's
-/// maxima. /// O(jobs + workers + moves · log moves).
+/// Plans. `held` has an entry for every job. The roster's maxima are reduced by the reserved
+/// shares. O(jobs + workers + moves · log moves).
 pub(super) fn solve<'a>(
     columns: &Columns,
     roster: &mut Roster,
@@ -60,7 +60,7 @@ pub(super) fn solve<'a>(
     outcome
 }
 
-/// Jobs of workers that keep stay; all others are unassigned.
+/// Lets jobs of workers that keep stay, and leaves all other jobs unassigned.
 fn nobody_takes<'a>(roster: &Roster, mut held: Cow<'a, [Slot]>) -> Outcome<'a> {
     let is_out = |slot: Slot| roster.at(slot) == roster.gone();
     let out = held.iter().enumerate().filter(|(_, slot)| is_out(**slot));
@@ -73,7 +73,7 @@ fn nobody_takes<'a>(roster: &Roster, mut held: Cow<'a, [Slot]>) -> Outcome<'a> {
     Outcome { holders: held, unassigned, ..Outcome::default() }
 }
 
-/// Every worker gives up exactly what exceeds its quota, and the loose jobs fill what is missing.
+/// Lets every worker give up exactly its surplus, and fills the other workers with the loose jobs.
 fn sticky<'a>(
     columns: &Columns,
     roster: &Roster,
@@ -109,7 +109,7 @@ fn sticky<'a>(
     Outcome { holders, unassigned, evicted, deferred, ..Outcome::default() }
 }
 
-/// The jobs that their workers give up, and those that they would give up if the budget allowed it.
+/// The jobs that their workers give up, and the jobs that they would give up with a larger budget.
 #[derive(Debug, Default)]
 struct Leaving {
     evicted: Vec<u32>,
@@ -123,8 +123,8 @@ impl Leaving {
     }
 }
 
-/// Chooses which jobs leave. A hash over job, slot and quota decides, so that it is not always the
-/// same job that moves.
+/// Chooses the jobs that leave. A hash over job, slot and quota decides, so that it is not always
+/// the same job that moves.
 fn leave(
     columns: &Columns,
     roster: &Roster,
@@ -163,7 +163,7 @@ fn leave(
     leaving
 }
 
-/// The jobs that nobody holds, without the pinned ones.
+/// Returns the jobs without a holder, apart from pinned jobs.
 fn loose(roster: &Roster, held: &[Slot], runs: &[Range<u32>], count: usize) -> Vec<u32> {
     let mut loose = Vec::with_capacity(count);
     let are_all = count == runs.iter().map(ExactSizeIterator::len).sum::<usize>();
@@ -176,7 +176,7 @@ fn loose(roster: &Roster, held: &[Slot], runs: &[Range<u32>], count: usize) -> V
         let mut start = run.start;
         for block in of(run, held).chunks_exact(BLOCK) {
             let end = start + number(BLOCK);
-            // Most blocks have none and are skipped with one branch.
+            // Most blocks have no loose job and are skipped with one branch.
             if roster.may_be_gone(block) {
                 loose.extend((start..end).filter(is_loose));
             }
@@ -197,9 +197,9 @@ pub(super) fn preplace_into(holders: &mut [Slot], roster: &Roster, preplaced: &P
     }
 }
 
-/// Gives every loose job to its home while its home has room, smallest (hash, name) first, and the
-/// others to workers that have room, lowest slot first. There is exactly as much room as there are
-/// loose jobs. `loose` is ascending.
+/// Gives every loose job to its home while its home has room, smallest (hash, name) first. The
+/// others go to workers that have room, lowest slot first. There is exactly as much room as there
+/// are loose jobs. `loose` is ascending.
 pub(super) fn place(
     columns: &Columns,
     roster: &Roster,
@@ -229,7 +229,7 @@ pub(super) fn place(
     debug_assert!(rest.next().is_none(), "quotas do not sum to the number of jobs");
 }
 
-/// The loose jobs that find no room at home: those with the greatest (hash, name).
+/// Returns the loose jobs that find no room at home: the jobs with the greatest (hash, name).
 fn spill(
     columns: &Columns,
     roster: &Roster,

@@ -1,4 +1,4 @@
-//! How many workers would be enough.
+//! The number of workers that would be enough.
 
 use std::borrow::Cow;
 
@@ -13,17 +13,19 @@ use crate::{Job, Slot, Standing};
 pub const WORKERS_ENOUGH_MAX: u32 = 100_000;
 
 impl Request<'_> {
-    /// How many workers in the slots 0, 1, 2, … would leave no job unassigned but those that are
-    /// suspended; `None` if no number up to [`WORKERS_ENOUGH_MAX`] is enough, for example because more
-    /// jobs are pinned to one slot than it may have.
+    /// Returns the number of workers, in the slots 0, 1, 2, …, that would leave out no job except
+    /// suspended jobs. Returns `None` if no number up to [`WORKERS_ENOUGH_MAX`] is enough, for
+    /// example because more jobs are pinned to one slot than it may have.
     ///
-    /// All of these workers are assumed to take jobs: each with the maximum and the capacity of the one
-    /// that is in its slot, or with the greatest of all. Jobs that are held by one of them are assumed
-    /// to be where they are. The answer is verified: a plan with that many workers left no job out. It
-    /// is the least such number unless adding a worker can leave more jobs out. If all workers take
-    /// jobs and some job finds no room, it is more than there are. Time: that of two plans if the
-    /// workers that the pins, the sum of the shares and the maxima need at least are enough, else of up
-    /// to about 30.
+    /// All of these workers are assumed to take jobs. Each has the maximum and the capacity of the
+    /// worker in its slot; a slot without a worker gets the greatest maximum and capacity in the
+    /// pool. Jobs that one of them holds are assumed to be where they are.
+    ///
+    /// The answer is verified: a plan with that many workers left no job out. It is the least such
+    /// number, unless adding a worker can leave more jobs out. If all workers take jobs and some
+    /// job finds no room, the answer is more than the present number. Time: that of two plans if
+    /// the lower bound is enough, which follows from the pins, the sum of the shares and the
+    /// maxima. Otherwise up to about 30 plans.
     ///
     /// ```
     /// use swarm_core::{Assignment, Job, Jobs, Pool, Request, Rules, Share};
@@ -56,8 +58,8 @@ impl Request<'_> {
                 low = low.max(number(self.pool.0.len()).saturating_add(1));
             }
         }
-        // With one worker for each job, no job takes a place that another one needs, pins apart and
-        // workers that have less room.
+        // With one worker for each job, no job takes a place that another one needs, apart from
+        // pins and workers with less room.
         let known = number(self.pool.0.len());
         let high = jobs.saturating_add(pinned).saturating_add(known);
         let high = high.max(low).min(WORKERS_ENOUGH_MAX);
@@ -70,15 +72,16 @@ impl Request<'_> {
         is_enough(high).then(|| between(low, high, is_enough))
     }
 
-    /// The least number of workers from `least` to `most`, in the slots 0, 1, 2, …, with which no more
-    /// jobs have no place than with `most`; and how many have none even so.
+    /// Returns the least number of workers from `least` to `most`, in the slots 0, 1, 2, …, that
+    /// leaves out no more jobs than `most` workers do. Also returns how many jobs are left out.
     ///
-    /// The workers are assumed as by [`workers_enough`](Self::workers_enough). So a job that has no
-    /// place whatever the number, as one with a pin beyond `most`, does not count. The answer is
-    /// verified, and the least unless adding a worker can leave more jobs out. Numbers of workers above
-    /// one for each job, each slot with a pin and each member of the pool are not tried; nor is anything above
-    /// [`WORKERS_ENOUGH_MAX`]. Time: O(jobs) without shares, pins and maxima; else that of a plan if
-    /// the least number that the sums allow is enough, else of up to about 30.
+    /// The workers are assumed as by [`workers_enough`](Self::workers_enough). A job that fits on
+    /// no number of workers, such as a job with a pin beyond `most`, does not count. The answer is
+    /// verified, and it is the least unless adding a worker can leave more jobs out. The largest
+    /// number that is tried is one worker for each job, each slot with a pin and each member of the
+    /// pool, and at most [`WORKERS_ENOUGH_MAX`]. Time: O(jobs) without shares, pins and maxima.
+    /// Otherwise the time of one plan if the lower bound from the sums is enough, else of up to
+    /// about 30 plans.
     ///
     /// ```
     /// use swarm_core::{Assignment, Job, Jobs, Needed, Pool, Request, Rules, Share, Slot};
@@ -99,7 +102,8 @@ impl Request<'_> {
         self.workers_needed_with(Room::greatest(self.pool), least, most)
     }
 
-    /// The same where a worker that is in no slot of the pool has the room `more`.
+    /// Like [`workers_needed`](Self::workers_needed), if a worker outside the pool has the room
+    /// `more`.
     pub(crate) fn workers_needed_with(&self, more: Room, least: u32, most: u32) -> Needed {
         let most = most.min(WORKERS_ENOUGH_MAX);
         let least = least.min(most);
@@ -107,7 +111,7 @@ impl Request<'_> {
         let has_maxima = maxima.chain([more.max_jobs]).any(|max| max.is_some());
         let asks = |job: &Job| job.share.is_some() || job.pin.is_some();
         if !has_maxima && !self.jobs.values().any(asks) {
-            // Any worker has room for all.
+            // Any worker has room for all jobs.
             let workers = least.max(number(self.jobs.len()).min(1)).min(most);
             let left_out = if workers == 0 { self.jobs.len() } else { 0 };
             return Needed { workers, left_out };
@@ -138,16 +142,16 @@ impl Request<'_> {
     }
 }
 
-/// How many workers jobs need.
+/// The number of workers that jobs need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needed {
     /// The number of workers.
     pub workers: u32,
-    /// How many jobs have no place on them, as on any other number that was asked about.
+    /// The number of jobs that are left out, as on any other number of workers in the range.
     pub left_out: usize,
 }
 
-/// The fewest workers on which the jobs could fit, by their sum.
+/// Returns a lower bound on the workers for these jobs, from the sums of shares and jobs.
 fn fewest(columns: &Columns, max: Option<u32>) -> u32 {
     let percent: u64 = columns.shares.iter().map(|(_, share)| u64::from(*share)).sum();
     let by_share = percent.div_ceil(100);
@@ -160,8 +164,8 @@ fn fewest(columns: &Columns, max: Option<u32>) -> u32 {
     u32::try_from(by_share.max(by_number)).unwrap_or(u32::MAX)
 }
 
-/// The least number above `low` that is enough, if all from some number on are; `high` is. Numbers
-/// near `low` are tried first.
+/// Returns the least number above `low` that is enough. `high` is enough, and so are all numbers
+/// from some number on. Numbers near `low` are tried first.
 fn between(mut low: u32, mut high: u32, is_enough: impl Fn(u32) -> bool) -> u32 {
     let mut step = 1;
     while low + 1 < high {

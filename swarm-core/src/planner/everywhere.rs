@@ -1,11 +1,11 @@
-//! Plans in which every worker runs every job, as for health probes and peering.
+//! Plans in which every worker runs every job, for example for health probes and peering.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Unassigned;
 use crate::{Change, JobName, Jobs, Pool, Slot, Standing};
 
-/// A plan in which every worker that takes jobs has all of them.
+/// A plan in which every worker that takes jobs has all jobs.
 ///
 /// It stores the set of workers and the set of jobs, not an entry for each pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ use crate::{Change, JobName, Jobs, Pool, Slot, Standing};
 pub struct Everywhere {
     /// The workers that run every job.
     pub workers: BTreeSet<Slot>,
-    /// The jobs of the workers that keep what they have.
+    /// The jobs of the workers that keep their jobs.
     pub kept: BTreeMap<Slot, BTreeSet<JobName>>,
     /// The jobs that no worker runs, with the reason.
     pub unassigned: BTreeMap<JobName, Unassigned>,
@@ -22,8 +22,8 @@ pub struct Everywhere {
 
 /// Gives every job to every worker that [takes](Standing::Takes) jobs.
 ///
-/// A worker that [keeps](Standing::Keeps) retains those of its jobs that are still wanted. Pins,
-/// shares, priorities and maxima have no effect. O(jobs + kept jobs).
+/// A worker that [keeps](Standing::Keeps) retains its jobs that are still wanted. Pins, shares,
+/// priorities and maxima have no effect. O(jobs + kept jobs).
 ///
 /// ```
 /// use swarm_core::{Pool, Slot, everywhere, jobs};
@@ -55,7 +55,7 @@ pub fn everywhere(
 }
 
 impl Everywhere {
-    /// The jobs that the worker in this slot runs; none if the slot does not exist.
+    /// Returns the jobs that the worker in this slot runs; none if the slot does not exist.
     ///
     /// ```
     /// use swarm_core::{Pool, Slot, everywhere, jobs};
@@ -72,7 +72,7 @@ impl Everywhere {
         if self.workers.contains(&slot) { &self.jobs } else { kept() }
     }
 
-    /// The jobs that each worker starts and stops. Workers without a change are left out.
+    /// Returns the jobs that each worker starts and stops. Workers without a change are left out.
     ///
     /// ```
     /// use std::collections::BTreeMap;

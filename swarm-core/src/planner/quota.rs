@@ -1,19 +1,19 @@
-//! Quotas: how many jobs each worker shall have, the fewest moves that reach the quotas, and what
-//! a budget of moves can reach.
+//! Quotas: the number of jobs for each worker, the fewest moves that reach the quotas, and the
+//! loads that a budget of moves can reach.
 
-/// What a worker that takes jobs has now, and how much it may have.
+/// The present load of a worker that takes jobs, with its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Jobs that are pinned to it, whether it holds them already or not. At most `max`.
+    /// Number of jobs that are pinned to it, whether it holds them already or not. At most `max`.
     pub pinned: usize,
-    /// Other jobs that it holds.
+    /// Number of other jobs that it holds.
     pub free: usize,
-    /// The most jobs it may have; `None` for any number.
+    /// The largest number of jobs that it may have; `None` for any number.
     pub max: Option<usize>,
 }
 
 impl Load {
-    /// A worker that holds `jobs` jobs, none of them pinned, and may have any number.
+    /// Returns a worker that holds `jobs` jobs, none of them pinned, and may have any number.
     ///
     /// ```
     /// use swarm_core::{Load, minimum_moves};
@@ -30,26 +30,27 @@ impl Load {
         self.max.unwrap_or(usize::MAX)
     }
 
-    /// What this worker has if every worker shall have `level`: no less than its pinned jobs, no
-    /// more than its maximum.
+    /// Returns the load of this worker at `level`: at least its pinned jobs, at most its maximum.
     fn at(&self, level: usize) -> usize {
         level.max(self.pinned).min(self.max())
     }
 
-    /// What it has once its pinned jobs have arrived and what exceeds its maximum has left.
+    /// Returns its load once its pinned jobs have arrived and the jobs beyond its maximum have
+    /// left.
     fn after_forced(&self) -> usize {
         (self.pinned + self.free).min(self.max())
     }
 }
 
-/// How many jobs each worker shall have, pinned ones included, so that `total` jobs are as flat as
+/// Returns the quota of each worker, including pinned jobs, so that `total` jobs are as flat as
 /// pins and maxima allow.
 ///
-/// With q the highest level at which every worker can have `q` (within its pins and its maximum)
-/// and r jobs left over, r of the workers that can take one more get q + 1. The extra ones go first
-/// to workers that already hold more than q, each of which saves a move, then to the lowest slots,
-/// so that the slots which a scale-down removes first have fewer jobs. `total` is at least the sum
-/// of the pinned jobs and at most the sum of the maxima. O(workers · log total).
+/// Let q be the highest level at which every worker can have `q` (within its pins and its maximum),
+/// and r the number of jobs left over. Then r of the workers that can take one more get q + 1. The
+/// extra jobs go first to workers that already hold more than q, since each of these saves a move.
+/// The others go to the lowest slots, so that the slots which a scale-down removes first have fewer
+/// jobs. `total` is at least the sum of the pinned jobs and at most the sum of the maxima.
+/// O(workers · log total).
 pub(super) fn quotas(loads: &[Load], total: usize) -> Vec<usize> {
     let (q, r) = level(loads, total);
     let extra_where_surplus = r.min(surplus(loads, q));
@@ -64,20 +65,21 @@ pub(super) fn quotas(loads: &[Load], total: usize) -> Vec<usize> {
     loads.iter().map(quota).collect()
 }
 
-/// The fewest moves between workers after which their loads are as flat as they can be.
+/// Returns the fewest moves between workers after which their loads are as flat as possible.
 ///
-/// `loads` is what each worker holds of `total` jobs; nobody holds the others, which have to be
-/// placed in any case. With p, f, c for a worker's pinned jobs, other jobs and maximum, q the highest level
-/// for which Σ clamp(q, p, c) ≤ total, r what is left over, b = clamp(q, p, c) − p, and A the number
-/// of workers with p ≤ q < c that hold more than b others,
+/// `loads` has the jobs that each worker holds of `total` jobs. The other jobs have no holder, and
+/// have to be placed in any case. For a worker, p is the number of its pinned jobs, f of its other
+/// jobs, and c its maximum. q is the highest level for which Σ clamp(q, p, c) ≤ total, and r the
+/// number of jobs left over. With b = clamp(q, p, c) − p, A is the number of workers with p ≤ q < c
+/// and f > b. Then
 ///
 /// > M* = Σ max(0, f − b) − min(r, A).
 ///
 /// In the flattest load vector, exactly r of the workers that can have q + 1 jobs have that many. A
-/// worker sheds at least what it holds beyond its quota, and a quota of q + 1 instead of q saves a
-/// move exactly where more than q are held. So at most min(r, A) moves are saved, and the planner's
-/// quotas save that many. Without pins and maxima, q and r are quotient and remainder of `total`
-/// divided by the number of workers. O(workers · log total).
+/// worker sheds at least its jobs beyond its quota. A quota of q + 1 instead of q saves a move
+/// exactly for workers that hold more than q. So at most min(r, A) moves are saved, and the
+/// planner's quotas save that many. Without pins and maxima, q and r are quotient and remainder of
+/// `total` divided by the number of workers. O(workers · log total).
 ///
 /// ```
 /// use swarm_core::{Load, minimum_moves};
@@ -92,7 +94,7 @@ pub fn minimum_moves(loads: &[Load], total: usize) -> usize {
     loads.iter().map(beyond).sum::<usize>() - r.min(surplus(loads, q))
 }
 
-/// The least number of jobs on the fullest worker that `budget` voluntary moves can reach.
+/// Returns the lowest possible load of the fullest worker after `budget` voluntary moves.
 ///
 /// With n the jobs of a worker after all forced moves, and t the highest quota,
 ///
@@ -115,20 +117,21 @@ pub fn lowest_maximum(loads: &[Load], total: usize, budget: usize) -> usize {
     least(highest, total.max(highest), |x| budget >= moved(x))
 }
 
-/// q and r: the highest level that `total` jobs fill, and what is left over.
+/// Returns q and r: the highest level that `total` jobs fill, and the number of jobs left over.
 fn level(loads: &[Load], total: usize) -> (usize, usize) {
     let filled = |x: usize| loads.iter().fold(0, |sum: usize, l| sum.saturating_add(l.at(x)));
     let q = least(0, total, |x| x == total || filled(x + 1) > total);
     (q, total.saturating_sub(filled(q)))
 }
 
-/// A: how many workers that can have q + 1 hold more than their share at level q.
+/// Returns A: the number of workers that can have q + 1 and hold more than their share at level q.
 fn surplus(loads: &[Load], q: usize) -> usize {
     let counts = |load: &&Load| load.at(q + 1) > load.at(q) && load.pinned + load.free > load.at(q);
     loads.iter().filter(counts).count()
 }
 
-/// The least number in `low..=high` that is `enough`, which holds from some number on and at `high`.
+/// Returns the least number in `low..=high` that is `enough`. That holds from some number on, and
+/// at `high`.
 fn least(mut low: usize, mut high: usize, enough: impl Fn(usize) -> bool) -> usize {
     while low < high {
         let middle = low + (high - low) / 2;
@@ -137,7 +140,7 @@ fn least(mut low: usize, mut high: usize, enough: impl Fn(usize) -> bool) -> usi
     low
 }
 
-/// What one plan does with each worker: how many jobs it gives up and how many it has afterwards.
+/// The changes of one plan by worker: the jobs that it gives up, and its jobs afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Aims {
     /// Jobs that leave because the worker may not have them.
@@ -146,13 +149,13 @@ pub(super) struct Aims {
     pub(super) shed: Vec<usize>,
     /// Jobs that would leave for balance if the budget allowed it.
     pub(super) deferred: Vec<usize>,
-    /// Jobs it has in the end, pinned ones included.
+    /// Jobs that it has in the end, including pinned jobs.
     pub(super) quota: Vec<usize>,
 }
 
 impl Aims {
     /// Spends `budget` on the way to the quotas of `total` jobs, from the fullest worker down, and
-    /// fills from the emptiest one up. O(workers · log total).
+    /// fills from the emptiest worker up. O(workers · log total).
     pub(super) fn new(loads: &[Load], total: usize, budget: Option<usize>) -> Self {
         let mut quota = quotas(loads, total);
         let before: Vec<_> = loads.iter().map(Load::after_forced).collect();
@@ -177,8 +180,8 @@ impl Aims {
     }
 }
 
-/// Takes `amount` in all from the tallest down, at most `most` from each; lowest slot first where
-/// the last ones are equal. `amount` is no more than the sum of `most`.
+/// Takes `amount` in total from the tallest down, at most `most` from each. Ties go to the lowest
+/// slot. `amount` is at most the sum of `most`.
 fn cut(heights: &[usize], most: &[usize], amount: usize) -> Vec<usize> {
     let at = |level: usize, i: usize| heights[i].saturating_sub(level).min(most[i]);
     let sum = |level| (0..heights.len()).map(|i| at(level, i)).sum::<usize>();
@@ -188,8 +191,8 @@ fn cut(heights: &[usize], most: &[usize], amount: usize) -> Vec<usize> {
     top_up((0..heights.len()).map(|i| (at(level, i), one_lower(i))), amount)
 }
 
-/// Adds `amount` in all from the lowest up, at most `most` to each; lowest slot first where the
-/// last ones are equal. `amount` is no more than the sum of `most`.
+/// Adds `amount` in total from the lowest up, at most `most` to each. Ties go to the lowest slot.
+/// `amount` is at most the sum of `most`.
 fn fill(heights: &[usize], most: &[usize], amount: usize) -> Vec<usize> {
     let at = |level: usize, i: usize| level.saturating_sub(heights[i]).min(most[i]);
     let sum = |level| (0..heights.len()).map(|i| at(level, i)).sum::<usize>();
@@ -198,8 +201,8 @@ fn fill(heights: &[usize], most: &[usize], amount: usize) -> Vec<usize> {
     top_up((0..heights.len()).map(|i| (at(level, i), at(level + 1, i))), amount)
 }
 
-/// The first number of each pair, or the second, one greater, for the first of them until the sum
-/// is `amount`.
+/// Returns the first number of each pair, or the second one, which is one greater, for the first
+/// pairs until the sum is `amount`.
 fn top_up(pairs: impl Iterator<Item = (usize, usize)> + Clone, amount: usize) -> Vec<usize> {
     let mut left = amount - pairs.clone().map(|(least, _)| least).sum::<usize>();
     let one = |(least, more): (usize, usize)| {

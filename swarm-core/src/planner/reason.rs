@@ -1,32 +1,32 @@
-//! Why a job moves, and why a job has no holder: lists that may grow, each reason with its documented
-//! word.
+//! The reasons of moves, and of jobs without a holder. The lists may grow; each reason has a
+//! documented word.
 
-/// Why a job changes its holder.
+/// The reason why a job changes its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum MoveReason {
-    /// Nobody held the job.
+    /// The job had no holder.
     New,
     /// The job is no longer wanted.
     Removed,
-    /// Its worker is gone.
+    /// Its worker no longer exists.
     WorkerGone,
     /// Its worker had more than its quota. This reason and [`NotReady`](Self::NotReady) are voluntary,
     /// so a budget bounds them; all others are forced.
     Balance,
-    /// Its plain worker has not been ready for too long, and a ready one has room.
+    /// Its plain worker has not been ready for too long, and a ready worker has room.
     NotReady,
-    /// It is pinned to a slot other than the one that held it.
+    /// It is pinned to a slot other than its previous one.
     Pin,
     /// Its worker had more jobs than it may have, or its share is reserved elsewhere.
     Capacity,
-    /// It lost its holder and nobody can take it.
+    /// It lost its holder, and no worker can take it.
     Unassigned(Unassigned),
 }
 
-/// Why a job has no holder.
+/// The reason why a job has no holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -40,18 +40,18 @@ pub enum Unassigned {
     Pin,
     /// The workers that could take it are full.
     Capacity,
-    /// Nobody held it when the pool was paused.
+    /// It had no holder when the pool was paused.
     Paused,
-    /// Nobody is to run it for now. It asks for nothing else: neither workers nor room would help.
+    /// It is suspended. Neither workers nor room would change that.
     Suspended,
-    /// The workers that could take it are plain ones. They acknowledge nothing, and under
-    /// [`Policy::Exclusive`](crate::handover::Policy) a job is given only to a worker that can let go
-    /// of it.
+    /// The workers that could take it are plain ones, which acknowledge nothing. Under
+    /// [`Policy::Exclusive`](crate::handover::Policy) only a worker that can prove a release
+    /// receives jobs.
     PlainWorkers,
 }
 
 impl MoveReason {
-    /// The documented word for the reason, as logs, Events and the CLI print it.
+    /// Returns the documented word for the reason, as logs, Events and the CLI print it.
     ///
     /// ```
     /// use swarm_core::{MoveReason, Unassigned};
@@ -75,7 +75,7 @@ impl MoveReason {
 }
 
 impl Unassigned {
-    /// The documented word for the reason, as logs, Events and the CLI print it.
+    /// Returns the documented word for the reason, as logs, Events and the CLI print it.
     ///
     /// ```
     /// use swarm_core::Unassigned;

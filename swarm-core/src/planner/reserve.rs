@@ -1,8 +1,8 @@
-//! Jobs with a share reserve a part of a worker. They are placed first; what they leave is for the
-//! jobs without a share.
+//! Jobs with a share reserve a part of a worker. They are placed first; the rest is for the jobs
+//! without a share.
 //!
-//! Jobs that fit where they are stay. The others are placed by class, pinned ones first, then by
-//! priority. A class never gives way to a less important one.
+//! Jobs that fit where they are stay. The others are placed by class: pinned jobs first, then by
+//! priority. A class never yields to a less important one.
 
 mod beside;
 mod fit;
@@ -28,90 +28,91 @@ use search::{Places, Search};
 /// The whole of a worker of the largest size, in percent.
 const WHOLE: u8 = 100;
 
-/// The most jobs that one search evicts.
+/// The largest number of jobs that one search evicts.
 const EVICTIONS_MAX: isize = 6;
 
-/// The most held jobs that move so that one job fewer has no place, when workers are packed from
-/// nothing.
+/// The largest number of held jobs that may move for each job fewer without a place, when some
+/// workers are packed from scratch.
 const MOVES_FOR_ONE: usize = 24;
 
-/// The most held jobs that move or stop, in addition, for each job that gains a place when all workers
-/// are packed: a larger job in exchange for a smaller one, and one other that moves.
+/// The additional number of held jobs that may move or stop per job that gains a place, when all
+/// workers are packed. It covers a larger job in exchange for a smaller one, and one other that
+/// moves.
 const MOVES_IN_EXCHANGE: usize = 2;
 
-/// How often the moves of all classes are reduced together.
+/// The largest number of rounds that reduce the moves of all classes together.
 const ROUNDS_MAX: usize = 4;
 
-/// How many workers are compared when a job has to displace less important ones.
+/// The number of workers that are compared when a job has to displace less important ones.
 const COMPARED_MAX: usize = 256;
 
 /// A job that wants a share.
 #[derive(Clone, Copy, Debug)]
 struct Wish {
     job: u32,
-    /// In percent.
+    /// Its share, in percent.
     share: u8,
-    /// The number of its class, the most important one first.
+    /// The number of its class; the most important class has the lowest.
     rank: u32,
-    /// The taker it is pinned to.
+    /// The taker to which it is pinned.
     pin: Option<usize>,
     /// The taker that holds it.
     holder: Option<usize>,
 }
 
-/// What is decided about the jobs with a share; lists of jobs are ascending.
+/// The decisions about the jobs with a share; lists of jobs are ascending.
 #[derive(Debug, Default)]
 pub(super) struct Reserved {
     pub(super) fates: Vec<(u32, Fate)>,
     /// Jobs that move for balance.
     pub(super) moved: Vec<u32>,
-    /// Jobs that balance would move if the budget allowed it.
+    /// Jobs that balance would move with a larger budget.
     pub(super) deferred: Vec<u32>,
 }
 
-/// Where the jobs with a share are seated.
+/// The places of the jobs with a share.
 #[derive(Clone, Debug)]
 struct Seating {
-    /// The largest first within a class.
+    /// The jobs, sorted by class and then the largest first.
     wishes: Vec<Wish>,
     /// The taker of each wish.
     seats: Vec<Option<usize>>,
-    /// What is free beside all that are seated.
+    /// The free room next to all seated jobs.
     beside_all: Room,
-    /// What would be free beside those of the present class and the ones before it.
+    /// The free room next to the jobs of the present class and of more important classes.
     beside_better: Room,
     /// The present class.
     rank: u32,
-    /// How many wishes of later classes are seated.
+    /// The number of seated jobs of later classes.
     later: usize,
-    /// The wishes seated at each taker, ascending; empty until somebody has to be evicted.
+    /// The wishes seated at each taker, ascending; empty until a job has to be evicted.
     residents: Vec<Vec<usize>>,
     /// The smallest share for which no place was found, even by eviction.
     hopeless: u8,
-    /// The number of further held jobs that may move since workers are packed from nothing.
+    /// The number of further held jobs that packing from scratch may move.
     moves_left: usize,
 }
 
-/// Places the jobs with a share and subtracts what they use from the roster's maxima; a worker that
-/// is fully reserved takes no other job.
+/// Places the jobs with a share and subtracts their room from the roster's maxima. A worker that is
+/// fully reserved takes no other job.
 ///
 /// In sticky mode:
 ///
-/// 1. A job stays where it is if it fits beside those that come before it.
+/// 1. A job stays where it is if it fits next to the jobs that come before it.
 /// 2. A job goes to the least reserved worker.
-/// 3. If it fits nowhere, a bounded search evicts as few jobs of its class or less important ones as
-///    possible, all of which find another place.
+/// 3. If it fits nowhere, a bounded search evicts as few jobs of its class or of less important
+///    classes as possible. All of these find another place.
 /// 4. If that fails, too, it displaces less important jobs, which are then placed in their turn.
-/// 5. If jobs of a class are still out, they and the jobs of the least reserved workers are packed
-///    from nothing: of one worker, of two, four and so on up to all. The first result that leaves out
-///    less is used, provided that it moves few held jobs for each job that gains a place, and no more
-///    than the budget allows, which the more important classes use first.
-/// 6. With a tolerance, and if no job is out, few jobs move to level what is reserved.
+/// 5. If jobs of a class are still out, they are packed from scratch with the jobs of the least
+///    reserved workers. It starts with one worker and doubles the number up to all. The first
+///    result that leaves out less is used. It must move few held jobs for each job that gains a
+///    place, and stay within the budget, which the more important classes use first.
+/// 6. With a tolerance, and if no job is out, few jobs move to level the reserved parts.
 ///
 /// In canonical mode only 2 applies, and first-fit decreasing of the whole class if that leaves out
-/// less. In both modes, jobs with a share leave room for pinned jobs without one where that leaves out
-/// none of them. O(jobs with a share · log workers), plus
-/// O(workers · log workers) and a bounded number of steps for each job that needs evictions.
+/// less. In both modes, jobs with a share leave room for pinned jobs without a share, if no job
+/// with a share is left out for this. O(jobs with a share · log workers), plus O(workers · log
+/// workers) and a bounded number of steps for each job that needs evictions.
 pub(super) fn reserve(
     columns: &Columns,
     roster: &mut Roster,
@@ -142,8 +143,8 @@ pub(super) fn reserve(
     reserved
 }
 
-/// Seats all jobs, and leaves room for pinned ones without a share where that leaves out none. Returns
-/// also the jobs that move for balance, and those that would beyond the budget.
+/// Seats all jobs, and leaves room for pinned jobs without a share if that leaves out none. Also
+/// returns the jobs that move for balance, and the jobs that would move with a larger budget.
 fn seated(
     wishes: Vec<Wish>,
     roster: &Roster,
@@ -162,7 +163,7 @@ fn seated(
         let (now_moved, now_deferred) = pinned.level(&mut seating, tolerance);
         moved.extend(now_moved);
         deferred = now_deferred;
-        // Other places may let more pinned jobs find room.
+        // New places may give room to more pinned jobs.
         if seating.seats == before {
             break;
         }
@@ -171,8 +172,8 @@ fn seated(
     (seating, moved.into_iter().collect(), deferred)
 }
 
-/// The wishes of all jobs with a share that may be moved, without ranks. The fate of a job whose pin
-/// cannot be met is known at once.
+/// Returns the wishes of all jobs with a share that may move, without ranks. If the pin of a job
+/// cannot be met, its fate is known at once.
 fn wishes(
     columns: &Columns,
     roster: &Roster,
@@ -200,7 +201,7 @@ fn wishes(
     wishes
 }
 
-/// Whether all fit where they are. If so, subtracts what they use from the maxima.
+/// Returns whether all jobs fit where they are. If so, subtracts their room from the maxima.
 fn all_stay(wishes: &[Wish], caps: &mut [usize], sizes: &[u8]) -> bool {
     let mut used = vec![(0_u8, 0_usize); caps.len()];
     let stays = |wish: &Wish| {
@@ -221,11 +222,11 @@ fn all_stay(wishes: &[Wish], caps: &mut [usize], sizes: &[u8]) -> bool {
     all_stay
 }
 
-/// Sorts by class and then the largest first, and gives each class its rank.
+/// Sorts by class, then the largest first, and gives each class its rank.
 fn sort(wishes: &mut Vec<Wish>, columns: &Columns) {
     let key = |wish: Wish| {
         let class = (wish.pin.is_none(), Reverse(columns.priority(wish.job)));
-        // Of the pinned jobs, those that are there already come first.
+        // Among pinned jobs, the jobs that are already in their place come first.
         let has_to_come = wish.pin.is_some() && wish.pin != wish.holder;
         let hash = columns.hashes[wish.job as usize];
         ((class, has_to_come, Reverse(wish.share), hash, wish.job), wish)
@@ -271,12 +272,12 @@ impl Seating {
             if mode == Mode::Canonical || !self.spare_moves(&stayed) {
                 break;
             }
-            // Other places may have room now for jobs that found none.
+            // Jobs that found no place may find one now.
             self.seat_classes(mode);
         }
     }
 
-    /// Seats one class after the other beside those that are seated.
+    /// Seats one class after the other, next to the seated jobs.
     fn seat_classes(&mut self, mode: Mode) {
         self.beside_better = self.beside_all.clone();
         self.later = 0;
@@ -339,7 +340,7 @@ impl Seating {
     fn seat_class(&mut self, class: Range<usize>) {
         let hopeless = self.hopeless;
         if class.clone().all(|wish| self.seats[wish].is_none()) {
-            // There is nobody to be kept in place.
+            // No job of the class has to keep its place.
             self.seat_directly(class.clone());
             self.pack_all_first_fit(class.clone());
         }
@@ -351,7 +352,7 @@ impl Seating {
         }
     }
 
-    /// Seats whom it can until it can seat no other, so that another plan finds nothing to do.
+    /// Seats jobs until it can seat no other, so that another plan finds nothing to do.
     fn seat_one_by_one(&mut self, class: Range<usize>, hopeless: u8) {
         loop {
             self.hopeless = hopeless;
@@ -373,7 +374,7 @@ impl Seating {
         }
     }
 
-    /// Seats one job, whoever has to make room, unless that are more important jobs.
+    /// Seats one job. Other jobs may have to make room, but no more important ones.
     fn seat(&mut self, wish: usize) -> bool {
         if let Some(at) = self.beside_all.least_reserved(&self.wishes[wish]) {
             self.sit(wish, at);
@@ -392,8 +393,9 @@ impl Seating {
         true
     }
 
-    /// Places for this job and for those with one of these ranks that make room for it: beside all
-    /// others, or, if only the present class makes room, beside the better ones.
+    /// Returns places for this job and for jobs with one of these ranks that make room for it. The
+    /// places are next to all other jobs. If only the present class makes room, they are next to
+    /// the jobs of this and of more important classes.
     fn search(&mut self, wish: usize, ranks: Range<u32>) -> Option<Places> {
         self.list_residents();
         let is_class = ranks.len() == 1;
@@ -413,7 +415,8 @@ impl Seating {
         }
     }
 
-    /// Where it is best to displace less important jobs: the least important ones, and few.
+    /// Returns the best worker for displacing less important jobs: the least important ones, and
+    /// few.
     fn place_to_displace(&mut self, wish: usize) -> Option<usize> {
         let part = self.wishes[wish].share;
         let least = self.beside_better.least_reserved(&self.wishes[wish])?;
@@ -428,8 +431,9 @@ impl Seating {
         })
     }
 
-    /// The jobs of later classes that have to leave a worker for this job: the least important ones,
-    /// of these the smallest that makes enough room, else the largest.
+    /// Returns the jobs of later classes that have to leave a worker for this job. The least
+    /// important jobs leave first; of these, the smallest job that makes enough room, else the
+    /// largest.
     fn displaced(&self, wish: usize, at: usize) -> Vec<usize> {
         let wanted = usize::from(self.wishes[wish].share);
         let (mut free, jobs) = self.beside_all.kind(at);
@@ -505,7 +509,7 @@ impl Seating {
         }
     }
 
-    /// Writes what is left for jobs without a share, and the fate of each job with one.
+    /// Writes the room for jobs without a share, and the fate of each job with a share.
     fn close(self, caps: &mut [usize], fates: &mut Vec<(u32, Fate)>) {
         for (at, cap) in caps.iter_mut().enumerate() {
             *cap = self.left_for_others(at);

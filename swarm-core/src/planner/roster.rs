@@ -2,20 +2,20 @@
 
 use crate::{Member, Pool, Share, Slot, Standing};
 
-/// This many slots from the lowest one on, `DIRECT_PER_WORKER` · workers + `DIRECT_MORE`, are found
-/// by one load from a table.
+/// The number of slots, from the lowest one on, that one load from a table finds:
+/// `DIRECT_PER_WORKER` · workers + `DIRECT_MORE`.
 const DIRECT_PER_WORKER: usize = 4;
 const DIRECT_MORE: usize = 4_096;
 
-/// The workers of a pool as the planner numbers them: those that take jobs have the numbers
-/// `0..takers`, all others share one number for "keeps" and one for "gone".
+/// The workers of a pool as the planner numbers them. Workers that take jobs have the numbers
+/// `0..takers`; all others share one number for "keeps" and one for "gone".
 #[derive(Clone, Debug)]
 pub(super) struct Roster {
     /// The slots that take jobs, ascending.
     pub(super) takers: Vec<Slot>,
-    /// The most jobs each taker may have; `usize::MAX` for as many as there are.
+    /// The largest number of jobs of each taker; `usize::MAX` for any number.
     pub(super) caps: Vec<usize>,
-    /// How much of each taker jobs can reserve, in percent.
+    /// The part of each taker that jobs can reserve, in percent.
     pub(super) sizes: Vec<u8>,
     /// The lowest slot.
     first: u32,
@@ -25,28 +25,29 @@ pub(super) struct Roster {
     beyond: Vec<(Slot, u32)>,
     /// The entry of `direct` that means "look into `beyond`".
     look_beyond: u32,
-    /// Whether somebody fills every slot that has an entry of its own in `direct`.
+    /// Whether every slot that has its own entry in `direct` is filled.
     is_dense: bool,
 }
 
-/// For how much a worker has room.
+/// The room of a worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room {
-    /// The most jobs; `None` for any number.
+    /// The largest number of jobs; `None` for any number.
     pub(crate) max_jobs: Option<u32>,
-    /// How much of it jobs can reserve; `None` for all.
+    /// The part that jobs can reserve; `None` for the whole worker.
     pub(crate) capacity: Option<Share>,
 }
 
 impl Room {
-    /// The greatest maximum and the greatest capacity in `pool`; no limit if nobody is there.
+    /// Returns the greatest maximum and the greatest capacity in `pool`; no limit if the pool is
+    /// empty.
     pub(super) fn greatest(pool: &Pool) -> Self {
         let mut rooms = pool.0.values().map(Self::of);
         let first = rooms.next().unwrap_or_default();
         rooms.fold(first, Self::or)
     }
 
-    /// The greater of this and the [greatest](Self::greatest) in `pool`.
+    /// Returns the greater of this and the [greatest](Self::greatest) in `pool`.
     pub(super) fn or_of(self, pool: &Pool) -> Self {
         pool.0.values().map(Self::of).fold(self, Self::or)
     }
@@ -63,12 +64,12 @@ impl Room {
     }
 }
 
-/// The most jobs of a worker, as a number.
+/// Returns the largest number of jobs of a worker.
 fn cap(max: Option<u32>) -> usize {
     max.map_or(usize::MAX, |max| max as usize)
 }
 
-/// How much of a worker jobs can reserve, in percent.
+/// Returns the part of a worker that jobs can reserve, in percent.
 fn size(capacity: Option<Share>) -> u8 {
     capacity.map_or(100, Share::percent)
 }
@@ -109,8 +110,8 @@ impl Roster {
         Self { takers, caps, sizes, first, direct, beyond, look_beyond, is_dense }
     }
 
-    /// Workers that all take jobs, in the slots 0, 1, 2, …, each with the room of the one that `pool`
-    /// has in its slot, or else with the room `more`.
+    /// Creates workers that all take jobs, in the slots 0, 1, 2, …. Each has the room of the worker
+    /// that `pool` has in its slot, or else the room `more`.
     pub(super) fn ready(workers: u32, pool: &Pool, more: Room) -> Self {
         let (gone, look_beyond) = (workers + 1, workers + 2);
         let mut caps = vec![cap(more.max_jobs); workers as usize];
@@ -131,28 +132,28 @@ impl Roster {
         }
     }
 
-    /// The number of all workers that keep.
+    /// Returns the number of all workers that keep.
     pub(super) fn kept(&self) -> usize {
         self.takers.len()
     }
 
-    /// The number of all workers that are gone, and of nobody.
+    /// Returns the number of all workers that no longer exist, and of [`Slot::NOBODY`].
     pub(super) fn gone(&self) -> usize {
         self.takers.len() + 1
     }
 
-    /// The number of whoever fills `slot`. O(1) where slots are dense, else O(log workers).
+    /// Returns the number of the worker in `slot`. O(1) if slots are dense, else O(log workers).
     #[inline]
     pub(super) fn at(&self, slot: Slot) -> usize {
         let found = self.direct[self.place(slot)];
         if found == self.look_beyond { self.search(slot) } else { found as usize }
     }
 
-    /// Whether any of `slots` may have the number for "gone"; exact where slots are dense.
+    /// Returns whether any of `slots` may have the number for "gone"; exact if slots are dense.
     #[inline]
     pub(super) fn may_be_gone(&self, slots: &[Slot]) -> bool {
         let count = if self.is_dense {
-            // No lookup, so that several are compared at once.
+            // This needs no lookup, so several slots are compared at once.
             let last = super::columns::number(self.direct.len() - 1);
             slots.iter().filter(|slot| slot.0.wrapping_sub(self.first) >= last).count()
         } else {
@@ -162,7 +163,8 @@ impl Roster {
         count > 0
     }
 
-    /// Where `direct` has `slot`: slots below the first one wrap around and are beyond all others.
+    /// Returns the index of `slot` in `direct`. Slots below the first one wrap around to the last
+    /// index.
     #[inline]
     fn place(&self, slot: Slot) -> usize {
         (slot.0.wrapping_sub(self.first) as usize).min(self.direct.len() - 1)
@@ -174,12 +176,12 @@ impl Roster {
         at.map_or(self.gone(), |at| self.beyond[at].1 as usize)
     }
 
-    /// The taker that fills `slot`, if one does.
+    /// Returns the taker that fills `slot`, if there is one.
     pub(super) fn taker(&self, slot: Slot) -> Option<usize> {
         Some(self.at(slot)).filter(|number| *number < self.takers.len())
     }
 
-    /// How many jobs each number holds: the takers, then "keeps", then "gone".
+    /// Returns the number of jobs of each number: the takers, then "keeps", then "gone".
     pub(super) fn count(&self, held: &[Slot]) -> Vec<usize> {
         let mut counts = vec![0; self.takers.len() + 2];
         if self.beyond.is_empty() {
@@ -194,9 +196,9 @@ impl Roster {
         counts
     }
 
-    /// How often each slot of `direct` occurs in `held`.
+    /// Returns how often each slot of `direct` occurs in `held`.
     fn histogram(&self, held: &[Slot]) -> Vec<u32> {
-        // Two arrays, used in turn: with one, neighbours with the same holder would make an
+        // Two arrays are used in turn. With one, neighbours with the same holder would make an
         // increment wait for the store before it.
         let mut counts = [vec![0_u32; self.direct.len()], vec![0_u32; self.direct.len()]];
         let (even, odd) = counts.split_at_mut(1);

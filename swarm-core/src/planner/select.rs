@@ -1,20 +1,20 @@
 //! Exact selection of the jobs with the greatest keys on every worker, in one streaming pass.
 
-/// For each worker the `take` jobs with the greatest (key, number), of the `count` that it has.
+/// Returns for each worker the `take` jobs with the greatest (key, number), among its `count` jobs.
 ///
-/// A candidate is a job's number, its worker (a number beyond the list of workers for none), and its
-/// hash, from which `key` computes the key on that worker. Only keys above a threshold are
-/// collected; it is set so that slightly more uniform keys than needed exceed it. With uniform keys
-/// one pass is enough. With any other keys the result is correct, too: if too few of a worker's
-/// keys exceed the threshold, a second pass collects all of them. The result is that of a full
-/// sort; its order within a worker is arbitrary. O(jobs).
+/// A candidate is a job's number, its worker, and its hash, from which `key` computes the key on
+/// that worker. A number beyond the list of workers means no worker. Only keys above a threshold
+/// are collected. The threshold is set so that slightly more uniform keys than needed exceed it, so
+/// with uniform keys one pass is enough. The result is correct with any keys: if too few of a
+/// worker's keys exceed the threshold, a second pass collects all of them. The result equals a full
+/// sort, except that its order within a worker is arbitrary. O(jobs).
 pub(super) fn greatest(
     candidates: &(impl Iterator<Item = (u32, usize, u64)> + Clone),
     key: impl Fn(u64, usize) -> u64,
     take: &[usize],
     count: &[usize],
 ) -> Vec<Vec<(u64, u32)>> {
-    // Capacity for half as many again as are expected to exceed the threshold.
+    // The capacity is one and a half times the number of keys that should exceed the threshold.
     let room = |(take, count): (&usize, &usize)| (expected(*take) * 3 / 2).min(*count);
     let mut found: Vec<_> = take.iter().zip(count).map(room).map(Vec::with_capacity).collect();
     let thresholds = take.iter().zip(count).map(|(take, count)| threshold(*take, *count));
@@ -48,18 +48,18 @@ pub(super) fn greatest(
     found
 }
 
-/// Brings the `take` greatest to the front, in any order.
+/// Brings the `take` greatest entries to the front, in any order.
 pub(super) fn split_greatest(found: &mut [(u64, u32)], take: usize) {
     if 0 < take && take < found.len() {
         found.select_nth_unstable_by(take - 1, |a, b| b.cmp(a));
     }
 }
 
-/// The threshold that no key exceeds, and the one that all do.
+/// The thresholds that no key and that all keys exceed.
 const NONE: u64 = u64::MAX;
 const ALL: u64 = 0;
 
-/// A key that slightly more than `take` of `count` uniform keys exceed.
+/// Returns a key that slightly more than `take` of `count` uniform keys exceed.
 fn threshold(take: usize, count: usize) -> u64 {
     let some_more = expected(take);
     match u64::MAX.checked_div(count as u64) {
@@ -69,7 +69,7 @@ fn threshold(take: usize, count: usize) -> u64 {
     }
 }
 
-/// How many keys shall exceed the threshold, so that `take` almost certainly do.
+/// Returns how many keys should exceed the threshold, so that `take` keys almost certainly do.
 fn expected(take: usize) -> usize {
     if take == 0 { 0 } else { take + 4 * take.isqrt() + 8 }
 }
@@ -80,7 +80,8 @@ mod tests {
 
     use super::*;
 
-    /// Twenty thousand jobs on seven workers, whose keys are uniform or, at worst, all equal.
+    /// Twenty thousand jobs on seven workers, whose keys are uniform or, in the worst case, all
+    /// equal.
     fn visits_and_chosen(key: impl Fn(u64) -> u64) -> (usize, Vec<Vec<(u64, u32)>>) {
         let visits = Cell::new(0);
         let jobs = (0..20_000_u32).map(|job| {

@@ -1,11 +1,11 @@
-//! Jobs that nobody is to run for now: the plan is that of the other jobs, and they stand beside it.
+//! Suspended jobs: the other jobs are planned without them, and they are added as unassigned.
 
 use std::borrow::Cow;
 
 use super::{MoveReason, Plan, Request, Unassigned};
 use crate::Jobs;
 
-/// The jobs that are not suspended. O(jobs).
+/// Returns the jobs that are not suspended. O(jobs).
 pub(crate) fn active(jobs: &Jobs) -> Cow<'_, Jobs> {
     if !jobs.values().any(|job| job.suspend) {
         return Cow::Borrowed(jobs);
@@ -14,7 +14,7 @@ pub(crate) fn active(jobs: &Jobs) -> Cow<'_, Jobs> {
     Cow::Owned(active.map(|(name, job)| (name.clone(), job.clone())).collect())
 }
 
-/// The plan of the other jobs, with the suspended ones.
+/// Plans the other jobs, and adds the suspended ones.
 pub(super) fn plan(request: &Request<'_>) -> Plan {
     let Cow::Owned(active) = active(request.jobs) else { return request.plan_active() };
     let mut plan = Request { jobs: &active, ..*request }.plan_active();

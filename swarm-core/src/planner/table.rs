@@ -21,7 +21,7 @@ use crate::{Assignment, Job, JobName, Jobs, JobsError, Slot};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobTable {
     text: String,
-    /// Where each name starts in `text`, and its length.
+    /// The start of each name in `text`, and its length.
     starts: Vec<u32>,
     lengths: Vec<u8>,
     pub(super) columns: Columns,
@@ -32,7 +32,7 @@ impl JobTable {
     ///
     /// # Errors
     ///
-    /// As for [`with_wishes`](Self::with_wishes).
+    /// The same errors as [`with_wishes`](Self::with_wishes).
     ///
     /// ```
     /// use swarm_core::{JobTable, JobsError};
@@ -99,7 +99,7 @@ impl JobTable {
         u32::try_from(self.text.len()).map_err(|_| JobsError::TooLarge)
     }
 
-    /// Sorts the names, and the wishes with them, and refuses a name that occurs twice.
+    /// Sorts the names, and the wishes with them. Refuses a name that occurs twice.
     fn sort(&mut self, wishes: &mut [(usize, Job)]) -> Result<(), JobsError> {
         if (1..self.len()).all(|job| self.name(job - 1) < self.name(job)) {
             return Ok(());
@@ -129,7 +129,7 @@ impl JobTable {
         Ok(())
     }
 
-    /// How many jobs there are.
+    /// Returns the number of jobs.
     ///
     /// ```
     /// assert_eq!(swarm_core::JobTable::new(["a", "b"])?.len(), 2);
@@ -140,7 +140,7 @@ impl JobTable {
         self.starts.len()
     }
 
-    /// Whether there are no jobs.
+    /// Returns whether the table is empty.
     ///
     /// ```
     /// assert!(swarm_core::JobTable::default().is_empty());
@@ -150,11 +150,11 @@ impl JobTable {
         self.starts.is_empty()
     }
 
-    /// The name of the job with this number.
+    /// Returns the name of the job with this number.
     ///
     /// # Panics
     ///
-    /// If there is no such job.
+    /// Panics if the table has no job with this number.
     ///
     /// ```
     /// let table = swarm_core::JobTable::new(["feed-2", "feed-10"])?;
@@ -167,9 +167,9 @@ impl JobTable {
         &self.text[start..start + usize::from(self.lengths[job])]
     }
 
-    /// An assignment as the column of holders that [`plan`](Self::plan) takes: one entry for each
-    /// job of the table, [`Slot::NOBODY`] where nobody holds it. Jobs that are not in the table are
-    /// skipped. O(jobs).
+    /// Returns an assignment as the column of holders that [`plan`](Self::plan) takes. It has one
+    /// entry for each job of the table, [`Slot::NOBODY`] for jobs without a holder. Jobs that are
+    /// not in the table are skipped. O(jobs).
     ///
     /// ```
     /// use swarm_core::{Assignment, JobTable, Slot};
@@ -191,7 +191,7 @@ impl JobTable {
     }
 }
 
-/// Cannot fail: every key of the map is a valid name, and occurs once.
+/// Never fails: every key of the map is a valid name, and occurs once.
 impl From<&Jobs> for Columns {
     fn from(jobs: &Jobs) -> Self {
         let mut columns = Self::default();

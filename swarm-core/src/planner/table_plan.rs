@@ -8,12 +8,12 @@ use super::roster::Roster;
 use super::{JobTable, MoveReason, Rules, Unassigned};
 use crate::{Pool, Slot};
 
-/// Where every job of a [`JobTable`] should be, by number.
+/// The plan of a [`JobTable`], by number of the job.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct TablePlan<'a> {
     /// The holder of every job, [`Slot::NOBODY`] for none. If nothing moves, it is the array of
-    /// current holders, borrowed.
+    /// present holders, borrowed.
     pub holders: Cow<'a, [Slot]>,
     /// The jobs without a holder, ascending, with the reason.
     pub unassigned: Vec<(u32, Unassigned)>,
@@ -34,29 +34,29 @@ pub struct TablePlan<'a> {
 pub struct TableMove {
     /// The job's number.
     pub job: u32,
-    /// Who held it.
+    /// The previous holder.
     pub from: Option<Slot>,
-    /// Who shall hold it.
+    /// The next holder.
     pub to: Option<Slot>,
-    /// Why it moves.
+    /// The reason of the move.
     pub reason: MoveReason,
 }
 
 impl JobTable {
     /// Finds the assignment that [`Request::plan`](super::Request::plan) finds, on columns.
     ///
-    /// `held` is the holder of every job by number, [`Slot::NOBODY`] for none; if it is shorter than
-    /// the table, nobody holds the remaining jobs. Time: O(jobs + workers + moves · log moves). If
-    /// most slots between the lowest and the highest one do not exist, a job that needs its
-    /// [`home`](crate::home) costs up to O(workers) instead of O(1). Memory
-    /// beyond the result: 4 bytes for each job that moves, 16 if it is chosen among others.
+    /// `held` is the holder of every job by number, [`Slot::NOBODY`] for none. If it is shorter
+    /// than the table, the remaining jobs have no holder. Time: O(jobs + workers + moves · log
+    /// moves). If most slots between the lowest and the highest one do not exist, a job that needs
+    /// its [`home`](crate::home) costs up to O(workers) instead of O(1). Memory beyond the result:
+    /// 4 bytes for each job that moves, 16 if it is chosen among others.
     ///
     /// ```
     /// use swarm_core::{JobTable, Pool, Rules, Slot};
     ///
     /// let table = JobTable::new(["a", "b", "c"])?;
     /// let plan = table.plan(&[Slot(0)], &Pool::ready(3), Rules::default());
-    /// assert_eq!(plan.holders[0], Slot(0)); // `a` stays, nobody held the other two
+    /// assert_eq!(plan.holders[0], Slot(0)); // `a` stays, and the other two had no holder
     /// # Ok::<(), swarm_core::JobsError>(())
     /// ```
     pub fn plan<'a>(&'a self, held: &'a [Slot], pool: &Pool, rules: Rules) -> TablePlan<'a> {
@@ -89,7 +89,7 @@ impl<'a> TablePlan<'a> {
         }
     }
 
-    /// The changes of holders, in the order of jobs, each with its reason. O(jobs).
+    /// Returns the changes of holders, in the order of jobs, each with its reason. O(jobs).
     ///
     /// ```
     /// use swarm_core::{JobTable, MoveReason, Pool, Rules, Slot};
@@ -111,7 +111,7 @@ impl<'a> TablePlan<'a> {
         })
     }
 
-    /// Why the holder of this job changes.
+    /// Returns the reason why the holder of this job changes.
     fn reason(&self, job: u32, from: Option<Slot>, to: Option<Slot>) -> MoveReason {
         let Some(from) = from else { return MoveReason::New };
         if to.is_none() {

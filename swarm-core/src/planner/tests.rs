@@ -22,7 +22,7 @@ use super::*;
 use crate::pool::Member;
 use crate::{Job, Share, Standing};
 
-/// Everything a plan depends on, owned.
+/// All inputs of a plan, owned.
 #[derive(Clone, Debug)]
 struct Case {
     jobs: Jobs,
@@ -40,7 +40,7 @@ impl Case {
         self.request().plan()
     }
 
-    /// The same case after `plan` was carried out.
+    /// Returns the same case after `plan` was carried out.
     fn after(&self, plan: &Plan) -> Self {
         Self { held: plan.assignment.clone(), ..self.clone() }
     }
@@ -50,8 +50,8 @@ impl Case {
         held.is_some_and(|slot| self.pool.standing(slot) == Some(Standing::Keeps))
     }
 
-    /// What each taker has before the plan of those jobs that the plan assigns, and how many of
-    /// the assigned jobs takers have.
+    /// Returns the load of each taker before the plan, by the jobs that the plan assigns, and the
+    /// number of assigned jobs on takers.
     fn loads(&self, plan: &Plan) -> (Vec<Load>, usize) {
         let mut loads: BTreeMap<_, _> = self
             .pool
@@ -92,9 +92,9 @@ enum Maxima {
     Some,
 }
 
-/// Up to 60 jobs of 80 names are wanted, a fifth of them pinned to one of 13 slots, priorities -1
-/// to 1; any of the 80 may be held by any of 12 slots, whether the slot exists now or not; up to 10
-/// of the slots exist, some of which only keep, and some of which may have few jobs.
+/// Up to 60 jobs of 80 names are wanted, a fifth of them pinned to one of 13 slots, with priorities
+/// -1 to 1. Any of 12 slots may hold any of the 80, whether the slot exists now or not. Up to 10 of
+/// the slots exist. Some of these only keep, and some may have few jobs.
 fn any_case(maxima: Maxima) -> impl Strategy<Value = Case> {
     let all: Vec<_> = names(80).into_keys().collect();
     let wish = (prop::option::weighted(0.2, 0..13_u32), -1..=1_i32);
@@ -134,13 +134,13 @@ fn any_rules() -> impl Strategy<Value = Rules> {
     })
 }
 
-/// Any case under any rules.
+/// Generates any case under any rules.
 fn any_case_at_all() -> impl Strategy<Value = Case> {
     (any_case(Maxima::Some), any_rules()).prop_map(|(case, rules)| Case { rules, ..case })
 }
 
-/// Any case at all in which a third of the jobs have shares, and a third of the workers are smaller
-/// than the others.
+/// Generates any case in which a third of the jobs have shares, and a third of the workers are
+/// smaller than the others.
 fn any_case_with_shares() -> impl Strategy<Value = Case> {
     let percent = prop_oneof![1..=100_u8, Just(100), Just(50)];
     let shares = prop::collection::vec(prop::option::weighted(0.3, percent.clone()), 60);
@@ -156,7 +156,7 @@ fn any_case_with_shares() -> impl Strategy<Value = Case> {
     })
 }
 
-/// The loads of the workers that take jobs, zeros included.
+/// Returns the loads of the workers that take jobs, including zeros.
 fn loads(assignment: &Assignment, pool: &Pool) -> Vec<usize> {
     let by_slot = assignment.by_slot();
     pool.takers().iter().map(|slot| by_slot.get(slot).map_or(0, BTreeSet::len)).collect()

@@ -1,4 +1,4 @@
-//! Room for jobs without a share that are pinned: jobs with a share leave it alone while they find
+//! Room for pinned jobs without a share. Jobs with a share leave this room free while they find
 //! another place.
 
 use super::Seating;
@@ -7,18 +7,19 @@ use crate::planner::Mode;
 use crate::planner::columns::Columns;
 use crate::planner::roster::Roster;
 
-/// For how many takers whose pinned jobs lack room all jobs with a share are seated again.
+/// The largest number of takers without room for their pinned jobs for which all jobs are seated
+/// again.
 const LACKING_MAX: usize = 64;
 
 /// The needs of pinned jobs without a share, for each taker.
 #[derive(Debug)]
 pub(super) struct Pinned {
-    /// The takers that have such jobs, ascending, with their number, up to the maximum.
+    /// The takers that have such jobs, ascending, with the number of these jobs, up to the maximum.
     jobs: Vec<(usize, usize)>,
 }
 
 impl Pinned {
-    /// Counts the pinned jobs without a share that takers shall have. O(pinned jobs · log shares).
+    /// Counts the pinned jobs without a share that takers should have. O(pinned jobs · log shares).
     pub(super) fn new(columns: &Columns, roster: &Roster, held: &[Slot]) -> Self {
         let is_kept = |job: u32| roster.at(held[job as usize]) == roster.kept();
         let pins =
@@ -30,20 +31,22 @@ impl Pinned {
         Self { jobs: jobs.filter(|(_, jobs)| *jobs > 0).collect() }
     }
 
-    /// Whether all find room where `left` says how many jobs without a share each taker may have.
+    /// Returns whether all pinned jobs find room. `left` gives the number of jobs without a share
+    /// that a taker may have.
     pub(super) fn all_fit(&self, left: impl Fn(usize) -> usize) -> bool {
         self.jobs.iter().all(|(at, jobs)| *jobs <= left(*at))
     }
 
-    /// The number of pinned jobs that find room beside the jobs with a share, at each of their takers.
+    /// Returns how many pinned jobs find room next to the jobs with a share, for each of their
+    /// takers.
     fn that_fit(&self, seating: &Seating) -> impl Iterator<Item = (usize, usize)> {
         self.jobs.iter().map(|(at, jobs)| (*at, seating.left_for_others(*at).min(*jobs)))
     }
 
-    /// Moves jobs with a share so that more of the pinned ones find room, if that leaves out none that
-    /// has a place. Returns whether it does.
+    /// Moves jobs with a share so that more of the pinned jobs find room, if no job with a share
+    /// loses its place. Returns whether it changed anything.
     ///
-    /// Present places decide, not the holders, so that a second plan finds no more.
+    /// The present places decide, not the holders, so that a second plan finds nothing more.
     pub(super) fn make_room(&self, seating: &mut Seating, roster: &Roster, mode: Mode) -> bool {
         if self.all_fit(|at| seating.left_for_others(at)) {
             return false;
@@ -63,15 +66,17 @@ impl Pinned {
         true
     }
 
-    /// Whether more pinned jobs find room, and each job with a share that has a place has one even so.
+    /// Returns whether more pinned jobs find room, and every job with a share that had a place has
+    /// one.
     fn is_better(&self, seating: &Seating, than: &Seating) -> bool {
         let fit = |seating: &Seating| self.that_fit(seating).map(|(_, jobs)| jobs).sum::<usize>();
         let mut seats = than.seats.iter().zip(&seating.seats);
         fit(than) < fit(seating) && seats.all(|(before, after)| before.is_none() || after.is_some())
     }
 
-    /// Jobs that crowd out pinned ones move to the least reserved workers that have room beside other
-    /// pinned ones: the least important and smallest first. `None` if none of them finds a place.
+    /// Moves jobs that crowd out pinned jobs to the least reserved workers with room next to other
+    /// pinned jobs. The least important and smallest jobs move first. `None` if none of them finds
+    /// a place.
     fn some_moved(&self, mut seating: Seating, mode: Mode) -> Option<Seating> {
         seating.list_residents();
         let fit: Vec<_> = self.that_fit(&seating).collect();
@@ -91,7 +96,7 @@ impl Pinned {
                 if let Some(to) = room.least_reserved(job) {
                     room.take(to, job);
                     places.push((*wish, to));
-                    // Where no percent was free, there may be places for several jobs now.
+                    // If no percent was free before, there may be places for several jobs now.
                     jobs = jobs.saturating_add(1);
                     fit = jobs;
                 }
@@ -106,9 +111,9 @@ impl Pinned {
         Some(seating)
     }
 
-    /// All are seated again from their present places without the room that the pinned ones need, and
-    /// then those that find no place with it. `None` if that would take long: if many takers lack room,
-    /// or jobs with a share do.
+    /// Seats all jobs again from their present places, without the room that the pinned jobs need.
+    /// Then seats the jobs without a place with that room. `None` if that would take long: if many
+    /// takers lack room, or if jobs with a share have no place.
     fn seated_again(&self, here: &Seating, roster: &Roster, mode: Mode) -> Option<Seating> {
         let lacking = self.jobs.iter().filter(|(at, jobs)| here.left_for_others(*at) < *jobs);
         if here.seats.iter().any(Option::is_none) || lacking.count() > LACKING_MAX {
@@ -116,7 +121,7 @@ impl Pinned {
         }
         let mut seating = Seating::new(here.wishes.clone(), &roster.caps, &roster.sizes);
         seating.moves_left = here.moves_left;
-        // A worker of which a percent is free is not fully reserved.
+        // A worker with one free percent is not fully reserved.
         for (at, jobs) in &self.jobs {
             seating.beside_all.shrink(*at, 1, *jobs);
         }
@@ -128,8 +133,8 @@ impl Pinned {
         Some(seating)
     }
 
-    /// [Levels](Seating::level) beside the pinned jobs that find room, so that they keep it. Returns
-    /// the jobs that move and those that would beyond the budget.
+    /// [Levels](Seating::level) next to the pinned jobs that find room, so that they keep it.
+    /// Returns the jobs that move, and the jobs that would move with a larger budget.
     pub(super) fn level(&self, seating: &mut Seating, tolerance: u8) -> (Vec<u32>, Vec<u32>) {
         let aside: Vec<_> = self.that_fit(seating).collect();
         for (at, jobs) in &aside {
@@ -145,7 +150,7 @@ impl Pinned {
 }
 
 impl Seating {
-    /// The number of further jobs without a share that a taker may have.
+    /// Returns the number of further jobs without a share that a taker may have.
     pub(super) fn left_for_others(&self, at: usize) -> usize {
         let (free, jobs) = self.beside_all.kind(at);
         if free == 0 { 0 } else { jobs }

@@ -1,4 +1,4 @@
-//! Ways to pack jobs into workers from nothing, and names for equal workers by which few jobs move.
+//! Ways to pack jobs into workers from scratch, and a renaming of equal workers that saves moves.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -7,17 +7,17 @@ use super::Wish;
 use super::room::Room;
 use super::search::Places;
 
-/// The rule by which each job, the largest first, finds its worker.
+/// The rule for the worker of each job; the largest job comes first.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fit {
-    /// The lowest slot where it fits.
+    /// The lowest slot with room.
     First,
     /// The least reserved worker.
     LeastReserved,
 }
 
-/// Packs `jobs`, which are in the order of their size. The room is left as it was.
-/// O(jobs · log workers).
+/// Packs `jobs`, which are in the order of their size. The room stays unchanged. O(jobs · log
+/// workers).
 pub(super) fn fit(wishes: &[Wish], jobs: &[usize], room: &mut Room, how: Fit) -> Places {
     let mut packed = Places::new();
     let (mut size, mut from) = (0, Some(0));
@@ -28,7 +28,7 @@ pub(super) fn fit(wishes: &[Wish], jobs: &[usize], room: &mut Room, how: Fit) ->
         }
         let at = match how {
             Fit::First => {
-                // The workers before had no room for a job of the same size.
+                // Earlier workers had no room for a job of the same size.
                 from = from.and_then(|from| room.first(size, from));
                 from
             }
@@ -45,9 +45,9 @@ pub(super) fn fit(wishes: &[Wish], jobs: &[usize], room: &mut Room, how: Fit) ->
     packed
 }
 
-/// Fills one worker after the other: the largest job that fits, and of the others those that leave
-/// the least free, its present ones first. `seat` is the worker that has a job.
-/// O(jobs · workers · 100).
+/// Fills one worker after the other. Each gets the largest job that fits, and of the others the
+/// jobs that leave the least free, starting with its present jobs. `seat` returns the worker of a
+/// job. O(jobs · workers · 100).
 pub(super) fn fill(
     wishes: &[Wish],
     jobs: &[usize],
@@ -73,9 +73,9 @@ pub(super) fn fill(
     packed
 }
 
-/// Some of `jobs` that leave as little of `free` as possible, the first ones if several do.
+/// Returns some of `jobs` that leave as little of `free` as possible; ties go to the first jobs.
 fn fullest(wishes: &[Wish], jobs: &[usize], free: u8) -> Vec<usize> {
-    // For every sum that was reached, the job that reached it last.
+    // The job that last reached each sum.
     let mut reached: Vec<Option<usize>> = vec![None; usize::from(free) + 1];
     for wish in jobs {
         let share = usize::from(wishes[*wish].share);
@@ -96,8 +96,8 @@ fn fullest(wishes: &[Wish], jobs: &[usize], free: u8) -> Vec<usize> {
 }
 
 /// Exchanges workers that are equal apart from their slot, so that many jobs stay with their
-/// `holder`: the pair with the most jobs in common first, then the next one. `kind` is what equal
-/// workers have in common.
+/// `holder`. The pair with the most common jobs comes first. Workers are equal if they have the
+/// same `kind`.
 pub(super) fn renamed(
     places: Places,
     kind: impl Fn(usize) -> (u8, usize),
@@ -119,7 +119,8 @@ pub(super) fn renamed(
             named.insert(holder, at);
         }
     }
-    // One without a name takes its own, or that of the one that took it, and so on.
+    // A worker without a new name keeps its own. If its name is taken, it gets the name of the
+    // taker, and so on.
     let own = |at: usize| {
         let mut own = at;
         while let Some(taken_by) = named.get(&own) {
@@ -142,7 +143,7 @@ mod tests {
         (0..).zip(shares).map(wish).collect()
     }
 
-    /// Jobs of 60 %, each held by one of these workers.
+    /// Jobs of 60 %, held by these workers.
     fn renamed_among(holders: [usize; 4], caps: [usize; 4]) -> Places {
         let room = Room::new(&caps, &[100; 4]);
         let packed = (0..4).map(|n| (n, n)).collect();
@@ -153,7 +154,7 @@ mod tests {
     fn equal_workers_change_names_so_that_their_jobs_stay() {
         let stay = vec![(0, 2), (1, 0), (2, 3), (3, 1)];
         assert_eq!(renamed_among([2, 0, 3, 1], [9; 4]), stay);
-        // The third may have one job only: it is no equal of the others.
+        // The third worker may have one job only, so it is not equal to the others.
         let renamed = renamed_among([2, 0, 3, 1], [9, 9, 1, 9]);
         assert_eq!(renamed, [(0, 3), (1, 0), (2, 2), (3, 1)]);
     }
@@ -182,7 +183,7 @@ mod tests {
             prop_assert_eq!(chosen.len(), count);
         }
 
-        /// Scope: up to 12 jobs on up to 4 workers with maxima. Each worker has what it has room for.
+        /// Scope: up to 12 jobs on up to 4 workers with maxima. No worker exceeds its room.
         #[test]
         fn what_is_packed_fits(
             mut shares in prop::collection::vec(1..=60_u8, 0..12),

@@ -1,17 +1,18 @@
-//! Balance of what is reserved: few jobs move from the most to the least reserved workers.
+//! Balance of the reserved parts: few jobs move from the most to the least reserved workers.
 
 use std::collections::BTreeSet;
 
 use super::Seating;
 
 impl Seating {
-    /// Moves jobs from the most reserved worker to the least reserved one, as long as they differ by
-    /// more than `tolerance` percent and a move makes them more alike: the one that halves the
-    /// difference best. Returns the held jobs that move, and those that would move beyond the
-    /// budget, both ascending. Nothing moves while a job is out: what is free may become its place.
+    /// Moves jobs from the most to the least reserved worker, while these differ by more than
+    /// `tolerance` percent and a move reduces the difference. The job that halves the difference
+    /// best moves. Returns the held jobs that move, and the held jobs that would move with a larger
+    /// budget, both ascending. Nothing moves while a job is out, since the free room may become its
+    /// place.
     ///
-    /// Every move lowers the sum of the squares of what is reserved, so this ends, and a second plan
-    /// moves nothing. O(jobs · log jobs) for jobs of similar size.
+    /// Every move lowers the sum of the squares of the reserved parts. So this ends, and a second
+    /// plan moves nothing. O(jobs · log jobs) for jobs of similar size.
     pub(super) fn level(&mut self, tolerance: u8, budget: usize) -> (Vec<u32>, Vec<u32>) {
         if self.seats.iter().any(Option::is_none) {
             return (Vec::new(), Vec::new());
@@ -34,7 +35,7 @@ impl Seating {
             };
             if self.wishes[wish].holder.is_some() && !moved.contains(&wish) {
                 if affordable.is_none() && moved.len() == budget {
-                    // What follows is left to later plans.
+                    // Later plans make the remaining moves.
                     affordable = Some(self.seats.clone());
                 }
                 let list = if affordable.is_none() { &mut moved } else { &mut deferred };
@@ -56,8 +57,8 @@ impl Seating {
         (jobs(moved), jobs(deferred))
     }
 
-    /// The job whose move halves a difference best, of equal ones the least important; none if no
-    /// move makes it less.
+    /// Returns the job whose move halves a difference best; ties go to the least important. `None`
+    /// if no move reduces the difference.
     fn best_to_give(&self, from: usize, difference: u8) -> Option<usize> {
         let share = |wish: &usize| self.wishes[*wish].share;
         let may_move = |wish: &usize| self.wishes[*wish].pin.is_none() && share(wish) < difference;

@@ -1,4 +1,4 @@
-//! Jobs of a class that no search finds a place for: some workers are packed from nothing.
+//! Packing from scratch, for jobs of a class for which no search finds a place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -8,29 +8,30 @@ use super::room::Room;
 use super::search::Places;
 use super::{MOVES_FOR_ONE, MOVES_IN_EXCHANGE, Seating, WHOLE};
 
-/// The largest number of workers that are filled as full as they can be, which takes long.
+/// The largest number of workers that are filled as full as possible, which is slow.
 const FILLED_MAX: usize = 4;
 
 /// A way to pack some jobs again.
 struct Packing {
     places: Places,
-    /// The jobs that have no place in it.
+    /// The jobs without a place in it.
     out: Vec<usize>,
-    /// The jobs with a place that move in addition. One without a place moves in any case.
+    /// The number of jobs with a place that move in addition. A job without a place moves in any
+    /// case.
     moves: usize,
 }
 
-/// The worker that has or had a job.
+/// The function from a job to its present or previous worker.
 type Past<'a> = &'a dyn Fn(usize) -> Option<usize>;
 
-/// The number of jobs that have no place, and the percent that these jobs want in total.
+/// The number of jobs without a place, and the percent that these jobs want in total.
 type Left = (usize, usize);
 
 impl Seating {
-    /// Packs jobs of the class from nothing as long as that leaves out less: those of the least
-    /// reserved workers and those that are out. It begins with one worker and doubles the number up
-    /// to all. A packing is used if it moves few held jobs for each job that gains a place, and no more
-    /// than the budget. Returns whether less is out.
+    /// Packs jobs of the class from scratch as long as that leaves out less: the jobs of the least
+    /// reserved workers, and the jobs that are out. It starts with one worker and doubles the
+    /// number up to all. A packing is used if it moves few held jobs for each job that gains a
+    /// place, within the budget. Returns whether less is out.
     ///
     /// O(class · log workers) for each packing that is used.
     pub(super) fn pack(&mut self, class: &Range<usize>) -> bool {
@@ -46,7 +47,8 @@ impl Seating {
         is_better
     }
 
-    /// First-fit decreasing for the whole class, if that leaves out less. Nobody is held.
+    /// Packs the whole class by first-fit decreasing, if that leaves out less. The class has no
+    /// held job.
     pub(super) fn pack_all_first_fit(&mut self, class: Range<usize>) {
         let out: Vec<_> = self.out(&class);
         if out.is_empty() || class.len() == 1 {
@@ -64,7 +66,7 @@ impl Seating {
         }
     }
 
-    /// The jobs that are packed again, and the first packing that leaves out less.
+    /// Returns the jobs that are packed again, and the first packing that leaves out less.
     fn better_packing(&mut self, class: &Range<usize>) -> Option<(Vec<usize>, Packing)> {
         let out = self.out(class);
         if out.is_empty() || class.len() == 1 {
@@ -85,13 +87,13 @@ impl Seating {
         Some((class.clone().collect(), packing))
     }
 
-    /// The jobs of the class that have no place.
+    /// Returns the jobs of the class without a place.
     fn out(&self, class: &Range<usize>) -> Vec<usize> {
         class.clone().filter(|wish| self.seats[*wish].is_none()).collect()
     }
 
-    /// Of each size as many of the jobs, which are in the order of their size, as so many workers have
-    /// room for at most.
+    /// Returns as many jobs of each size as fit on this number of workers at most. `jobs` are in
+    /// the order of their size.
     fn that_may_fit(&self, jobs: &[usize], workers: usize) -> Vec<usize> {
         let share = |wish: usize| self.wishes[wish].share;
         let equals = jobs.chunk_by(|one, other| share(*one) == share(*other));
@@ -102,7 +104,8 @@ impl Seating {
         few.copied().collect()
     }
 
-    /// The jobs of the class on these workers, and those that are out, the largest first.
+    /// Returns the jobs of the class on these workers, and the jobs that are out, the largest
+    /// first.
     fn jobs_of(&self, workers: &[usize], out: &[usize]) -> Vec<usize> {
         let residents = workers.iter().flat_map(|at| &self.residents[*at]).copied();
         let is_movable =
@@ -152,10 +155,10 @@ impl Seating {
         best
     }
 
-    /// The packing that leaves out the least, of equal ones that with the fewest moves.
+    /// Returns the packing that leaves out the least; ties go to the one with the fewest moves.
     ///
-    /// Equal workers get their names by where jobs were held, and by where they are now: a later plan
-    /// only knows the latter, and must find nothing that is cheaper for it.
+    /// Equal workers get their names by the holders of jobs, and by their present places. A later
+    /// plan knows only the latter, and must find no cheaper packing.
     fn best(
         &self,
         ways: Vec<Places>,
@@ -188,7 +191,7 @@ impl Seating {
         best
     }
 
-    /// The number of jobs with a place that are away from their holders, less those that are now.
+    /// Returns how many more jobs with a place are away from their holders than now.
     fn moves(&self, jobs: &[usize], places: &Places) -> usize {
         let is_away = |(wish, at): &(usize, usize)| {
             self.wishes[*wish].holder.is_some_and(|holder| holder != *at)
@@ -199,8 +202,8 @@ impl Seating {
         after.filter(|place| is_away(place)).count().saturating_sub(before)
     }
 
-    /// Whether the gain is worth the moves. A running job that loses its place counts as one that
-    /// moves. `in_exchange` is how many more may move or stop for each job that gains a place.
+    /// Returns whether the gain is worth the moves. A running job that loses its place counts as a
+    /// move. `in_exchange` is the number of further moves or stops for each job that gains a place.
     fn may_move(&self, packing: &Packing, out: &[usize], in_exchange: usize) -> bool {
         let seat = |wish: &usize| self.seats[*wish];
         let stay_out = packing.out.iter().filter(|wish| seat(wish).is_none()).count();
@@ -217,7 +220,7 @@ impl Seating {
         (jobs.len(), jobs.iter().map(share).sum())
     }
 
-    /// As if the class had no places.
+    /// Frees the places of the class.
     fn leave_places(&mut self, class: &Range<usize>) {
         for wish in class.clone() {
             self.beside_better.give_to(self.seats[wish], &self.wishes[wish]);
@@ -232,7 +235,7 @@ impl Seating {
     }
 }
 
-/// The jobs that have no place.
+/// Returns the jobs without a place.
 fn without(jobs: &[usize], places: &Places) -> Vec<usize> {
     let seen: BTreeSet<_> = places.iter().map(|(wish, _)| *wish).collect();
     jobs.iter().copied().filter(|wish| !seen.contains(wish)).collect()

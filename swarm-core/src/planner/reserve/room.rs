@@ -1,24 +1,24 @@
-//! What is free of each worker, and which worker has the most of it.
+//! The free part of each worker, and a search for the worker with the largest free part.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::Wish;
 
-/// The free part of every worker, with the greatest ones at hand.
+/// The free part of every worker, with an index of the greatest ones.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     free: Vec<u8>,
-    /// How many more jobs each worker may have.
+    /// The number of further jobs for each worker.
     jobs: Vec<usize>,
-    /// The greatest usable part in each half, quarter, … of the workers: node `n` has the children
-    /// `2n` and `2n + 1`, and the workers are the leaves. The usable part of a worker that may have
-    /// no more jobs is 0.
+    /// The greatest usable part in each half, quarter, … of the workers. Node `n` has the children
+    /// `2n` and `2n + 1`, and the workers are the leaves. A worker that may have no more jobs has
+    /// the usable part 0.
     tree: Vec<u8>,
 }
 
 impl Room {
-    /// Empty workers, each of which may have so many jobs, and of each of which so much can be reserved.
+    /// Creates the room of empty workers, with their maxima of jobs and their sizes in percent.
     pub(super) fn new(caps: &[usize], sizes: &[u8]) -> Self {
         let leaves = caps.len().next_power_of_two();
         let mut tree = vec![0; 2 * leaves];
@@ -35,7 +35,7 @@ impl Room {
         self.free.len()
     }
 
-    /// What equal workers have in common.
+    /// Returns the free part, and the number of further jobs. Workers with the same pair are equal.
     pub(super) fn kind(&self, at: usize) -> (u8, usize) {
         (self.free[at], self.jobs[at])
     }
@@ -60,28 +60,28 @@ impl Room {
         self.update(at);
     }
 
-    /// Takes what a job needs if it is seated.
+    /// Takes the room of a job, if it is seated at a worker.
     pub(super) fn take_from(&mut self, at: Option<usize>, wish: &Wish) {
         if let Some(at) = at {
             self.take(at, wish);
         }
     }
 
-    /// Gives back what a job takes if it is seated.
+    /// Gives back the room of a job, if it is seated at a worker.
     pub(super) fn give_to(&mut self, at: Option<usize>, wish: &Wish) {
         if let Some(at) = at {
             self.give(at, wish);
         }
     }
 
-    /// Takes so much room from a worker.
+    /// Takes this much room from a worker.
     pub(super) fn shrink(&mut self, at: usize, percent: u8, jobs: usize) {
         self.free[at] -= percent;
         self.jobs[at] -= jobs;
         self.update(at);
     }
 
-    /// Gives a worker more room.
+    /// Gives this much room to a worker.
     pub(super) fn enlarge(&mut self, at: usize, percent: u8, jobs: usize) {
         self.free[at] += percent;
         self.jobs[at] += jobs;
@@ -101,19 +101,19 @@ impl Room {
         }
     }
 
-    /// The greatest part that is free of any worker that may have another job.
+    /// Returns the greatest free part of any worker that may have another job.
     pub(super) fn most(&self) -> u8 {
         self.tree[1]
     }
 
-    /// The least reserved worker, if the job fits there; of equal ones that of the lowest slot.
-    /// O(log workers).
+    /// Returns the least reserved worker, if the job fits there; ties go to the lowest slot. O(log
+    /// workers).
     pub(super) fn least_reserved(&self, wish: &Wish) -> Option<usize> {
         (wish.share <= self.most()).then(|| self.first(self.most(), 0)).flatten()
     }
 
-    /// So many workers, the least reserved ones first, of equal ones those of the lowest slots; those
-    /// that may have no more jobs come last. O(count · log workers).
+    /// Returns `count` workers, the least reserved first; ties go to the lowest slot. Workers that
+    /// may have no more jobs come last. O(count · log workers).
     pub(super) fn least_reserved_first(&self, count: usize) -> Vec<usize> {
         let leaves = self.tree.len() / 2;
         let leftmost = |node: usize| node << (leaves.ilog2() - node.ilog2());
@@ -131,7 +131,7 @@ impl Room {
         found
     }
 
-    /// The first worker from `from` on of which so much is free. O(log workers).
+    /// Returns the first worker from `from` on whose free part is at least `part`. O(log workers).
     pub(super) fn first(&self, part: u8, from: usize) -> Option<usize> {
         let leaves = self.tree.len() / 2;
         let mut node = leaves + from;
@@ -139,7 +139,7 @@ impl Room {
             return None;
         }
         while self.tree[node] < part {
-            // The next node to the right that is no ancestor of those that were looked at.
+            // The next node to the right that is not an ancestor of the nodes already examined.
             while node % 2 == 1 {
                 node /= 2;
             }

@@ -1,4 +1,4 @@
-//! A bounded search for places: which jobs make room for others so that the fewest move.
+//! A bounded search for places: chooses the jobs that make room for others with the fewest moves.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -6,18 +6,18 @@ use std::ops::Range;
 use super::Wish;
 use super::room::Room;
 
-/// How many workers and jobs one search may look at: so many, or so many for each worker if that is
-/// more. A pool of equal workers is looked at once for each number of evictions.
+/// The budget of one search, in workers and jobs that it examines: the larger of `STEPS_MAX` and
+/// `STEPS_PER_WORKER` · workers. Equal workers are examined once for each number of evictions.
 const STEPS_MAX: usize = 30_000;
 const STEPS_PER_WORKER: usize = 8;
 
 /// Looks for places for some jobs by evicting others, which then need places themselves.
 ///
-/// For a given number of evictions it tries every way to reach every placement: the largest job
-/// without a place goes to a worker where it fits, or to one from which the fewest jobs leave that
-/// make it fit. A job that was placed stays where it is. So the search finds a placement if one with
-/// so many evictions exists, unless the steps run out. What it looks at depends on the places and
-/// sizes of jobs only, not on who held them, so a second plan from the result finds the same.
+/// For a given number of evictions it tries every way to reach every placement. The largest job
+/// without a place goes to a worker with room, or to a worker where the fewest evictions make room.
+/// A placed job stays where it is. So the search finds a placement with that many evictions if one
+/// exists, unless the steps run out. It depends on the places and sizes of jobs only, not on their
+/// holders, so a second plan from the result finds the same.
 pub(super) struct Search<'a> {
     pub(super) wishes: &'a [Wish],
     /// The jobs of each worker, ascending.
@@ -25,17 +25,17 @@ pub(super) struct Search<'a> {
     pub(super) room: &'a mut Room,
     /// The ranks of the jobs that may be evicted.
     pub(super) ranks: Range<u32>,
-    /// Whether a job without a place that returns to its holder saves a move.
+    /// Whether returning a job without a place to its holder saves a move.
     pub(super) may_return: bool,
 }
 
-/// Where jobs go.
+/// The new places of jobs: pairs of wish and worker.
 pub(super) type Places = Vec<(usize, usize)>;
 
 /// The state of one search.
 struct Walk<'a> {
     search: Search<'a>,
-    /// How many more workers and jobs may be looked at.
+    /// The number of further workers and jobs that may be examined.
     steps: usize,
     /// The workers, the least reserved first.
     order: Vec<usize>,
@@ -45,9 +45,10 @@ struct Walk<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Places for all of `pending`, and for the jobs evicted for them, with the first of these
-    /// numbers of evictions that is enough; a job that returns to its holder makes up for an
-    /// eviction. The numbers ascend. `None` too if the steps are used up. The room is left as it was.
+    /// Returns places for all of `pending`, and for the jobs evicted for them. It uses the first of
+    /// these ascending numbers of evictions that is enough. A job that returns to its holder makes
+    /// up for an eviction. `None` if no number is enough or the steps are used up. The room stays
+    /// unchanged.
     pub(super) fn fewest(
         self,
         pending: &[usize],
@@ -80,7 +81,7 @@ impl Walk<'_> {
         false
     }
 
-    /// Whether everything pending finds a place. If not, all is as it was before.
+    /// Returns whether all pending jobs find a place. If not, everything stays unchanged.
     fn settle(&mut self, left: isize) -> bool {
         let wishes = self.search.wishes;
         let largest = |(_, wish): &(usize, &usize)| (Reverse(wishes[**wish].share), **wish);
@@ -105,7 +106,7 @@ impl Walk<'_> {
         found
     }
 
-    /// The last job goes to the least reserved worker.
+    /// Places the last job at the least reserved worker.
     fn fits_somewhere(&mut self, wish: usize) -> bool {
         let job = &self.search.wishes[wish];
         let at = match job.pin {
@@ -118,7 +119,7 @@ impl Walk<'_> {
 
     fn try_all(&mut self, wish: usize, left: isize, slack: isize) -> bool {
         let mut failed_at = None;
-        // The last worker that was tried in vain.
+        // The last worker that was tried without success.
         let mut vain: Option<usize> = None;
         for i in 0..self.order.len() {
             let Some(steps) = self.steps.checked_sub(1) else { return false };
@@ -130,9 +131,9 @@ impl Walk<'_> {
             let may_return = self.may_return(wish);
             let returns = may_return && self.search.wishes[wish].holder == Some(at);
             let left = left + isize::from(returns);
-            // Others that are pending may make up for evictions later.
+            // Other pending jobs may make up for evictions later.
             let most = slack - isize::from(may_return) + isize::from(returns);
-            // Without evictions, workers of one kind are all the same.
+            // Without evictions, all workers of one kind are equivalent.
             let kind = (slack == 0 && !returns).then(|| self.search.room.kind(at));
             if kind.is_some() && kind == failed_at {
                 continue;
@@ -155,8 +156,9 @@ impl Walk<'_> {
         false
     }
 
-    /// Whether two workers differ in nothing that the search looks at: what fails with one of them
-    /// fails with the other. Where jobs may return, their holders differ.
+    /// Returns whether the search cannot distinguish two workers: a failure with one of them
+    /// implies a failure with the other. If jobs may return, the holders of the workers' jobs
+    /// differ.
     fn are_alike(&self, one: usize, other: usize) -> bool {
         let room = &self.search.room;
         let wishes = self.search.wishes;
@@ -166,7 +168,7 @@ impl Walk<'_> {
             && shares(one).eq(shares(other))
     }
 
-    /// The jobs of a worker that may be evicted.
+    /// Returns the jobs of a worker that may be evicted.
     fn may_leave(&self, at: usize) -> impl Iterator<Item = usize> {
         self.search.residents[at].iter().copied().filter(move |resident| {
             let wish = &self.search.wishes[*resident];
@@ -195,12 +197,12 @@ impl Walk<'_> {
     fn evict_for(&mut self, wish: usize, at: usize, left: isize, most: isize) -> bool {
         let wishes = self.search.wishes;
         let mut residents: Vec<_> = self.may_leave(at).collect();
-        // The smallest first, and of equal ones the least important.
+        // The smallest job comes first; ties go to the least important.
         residents.sort_unstable_by_key(|resident| (wishes[*resident].share, Reverse(*resident)));
         self.evict_some((wish, at), &residents, left, most)
     }
 
-    /// Evicts some of `residents`, at most so many, one of each size first, until the job fits.
+    /// Evicts at most `most` of `residents`, one of each size first, until the job fits.
     fn evict_some(
         &mut self,
         (wish, at): (usize, usize),
@@ -209,7 +211,7 @@ impl Walk<'_> {
         most: isize,
     ) -> bool {
         let wishes = self.search.wishes;
-        // Even the largest ones would not make enough room.
+        // Even the largest jobs would not make enough room.
         let largest = residents.iter().rev().take(most.unsigned_abs());
         let largest: usize = largest.map(|resident| usize::from(wishes[*resident].share)).sum();
         if usize::from(self.search.room.free(at)) + largest < usize::from(wishes[wish].share) {
@@ -247,8 +249,8 @@ impl Walk<'_> {
 mod tests {
     use super::*;
 
-    /// Workers of 34 and 33 percent each, and a job of 100: what a search from nothing used of its
-    /// steps.
+    /// Workers of 34 and 33 percent each, and a job of 100 percent: the number of steps that a
+    /// search from scratch used.
     #[test]
     fn equal_workers_are_looked_at_once_for_each_number_of_evictions() {
         for workers in [10_000, 100_000] {

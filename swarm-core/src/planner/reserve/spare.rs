@@ -6,8 +6,8 @@ use super::Seating;
 use super::search::Search;
 
 impl Seating {
-    /// Searches for places of the jobs that are seated now with fewer moves from where they were
-    /// held, and uses what it finds. `stayed` is where jobs first stayed with their holders.
+    /// Searches for places of the seated jobs with fewer moves from their holders, and uses the
+    /// result. `stayed` has the places of the jobs that first stayed with their holders.
     pub(super) fn spare_moves(&mut self, stayed: &[Option<usize>]) -> bool {
         let seated = || (0..self.wishes.len()).filter(|wish| self.seats[*wish].is_some());
         let is_held = |wish: &usize| self.wishes[*wish].holder.is_some();

@@ -1,4 +1,4 @@
-//! Plans of jobs without shares, held against all assignments.
+//! Plans of jobs without shares, compared with all assignments.
 
 use std::cmp::Reverse;
 
@@ -30,8 +30,8 @@ fn any_small_case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// How good an assignment is: how many jobs of each priority have a worker, those that are held
-/// apart, from the most important ones down; then the loads, from the highest down; then the moves.
+/// The score of an assignment, in this order: the number of assigned jobs per priority, held jobs
+/// separately, from the most important down. Then the loads, from the highest down, then the moves.
 type Score = (Vec<Reverse<usize>>, Vec<usize>, usize);
 
 fn score(case: &Case, places: &[Option<Slot>]) -> Option<Score> {
@@ -58,7 +58,7 @@ fn score(case: &Case, places: &[Option<Slot>]) -> Option<Score> {
     Some((counts, loads, moves))
 }
 
-/// The best score of any assignment.
+/// Returns the best score of any assignment.
 fn best(case: &Case) -> Option<Score> {
     let choices: Vec<_> = case.pool.takers().into_iter().map(Some).chain([None]).collect();
     let all = 0..choices.len().pow(u32::try_from(case.jobs.len()).unwrap());

@@ -1,13 +1,13 @@
-//! One worker leaves a pool that shares fill almost completely: few of the others' jobs move for those
-//! that it had.
+//! One worker leaves a pool that shares fill almost completely: few other jobs move to make room
+//! for its jobs.
 
 use super::oracle::Dice;
 use super::shares::MOVES_FOR_ONE;
 use super::*;
 use crate::hash::mix;
 
-/// Jobs come one by one to the least reserved worker, until so much is reserved; then a worker leaves.
-/// Returns the pool that is left, and how many jobs it has to place.
+/// Jobs come one by one to the least reserved worker, until `reserved` percent are used; then a
+/// worker leaves. Returns the remaining pool, and the number of jobs that it has to place.
 fn departure(seed: u64, workers: u32, shares: (u32, u32), reserved: u32) -> (Case, usize) {
     let mut dice = Dice::new(seed);
     let mut free = vec![100; workers as usize];
@@ -34,7 +34,7 @@ fn departure(seed: u64, workers: u32, shares: (u32, u32), reserved: u32) -> (Cas
     (Case { jobs, held: held.into_iter().collect(), pool, rules: Rules::default() }, left)
 }
 
-/// Scope: 240 pools of 20 and of 60 workers, of which 90 to 95 % are reserved.
+/// Scope: 240 pools of 20 and of 60 workers, with 90 to 95 % of each pool reserved.
 #[test]
 fn a_worker_that_leaves_moves_few_jobs_of_others_for_each_of_its_own() {
     for (workers, pools) in [(20, 15), (60, 5)] {

@@ -1,8 +1,8 @@
-//! How many workers would be enough.
+//! The number of workers that would be enough.
 
 use super::*;
 
-/// The workers that are assumed in the slots below `workers`.
+/// Returns the workers that are assumed in the slots below `workers`.
 fn assumed(known: &Pool, workers: u32) -> Pool {
     let members = || known.0.values();
     let max = members().map(|member| member.max_jobs);
@@ -27,7 +27,8 @@ proptest! {
         }
     }
 
-    /// Scope: the same, where all workers take jobs. Whoever follows the answer adds a worker.
+    /// Scope: the same, where all workers take jobs. The answer is then more than the present
+    /// number.
     #[test]
     fn where_jobs_find_no_room_more_workers_are_asked_for(mut case in any_case_with_shares()) {
         case.pool.0.values_mut().for_each(|member| member.standing = Standing::Takes);
@@ -37,7 +38,7 @@ proptest! {
         }
     }
 
-    /// Scope: the same, for all bounds. Judged by the planner itself on every number of workers.
+    /// Scope: the same, for all bounds. The planner itself judges, on every number of workers.
     #[test]
     fn the_workers_that_are_needed_leave_out_as_few_jobs_as_the_most(
         case in any_case_with_shares(),

@@ -20,8 +20,8 @@ fn small_pools_are_even_and_move_the_minimum_when_scaled() {
     }
 }
 
-/// The case that the predecessors' slicing `start = i * size` got wrong: job 3 ran twice, job 5
-/// never.
+/// The case that the predecessors' slicing `start = i * size` handled wrongly: job 3 ran twice, job
+/// 5 never.
 #[test]
 fn five_jobs_on_two_workers_run_once_each() {
     let five = jobs(["1", "2", "3", "4", "5"]).unwrap();
@@ -35,9 +35,9 @@ fn five_jobs_on_two_workers_run_once_each() {
 /// The fingerprints were computed on x86-64 only. They hold on other platforms because of how the
 /// planner computes. Names are hashed as bytes, which XXH3 reads as little-endian words explicitly
 /// (`from_le_bytes`). All further values are `u64`s, their shifts and products, which have no byte
-/// order; the bytes of a number are never hashed or compared, and a `usize` is widened to 64 bits
-/// before it enters a hash. Orders are those of bytes and of integers; a sort is stable, or its key
-/// contains the job's number. No map with a random order is iterated, and there is no float.
+/// order. The bytes of a number are never hashed or compared, and a `usize` is widened to 64 bits
+/// before it enters a hash. All orders are orders of bytes or integers. A sort is stable, or its
+/// key contains the job's number. No map with a random order is iterated, and no floats are used.
 #[test]
 fn plans_of_a_thousand_jobs_are_frozen() {
     let jobs = names(1_000);
@@ -96,7 +96,7 @@ fn when_workers_are_full_low_priorities_are_unassigned_first_then_new_jobs() {
 
 #[test]
 fn of_equal_jobs_that_are_pinned_to_a_full_worker_the_one_that_is_there_stays() {
-    // `urgent` has to leave for either; only one of them need not move as well.
+    // `urgent` displaces one of them in either case; only one of them need not move as well.
     let pinned = |priority| Job { pin: Some(Slot(0)), priority, ..Job::default() };
     for (there, elsewhere) in [("a", "b"), ("b", "a")] {
         let name = |name: &str| name.parse::<JobName>().unwrap();

@@ -1,8 +1,8 @@
-//! The closed forms, held against brute force over all load vectors, not against the planner.
+//! The closed forms, compared with brute force over all load vectors, not with the planner.
 
 use super::*;
 
-/// All vectors of loads that `total` jobs can make on `loads` within pins and maxima.
+/// Returns all vectors of loads that `total` jobs can make on `loads` within pins and maxima.
 fn vectors(loads: &[Load], total: usize) -> Vec<Vec<usize>> {
     let Some((last, rest)) = loads.split_last() else {
         return if total == 0 { vec![vec![]] } else { vec![] };
@@ -17,7 +17,7 @@ fn vectors(loads: &[Load], total: usize) -> Vec<Vec<usize>> {
     (last.pinned..=last.max.unwrap_or(total).min(total)).flat_map(with).collect()
 }
 
-/// The flattest of them: those whose loads, from the highest down, are least.
+/// Returns the flattest vectors: their loads, from the highest down, are least.
 fn flattest(vectors: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
     let descending = |vector: &Vec<usize>| {
         let mut vector = vector.clone();
@@ -57,8 +57,8 @@ proptest! {
         prop_assert!(flattest.contains(&quota::quotas(&loads, total)));
     }
 
-    /// Scope: as above, budgets up to 6. Every vector is reachable that keeps to the budget beside
-    /// what maxima force.
+    /// Scope: as above, budgets up to 6. Every vector is reachable that keeps to the budget, apart
+    /// from moves that maxima force.
     #[test]
     fn lowest_maximum_is_the_least_over_all_reachable_vectors(
         (loads, total) in any_loads(), budget in 0..=6_usize,

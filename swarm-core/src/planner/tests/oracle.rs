@@ -1,4 +1,4 @@
-//! The moves of jobs with shares, held against the fewest that brute force finds.
+//! The moves of jobs with shares, compared with the fewest that brute force finds.
 
 use super::*;
 use crate::hash::mix;
@@ -26,7 +26,7 @@ impl Dice {
     }
 }
 
-/// What makes a case harder.
+/// A condition that makes a case harder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum With {
     Nothing,
@@ -36,8 +36,8 @@ enum With {
     PinsAndMaxima,
 }
 
-/// Two to five workers that are almost full with jobs that fit where they are, and one to three new
-/// jobs; in some cases a worker has gone.
+/// Generates two to five workers, almost full with jobs that fit where they are, and one to three
+/// new jobs. In some cases a worker has left.
 fn almost_full(seed: u64, with: With) -> Case {
     let mut dice = Dice(seed);
     let workers = 2 + dice.below(4);
@@ -75,7 +75,7 @@ fn almost_full(seed: u64, with: With) -> Case {
 /// A job for brute force: percent, pin, and the worker that holds it.
 type Item = (u8, Option<usize>, Option<usize>);
 
-/// The fewest moves of any placement of all items; more than `best` counts as `best`.
+/// Returns the fewest moves of any placement of all items; more than `best` counts as `best`.
 fn fewest(items: &[Item], free: &mut [(u8, u32)], made: usize, best: usize) -> usize {
     let Some(((percent, pin, holder), rest)) = items.split_first() else { return made.min(best) };
     let mut best = best;
@@ -91,7 +91,8 @@ fn fewest(items: &[Item], free: &mut [(u8, u32)], made: usize, best: usize) -> u
     best
 }
 
-/// The moves of a plan between workers, and the fewest of any that seats the same jobs.
+/// Returns the moves of a plan between workers, and the fewest of any plan that seats the same
+/// jobs.
 fn moves_and_fewest(case: &Case, plan: &Plan) -> (usize, usize) {
     let takers = case.pool.takers();
     let index = |slot: Slot| takers.binary_search(&slot).ok();
@@ -159,7 +160,7 @@ fn no_canonical_plan_leaves_out_fewer() {
     }
 }
 
-/// Placement without a past is persisted behaviour, with shares too.
+/// Placement without previous holders is persisted behaviour, with shares too.
 #[test]
 fn canonical_plans_with_shares_are_frozen() {
     let mut fingerprint = 0;

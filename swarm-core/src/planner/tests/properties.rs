@@ -1,4 +1,4 @@
-//! What holds for every plan.
+//! Properties of every plan.
 
 use super::*;
 use crate::hash::mix;
@@ -8,9 +8,9 @@ use crate::{hash_job, jobs};
 const PLANS_MAX: usize = 100;
 
 proptest! {
-    /// Scope: every input, mode and budget. Each job once or unassigned with a reason that holds,
-    /// pins and maxima kept, workers that keep left alone, the least important jobs out, moves are
-    /// the difference, loads flat where no budget holds moves back.
+    /// Scope: every input, mode and budget. Each job is assigned once, or unassigned with a true
+    /// reason. Pins and maxima hold, and workers that keep are unchanged. The least important jobs
+    /// are out, moves are the difference, and loads are flat unless the budget holds moves back.
     #[test]
     fn every_plan_passes_the_independent_check(case in any_case_at_all()) {
         let plan = case.plan();
@@ -62,8 +62,8 @@ proptest! {
         prop_assert_eq!(plan.deferred.len(), wanted - wanted.min(budget));
     }
 
-    /// Scope: every input with maxima. Beside pins that cannot be met, exactly those jobs are out
-    /// that exceed the maxima.
+    /// Scope: every input with maxima. Apart from pins that cannot be met, exactly the jobs that
+    /// exceed the maxima are out.
     #[test]
     fn as_few_jobs_stay_out_as_the_maxima_allow(case in any_case_at_all()) {
         let out = |reason| move |why: &&Unassigned| **why == reason;
@@ -96,8 +96,8 @@ proptest! {
         prop_assert_eq!(again.unassigned, first.unassigned);
     }
 
-    /// Scope: every input, either mode, any budget but 0. In sticky mode the moves in all are
-    /// those of the plan without a budget.
+    /// Scope: every input, either mode, any budget but 0. In sticky mode the total of the moves
+    /// equals the moves of the plan without a budget.
     #[test]
     fn plans_under_a_budget_end_settled(case in any_case_at_all(), budget in 1..8_usize) {
         let mut case = Case { rules: Rules { moves_max: Some(budget), ..case.rules }, ..case };
@@ -132,7 +132,7 @@ proptest! {
         prop_assert_eq!(case.plan().assignment, other.plan().assignment);
     }
 
-    /// Scope: every input, in any order of the lists it came as.
+    /// Scope: every input, with its lists in any order.
     #[test]
     fn the_order_of_input_is_irrelevant(case in any_case_at_all(), seed in any::<u64>()) {
         let mut names: Vec<_> = case.jobs.clone().into_iter().collect();
@@ -159,7 +159,7 @@ proptest! {
                 prop_assert!(names.into_iter().eq(map.keys().map(JobName::as_str)));
             }
             (Err(table), Err(map)) => {
-                // Of several invalid entries, either may be named.
+                // If several entries are invalid, either may be named.
                 prop_assert!(!table.to_string().is_empty() && !map.to_string().is_empty());
             }
             (table, map) => prop_assert!(false, "{table:?} but {map:?}"),

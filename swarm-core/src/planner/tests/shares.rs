@@ -1,9 +1,9 @@
-//! What holds for plans of jobs with shares. [`check`] judges that no worker is reserved beyond the
-//! whole, and that no job stays out that fits beside those that come before it.
+//! Properties of plans of jobs with shares. [`check`] judges two rules: no worker is reserved
+//! beyond the whole, and no job is out that fits next to the jobs that come before it.
 
 use super::*;
 
-/// The most jobs that run and move for one that gains a place.
+/// The largest number of running jobs that move for one job that gains a place.
 pub(super) const MOVES_FOR_ONE: usize = 24;
 
 /// A pool of equal workers and free jobs with shares, half of them held.
@@ -22,7 +22,7 @@ fn case((shares, held, workers): (Vec<u8>, Vec<Option<u32>>, u32)) -> Case {
     Case { jobs, held, pool: Pool::ready(workers), rules: Rules::default() }
 }
 
-/// How many jobs first-fit decreasing leaves out: the textbook's, bin by bin.
+/// Returns how many jobs first-fit decreasing leaves out, by the textbook, bin by bin.
 fn left_by_first_fit_decreasing(case: &Case) -> usize {
     let mut sizes: Vec<_> = case.jobs.values().filter_map(|job| job.share).collect();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
@@ -50,8 +50,8 @@ proptest! {
         prop_assert_eq!(&case.plan().moves, &[]);
     }
 
-    /// Scope: one class of jobs with shares on up to 5 equal workers, whatever is held. No move
-    /// between the workers that differ most would make them more alike.
+    /// Scope: one class of jobs with shares on up to 5 equal workers, with any holders. No move
+    /// between the workers that differ most would reduce the difference.
     #[test]
     fn no_move_levels_more(packing in any_packing(), tolerance in 0..=100_u8) {
         let rules = Rules { share_tolerance: Some(tolerance), ..Rules::default() };
@@ -87,7 +87,7 @@ proptest! {
         prop_assert_eq!(again.unassigned, first.unassigned);
     }
 
-    /// Scope: the same, with a budget of no moves: the first plan makes all that are forced.
+    /// Scope: the same, with a budget of no moves: the first plan makes all forced moves.
     #[test]
     fn planning_shares_again_without_moves_to_spend_moves_nothing(
         case in any_case_with_shares(), tolerance in prop::option::of(0..=100_u8),
@@ -118,15 +118,15 @@ proptest! {
         prop_assert_eq!(settled.map(|plan| plan.deferred), Some(BTreeSet::new()));
     }
 
-    /// Scope: one class of jobs with shares on up to 5 equal workers, whatever is held. Fewer jobs run
-    /// than may move for one.
+    /// Scope: one class of jobs with shares on up to 5 equal workers, with any holders. Fewer jobs
+    /// run than may move for one.
     #[test]
     fn no_more_stay_out_than_first_fit_decreasing_leaves(packing in any_packing()) {
         let case = case(packing);
         prop_assert!(case.plan().unassigned.len() <= left_by_first_fit_decreasing(&case));
     }
 
-    /// Scope: the same, against the plan that knows no past.
+    /// Scope: the same, compared with the plan without previous holders.
     #[test]
     fn no_more_stay_out_than_a_canonical_plan_leaves(packing in any_packing()) {
         let case = case(packing);
@@ -173,7 +173,7 @@ fn a_smaller_worker_is_full_sooner_and_takes_no_job_that_is_larger_than_it() {
     };
     assert_eq!(plan(&[Some(50), Some(60)]).0, [Some(0), Some(1)]);
     assert_eq!(plan(&[Some(100), Some(60)]), (vec![Some(1), None], Some(3)));
-    // Half of the largest ones is all of it: nothing runs beside that.
+    // Half of the largest workers is all of it, so no other job runs there.
     assert_eq!(plan(&[Some(50), Some(80), None, None]).0, [Some(0), Some(1), Some(1), Some(1)]);
 }
 
@@ -188,8 +188,8 @@ fn jobs_without_a_share_go_to_workers_that_are_not_fully_reserved() {
     assert_eq!(plan.minimum_moves, None);
 }
 
-/// One after the other, 15 to 45 percent each in no order, until the workers are almost full: what
-/// each one moves.
+/// Adds jobs one after the other, 15 to 45 percent each in a mixed order, until the workers are
+/// almost full. Returns the number of moves of each arrival.
 fn arrivals(workers: u32, percent_of_all: u32, rules: Rules) -> Vec<usize> {
     let (mut case, mut sum, mut moved) = (case((vec![], vec![], workers)), 0, Vec::new());
     case.rules = rules;
@@ -217,8 +217,8 @@ fn a_new_job_moves_at_most_two_of_those_that_run() {
     assert!(moved.iter().all(|moves| *moves <= 2), "{moved:?}");
 }
 
-/// Scope: 1,000 workers while what is reserved grows from 94 to 98 %, jobs of 10 to 59 percent in
-/// three random orders, without a budget and with one of one move.
+/// Scope: 1,000 workers, while the reserved part grows from 94 to 98 %. Jobs of 10 to 59 percent
+/// come in three random orders, without a budget and with a budget of one move.
 #[test]
 fn in_a_large_pool_a_new_job_moves_few_of_those_that_run() {
     const WORKERS: u32 = 1_000;
@@ -263,7 +263,7 @@ fn an_urgent_job_takes_what_is_free_before_it_displaces_a_running_one() {
     assert_eq!(plan.assignment.holder(&urgent), Some(Slot(1)));
 }
 
-/// One slot is free, but the urgent job fits only where a less important one makes room for it.
+/// One slot is free, but the urgent job fits only if a less important job makes room for it.
 #[test]
 fn an_urgent_job_displaces_the_one_that_finds_another_place() {
     let job =
@@ -281,7 +281,7 @@ fn an_urgent_job_displaces_the_one_that_finds_another_place() {
     assert_eq!(moved, [("small", Some(Slot(2))), ("urgent", Some(Slot(1)))]);
 }
 
-/// Jobs with their share, their priority and who holds them, on workers 0 and 1. Each class could be
+/// Jobs with their share, their priority and their holder, on workers 0 and 1. Each class could be
 /// packed so that less of it stays out, for one move.
 fn two_classes_to_pack(moves_max: usize) -> Case {
     let wishes =
@@ -305,7 +305,8 @@ fn classes_share_one_budget_for_packing_the_most_important_first() {
         assert_eq!(check(&case.request(), &plan), Ok(()));
         plan.unassigned.into_keys().map(|job| job.to_string()).collect::<Vec<_>>()
     };
-    // Of the more important class, then of the other one, a small job stays out in place of a large one.
+    // In the more important class, then in the other one, a small job is out instead of a large
+    // one.
     let most = [["job-3", "job-6"], ["job-2", "job-6"], ["job-2", "job-4"]];
     assert_eq!([out(0), out(1), out(2)], most);
 }
@@ -356,8 +357,8 @@ fn few<'a>(
     Case { jobs: wishes, held: held.into_iter().collect(), pool, rules: Rules::default() }
 }
 
-/// It does not fit where it is held, so packing it costs the first plan as much as a second one, which
-/// knows no holder of it.
+/// The job does not fit where it is held, so packing it costs the first plan as much as a second
+/// plan, which sees no holder for it.
 #[test]
 fn a_job_that_lost_its_worker_counts_for_no_move_of_a_packing() {
     let mut smaller = Pool::ready(2);
@@ -404,7 +405,7 @@ fn a_whole_worker_job_leaves_alone_the_slot_of_a_pinned_job() {
             assert_eq!(&case.after(&plan).plan().moves, &[]);
         }
     }
-    // Only the one that is there moves.
+    // Only the job that is on this worker moves.
     let plan = four_whole_and_a_pinned_one(6, &full).plan();
     assert_eq!(plan.moves.iter().filter(|step| step.from.is_some()).count(), 1);
 }
@@ -433,7 +434,7 @@ fn a_job_with_a_share_leaves_the_only_place_of_a_worker_to_the_job_that_is_pinne
     assert_eq!(plan.unassigned, BTreeMap::new());
 }
 
-/// Two whole-worker jobs have to take slots to which others are pinned, or one of them.
+/// Two whole-worker jobs have to take two or one of the slots to which others are pinned.
 #[test]
 fn as_many_pinned_jobs_as_possible_find_room() {
     let mut case = four_whole_and_a_pinned_one(5, &[("a", 0), ("b", 1), ("c", 2), ("d", 3)]);
@@ -445,7 +446,7 @@ fn as_many_pinned_jobs_as_possible_find_room() {
     assert_eq!(&case.after(&plan).plan().moves, &[]);
 }
 
-/// It is pinned to a worker that is too small for it.
+/// The job is pinned to a worker that is too small for it.
 #[test]
 fn a_job_with_a_share_that_never_has_a_place_takes_no_room_from_a_pinned_job() {
     let mut case = four_whole_and_a_pinned_one(7, &[("c", 2)]);

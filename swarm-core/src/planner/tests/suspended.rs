@@ -1,10 +1,11 @@
-//! Jobs that nobody is to run for now.
+//! Suspended jobs.
 
 use super::*;
 
 proptest! {
-    /// Scope: every input with shares, mode and budget; a third of the jobs are suspended. The others
-    /// are planned as if those did not exist, and whoever holds a suspended job loses it.
+    /// Scope: every input with shares, mode and budget; a third of the jobs are suspended. The
+    /// others are planned as if suspended jobs did not exist, and every holder of a suspended job
+    /// loses it.
     #[test]
     fn suspended_jobs_are_out_and_no_other_job_is_planned_differently(
         case in any_case_with_shares(),
