@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::merge::{beside, side_by_side};
 use crate::{JobName, Jobs, SharedMap, Slot};
 
-/// Which slot holds each job. A job without an entry is unassigned.
+/// The slot that holds each job. A job without an entry is unassigned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Assignment(SharedMap<JobName, Slot>);
 
 impl Assignment {
-    /// The slot that holds `job`, if any.
+    /// Returns the slot that holds `job`, if any.
     ///
     /// ```
     /// use swarm_core::{Assignment, Slot};
@@ -27,7 +27,7 @@ impl Assignment {
         self.0.get(job).copied()
     }
 
-    /// How many jobs are assigned.
+    /// Returns the number of assigned jobs.
     ///
     /// ```
     /// use swarm_core::{Assignment, Slot};
@@ -41,7 +41,7 @@ impl Assignment {
         self.0.len()
     }
 
-    /// Whether no job is assigned.
+    /// Returns whether no job is assigned.
     ///
     /// ```
     /// assert!(swarm_core::Assignment::default().is_empty());
@@ -51,7 +51,7 @@ impl Assignment {
         self.0.is_empty()
     }
 
-    /// Jobs and their holders, in the order of job names.
+    /// Returns the jobs and their holders, in the order of job names.
     ///
     /// ```
     /// use swarm_core::{Assignment, Slot};
@@ -64,7 +64,7 @@ impl Assignment {
         self.0.iter().map(|(job, slot)| (job, *slot))
     }
 
-    /// Each of `jobs` with its holder, in the order of names. O(jobs).
+    /// Returns each of `jobs` with its holder, in the order of names. O(jobs).
     pub(crate) fn holders_of<'a>(
         &'a self,
         jobs: &'a Jobs,
@@ -72,7 +72,8 @@ impl Assignment {
         beside(jobs, &self.0).map(|(job, _, slot)| (job, slot.copied()))
     }
 
-    /// The assigned jobs that are not in `jobs`, with their holders, in the order of names. O(jobs).
+    /// Returns the assigned jobs that are not in `jobs`, with their holders, in the order of names.
+    /// O(jobs).
     pub(crate) fn without<'a>(
         &'a self,
         jobs: &'a Jobs,
@@ -81,7 +82,7 @@ impl Assignment {
         beside.filter(|(.., wanted)| wanted.is_none()).map(|(job, slot, _)| (job, *slot))
     }
 
-    /// The jobs of each slot. Slots without jobs are left out.
+    /// Returns the jobs of each slot. Slots without jobs are left out.
     ///
     /// ```
     /// use swarm_core::{Assignment, Slot};
@@ -107,7 +108,7 @@ impl FromIterator<(JobName, Slot)> for Assignment {
     }
 }
 
-/// What changed for one worker.
+/// The change of one worker's jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Jobs it has now and did not have before.
@@ -116,10 +117,9 @@ pub struct Change {
     pub excluded: BTreeSet<JobName>,
 }
 
-/// The workers whose sets of jobs differ between two assignments, with the difference.
+/// Returns the workers whose sets of jobs differ between two assignments, with the difference.
 ///
-/// Workers whose jobs are the same do not stand in the result. O(jobs), and
-/// O(log jobs) for each job that moved.
+/// Workers with the same jobs are left out. O(jobs), and O(log jobs) for each job that moved.
 ///
 /// ```
 /// use swarm_core::{Assignment, JobName, Slot, diff};

@@ -1,13 +1,14 @@
-//! How many workers a pool is to have, where the number follows the jobs.
+//! The number of workers of a pool, if it follows the jobs.
 //!
-//! [`Need::of`] says how many workers the jobs need, by the jobs and where they are alone: not by how
-//! many workers are there or ready. So what is decided changes nothing of the need, and a cluster that
-//! has no room for more workers does not make it smaller. An [`Autoscaler`] makes of it, turn after
-//! turn, the number that the pool is to have. It grows at once, and shrinks when a lower need has
-//! lasted: so between growing and shrinking there is at least a cooldown, whatever the jobs do.
+//! [`Need::of`] computes how many workers the jobs need, from the jobs and their places alone. The
+//! number of existing or ready workers does not matter. So a decision does not change the need, and
+//! a cluster without room for more workers does not lower it. From the need an [`Autoscaler`]
+//! derives, turn after turn, the number of workers that the pool should have. The number grows at
+//! once, and shrinks when a lower need has lasted. So at least a cooldown lies between growing and
+//! shrinking, however the jobs change.
 //!
-//! The result is [`Desired::replicas`], and [`decide`](crate::decide) empties surplus workers before
-//! they go, as ever.
+//! The result is [`Desired::replicas`], and [`decide`](crate::decide) empties surplus workers
+//! before they go, as usual.
 
 #[cfg(test)]
 mod tests;
@@ -22,24 +23,24 @@ use crate::{
     Standing, WORKERS_ENOUGH_MAX,
 };
 
-/// What the number of workers goes by.
+/// The settings for a number of workers that follows the jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 pub struct Autoscale {
-    /// The fewest workers.
+    /// The smallest number of workers.
     pub min: u32,
-    /// The most workers; not less than `min`, which counts if it is.
+    /// The largest number of workers. If it is less than `min`, `min` counts.
     pub max: u32,
-    /// How much of the jobs one worker is for.
+    /// The jobs per worker.
     pub per_worker: PerWorker,
-    /// For how long fewer workers must have been enough before there are fewer.
+    /// The time for which fewer workers must have been enough before the number shrinks.
     #[cfg_attr(feature = "serde", serde(rename = "cooldownMs", with = "crate::wire::millis"))]
     pub cooldown: Duration,
 }
 
 impl Autoscale {
-    /// `workers`, or the nearest number within the bounds.
+    /// Returns `workers`, or the nearest number within the bounds.
     ///
     /// ```
     /// use std::time::Duration;
@@ -55,20 +56,20 @@ impl Autoscale {
     }
 }
 
-/// How much of the jobs one worker is for, so that more workers are asked for when there is more.
+/// The jobs per worker: more jobs ask for more workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub enum PerWorker {
-    /// So many jobs, with a share or without. 0 counts as 1.
+    /// This many jobs, with a share or without. 0 counts as 1.
     Jobs(u32),
-    /// Jobs whose shares come to so many percent of a worker. 0 counts as 1. Jobs without a share count
-    /// for nothing, but one worker.
+    /// Jobs whose shares add up to this percentage of a worker. 0 counts as 1. Jobs without a share
+    /// together count for one worker at most.
     Share(u32),
 }
 
 impl PerWorker {
-    /// How many workers `jobs` ask for. O(jobs) by shares, else O(1).
+    /// Returns how many workers `jobs` ask for. O(jobs) by shares, else O(1).
     fn workers(self, jobs: &Jobs) -> u32 {
         let all = jobs.len() as u64;
         let workers = match self {
@@ -83,24 +84,24 @@ impl PerWorker {
     }
 }
 
-/// How many workers the jobs of a pool need.
+/// The number of workers that the jobs of a pool need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// The number of workers, not more than [`Autoscale::max`] if that is asked for. With fewer there
-    /// would be more for each than is asked for, or more jobs without a place.
+    /// The number of workers, at most [`Autoscale::max`] if there is one. With fewer workers, each
+    /// would have more jobs than [`PerWorker`] allows, or more jobs would have no place.
     pub workers: u32,
-    /// The same without a maximum. If it is more than `workers`, the maximum is too low.
+    /// The number without a maximum. If it exceeds `workers`, the maximum is too low.
     pub enough: u32,
 }
 
 impl Need {
-    /// What the unfinished jobs of `desired` need, those apart that are suspended, in slots from
-    /// `first_slot` on, where they are held as `ledger` says: as many workers as [`Desired::autoscale`]
-    /// asks for, and room for all jobs that any number of workers has room for. Each worker has the
-    /// maximum and the capacity of its slot. `None` if every worker runs all jobs: then their number
-    /// says nothing.
+    /// Returns the need of the unfinished jobs of `desired` that are not suspended, in slots from
+    /// `first_slot` on, with the holders in `ledger`. It is the number that [`Desired::autoscale`]
+    /// asks for, and at least enough for all jobs that fit on any number of workers. Each worker
+    /// has the maximum and the capacity of its slot. `None` if every worker runs all jobs, since
+    /// then any number is enough.
     ///
-    /// Time: as [`Request::workers_needed`], plus O(jobs · log jobs).
+    /// Time: like [`Request::workers_needed`], plus O(jobs · log jobs).
     ///
     /// ```
     /// use std::time::Duration;
@@ -140,7 +141,7 @@ impl Need {
     }
 }
 
-/// The slots that have a maximum or a capacity of their own, where the lowest slot is 0.
+/// Returns the slots that have their own maximum or capacity, counted from `first_slot`.
 fn special(desired: &Desired, first_slot: u32) -> Pool {
     let slots = desired.max_jobs_by_slot.keys().chain(desired.capacity_by_slot.keys());
     let member = |slot: &Slot| {
@@ -151,7 +152,7 @@ fn special(desired: &Desired, first_slot: u32) -> Pool {
     Pool(slots.filter_map(member).collect())
 }
 
-/// What [`Need::of`] says, which is not asked again while nothing that it goes by has changed.
+/// A cache of [`Need::of`], which computes the need again only after a change of its inputs.
 ///
 /// ```
 /// use swarm_core::{Desired, Ledger, Need, Needs, jobs};
@@ -166,7 +167,7 @@ pub struct Needs {
     last: Option<Box<Asked>>,
 }
 
-/// What was asked, and the answer.
+/// The last inputs, and the result.
 #[derive(Clone, Debug)]
 struct Asked {
     ledger: Ledger,
@@ -176,7 +177,7 @@ struct Asked {
 }
 
 impl Needs {
-    /// As [`Need::of`]. O(workers) if ledger and jobs are clones of those of the last time.
+    /// Like [`Need::of`]. O(workers) if ledger and jobs are clones of the previous ones.
     ///
     /// ```
     /// use swarm_core::{Desired, Ledger, Need, Needs, jobs};
@@ -186,7 +187,7 @@ impl Needs {
     /// let (mut needs, ledger) = (Needs::default(), Ledger::new(1));
     /// let two = Some(Need { workers: 2, enough: 2 });
     /// assert_eq!(needs.of(&ledger, &desired, 0), two);
-    /// assert_eq!(needs.of(&ledger, &desired.clone(), 0), two); // not counted again
+    /// assert_eq!(needs.of(&ledger, &desired.clone(), 0), two); // not computed again
     /// # Ok::<(), swarm_core::JobsError>(())
     /// ```
     pub fn of(&mut self, ledger: &Ledger, desired: &Desired, first_slot: u32) -> Option<Need> {
@@ -203,8 +204,8 @@ impl Needs {
     }
 }
 
-/// The jobs and their holders where the lowest slot is 0. A pin below the first slot can never be
-/// followed.
+/// Returns the jobs and their holders with slots counted from `first_slot`. A pin below the first
+/// slot can never be met.
 fn from_zero(jobs: &Jobs, held: Assignment, first_slot: u32) -> (Cow<'_, Jobs>, Assignment) {
     if first_slot == 0 {
         return (Cow::Borrowed(jobs), held);
@@ -217,10 +218,10 @@ fn from_zero(jobs: &Jobs, held: Assignment, first_slot: u32) -> (Cow<'_, Jobs>, 
     (Cow::Owned(jobs.iter().map(job).collect()), held)
 }
 
-/// The number of workers that one pool is to have, from turn to turn.
+/// The number of workers that one pool should have, from turn to turn.
 ///
-/// It keeps a few numbers. Whoever loses them begins with the workers that are there, and waits a whole
-/// cooldown before there are fewer.
+/// It keeps a few numbers. If they are lost, it starts with the present number of workers, and
+/// waits a whole cooldown before the number shrinks.
 ///
 /// ```
 /// use std::time::Duration;
@@ -234,7 +235,7 @@ fn from_zero(jobs: &Jobs, held: Assignment, first_slot: u32) -> (Cow<'_, Jobs>, 
 /// assert_eq!(workers(2, 0), 2);
 /// assert_eq!(workers(8, 1), 8); // at once
 /// assert_eq!((workers(3, 2), workers(5, 60), workers(3, 301)), (8, 8, 8));
-/// assert_eq!(workers(3, 302), 5); // the most that was needed meanwhile
+/// assert_eq!(workers(3, 302), 5); // the largest need meanwhile
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Autoscaler {
@@ -245,30 +246,30 @@ pub struct Autoscaler {
 /// A time in which fewer workers have been enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lower {
-    /// When it began.
+    /// The start of this time.
     since: Duration,
-    /// How many workers were needed at most since then.
+    /// The largest need since then.
     most: u32,
 }
 
-/// What an [`Autoscaler`] says.
+/// The result of an [`Autoscaler`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Scale {
-    /// How many workers the pool is to have, within the bounds.
+    /// The number of workers that the pool should have, within the bounds.
     pub workers: u32,
-    /// After which time it is to have fewer if the need stays as it is; `None` if it will not.
+    /// The time after which the number shrinks if the need stays as it is; `None` if it does not.
     pub look_in: Option<Duration>,
 }
 
 impl Autoscaler {
-    /// How many workers a pool is to have that needs `need` workers `now`, on any clock that never goes
-    /// back. How many it has counts only when nothing is known yet: then these are what it begins with.
+    /// Returns the number of workers for a pool that needs `need` workers at `now`, on any clock
+    /// that never goes back. The `present` number counts only in the first step, as the start.
     ///
-    /// The number grows as soon as the need is more. It shrinks once less was needed for a whole
-    /// cooldown, to the most that was needed meanwhile. So it shrinks at most once in a cooldown, and not
-    /// within one after it grew; and how often this is asked makes no difference. New bounds hold at
-    /// once. O(1).
+    /// The number grows as soon as the need exceeds it. It shrinks once the need was lower for a
+    /// whole cooldown, to the largest need meanwhile. So it shrinks at most once in a cooldown, and
+    /// not within a cooldown after it grew. The frequency of calls makes no difference. New bounds
+    /// hold at once. O(1).
     ///
     /// ```
     /// use std::time::Duration;
@@ -280,7 +281,7 @@ impl Autoscaler {
     /// let (at, present) = (Duration::from_secs, 5);
     ///
     /// let first = scaler.step(&terms, 1, present, at(0));
-    /// assert_eq!((first.workers, first.look_in), (5, Some(cooldown))); // those that are there
+    /// assert_eq!((first.workers, first.look_in), (5, Some(cooldown))); // the present workers
     /// let later = scaler.step(&terms, 1, present, at(300));
     /// assert_eq!((later.workers, later.look_in), (2, None)); // no fewer than the minimum
     /// ```
@@ -295,7 +296,7 @@ impl Autoscaler {
         let most = most.max(need).min(before);
         let left = terms.cooldown.saturating_sub(now.saturating_sub(since));
         if left.is_zero() {
-            // From now on a time counts in which even fewer are enough.
+            // A new wait starts if even fewer workers are enough.
             let lower = (need < most).then_some(Lower { since: now, most: need });
             *self = Self { workers: Some(most), lower };
             return Scale { workers: most, look_in: lower.map(|_| terms.cooldown) };

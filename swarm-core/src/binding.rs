@@ -1,10 +1,10 @@
-//! Which worker fills which slot, where workers have names and no numbers: the pods of a Deployment,
-//! or machines that come and go.
+//! Binds workers to slots if workers have names without numbers: the pods of a Deployment, or
+//! machines that come and go.
 //!
-//! The rule is a function of what the ledger remembers and of the workers that are there; the order
-//! of its inputs does not matter. The ledger is the memory of bindings: the session of a slot's
-//! record names the worker. When workers are replaced, the binding moves from one to its successor
-//! and the assignment stays, so that each job moves once.
+//! The binding is a function of the previous bindings and of the existing workers; the order of its
+//! inputs does not matter. The ledger stores the bindings: the session in a slot's record names the
+//! worker. When a worker is replaced, its successor takes over the slot and the assignment stays,
+//! so each job moves once.
 //!
 //! ```
 //! use swarm_core::handover::SessionId;
@@ -24,7 +24,7 @@
 //! let first = turn(&Ledger::new(1), ["amber", "birch", "cedar"], None);
 //! assert_eq!(first.bound()[&Slot(1)], "birch");
 //!
-//! // Machine `birch` is replaced: its successor gets what it ran, and nothing else moves.
+//! // Machine `birch` is replaced: its successor takes over its jobs, and no other job moves.
 //! let second = turn(&first, ["amber", "cedar", "daisy"], Some(first.position()));
 //! assert_eq!(second.bound()[&Slot(1)], "daisy");
 //! assert_eq!(second.assignment(), first.assignment());
@@ -39,16 +39,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::handover::SessionId;
 use crate::{Ledger, Slot};
 
-/// A worker that is there: one that has ended is not.
+/// An existing worker. A worker that has ended does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Candidate {
-    /// What distinguishes it from all others, also from one of the same name before it: the UID of a
-    /// pod, which is the [`pod_uid`](crate::handover::SessionId::pod_uid) of its sessions.
+    /// The identity that distinguishes it from all others, including earlier workers of the same
+    /// name: the UID of a pod, which is the [`pod_uid`](crate::handover::SessionId::pod_uid) of its
+    /// sessions.
     pub uid: String,
-    /// Its name. Where workers are as good as each other, the order of names decides.
+    /// Its name. Between equal workers, the order of names decides.
     pub name: String,
-    /// When it was made, in seconds since 1970, by whatever clock made all of them.
+    /// The time of its creation, in seconds since 1970, by a clock that is the same for all
+    /// workers.
     pub created_s: Option<i64>,
     /// Whether it was asked to end.
     pub is_leaving: bool,
@@ -57,7 +59,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A worker that is ready, and whose name nobody else ever had.
+    /// Creates a worker that is ready, and whose name is unique for all time.
     ///
     /// ```
     /// use swarm_core::Candidate;
@@ -72,18 +74,19 @@ impl Candidate {
     }
 }
 
-/// Who fills which slot.
+/// The worker of each slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Binding {
-    /// The slots that somebody is meant to fill.
+    /// The slots that should be filled.
     pub wanted: BTreeSet<Slot>,
-    /// The worker in each slot, by UID; also in slots that are given up, as long as it is there.
+    /// The worker in each slot, by UID. Slots that are given up are included while their worker
+    /// exists.
     pub workers: BTreeMap<Slot, String>,
 }
 
 impl Ledger {
-    /// The UID of the worker that filled each slot last, which [`bind`] starts from.
+    /// Returns the UID of the worker that filled each slot last, which is an input of [`bind`].
     ///
     /// ```
     /// use swarm_core::{Assignment, Ledger, Pool, Slot};
@@ -98,19 +101,19 @@ impl Ledger {
     }
 }
 
-/// Binds `workers` to as many slots as are `wanted`, given the worker that each slot was `bound` to
-/// last.
+/// Binds `workers` to `wanted` slots, given the worker to which each slot was last `bound`.
 ///
-/// - A slot stays bound to its worker as long as that exists and no other takes the slot over.
-/// - More slots than wanted: those of live workers stay before others, low ones before high ones. The
-///   others are given up.
-/// - Fewer slots than wanted: the lowest free ones are added.
-/// - A worker without a slot takes one whose worker is gone; if it is ready, else one whose worker is
-///   leaving; else one that nobody filled yet. Low slots come first; of the workers first those that
-///   are ready, then the oldest, then by name.
+/// - A slot stays bound to its worker as long as the worker exists and no other takes over the
+///   slot.
+/// - If there are more slots than wanted, slots of live workers stay before others, low slots
+///   before high ones. The others are given up.
+/// - If there are fewer slots than wanted, the lowest free slots are added.
+/// - A worker without a slot takes one whose worker no longer exists. If there is none, a ready
+///   worker takes one whose worker is leaving. Otherwise the worker takes a slot that was never
+///   filled. Low slots come first; ready workers come first, then the oldest, then by name.
 ///
-/// From slot `end` on, if there is one, slots are emptied. Once no more are wanted than are below, a
-/// worker that is still above moves into a slot that lost its own.
+/// From slot `end` on, if it is given, slots are emptied. Once no more slots are wanted than exist
+/// below `end`, a worker that is still above moves into a slot that lost its worker.
 ///
 /// O((workers + slots) · log (workers + slots)).
 ///
@@ -120,7 +123,7 @@ impl Ledger {
 /// let bound = [(Slot(0), "a".to_owned()), (Slot(1), "b".to_owned())].into();
 /// let (mut a, b, c) = (Candidate::ready("a"), Candidate::ready("b"), Candidate::ready("c"));
 /// let surplus = bind(&bound, &[a.clone(), b.clone(), c.clone()], 2, None);
-/// assert_eq!(surplus.workers, bound, "nobody has to go");
+/// assert_eq!(surplus.workers, bound, "no worker has to end");
 ///
 /// a.is_leaving = true;
 /// let replaced = bind(&bound, &[a, b, c], 2, None);
@@ -156,7 +159,7 @@ pub fn bind(
     Binding { wanted, workers }
 }
 
-/// The workers that are there, by the slots they were bound to, each in one.
+/// Returns the existing workers by the slots to which they were bound, each in one slot.
 fn held<'a>(
     bound: &BTreeMap<Slot, String>,
     known: &BTreeMap<&str, &'a Candidate>,
@@ -171,7 +174,7 @@ fn held<'a>(
     held
 }
 
-/// The slots that somebody is meant to fill, as many as are `wanted`.
+/// Returns `wanted` slots that should be filled.
 fn slots(
     bound: &BTreeMap<Slot, String>,
     held: &BTreeMap<Slot, &Candidate>,
@@ -187,14 +190,14 @@ fn slots(
     slots.into_iter().collect()
 }
 
-/// Who may take a slot.
+/// The workers that may take a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
     Any,
     Ready,
 }
 
-/// The slots to be filled, in this order.
+/// Returns the slots to fill, in this order.
 fn vacancies(
     wanted: &BTreeSet<Slot>,
     bound: &BTreeMap<Slot, String>,
@@ -211,7 +214,8 @@ fn vacancies(
     vacancies.into_iter().map(|(_, slot, takes)| (slot, takes)).collect()
 }
 
-/// The workers that wait for a slot, by whether they have one to leave, and whether they are ready.
+/// The workers that wait for a slot, by whether they leave another slot, and whether they are
+/// ready.
 struct Queue<'a>([VecDeque<&'a Candidate>; 4]);
 
 impl<'a> Queue<'a> {

@@ -1,28 +1,29 @@
-//! What workers tell of jobs that do not run as they should.
+//! Reports of workers about jobs that do not run as they should.
 //!
-//! It is for people: no decision rests on it, and a worker that lies can only mislead its reader. So
-//! whoever reads it from a worker takes only so much ([`Failing::limited`]).
+//! The reports are for people. No decision depends on them, and a worker that lies can only mislead
+//! its reader. A reader takes only a limited amount from a worker ([`Failing::limited`]).
 
 use std::cmp::Reverse;
 
 use crate::JobName;
 
-/// The most characters of a reason or of a line of output.
+/// The largest number of characters of a reason or of a line of output.
 const TEXT_MAX: usize = 256;
 
-/// The most lines of output of one job.
+/// The largest number of output lines of one job.
 const LINES_MAX: usize = 5;
 
 /// The failing jobs of a worker, or of a pool.
 ///
-/// A job fails from when it ended by itself until it has run for half a minute, or is stopped.
+/// A job fails from the moment when it ends by itself until it has run for half a minute, or is
+/// stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub struct Failing {
-    /// How many there are.
+    /// The number of failing jobs.
     pub count: usize,
-    /// The worst of them: first those that are not restarted any more, then by the number of
+    /// The worst of them: jobs that are not restarted any more first, then by the number of
     /// restarts, then by name.
     pub worst: Vec<FailingJob>,
 }
@@ -34,32 +35,32 @@ pub struct Failing {
 pub struct FailingJob {
     /// The job.
     pub job: JobName,
-    /// What is done about it.
+    /// The reaction to the failure.
     pub state: FailingState,
-    /// How often it was restarted in a row.
+    /// The number of restarts in a row.
     pub restarts: u64,
-    /// When it first ended, in seconds of Unix time.
+    /// The time when it first ended, in seconds of Unix time.
     pub since_unix_s: u64,
-    /// How it last ended; part of a sentence, such as `ended with exit code 3`.
+    /// The way it last ended; a part of a sentence, such as `ended with exit code 3`.
     pub last_exit: String,
-    /// The last lines of its output before that, at most five. Of a long line it is the end.
+    /// The last lines of its output before that, at most five. A long line is cut at its start.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub last_output: Vec<String>,
 }
 
-/// What is done about a failing job.
+/// The reaction to a failing job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub enum FailingState {
-    /// It had all its restarts and does not run.
+    /// It has used all its restarts and does not run.
     Failed,
-    /// It is restarted, or was restarted less than half a minute ago.
+    /// It is being restarted, or was restarted less than half a minute ago.
     Restarting,
 }
 
 impl FailingState {
-    /// `failed` or `restarting`.
+    /// Returns `failed` or `restarting`.
     ///
     /// ```
     /// assert_eq!(swarm_core::FailingState::Failed.as_str(), "failed");
@@ -74,7 +75,7 @@ impl FailingState {
 }
 
 impl FailingJob {
-    /// The order in which the worst come first: jobs that have failed before those that are started
+    /// Returns a sort key for the worst first: jobs that have failed before jobs that are restarted
     /// again and again, then by the number of restarts, then by name.
     ///
     /// ```
@@ -99,7 +100,7 @@ impl FailingJob {
 }
 
 impl Failing {
-    /// Some jobs, of which the worst `most` are kept one by one. O(jobs · log jobs).
+    /// Counts these jobs, and keeps the worst `most` of them. O(jobs · log jobs).
     ///
     /// ```
     /// use swarm_core::{Failing, FailingJob, FailingState};
@@ -123,7 +124,7 @@ impl Failing {
         Self { count, worst: worst.into_iter().take(most).cloned().collect() }
     }
 
-    /// The failing jobs of several workers together, of which the worst `most` are kept.
+    /// Adds up the failing jobs of several workers, and keeps the worst `most` of them.
     ///
     /// ```
     /// use swarm_core::Failing;
@@ -141,7 +142,7 @@ impl Failing {
         Self { count, ..Self::of(jobs, most) }
     }
 
-    /// The same without the output of the jobs.
+    /// Returns the same report without the output of the jobs.
     ///
     /// ```
     /// use swarm_core::{Failing, FailingJob, FailingState};
@@ -166,14 +167,14 @@ impl Failing {
         self
     }
 
-    /// The same within bounds: of `granted` jobs no more can fail, `most` are kept, and texts are
-    /// short and printable.
+    /// Returns the same report within bounds. At most `granted` jobs can fail, `most` are kept, and
+    /// texts become short and printable.
     ///
     /// ```
     /// use swarm_core::Failing;
     ///
-    /// let told = Failing { count: 1_000_000, ..Failing::default() };
-    /// assert_eq!(told.limited(3, 10).count, 3);
+    /// let report = Failing { count: 1_000_000, ..Failing::default() };
+    /// assert_eq!(report.limited(3, 10).count, 3);
     /// ```
     #[must_use]
     pub fn limited(&self, granted: usize, most: usize) -> Self {
@@ -187,15 +188,15 @@ impl Failing {
     }
 }
 
-/// The beginning of a text, without control characters.
+/// Returns the beginning of a text, without control characters.
 fn printable(text: &str) -> String {
     text.chars().take(TEXT_MAX).map(plain).collect()
 }
 
-/// The end of a line, which says more than its beginning, without control characters.
+/// Returns the end of a line, which says more than its beginning, without control characters.
 fn end(line: &str) -> String {
     match line.char_indices().rev().nth(TEXT_MAX - 1) {
-        // A sign for what is missing takes the place of a character.
+        // The ellipsis replaces one character.
         Some((at, first)) if 0 < at => {
             std::iter::once('…').chain(line[at + first.len_utf8()..].chars().map(plain)).collect()
         }
@@ -235,22 +236,22 @@ mod tests {
         let mut lie = job("a", FailingState::Failed, u64::MAX);
         lie.last_exit = "ä\n\u{1b}[2J".repeat(1_000);
         lie.last_output = vec![format!("{}\u{1b}äz", "x".repeat(10_000)); 100];
-        let told = Failing { count: usize::MAX, worst: vec![lie; 1_000] }.limited(10, 3);
-        assert_eq!((told.count, told.worst.len()), (10, 3));
-        let job = &told.worst[0];
+        let report = Failing { count: usize::MAX, worst: vec![lie; 1_000] }.limited(10, 3);
+        assert_eq!((report.count, report.worst.len()), (10, 3));
+        let job = &report.worst[0];
         assert_eq!(job.last_exit.chars().count(), TEXT_MAX);
         assert!(!job.last_exit.contains(char::is_control));
         let end = format!("…{} äz", "x".repeat(TEXT_MAX - 4));
         assert!(job.last_output.iter().all(|line| *line == end), "{:?}", job.last_output);
         assert_eq!(job.last_output.len(), LINES_MAX);
-        assert_eq!(Failing::sum([&told; 3], 0).count, 30);
+        assert_eq!(Failing::sum([&report; 3], 0).count, 30);
     }
 
     #[test]
     fn a_line_that_is_short_enough_stays_whole() {
-        let mut told = job("a", FailingState::Failed, 0);
-        told.last_output = vec!["ä".repeat(TEXT_MAX), String::new()];
-        let told = Failing { count: 1, worst: vec![told] };
-        assert_eq!(told.limited(1, 1), told);
+        let mut report = job("a", FailingState::Failed, 0);
+        report.last_output = vec!["ä".repeat(TEXT_MAX), String::new()];
+        let report = Failing { count: 1, worst: vec![report] };
+        assert_eq!(report.limited(1, 1), report);
     }
 }

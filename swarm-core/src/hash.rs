@@ -1,16 +1,16 @@
 //! The frozen hash and the home function: placement from names alone.
 //!
-//! Both are part of the persisted behaviour: a change of either moves jobs in every running pool,
-//! so golden vectors below freeze them. They use integers of fixed width only, and no float.
+//! Both are part of the persisted behaviour: a change of either moves jobs in every running pool.
+//! The golden vectors below freeze them. They use only integers of fixed width, and no floats.
 
 use std::collections::BTreeMap;
 
 use crate::{Job, JobName, Jobs, Slot, Token};
 
-/// Draws before [`home`] stops looking for a live slot by chance and compares all of them.
+/// The number of draws after which [`home`] stops drawing slots and compares all live slots.
 const DRAWS_MAX: u32 = 64;
 
-/// The frozen hash of a job: XXH3-64 with seed 0 over the bytes of its name.
+/// Returns the frozen hash of a job: XXH3-64 with seed 0 over the bytes of its name.
 ///
 /// ```
 /// let hash = swarm_core::hash_job(&"a".parse()?);
@@ -22,17 +22,17 @@ pub fn hash_job(job: &JobName) -> u64 {
     hash_name(job.as_str())
 }
 
-/// [`hash_job`] for a name that was validated elsewhere.
+/// Returns [`hash_job`] for a name that was validated elsewhere.
 pub(crate) fn hash_name(name: &str) -> u64 {
     twox_hash::XxHash3_64::oneshot(name.as_bytes())
 }
 
-/// A digest of bytes, by the same hash.
+/// Returns a digest of bytes, by the same hash.
 pub(crate) fn digest_bytes(bytes: &[u8]) -> u64 {
     twox_hash::XxHash3_64::oneshot(bytes)
 }
 
-/// A digest of a set of jobs, names and wishes. Equal sets have equal digests. O(jobs).
+/// Returns a digest of a set of jobs, names and wishes. Equal sets have equal digests. O(jobs).
 ///
 /// ```
 /// use swarm_core::{Job, Slot, digest_jobs, jobs};
@@ -61,8 +61,8 @@ pub fn digest_jobs(jobs: &Jobs) -> u64 {
     })
 }
 
-/// A digest of what workers get with a grant of the job; 0 for a job that has only a name.
-/// O(bytes of its params).
+/// Returns a digest of the details that workers receive with a grant of the job; 0 for a job that
+/// has only a name. O(bytes of its params).
 fn digest_details(job: &Job) -> u64 {
     let Job { pin: _, priority: _, share: _, run_once, suspend: _, params } = job;
     if !run_once && params.is_empty() {
@@ -73,8 +73,8 @@ fn digest_details(job: &Job) -> u64 {
     })
 }
 
-/// A digest of grants: the jobs, their tokens and their details. It is the same on every machine and
-/// in every release. O(jobs · log details).
+/// Returns a digest of grants: the jobs, their tokens and their details. It is the same on every
+/// machine and in every release. O(jobs · log details).
 pub(crate) fn digest_grants(granted: &BTreeMap<JobName, Token>, details: &Jobs) -> u64 {
     granted.iter().fold(0, |digest, (name, token)| {
         let details = details.get(name).map_or(0, digest_details);
@@ -82,7 +82,7 @@ pub(crate) fn digest_grants(granted: &BTreeMap<JobName, Token>, details: &Jobs) 
     })
 }
 
-/// A digest of something and of a text beside it. O(bytes).
+/// Extends a digest by a text. O(bytes).
 pub(crate) fn digest_and(digest: u64, text: &str) -> u64 {
     mix(digest ^ digest_bytes(text.as_bytes()))
 }
@@ -96,14 +96,14 @@ pub(crate) const fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The slot that a job with this hash is assigned to if nothing else decides.
+/// Returns the slot to which a job with this hash is assigned if no other rule decides.
 ///
-/// `live` is ascending. The home depends on the hash and the live slots only, is uniform over
-/// them, and is *monotone*: when a slot joins, jobs move only to it; when a slot leaves, only its
+/// `live` is ascending. The home depends only on the hash and the live slots, and is uniform over
+/// them. It is *monotone*: when a slot joins, jobs move only to it; when a slot leaves, only its
 /// own jobs move. (If slots between the lowest and the highest one are missing, a change of the
 /// *lowest* or the *highest* also moves jobs that had drawn a missing slot first.) Expected cost:
-/// O(log(max / live)) while the live slots are most of `min..=max`; at worst O(live). `None` if
-/// `live` is empty.
+/// O(log(max / live)) while most slots of `min..=max` are live; in the worst case O(live). `None`
+/// if `live` is empty.
 ///
 /// ```
 /// use swarm_core::{Slot, hash_job, home};
@@ -125,33 +125,33 @@ pub fn home(hash: u64, live: &[Slot]) -> Option<Slot> {
 pub(crate) struct Homes<'a> {
     live: &'a [Slot],
     lowest: u32,
-    /// The slots that are drawn from: `0..slots`.
+    /// The number of slots from which to draw: `0..slots`.
     slots: u32,
 }
 
 impl<'a> Homes<'a> {
-    /// `live` is ascending and not empty.
+    /// Prepares for `live`, which is ascending and not empty.
     pub(crate) fn new(live: &'a [Slot]) -> Self {
         let lowest = live.first().map_or(0, |slot| slot.0);
         Self { live, lowest, slots: live.last().map_or(1, |slot| slot.0.saturating_add(1)) }
     }
 
-    /// The position in `live` of the home of a job with this hash; `find` returns the position of a
-    /// slot, if it is live.
+    /// Returns the position in `live` of the home of a job with this hash. `find` returns the
+    /// position of a slot, if it is live.
     #[inline]
     pub(crate) fn of(&self, hash: u64, find: impl Fn(Slot) -> Option<usize>) -> usize {
         let drawn = bucket(hash, self.slots);
         find(Slot(drawn)).unwrap_or_else(|| self.redraw(hash, drawn, find))
     }
 
-    /// The home of a job whose first draw, `missed`, is missing.
+    /// Returns the home of a job whose first draw, `missed`, is missing.
     #[cold]
     fn redraw(&self, hash: u64, mut missed: u32, find: impl Fn(Slot) -> Option<usize>) -> usize {
         let mut drawn = hash;
         for _ in 1..DRAWS_MAX {
             drawn = mix(drawn);
-            // Where slots begin far from 0, nearly every slot is below the lowest one. From there
-            // draws climb, and soon arrive. They must not begin at the lowest one, or all homes
+            // If slots begin far from 0, nearly every slot is below the lowest one. From there,
+            // draws climb, and soon arrive. They must not begin at the lowest slot, or all homes
             // would change with it.
             let from = if missed < self.lowest { missed + 1 } else { 0 };
             missed = from + bucket(drawn, self.slots - from);
@@ -169,19 +169,19 @@ impl<'a> Homes<'a> {
     }
 }
 
-/// A monotone, uniform map of a hash onto `0..buckets` (`buckets` > 0), in O(1) expected.
+/// Maps a hash onto `0..buckets` (`buckets` > 0), monotonically and uniformly, in O(1) expected.
 ///
 /// Let 2^k < `buckets` <= 2^(k+1). Bit j of the mixed hash decides whether the key leaves the lower
 /// half `0..2^j` for the upper half `2^j..2^(j+1)`. The highest such level up to k, and a second
 /// mix for the place in that level, give the bucket. Only the top level is incomplete, and is drawn
-/// by rejection: of further draws over `0..2^(k+1)`, the first one in the lower half, or on a
-/// bucket that exists, decides. So a new bucket n takes only the keys that draw it first. The levels
-/// are those of `BinomialHash` (Coluzzi et al., 2024); the rejection keeps the shares exact.
+/// by rejection: of further draws over `0..2^(k+1)`, the first one in the lower half, or on an
+/// existing bucket, decides. So a new bucket n takes only the keys that draw it first. The levels
+/// come from `BinomialHash` (Coluzzi et al., 2024); the rejection keeps the shares exact.
 #[inline]
 fn bucket(hash: u64, buckets: u32) -> u32 {
     let Some(top) = (buckets - 1).checked_ilog2() else { return 0 };
     let levels = mix(hash);
-    // Without a branch on the drawn bits, which no processor could predict.
+    // This avoids a branch on the drawn bits, which no processor could predict.
     let place = place_below(levels, top + 1);
     if place < buckets { place } else { bucket_after_rejection(levels, top, buckets) }
 }
@@ -201,7 +201,7 @@ fn bucket_after_rejection(levels: u64, top: u32, buckets: u32) -> u32 {
     place_below(levels, top)
 }
 
-/// The place in `0..2^top` that follows from the highest level below `top`.
+/// Returns the place in `0..2^top` that follows from the highest level below `top`.
 #[inline]
 fn place_below(levels: u64, top: u32) -> u32 {
     (levels & ((1 << top) - 1)).checked_ilog2().map_or(0, |level| place(levels, level))
@@ -218,7 +218,8 @@ const LEVEL_SALTS: [u64; 32] = {
     salts
 };
 
-/// A bucket in `2^level..2^(level+1)`, by bits that do not depend on those that chose the level.
+/// Returns a bucket in `2^level..2^(level+1)`, by other bits than those for the choice of the
+/// level.
 #[inline]
 fn place(draw: u64, level: u32) -> u32 {
     let low = mix(draw ^ LEVEL_SALTS[level as usize % LEVEL_SALTS.len()]) & ((1 << level) - 1);

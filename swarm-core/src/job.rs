@@ -1,4 +1,4 @@
-//! Job names: parsed once at the edge, ordered, cheap to clone.
+//! Job names, which are parsed once at the edge, ordered, and cheap to clone.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -26,14 +26,14 @@ use crate::{SharedMap, Slot};
 pub struct JobName(Arc<str>);
 
 impl JobName {
-    /// The most characters a name may have, as for names of Kubernetes objects.
+    /// The largest number of characters of a name, as for names of Kubernetes objects.
     pub const CHARACTERS_MAX: usize = 253;
 
-    /// Checks `name` and takes it over.
+    /// Creates a name after checking it.
     ///
     /// # Errors
     ///
-    /// [`JobNameError`] says which rule the name breaks.
+    /// [`JobNameError`] for the rule that the name breaks.
     ///
     /// ```
     /// use swarm_core::JobName;
@@ -46,7 +46,7 @@ impl JobName {
         Ok(Self(name.into()))
     }
 
-    /// Says which rule `name` breaks.
+    /// Checks `name`, and returns the rule that it breaks.
     pub(crate) fn check(name: &str) -> Result<(), JobNameError> {
         if name.is_empty() {
             return Err(JobNameError::Empty);
@@ -62,7 +62,7 @@ impl JobName {
         Ok(())
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     ///
     /// ```
     /// assert_eq!(swarm_core::JobName::new("camera")?.as_str(), "camera");
@@ -74,7 +74,7 @@ impl JobName {
     }
 }
 
-/// Shortens a refused name for a message, which must stay one readable line.
+/// Returns the beginning of a refused name for a message, which must stay one readable line.
 fn excerpt(name: &str) -> String {
     const SHOWN: usize = 40;
     let mut shown: String = name.chars().take(SHOWN).flat_map(char::escape_default).collect();
@@ -104,13 +104,13 @@ impl Borrow<str> for JobName {
     }
 }
 
-/// Why a text is not a [`JobName`].
+/// The rule that a text breaks, so that it is not a [`JobName`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobNameError {
     /// The name has no characters.
     #[error("a job name is empty; give every job a name")]
     Empty,
-    /// The name has a space, a control character or one outside ASCII.
+    /// The name has a space, a control character or a character outside ASCII.
     #[error(
         "job name `{name}` has the character {character:?} at position {position}; \
          use printable ASCII without spaces"
@@ -128,12 +128,12 @@ pub enum JobNameError {
     TooLong {
         /// The beginning of the name.
         name: String,
-        /// How many characters it has.
+        /// The number of its characters.
         characters: usize,
     },
 }
 
-/// What a job asks for beside being run. The default asks for nothing.
+/// The wishes of a job. The default has no wish.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase", default, deny_unknown_fields))]
@@ -141,26 +141,26 @@ pub struct Job {
     /// The only slot that may run it.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub pin: Option<Slot>,
-    /// Where workers cannot take all jobs, those with lower numbers give way first.
+    /// If workers cannot take all jobs, jobs with lower numbers are left out first.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub priority: i32,
-    /// The part of a worker that it reserves; `None` for none: it takes what is left.
+    /// The part of a worker that it reserves; `None` for none: then it uses unreserved parts.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub share: Option<Share>,
-    /// Whether it runs to completion: once it has ended well it is done and never runs again.
+    /// Whether it runs to completion: once it has succeeded, it is done and never runs again.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub run_once: bool,
-    /// Whether nobody is to run it for now. It stays a job: one that is done stays done, and one that
-    /// is held is released.
+    /// Whether it should not run for now. It stays a job: if it is done, it stays done, and its
+    /// holder is asked to release it.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub suspend: bool,
-    /// What its user gives it besides its name. Workers get it with the grant; no decision depends
-    /// on it.
+    /// The parameters from its user. Workers receive them with the grant; no decision depends on
+    /// them.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub params: Params,
 }
 
-/// Values by name that a user gives a job. A clone shares them, and none take no memory.
+/// Parameters of a job, by name. A clone shares them, and an empty set takes no memory.
 ///
 /// ```
 /// use swarm_core::Params;
@@ -193,7 +193,7 @@ impl Deref for Params {
     }
 }
 
-/// A part of one worker, 1 to 100 percent; 100 takes a worker for itself.
+/// A part of one worker, 1 to 100 percent; 100 reserves the whole worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share(u8);
 
@@ -212,7 +212,7 @@ impl Share {
         if (1..=100).contains(&percent) { Ok(Self(percent)) } else { Err(ShareError { percent }) }
     }
 
-    /// The part in percent.
+    /// Returns the part in percent.
     ///
     /// ```
     /// assert_eq!(swarm_core::Share::new(40)?.percent(), 40);
@@ -224,28 +224,28 @@ impl Share {
     }
 }
 
-/// A share of no or more than a whole worker.
+/// A share of 0 percent, or of more than a whole worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a share of {percent} percent; use 1 to 100")]
 pub struct ShareError {
-    /// What was asked for.
+    /// The invalid percentage.
     pub percent: u8,
 }
 
 /// Jobs by name. A clone shares them.
 pub type Jobs = SharedMap<JobName, Job>;
 
-/// Parses a list of job names into jobs that ask for nothing.
+/// Parses a list of job names into jobs without wishes.
 ///
 /// # Errors
 ///
-/// [`JobsError::Name`] for a text that is no job name, [`JobsError::Duplicate`] for a name that
-/// occurs twice: whoever wrote it twice meant something else by one of the two.
+/// [`JobsError::Name`] for a text that is not a job name. [`JobsError::Duplicate`] for a name that
+/// occurs twice, since one of the two is probably a mistake.
 ///
 /// ```
 /// let list = ["b", "a", "b"];
 /// let error = swarm_core::jobs(list).unwrap_err();
-/// assert_eq!(error.to_string(), "job `b` stands twice, as number 1 and as number 3; remove one");
+/// assert_eq!(error.to_string(), "job `b` is listed twice, as number 1 and as number 3; remove one");
 /// ```
 pub fn jobs<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Jobs, JobsError> {
     let mut number_of = BTreeMap::new();
@@ -259,19 +259,19 @@ pub fn jobs<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Jobs, JobsEr
     Ok(number_of.into_keys().map(|name| (name, Job::default())).collect())
 }
 
-/// Why a list of texts is no list of jobs. Numbers count entries from 1.
+/// The reason why a list of texts is not a list of jobs. Numbers count entries from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobsError {
     /// An entry is not a job name.
     #[error("job number {number}")]
     Name {
-        /// Which entry.
+        /// The number of the entry.
         number: usize,
-        /// What is wrong with it.
+        /// The rule that the entry breaks.
         source: JobNameError,
     },
     /// A name occurs twice.
-    #[error("job `{name}` stands twice, as number {first} and as number {second}; remove one")]
+    #[error("job `{name}` is listed twice, as number {first} and as number {second}; remove one")]
     Duplicate {
         /// The name.
         name: JobName,

@@ -1,4 +1,4 @@
-//! Workers and the slots they fill: which workers may be given jobs, and which keep what they have.
+//! Workers and their slots: which workers may receive jobs, and which keep their jobs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::handover::LeaseTerms;
 use crate::{Share, Slot};
 
-/// What is observed of the worker in a slot. Durations are ages on the observer's monotonic clock.
+/// The observed state of the worker in a slot. Durations are ages on the observer's monotonic
+/// clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// Alive and ready to take jobs.
@@ -15,32 +16,33 @@ pub enum Presence {
     NotReady(Duration),
     /// Absent for this long. Its slot is still wanted, so it is expected back.
     Away(Duration),
-    /// Its slot is no longer wanted; it was asked to end this long ago and still exists.
+    /// Its slot is no longer wanted. It was asked to end this long ago and still exists.
     Leaving(Duration),
-    /// It speaks the protocol and asks for its jobs to be moved away; it releases each job on
+    /// It implements the protocol and asks for its jobs to be moved away; it releases each job on
     /// request.
     Draining,
 }
 
-/// How long an absent or leaving worker keeps its jobs.
+/// The waiting times of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Timing {
-    /// How long a cold pool may stay incomplete before the workers that exist are given the jobs.
+    /// The time for which a cold pool may stay incomplete before the existing workers receive the
+    /// jobs.
     #[cfg_attr(feature = "serde", serde(rename = "initialWaitMs", with = "crate::wire::millis"))]
     pub initial_wait: Duration,
-    /// How long the jobs of an absent worker wait for its slot to be filled again.
+    /// The time for which the jobs of an absent worker wait for its slot to be filled again.
     #[cfg_attr(feature = "serde", serde(rename = "returnGraceMs", with = "crate::wire::millis"))]
     pub return_grace: Duration,
-    /// How long a plain worker that is not ready keeps jobs that a ready one can take; `None` for as
-    /// long as it exists.
+    /// The time after which a plain worker that is not ready loses the jobs that a ready one can
+    /// take; `None` for never.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "notReadyGraceMs", with = "crate::wire::some_millis")
     )]
     pub not_ready_grace: Option<Duration>,
-    /// How long to wait for a leaving worker that does not end.
+    /// The longest wait for a leaving worker that does not end.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "releaseTimeoutMs", with = "crate::wire::millis")
@@ -64,17 +66,18 @@ impl Default for Timing {
     }
 }
 
-/// What the planner may do with the worker in a slot.
+/// The planner's options for the worker in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It takes part in balancing: it may be given jobs and may have to give some up.
+    /// It takes part in balancing: it may receive jobs and may have to give up some.
     Takes,
-    /// It keeps exactly the jobs it has, as long as they are wanted.
+    /// It keeps exactly its present jobs, as long as they are wanted.
     Keeps,
 }
 
 impl Presence {
-    /// The standing that follows from what is observed, or `None` for a worker that is gone.
+    /// Returns the standing that follows from the presence; `None` for a worker that does not
+    /// count.
     ///
     /// ```
     /// use swarm_core::{Presence, Standing, Timing};
@@ -95,7 +98,8 @@ impl Presence {
         }
     }
 
-    /// How long until what may be done changes if nothing else happens; `None` if it never does.
+    /// Returns the time until the worker is treated differently if no event happens; `None` if it
+    /// never does.
     ///
     /// ```
     /// use std::time::Duration;
@@ -125,16 +129,17 @@ impl Presence {
 pub struct Member {
     /// The worker's name, the key of its entry in the view. Empty until a worker fills the slot.
     pub name: String,
-    /// What may be done with it.
+    /// Its standing.
     pub standing: Standing,
-    /// The most jobs it may have; `None` for any number.
+    /// The largest number of jobs that it may have; `None` for any number.
     pub max_jobs: Option<u32>,
-    /// How much of it jobs can reserve, in percent of the largest workers; `None` for all of it.
+    /// The part of it that jobs can reserve, in percent of the largest workers; `None` for the
+    /// whole worker.
     pub capacity: Option<Share>,
 }
 
 impl Member {
-    /// The worker of this name, which may have any number of jobs.
+    /// Returns the worker of this name, which may have any number of jobs.
     ///
     /// ```
     /// use swarm_core::{Member, Pool, Slot, Standing};
@@ -155,7 +160,8 @@ impl Member {
 pub struct Pool(pub BTreeMap<Slot, Member>);
 
 impl Pool {
-    /// A pool of `workers` ready workers in the slots 0, 1, 2, …, for examples and forecasts.
+    /// Returns a pool of `workers` ready workers in the slots 0, 1, 2, …, for examples and
+    /// forecasts.
     ///
     /// ```
     /// use swarm_core::{Pool, Slot};
@@ -168,7 +174,7 @@ impl Pool {
         Self((0..workers).map(|n| (Slot(n), member(n))).collect())
     }
 
-    /// The standing of the worker in `slot`, or `None` if there is no such worker.
+    /// Returns the standing of the worker in `slot`; `None` without such a worker.
     ///
     /// ```
     /// use swarm_core::{Pool, Slot, Standing};
@@ -181,7 +187,7 @@ impl Pool {
         self.0.get(&slot.some()?).map(|member| member.standing)
     }
 
-    /// The slots whose workers take part in balancing, in ascending order.
+    /// Returns the slots whose workers take part in balancing, in ascending order.
     ///
     /// ```
     /// use swarm_core::{Pool, Slot, Standing};

@@ -1,4 +1,4 @@
-//! Rules of the number of workers under any sequence of needs, judged from what was asked and answered.
+//! The number of workers under any sequence of needs, judged from the questions and answers.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn terms(min: u32, max: u32, cooldown: u64) -> Autoscale {
     Autoscale { min, max, per_worker: PER_WORKER, cooldown: secs(cooldown) }
 }
 
-/// When an autoscaler was asked, with what, and what it said.
+/// One question to an autoscaler, with its time and its answer.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     at: u64,
@@ -23,7 +23,7 @@ struct Answer {
     workers: u32,
 }
 
-/// Asks after so many seconds each, with these needs.
+/// Asks with these needs, each after the given number of seconds.
 fn asked(terms: &Autoscale, present: u32, needs: &[(u64, u32)]) -> Vec<Answer> {
     let (mut scaler, mut at) = (Autoscaler::default(), 0);
     let answer = |(after, need): &(u64, u32)| {
@@ -34,8 +34,8 @@ fn asked(terms: &Autoscale, present: u32, needs: &[(u64, u32)]) -> Vec<Answer> {
     needs.iter().map(answer).collect()
 }
 
-/// Bounds of 0 to 20, up to 20 more; a cooldown of up to two minutes; up to 60 needs, which come from
-/// at once up to a minute and a half one after the other.
+/// Bounds of 0 to 20, up to 20 more; a cooldown of up to two minutes. Up to 60 needs, with pauses
+/// of up to a minute and a half.
 fn any_sequence() -> impl Strategy<Value = (Autoscale, u32, Vec<(u64, u32)>)> {
     let bounds = (0..20_u32, 0..20_u32, 0..120_u64);
     let bounds = bounds.prop_map(|(min, more, cooldown)| terms(min, min + more, cooldown));
@@ -74,8 +74,8 @@ proptest! {
         }
     }
 
-    /// Whatever the needs do, a cooldown lies between growing and shrinking, and between two times of
-    /// shrinking.
+    /// A cooldown lies between growing and shrinking, and between two times of shrinking, for any
+    /// needs.
     #[test]
     fn it_never_flaps((terms, present, needs) in any_sequence()) {
         let mut last_change = None;
@@ -91,7 +91,8 @@ proptest! {
         }
     }
 
-    /// Whoever asks again when told to arrives at what is needed, after two cooldowns at the latest.
+    /// A caller that asks again at the given times reaches the need after two cooldowns at the
+    /// latest.
     #[test]
     fn a_need_that_stays_is_met((terms, present, needs) in any_sequence(), last in 0..50_u32) {
         let mut scaler = Autoscaler::default();
@@ -127,8 +128,8 @@ proptest! {
     }
 }
 
-/// A list that swings between 2 and 10 workers, with every period from one second to ten minutes: the
-/// pool changes at most twice in a cooldown, and a list that swings faster than that changes nothing.
+/// A list swings between 2 and 10 workers, with every period from one second to ten minutes. The
+/// pool changes at most twice in a cooldown, and a list that swings faster changes nothing.
 #[test]
 fn a_list_that_swings_does_not_swing_the_pool() {
     let terms = terms(1, 20, 300);
@@ -228,7 +229,7 @@ fn a_worker_of_half_the_size_counts_as_half() {
     assert_eq!(need(&none).workers, 4);
 }
 
-/// A mistaken pin does not make the pool as large as it may be.
+/// A mistaken pin does not raise the number of workers to its maximum.
 #[test]
 fn a_job_that_fits_nowhere_needs_nobody() {
     let pinned = |slot| Job { pin: Some(Slot(slot)), ..Job::default() };
@@ -239,7 +240,7 @@ fn a_job_that_fits_nowhere_needs_nobody() {
     assert_eq!(need(&pool), Need { workers: 1, enough: 90_001 });
     pool.jobs.insert("near".parse().unwrap(), pinned(4));
     assert_eq!(need(&pool).workers, 5);
-    // Where slots count from 3, the fifth of them is worker 1.
+    // If slots count from 3, the fifth slot is worker 1.
     assert_eq!(Need::of(&Ledger::new(1), &pool, 3).unwrap().workers, 2);
     pool.autoscale = None;
     pool.jobs.remove("far");

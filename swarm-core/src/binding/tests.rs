@@ -20,7 +20,8 @@ fn bound(slots: &[(u32, &str)]) -> BTreeMap<Slot, String> {
     slots.iter().map(|(slot, uid)| (Slot(*slot), (*uid).to_owned())).collect()
 }
 
-/// The binding as a text: slots that are given up stand in brackets, empty ones have a dash.
+/// Returns the binding as a text. Slots that are given up are in brackets, and empty slots have a
+/// dash.
 fn described(binding: &Binding) -> String {
     let slots: BTreeSet<_> = binding.wanted.iter().chain(binding.workers.keys()).collect();
     let one = |slot: &Slot| {
@@ -90,7 +91,7 @@ fn where_slots_are_emptied_from_the_top_whoever_is_left_above_moves_down() {
     assert_eq!(bind(&[pod("b"), pod("c"), unready("d")], 2), "0:d 1:b [2:c]");
 }
 
-/// A few pods and what is remembered of slots.
+/// Generates a few pods and previous bindings.
 fn scenes() -> impl Strategy<Value = (BTreeMap<Slot, String>, Vec<Candidate>, usize, Option<u32>)> {
     let any_pod = (0..12_u32, 0..3_i64, any::<bool>(), any::<bool>());
     let pods = prop::collection::vec(any_pod, 0..10);
@@ -139,8 +140,8 @@ proptest! {
         prop_assert_eq!(again.workers, binding.workers, "nothing changes if nothing happens");
     }
 
-    /// Scope: rollouts of up to 6 pods with any surge and unavailability, in which pods get ready and
-    /// end whenever they like.
+    /// Scope: rollouts of up to 6 pods with any surge and unavailability, in which pods get ready
+    /// and end at any time.
     #[test]
     fn in_a_rollout_every_slot_changes_hands_once(
         replicas in 1..6_usize,
@@ -160,7 +161,7 @@ proptest! {
                     past.push(uid.clone());
                 }
             }
-            // The latest session of a slot that nobody fills stays in its record.
+            // The latest session of an empty slot stays in its record.
             memory.extend(binding.workers);
             rollout.step(choice);
         }
@@ -172,7 +173,7 @@ proptest! {
     }
 }
 
-/// What Kubernetes does in a rollout, one thing at a time.
+/// A rollout as Kubernetes carries it out, one action at a time.
 struct Rollout {
     pods: Vec<Candidate>,
     replicas: usize,
@@ -187,7 +188,7 @@ impl Rollout {
         Self { pods, replicas, surge, unavailable, made: 0 }
     }
 
-    /// One of the things that may happen now.
+    /// Carries out one of the possible actions.
     fn step(&mut self, choice: prop::sample::Index) {
         let living = self.pods.iter().filter(|pod| !pod.is_leaving).count();
         let ready = self.pods.iter().filter(|pod| !pod.is_leaving && pod.is_ready).count();

@@ -373,7 +373,7 @@ fn a_session_of_another_incarnation_holds_up_the_pool_until_it_is_waited_out() {
         decide(&now, &desired(), &seen).waiting
     };
     assert_eq!(waits(&mut overseer, 0), Some(Waiting::LedgerReset));
-    assert_eq!(overseer.due(at(1), START, everything), [], "it was not told yet");
+    assert_eq!(overseer.due(at(1), START, everything), [], "its view is not of it yet");
     let mark = ViewMark { incarnation: START, revision: 5, digest: 0 };
     overseer.learn(at(1), Fact::View(id(1), Some(mark)));
     assert_eq!(overseer.due(at(1), START, everything), [Effect::Revoke(id(1), LeaseVersion(1))]);

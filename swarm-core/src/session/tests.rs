@@ -425,13 +425,13 @@ fn a_lease_that_others_touched_is_renewed_from_its_new_version() {
 
 #[test]
 fn only_jobs_of_which_workers_need_more_than_the_name_have_details() {
-    let mut all = crate::jobs(["plain", "once", "told"]).unwrap();
+    let mut all = crate::jobs(["plain", "once", "params"]).unwrap();
     all.get_mut("once").unwrap().run_once = true;
-    all.get_mut("told").unwrap().params =
+    all.get_mut("params").unwrap().params =
         [("key".to_owned(), "value".to_owned())].into_iter().collect();
     assert_eq!(
         Details::of(&all).jobs().keys().cloned().collect::<Vec<_>>(),
-        [job("once"), job("told")]
+        [job("once"), job("params")]
     );
 }
 
