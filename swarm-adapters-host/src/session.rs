@@ -90,7 +90,7 @@ impl SessionStore for FileSession {
         }))
     }
 
-    fn tell(&self, failing: Arc<Failing>) {
+    fn report_failing(&self, failing: Arc<Failing>) {
         *self.untold.lock().unwrap_or_else(PoisonError::into_inner) = Some(failing);
     }
 }

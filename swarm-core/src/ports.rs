@@ -122,7 +122,7 @@ pub trait SessionStore: Send + Sync {
 
     /// Records which of the session's jobs fail. The next write contains it. It is for people, so a
     /// store may leave it out.
-    fn tell(&self, failing: Arc<Failing>) {
+    fn report_failing(&self, failing: Arc<Failing>) {
         let _ = failing;
     }
 }

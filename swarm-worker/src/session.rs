@@ -295,7 +295,7 @@ impl Driver<'_> {
             JobOutput::Hidden => Arc::new(Arc::unwrap_or_clone(failing).without_output()),
         };
         self.setup.shared.events.failing(Arc::clone(&told));
-        self.setup.store.tell(told);
+        self.setup.store.report_failing(told);
     }
 
     /// Running jobs whose params are others than `before` begin again with the new ones.

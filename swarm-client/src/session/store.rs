@@ -141,7 +141,7 @@ impl SessionStore for KubeSession {
         Ok(Some(Position { incarnation, revision }))
     }
 
-    fn tell(&self, failing: Arc<Failing>) {
+    fn report_failing(&self, failing: Arc<Failing>) {
         *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = failing;
     }
 }
