@@ -1,4 +1,4 @@
-//! The clock by which a member counts how long its Lease is good.
+//! The clock with which a member measures the validity of its Lease.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -7,11 +7,12 @@ use rustix::time::{ClockId, clock_gettime};
 use swarm_core::handover::Moment;
 use tokio::time::Instant;
 
-/// When this process first asked for the time, by both clocks.
+/// The times when this process first read the clock, by both clocks.
 static START: LazyLock<(Duration, Instant)> = LazyLock::new(|| (since_boot(), Instant::now()));
 
-/// The time since boot, including the time the machine was suspended: a member that slept through the
-/// end of its Lease must know. The runtime's clock counts as well, since tests advance it.
+/// Returns the time since the start, including times when the machine was suspended. A member that
+/// slept past the end of its Lease must notice it. The runtime's clock counts as well, since tests
+/// advance it.
 pub(crate) fn now() -> Moment {
     let (boot, start) = *START;
     Moment(since_boot().saturating_sub(boot).max(start.elapsed()))

@@ -1,4 +1,4 @@
-//! Carries out what the machine of a member asks for, and reports what came of it.
+//! Carries out the effects of a member's state machine, and reports the results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::group::Group;
-use crate::member::{End, Hosted, Told};
+use crate::member::{End, Hosted, Report};
 use crate::share::Change;
 use crate::{clock, lease, registry};
 
-/// What a member's owner asks for.
+/// A request of a member's owner.
 #[derive(Debug)]
 pub(crate) enum Command {
     Host(Hosts),
@@ -42,29 +42,29 @@ impl From<ReplicaEvent> for Answer {
     }
 }
 
-/// How often Leases are looked at that nobody needs any more.
+/// The interval between two removals of ended Leases.
 const SWEEP: Duration = Duration::from_mins(10);
-/// How long after it has ended a Lease is removed, for people to look at it until then.
+/// The time for which an ended Lease is kept, so that people can look at it.
 const KEPT: Duration = Duration::from_hours(1);
-/// How many are removed at a time.
+/// The largest number of Leases that one removal deletes.
 const PER_SWEEP: usize = 20;
 
-/// One member's machine, and what surrounds it.
+/// One member's state machine, and its connections.
 pub(crate) struct Driver {
     group: Group,
     id: MemberId,
     replica: Replica,
-    /// The UID of the Lease: without it the API server would create one anew that was deleted.
+    /// The UID of the Lease. Without it, a write would recreate a Lease that was deleted.
     uid: Option<String>,
     hosted: Arc<Hosted>,
     asked: JoinSet<Answer>,
-    /// Requests whose answers nobody waits for.
-    told: JoinSet<()>,
+    /// Requests whose answers do not matter.
+    unawaited: JoinSet<()>,
     /// The list that the watch is returning.
     listed: BTreeMap<MemberId, MemberLease>,
     /// The Leases that have ended, and when that was seen.
     over: BTreeMap<MemberId, (LeaseVersion, Instant)>,
-    /// Removes some of them, and returns those that are gone.
+    /// The removal in progress, which returns the removed members.
     swept: JoinSet<Vec<MemberId>>,
 }
 
@@ -77,16 +77,16 @@ impl Driver {
         hosted: Arc<Hosted>,
     ) -> Self {
         let (listed, over) = (BTreeMap::new(), BTreeMap::new());
-        let (asked, told, swept) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
-        Self { group, id, replica, uid, hosted, asked, told, listed, over, swept }
+        let (asked, unawaited, swept) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        Self { group, id, replica, uid, hosted, asked, unawaited, listed, over, swept }
     }
 
-    /// Runs until the membership has ended, beginning with these effects.
+    /// Runs until the membership has ended, starting with these effects.
     pub(crate) async fn run(
         mut self,
         mut effects: Vec<ReplicaEffect>,
         mut commands: mpsc::UnboundedReceiver<Command>,
-        tell: watch::Sender<Told>,
+        reports: watch::Sender<Report>,
     ) {
         let label = format!("{}={}", lease::GROUP_LABEL, self.group.name);
         let config = watcher::Config::default().labels(&label);
@@ -101,7 +101,7 @@ impl Driver {
                 }
             }
             let status = self.replica.status();
-            tell.send_replace(Told { status, end });
+            reports.send_replace(Report { status, end });
             if end.is_some() {
                 return;
             }
@@ -118,7 +118,7 @@ impl Driver {
                     Command::Host(hosts) => ReplicaEvent::Host(hosts),
                     Command::Leave => ReplicaEvent::Leave,
                 }),
-                Some(_) = self.told.join_next() => None,
+                Some(_) = self.unawaited.join_next() => None,
                 _ = sweep.tick() => {
                     self.sweep();
                     None
@@ -135,7 +135,7 @@ impl Driver {
         }
     }
 
-    /// What the watch of the Leases has returned.
+    /// Processes an event of the watch of Leases.
     fn noted(&mut self, seen: watcher::Result<watcher::Event<Object>>) -> Option<ReplicaEvent> {
         match seen {
             Ok(watcher::Event::Init) => {
@@ -183,8 +183,8 @@ impl Driver {
         read
     }
 
-    /// Removes Leases that ended long ago. Whoever has not seen their end waits it out, as for any that
-    /// is deleted. It goes on beside the renewals, which cannot wait for it.
+    /// Removes Leases that ended long ago. A member that has not seen their end waits it out, as
+    /// for any deleted Lease. The removal runs in parallel with renewals, which cannot wait for it.
     fn sweep(&mut self) {
         if !self.swept.is_empty() {
             return;
@@ -196,7 +196,7 @@ impl Driver {
         self.swept.spawn(async move {
             let mut gone = Vec::new();
             for (member, version) in due {
-                // Others do the same, and it is tried again.
+                // Other members remove them, too, and the next removal tries again.
                 if remove(&api, &member, version, within).await {
                     gone.push(member);
                 }
@@ -205,7 +205,7 @@ impl Driver {
         });
     }
 
-    /// Carries out one effect; returns how the membership ends, if it does.
+    /// Carries out one effect. Returns how the membership ends, if it does.
     fn carry_out(&mut self, effect: ReplicaEffect) -> Option<End> {
         let within = self.group.terms.lease.renew / 2;
         match effect {
@@ -224,9 +224,9 @@ impl Driver {
             }
             ReplicaEffect::Confirm(member, version) => {
                 let (api, name) = (self.group.leases(), member.to_string());
-                self.told.spawn(async move {
+                self.unawaited.spawn(async move {
                     let patch = Patch::Merge(lease::confirmation(version));
-                    // Who comes later waits the member out, if this fails.
+                    // If this fails, later members wait this member out.
                     let _ =
                         timeout(within, api.patch(&name, &PatchParams::default(), &patch)).await;
                 });
@@ -258,7 +258,7 @@ impl Driver {
         }
     }
 
-    /// Lets no more turns begin on these, and reports when those that have begun are over.
+    /// Stops new turns on these buckets, and reports when the running ones have ended.
     fn stop(&mut self, number: u64, portion: Portion) {
         let hosted = self.hosted.all();
         for (name, buckets) in portion.iter() {
@@ -277,12 +277,13 @@ impl Driver {
         });
     }
 
-    /// A write to the member's own Lease, and what becomes of it.
+    /// Writes the member's own Lease, and returns the resulting event.
     fn write(&self, write: &MemberWrite) -> impl Future<Output = Answer> + Send + use<> {
         let (api, number) = (self.group.leases(), write.number);
         let is_first = write.expected.is_none();
         let within = self.group.terms.lease.renew / 2;
-        let status = registry::text(&self.replica.status(), clock::now(), self.hosted.tell.get());
+        let status =
+            registry::text(&self.replica.status(), clock::now(), self.hosted.details.get());
         let mut object = lease::written(&self.group, &self.id, write, status);
         object.metadata.uid.clone_from(&self.uid);
         async move {
@@ -344,7 +345,7 @@ async fn read(
     }
 }
 
-/// Removes a Lease that has ended, if it is still as it was seen; returns whether it is gone.
+/// Removes an ended Lease, if it is still at `version`. Returns whether it no longer exists.
 async fn remove(
     api: &Api<Object>,
     member: &MemberId,
@@ -360,7 +361,7 @@ async fn remove(
     }
 }
 
-/// Takes the Lease of a silent member away, if it is still as it was seen.
+/// Revokes the Lease of a silent member, if it is still at `version`.
 async fn revoke(
     api: &Api<Object>,
     member: MemberId,
@@ -383,7 +384,7 @@ async fn revoke(
     }
 }
 
-/// Returns at this moment; never if there is none.
+/// Waits until this moment; for ever if it is `None`.
 async fn until_moment(moment: Option<Moment>) {
     match moment {
         Some(moment) => tokio::time::sleep(moment.since(clock::now())).await,

@@ -1,11 +1,10 @@
-//! The group that a process can become a member of.
+//! Groups that a process can join.
 
 use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::{Api, Client};
 use swarm_core::replicas::ReplicaTerms;
 
-/// A group of replicas, which share objects. It is in one namespace, where its members have their
-/// Leases.
+/// A group of replicas that share objects. The Leases of its members are in one namespace.
 #[derive(Clone)]
 pub struct Group {
     pub(crate) client: Client,
@@ -17,7 +16,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// The group `name` in a namespace. The name is the value of a label.
+    /// Describes the group `name` in a namespace. The name is the value of a label.
     #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
@@ -25,23 +24,24 @@ impl Group {
         Self { client, namespace, name, id, within, terms }
     }
 
-    /// The ID of this replica: what it owns depends on it, so it should stay the same when the process
-    /// starts again, as the name of a pod does. It is the name of the group unless it is set here, which
-    /// is only right where there is one replica.
+    /// Sets the ID of this replica. Its share depends on the ID, so the ID should stay the same
+    /// when the process restarts, like the name of a pod. The default is the name of the group,
+    /// which is valid only for a single replica.
     #[must_use]
     pub fn id(self, id: &str) -> Self {
         Self { id: id.to_owned(), ..self }
     }
 
-    /// Where this process runs, such that whoever ran there before has certainly ended: the UID of a pod,
-    /// if one of its containers runs the controller and none beside it. Then its successor in the same
-    /// place closes its Lease, and nobody has to wait until that is over.
+    /// Sets the place where this process runs. Any earlier process in the same place must have
+    /// ended. A pod's UID is such a place, if exactly one of its containers runs the controller.
+    /// The successor in the same place closes the Lease of its predecessor, so that others need not
+    /// wait for its end.
     #[must_use]
     pub fn within(self, place: &str) -> Self {
         Self { within: Some(place.to_owned()), ..self }
     }
 
-    /// The timing of Leases, the same for all members; 9 s, renewed every 2 s, unless it is set here.
+    /// Sets the timing of Leases, the same for all members. The default is 9 s, renewed every 2 s.
     #[must_use]
     pub fn terms(self, terms: ReplicaTerms) -> Self {
         Self { terms, ..self }

@@ -1,4 +1,4 @@
-//! What a member may act on for one controller, and the turns that act on it now.
+//! The buckets of one controller on which a member may act, and the running turns on them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 
-/// How many changes a follower may be behind before it is told of all that is owned.
+/// The largest lag of a follower, in changes. After a larger lag it receives all owned buckets.
 const BEHIND_MAX: usize = 64;
-/// How often a turn looks whether the Lease is still good: the runtime's timers stand still while the
+/// The interval at which a turn checks the Lease. The runtime's timers do not advance while the
 /// machine is suspended.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -23,7 +23,7 @@ pub(crate) struct Held {
     state: Mutex<State>,
     /// A turn has ended.
     ended: Notify,
-    /// What begins to be owned.
+    /// The buckets that become owned.
     gained: broadcast::Sender<Buckets>,
 }
 
@@ -37,12 +37,12 @@ impl Default for Held {
 #[derive(Debug, Default)]
 struct State {
     owned: Buckets,
-    /// Until when the member may act: what its Lease is good for.
+    /// The end of the member's right to act, by its Lease.
     until: Moment,
     turns: BTreeMap<Bucket, Turns>,
-    /// How often something began to be owned.
+    /// The number of times that buckets became owned.
     starts: u64,
-    /// The number of the start from which on each bucket was owned without a pause.
+    /// The number of the start since which each bucket has been owned without a pause.
     since: BTreeMap<Bucket, u64>,
 }
 
@@ -50,7 +50,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Turns {
     count: usize,
-    /// The bucket is to be let go.
+    /// Cancelled when the bucket must be released.
     lost: CancellationToken,
 }
 
@@ -59,19 +59,19 @@ impl Held {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether its member may act on the object with this UID now.
+    /// Returns whether its member may act on the object with this UID now.
     pub(crate) fn has(&self, uid: &str) -> bool {
         let state = self.state();
         state.owned.contains(Bucket::of(uid)) && clock::now() < state.until
     }
 
-    /// Whether the object with this UID is its member's, also while the Lease is over that nobody has
-    /// taken away yet.
+    /// Returns whether the object with this UID belongs to its member. That includes the time after
+    /// the end of the Lease, until another member has revoked it.
     pub(crate) fn owns(&self, uid: &str) -> bool {
         self.state().owned.contains(Bucket::of(uid))
     }
 
-    /// Permits a turn on the object with this UID; `None` if it is somebody else's.
+    /// Permits a turn on the object with this UID; `None` if the member may not act on it.
     pub(crate) fn permit(self: &Arc<Self>, uid: &str) -> Option<Permit> {
         let bucket = Bucket::of(uid);
         let mut state = self.state();
@@ -86,7 +86,7 @@ impl Held {
         Some(Permit { held: Arc::clone(self), bucket, term, lost })
     }
 
-    /// What one owns who is in no group: everything, for ever.
+    /// Returns the right to all objects, without end, for a process outside of any group.
     pub(crate) fn everything() -> Self {
         let held = Self::default();
         held.start(&Buckets::all());
@@ -94,7 +94,7 @@ impl Held {
         held
     }
 
-    /// The member may act on these, too.
+    /// Allows the member to act on these buckets, too.
     pub(crate) fn start(&self, buckets: &Buckets) {
         let mut state = self.state();
         state.starts += 1;
@@ -102,25 +102,25 @@ impl Held {
         state.since.extend(new.iter().map(|bucket| (bucket, number)));
         state.owned = state.owned.or(buckets);
         drop(state);
-        // Nobody may be following.
+        // There may be no follower.
         let _ = self.gained.send(new);
     }
 
-    /// Tells what begins to be owned from now on.
+    /// Subscribes to the buckets that become owned from now on.
     pub(crate) fn follow(&self) -> broadcast::Receiver<Buckets> {
         self.gained.subscribe()
     }
 
-    /// No turn on these begins any more; those that are under way are told.
+    /// Stops new turns on these buckets, and cancels the running ones.
     pub(crate) fn stop(&self, buckets: &Buckets) {
         let mut state = self.state();
         state.owned = state.owned.without(buckets);
-        let told = state.turns.iter().filter(|(bucket, _)| buckets.contains(**bucket));
-        told.for_each(|(_, turns)| turns.lost.cancel());
+        let turns = state.turns.iter().filter(|(bucket, _)| buckets.contains(**bucket));
+        turns.for_each(|(_, turns)| turns.lost.cancel());
     }
 
-    /// Until when the member may act. Returns what it may act on again, if it might not for a while:
-    /// what happened to that meanwhile led to no turn.
+    /// Sets the end of the member's right to act. If the right had lapsed, returns the buckets on
+    /// which the member may act again, since changes in the meantime led to no turn.
     pub(crate) fn extend(&self, until: Moment) -> Option<Buckets> {
         let now = clock::now();
         let mut state = self.state();
@@ -129,22 +129,22 @@ impl Held {
         let resumed = was_over.then(|| state.owned.clone());
         drop(state);
         if let Some(resumed) = &resumed {
-            // Nobody may be following.
+            // There may be no follower.
             let _ = self.gained.send(resumed.clone());
         }
         resumed
     }
 
-    /// What is owned now.
+    /// Returns the owned buckets.
     pub(crate) fn owned(&self) -> Buckets {
         self.state().owned.clone()
     }
 
-    /// Returns once no turn on these is under way. Cancel safe.
+    /// Waits until no turn on these buckets is running. Cancel safe.
     pub(crate) async fn ended(&self, buckets: &Buckets) {
         loop {
             let mut ended = std::pin::pin!(self.ended.notified());
-            // Whoever ends from here on is noticed.
+            // The notification is enabled first, so that no end of a turn is missed.
             ended.as_mut().enable();
             if !self.state().turns.keys().any(|bucket| buckets.contains(*bucket)) {
                 return;
@@ -153,7 +153,8 @@ impl Held {
         }
     }
 
-    /// For how long a request on an object of this bucket may still be sent; `None` if it may not.
+    /// Returns the time within which a request on an object of this bucket may still be sent;
+    /// `None` if it may not.
     fn time_left(&self, bucket: Bucket) -> Option<Duration> {
         let state = self.state();
         let left = state.until.since(clock::now());
@@ -161,8 +162,8 @@ impl Held {
     }
 }
 
-/// The right to act on one object, for one turn. While there is one, nobody else acts on the object:
-/// the bucket is let go once all permits on it are dropped.
+/// The right to act on one object, for one turn. While a permit exists, no other member acts on the
+/// object: the bucket is released once all its permits are dropped.
 #[derive(Debug)]
 pub struct Permit {
     held: Arc<Held>,
@@ -171,14 +172,14 @@ pub struct Permit {
     lost: CancellationToken,
 }
 
-/// Why a request was not answered well.
+/// The reason why a request has no successful answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PermitError<E> {
-    /// Another member gets the object, or the Lease is over: nothing was sent.
+    /// Another member receives the object, or the Lease has ended. No request was sent.
     #[error("the object is another replica's now")]
     Lost,
-    /// No answer came while the Lease was good. The request may have been carried out, or still be:
-    /// so it should name the version of the object that it changes.
+    /// No answer came while the Lease was valid. The request may have been carried out, or still
+    /// be. So it should name the version of the object that it changes.
     #[error("no answer came while the Lease of this replica was good")]
     TimedOut,
     /// The request failed.
@@ -187,12 +188,12 @@ pub enum PermitError<E> {
 }
 
 impl Permit {
-    /// Sends a request if the object may still be acted on, checked right before it is sent, and waits
-    /// for its answer for as long as the Lease is good.
+    /// Sends a request if the object may still be acted on, which is checked right before sending.
+    /// Waits for the answer as long as the Lease is valid.
     ///
     /// # Errors
     ///
-    /// [`PermitError`].
+    /// [`PermitError`] if nothing was sent, no answer came in time, or the request failed.
     pub async fn run<T, E>(
         &self,
         request: impl Future<Output = Result<T, E>>,
@@ -202,15 +203,16 @@ impl Permit {
         Ok(answer.map_err(|_| PermitError::TimedOut)??)
     }
 
-    /// The number of the time for which the object is this member's. It is another one once the object
-    /// was somebody else's in between: what was remembered of it by then is out of date.
+    /// Returns the number of the period for which the object has belonged to this member. It
+    /// changes if the object belonged to another member in between: then everything remembered
+    /// about it is stale.
     #[must_use]
     pub fn term(&self) -> u64 {
         self.term
     }
 
-    /// Returns once the object is to be let go, or the Lease is over, for turns that last long: they
-    /// should end soon. Cancel safe.
+    /// Waits until the object must be released, or the Lease has ended. A long turn should end soon
+    /// afterwards. Cancel safe.
     pub async fn lost(&self) {
         while let Some(left) = self.held.time_left(self.bucket) {
             tokio::select! {
@@ -220,7 +222,7 @@ impl Permit {
         }
     }
 
-    /// Whether the object may still be acted on.
+    /// Returns whether the object may still be acted on.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.held.time_left(self.bucket).is_some()
@@ -245,7 +247,7 @@ impl Drop for Permit {
 mod tests {
     use super::*;
 
-    /// Something that a member may act on for an hour.
+    /// Returns the right to act on all buckets for an hour.
     fn held() -> Arc<Held> {
         let held = Arc::new(Held::default());
         held.start(&Buckets::all());

@@ -14,22 +14,22 @@ use swarm_core::replicas::{Card, MemberId, MemberLease, MemberWrite};
 use crate::group::Group;
 use crate::registry::STATUS_ANNOTATION;
 
-/// Marks the Leases of the members of a group, by the group's name.
+/// The label of the Leases of a group's members; its value is the group's name.
 pub const GROUP_LABEL: &str = "replicas.k8slab.info/group";
-/// What a member says of itself, as JSON: the [`Card`].
+/// The annotation with a member's card, as JSON: the [`Card`].
 pub const CARD_ANNOTATION: &str = "replicas.k8slab.info/card";
-/// Counts the writes of a member, so that it recognises its own.
+/// The annotation with the number of the member's writes, so that it recognises its own write.
 const WRITE_ANNOTATION: &str = "replicas.k8slab.info/write";
-/// How long the member may act after a renewal, in milliseconds.
+/// The annotation with the time for which the member may act after a renewal, in milliseconds.
 const DURATION_ANNOTATION: &str = "replicas.k8slab.info/duration-ms";
-/// Where the member runs, so that a successor knows that it has ended.
+/// The annotation with the place of the member, so that a successor knows that it has ended.
 pub(crate) const WITHIN_ANNOTATION: &str = "replicas.k8slab.info/within";
-/// Who holds a Lease that another member took away.
+/// The holder of a revoked Lease.
 const REVOKED: &str = "revoked";
-/// The most bytes of a card that are read: some thousand members.
+/// The largest card that is read, in bytes: some thousand members.
 const CARD_BYTES_MAX: usize = 160 << 10;
 
-/// The object after `write`, with `status` for people.
+/// Returns the object after `write`, with `status` for people.
 pub(crate) fn written(
     group: &Group,
     member: &MemberId,
@@ -66,7 +66,7 @@ pub(crate) fn written(
     }
 }
 
-/// The patch by which a member revokes the Lease that it saw at `version`, and no later one.
+/// Returns the patch that revokes a Lease at `version`, and no later version.
 pub(crate) fn revocation(version: LeaseVersion) -> Value {
     json!({
         "metadata": {"resourceVersion": version.0.to_string()},
@@ -74,8 +74,7 @@ pub(crate) fn revocation(version: LeaseVersion) -> Value {
     })
 }
 
-/// The patch by which a member confirms that nothing of the member with the Lease at `version` acts any
-/// more: it is closed.
+/// Returns the patch that closes a Lease at `version`, since its member no longer acts.
 pub(crate) fn confirmation(version: LeaseVersion) -> Value {
     json!({
         "metadata": {"resourceVersion": version.0.to_string()},
@@ -83,21 +82,22 @@ pub(crate) fn confirmation(version: LeaseVersion) -> Value {
     })
 }
 
-/// The version that the API server gave an object.
+/// Returns the version that the API server gave an object.
 pub(crate) fn version(object: &Object) -> Option<LeaseVersion> {
     object.metadata.resource_version.as_deref()?.parse().ok().map(LeaseVersion)
 }
 
-/// What the Lease of a member says. A card that cannot be read is one of an unknown protocol, so that
-/// nobody takes anything over while its member may act.
+/// Reads the Lease of a member. An unreadable card counts as an unknown protocol, so that no member
+/// takes over objects while this member may act.
 ///
 /// # Errors
 ///
-/// A sentence, if it is no Lease of a member.
+/// Returns a sentence, if the object is not a member's Lease.
 pub(crate) fn seen(object: &Object, terms: Duration) -> Result<(MemberId, MemberLease), String> {
     let name = object.name_any();
-    let member: MemberId =
-        name.parse().map_err(|error| format!("Lease `{name}` is no member's: {error}"))?;
+    let member: MemberId = name
+        .parse()
+        .map_err(|error| format!("Lease `{name}` does not belong to a member: {error}"))?;
     let version = version(object).ok_or_else(|| format!("Lease `{name}` has no version"))?;
     let holder = object.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
     let holder = match holder.unwrap_or_default() {

@@ -1,10 +1,11 @@
-//! Several replicas of a Kubernetes controller that all work: each object is one replica's at a time.
+//! Runs several active replicas of a Kubernetes controller: at any time, each object belongs to one
+//! replica.
 //!
-//! kube-rs has no leader election, and a leader leaves all other replicas idle. With this crate every
-//! replica is active. The objects of a kind are shared among the replicas that host its controller, by
-//! rendezvous hashing of their UIDs; when replicas come and go, only what changes hands pauses, until
-//! the one from before has let go of it, or is certainly gone. There is nothing but one Lease for each
-//! replica: no leader, no store, no supervisor.
+//! kube-rs has no leader election, and a leader leaves all other replicas idle. With this crate
+//! every replica is active. The replicas that host a controller share its objects by rendezvous
+//! hashing of their UIDs. When replicas come and go, only the objects that change their replica
+//! pause. They wait until the previous replica has released them, or has certainly ended. The only
+//! state is one Lease for each replica. No leader, store or supervisor is needed.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -30,7 +31,7 @@
 //! let mut share = member.host::<ConfigMap>("labels", Weight::default())?;
 //! let (store, writer) = reflector::store();
 //! let maps = watcher(Api::<ConfigMap>::all(client), watcher::Config::default());
-//! let owned = share.track(writer, maps); // an object of somebody else is as good as deleted
+//! let owned = share.track(writer, maps); // an object of another replica counts as deleted
 //! Controller::for_stream(owned, store)
 //!     .reconcile_on(share.gained())
 //!     .graceful_shutdown_on(member.ended())
@@ -41,19 +42,19 @@
 //! # }
 //! ```
 //!
-//! # What holds
+//! # Guarantees
 //!
-//! At any time at most one replica begins a turn on an object, or sends a request by its [`Permit`],
-//! whatever crashes, stands still or is cut off. The protocol is [`swarm_core::replicas`], which a model
-//! checker has walked through; this crate carries it out.
+//! At any time at most one replica begins a turn on an object, or sends a request by its
+//! [`Permit`]. This holds if replicas crash, freeze or are cut off. The protocol is
+//! [`swarm_core::replicas`], which a model checker has explored; this crate carries it out.
 //!
-//! A request that was sent may be carried out late. So what it changes should name the version it was
-//! decided on (`resourceVersion`), as with any other controller.
+//! A request that was sent may be carried out late. So it should name the version of the object on
+//! which it was decided (`resourceVersion`), as with any other controller.
 //!
-//! # What a member needs
+//! # Permissions of a member
 //!
-//! `create`, `get`, `list`, `watch`, `update`, `patch` and `delete` of `leases` of `coordination.k8s.io` in the
-//! namespace of the group.
+//! A member needs `create`, `get`, `list`, `watch`, `update`, `patch` and `delete` of `leases` of
+//! `coordination.k8s.io` in the namespace of the group.
 
 mod clock;
 mod driver;

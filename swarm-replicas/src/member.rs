@@ -1,4 +1,4 @@
-//! How a process becomes a member of a group, and what it can do then.
+//! Membership: how a process joins a group, hosts controllers and leaves.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -23,20 +23,20 @@ use tokio::time::timeout;
 use crate::driver::{Command, Driver};
 use crate::group::Group;
 use crate::held::Held;
-use crate::registry::{Listed, Registry, Tell};
+use crate::registry::{Listed, Registry, StatusDetails};
 use crate::share::{Change, Share};
 use crate::{clock, lease};
 
-/// How long is waited before a first write that got no answer is tried again.
+/// The pause before a first write without an answer is repeated.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Why a process cannot be a member.
+/// The reason why a process cannot be a member.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// The ID is no name for a Lease.
+    /// The ID is not valid in the name of a Lease.
     #[error(transparent)]
     Id(#[from] MemberIdError),
-    /// The name of a controller is none.
+    /// The name of a controller is invalid.
     #[error(transparent)]
     Controller(#[from] ControllerError),
     /// The terms of the Lease cannot work.
@@ -47,30 +47,30 @@ pub enum JoinError {
     Refused {
         /// The Lease.
         name: String,
-        /// Where it should be.
+        /// The namespace of the Lease.
         namespace: String,
-        /// What the API server says.
+        /// The message of the API server.
         reason: String,
     },
 }
 
 impl Group {
-    /// Becomes a member. Nothing is owned before something is [hosted](Member::host).
+    /// Becomes a member. It owns no objects until it [hosts](Member::host) a controller.
     ///
-    /// While the API server does not answer, this waits.
+    /// Waits as long as the API server does not answer.
     ///
     /// # Errors
     ///
-    /// [`JoinError`], if waiting would not help.
+    /// [`JoinError`] if waiting would not help.
     pub async fn join(self) -> Result<Member, JoinError> {
         self.terms.lease.check()?;
         self.close_predecessors().await;
         let (id, replica, created) = loop {
-            // Seeded by the system: as good as a random number.
+            // The hash is seeded by the system, so it is as good as a random number.
             let id = MemberId::new(&self.id, RandomState::new().hash_one(&self.id))?;
             let (replica, effects) =
                 Replica::open(id.clone(), Hosts::new(), self.terms, clock::now());
-            // Nothing else is to be done before there is a Lease.
+            // Without a Lease, the first write is the only effect to carry out.
             let write = effects.into_iter().find_map(|effect| match effect {
                 ReplicaEffect::Write(write) => Some(write),
                 _ => None,
@@ -80,21 +80,23 @@ impl Group {
             {
                 break (id, replica, created);
             }
-            // Under another name: a Lease that may exist has to be waited out by everybody.
+            // The next attempt uses another name, since all members have to wait out a Lease that
+            // may exist.
             tokio::time::sleep(AGAIN).await;
         };
         let mut replica = replica;
         let (event, uid) = created;
         let more = replica.step(clock::now(), event);
         let (commands, commanded) = mpsc::unbounded_channel();
-        let (tell, told) = watch::channel(Told::default());
+        let (report, reports) = watch::channel(Report::default());
         let hosted = Arc::<Hosted>::default();
         let driver = Driver::new(self.clone(), id.clone(), replica, uid, Arc::clone(&hosted));
-        let task = tokio::spawn(driver.run(more, commanded, tell)).abort_handle();
-        Ok(Member { group: self, id, hosted, commands, told, task: Arc::new(Task(task)) })
+        let task = tokio::spawn(driver.run(more, commanded, report)).abort_handle();
+        Ok(Member { group: self, id, hosted, commands, reports, task: Arc::new(Task(task)) })
     }
 
-    /// Closes the Leases of those who ran in the same place before. If that fails, they are waited out.
+    /// Closes the Leases of earlier processes in the same place. If that fails, all members wait
+    /// until they end.
     async fn close_predecessors(&self) {
         let Some(within) = &self.within else { return };
         let (api, renew) = (self.leases(), self.terms.lease.renew);
@@ -113,12 +115,16 @@ impl Group {
             let (name, params) = (before.name_any(), PatchParams::default());
             let closed = timeout(renew, api.patch(&name, &params, &patch)).await;
             let is_closed = matches!(closed, Ok(Ok(_)));
-            tracing::info!(name, is_closed, "whoever held this Lease ran here before");
+            tracing::info!(
+                name,
+                is_closed,
+                "found the Lease of an earlier process in the same place"
+            );
         }
     }
 
-    /// Creates the Lease, and returns what there is to tell the machine, and the UID. `None` if there is
-    /// no answer.
+    /// Creates the Lease. Returns the event for the state machine, and the UID; `None` without an
+    /// answer.
     async fn create(
         &self,
         id: &MemberId,
@@ -149,30 +155,30 @@ impl Group {
     }
 }
 
-/// What a driver tells of its member.
+/// The reports of a driver about its member.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Report {
     pub(crate) status: ReplicaStatus,
     pub(crate) end: Option<End>,
 }
 
-/// How a membership has ended.
+/// The end of a membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The member has [left](Member::leave): nothing of it acts, and others may at once.
+    /// The member has [left](Member::leave): it acts on no object, and others may act at once.
     Left,
     /// Its Lease was revoked, deleted or could not be renewed in time. The process may join again, as
     /// another member.
     Lost,
 }
 
-/// The controllers that a member hosts, and what is told of it.
+/// The controllers that a member hosts, and its status.
 #[derive(Default)]
 pub(crate) struct Hosted {
     controllers: Mutex<BTreeMap<Controller, Controlled>>,
-    /// What the member adds to what it says of itself.
-    pub(crate) tell: OnceLock<Tell>,
-    /// What all members say.
+    /// Additions to the member's status.
+    pub(crate) details: OnceLock<StatusDetails>,
+    /// The status of all members.
     pub(crate) registry: Registry,
 }
 
@@ -185,10 +191,10 @@ impl Debug for Hosted {
 /// A controller of a member.
 #[derive(Clone, Debug)]
 pub(crate) struct Controlled {
-    /// None if it is hosted no more.
+    /// `None` if it is no longer hosted.
     weight: Option<Weight>,
     pub(crate) held: Arc<Held>,
-    /// Tells whoever follows the objects what has changed hands.
+    /// Sends the changes of the owned buckets to the share of this controller.
     pub(crate) changes: mpsc::UnboundedSender<Change>,
 }
 
@@ -197,7 +203,8 @@ impl Hosted {
         self.controllers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes what is hosted and says so. What is said last is what is hosted, whoever else changes it.
+    /// Changes the hosted controllers and reports them. The lock keeps the order of reports and
+    /// changes.
     fn change<T>(
         &self,
         commands: &mpsc::UnboundedSender<Command>,
@@ -221,30 +228,32 @@ impl Drop for Task {
     }
 }
 
-/// A member of a group. Its clones are the same member. When the last is dropped, its Lease runs out.
+/// A member of a group. Clones are handles of the same member. When the last one is dropped, its
+/// Lease runs out.
 #[derive(Clone)]
 pub struct Member {
     group: Group,
     id: MemberId,
     hosted: Arc<Hosted>,
     commands: mpsc::UnboundedSender<Command>,
-    told: watch::Receiver<Told>,
+    reports: watch::Receiver<Report>,
     task: Arc<Task>,
 }
 
 impl Member {
-    /// Its ID, which is the name of its Lease.
+    /// Returns its ID, which is the name of its Lease.
     #[must_use]
     pub fn id(&self) -> &MemberId {
         &self.id
     }
 
-    /// Hosts a controller: this member gets its share of the objects, by its weight among all members
-    /// that host the controller. Hosting it again changes the weight, and ends the share from before.
+    /// Hosts a controller. This member receives its share of the objects, by its weight among all
+    /// members that host the controller. Hosting it again changes the weight, and ends the previous
+    /// share.
     ///
     /// # Errors
     ///
-    /// [`ControllerError`] if the name is none.
+    /// [`ControllerError`] if the name is invalid.
     pub fn host<K>(&self, name: &str, weight: Weight) -> Result<Share<K>, ControllerError>
     where
         K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
@@ -253,12 +262,12 @@ impl Member {
         self.host_if(name, Some(weight))
     }
 
-    /// The same, but without a weight the controller is not hosted, or no more: the share is empty until
-    /// it is. Others never hear that it was hosted.
+    /// Like [`host`](Self::host), but without a weight the controller is not hosted. Its share
+    /// stays empty until it is hosted, and other members do not see it.
     ///
     /// # Errors
     ///
-    /// [`ControllerError`] if the name is none.
+    /// [`ControllerError`] if the name is invalid.
     pub fn host_if<K>(
         &self,
         name: &str,
@@ -279,7 +288,7 @@ impl Member {
         Ok(Share::new(self.group.client.clone(), held, followed))
     }
 
-    /// Hosts a controller no more: others get its objects.
+    /// Stops hosting a controller: other members receive its objects.
     pub fn unhost(&self, name: &str) {
         let Ok(name) = name.parse::<Controller>() else { return };
         self.hosted.change(&self.commands, |hosted| {
@@ -289,45 +298,46 @@ impl Member {
         });
     }
 
-    /// Adds this to what the member says of itself in its Lease, under
-    /// [`STATUS_ANNOTATION`](crate::STATUS_ANNOTATION), with each renewal. Said once, in a few kilobytes.
-    pub fn tell(&self, tell: impl Fn() -> Map<String, Value> + Send + Sync + 'static) {
-        let _ = self.hosted.tell.set(Arc::new(tell));
+    /// Adds the returned values to the member's status in its Lease, under
+    /// [`STATUS_ANNOTATION`](crate::STATUS_ANNOTATION), with each renewal. Call it once; keep the
+    /// values within a few kilobytes.
+    pub fn tell(&self, details: impl Fn() -> Map<String, Value> + Send + Sync + 'static) {
+        let _ = self.hosted.details.set(Arc::new(details));
     }
 
-    /// The members of the group whose Leases there are, those that have ended included, with what they
-    /// say of themselves.
+    /// Returns the members of the group whose Leases exist, including ended ones, with their
+    /// status.
     #[must_use]
     pub fn members(&self) -> Vec<Listed> {
         self.hosted.registry.all()
     }
 
-    /// Its state, for people.
+    /// Returns its state, for people.
     #[must_use]
     pub fn status(&self) -> ReplicaStatus {
-        self.told.borrow().status.clone()
+        self.reports.borrow().status.clone()
     }
 
-    /// Lets everything go and closes the Lease, so that others take over at once. Returns when that is
-    /// done, or the membership has ended otherwise.
+    /// Releases all objects and closes the Lease, so that others take over at once. Returns when
+    /// that is done, or when the membership has ended otherwise.
     pub async fn leave(&self) -> End {
         let _ = self.commands.send(Command::Leave);
         self.end().await
     }
 
-    /// Returns when the membership has ended, and how.
+    /// Waits until the membership has ended. Returns how it ended.
     pub async fn end(&self) -> End {
-        let mut told = self.told.clone();
-        let ended = told.wait_for(|told| told.end.is_some()).await;
+        let mut reports = self.reports.clone();
+        let ended = reports.wait_for(|report| report.end.is_some()).await;
         // Without its driver nothing renews the Lease.
-        ended.ok().and_then(|told| told.end).unwrap_or(End::Lost)
+        ended.ok().and_then(|report| report.end).unwrap_or(End::Lost)
     }
 
-    /// The same for [`Controller::graceful_shutdown_on`](kube::runtime::Controller::graceful_shutdown_on).
+    /// Waits like [`end`](Self::end), for [`Controller::graceful_shutdown_on`](kube::runtime::Controller::graceful_shutdown_on).
     pub fn ended(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
-        let (mut told, task) = (self.told.clone(), Arc::clone(&self.task));
+        let (mut reports, task) = (self.reports.clone(), Arc::clone(&self.task));
         async move {
-            let _ = told.wait_for(|told| told.end.is_some()).await;
+            let _ = reports.wait_for(|report| report.end.is_some()).await;
             drop(task);
         }
     }

@@ -1,4 +1,4 @@
-//! What the members of a group say of themselves, in their Leases: for people, and for dashboards.
+//! The status of the members of a group in their Leases: for people, and for dashboards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,11 +10,11 @@ use serde_json::{Map, Value, json};
 use swarm_core::handover::Moment;
 use swarm_core::replicas::{ControllerStatus, ReplicaStatus};
 
-/// What a member says of itself, as JSON. It is written with each renewal of its Lease.
+/// The annotation with the status of a member, as JSON. Each renewal of its Lease writes it.
 pub const STATUS_ANNOTATION: &str = "replicas.k8slab.info/status";
-/// The most bytes of it that are written and read.
+/// The largest size of the status that is written and read, in bytes.
 const STATUS_BYTES_MAX: usize = 16 << 10;
-/// How many members are named that keep a share locked.
+/// The largest number of named members that keep a share locked.
 const NAMED_MAX: usize = 10;
 
 /// A member of a group, as its Lease shows it.
@@ -23,22 +23,22 @@ const NAMED_MAX: usize = 10;
 pub struct Listed {
     /// The name of its Lease.
     pub member: String,
-    /// Whether it holds its Lease: it may be dead for a few seconds.
+    /// Whether it holds its Lease. After a crash this stays true until the Lease has ended.
     pub is_alive: bool,
-    /// When it last renewed it, by its own clock.
+    /// The time of its last renewal, by its own clock.
     pub renewed: Option<String>,
-    /// What it says of itself; null if that is no JSON.
+    /// Its status; null if that is not JSON.
     pub status: Value,
 }
 
-/// The members whose Leases there are.
+/// The members whose Leases exist.
 #[derive(Debug, Default)]
 pub(crate) struct Registry(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     all: BTreeMap<String, Listed>,
-    /// Whom the list has that is being read.
+    /// The members in the list that is being read.
     fresh: BTreeSet<String>,
 }
 
@@ -51,7 +51,7 @@ impl Registry {
         self.state().all.values().cloned().collect()
     }
 
-    /// A Lease is there.
+    /// Records an existing Lease.
     pub(crate) fn note(&self, object: &Object) {
         let listed = listed(object);
         let mut state = self.state();
@@ -65,13 +65,13 @@ impl Registry {
         state.all.remove(&name);
     }
 
-    /// A list of all Leases begins. Whoever was there is until the list has ended without it: nobody
-    /// looks as if it were gone, or hosted nothing, while a list comes in.
+    /// Starts a list of all Leases. Known members stay until the list has ended without them, so
+    /// that no member seems to have left, or to host no controller, while the list arrives.
     pub(crate) fn list_begins(&self) {
         self.state().fresh.clear();
     }
 
-    /// The list has ended.
+    /// Ends the list.
     pub(crate) fn list_ends(&self) {
         let mut state = self.state();
         let fresh = std::mem::take(&mut state.fresh);
@@ -90,12 +90,12 @@ fn listed(object: &Object) -> Listed {
     Listed { is_alive: holder == Some(&*member), member, renewed, status }
 }
 
-/// Adds to what a member says of itself.
-pub(crate) type Tell = Arc<dyn Fn() -> Map<String, Value> + Send + Sync>;
+/// Returns additions to the status of a member.
+pub(crate) type StatusDetails = Arc<dyn Fn() -> Map<String, Value> + Send + Sync>;
 
-/// What a member says of itself at `now`, as text.
-pub(crate) fn text(status: &ReplicaStatus, now: Moment, tell: Option<&Tell>) -> String {
-    let mut all = tell.map(|tell| tell()).unwrap_or_default();
+/// Returns the status of a member at `now`, as text.
+pub(crate) fn text(status: &ReplicaStatus, now: Moment, details: Option<&StatusDetails>) -> String {
+    let mut all = details.map(|details| details()).unwrap_or_default();
     let controllers = status.controllers.iter();
     let controllers =
         controllers.map(|(name, it)| (String::from(name.clone()), controller(it, now)));
@@ -139,12 +139,13 @@ mod tests {
         let of = ControllerStatus { owned: 9, stopping: 0, locked, waits_for };
         let controllers = [("labels".parse().unwrap(), of)].into();
         let status = ReplicaStatus { controllers, ..ReplicaStatus::default() };
-        let tell: Tell = Arc::new(|| Map::from_iter([("version".to_owned(), json!("1"))]));
-        let told: Value = serde_json::from_str(&text(&status, at(8), Some(&tell))).unwrap();
+        let details: StatusDetails =
+            Arc::new(|| Map::from_iter([("version".to_owned(), json!("1"))]));
+        let written: Value = serde_json::from_str(&text(&status, at(8), Some(&details))).unwrap();
         let expected = json!({"version": "1", "controllers": {"labels": {"buckets": 9, "locked": {
             "buckets": 2, "forSeconds": 3, "waitsFor": ["other-0000000000000001"],
         }}}});
-        assert_eq!(told, expected);
+        assert_eq!(written, expected);
     }
 
     #[test]
@@ -160,7 +161,7 @@ mod tests {
         registry.list_begins();
         assert_eq!(names(), "a b");
         registry.note(&lease("b"));
-        // The list is begun with again.
+        // The list restarts.
         registry.list_begins();
         for name in ["a", "c"] {
             registry.note(&lease(name));

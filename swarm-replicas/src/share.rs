@@ -1,4 +1,4 @@
-//! A member's share of the objects of one controller: which of them it sees, and when it may act.
+//! A member's share of the objects of one controller: its objects, and when it may act on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -24,19 +24,19 @@ use tokio::time::Instant;
 
 use crate::held::{Held, Permit};
 
-/// How many objects are read at a time once they are gained.
+/// The number of gained objects that are read at a time.
 const AT_A_TIME: usize = 32;
-/// How long an answer is waited for.
+/// The longest wait for an answer.
 const READ_WITHIN: Duration = Duration::from_secs(10);
-/// When what could not be read is read again, at first and at most.
+/// The first and the longest pause before a failed read is retried.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// What has changed hands.
+/// A change of the owned buckets.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Gained(Buckets),
     Lost(Buckets),
-    /// These were owned all the time, but might not be acted on for a while.
+    /// The buckets were owned all the time, but the member's right to act had lapsed.
     Resumed(Buckets),
 }
 
@@ -62,38 +62,39 @@ where
         Self { client, held, changes: Some(changes), gained: (gain, Some(gained)) }
     }
 
-    /// Whether this member may act on the object with this UID now.
+    /// Returns whether this member may act on the object with this UID now.
     #[must_use]
     pub fn has(&self, uid: &str) -> bool {
         self.held.has(uid)
     }
 
-    /// Whether the object with this UID is this member's. While its Lease is over, as in an outage, it
-    /// may not act on what is its own, and should still keep what it knows of it.
+    /// Returns whether the object with this UID belongs to this member. While its Lease has ended,
+    /// as in an outage, the member may not act on its objects, but should still keep its knowledge
+    /// about them.
     #[must_use]
     pub fn owns(&self, uid: &str) -> bool {
         self.held.owns(uid)
     }
 
-    /// The right to act once on what has this UID, which may be any text: a single fixed one makes an
-    /// election of a leader. `None` if it is somebody else's.
+    /// Returns the right to act once on the thing with this UID. Any text may serve as a UID; one
+    /// fixed text makes an election of a leader. `None` if this member may not act on it.
     #[must_use]
     pub fn permit(&self, uid: &str) -> Option<Permit> {
         self.held.permit(uid)
     }
 
-    /// The share of one that is in no group: everything, for ever. So a controller runs by the same code
-    /// whether its objects are shared or not.
+    /// Returns a share of all objects, without end, for a process outside of any group. So a
+    /// controller has the same code whether its objects are shared or not.
     #[must_use]
     pub fn everything(client: Client) -> Self {
-        // Whoever tracks objects learns what it has when they are listed.
+        // A tracker finds these objects when it lists them.
         let (_, changes) = mpsc::unbounded_channel();
         Self::new(client, Arc::new(Held::everything()), changes)
     }
 
-    /// Tells which buckets this member gains from now on, for those who keep all objects in a store of
-    /// their own instead of [tracking](Self::track) them. What is owned now comes first. It may be told
-    /// of some twice.
+    /// Returns the buckets that this member gains, for programs that keep all objects in their own
+    /// store instead of [tracking](Self::track) them. The present buckets come first. A bucket may
+    /// occur twice.
     pub fn follow(&self) -> impl Stream<Item = Buckets> + Send + use<K> {
         let (held, gained) = (Arc::clone(&self.held), self.held.follow());
         stream::unfold((held, gained, true), |(held, mut gained, is_first)| async move {
@@ -110,17 +111,18 @@ where
         })
     }
 
-    /// How many of all [buckets](crate::Bucket::COUNT) are this member's.
+    /// Returns the number of this member's buckets, out of all [buckets](crate::Bucket::COUNT).
     #[must_use]
     pub fn buckets(&self) -> usize {
         self.held.owned().len()
     }
 
-    /// Follows the objects of a watch: only those of this member come into the store of `writer` and out
-    /// of the stream, for [`Controller::for_stream`](kube::runtime::Controller::for_stream). One that is
-    /// lost leaves the store, as if it were deleted. Of those of others, names and UIDs are kept.
+    /// Follows the objects of a watch. Only objects of this member enter the store of `writer` and
+    /// the returned stream, for [`Controller::for_stream`](kube::runtime::Controller::for_stream).
+    /// A lost object leaves the store, as if it were deleted. For other members' objects, only
+    /// names and UIDs are kept.
     ///
-    /// It is for one watch: a second call gives a stream without objects.
+    /// Each share can track one watch: a second call returns an empty stream.
     pub fn track<'a>(
         &mut self,
         writer: Writer<K>,
@@ -147,7 +149,7 @@ where
         stream::unfold(state, |(mut tracker, mut events, mut changes)| async move {
             loop {
                 let next = tokio::select! {
-                    // What is lost is not to be acted on, so it comes first.
+                    // Losses come first, since lost objects must not be acted on.
                     biased;
                     Some(change) = changes.recv() => {
                         tracker.changed(change).await;
@@ -160,7 +162,7 @@ where
                     event = events.next() => tracker.noted(event?),
                 };
                 if std::mem::take(&mut tracker.is_listed) {
-                    // What was gained while the list came in.
+                    // The list may have arrived after some objects were gained.
                     let owned = tracker.held.owned();
                     tracker.changed(Change::Gained(owned)).await;
                 }
@@ -172,9 +174,9 @@ where
         .boxed()
     }
 
-    /// The objects that this member gains, once they are in the store, for
-    /// [`Controller::reconcile_on`](kube::runtime::Controller::reconcile_on). A second call gives an
-    /// empty stream.
+    /// Returns the objects that this member gains, once they are in the store, for
+    /// [`Controller::reconcile_on`](kube::runtime::Controller::reconcile_on). A second call returns
+    /// an empty stream.
     pub fn gained(&mut self) -> impl Stream<Item = ObjectRef<K>> + Send + 'static {
         let gained = self.gained.1.take();
         stream::unfold(gained, |gained| async move {
@@ -184,8 +186,8 @@ where
         })
     }
 
-    /// Runs `reconcile` with a [`Permit`], and only on objects that this member may act on. An object
-    /// that is lost meanwhile is not an error, and is not asked for again.
+    /// Runs `reconcile` with a [`Permit`], and only on objects on which this member may act. An
+    /// object that is lost meanwhile causes no error and no requeue.
     pub fn guard<Ctx, F, Fut, E>(
         &self,
         reconcile: F,
@@ -204,14 +206,14 @@ where
             let turn = reconcile(object, context, Arc::clone(&permit));
             async move {
                 let outcome = turn.await;
-                // Whoever has the object now begins with it anew.
+                // The next replica reconciles the object from scratch.
                 if permit.is_good() { outcome } else { Ok(Action::await_change()) }
             }
             .boxed()
         }
     }
 
-    /// The error policy `policy`, but for objects that are somebody else's by now: those are left alone.
+    /// Applies the error policy `policy` only to objects on which this member may act.
     pub fn guard_errors<Ctx, E>(
         &self,
         policy: impl Fn(Arc<K>, &E, Arc<Ctx>) -> Action,
@@ -224,7 +226,7 @@ where
     }
 }
 
-/// Follows the objects of one watch.
+/// The state of following one watch.
 struct Tracker<K>
 where
     K: Resource + Clone + 'static,
@@ -233,19 +235,19 @@ where
     client: Client,
     held: Arc<Held>,
     writer: Writer<K>,
-    /// The UIDs of all objects, also of those of others.
+    /// The UIDs of all objects, including objects of other members.
     uids: BTreeMap<Place, String>,
-    /// The same of a list that is not complete yet.
+    /// The UIDs of a list that is not complete yet.
     fresh: BTreeMap<Place, String>,
-    /// What was lost while the list came in that is being read; `None` if none is.
+    /// The buckets that were lost while a list arrived; `None` outside of a list.
     lost: Option<Buckets>,
     /// A list was completed just now.
     is_listed: bool,
     keys: Keys<Place>,
     gain: mpsc::UnboundedSender<ObjectRef<K>>,
-    /// What was gained and could not be read.
+    /// The gained objects that could not be read.
     unread: BTreeSet<Place>,
-    /// When that is tried again, and after which pause.
+    /// The time of the next attempt, and the pause before it.
     again: Option<(Instant, Duration)>,
 }
 
@@ -257,7 +259,7 @@ where
     K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Default + Eq + Hash + Clone,
 {
-    /// What the watch has returned; the object that it is about, if it is this member's.
+    /// Processes an event of the watch. Returns its object, if the object belongs to this member.
     fn noted(&mut self, event: watcher::Result<Event<K>>) -> Option<watcher::Result<K>> {
         let event = match event {
             Ok(event) => event,
@@ -276,7 +278,8 @@ where
                     self.keys.insert(uid, place.clone());
                 }
                 self.writer.apply_watcher_event(&event);
-                // The list may have it all the same. What is gained again is begun with anew.
+                // The list may still contain lost objects. Objects that are gained again are
+                // reconciled from scratch.
                 let lost = self.lost.take().unwrap_or_default();
                 self.drop_from_store(&lost);
                 self.is_listed = true;
@@ -303,10 +306,10 @@ where
         None
     }
 
-    /// Puts an object that was seen into the store and gives it out, if it is this member's.
+    /// Stores and returns an observed object, if it belongs to this member.
     fn pass(&mut self, event: Event<K>, is_ours: bool) -> Option<watcher::Result<K>> {
         if !is_ours {
-            // Another object had its name before.
+            // Another object had this name before.
             if let Event::Apply(object) = event {
                 self.writer.apply_watcher_event(&Event::Delete(object));
             }
@@ -339,7 +342,7 @@ where
             }
             Change::Gained(buckets) => self.gained(&buckets).await,
             Change::Resumed(buckets) => {
-                // What the watch has shown meanwhile led to no turn.
+                // Changes that the watch showed meanwhile led to no turn.
                 let store = self.writer.as_reader();
                 let held = self.keys.of(&buckets).map(reference::<K>);
                 for object in held.filter(|it| store.get(it).is_some()) {
@@ -350,7 +353,7 @@ where
         }
     }
 
-    /// Takes the objects of these buckets out of the store, as if they were deleted.
+    /// Removes the objects of these buckets from the store, as if they were deleted.
     fn drop_from_store(&mut self, buckets: &Buckets) {
         let store = self.writer.as_reader();
         let lost: Vec<_> = self.keys.of(buckets).map(reference::<K>).collect();
@@ -367,7 +370,7 @@ where
         }
     }
 
-    /// Reads again what could not be read.
+    /// Retries the failed reads.
     async fn read_again(&mut self) {
         let pause = self.again.take().map_or(AGAIN.0, |(_, pause)| pause);
         let unread = std::mem::take(&mut self.unread);
@@ -377,15 +380,15 @@ where
         self.again_after((pause * 2).min(AGAIN.1));
     }
 
-    /// What could not be read is read again after this pause.
+    /// Schedules the next attempt for failed reads after this pause.
     fn again_after(&mut self, pause: Duration) {
         self.again = (!self.unread.is_empty()).then(|| (Instant::now() + pause, pause));
     }
 
-    /// Reads objects that are this member's, those that are not in the store.
+    /// Reads the objects of this member that are not in the store.
     async fn read(&mut self, places: Vec<Place>) {
         let (store, client) = (self.writer.as_reader(), &self.client);
-        // What is in the store was given out when it came.
+        // Stored objects were returned when they arrived.
         let is_new = |place: &Place| store.get(&reference::<K>(place)).is_none();
         let reads = places.into_iter().filter(is_new).map(|place| async move {
             let found = tokio::time::timeout(READ_WITHIN, read::<K>(client, &place)).await;
@@ -412,7 +415,7 @@ where
         drop(reads);
         self.unread.append(&mut unread);
         for object in read {
-            // What was lost again since is somebody else's.
+            // Objects that were lost again meanwhile belong to another member.
             if object.uid().is_some_and(|uid| self.is_owned(&uid)) {
                 let reference = ObjectRef::from_obj(&object);
                 self.writer.apply_watcher_event(&Event::Apply(object));
@@ -422,7 +425,7 @@ where
     }
 }
 
-/// Returns at this time; never if there is none.
+/// Waits until this time; for ever if it is `None`.
 async fn until(time: Option<(Instant, Duration)>) {
     match time {
         Some((time, _)) => tokio::time::sleep_until(time).await,
@@ -445,7 +448,7 @@ where
     }
 }
 
-/// Reads one object of any kind; `None` if it is gone.
+/// Reads one object of any kind; `None` if it does not exist.
 async fn read<K>(client: &Client, (namespace, name): &Place) -> kube::Result<Option<K>>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
@@ -485,20 +488,20 @@ mod tests {
         held.start(&Buckets::all());
         let mut share = Share::new(server.client("n"), Arc::clone(&held), changes);
         let (store, writer) = reflector::store();
-        let (tell, told) = mpsc::unbounded_channel();
-        let events = stream::unfold(told, async |mut told: mpsc::UnboundedReceiver<_>| {
-            Some((told.recv().await?, told))
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let events = stream::unfold(receiver, async |mut receiver: mpsc::UnboundedReceiver<_>| {
+            Some((receiver.recv().await?, receiver))
         });
         let mut gained = std::pin::pin!(share.gained());
         let mut given = share.track(writer, events);
         let (second, settled) = (Duration::from_secs(1), Duration::from_millis(1));
 
-        tell.send(Ok(Event::Init)).unwrap();
-        tell.send(Ok(Event::InitApply(object))).unwrap();
+        sender.send(Ok(Event::Init)).unwrap();
+        sender.send(Ok(Event::InitApply(object))).unwrap();
         assert!(timeout(second, given.next()).await.unwrap().is_some(), "it is this member's");
         held.stop(&Buckets::all());
         change.send(Change::Lost(Buckets::all())).unwrap();
-        tell.send(Ok(Event::InitDone)).unwrap();
+        sender.send(Ok(Event::InitDone)).unwrap();
         assert!(timeout(settled, given.next()).await.is_err());
         assert!(store.state().is_empty(), "it is somebody else's");
         held.start(&Buckets::all());
