@@ -1,15 +1,16 @@
-//! The run log: which worker ran which job when, one JSON object per line, for
+//! The run log records each run of a job, with its worker and times: one JSON object per line, for
 //! `swarm verify`.
 //!
-//! The process that runs a job writes `start`, then `tick` every second, and `stop` when nothing of
-//! the job runs any more. All writers of a machine share one file and one clock (`CLOCK_BOOTTIME`),
-//! which is read right before the single `write` of a line, so that overlaps are recorded exactly. A
-//! line that cannot be written is counted, and the first one causes a warning; no job stops for it.
+//! The process that runs a job writes `start`, then `tick` every second, and `stop` when no process
+//! of the job runs any more. All writers of a machine share one file and one clock
+//! (`CLOCK_BOOTTIME`). The clock is read right before the single `write` of a line, so that
+//! overlaps are recorded exactly. A line that cannot be written is counted, and the first one
+//! causes a warning; no job stops for it.
 //!
 //! A thousand jobs write 150 kB per second. So the operator rotates a log that has grown large
-//! ([`rotate`]) and keeps one old file; every writer notices within a second and continues in a new
-//! file. [`judged`] merges several files by time, and checks whether every job was run by one worker
-//! at a time.
+//! ([`rotate`]) and keeps one old file. Every writer notices this within a second and continues in
+//! a new file. [`judged`] merges several files by time, and checks whether every job was run by one
+//! worker at a time.
 
 pub mod alone;
 pub mod judge;
@@ -33,34 +34,34 @@ use crate::clock;
 use crate::file;
 use crate::named_file::NamedFile;
 
-/// What happened to a job.
+/// The event of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunEvent {
-    /// It was started.
+    /// The job was started.
     Start,
-    /// It still runs.
+    /// The job still runs.
     Tick,
-    /// It has ended, with all its processes.
+    /// The job has ended, with all its processes.
     Stop,
 }
 
-/// The time since boot in nanoseconds, including the time the machine was suspended.
+/// Returns the time since boot in nanoseconds, including times when the machine was suspended.
 #[must_use]
 pub fn boottime_ns() -> u64 {
     as_boottime_ns(clock::now())
 }
 
-/// A moment in nanoseconds, the unit of run logs, guards and permits.
+/// Returns a moment in nanoseconds, the unit of run logs, guards and permits.
 #[must_use]
 pub fn as_boottime_ns(Moment(since): Moment) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The size above which a log is rotated.
+/// The size in bytes above which a log is rotated.
 pub const BYTES_MAX: u64 = 256 << 20;
 
-/// Writes for one session of one worker. Several processes may write to the same file.
+/// A writer for one session of one worker. Several processes may write to the same file.
 #[derive(Debug)]
 pub struct RunLog {
     file: Mutex<NamedFile>,
@@ -84,18 +85,18 @@ impl RunLog {
     ///
     /// # Errors
     ///
-    /// If it cannot be opened for writing.
+    /// An error if the file cannot be opened for writing.
     pub fn open(path: &Path, worker: &str, session: &str) -> io::Result<Self> {
         let file = Mutex::new(NamedFile::open(path, file::append)?);
         let (worker, session) = (worker.to_owned(), session.to_owned());
         Ok(Self { file, worker, session, errors: AtomicU64::new(0) })
     }
 
-    /// Records that `event` happened to `job` now.
+    /// Records `event` of `job` at the present time.
     ///
     /// # Errors
     ///
-    /// The first failure is returned, for a warning; later ones are only counted.
+    /// The first failure is returned, for a warning; later failures are only counted.
     pub fn write(&self, job: &JobName, token: Token, event: RunEvent) -> io::Result<()> {
         let Self { file, worker, session, errors } = self;
         let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +104,8 @@ impl RunLog {
         let line = Line { t, job: job.as_str(), worker, session, token: token.0, event };
         let written = serde_json::to_vec(&line).map_err(io::Error::from).and_then(|mut line| {
             line.push(b'\n');
-            // A single write: lines of several writers would mix, so a short write is not continued.
+            // There is a single write, since lines of several writers would mix. A short write is
+            // not continued.
             match file.current(t).write(&line)? {
                 whole if whole == line.len() => Ok(()),
                 part => Err(io::Error::other(format!("{part} of {} bytes written", line.len()))),
@@ -115,7 +117,7 @@ impl RunLog {
         })
     }
 
-    /// How many lines could not be written.
+    /// Returns the number of lines that could not be written.
     #[must_use]
     pub fn errors(&self) -> u64 {
         self.errors.load(Ordering::Relaxed)
@@ -127,7 +129,7 @@ impl RunLog {
 ///
 /// # Errors
 ///
-/// If it cannot be moved.
+/// An error if the log cannot be moved.
 pub fn rotate(path: &Path, bytes_max: u64) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|found| bytes_max < found.len()) {
         fs::rename(path, rotated(path))?;
@@ -135,7 +137,7 @@ pub fn rotate(path: &Path, bytes_max: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the beginning of the log at `path` is once it was rotated.
+/// Returns the path of the older part of the log at `path` after a rotation.
 #[must_use]
 pub fn rotated(path: &Path) -> PathBuf {
     let mut aside = path.as_os_str().to_owned();

@@ -1,29 +1,30 @@
-//! Judges a run log: did a job that takes a whole worker ever run beside another one? A pure function
-//! of the lines.
+//! Judges a run log: finds jobs that take a whole worker and ran together with another job. A pure
+//! function of the lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::judge::{Event, Line};
 
-/// How many findings are listed.
+/// The largest number of listed findings.
 const LISTED_MAX: usize = 1_000;
 
-/// Two jobs that ran on one worker at once, one of which is to run alone.
+/// Two jobs that ran on one worker at once, although one of them should run alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Company {
     /// The worker.
     pub worker: String,
-    /// The job that is to run alone.
+    /// The job that should run alone.
     pub job: String,
-    /// The job beside it.
+    /// The other job.
     pub other: String,
-    /// Since when both ran, in nanoseconds since boot.
+    /// The start of the time in which both ran, in nanoseconds since boot.
     pub from: u64,
-    /// Until when at least, on the same clock.
+    /// The last known moment of that time, on the same clock.
     pub until: u64,
 }
 
-/// Looks at lines one after the other. Its memory is bounded by the jobs that each worker ran.
+/// A judge that reads lines one after the other. Its memory is bounded by the jobs that each worker
+/// ran.
 #[derive(Debug, Default)]
 pub struct Solitude {
     alone: BTreeSet<String>,
@@ -39,13 +40,13 @@ struct Run {
 }
 
 impl Solitude {
-    /// Expects that nothing runs beside these jobs.
+    /// Creates a judge for these jobs, which should run alone.
     #[must_use]
     pub fn of(alone: impl IntoIterator<Item = String>) -> Self {
         Self { alone: alone.into_iter().collect(), ..Self::default() }
     }
 
-    /// Looks at the next line. O(jobs of its worker).
+    /// Judges the next line. O(jobs of its worker).
     pub fn take(&mut self, line: &Line<'_>) {
         if self.alone.is_empty() {
             return;
@@ -82,7 +83,7 @@ impl Solitude {
         self.runs.clear();
     }
 
-    /// The first thousand findings.
+    /// Returns the first thousand findings.
     #[must_use]
     pub fn company(self) -> Vec<Company> {
         let found = self.found.into_iter();

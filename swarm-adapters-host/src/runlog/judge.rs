@@ -1,27 +1,29 @@
-//! Judges a run log: was every job run by one worker at a time? A pure function of the lines.
+//! Judges a run log: checks that one worker at a time ran every job. A pure function of the lines.
 //!
-//! Lines arrive roughly in the order of their times; those of several writers may be slightly out of
-//! order, so the time in a line counts, never its position. A run is identified by session and token.
-//! Of two runs of a job, the one with the higher token is newer; with equal tokens, the one that
+//! Lines arrive roughly in the order of their times. Lines of several writers may be slightly out
+//! of order, so the time in a line counts, never its position. Session and token identify a run. If
+//! a job has two runs, the run with the higher token is newer; with equal tokens, the run that
 //! started later.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// If a running job is silent for longer than three ticks, that is a gap. In nanoseconds.
+/// The length in nanoseconds above which the silence of a running job is a gap: more than three
+/// ticks.
 const SILENCE_NS: u64 = 3_000_000_000;
-/// How many runs of a job are kept: late lines of older runs are compared with the newest.
+/// The number of kept runs of a job: late lines of older runs are compared with the newest.
 const RUNS_MAX: usize = 8;
-/// The same where the runs of several workers are compared: as many as a pool may have workers.
+/// The number of kept runs if several workers may run the job: the largest number of workers of a
+/// pool.
 const RUNS_OF_ALL_MAX: usize = 256;
-/// How many findings of each kind are listed; all are counted.
+/// The largest number of listed findings of each kind; all findings are counted.
 const LISTED_MAX: usize = 1_000;
-/// The token of workers that have none; it is never a regression.
+/// The token of workers without tokens; it is never a regression.
 const NO_TOKEN: u64 = 0;
 
 /// A line of a run log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// In nanoseconds since boot.
+    /// The time in nanoseconds since boot.
     pub t: u64,
     /// The job.
     pub job: &'a str,
@@ -29,9 +31,9 @@ pub struct Line<'a> {
     pub worker: &'a str,
     /// The session of that worker.
     pub session: &'a str,
-    /// The token it ran under.
+    /// The token under which the job ran.
     pub token: u64,
-    /// What happened to it.
+    /// The event of the job.
     pub event: Event,
 }
 
@@ -40,26 +42,27 @@ pub struct Line<'a> {
 pub enum Event {
     /// The job has ended, with all its processes.
     Stop,
-    /// It still runs.
+    /// The job still runs.
     Tick,
-    /// It was started.
+    /// The job was started.
     Start,
 }
 
-/// How many workers may run a job at once.
+/// The number of workers that may run a job at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replication {
     /// One worker.
     One,
     /// Every worker, each at most once at a time.
     All,
-    /// One worker at some times, and every worker at others. Several run it only under one and the
-    /// same token, and nobody under a token before while somebody does under a later one.
+    /// One worker at some times, and every worker at others. Several workers run it only under the
+    /// same token. No worker runs it under an earlier token while another worker runs it under a
+    /// later one.
     Changing,
 }
 
 impl Replication {
-    /// Whether several workers may run a job under one token.
+    /// Returns whether several workers may run a job under one token.
     fn shares_tokens(self) -> bool {
         match self {
             Self::One => false,
@@ -67,7 +70,7 @@ impl Replication {
         }
     }
 
-    /// How many runs of a job are kept.
+    /// Returns the number of kept runs of a job.
     fn runs_max(self) -> usize {
         match self {
             Self::One | Self::All => RUNS_MAX,
@@ -83,7 +86,7 @@ pub struct RunName {
     pub worker: String,
     /// Its session.
     pub session: String,
-    /// The token it ran the job under.
+    /// The token under which it ran the job.
     pub token: u64,
 }
 
@@ -92,13 +95,13 @@ pub struct RunName {
 pub struct Overlap {
     /// The job that was run twice.
     pub job: String,
-    /// The run that should have ended before.
+    /// The run that should have ended earlier.
     pub older: RunName,
     /// The run that started in the meantime.
     pub newer: RunName,
-    /// When the newer one started, in nanoseconds since boot.
+    /// The start of the newer run, in nanoseconds since boot.
     pub from: u64,
-    /// The last event of the older one after that, on the same clock.
+    /// The last event of the older run after that start, on the same clock.
     pub until: u64,
 }
 
@@ -107,60 +110,60 @@ pub struct Overlap {
 pub struct Regression {
     /// The job that was started.
     pub job: String,
-    /// When, in nanoseconds since boot.
+    /// The time of the start, in nanoseconds since boot.
     pub t: u64,
-    /// The token it was started under.
+    /// The token under which it was started.
     pub token: u64,
-    /// The highest token before it.
+    /// The highest token of an earlier start.
     pub after: u64,
     /// The session that started it.
     pub session: String,
 }
 
-/// The longest time in which nobody ran a job that had been run before.
+/// The longest time in which no worker ran a job that had been run before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The job that nobody ran.
+    /// The job without a worker.
     pub job: String,
-    /// Since when, in nanoseconds since boot.
+    /// The start of the gap, in nanoseconds since boot.
     pub from: u64,
-    /// For how long, in nanoseconds.
+    /// The length of the gap, in nanoseconds.
     pub ns: u64,
 }
 
 /// The findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// How many jobs there were.
+    /// The number of jobs.
     pub jobs: usize,
-    /// How many starts there were.
+    /// The number of starts.
     pub runs: u64,
-    /// How many runs there were whose start is not in the logs.
+    /// The number of runs whose start is not in the logs.
     pub runs_without_start: u64,
-    /// How many runs ended, as another run or silence shows, without a stop in the logs.
+    /// The number of runs that ended, as another run or silence shows, without a stop in the logs.
     pub runs_without_stop: u64,
     /// The first thousand overlaps.
     pub overlaps: Vec<Overlap>,
     /// The first thousand regressions.
     pub regressions: Vec<Regression>,
-    /// How many overlaps there were beyond those.
+    /// The number of further overlaps.
     pub overlaps_left_out: u64,
-    /// How many regressions there were beyond those.
+    /// The number of further regressions.
     pub regressions_left_out: u64,
     /// The longest gap of any job.
     pub longest_gap: Option<Gap>,
 }
 
 impl Verdict {
-    /// Whether every job was run by one at a time, with tokens that only rise, as far as the logs
-    /// [show](Self::is_complete).
+    /// Returns whether one worker at a time ran every job, with tokens that only rise. The result
+    /// holds only as far as the logs are [complete](Self::is_complete).
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.overlaps.is_empty() && self.regressions.is_empty()
     }
 
-    /// Whether the logs have any runs, and the start of each. A stop may be missing: a killed worker
-    /// writes none.
+    /// Returns whether the logs have any runs, and the start of each. A stop may be missing: a
+    /// killed worker writes none.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         0 < self.runs && self.runs_without_start == 0
@@ -224,14 +227,14 @@ impl Run {
         (self.session, self.token) == (other.session, other.token)
     }
 
-    /// How many stops are missing, now that it has ended.
+    /// Returns the number of missing stops of a run that has ended: 0 or 1.
     fn missing_stop(&self) -> u64 {
         u64::from(!self.is_stopped)
     }
 }
 
 impl Judge {
-    /// A judge without any lines.
+    /// Creates a judge without any lines.
     #[must_use]
     pub fn new(replication: Replication) -> Self {
         Self {
@@ -271,7 +274,7 @@ impl Judge {
         history.take(Seen { t, worker, session, token, replication, event }, finder);
     }
 
-    /// The findings in all lines.
+    /// Returns the findings in all lines.
     #[must_use]
     pub fn verdict(mut self) -> Verdict {
         for (job, history) in
@@ -333,7 +336,8 @@ impl History {
         }
         self.highest_token = self.highest_token.max(token);
         let index = found.unwrap_or_else(|| {
-            // The beginning of a log may be missing; then the first line of a run counts as its start.
+            // The beginning of a log may be missing; then the first line of a run counts as its
+            // start.
             finder.verdict.runs_without_start += u64::from(event != Event::Start);
             let (first_start, start, last) = (t, t, t);
             let is_stopped = false;
@@ -422,7 +426,7 @@ impl History {
     }
 }
 
-/// Adds the findings about one job to the verdict.
+/// A writer of findings about one job into the verdict.
 struct Finder<'a> {
     job: &'a str,
     names: &'a Names,

@@ -1,10 +1,10 @@
 //! The lines of a run log, including torn lines whose writer was killed.
 //!
-//! A line is written by a single `write`, so torn lines are rare: the writer was killed in the middle
-//! of the write, or the disk was full. A killed writer explains a torn piece if the piece is the
-//! beginning of a line, and a session that may have written it writes nothing after it in this file:
-//! the session named in the piece, or any earlier session if the piece ends before the name. A torn
-//! piece at the end of the file is always explained.
+//! A line is written by a single `write`, so torn lines are rare: the writer was killed during the
+//! write, or the disk was full. A killed writer explains a torn piece under two conditions. The
+//! piece is the beginning of a line, and a session that may have written it writes nothing after it
+//! in this file. That session is the session named in the piece, or any earlier session if the
+//! piece ends before the name. A torn piece at the end of the file is always explained.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,9 +18,10 @@ use super::judge::{Event, Line};
 
 /// The longest line that is read, in bytes.
 const LINE_BYTES_MAX: u64 = 64 << 10;
-/// How many torn pieces are kept to be explained; further ones count as unexplained.
+/// The largest number of torn pieces that are kept for an explanation; further pieces count as
+/// unexplained.
 const TORN_MAX: usize = 1_000;
-/// What every line begins with.
+/// The beginning of every line.
 const BEGINNING: &[u8] = b"{\"t\":";
 
 #[derive(Deserialize)]
@@ -73,23 +74,23 @@ impl Owned {
     }
 }
 
-/// What is new in a line.
+/// The new information in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// It is the first of its session.
+    /// The line is the first of its session.
     Session,
-    /// Its session is known.
+    /// The session of the line is known.
     Nothing,
 }
 
-/// Counts the pieces that are not complete lines.
+/// The counts of pieces that are not complete lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Torn {
-    /// How many torn lines there were.
+    /// The number of torn lines.
     pub lines: u64,
-    /// How many of them no killed writer explains.
+    /// The number of torn lines that no killed writer explains.
     pub unexplained: u64,
-    /// The number of the first such line in its file.
+    /// The number in its file of the first unexplained line.
     pub first: Option<u64>,
 }
 
@@ -129,7 +130,7 @@ impl<R: io::Read> Lines<R> {
         }
     }
 
-    /// The next complete line; torn pieces before it are kept.
+    /// Returns the next complete line; torn pieces before it are kept.
     pub(super) fn next(&mut self) -> io::Result<Option<(Owned, News)>> {
         loop {
             self.buffer.clear();
@@ -157,7 +158,7 @@ impl<R: io::Read> Lines<R> {
         }
     }
 
-    /// The complete line at the end of these bytes; anything before it is torn.
+    /// Returns the complete line at the end of these bytes; the bytes before it are torn.
     fn whole(&mut self, mut bytes: &[u8]) -> Option<Owned> {
         while !bytes.is_empty() {
             if let Some(line) = Owned::parse(bytes) {
@@ -184,12 +185,12 @@ impl<R: io::Read> Lines<R> {
         }
     }
 
-    /// Whether the file has a complete line, or is empty.
+    /// Returns whether the file has a complete line, or is empty.
     pub(super) fn is_run_log(&self) -> bool {
         0 < self.good || self.number == 0
     }
 
-    /// The torn lines; to be called at the end of the file.
+    /// Returns the torn lines. Call this at the end of the file.
     pub(super) fn torn(&self) -> Torn {
         // A piece and the record after it may be on the same line of the file.
         let is_silent_after = |number: u64, last: &u64| *last < number;

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use super::judge::{Event, Judge, Line, Replication, Verdict};
 use super::lines::{Lines, News, Owned, Torn};
 
-/// How many lines are buffered so that the lines of several writers can be sorted.
+/// The number of lines that are buffered, so that lines of several writers can be sorted.
 const HELD_BACK_MAX: usize = 1 << 16;
-/// If the first line of a new session is this much older than the line before, in nanoseconds, the
-/// machine was rebooted in between.
+/// The lead in nanoseconds above which a reboot must have happened: the first line of a new session
+/// is older than the previous line by more than this.
 const RESTART_NS: u64 = 60_000_000_000;
 
-/// Why run logs cannot be read.
+/// The reason why run logs cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file is missing or cannot be read.
@@ -26,7 +26,7 @@ pub enum ReadError {
         /// The cause.
         source: io::Error,
     },
-    /// The file is something else.
+    /// The file is not a run log.
     #[error("{path} is not a run log: it has no line of a run log")]
     NotARunLog {
         /// The file.
@@ -47,7 +47,7 @@ pub enum Entry<'a> {
 ///
 /// # Errors
 ///
-/// If a file cannot be read, or is not a run log.
+/// An error if a file cannot be read, or is not a run log.
 pub fn judged(paths: &[PathBuf], replication: Replication) -> Result<(Verdict, Damage), ReadError> {
     let mut judge = Judge::new(replication);
     let damage = read(paths, |entry| match entry {
@@ -57,13 +57,13 @@ pub fn judged(paths: &[PathBuf], replication: Replication) -> Result<(Verdict, D
     Ok((judge.verdict(), damage))
 }
 
-/// What is wrong with the logs themselves.
+/// The defects of the logs themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
     /// Lines that are not complete.
     pub torn: Torn,
-    /// How many lines were left out, since the same line had been read before: a file was given
-    /// twice, or with a copy of it.
+    /// The number of lines that were left out because the same line was read before. A file was
+    /// given twice, or together with a copy of it.
     pub repeated: u64,
 }
 
@@ -71,7 +71,7 @@ pub struct Damage {
 ///
 /// # Errors
 ///
-/// If a file cannot be read, or is not a run log.
+/// An error if a file cannot be read, or is not a run log.
 pub fn read(paths: &[PathBuf], mut take: impl FnMut(Entry<'_>)) -> Result<Damage, ReadError> {
     let failed = |path: &PathBuf, source| ReadError::File { path: path.clone(), source };
     let mut logs = Vec::new();
@@ -123,7 +123,7 @@ pub fn read(paths: &[PathBuf], mut take: impl FnMut(Entry<'_>)) -> Result<Damage
 /// A log that is being read.
 struct Log {
     lines: Lines<File>,
-    /// How often its machine was rebooted, and the newest time since.
+    /// The number of reboots of its machine, and the newest time since the last reboot.
     at: (u32, u64),
     is_read: bool,
 }
@@ -133,7 +133,7 @@ struct Log {
 struct Held {
     epoch: u32,
     t: u64,
-    /// A run that starts at the very moment another one ends does not overlap with it.
+    /// A run that starts at the moment when another one ends does not overlap with it.
     event: Event,
     line: Owned,
 }
