@@ -272,7 +272,7 @@ impl Replica {
     pub fn tell(&self, version: String, health: Health) {
         let (objects, before) = (Arc::clone(&self.objects), Mutex::new((Instant::now(), 0)));
         let hosted = Arc::clone(&self.hosted);
-        self.member.tell(move || {
+        self.member.add_status(move || {
             let load = health.load();
             let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
             let (since, count) = std::mem::replace(&mut *before, (Instant::now(), load.begun));

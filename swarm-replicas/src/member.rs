@@ -301,7 +301,7 @@ impl Member {
     /// Adds the returned values to the member's status in its Lease, under
     /// [`STATUS_ANNOTATION`](crate::STATUS_ANNOTATION), with each renewal. Call it once; keep the
     /// values within a few kilobytes.
-    pub fn tell(&self, details: impl Fn() -> Map<String, Value> + Send + Sync + 'static) {
+    pub fn add_status(&self, details: impl Fn() -> Map<String, Value> + Send + Sync + 'static) {
         let _ = self.hosted.details.set(Arc::new(details));
     }
 
