@@ -1,6 +1,6 @@
-//! The resource `Swarm`: what a user asks for and what the operator tells back.
+//! The resource `Swarm`: the request of a user, and the status that the operator reports.
 //!
-//! The types of the spec, with their rules, are those of [`swarm_spec::spec`]; here they become a
+//! [`swarm_spec::spec`] has the types of the spec and their rules. This module makes them a
 //! resource, with a status and columns.
 
 #![allow(
@@ -32,10 +32,10 @@ pub use swarm_spec::spec::{
 };
 pub use worker_view::{GOES_BACK, GrantedJob, WorkerView, WorkerViewSpec};
 
-/// The name under which the operator writes, in `managedFields` and Events.
+/// Name of the operator as a writer, in `managedFields` and Events.
 pub const FIELD_MANAGER: &str = "swarm-operator";
 
-/// What the user asks for.
+/// Desired state of a Swarm: the jobs, the workers that share them, and rules for moving jobs.
 #[derive(CustomResource, JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "swarm.k8slab.info",
@@ -43,7 +43,7 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
     kind = "Swarm",
     namespaced,
     shortname = "sw",
-    doc = "Jobs, and the pool of workers that shares them: each job is run by exactly one worker.",
+    doc = "Jobs and the pool of workers that shares them. Each job runs on exactly one worker.",
     validation = name_fits(),
     validation = managed_name_fits(),
     status = "SwarmStatus",
@@ -88,7 +88,8 @@ impl Deref for SwarmSpec {
     }
 }
 
-/// A name that was taken before this rule may stay, or its Swarm could never drop its finalizer.
+/// The rule for names. A name from before this rule may stay: otherwise the Swarm's finalizer could
+/// not be removed.
 fn name_fits() -> kube::core::Rule {
     kube::core::Rule::new(format!(
         "oldSelf.hasValue() || self.metadata.name.size() <= {NAME_MAX}"
@@ -99,7 +100,8 @@ fn name_fits() -> kube::core::Rule {
     ).as_str())
 }
 
-/// What is made for a managed pool has longer names, and those of Services are the strictest.
+/// The rule for names of Swarms with a managed pool. Derived names are longer, and names of
+/// Services have the strictest rule.
 fn managed_name_fits() -> kube::core::Rule {
     let rule = format!(
         "!has(self.spec.pool.managed) || (self.metadata.name.size() <= {MANAGED_NAME_MAX} \
@@ -108,77 +110,77 @@ fn managed_name_fits() -> kube::core::Rule {
     kube::core::Rule::new(rule).message(managed_name_rule().as_str())
 }
 
-/// What the operator tells about a Swarm. Counts only, never one entry per job.
+/// State of a Swarm, as the operator reports it. It has counts only, never one entry per job.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SwarmStatus {
-    /// The generation of the spec that this status speaks of.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The ledger's revision: counts every change of who holds what. A replica that only takes the Swarm
-    /// over counts it up in the ledger alone.
+    /// Number of changes of the ledger, which records the holder of each job. Takeovers by another
+    /// replica count in the ledger only.
     #[serde(default)]
     pub revision: i64,
-    /// The view's version: counts what was published to the workers.
+    /// Number of publications of the view to the workers.
     #[serde(default)]
     pub version: i64,
-    /// Tells lists of jobs apart: the same jobs, wherever they stand, have the same digest.
+    /// Digest of the list of jobs. Equal lists have equal digests, also from different sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_digest: Option<String>,
-    /// How many jobs there are.
+    /// Number of jobs.
     #[serde(default)]
     pub jobs: i32,
-    /// How many of them have a worker.
+    /// Number of jobs that have a worker.
     #[serde(default)]
     pub assigned: i32,
-    /// How many have none, by reason: `no-workers`, `pool-incomplete`, `pin`, `capacity`, `paused`.
+    /// Number of jobs without a worker, by reason: `no-workers`, `pool-incomplete`, `pin`,
+    /// `capacity`, `paused`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unassigned: BTreeMap<String, i32>,
-    /// How many workers are ready, and how many the pool should have, as in `3/3`: for `kubectl get`.
+    /// Ready and desired workers, such as `3/3`, for `kubectl get`.
     #[serde(default)]
     pub ready: String,
-    /// How many workers are ready.
+    /// Number of ready workers.
     #[serde(default)]
     pub workers_ready: i32,
-    /// How many workers the pool is meant to have.
+    /// Number of workers that the pool should have.
     #[serde(default)]
     pub workers_desired: i32,
-    /// How many workers do not have their newest jobs yet, as far as that is known.
+    /// Number of workers that do not have their newest jobs yet, if known.
     #[serde(default)]
     pub workers_stale: i32,
-    /// What jobs with a share reserve of the workers; only while there are such jobs.
+    /// Parts of the workers that jobs with a share reserve; missing without such jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<SharesStatus>,
-    /// How many of the jobs are suspended, so that nobody runs them.
+    /// Number of suspended jobs, which run nowhere.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub suspended: i32,
-    /// How many jobs are on their way: their workers were asked to let go and have not answered yet.
+    /// Number of jobs that their workers were asked to release and have not released yet.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub moving: i32,
-    /// How many finite jobs are done.
+    /// Number of run-to-completion jobs that are done.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub done: i32,
-    /// How many jobs are kept away from workers for a while, since they crashed several.
+    /// Number of jobs that get no worker for a while because they crashed several workers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub quarantined: i32,
-    /// How many jobs end by themselves, by what their workers tell, and have not run for half a minute
-    /// since.
+    /// Number of jobs that ended by themselves and have not run for half a minute since.
     #[serde(default)]
     pub failing: i32,
-    /// How many workers the pool is to have by `autoscale`. Without it, how many would be enough for all
-    /// jobs by their shares, their pins and `worker.maxJobs`: for whoever scales the pool by other means.
+    /// Number of workers that `autoscale` requests. Without `autoscale`: the number that is enough
+    /// for all jobs by shares, pins and `worker.maxJobs`, for other autoscalers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_workers: Option<i32>,
-    /// How many pods the workload has; of the scale subresource.
+    /// Number of pods of the workload, for the scale subresource.
     #[serde(default)]
     pub replicas: i32,
-    /// Which pods these are, as a label selector; of the scale subresource.
+    /// Label selector of the pods, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// `Ready`, `PoolReady`, `AllJobsAssigned`, `Converged` and `Healthy` always; `Reconciling`,
-    /// `Stalled`, `RollingOut`, `AutoscaleLimited`, `RefreshBlocked`, `LeaseTooLong`, `WorkersSuspect`,
-    /// `RevocationHeld`, `ReleaseUnanswered`, `PoolMisconfigured` and `SessionsUnprotected` only while
-    /// they are true.
+    /// Conditions. Always present: `Ready`, `PoolReady`, `AllJobsAssigned`, `Converged`, `Healthy`.
+    /// Only while true: `Reconciling`, `Stalled`, `RollingOut`, `AutoscaleLimited`,
+    /// `RefreshBlocked`, `LeaseTooLong`, `WorkersSuspect`, `RevocationHeld`, `ReleaseUnanswered`,
+    /// `PoolMisconfigured`, `SessionsUnprotected`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",
@@ -187,39 +189,39 @@ pub struct SwarmStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What jobs with a share reserve, in percent of one worker of the largest size: three such workers
+/// Reserved parts of the workers, in percent of one worker of the largest size: three such workers
 /// offer 300.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SharesStatus {
-    /// What the workers that take jobs offer.
+    /// Sum that the workers offer.
     pub capacity: i32,
-    /// What of that is reserved.
+    /// Reserved part of the sum.
     pub reserved: i32,
-    /// What of that is free.
+    /// Free part of the sum.
     pub free: i32,
-    /// The largest share that a worker has room for: what is free may be spread over many.
+    /// Largest share for which one worker has room; free parts may be spread over many workers.
     pub largest_free: i32,
-    /// The jobs with a share by priority, the most important ones first. Of more than 10 priorities the
-    /// last entry has all that are lower, too.
+    /// Jobs with a share by priority, the highest first. With more than 10 priorities the last
+    /// entry sums up the rest.
     #[schemars(length(max = 10))]
     pub classes: Vec<ShareClassStatus>,
 }
 
-/// The jobs with a share of one priority.
+/// Jobs with a share and the same priority.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShareClassStatus {
-    /// Their priority.
+    /// Priority of the jobs.
     pub priority: i32,
-    /// How many of them have a worker.
+    /// Number of these jobs that have a worker.
     pub jobs: i32,
-    /// The sum of their shares.
+    /// Sum of the shares of these jobs.
     pub reserved: i32,
-    /// How many have none, since they do not fit.
+    /// Number of jobs that have no worker because they do not fit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting: i32,
-    /// The sum of their shares.
+    /// Sum of the shares of waiting jobs.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting_percent: i32,
 }
@@ -230,19 +232,19 @@ fn is_zero(count: &i32) -> bool {
 }
 
 impl Swarm {
-    /// How its workers are spoken to.
+    /// The protocol of the workers.
     #[must_use]
     pub fn protocol(&self) -> ProtocolSpec {
         self.spec.protocol()
     }
 
-    /// What workers of sessions are told to do with their jobs, if they ask for it.
+    /// The runner for session workers that are started with `--runner swarm`.
     #[must_use]
     pub fn runner(&self) -> Option<RunnerSpec> {
         self.spec.runner()
     }
 
-    /// What kind of pool it has, and which workload, where there is one.
+    /// The kind of the pool, and its workload if it has one.
     #[must_use]
     pub fn pool(&self) -> (Kind, Option<Meant<'_>>) {
         self.spec.pool.workload(self.metadata.name.as_deref().unwrap_or_default())
@@ -264,13 +266,13 @@ impl Swarm {
         key.unwrap_or("config.yml")
     }
 
-    /// How the view is written.
+    /// The format of the view.
     #[must_use]
     pub fn view_format(&self) -> ViewFormat {
         self.spec.view.as_ref().and_then(|view| view.format).unwrap_or_default()
     }
 
-    /// Whether the first ledger takes over what the running workers run by the view that is there.
+    /// Whether the first ledger starts from the view that exists.
     #[must_use]
     pub fn adopts(&self) -> bool {
         self.spec.view.as_ref().and_then(|view| view.adopt).unwrap_or_default()
@@ -288,7 +290,7 @@ pub fn crds() -> [CustomResourceDefinition; 4] {
 mod tests {
     use super::*;
 
-    /// No field is lost between the types that files are read with and the CRD.
+    /// The CRD and the types that read files have the same fields.
     #[test]
     fn the_crd_has_every_field_of_a_file() {
         let [swarm, ..] = crds();

@@ -22,12 +22,12 @@ pub fn json_schema() -> Value {
             "kind": {"const": "Swarm"},
             "metadata": {
                 "type": "object",
-                "description": "The name of the Swarm, and on a cluster its namespace and labels.",
+                "description": "Name of the Swarm; on a cluster also its namespace and labels.",
                 "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 63}},
                 "required": ["name"],
             },
             "spec": spec,
-            "status": {"description": "Written by the operator."},
+            "status": {"description": "State of the Swarm. Only the operator writes it."},
         },
         "required": ["apiVersion", "kind", "metadata", "spec"],
         "additionalProperties": false,
@@ -82,7 +82,7 @@ mod tests {
         }
         assert_eq!(runner["properties"]["env"]["additionalProperties"]["type"], "string");
         let about = spec["properties"]["replicas"]["description"].as_str().unwrap();
-        assert!(about.starts_with("How many workers."), "{about}");
+        assert!(about.starts_with("Number of workers,"), "{about}");
         assert_eq!(spec["required"], json!(["pool"]));
     }
 }

@@ -1,7 +1,7 @@
-//! The spec of a Swarm: what a user asks for, in a file or on a cluster.
+//! The spec of a Swarm: the request of a user, in a file or on a cluster.
 //!
-//! The schema and the CEL rules of the CRD come from these types; the doc comments are what
-//! `kubectl explain` shows.
+//! The schema and the CEL rules of the CRD come from these types. `kubectl explain` shows the doc
+//! comments.
 
 mod autoscale;
 mod handover;
@@ -49,7 +49,7 @@ pub const NAME_MAX: usize = 63;
 /// The most jobs in a Swarm itself: more would make each of its writes expensive for the API server.
 const INLINE_JOBS_MAX: usize = 2_000;
 
-/// What the user asks for.
+/// Desired state of a Swarm: the jobs, the workers that share them, and rules for moving jobs.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[schemars(extend("x-kubernetes-validations" = [
     exclusive_needs_sessions(),
@@ -68,7 +68,7 @@ const INLINE_JOBS_MAX: usize = 2_000;
 ]))]
 #[serde(rename_all = "camelCase")]
 pub struct SwarmSpec {
-    /// The jobs, each with a name of its own. At most 2000; `jobSources` takes more.
+    /// Jobs to run, each with a unique name. At most 2000 here; put more into `jobSources`.
     #[serde(default, deserialize_with = "or_default")]
     #[schemars(
         length(max = 100_000),
@@ -80,69 +80,67 @@ pub struct SwarmSpec {
     )]
     pub jobs: Vec<Job>,
 
-    /// ConfigMaps that hold more jobs, in the namespace of the Swarm. A name that stands in two
-    /// places is a mistake, and a source that is missing or wrong is one too: then the condition
-    /// `Stalled` says what to write instead, and the last good list of jobs stays.
+    /// ConfigMaps with more jobs, in the namespace of the Swarm. Each job name must be unique
+    /// across `jobs` and all sources. If a source is missing or invalid, the condition `Stalled`
+    /// explains it, and the last valid list stays in use.
     #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub job_sources: Vec<JobSource>,
 
-    /// How many workers. Without it the workload decides and the Swarm follows. With it the Swarm
-    /// scales the workload: `kubectl scale swarm` and a horizontal autoscaler set it, and workers that
-    /// are too many are emptied before they go. Not with `pool.pods`, which nothing scales.
+    /// Number of workers, to which the operator scales the workload. `kubectl scale swarm` and
+    /// autoscalers set it. Surplus workers are emptied before they are removed. Not allowed with
+    /// `pool.pods`. Default: the replicas of the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub replicas: Option<i32>,
 
-    /// How the number of workers follows the jobs: the Swarm scales the workload by itself, in place of
-    /// `replicas`. Workers that are too many are emptied before they go. Not with `pool.pods`.
+    /// Scales the workload by the number of jobs or their shares, instead of `replicas`. Surplus
+    /// workers are emptied before they are removed. Not allowed with `pool.pods`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscale: Option<AutoscaleSpec>,
 
-    /// Whether nobody is to run any job for now: all are released, and granted again once this is
-    /// false. The workers stay. To keep everything where it is, use `rebalance.paused` instead, which
-    /// comes before this. Default: false.
+    /// Releases all jobs while true, and grants them again afterwards. The workers stay. To keep
+    /// jobs running where they are, use `rebalance.paused`, which has precedence. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
 
-    /// The workers that share the jobs. Which ones cannot be changed later.
+    /// Workers that share the jobs. A Swarm cannot change to another pool.
     pub pool: PoolSpec,
 
-    /// What the workers are.
+    /// Protocol, runner and limits of the workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerSpec>,
 
-    /// Where workers read their jobs.
+    /// ConfigMap from which plain workers read their jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub view: Option<ViewSpec>,
 
-    /// How jobs are handed over, and how long workers wait for each other.
+    /// Handover of jobs between workers: the proof that a handover needs, and its timeouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<HandoverSpec>,
 
-    /// How workers are brought to read what is new.
+    /// Delivery of a changed view to plain workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh: Option<RefreshSpec>,
 
-    /// When jobs move.
+    /// Rules for moving jobs between workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebalance: Option<RebalanceSpec>,
 
-    /// By how many workers each job is run. It can be changed at any time: a job that one worker ran is
-    /// released by it, and one that all ran by all of them, before it is granted anew. With `All`
-    /// nothing is shared out: priorities have no effect, and jobs can have no `share`, `pin` or
-    /// `runOnce`, nor workers `maxJobs` or a `capacity`. Default: `One`.
+    /// Number of workers that run each job. Default: `One`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replication: Option<ReplicationSpec>,
 }
 
-/// By how many workers each job is run. It can be changed at any time.
+/// Number of workers that run each job: `One`, or `All` workers. It can be changed at any time.
+/// `All` ignores priorities, and refuses `share`, `pin`, `runOnce`, `maxJobs` and `capacity`.
+/// Default: `One`.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplicationSpec {
-    /// By exactly one.
+    /// Exactly one worker.
     #[default]
     One,
-    /// By every one.
+    /// Every worker.
     All,
 }
 
@@ -240,66 +238,65 @@ fn needs_sessions(unless: &str, message: &str) -> Rule {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Job {
-    /// The job's name: printable ASCII without spaces, as in `stream:cctv0:updated`.
+    /// Name of the job: printable ASCII without spaces, such as `stream:cctv0:updated`.
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[!-~]+$"))]
     pub name: String,
-    /// The percentage of one worker that the job reserves; 100 takes a worker for itself. A job
-    /// without a share takes what is left.
+    /// Percentage of one worker that the job reserves; 100 reserves a whole worker. Default: none;
+    /// the job shares the unreserved rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub share: Option<i32>,
-    /// The only slot that may run it, as the 2 of pod `swarm-worker-2`.
+    /// Only slot that may run the job, such as 2 for pod `swarm-worker-2`. Default: any slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub pin: Option<i32>,
-    /// Where workers cannot take all jobs, those with lower numbers give way first. Default: 0.
+    /// Importance of the job. If workers cannot take all jobs, lower numbers are left out first.
+    /// Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = -1_000_000_000, max = 1_000_000_000))]
     pub priority: Option<i32>,
-    /// Whether the job is done, and never run again, once it has ended well. It needs
+    /// Runs the job until its program ends with exit code 0, and never again. Needs
     /// `worker.protocol: Session`. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_once: Option<bool>,
-    /// Whether nobody is to run the job for now: it is released, and granted again once this is false.
-    /// A job that is done stays done. Default: false.
+    /// Releases the job while true, and grants it again afterwards. A job that is done stays done.
+    /// Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
-    /// What the worker is told beside the job's name; workers that read a file are not. A job that runs
-    /// begins again when they change. Names are of `a-z`, `A-Z`, `0-9` and `_`. Whoever may read the
-    /// Swarm, its ledger or its views can read them: secrets belong to `worker.runner.paramsFrom`.
+    /// Parameters of the job, by names of `a-z`, `A-Z`, `0-9` and `_`. A change restarts the job.
+    /// Workers that read a file do not get them. Users who may read the Swarm can read them; for
+    /// secrets use `worker.runner.paramsFrom`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 32))]
     pub params: Option<BTreeMap<String, String>>,
 }
 
-/// Where workers read their jobs.
+/// ConfigMap from which plain workers read their jobs.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ViewSpec {
-    /// The ConfigMap, in the namespace of the Swarm. Default: the Swarm's name and `-config`. It may
-    /// exist already; only the key below is written.
+    /// ConfigMap in the namespace of the Swarm. It may exist already: the operator writes one key
+    /// only. Default: the Swarm's name and `-config`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[a-z0-9][-.a-z0-9]*$"))]
     pub config_map_name: Option<String>,
-    /// Whether the first assignment takes over what the running workers run by the view that is there
-    /// already, of a former operator or of this one: then only those jobs move that balance requires
-    /// elsewhere. It counts until the pool has a ledger, and is for `worker.protocol: Plain`.
-    /// Default: false, and all jobs are assigned anew.
+    /// Makes the first assignment start from the view that exists, for example of another operator.
+    /// Only jobs that balance requires elsewhere move. It has no effect once the pool has a ledger.
+    /// Needs `worker.protocol: Plain`. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopt: Option<bool>,
-    /// How it is written. `workloads`, the default: the jobs of each worker, by the names of the workers.
-    /// `hostports`: lines `host,port`, one for each job `host:port`, for programs that run all of
-    /// them; it needs `replication: All`.
+    /// Format of the view. Default: `workloads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<ViewFormat>,
-    /// The key in it. Default: `config.yml`.
+    /// Key in the ConfigMap. Default: `config.yml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
     pub key: Option<String>,
 }
 
-/// How a view is written. `workloads`, the default: the jobs of each worker. `hostports`: lines
-/// `host,port`.
+/// Format of the view. `workloads` lists the jobs of each worker under the worker's name.
+/// `hostports` has a line `host,port` for each job `host:port`, and needs `replication: All`.
+/// Default: `workloads`.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ViewFormat {
@@ -310,61 +307,61 @@ pub enum ViewFormat {
     Hostports,
 }
 
-/// When jobs move. Durations are texts such as `30s` or `1m30s`.
+/// Rules for moving jobs between workers. Durations are texts such as `30s` or `1m30s`.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RebalanceSpec {
-    /// Nothing moves while this is true, whatever happens: no job, no worker. For repairs. The
-    /// workers go on with what they have. Default: false.
+    /// Stops all moves of jobs and all scaling while true, for repairs. Workers keep running their
+    /// jobs. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// What the past counts for. Default: `Sticky`.
+    /// Treatment of the current assignment when jobs or workers change. Default: `Sticky`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ModeSpec>,
-    /// The most jobs that move at a time for the sake of balance. Plain workers are told of a batch
-    /// of at most so many; the next follows 2 seconds later. Moves that cannot wait, such as those
-    /// of a worker that is gone, are made all and at once. Default: any number.
+    /// Number of jobs that may move at a time for balance. For plain workers it is the size of a
+    /// batch, one every 2 seconds. Forced moves, such as from a lost worker, are not limited.
+    /// Default: any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub max_moves_in_flight: Option<i32>,
-    /// By how many percent of a worker the parts of two workers that jobs with a `share` reserve may
-    /// differ before some of those jobs move to make them more alike, within `maxMovesInFlight`. Has
-    /// no effect with `mode: Canonical`. Default: any number; such jobs move only to make room.
+    /// Difference between the reserved parts of two workers, in percent of a worker, from which
+    /// jobs with a `share` move to level them. `maxMovesInFlight` limits these moves. Ignored with
+    /// `mode: Canonical`. Default: any difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub share_tolerance: Option<i32>,
-    /// A pool that never had jobs gets them when all its workers are ready, or after this time;
-    /// then every pod that exists counts, ready or not. Default: `60s`.
+    /// Time that a new pool waits for all its workers to be ready, before the pods that exist get
+    /// the first jobs. Default: `60s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub initial_wait: Option<Duration>,
-    /// How long the jobs of a worker that is gone wait for its slot to be filled again before they
-    /// move. Default: `30s`.
+    /// Time that the jobs of a lost worker wait for a new worker in its slot, before they move.
+    /// Default: `30s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub return_grace: Option<Duration>,
-    /// How long a plain worker that is not ready keeps jobs that a ready one can take; `0s` for ever.
-    /// Then they move, at most `maxMovesInFlight` at a time, and both may run a job for a moment.
-    /// Workers in sessions are judged by their leases instead. Default: `5m`.
+    /// Time after which a plain worker that is not ready loses its jobs to ready workers, at most
+    /// `maxMovesInFlight` at a time. Two workers may run such a job for a moment. `0s` disables
+    /// this. For sessions their leases decide instead. Default: `5m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub not_ready_grace: Option<Duration>,
-    /// The first change is acted on at once; those that follow within this time are gathered and
-    /// acted on together. Default: `1s`.
+    /// Time in which changes are collected after a first change, which is handled at once. Default:
+    /// `1s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub batch_window: Option<Duration>,
 }
 
-/// What the past counts for. `Sticky`, the default: every job stays where it is unless balance needs
-/// it elsewhere. `Canonical`: nothing, so that the same jobs and workers always give the same
-/// assignment, at the price of more moves.
+/// Treatment of the current assignment when jobs or workers change. `Sticky` keeps each job on its
+/// worker unless balance requires a move. `Canonical` ignores it: the same jobs and workers give
+/// the same assignment, with more moves. Default: `Sticky`.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ModeSpec {
-    /// The fewest moves.
+    /// Moves as few jobs as possible.
     #[default]
     Sticky,
-    /// No memory.
+    /// Ignores the current assignment.
     Canonical,
 }
 

@@ -1,4 +1,5 @@
-//! The resource `SwarmLedger`: the durable record of who holds what. Only the operator writes it.
+//! The resource `SwarmLedger`: the durable record of the holder of each job. Only the operator
+//! writes it.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +9,16 @@ use swarm_core::stored::{StoredHolder, Waits};
 
 use super::PartName;
 
-/// The record. One per pool, named after the workload: creating it is the claim on the pool.
+/// Record of the holders of jobs, one per pool. It is named after the workload: creating it claims
+/// the pool.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "swarm.k8slab.info",
     version = "v1alpha1",
     kind = "SwarmLedger",
     namespaced,
-    doc = "Who holds which job of a pool. Written by the operator alone; views are derived from it.",
+    doc = "Record of the holder of each job of a pool. Only the operator writes it, and derives \
+           views from it.",
     derive = "PartialEq",
     printcolumn(json_path = ".spec.swarm.name", name = "Swarm", type_ = "string"),
     printcolumn(json_path = ".spec.pool.name", name = "Pool", type_ = "string"),
@@ -33,53 +36,53 @@ use super::PartName;
 ).message("a ledger has a writer, and another writer has a higher epoch"))]
 #[serde(rename_all = "camelCase")]
 pub struct SwarmLedgerSpec {
-    /// The Swarm that the pool is claimed for.
+    /// Swarm that claims the pool.
     pub swarm: Claimant,
-    /// The workload that is the pool.
+    /// Workload that is the pool.
     pub pool: Claimant,
-    /// Which operator writes it; none in a ledger of before there were several.
+    /// Operator that writes this ledger; missing in ledgers of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writer: Option<Writer>,
-    /// Counts changes of the ledger.
+    /// Number of changes of the ledger.
     #[schemars(range(min = 0))]
     pub revision: i64,
-    /// Counts publications of the view.
+    /// Number of publications of the view.
     #[schemars(range(min = 0))]
     pub version: i64,
-    /// The fencing token that a job new to this ledger begins with.
+    /// First fencing token of a job that is new to this ledger.
     #[schemars(range(min = 0))]
     pub first_token: i64,
-    /// Who fills which slot and holds which jobs, grouped by holder.
+    /// Workers of the slots and the jobs that they hold, grouped by holder.
     #[serde(default)]
     #[schemars(schema_with = "holdings")]
     pub holdings: Holdings,
 }
 
-/// Who holds what: [`Stored`](swarm_core::stored::Stored) without its counters, which stand beside
-/// it where rules can see them.
+/// The holders of jobs: [`Stored`](swarm_core::stored::Stored) without its counters. The counters
+/// are fields of the spec, where CEL rules can read them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Holdings {
-    /// The life of the ledger.
+    /// The incarnation of the ledger.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub incarnation: u64,
-    /// The longest Lease by which a session may live that is not seen, in milliseconds.
+    /// The longest Lease, in milliseconds, that a session outside this record may still have.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub longest_lease_ms: u64,
-    /// Whether a job that stands here may have a share.
+    /// Whether a job of this record may have a share.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_shares: bool,
-    /// The objects in which the jobs stand, in the order of their hashes, if there are too many for
-    /// this one. An operator that knows of no parts does not read such a ledger.
+    /// Objects that hold the jobs, in the order of their hashes, if the jobs do not fit into this
+    /// object. An operator of a version without parts refuses such a ledger.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartName>,
-    /// Sessions, with what they hold.
+    /// Sessions and the jobs that they hold.
     #[serde(default)]
     pub holders: Vec<StoredHolder>,
-    /// The jobs that nobody holds.
+    /// Jobs without a holder.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub waits: BTreeMap<String, Waits>,
-    /// How many crashes a job is blamed for, where it is any.
+    /// Number of crashes that a job is blamed for, if any.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub strikes: BTreeMap<String, u32>,
 }
@@ -89,35 +92,36 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-/// One value, replaced as a whole: an entry in the schema for every job would make the server
-/// note a manager for every job. The operator, its only writer, reads it strictly.
+/// The schema of the holdings: one value that is replaced as a whole. With a schema for each job
+/// the API server would record a manager for each job. The operator is the only writer and reads
+/// the value strictly.
 fn holdings(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
-        "description": "Who fills which slot and holds which jobs, grouped by holder.",
+        "description": "Workers of the slots and the jobs that they hold, grouped by holder.",
         "x-kubernetes-map-type": "atomic",
         "x-kubernetes-preserve-unknown-fields": true,
     })
 }
 
-/// An operator that writes a ledger.
+/// Operator that writes a ledger.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Writer {
-    /// The operator: the name of its Lease, if it shares the Swarms with others.
+    /// Name of the operator's Lease, if several operators share the Swarms.
     #[schemars(length(min = 1, max = 253))]
     pub member: String,
-    /// Higher each time another operator takes over.
+    /// Number that rises each time another operator takes over.
     #[schemars(range(min = 0))]
     pub epoch: i64,
 }
 
-/// An object the ledger is bound to.
+/// Object that the ledger is bound to.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claimant {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// Its UID.
+    /// UID of the object.
     pub uid: String,
 }

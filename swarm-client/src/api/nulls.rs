@@ -1,14 +1,14 @@
-//! Fields of a CRD that are null.
+//! Removes null from the values that fields of a CRD allow.
 //!
-//! The generated schema of an optional field allows null. Then the API server keeps a null, the rules of
-//! the CRD take it for absent, and the policies in `deploy/` take it for present. A schema that does not
-//! allow null has the API server leave such a field out when it reads the request, before any policy.
+//! The generated schema of an optional field allows null. Then the API server stores a null. The
+//! rules of the CRD treat it as absent, and the policies in `deploy/` treat it as present. If the
+//! schema does not allow null, the API server drops such a field before it asks any policy.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 
-/// Allows null in no field.
+/// Removes null from the values of all fields.
 pub(super) fn disallow(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
     schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()).for_each(in_schema);

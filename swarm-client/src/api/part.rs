@@ -1,4 +1,4 @@
-//! The resource `SwarmLedgerPart`: some of the jobs of a ledger that is too large for one object.
+//! The resource `SwarmLedgerPart`: a part of the jobs of a ledger that is too large for one object.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -12,16 +12,17 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use swarm_core::parts::StoredPart;
 
-/// Some of the jobs of a ledger: those with the same low bits of their hash. It never changes.
+/// Part of the jobs of a ledger: the jobs with the same low bits of their hash. It never changes.
 ///
-/// It counts only while its `SwarmLedger` names it.
+/// It has an effect only while its `SwarmLedger` names it.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "swarm.k8slab.info",
     version = "v1alpha1",
     kind = "SwarmLedgerPart",
     namespaced,
-    doc = "Some of the jobs of a SwarmLedger that is too large for one object. Written by the operator alone.",
+    doc = "Part of the jobs of a SwarmLedger that is too large for one object. Only the operator \
+           writes it.",
     derive = "PartialEq",
     printcolumn(json_path = ".spec.ledger", name = "Ledger", type_ = "string"),
     printcolumn(json_path = ".metadata.creationTimestamp", name = "Age", type_ = "date")
@@ -30,26 +31,26 @@ use swarm_core::parts::StoredPart;
     .message("a part of a ledger never changes: the operator writes another one"))]
 #[serde(rename_all = "camelCase")]
 pub struct SwarmLedgerPartSpec {
-    /// The `SwarmLedger` that it is a part of.
+    /// `SwarmLedger` that this part belongs to.
     #[schemars(length(min = 1, max = 253))]
     pub ledger: String,
-    /// Who holds which of these jobs, grouped by holder: as JSON, compressed, in its field `gzip`.
+    /// Holders of these jobs, as compressed JSON in the field `gzip`.
     #[schemars(schema_with = "holdings")]
     pub holdings: PartHoldings,
 }
 
-/// What a part says: a [`StoredPart`] as JSON, compressed. An object of many fields takes the API server
-/// several times as long to store as one string does.
+/// The contents of a part: a [`StoredPart`] as compressed JSON. The API server stores one string
+/// several times as fast as an object of many fields.
 ///
-/// Its field `gzip` is what `base64 -d | gunzip` reads. A part that an earlier version wrote has the fields
-/// of a `StoredPart` in its place, and is read as well.
+/// `base64 -d | gunzip` reads the field `gzip`. A part of an earlier version has the fields of a
+/// `StoredPart` instead, and is read as well.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Stored")]
 pub struct PartHoldings {
     gzip: ByteString,
 }
 
-/// The forms that are read.
+/// The two forms that are accepted.
 #[derive(Deserialize)]
 #[serde(untagged)]
 #[serde(expecting = "it has neither the field `gzip` nor those of before it was compressed")]
@@ -76,14 +77,15 @@ impl TryFrom<Stored> for PartHoldings {
 }
 
 impl PartHoldings {
-    /// The most bytes of JSON. What the operator writes has some 100,000.
+    /// The most bytes of JSON. The operator writes about 100,000 of them.
     pub const BYTES_MAX: usize = 1_200_000;
 
-    /// What says this.
+    /// Compresses a part.
     ///
     /// # Errors
     ///
-    /// A sentence that it is longer than [`BYTES_MAX`](Self::BYTES_MAX), which could not be read.
+    /// A sentence that the part is longer than [`BYTES_MAX`](Self::BYTES_MAX), so that it could not
+    /// be read.
     pub fn of(part: &StoredPart) -> Result<Self, String> {
         let text = serde_json::to_vec(part).map_err(|error| error.to_string())?;
         if Self::BYTES_MAX < text.len() {
@@ -94,15 +96,15 @@ impl PartHoldings {
         Ok(Self { gzip: ByteString(written.map_err(|error| error.to_string())?) })
     }
 
-    /// What it says.
+    /// Decompresses the part.
     ///
     /// # Errors
     ///
-    /// A sentence about what is wrong with it: it is not compressed JSON of these fields, or longer than
+    /// A sentence about the contents: no compressed JSON of these fields, or more than
     /// [`BYTES_MAX`](Self::BYTES_MAX).
     pub fn read(&self) -> Result<StoredPart, String> {
         let mut text = Vec::new();
-        // A kilobyte of gzip may be a megabyte.
+        // A kilobyte of gzip may expand to a megabyte.
         let mut gzip = GzDecoder::new(self.gzip.0.as_slice()).take(Self::BYTES_MAX as u64 + 1);
         let read = gzip.read_to_end(&mut text);
         read.map_err(|error| format!("it cannot be decompressed: {error}"))?;
@@ -126,32 +128,33 @@ impl fmt::Debug for PartHoldings {
     }
 }
 
-/// One value, like the holdings of a ledger.
+/// The schema of the holdings: one value, as in a ledger.
 fn holdings(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
-        "description": "Who holds which of these jobs, grouped by holder: as JSON, compressed, in its field `gzip`.",
+        "description": "Holders of these jobs, as compressed JSON in the field `gzip`.",
         "x-kubernetes-map-type": "atomic",
         "x-kubernetes-preserve-unknown-fields": true,
     })
 }
 
-/// What a ledger calls one of its parts, as in `17-9f3a5c0000000001`: the revision that wrote it, and
-/// the digest of what it says. The object's name has the ledger's before it, and a dot.
+/// The name of a part in its ledger, such as `17-9f3a5c0000000001`: the revision that wrote the
+/// part, and the digest of its contents. The name of the object is the name of the ledger, a dot,
+/// and this name.
 ///
-/// A part is first named by the ledger of its own revision, or never. So one that is not named by a
-/// ledger of this revision or a later one is garbage for good.
+/// The ledger of the same revision is the first to name a part; otherwise no ledger ever names it.
+/// So a part that no ledger of its revision or a later one names is garbage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PartName {
-    /// The revision of the ledger that it was written for.
+    /// The revision of the ledger that wrote the part.
     pub revision: u64,
-    /// What tells it from others.
+    /// The digest of its contents.
     pub digest: u64,
 }
 
 impl PartName {
-    /// The name of its object.
+    /// The name of the part's object.
     #[must_use]
     pub fn of(self, ledger: &str) -> String {
         format!("{ledger}.{self}")
@@ -170,7 +173,7 @@ impl From<PartName> for String {
     }
 }
 
-/// A text that names no part of a ledger.
+/// A text that is not the name of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartNameError(String);
 
@@ -194,7 +197,7 @@ impl FromStr for PartName {
             let digest = u64::from_str_radix(digest, 16).ok()?;
             Some(Self { revision: revision.parse().ok()?, digest })
         });
-        // Only in the form that it is written in: two names never stand for the same part.
+        // Another spelling is refused, so that a part has only one name.
         parsed.filter(|name| name.to_string() == text).ok_or_else(|| PartNameError(text.to_owned()))
     }
 }
@@ -254,7 +257,7 @@ mod tests {
             let PartHoldings { gzip: ByteString(bytes) } = PartHoldings::of(&part(9)).unwrap();
             json!({"gzip": ByteString(bytes[..bytes.len() - 9].to_vec())})
         };
-        // It is not decompressed to the end.
+        // Reading stops at the bound.
         let bomb = gzip(&vec![b' '; 10_000_000]);
         for (stored, why) in [
             (json!({"gzip": "AAAA"}), "it cannot be decompressed: "),

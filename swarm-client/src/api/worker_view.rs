@@ -1,4 +1,5 @@
-//! The resource `WorkerView`: what one session is to run. The operator writes it, its worker reads it.
+//! The resource `WorkerView`: the jobs that one session should run. The operator writes it, and its
+//! worker reads it.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +7,12 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use swarm_spec::spec::RunnerSpec;
 
-/// What the API server says of a view that is older than the one it would replace.
+/// The refusal of the API server for a view that is older than the stored one.
 pub const GOES_BACK: &str = "a view is never replaced by an older one";
 
-/// What one session is to run. Named like the session, and like its Lease.
+/// Jobs that one session should run. It has the name of the session, like its Lease.
 ///
-/// It is derived from the ledger: one that is deleted or edited is written again, the same.
+/// The operator derives it from the ledger, and writes it again after a deletion or an edit.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "swarm.k8slab.info",
@@ -19,7 +20,8 @@ pub const GOES_BACK: &str = "a view is never replaced by an older one";
     kind = "WorkerView",
     namespaced,
     shortname = "wv",
-    doc = "What one session of a worker is to run. Written by the operator alone, from the ledger.",
+    doc = "Jobs that one session of a worker should run. Only the operator writes it, from the \
+           ledger.",
     derive = "PartialEq",
     printcolumn(json_path = ".spec.worker", name = "Worker", type_ = "string"),
     printcolumn(json_path = ".spec.count", name = "Jobs", type_ = "integer"),
@@ -32,57 +34,57 @@ pub const GOES_BACK: &str = "a view is never replaced by an older one";
 ).message(GOES_BACK))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerViewSpec {
-    /// The session it is for: the UID of its pod, a dash, and 16 hexadecimal digits.
+    /// Session of this view: the UID of its pod, a dash, and 16 hexadecimal digits.
     #[schemars(length(min = 1, max = 253))]
     pub session: String,
-    /// The worker's name, for people.
+    /// Name of the worker, for people.
     #[serde(default)]
     pub worker: String,
-    /// The life of the ledger that `revision` counts in.
+    /// Incarnation of the ledger in which `revision` counts.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub incarnation: i64,
-    /// The ledger's revision that this view follows from. A worker acts on one that is higher than
-    /// all it has seen, and on no other.
+    /// Revision of the ledger that this view is derived from. A worker obeys a view only if its
+    /// revision is higher than all revisions seen before.
     #[schemars(range(min = 0))]
     pub revision: i64,
-    /// How many jobs there are, for people.
+    /// Number of jobs, for people.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub count: i32,
-    /// The jobs to run, by name.
+    /// Jobs to run, by name.
     #[serde(default)]
     #[schemars(schema_with = "jobs")]
     pub jobs: BTreeMap<String, GrantedJob>,
-    /// How to run them, for workers that were started with `--runner swarm`: `spec.worker.runner` of the
-    /// Swarm.
+    /// Runner for workers with `--runner swarm`: `spec.worker.runner` of the Swarm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<RunnerSpec>,
-    /// Whether the worker says in its Lease what jobs that fail have printed: `spec.worker.showOutput` of
-    /// the Swarm. Default: true.
+    /// Allows the worker to put the last output of failing jobs into its Lease:
+    /// `spec.worker.showOutput` of the Swarm. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub show_output: Option<bool>,
 }
 
-/// One granted job.
+/// A granted job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GrantedJob {
-    /// The fencing token to run it under: higher at every grant of the job.
+    /// Fencing token of the job: each grant raises it.
     pub token: u64,
-    /// Whether it is done once it has ended well.
+    /// Whether the job is done once its program has ended with exit code 0.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub run_once: bool,
-    /// What its user gave it.
+    /// Parameters of the job.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
 }
 
-/// One value, replaced as a whole, like the holdings of a ledger.
+/// The schema of the jobs: one value, replaced as a whole, like the holdings of a ledger.
 fn jobs(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
-        "description": "The jobs to run, by name: each with its token, and runOnce and params if it has them.",
+        "description": "Jobs to run, by name. Each has its token, and runOnce and params if it \
+                        uses them.",
         "x-kubernetes-map-type": "atomic",
         "x-kubernetes-preserve-unknown-fields": true,
     })

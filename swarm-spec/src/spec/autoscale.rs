@@ -1,4 +1,4 @@
-//! How the number of workers follows the jobs.
+//! The number of workers as a function of the jobs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,30 +6,32 @@ use serde::{Deserialize, Serialize};
 use crate::duration::{self, Duration};
 use crate::rule::Rule;
 
-/// How the number of workers follows the jobs. One of `jobsPerWorker` and `sharePerWorker` says how much
-/// of them one worker is for; where jobs find no room, there are more workers than that.
+/// Scaling of the pool by its jobs. Exactly one of `jobsPerWorker` and `sharePerWorker` sets the
+/// load of a worker. Workers are added until every job has a place.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [bounds_are_in_order(), goes_by_one()]))]
 pub struct AutoscaleSpec {
-    /// The fewest workers. 0 takes the last one away when there are no jobs. Default: 1.
+    /// Minimum number of workers. With 0 the pool has no worker while the list of jobs is empty.
+    /// Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub min: Option<i32>,
-    /// The most workers. If that is not enough, the condition `AutoscaleLimited` says so.
+    /// Maximum number of workers. If the jobs need more, the condition `AutoscaleLimited` reports
+    /// it.
     #[schemars(range(min = 1, max = 100_000))]
     pub max: i32,
-    /// How many jobs a worker is for.
+    /// Number of jobs that one worker should run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub jobs_per_worker: Option<i32>,
-    /// How many percent of a worker the shares of its jobs are to come to: 80 leaves a fifth of each
-    /// worker free on average. Jobs without a share do not count.
+    /// Percentage of a worker that shares of jobs may use on average: 80 keeps a fifth free. Jobs
+    /// without a share do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub share_per_worker: Option<i32>,
-    /// For how long fewer workers must have been enough before there are fewer. More workers are asked
-    /// for at once. Default: `5m`.
+    /// Time for which fewer workers must be enough before the pool shrinks. The pool grows at once.
+    /// Default: `5m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub cooldown: Option<Duration>,

@@ -1,4 +1,4 @@
-//! How jobs are handed over from one worker to the next.
+//! Handover of jobs from one worker to the next.
 
 use std::time;
 
@@ -13,70 +13,68 @@ use crate::rule::Rule;
 /// write of its Lease, and for late signals and timers. A worker refuses to start with less.
 pub const SESSION_CLOSE: time::Duration = time::Duration::from_secs(2);
 
-/// How workers are spoken to. `Plain`, the default: any program that reads its jobs from a file. A pod
-/// that holds the Lease of a session is served as one all the same, so that a pool can be moved over
-/// pod by pod. `Session`: programs that hold a Lease and acknowledge what they are told, as
-/// `swarm-worker run --protocol session` and its library do; a pod without such a Lease gets no jobs.
+/// Protocol of the workers. `Plain`: programs that read their jobs from a file. A pod that holds a
+/// session's Lease is still served as a session, so a pool can migrate pod by pod. `Session`:
+/// programs that hold a Lease and acknowledge, such as `swarm-worker run --protocol session`; other
+/// pods get no jobs. Default: `Plain`; `Session` for `pool.managed` without `image`.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProtocolSpec {
-    /// A file.
+    /// Reads a file.
     #[default]
     Plain,
-    /// A Lease and acknowledgements.
+    /// Holds a Lease and acknowledges.
     Session,
 }
 
-/// What it takes to end an ownership. `AtLeastOnce`, the default: a proof, or having waited
-/// `releaseTimeout` for an answer or `rebalance.returnGrace` for a worker that is gone; two workers may
-/// run a job for a while. `Exclusive`: a proof, whatever happens; a job may stand still for as long as
-/// there is none. It needs `worker.protocol: Session`.
+/// Proof that is needed before a job is granted to the next worker. `AtLeastOnce` also accepts that
+/// `releaseTimeout` passed, or `rebalance.returnGrace` for a lost worker; then two workers may run
+/// the job for a while. `Exclusive` always waits for a proof that the worker stopped the job, and
+/// needs `worker.protocol: Session`. Default: `AtLeastOnce`.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PolicySpec {
-    /// A proof, or patience.
+    /// Accepts a proof or a timeout.
     #[default]
     AtLeastOnce,
-    /// A proof.
+    /// Accepts only a proof.
     Exclusive,
 }
 
-/// How jobs are handed over, and how long workers wait for each other.
+/// Handover of jobs between workers: the proof that a handover needs, and its timeouts.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [long_enough()]))]
 pub struct HandoverSpec {
-    /// What it takes to end an ownership. Default: `AtLeastOnce`.
+    /// Proof that is needed before a job is granted to the next worker. Default: `AtLeastOnce`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
-    /// How long workers that gain jobs wait for those that gave them and were not brought up to date
-    /// yet, how long a release waits for its acknowledgement (not with `Exclusive`), and how long a
-    /// Swarm that is deleted waits for its workers to stop. Default: `60s`, and at least `stopTimeout`
-    /// plus 10s.
+    /// Time to wait for a worker to release its jobs, when jobs move and when the Swarm is deleted.
+    /// With `Exclusive` a release has no timeout. Default: `60s`, and at least `stopTimeout` plus 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub release_timeout: Option<Duration>,
-    /// The time that a job has to stop, whatever ends it; then it is killed. A worker on a cluster needs
-    /// the same value as `--stop-timeout`. Default: `5s`.
+    /// Time that a job has to stop before it is killed. On a cluster start workers with the same
+    /// `--stop-timeout`. Default: `5s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub stop_timeout: Option<Duration>,
-    /// The timing of the Leases that workers hold.
+    /// Timing of the Leases that workers hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseTermsSpec>,
 }
 
-/// The timing of the Leases that workers hold. The worker has to be told the same.
+/// Timing of the Leases that workers hold. Workers must be started with the same values.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeaseTermsSpec {
-    /// How long a worker may act after it renewed its Lease, from 2s to 1h; at least 3 × `renew` +
-    /// `stopTimeout`. A worker that falls silent is waited for a little longer than this. Default: `20s`;
-    /// on one machine longer, where `stopTimeout` needs it.
+    /// Time that a worker may act after a renewal of its Lease: 2s to 1h, at least 3 × `renew` +
+    /// `stopTimeout`. A silent worker is fenced a little later. Default: `20s`; on one machine
+    /// longer if `stopTimeout` requires it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [Rule::new(
         "duration(self) >= duration('2s') && duration(self) <= duration('1h')",
         "write a duration from 2s to 1h, for example 20s"
     )]))]
     pub duration: Option<Duration>,
-    /// How often a worker renews its Lease, from 500ms to 20m. Default: `4s`.
+    /// Interval between renewals of a Lease: 500ms to 20m. Default: `4s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [Rule::new(
         "duration(self) >= duration('500ms') && duration(self) <= duration('20m')",

@@ -1,4 +1,4 @@
-//! A pool that the operator makes: the workload, and all that it needs.
+//! A managed pool: the operator creates the workload and everything that the workload needs.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,89 +9,87 @@ use serde_json::Value;
 
 use crate::rule::Rule;
 
-/// The most characters of the name of a Swarm with a managed pool: the names of its pods are longer,
-/// and a label of them holds the name and eleven characters more.
+/// The most characters of the name of a Swarm with a managed pool. A label of the pods holds the
+/// name and eleven more characters.
 pub const MANAGED_NAME_MAX: usize = 52;
 
 /// The port of workers unless another is written.
 const MANAGED_PORT: i32 = 9090;
 
-/// A pool that the operator makes and keeps in shape: a Deployment or a StatefulSet called like the
-/// Swarm, its service account, disruption budget and Services. All of it goes with the Swarm. The
-/// operator needs rights for this, which `deploy/components/managed-pools` gives it.
+/// Pool that the operator creates and reconciles: a Deployment or StatefulSet named like the Swarm,
+/// its service account, disruption budget and Services. They are deleted with the Swarm. The
+/// operator needs the rights in `deploy/components/managed-pools`.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ManagedSpec {
-    /// What makes the pods.
+    /// Workload that creates the pods. Default: `Deployment`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<ManagedKind>,
-    /// The image of the workers. With it `worker.protocol` must be written, too. Without `command`, and
-    /// with `worker.protocol: Session`, `swarm-worker` is put into its container and runs there, so
-    /// that `worker.runner` can use the programs of the image. Default: that of `swarm-worker` of the
-    /// same release as the operator.
+    /// Image of the workers; needs `worker.protocol`. With `Session` and without `command`, the
+    /// operator adds `swarm-worker` to the container, and `worker.runner` can use the programs of
+    /// the image. Default: `swarm-worker` of the operator's release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024), regex(pattern = "^[!-~]+$"))]
     pub image: Option<String>,
-    /// The program of the container, in place of that of the image.
+    /// Program of the container. Default: the entrypoint of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256), inner(length(max = 4096)))]
     pub command: Option<Vec<String>>,
-    /// Its arguments.
+    /// Arguments of the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256), inner(length(max = 4096)))]
     pub args: Option<Vec<String>>,
-    /// Variables of the container, beside those by which a worker is configured.
+    /// Additional environment variables of the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 256),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub env: Option<Vec<EnvVarSpec>>,
-    /// Resources of a worker and its jobs. Default: requests of `10m` CPU and `16Mi` memory, and a
-    /// memory limit of `64Mi`; with an `image`, whose programs jobs may run, `128Mi` more for each of
-    /// 16 jobs (`2112Mi`), or of the most jobs that `worker.maxJobs` or `capacity` allow, if these are
-    /// more, rounded up to a power of two.
+    /// Resources of a worker and its jobs. Default: requests `10m` CPU and `16Mi` memory, limit
+    /// `64Mi` memory. With `image` the limit grows by `128Mi` a job, for 16 jobs (`2112Mi`) or more
+    /// if `worker.maxJobs` or `capacity` allow more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourcesSpec>,
-    /// The port on which a worker serves its health, what it runs and its metrics. Default: 9090.
+    /// Port at which a worker serves its health, its jobs and its metrics. Default: 9090.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1024, max = 65_535))]
     pub port: Option<i32>,
-    /// A Service called like the Swarm, for all workers. Default: none.
+    /// Service named like the Swarm, for all workers. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceSpec>,
-    /// Files for the workers. A change of them replaces the pods, as a rollout does. Default: none.
+    /// Files for the workers. A change replaces the pods in a rollout. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FilesSpec>,
-    /// How many workers an eviction may take at a time, as when a node is drained.
+    /// Limit for evictions of workers, such as while a node is drained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disruption: Option<DisruptionSpec>,
-    /// The service account of the pods; nothing is bound to it. Workers of sessions need the
-    /// `ClusterRole` `swarm-session-worker`. Default: one called like the Swarm, which has that.
+    /// Service account of the pods. The operator grants it no rights; sessions need the
+    /// `ClusterRole` `swarm-session-worker`. Default: an account named like the Swarm, with that
+    /// role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub service_account_name: Option<String>,
-    /// Merged over the pod template that the operator makes: fields are set, entries of lists are
-    /// added or merged by their names, nothing can be taken away. The container of the worker is
-    /// called `worker`.
+    /// Fields to merge over the generated pod template: values are set, list entries are added or
+    /// merged by name, nothing is removed. The worker's container is named `worker`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "free_form")]
     pub pod_template: Option<Value>,
 }
 
-/// What makes the pods; it cannot be changed later. `Deployment`, the default: in a rollout a new pod
-/// takes over from an old one before that goes. `StatefulSet`: pods keep their names, and one goes
-/// before its successor comes.
+/// Workload that creates the pods; it cannot be changed later. `Deployment`: in a rollout a new pod
+/// takes over before the old one ends. `StatefulSet`: pods keep their names, and each ends before
+/// its replacement starts. Default: `Deployment`.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ManagedKind {
-    /// Pods of any names.
+    /// Pods with generated names.
     #[default]
     Deployment,
     /// Pods that keep their names.
     StatefulSet,
 }
 
-/// One variable.
+/// An environment variable.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [Rule::new(
@@ -99,29 +97,29 @@ pub enum ManagedKind {
     "write either value or valueFrom, not both"
 )]))]
 pub struct EnvVarSpec {
-    /// Its name.
+    /// Name of the variable.
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z][-._a-zA-Z0-9]*$"))]
     pub name: String,
-    /// Its value. Default: empty.
+    /// Value of the variable. Default: empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32_768))]
     pub value: Option<String>,
-    /// Where its value comes from, as in a Pod: `secretKeyRef`, `configMapKeyRef`, `fieldRef` or
+    /// Source of the value, as in a Pod: `secretKeyRef`, `configMapKeyRef`, `fieldRef` or
     /// `resourceFieldRef`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "free_form")]
     pub value_from: Option<Value>,
 }
 
-/// What a worker may use, as in a Pod.
+/// Resources of a container, as in a Pod.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourcesSpec {
-    /// What is set aside for it, as `cpu: 10m`.
+    /// Reserved amounts, such as `cpu: 10m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 32))]
     pub requests: Option<BTreeMap<String, IntOrString>>,
-    /// What it must not exceed, as `memory: 64Mi`.
+    /// Maximum amounts, such as `memory: 64Mi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 32))]
     pub limits: Option<BTreeMap<String, IntOrString>>,
@@ -151,69 +149,69 @@ impl JsonSchema for IntOrString {
     }
 }
 
-/// A Service for all workers.
+/// Service for all workers.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceSpec {
-    /// From where it is reached.
+    /// Type of the Service. Default: `ClusterIP`.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<ServiceType>,
-    /// Its port. Default: that of the workers.
+    /// Port of the Service. Default: `port` of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65_535))]
     pub port: Option<i32>,
-    /// The port of the workers that it leads to. Default: `port` of the pool.
+    /// Port of the workers that receives the traffic. Default: `port` of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65_535))]
     pub target_port: Option<i32>,
 }
 
-/// From where the Service is reached: from within the cluster, with `ClusterIP`, the default; by a port of
-/// every node, too; or also from outside, by what the cluster has for this.
+/// Type of the Service. `ClusterIP` is reachable in the cluster, `NodePort` also at a port of every
+/// node, `LoadBalancer` also by the cluster's load balancer. Default: `ClusterIP`.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServiceType {
-    /// From within.
+    /// Reachable in the cluster.
     #[default]
     ClusterIP,
-    /// By nodes, too.
+    /// Also reachable at every node.
     NodePort,
-    /// From outside, too.
+    /// Also reachable by a load balancer.
     LoadBalancer,
 }
 
-/// Files for the workers, in a `ConfigMap` called like the Swarm and `-files`.
+/// Files for the workers, in a `ConfigMap` named like the Swarm with `-files`.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FilesSpec {
-    /// Their contents by name; at most 1 MiB in all.
+    /// Contents of the files by name, at most 1 MiB in total.
     #[schemars(extend("maxProperties" = 256))]
     pub data: BTreeMap<String, String>,
-    /// The directory in which workers find them. Default: `/config`.
+    /// Directory of the files in the container. Default: `/config`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2, max = 1024), regex(pattern = "^/[^:]+$"))]
     pub mount_path: Option<String>,
 }
 
-/// How many workers an eviction may take.
+/// Limit for evictions of workers.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DisruptionSpec {
-    /// Whether the operator makes a budget.
+    /// Creation of a disruption budget. Default: `Budget`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<DisruptionMode>,
-    /// How many workers, or what percentage of them, may be missing. Default: 1.
+    /// Number or percentage of workers that may be unavailable. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<IntOrString>,
 }
 
-/// Whether the operator makes a disruption budget: `Budget`, the default, or `None`, for whoever has one
-/// already. Two budgets for one pod forbid every eviction.
+/// Creation of a disruption budget: `Budget` creates it. Write `None` if you have your own, since
+/// two budgets for a pod forbid every eviction. Default: `Budget`.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DisruptionMode {
-    /// It does.
+    /// Creates a budget.
     #[default]
     Budget,
-    /// It does not.
+    /// Creates no budget.
     None,
 }
 

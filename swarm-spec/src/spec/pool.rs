@@ -1,4 +1,4 @@
-//! Which pods are the workers of a Swarm.
+//! The pool of a Swarm: the pods that are its workers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::rule::Rule;
 const CANNOT_CHANGE: &str =
     "spec.pool cannot be changed: create another Swarm for the other pool and delete this one";
 
-/// The pool: the pods that are the workers. Exactly one of these.
+/// Pods that are the workers. Write exactly one of these fields.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -36,18 +36,18 @@ const CANNOT_CHANGE: &str =
     ),
 ]))]
 pub struct PoolSpec {
-    /// A StatefulSet in the namespace of the Swarm. Its pod *n* is the worker in slot *n*.
+    /// StatefulSet in the namespace of the Swarm. Pod *n* is the worker in slot *n*.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stateful_set: Option<WorkloadRef>,
-    /// A Deployment in the namespace of the Swarm. Each of its pods is bound to a slot; in a rollout
-    /// a new pod takes the slot of an old one, with its jobs.
+    /// Deployment in the namespace of the Swarm. Each pod is bound to a slot; in a rollout a new
+    /// pod takes the slot and jobs of an old pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<WorkloadRef>,
-    /// All pods in the namespace of the Swarm with these labels, whoever makes them, except those of
-    /// StatefulSets and those that another Swarm has. There are as many workers as pods.
+    /// Pods in the namespace of the Swarm with these labels, except pods of StatefulSets and of
+    /// other Swarms. Each pod is a worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<PodsRef>,
-    /// Pods that the operator makes, with all that they need. `pool: {managed: {}}` is enough.
+    /// Pods that the operator creates. `pool: {managed: {}}` is enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed: Option<ManagedSpec>,
 }
@@ -120,7 +120,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A workload: by its name, or by labels that exactly one has.
+/// Workload, by its name or by labels that exactly one workload has.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -131,13 +131,13 @@ impl fmt::Display for Kind {
     Rule::new("self == oldSelf", CANNOT_CHANGE),
 ]))]
 pub struct WorkloadRef {
-    /// The workload's name.
+    /// Name of the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[a-z0-9][-.a-z0-9]*$"))]
     #[schemars(extend("x-kubernetes-validations" = [workload_name_fits()]))]
     pub name: Option<String>,
-    /// Labels of the workload itself (not of its pods), for names that a tool makes up. Exactly one
-    /// workload in the namespace must have them all.
+    /// Labels of the workload itself (not of its pods), for generated names. Exactly one workload
+    /// in the namespace must have all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
     pub match_labels: Option<BTreeMap<String, String>>,
@@ -168,12 +168,12 @@ fn workload_name_fits() -> Rule {
     Rule::new(rule, message).with_optional_old_self()
 }
 
-/// Pods, by labels.
+/// Pods by their labels.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [Rule::new("self == oldSelf", CANNOT_CHANGE)]))]
 pub struct PodsRef {
-    /// The labels that a pod must have, all of them.
+    /// Labels that a pod must have, all of them.
     #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
     pub match_labels: BTreeMap<String, String>,
 }

@@ -1,4 +1,4 @@
-//! What `swarm-worker` does with a job.
+//! The runner: the action of `swarm-worker` for a job.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(crate) const WORDS_MAX: usize = 256;
 /// The most characters of one word of a command.
 pub(crate) const WORD_MAX: usize = 4_096;
 
-/// What `swarm-worker` does with a job; exactly one of `log`, `command` and `ping`.
+/// Action of `swarm-worker` for a job: exactly one of `log`, `command` and `ping`.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -29,16 +29,15 @@ pub(crate) const WORD_MAX: usize = 4_096;
     ),
 ]))]
 pub struct RunnerSpec {
-    /// Runs nothing: the worker's log has a line when a job starts and one when it stops. For
-    /// demonstrations and tests.
+    /// Runs nothing, and logs the start and the stop of each job. For demonstrations and tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogRunnerSpec>,
-    /// Runs a program with arguments, without a shell. In the arguments `{job}`, `{token}`,
-    /// `{worker}` and `{param.NAME}` stand for the name of the job, its fencing token, the name of
-    /// the worker and a param of the job; `{{job}}` is the text `{job}`. Its environment has
-    /// `SWARM_JOB`, `SWARM_TOKEN`, `SWARM_WORKER`, `SWARM_SESSION` and `SWARM_PARAM_NAME`, and of that
-    /// of the worker `PATH`, `LD_LIBRARY_PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `LANG`, `LANGUAGE`,
-    /// `LC_*`, `TZ` and `TMPDIR`.
+    /// Runs a program with arguments, without a shell. In arguments `{job}`, `{token}`, `{worker}`
+    /// and `{param.NAME}` become the job's name, its fencing token, the worker's name and a param.
+    /// `{{job}}` gives the text `{job}`. The environment has `SWARM_JOB`, `SWARM_TOKEN`,
+    /// `SWARM_WORKER`, `SWARM_SESSION` and `SWARM_PARAM_NAME`. It also has the worker's `PATH`,
+    /// `LD_LIBRARY_PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `LANG`, `LANGUAGE`, `LC_*`, `TZ` and
+    /// `TMPDIR`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 256),
@@ -49,22 +48,21 @@ pub struct RunnerSpec {
         "write the program first, as in [\"ffmpeg\", \"-i\", \"{job}\"]"
     )]))]
     pub command: Option<Vec<String>>,
-    /// Calls an HTTP endpoint `host:port`, which is the name of the job, again and again.
+    /// Sends HTTP requests to the name of the job, which is `host:port`, at a fixed interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ping: Option<PingRunnerSpec>,
-    /// The directory that `command` runs in; a relative one starts at the worker's own. Default: the
-    /// worker's own.
+    /// Directory of `command`, relative to the worker's directory. Default: the worker's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub working_dir: Option<String>,
-    /// Variables for the environment of `command`. Values may have the same placeholders as arguments,
-    /// and those of `paramsFrom`. Names do not begin with `SWARM_`. Whoever may read the Swarm can read
-    /// them.
+    /// Environment variables of `command`. Values may have the placeholders of arguments, and
+    /// params of `paramsFrom`. Names must not begin with `SWARM_`. Users who may read the Swarm can
+    /// read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 256))]
     pub env: Option<BTreeMap<String, String>>,
-    /// Further variables that `command` gets from the environment of its worker if that has them, by
-    /// their names, such as `HTTPS_PROXY`. Names do not begin with `SWARM_`.
+    /// Names of more variables that `command` inherits from its worker, such as `HTTPS_PROXY`.
+    /// Names must not begin with `SWARM_`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 256),
@@ -75,21 +73,20 @@ pub struct RunnerSpec {
         "a name that begins with SWARM_ is the worker's; remove it"
     )]))]
     pub inherit_env: Option<Vec<String>>,
-    /// Params of all jobs whose values are in Secrets. A job finds each in its environment as
-    /// `SWARM_PARAM_NAME`, and only there: arguments of a program can be read by others. In a managed
-    /// pool a pod gets the values when it starts; any other worker, also that of `local`, needs
-    /// `SWARM_PARAM_NAME` in its own environment.
+    /// Params of all jobs with values from Secrets. A job gets each only as the variable
+    /// `SWARM_PARAM_NAME`. Pods of a managed pool get the values at their start. Any other worker
+    /// needs `SWARM_PARAM_NAME` in its own environment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 32),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub params_from: Option<Vec<ParamFromSpec>>,
-    /// When `command` is ready. A job that is not ready in time is stopped, and restarted like one
-    /// that failed. Default: as soon as it runs.
+    /// Readiness check of `command`. A job that is not ready in time is stopped and restarted.
+    /// Default: ready at its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<ReadySpec>,
-    /// How `command` is restarted when it ends by itself.
+    /// Restarts of `command` after it ends by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<RestartSpec>,
 }
@@ -109,25 +106,26 @@ impl RunnerSpec {
     }
 }
 
-/// A param whose value is in a Secret.
+/// Param with a value from a Secret.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParamFromSpec {
-    /// The name of the param. It takes the place of one that a job has of the same name.
+    /// Name of the param. It replaces a param of the same name in a job.
     #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-zA-Z_][a-zA-Z0-9_]*$"))]
     pub name: String,
-    /// Where its value is.
+    /// Source of the value.
     pub secret_key_ref: SecretKeyRefSpec,
 }
 
-/// A key of a Secret in the namespace of the Swarm. Without it the pods of a managed pool do not start.
+/// Key of a Secret in the namespace of the Swarm. If it is missing, pods of a managed pool do not
+/// start.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretKeyRefSpec {
-    /// The name of the Secret.
+    /// Name of the Secret.
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[a-z0-9][-.a-z0-9]*$"))]
     pub name: String,
-    /// The key.
+    /// Key in the Secret.
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
     pub key: String,
 }
@@ -136,28 +134,28 @@ pub struct SecretKeyRefSpec {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogRunnerSpec {}
 
-/// How the `ping` runner calls.
+/// Timing of the requests of the `ping` runner.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PingRunnerSpec {
-    /// From one call to the next. Default: `30s`.
+    /// Time from one request to the next. Default: `30s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded(), more_than_nothing()]))]
     pub interval: Option<Duration>,
-    /// How long an answer is waited for. Default: `5s`.
+    /// Time to wait for an answer. Default: `5s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded(), more_than_nothing()]))]
     pub timeout: Option<Duration>,
 }
 
-/// When a program is ready; exactly one of `exec`, `http` and `line`.
+/// Readiness check of a program: exactly one of `exec`, `http` and `line`.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[schemars(extend("x-kubernetes-validations" = [Rule::new(
     "[has(self.exec), has(self.http), has(self.line)].filter(it, it).size() == 1",
     "write exactly one of exec, http and line"
 )]))]
 pub struct ReadySpec {
-    /// Once this program, which is run every second with the directory and environment of the job,
-    /// ends with exit code 0. It may have the same placeholders as `command`.
+    /// Program that ends with exit code 0 when the job is ready. It runs every second in the
+    /// directory and environment of the job, and may have the placeholders of `command`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 256),
@@ -168,32 +166,32 @@ pub struct ReadySpec {
         "write the program first, as in [\"pg_isready\", \"-q\"]"
     )]))]
     pub exec: Option<Vec<String>>,
-    /// Once this URL, which is fetched every second, answers with a status of 200 to 299, as in
-    /// `http://127.0.0.1:{param.port}/healthz`.
+    /// URL that answers with a status of 200 to 299 when the job is ready, such as
+    /// `http://127.0.0.1:{param.port}/healthz`. It is fetched every second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096), regex(pattern = "^http://[!-~]+$"))]
     pub http: Option<String>,
-    /// Once a line of its output contains this text.
+    /// Text in the output of the job when the job is ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub line: Option<String>,
-    /// How long it may take. Default: `60s`.
+    /// Time from the start of the job until it must be ready. Default: `60s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded(), more_than_nothing()]))]
     pub timeout: Option<Duration>,
 }
 
-/// How a job that ended by itself is restarted. The pauses double from 0.1 s on; a run of 30 s or more
-/// makes count and pauses start over.
+/// Restarts of a job that ended by itself. Pauses double, from 0.1 s. A run of 30 s or more resets
+/// the count and the pauses.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestartSpec {
-    /// How often in a row; then the job stays with its worker and does not run, until it moves or the
-    /// worker is restarted. Default: any number.
+    /// Number of restarts in a row. After the last one the job stays stopped on its worker, until
+    /// it moves or the worker restarts. Default: any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub limit: Option<i32>,
-    /// The longest pause before a restart. Default: `30s`.
+    /// Longest pause before a restart. Default: `30s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded(), more_than_nothing()]))]
     pub max_pause: Option<Duration>,

@@ -1,4 +1,4 @@
-//! Where jobs stand that are not in the Swarm itself.
+//! Sources of jobs outside of the Swarm itself.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rule::Rule;
 
-/// ConfigMaps that hold lists of jobs: one by name, or all that have some labels.
+/// Source of jobs: one ConfigMap by name, or all ConfigMaps with some labels.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -25,44 +25,44 @@ use crate::rule::Rule;
     ),
 ]))]
 pub struct JobSource {
-    /// One key of one ConfigMap.
+    /// Key of one ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<ConfigMapKey>,
-    /// All ConfigMaps with these labels, also those whose names a tool makes up.
+    /// ConfigMaps with these labels, for generated names and varying numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<SourceSelector>,
-    /// The key of each selected ConfigMap.
+    /// Key to read in each selected ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
     pub key: Option<String>,
-    /// Whether a number from 1 to 100 at the end of a text, as in `cnbc:100`, is the job's share.
+    /// Reads a number from 1 to 100 at the end of a name, such as `cnbc:100`, as the share of the
+    /// job. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_suffix: Option<bool>,
-    /// How the key holds the jobs. Default: `list`.
+    /// Format of the jobs. Default: `list`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<SourceFormat>,
-    /// Whether the ConfigMap, its key, or any ConfigMap with the labels may be missing: then the source
-    /// has no jobs, and the jobs of a ConfigMap that is deleted are stopped. Without it a source that is
-    /// missing stops nothing. Default: false.
+    /// Allows the source to be missing: it then has no jobs, and deleting a ConfigMap stops the
+    /// ConfigMap's jobs. Without it a missing source stops no job. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
 }
 
 impl JobSource {
-    /// Whether it may be missing.
+    /// Whether the source may be missing.
     #[must_use]
     pub fn is_optional(&self) -> bool {
         self.optional.unwrap_or_default()
     }
 }
 
-/// One key of one ConfigMap.
+/// Key of one ConfigMap.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigMapKey {
-    /// The ConfigMap.
+    /// Name of the ConfigMap.
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[a-z0-9][-.a-z0-9]*$"))]
     pub name: String,
-    /// The key in it.
+    /// Key in the ConfigMap.
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
     pub key: String,
 }
@@ -71,13 +71,13 @@ pub struct ConfigMapKey {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceSelector {
-    /// The labels, all of which a ConfigMap must have.
+    /// Labels that a ConfigMap must have, all of them.
     #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
     pub match_labels: BTreeMap<String, String>,
 }
 
-/// How a key of a ConfigMap holds jobs. `list`, the default: a YAML list of names, or of maps as in
-/// `spec.jobs`. `hostports`: lines `host,port`, each of which is the job `host:port`.
+/// Format of the jobs. `list` is a YAML list of names, or of objects as in `spec.jobs`. `hostports`
+/// has lines `host,port`, one for each job `host:port`. Default: `list`.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SourceFormat {

@@ -1,4 +1,4 @@
-//! What workers are told of themselves, and how they are asked.
+//! Settings of workers: protocol, runner and limits.
 
 use std::collections::BTreeMap;
 
@@ -9,42 +9,40 @@ use swarm_core::Slot;
 use super::{ProtocolSpec, RunnerSpec, VersionEndpoint};
 use crate::rule::Rule;
 
-/// How workers are configured and addressed.
+/// Protocol, runner and limits of the workers.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerSpec {
-    /// How workers are spoken to. Default: `Plain`; `Session` for `pool.managed` without an image of
-    /// your own.
+    /// Protocol of the workers. Default: `Plain`; `Session` for `pool.managed` without `image`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ProtocolSpec>,
-    /// What `swarm-worker` does with a job: in `swarm local`, in managed pools, and in any
-    /// other worker of sessions that runs with `--runner swarm`. When it changes, every worker stops its
-    /// jobs and begins them again, at once; no pod is replaced. (With `protocol: Plain` a managed pool
-    /// replaces them.)
+    /// Action of `swarm-worker` for a job: on one machine, in managed pools, and in sessions that
+    /// run with `--runner swarm`. A change restarts all jobs at once, and no pod. (With
+    /// `protocol: Plain` a managed pool replaces its pods.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<RunnerSpec>,
-    /// Whether the last lines of a job that fails are shown where it is said that it fails: in the status,
-    /// which all who may view Swarms can read, in Events and in the Lease of its worker; under
-    /// `swarm local` on the screen, in its answers and in its own log. With false the log of the
-    /// worker alone has them. Default: true.
+    /// Shows the last lines of a failing job in the status, in Events and in the Lease of its
+    /// worker; on one machine also on the screen. Users who may view Swarms can read them. With
+    /// false only the worker's log has them. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub show_output: Option<bool>,
-    /// Where workers report which jobs they run. With it the operator knows when a worker has
-    /// released a job and when all of them have the newest view; without it, it can only wait.
+    /// Endpoint at which workers report their running jobs. With it the operator knows when a
+    /// worker released a job or has its newest view. Default: none; the operator waits fixed times
+    /// instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_endpoint: Option<VersionEndpoint>,
-    /// The most jobs that one worker may have. Default: any number.
+    /// Maximum number of jobs of a worker. Default: any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub max_jobs: Option<i32>,
-    /// Workers that are unlike the others, by their slots or by the labels of their pods. Of several
-    /// entries that fit a worker, the first one counts. Default: all workers are alike.
+    /// Workers with a different capacity, by slot or by labels of their pods. The first entry that
+    /// fits a worker applies. Default: all workers are equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub capacity: Option<Vec<CapacitySpec>>,
 }
 
-/// How much some workers can take. Exactly one of `slots` and `matchLabels` says which ones.
+/// Capacity of some workers. Exactly one of `slots` and `matchLabels` selects them.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -58,7 +56,7 @@ pub struct WorkerSpec {
     ),
 ]))]
 pub struct CapacitySpec {
-    /// The slots, as the 2 of pod `swarm-worker-2`.
+    /// Slots of the workers, such as 2 for pod `swarm-worker-2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 256),
@@ -66,17 +64,17 @@ pub struct CapacitySpec {
         extend("x-kubernetes-list-type" = "set")
     )]
     pub slots: Option<Vec<i32>>,
-    /// Labels, all of which their pods have. Whoever may change the pods decides on it; a worker may
-    /// not. In `swarm local` there are no pods, and it fits nobody.
+    /// Labels that a pod must have, all of them. Users who may change pods can change the capacity;
+    /// workers cannot. Workers on one machine have no labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
     pub match_labels: Option<BTreeMap<String, String>>,
-    /// How much of them jobs with a `share` can reserve, in percent of the largest workers, of which a
-    /// share is a percentage. Default: 100.
+    /// Part of each worker that jobs with a `share` can reserve, in percent of the largest workers.
+    /// Default: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub percent: Option<i32>,
-    /// The most jobs that each of them may have, in place of `worker.maxJobs`.
+    /// Maximum number of jobs of each worker, instead of `worker.maxJobs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub max_jobs: Option<i32>,

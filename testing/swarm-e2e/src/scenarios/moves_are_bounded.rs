@@ -118,9 +118,9 @@ async fn looks(context: &Context) -> Result<()> {
     ensure!(row.starts_with("streams") && row.contains("Settled"), "{row}");
     context.laps.lap(table.trim().to_owned());
     for (field, words) in [
-        ("swarm.spec", "ConfigMaps that hold more jobs"),
-        ("swarm.spec.rebalance", "The most jobs that move at a time"),
-        ("swarm.spec.jobSources", "All ConfigMaps with these labels"),
+        ("swarm.spec", "ConfigMaps with more jobs"),
+        ("swarm.spec.rebalance", "Number of jobs that may move at a time"),
+        ("swarm.spec.jobSources", "ConfigMaps with these labels"),
         ("swarm.spec.pool.statefulSet", "Labels of the workload itself"),
     ] {
         let text = context.kubectl(&["explain", field]).await?;
