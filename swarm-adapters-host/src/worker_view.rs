@@ -227,7 +227,9 @@ impl SessionViews for WorkerViewWatch {
                 Contents::Unreadable(reason) => reason,
             };
             let path = self.path.display();
-            return ViewUpdate::Unreadable(format!("{path} is no view of this session: {reason}"));
+            return ViewUpdate::Unreadable(format!(
+                "{path} is not a view of this session: {reason}"
+            ));
         }
     }
 }

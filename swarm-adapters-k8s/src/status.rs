@@ -264,7 +264,7 @@ fn all_assigned(
             Replication::All => "is for every worker",
         };
         let message = match run {
-            0 => format!("there are no jobs to run{beside}"),
+            0 => format!("no job has to run{beside}"),
             1 => format!("the only job {does}{beside}"),
             run => format!("each of {run} jobs {does}{beside}"),
         };

@@ -287,7 +287,7 @@ fn adopt(
     }
     for name in former {
         let sentence = format!(
-            "Deployment `{name}` runs the operator of before: delete it, or nothing is taken over"
+            "Deployment `{name}` runs the previous operator: delete it, or nothing is taken over"
         );
         report.note(&swarm.spot, sentence);
     }

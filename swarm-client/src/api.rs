@@ -96,7 +96,8 @@ fn name_fits() -> kube::core::Rule {
     ))
     .optional_old_self(true)
     .message(format!(
-        "the name of a Swarm has at most {NAME_MAX} characters: it is a label of what is made for it"
+        "the name of a Swarm has at most {NAME_MAX} characters, since it is a label of other \
+         objects"
     ).as_str())
 }
 

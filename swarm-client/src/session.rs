@@ -243,7 +243,8 @@ pub fn seen(object: &Object) -> Result<SeenLease, String> {
     let session = SessionId::from_stored(&name);
     if session.is_plain() {
         return Err(format!(
-            "Lease `{name}` is no session's: its name is no pod UID, dash, 16 hexadecimal digits"
+            "Lease `{name}` is not a session's: its name is not a pod UID, a dash and 16 \
+             hexadecimal digits"
         ));
     }
     let version = version(object).ok_or_else(|| format!("Lease `{name}` has no version"))?;
@@ -412,6 +413,6 @@ mod tests {
         assert!(error.contains("has no usable `swarm.k8slab.info/ack`"), "{error}");
         object.metadata.name = Some("kube-scheduler".to_owned());
         let error = seen(&object).unwrap_err();
-        assert!(error.starts_with("Lease `kube-scheduler` is no session's"), "{error}");
+        assert!(error.starts_with("Lease `kube-scheduler` is not a session's"), "{error}");
     }
 }

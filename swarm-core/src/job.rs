@@ -245,7 +245,7 @@ pub type Jobs = SharedMap<JobName, Job>;
 /// ```
 /// let list = ["b", "a", "b"];
 /// let error = swarm_core::jobs(list).unwrap_err();
-/// assert_eq!(error.to_string(), "job `b` is listed twice, as number 1 and as number 3; remove one");
+/// assert_eq!(error.to_string(), "job `b` occurs twice, as number 1 and as number 3; remove one");
 /// ```
 pub fn jobs<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Jobs, JobsError> {
     let mut number_of = BTreeMap::new();
@@ -271,7 +271,7 @@ pub enum JobsError {
         source: JobNameError,
     },
     /// A name occurs twice.
-    #[error("job `{name}` is listed twice, as number {first} and as number {second}; remove one")]
+    #[error("job `{name}` occurs twice, as number {first} and as number {second}; remove one")]
     Duplicate {
         /// The name.
         name: JobName,

@@ -293,8 +293,8 @@ const WORKERS_THAT_HOLD: &str = "these workers hold jobs and are";
 /// The verdict on a Swarm whose ledger started another incarnation.
 fn recovering(jobs: usize) -> Verdict {
     let message = format!(
-        "the ledger was lost or rolled back, so it is unknown who runs what; {} {} until each \
-         earlier session has closed, or its Lease is revoked and the grace elapsed",
+        "the ledger was lost or rolled back, so the holders of jobs are unknown; {} {} until each \
+         earlier session closed, or its Lease is revoked and the grace elapsed",
         counted(jobs, "job"),
         number(jobs, "waits", "wait")
     );

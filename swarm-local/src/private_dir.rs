@@ -49,7 +49,8 @@ pub(crate) enum Refused {
         path: PathBuf,
     },
     /// The directory itself is writable by others.
-    #[error("other users may write {}, so nobody knows who wrote what is in it; look, remove it or name another one with --dir", path.display())]
+    #[error("other users may write {}, so its files cannot be trusted; look at them, then remove \
+             it, or name another directory with --dir", path.display())]
     Writable {
         /// The directory.
         path: PathBuf,

@@ -74,7 +74,7 @@ pub fn desired(name: &str, spec: &SwarmSpec) -> Result<Desired, SpecError> {
         let at = |reason| SpecError { place: format!("spec.jobs[{index}]"), reason };
         let (name, job) = job(listed).map_err(at)?;
         if jobs.contains_key(&name) {
-            return Err(at(format!("job `{name}` stands twice; remove one")));
+            return Err(at(format!("job `{name}` occurs twice; remove one")));
         }
         jobs.insert(name, job);
     }
@@ -147,15 +147,15 @@ fn check_pool(spec: &SwarmSpec) -> Result<(), SpecError> {
     if managed.as_ref().is_some_and(|managed| managed.image.is_some())
         && spec.worker.as_ref().and_then(|worker| worker.protocol).is_none()
     {
-        let reason = "an image of your own in pool.managed needs it: write Plain if its program \
-                      reads its jobs from a file, or Session if swarm-worker is to run its programs";
+        let reason = "pool.managed.image needs it: write Plain if the image's program reads its \
+                      jobs from a file, or Session if swarm-worker runs its programs";
         return wrong("spec.worker.protocol", reason);
     }
     if let Some(Err(reason)) = managed.as_ref().map(ManagedSpec::check_env) {
         return wrong("spec.pool.managed.env", reason);
     }
     if pods.is_some() && spec.replicas.is_some() {
-        let reason = "nothing scales pods that go by labels; leave it out and add or delete pods";
+        let reason = "nothing scales pods that labels select; leave it out and add or delete pods";
         return wrong("spec.replicas", reason);
     }
     let name = stateful_set.as_ref().or(deployment.as_ref()).and_then(|it| it.name.as_deref());
@@ -167,9 +167,9 @@ fn check_pool(spec: &SwarmSpec) -> Result<(), SpecError> {
     let mode = spec.refresh.as_ref().and_then(|refresh| refresh.mode).unwrap_or_default();
     let keeps_names = spec.pool.workload("").0 == Kind::StatefulSet;
     if !keeps_names && matches!(mode, RefreshMode::Evict | RefreshMode::Delete) {
-        let reason = "Evict and Delete need pods of a StatefulSet: elsewhere the successor of a pod has \
-                      another name and finds no jobs under it when it starts; write HotReload or \
-                      None";
+        let reason = "Evict and Delete need a StatefulSet: in other pools the successor of a pod \
+                      has another name, for which the view has no jobs at its start; write \
+                      HotReload or None";
         return wrong("spec.refresh.mode", reason);
     }
     Ok(())
@@ -207,7 +207,7 @@ fn check_format(spec: &SwarmSpec) -> Result<(), SpecError> {
         return wrong(place, reason);
     }
     if view.adopt.unwrap_or_default() {
-        let reason = "a list `host,port` does not say who runs what; leave adopt out";
+        let reason = "a list `host,port` does not name the workers of jobs; leave adopt out";
         return wrong("spec.view.adopt", reason);
     }
     Ok(())
@@ -237,8 +237,8 @@ fn check_alike(jobs: &Jobs) -> Result<(), SpecError> {
         return Ok(());
     };
     let reason = format!(
-        "job `{name}` has `{field}`, but with replication: All every worker runs every job: leave it \
-         out, or write replication: One"
+        "job `{name}` has `{field}`, which replication: All does not allow, since every worker \
+         runs every job: leave it out, or write replication: One"
     );
     wrong("spec.jobs", reason)
 }
@@ -254,8 +254,8 @@ fn replication(spec: &SwarmSpec) -> Result<Replication, SpecError> {
         (ReplicationSpec::One, _) => Ok(Replication::One),
         (ReplicationSpec::All, None) => Ok(Replication::All),
         (ReplicationSpec::All, Some(field)) => {
-            let reason = "with replication: All every worker runs every job, whatever it says: leave it \
-                          out, or write replication: One";
+            let reason = "replication: All does not allow it, since every worker runs every job: \
+                          leave it out, or write replication: One";
             wrong(field, reason)
         }
     }
@@ -269,15 +269,15 @@ fn check_capacity(spec: &SwarmSpec) -> Result<(), SpecError> {
         let place = format!("spec.worker.capacity[{index}]");
         let has_bad_slot = slots.iter().flatten().any(|slot| *slot < 0);
         let reason = if slots.is_some() == match_labels.is_some() {
-            "write which workers are meant: either slots: [0, 1], or matchLabels: {LABEL: VALUE}"
+            "select the workers: write either slots: [0, 1], or matchLabels: {LABEL: VALUE}"
         } else if percent.is_none() && max_jobs.is_none() {
-            "write what they can take: percent, maxJobs or both"
+            "write the capacity of the workers: percent, maxJobs or both"
         } else if percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
             "write a percent from 1 to 100"
         } else if max_jobs.is_some_and(|most| most < 1) {
             "write a maxJobs of 1 or more"
         } else if has_bad_slot || slots.as_ref().is_some_and(Vec::is_empty) {
-            "write the slots that are meant: 0, 1, 2, …"
+            "write slots from 0: 0, 1, 2, …"
         } else {
             continue;
         };
@@ -457,7 +457,7 @@ pub(crate) fn job(spec: &spec::Job) -> Result<(JobName, Job), String> {
 fn max_jobs(max_jobs: i32) -> Result<u32, SpecError> {
     u32::try_from(max_jobs).ok().filter(|most| 0 < *most).ok_or_else(|| SpecError {
         place: "spec.worker.maxJobs".into(),
-        reason: format!("{max_jobs} is no number of jobs; write 1 or more, or leave it out"),
+        reason: format!("{max_jobs} is not allowed; write 1 or more, or leave it out"),
     })
 }
 
@@ -465,9 +465,7 @@ fn replicas(replicas: i32) -> Result<u32, SpecError> {
     let count = u32::try_from(replicas).ok().filter(|count| *count <= WORKERS_MAX);
     count.ok_or_else(|| SpecError {
         place: "spec.replicas".into(),
-        reason: format!(
-            "{replicas} is no number of workers; write 0 to {WORKERS_MAX}, or leave it out"
-        ),
+        reason: format!("{replicas} is not allowed; write 0 to {WORKERS_MAX}, or leave it out"),
     })
 }
 
@@ -479,31 +477,26 @@ fn autoscale(spec: &SwarmSpec, terms: &AutoscaleSpec) -> Result<Autoscale, SpecE
         return wrong(place, reason);
     }
     if spec.pool.pods.is_some() {
-        let reason = "nothing scales pods that go by labels; leave it out and add or delete pods";
+        let reason = "nothing scales pods that labels select; leave it out and add or delete pods";
         return wrong(place, reason);
     }
     if spec.replication == Some(ReplicationSpec::All) {
-        let reason = "with `replication: All` every worker runs every job, so that more workers take \
-                      nothing from the others; write `replicas` in its place";
+        let reason = "with `replication: All` every worker runs every job, so more workers do not \
+                      reduce the load of a worker; write `replicas` instead";
         return wrong(place, reason);
     }
     let number = |field: &str, number: i32, range: RangeInclusive<u32>| {
         let fits = u32::try_from(number).ok().filter(|number| range.contains(number));
         fits.ok_or_else(|| SpecError {
             place: format!("{place}.{field}"),
-            reason: format!(
-                "{number} is no such number; write {} to {}",
-                range.start(),
-                range.end()
-            ),
+            reason: format!("{number} is not allowed; write {} to {}", range.start(), range.end()),
         })
     };
     let AutoscaleSpec { min, max, jobs_per_worker, share_per_worker, cooldown } = terms;
     let max = number("max", *max, 1..=WORKERS_MAX)?;
     let min = number("min", min.unwrap_or(1), 0..=WORKERS_MAX)?;
     if max < min {
-        let reason =
-            format!("min is {min} and max is {max}; write a min that is not more than max");
+        let reason = format!("min is {min} and max is {max}; write a min of at most max");
         return wrong(place, reason);
     }
     let per_worker = match (*jobs_per_worker, *share_per_worker) {

@@ -19,8 +19,8 @@ pub(crate) fn check_params(params: &BTreeMap<String, String>) -> Result<(), Stri
     for (name, value) in params {
         if let Some(other) = variables.insert(name.to_ascii_uppercase(), name) {
             return Err(format!(
-                "the params `{}` and `{}` differ in case only, and a program would get one of them; \
-                 rename one",
+                "the params `{}` and `{}` differ in case only, but become the same variable of a \
+                 program; rename one",
                 Shortened(other),
                 Shortened(name)
             ));

@@ -155,15 +155,15 @@ fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
 fn exclusive_needs_sessions() -> Rule {
     needs_sessions(
         "!has(self.handover) || !has(self.handover.policy) || self.handover.policy != 'Exclusive'",
-        "handover.policy: Exclusive needs workers that acknowledge what they are told: \
-         write worker.protocol: Session, or leave the policy out",
+        "handover.policy: Exclusive needs workers that acknowledge their views: write \
+         worker.protocol: Session, or leave the policy out",
     )
 }
 
 fn run_once_needs_sessions() -> Rule {
     needs_sessions(
         "!has(self.jobs) || !self.jobs.exists(job, has(job.runOnce) && job.runOnce)",
-        "a job with runOnce needs workers that tell when it is done: write worker.protocol: Session, \
+        "a job with runOnce needs workers that report when it is done: write worker.protocol: Session, \
          or leave runOnce out",
     )
 }
@@ -185,8 +185,8 @@ fn lists_are_for_views() -> Rule {
     let adopts = "has(self.view.adopt) && self.view.adopt";
     Rule::new(
         format!("!({is_list}) || (!({adopts}) && !({IN_SESSIONS}))"),
-        "view.format: hostports is a list for workers that read a view, and does not say who runs \
-         what: write worker.protocol: Plain, and leave view.adopt out",
+        "view.format: hostports lists no workers, and sessions do not read it: write \
+         worker.protocol: Plain, and leave view.adopt out",
     )
 }
 
@@ -204,8 +204,8 @@ fn one_job_is_no_different_for_all() -> Rule {
     Rule::new(
         "!has(self.replication) || self.replication != 'All' || !has(self.jobs) || \
          !self.jobs.exists(job, has(job.pin) || has(job.share) || (has(job.runOnce) && job.runOnce))",
-        "with replication: All every worker runs every job, so no job can have a pin, a share or \
-         runOnce: leave them out, or write replication: One",
+        "replication: All does not allow pin, share or runOnce in a job, since every worker runs \
+         every job: leave them out, or write replication: One",
     )
 }
 
@@ -214,8 +214,8 @@ fn jobs_fit_into_an_object() -> Rule {
     Rule::new(
         format!("self.size() <= {INLINE_JOBS_MAX}"),
         format!(
-            "spec.jobs has at most {INLINE_JOBS_MAX} jobs; write more of them into ConfigMaps, and name \
-             these in spec.jobSources"
+            "spec.jobs has at most {INLINE_JOBS_MAX} jobs; write more jobs into ConfigMaps, and \
+             name the ConfigMaps in spec.jobSources"
         ),
     )
 }
@@ -224,8 +224,8 @@ fn all_jobs_fit_everywhere() -> Rule {
     Rule::new(
         "!has(self.replication) || self.replication != 'All' || !has(self.worker) || \
          (!has(self.worker.maxJobs) && !has(self.worker.capacity))",
-        "with replication: All every worker runs every job, whatever worker.maxJobs and \
-         worker.capacity say: leave them out, or write replication: One",
+        "replication: All does not allow worker.maxJobs or worker.capacity, since every worker \
+         runs every job: leave them out, or write replication: One",
     )
 }
 

@@ -38,7 +38,7 @@ pub struct Values<'a> {
 /// A placeholder that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no placeholder `{{{name}}}`; write {{job}}, {{token}}, {{worker}} or {{param.NAME}}, \
+    "unknown placeholder `{{{name}}}`; write {{job}}, {{token}}, {{worker}} or {{param.NAME}}, \
      or {{{{{name}}}}} for the text itself"
 )]
 pub struct UnknownPlaceholder {
@@ -47,7 +47,7 @@ pub struct UnknownPlaceholder {
 
 /// A job without a param that a placeholder stands for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the job has no param `{0}`, which a placeholder stands for")]
+#[error("the job has no param `{0}`, which a placeholder names")]
 pub struct MissingParam(pub String);
 
 impl Template {
@@ -68,7 +68,7 @@ impl Template {
     ///
     /// assert!(Template::parse("--name={job}").is_ok());
     /// let error = Template::parse("--name={jbo}").unwrap_err().to_string();
-    /// assert!(error.starts_with("there is no placeholder `{jbo}`; write {job}, {token}, "));
+    /// assert!(error.starts_with("unknown placeholder `{jbo}`; write {job}, {token}, "));
     /// ```
     pub fn parse(text: &str) -> Result<Self, UnknownPlaceholder> {
         let (mut parts, mut literal) = (Vec::new(), String::new());
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn an_unknown_placeholder_is_refused_with_the_known_ones() {
         let error = Template::parse("a {jbo}").unwrap_err().to_string();
-        let expected = "there is no placeholder `{jbo}`; write {job}, {token}, {worker} or \
+        let expected = "unknown placeholder `{jbo}`; write {job}, {token}, {worker} or \
                         {param.NAME}, or {{jbo}} for the text itself";
         assert_eq!(error, expected);
         for text in ["{Job}", "{param.}", "{param}", "{job.name}", "{_}"] {
@@ -186,7 +186,7 @@ mod tests {
     fn a_job_without_the_param_cannot_fill_it() {
         let values = Values { job: "a", token: 1, worker: "w", params: &BTreeMap::new() };
         let error = Template::parse("{param.port}").unwrap().fill(&values).unwrap_err();
-        let expected = "the job has no param `port`, which a placeholder stands for";
+        let expected = "the job has no param `port`, which a placeholder names";
         assert_eq!(error.to_string(), expected);
     }
 }

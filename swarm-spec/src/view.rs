@@ -45,7 +45,7 @@ pub fn of(value: &Value) -> Result<View, String> {
                     `kubectl get configmap NAME -o 'jsonpath={.data.config\\.yml}'`"
             .to_owned());
     }
-    let fields = value.as_object().ok_or("it is no map with `workloads` and `version`")?;
+    let fields = value.as_object().ok_or("it is not a map with `workloads` and `version`")?;
     if !fields.contains_key("workloads") {
         if !fields.contains_key("version") {
             return Err("it has neither `workloads` nor `version`".to_owned());
@@ -113,7 +113,7 @@ mod tests {
             ("version: 1\nformatters: {}", "it has `formatters` and no `workloads`"),
             ("version: 3\nservices:\n  db:\n", "it has `services` and no `workloads`"),
             ("version: 1\nhandlers:\n", "it has `handlers` and no `workloads`"),
-            ("just a text", "it is no map with `workloads` and `version`"),
+            ("just a text", "it is not a map with `workloads` and `version`"),
             ("kind: ConfigMap\nversion: 1", "it is a Kubernetes object"),
             ("version: 1\n---\nversion: 2", "it has several documents"),
             ("workloads: 3", "field `workloads`"),

@@ -17,7 +17,7 @@ const REPEATED_MAX: usize = 2;
 /// What a text of any length may grow to, so that small manifests may use anchors as they like.
 const BYTES_ALLOWED: usize = 1 << 20;
 
-/// How deep values may stand in each other; the parser refuses more by itself, and late.
+/// How deep values may are nested; the parser refuses more by itself, and late.
 const DEPTH_MAX: usize = 128;
 
 /// What a text that seems deeper than that may cost, as its length times its depth: the parser looks
@@ -32,8 +32,8 @@ const VALUES_MAX: usize = 10_000_000;
 const DIRECTIVES_MAX: usize = 100;
 
 /// What is wrong with a text that aliases make too large.
-const REPEATED: &str = "repetition limit exceeded: aliases such as `*name` repeat too much; \
-                        write out what they stand for";
+const REPEATED: &str = "repetition limit exceeded: aliases such as `*name` repeat too much; write \
+                        out the repeated values";
 
 /// Why a text cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,7 @@ pub struct YamlError {
 ///
 /// assert_eq!(documents("a: 1\n---\n# nothing\n---\n[b]\n")?.len(), 2);
 /// let twice = documents("a: 1\na: 2\n").unwrap_err();
-/// assert!(twice.source.to_string().starts_with("the key `a` stands twice"));
+/// assert!(twice.source.to_string().starts_with("the key `a` occurs twice"));
 /// # Ok::<(), swarm_spec::yaml::YamlError>(())
 /// ```
 pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
@@ -159,7 +159,7 @@ fn too_costly(text: &str) -> Option<String> {
     let is_costly = DEPTH_MAX < depth && COST_ALLOWED < depth.saturating_mul(text.len());
     is_costly.then(|| {
         format!(
-            "recursion limit exceeded: {depth} brackets or dashes stand in each other, and at most \
+            "recursion limit exceeded: {depth} brackets or dashes are nested, and at most \
              {DEPTH_MAX} are read"
         )
     })
@@ -269,7 +269,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
             self.take(key.len() + 1)?;
             if fields.contains_key(&key) {
                 let key: String = key.chars().take(80).flat_map(char::escape_default).collect();
-                return Err(A::Error::custom(format!("the key `{key}` stands twice")));
+                return Err(A::Error::custom(format!("the key `{key}` occurs twice")));
             }
             let value = from.next_value_seed(self)?;
             fields.insert(key, value);
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn a_doubled_key_is_refused_wherever_it_stands() {
         for text in ["a: {b: 1, b: 1}", r#"{"a": {"b": 1, "b": 2}}"#, "x: y\n---\nb: 1\nb:\n"] {
-            assert!(message(text).contains("the key `b` stands twice"), "{}", message(text));
+            assert!(message(text).contains("the key `b` occurs twice"), "{}", message(text));
         }
     }
 
@@ -324,11 +324,11 @@ mod tests {
         let directives: Vec<_> = (0..60_000).map(|n| format!("%TAG !{n}! x\n")).collect();
         let cases = [
             // It took 12 s of an optimized build.
-            (format!("{}{}", "{a: ".repeat(10_000), "a,".repeat(480_000)), "stand in each other"),
-            (format!("[{}", "{a: \"}\", b: ".repeat(90_000)), "stand in each other"),
+            (format!("{}{}", "{a: ".repeat(10_000), "a,".repeat(480_000)), "are nested"),
+            (format!("[{}", "{a: \"}\", b: ".repeat(90_000)), "are nested"),
             // It took 360 MB.
-            ("? ".repeat(500_000), "stand in each other"),
-            ("- ".repeat(500_000), "stand in each other"),
+            ("? ".repeat(500_000), "are nested"),
+            ("- ".repeat(500_000), "are nested"),
             (directives.concat(), "more than 100 directives"),
             // 62 MB took 2.5 GB.
             ("a,".repeat(31_000_000), "31000000 lists, maps and values"),

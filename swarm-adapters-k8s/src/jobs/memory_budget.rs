@@ -49,9 +49,9 @@ impl MemoryBudget {
         // What a list takes less than before is never refused.
         if BYTES_MAX < sum && kept < sum {
             let reason = format!(
-                "the sources have {} jobs, with which the lists of all Swarms of namespace \
-                 `{namespace}` would take {} MB here, and at most {} MB are kept; have fewer jobs, or \
-                 fewer Swarms that list the same ones",
+                "the sources have {} jobs; with them the lists of all Swarms of namespace \
+                 `{namespace}` need {} MB of at most {} MB; have fewer jobs, or fewer Swarms that \
+                 list the same jobs",
                 jobs.len(),
                 sum.div_ceil(1_000_000),
                 BYTES_MAX / 1_000_000
@@ -103,9 +103,8 @@ mod tests {
         assert!(none.is_none());
         assert_eq!(
             reason,
-            "the sources have 140000 jobs, with which the lists of all Swarms of namespace `a` would \
-             take 168 MB here, and at most 134 MB are kept; have fewer jobs, or fewer Swarms that list \
-             the same ones"
+            "the sources have 140000 jobs; with them the lists of all Swarms of namespace `a` need \
+             168 MB of at most 134 MB; have fewer jobs, or fewer Swarms that list the same jobs"
         );
         let _other = take("b", None).unwrap();
         let mut three = three.into_iter();

@@ -303,9 +303,9 @@ async fn get(
 /// Why the newest list of jobs is not read yet.
 fn throttled() -> Verdict {
     let message = format!(
-        "the ConfigMaps that hold jobs have changed, and are read within {} minutes: large lists of this \
-         namespace change so often that they would take more than a tenth of the operator's time; \
-         change them less often, or divide them among namespaces",
+        "the ConfigMaps of jobs changed, and are read within {} minutes: large lists of this \
+         namespace change too often for a tenth of the operator's time; change them less often, or \
+         divide them among namespaces",
         COOLDOWN_MAX.as_secs() / 60
     );
     Verdict { reason: Reason::SourcesThrottled, message }

@@ -67,8 +67,8 @@ impl Context {
         while let Some(page) = pages.try_next().await? {
             if let Some(former) = page.iter().find(|it| is_former_operator(it)) {
                 let reason = format!(
-                    "Deployment `{}` runs the operator of before, which writes the same view: delete \
-                     it, or scale it to 0; until then the workers go on with what they have",
+                    "Deployment `{}` runs the previous operator, which writes the same view: \
+                     delete it, or scale it to 0; until then the workers keep their jobs",
                     former.name_any()
                 );
                 return Err(StoreError::Refused { code: "FormerOperatorRuns", reason });
@@ -81,8 +81,8 @@ impl Context {
     pub(crate) async fn report_adoption(&self, swarm: &Swarm, adoption: Adoption, moves: usize) {
         let Adoption { jobs, workers, doubled, .. } = adoption;
         let note = format!(
-            "took over {jobs} jobs as {workers} workers ran them, {doubled} of which several ran; \
-             {moves} jobs are moved or new"
+            "took over {jobs} jobs as {workers} workers ran them; several workers ran {doubled} of \
+             the jobs; {moves} jobs are moved or new"
         );
         self.publish_event(swarm, EventType::Normal, "Adopted", note).await;
     }
@@ -94,8 +94,8 @@ fn refuse_writer(swarm: &Swarm, writer: &Writer) -> Result<(), StoreError> {
     let (manager, at, name) = (writer.manager.escape_debug(), writer.at, swarm.name_any());
     let reason = format!(
         "field manager `{manager}` wrote the view at {at}, after this Swarm was created, so the \
-         operator of before still runs somewhere: stop it, then delete Swarm `{name}` and apply it \
-         again; the workers go on with what they have"
+         previous operator still runs: stop it, then delete Swarm `{name}` and apply it again; the \
+         workers keep their jobs"
     );
     Err(StoreError::Refused { code: "FormerOperatorRuns", reason })
 }

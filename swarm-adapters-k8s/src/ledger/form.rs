@@ -221,8 +221,9 @@ pub(super) fn to_spec(
 
 fn from_spec(spec: SwarmLedgerSpec, parts: Vec<Part>) -> Result<Ledger, StoreError> {
     let unreadable = |detail: String| unreadable(&spec.pool.name, &detail);
-    let number =
-        |value: i64| u64::try_from(value).map_err(|_| unreadable(format!("{value} is no counter")));
+    let number = |value: i64| {
+        u64::try_from(value).map_err(|_| unreadable(format!("{value} is not a counter")))
+    };
     let Holdings {
         incarnation,
         longest_lease_ms,

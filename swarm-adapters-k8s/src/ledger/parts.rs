@@ -220,7 +220,7 @@ fn checked(
     let holdings = object.spec.holdings;
     let part = read(&holdings).map_err(|error| unreadable(ledger, name, &error))?;
     if part.digest() != name.digest {
-        let detail = "it does not say what its name says, so somebody edited it";
+        let detail = "its contents do not match the digest in its name, so it was edited";
         return Err(unreadable(ledger, name, detail));
     }
     Ok(holdings)
@@ -242,5 +242,5 @@ fn unreadable(ledger: &str, name: PartName, detail: &str) -> StoreError {
 
 /// That a part is not there, although the ledger names it.
 pub(super) fn missing(ledger: &str, name: PartName) -> StoreError {
-    unreadable(ledger, name, "there is no such object any more")
+    unreadable(ledger, name, "the object does not exist")
 }

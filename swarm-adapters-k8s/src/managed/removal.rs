@@ -175,7 +175,7 @@ impl Context {
         match end_of_view(&found, &swarm.name_any()) {
             EndOfView::Stays => Ok(()),
             EndOfView::LetGo => {
-                tracing::info!(what, namespace, "let go of, since it holds more than a view");
+                tracing::info!(what, namespace, "kept without the view, since it has other keys");
                 let nothing = json!({
                     "apiVersion": "v1", "kind": "ConfigMap",
                     "metadata": {"name": name, "uid": uid, "resourceVersion": resource_version},
@@ -219,7 +219,7 @@ impl Context {
         if found.items.iter().any(|it| it.spec.pool.managed.is_some()) {
             return Ok(());
         }
-        tracing::info!(namespace, swarm, "a managed pool is left of a Swarm that is gone");
+        tracing::info!(namespace, swarm, "removing a managed pool whose Swarm no longer exists");
         self.remove_pool(namespace, swarm).await
     }
 }

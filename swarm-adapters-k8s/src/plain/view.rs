@@ -283,9 +283,9 @@ impl ConfigMapViewStore {
             return Ok(());
         }
         let reason = format!(
-            "ConfigMap `{}` is immutable, so that workers cannot get new views; delete it, and it is \
-             recreated, then scale the pool to 0 and back: a kubelet does not read a ConfigMap again \
-             that was immutable",
+            "ConfigMap `{}` is immutable, so workers cannot get new views; delete it, which \
+             recreates it, then scale the pool to 0 and back: a kubelet does not read an immutable \
+             ConfigMap again",
             self.name
         );
         Err(StoreError::Refused { code: "ViewImmutable", reason })
@@ -378,8 +378,8 @@ fn hostports(view: &View) -> Result<String, StoreError> {
     for job in jobs {
         let Some(line) = hostport::line_of(job.as_str()) else {
             let reason = format!(
-                "job `{job}` is no address `host:port`, and spec.view.format is hostports; rename \
-                 the job, or leave the format out"
+                "job `{job}` is not an address `host:port`, and spec.view.format is hostports; \
+                 rename the job, or leave the format out"
             );
             return Err(StoreError::Refused { code: "ViewNotAddresses", reason });
         };

@@ -147,7 +147,8 @@ fn find<K: Cached>(
                 several.iter().map(|pool| format!("`{}`", pool.name_any())).collect();
             names.sort();
             let message = format!(
-                "the {kind}s {} all have the labels `{wanted}`; leave them on the one that is the pool",
+                "the {kind}s {} all have the labels `{wanted}`; remove the labels from all but the \
+                 pool",
                 names.join(", ")
             );
             Err(Verdict { reason: Reason::PoolAmbiguous, message })

@@ -110,8 +110,9 @@ impl Scaling {
             }
         };
         let message = format!(
-            "somebody set the replicas of {kind} `{pool}` {count} times within {minutes} minutes, \
-             and each time they were put back, since {} of the Swarm decides: {remedy}",
+            "another client set the replicas of {kind} `{pool}` {count} times within {minutes} \
+             minutes, and the operator reset them each time, since {} of the Swarm decides: \
+             {remedy}",
             decider(swarm)
         );
         Some(Verdict { reason: Reason::ScaleContested, message })
@@ -168,7 +169,7 @@ impl Context {
                 }
             };
             let note = format!(
-                "somebody set the replicas of {kind} `{name}` to {found}; they are {wanted} \
+                "another client set the replicas of {kind} `{name}` to {found}; they are {wanted} \
                  again, since Swarm `{swarm_name}` decides: {remedy}"
             );
             self.publish_event(swarm, EventType::Warning, "ScaleTakenOver", note).await;

@@ -46,7 +46,7 @@ fn waiting(pod: &Pod, container: &ContainerStatus) -> Option<String> {
         "ErrImageNeverPull" => Some(format!(
             "image `{image}` is not on its node, and imagePullPolicy Never keeps the kubelet from pulling it"
         )),
-        "InvalidImageName" => Some(format!("image `{image}` is no valid name: {why}")),
+        "InvalidImageName" => Some(format!("image `{image}` is not a valid name: {why}")),
         "ErrImagePull" | "ImagePullBackOff" => {
             let secrets = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
             let secrets: Vec<_> = secrets.map(|secret| format!("`{}`", secret.name)).collect();
@@ -255,7 +255,7 @@ mod tests {
                     pulling it";
         assert_eq!(of(&never).as_deref(), Some(said));
         let invalid = of(&pod(&spec, &waits("InvalidImageName", "a reason")));
-        assert_eq!(invalid.as_deref(), Some("image `w:9` is no valid name: a reason"));
+        assert_eq!(invalid.as_deref(), Some("image `w:9` is not a valid name: a reason"));
         assert_eq!(hopeless(&pod(&spec, &waits("ImagePullBackOff", "later"))), None);
         assert!(is_hopeless(&pod(&spec, &json!({"reason": "ErrImageNeverPull"}))));
         assert!(!is_hopeless(&pod(&spec, &json!({"reason": "Evicted"}))));

@@ -79,7 +79,12 @@ impl Context {
         if found.items.iter().any(|swarm| swarm.metadata.uid.as_ref() == Some(&claim.swarm.uid)) {
             return Ok(());
         }
-        tracing::info!(namespace, ledger = name, swarm = claim.swarm.name, "its Swarm is gone");
+        tracing::info!(
+            namespace,
+            ledger = name,
+            swarm = claim.swarm.name,
+            "its Swarm no longer exists"
+        );
         claim.remove(&ledgers, name).await
     }
 }

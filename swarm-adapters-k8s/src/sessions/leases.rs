@@ -344,8 +344,8 @@ impl State {
         if is_less && self.full.insert(namespace.to_owned()) {
             tracing::warn!(
                 namespace,
-                "sessions tell of more jobs than are kept; some count as neither finished, released \
-                 in part nor failing until others were released"
+                "sessions report more jobs than the operator keeps; some count as neither \
+                 finished, released in part nor failing until others are released"
             );
         }
     }

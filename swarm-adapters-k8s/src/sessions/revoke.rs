@@ -177,7 +177,7 @@ impl Context {
             let failed = |overseer: &mut Overseer| overseer.learn(clock::now(), Fact::StoreFailed);
             let is_found = found.inspect_err(|_| failed(overseer))?;
             if !is_found {
-                tracing::info!(namespace, %session, "the Lease of a session is gone");
+                tracing::info!(namespace, %session, "the Lease of a session was removed");
                 overseer.learn(clock::now(), Fact::LeaseMissing(session));
             }
         }

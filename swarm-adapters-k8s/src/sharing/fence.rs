@@ -19,7 +19,7 @@ tokio::task_local! {
 /// Why a request was not sent.
 #[derive(Debug, thiserror::Error)]
 enum NotSent {
-    #[error("the Swarm is another replica's by now")]
+    #[error("another replica owns the Swarm now")]
     Lost,
     #[error("no answer came while the Lease of this replica was good")]
     TimedOut,

@@ -76,8 +76,8 @@ impl Types {
             for (name, Workers { workers }) in controllers {
                 if CONTROLLERS.iter().all(|(known, _)| known != name) {
                     let known: Vec<_> = CONTROLLERS.iter().map(|(name, _)| *name).collect();
-                    let known = known.join(" and ");
-                    return Err(format!("{whose}: there is no controller `{name}`, only {known}"));
+                    let known = known.join(" or ");
+                    return Err(format!("{whose}: unknown controller `{name}`; write {known}"));
                 }
                 if workers.is_some_and(|count| !(1..=WORKERS_MAX).contains(&count)) {
                     return Err(format!(
@@ -92,7 +92,7 @@ impl Types {
                 && named != DEFAULT_TYPE
                 && !types.types.contains_key(named)
             {
-                return Err(format!("replica `{id}`: there is no type `{named}`"));
+                return Err(format!("replica `{id}`: unknown type `{named}`"));
             }
         }
         Ok(types)
@@ -148,13 +148,13 @@ replicas:
         let cases = [
             (
                 "types: {a: {controllers: {pool: {}}}}",
-                "type `a`: there is no controller `pool`, only swarm and sweeper",
+                "type `a`: unknown controller `pool`; write swarm or sweeper",
             ),
             (
                 "types: {a: {controllers: {swarm: {workers: 0}}}}",
                 "type `a`: controller `swarm` has 1 to 64 workers",
             ),
-            ("replicas: {x: {type: b}}", "replica `x`: there is no type `b`"),
+            ("replicas: {x: {type: b}}", "replica `x`: unknown type `b`"),
             ("types: {a: {controller: {}}}", "unknown field `controller`"),
             ("types: []", "expected a map"),
         ];

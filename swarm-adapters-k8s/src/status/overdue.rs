@@ -29,8 +29,8 @@ impl NotReadyTooLong {
         let left = holders.filter(|slot| overdue.slots.contains(slot)).count();
         let what = match (overdue.is_held, left) {
             (true, _) => {
-                "so many at once more likely share one fault, such as a readiness probe, so they \
-                 keep their jobs"
+                "a fault that they share is more likely, such as a readiness probe, so they keep \
+                 their jobs"
                     .to_owned()
             }
             (false, 0) => "other workers have their jobs now".to_owned(),

@@ -134,9 +134,9 @@ impl SessionReport {
     fn unprotected(&self) -> Option<Part> {
         let names: Vec<_> = self.unprotected.iter().map(String::as_str).collect();
         let message = format!(
-            "nothing keeps {} from the Leases of others, so handover.policy Exclusive holds only as long \
-             as none of them lies: {}; an administrator applies deploy/base/policy.yaml, which does not \
-             protect namespaces of the cluster such as kube-system, and then the workers are restarted",
+            "nothing keeps {} from the Leases of others, so a worker that lies breaks \
+             handover.policy Exclusive: {}. An administrator applies deploy/base/policy.yaml, \
+             which does not protect namespaces such as kube-system; then restart the workers",
             number(names.len(), "this worker", "these workers"),
             shortened(&names)
         );
@@ -273,9 +273,9 @@ impl SessionReport {
 
     fn held_back(&self) -> Option<Verdict> {
         let message = format!(
-            "{} {} silent at once, or requests of the operator itself fail, so their Leases are not \
-             revoked for twice the lease duration, and then few at a time; their jobs stay with \
-             them until then",
+            "{} {} silent at once, or the operator's own requests fail. For twice the lease \
+             duration no Lease is revoked, and then few at a time; until then the workers keep \
+             their jobs",
             counted(self.held_back, "worker"),
             number(self.held_back, "is", "are")
         );
@@ -287,12 +287,12 @@ impl SessionReport {
         let names: Vec<_> = self.unanswered.iter().map(|it| it.worker.as_str()).collect();
         let since = since.strftime("%H:%M:%S UTC");
         let then = if self.is_exclusive {
-            "with handover.policy Exclusive nobody else gets them without a proof: an answer, the end \
-             of its pod's containers, or a revoked Lease whose grace has elapsed. Delete the pod if \
-             the worker never answers, or, if its node is off for good, delete the node or taint it \
-             node.kubernetes.io/out-of-service"
+            "with handover.policy Exclusive no other worker gets them without a proof: an answer, \
+             the end of its pod's containers, or a revoked Lease whose grace has elapsed. Delete \
+             the pod if the worker never answers. If its node is permanently off, delete the node \
+             or taint it node.kubernetes.io/out-of-service"
         } else {
-            "after handover.releaseTimeout others get them all the same"
+            "after handover.releaseTimeout other workers get them anyway"
         };
         let message = format!(
             "{} not answered: {}; `{worker}` since {since}, {}; {then}",
@@ -371,7 +371,7 @@ mod tests {
         sessions.is_exclusive = true;
         let all = told(&sessions);
         assert!(all[0].starts_with("SessionsUnprotected=True nothing keeps this"), "{all:?}");
-        assert!(all[0].contains("lies: w-1; an administrator"), "{all:?}");
+        assert!(all[0].contains(": w-1. An administrator"), "{all:?}");
         assert_eq!(sessions.verdict(), None, "it is ready all the same");
     }
 

@@ -190,7 +190,7 @@ async fn nothing_is_taken_over_while_the_operator_of_before_runs() {
     s.swarm("s", adopting(&["a", "b", "c", "d", "e"]));
     s.until("it is refused", |s| s.condition("s", "Ready") == "False/FormerOperatorRuns").await;
     assert_eq!(s.view("s"), UNEVEN);
-    assert!(message(&s).starts_with("Deployment `swarm-controller` runs the operator of before"));
+    assert!(message(&s).starts_with("Deployment `swarm-controller` runs the previous operator"));
     s.put("it is scaled to 0", former_operator(0));
     s.until("it is settled", |s| s.is_settled("s")).await;
     assert!(s.view("s").contains(r#"jobs: ["a", "b", "c"]"#), "{}", s.view("s"));
@@ -223,8 +223,8 @@ async fn an_operator_of_before_elsewhere_is_known_by_what_it_writes() {
     s.until("it is refused", |s| s.condition("s", "Ready") == "False/FormerOperatorRuns").await;
     let expected = format!(
         "field manager `old-operator` wrote the view at {at}, after this Swarm was created, so the \
-         operator of before still runs somewhere: stop it, then delete Swarm `s` and apply it again; \
-         the workers go on with what they have"
+         previous operator still runs: stop it, then delete Swarm `s` and apply it again; the \
+         workers keep their jobs"
     );
     assert_eq!(message(&s), expected);
     s.pass(Duration::from_mins(3)).await;
@@ -294,7 +294,7 @@ async fn whoever_keeps_writing_over_the_view_is_named_until_it_stops() {
     }
     let told = message(&s);
     let expected =
-        "somebody changed key `config.yml` of ConfigMap `s-config` 4 times within 5 minutes";
+        "another client changed key `config.yml` of ConfigMap `s-config` 4 times within 5 minutes";
     assert!(told.starts_with(expected), "{told}");
     assert!(told.contains("field manager `old-operator` wrote there last, at "), "{told}");
     assert_eq!(s.condition("s", "Stalled"), "True/ViewContested");
@@ -308,5 +308,5 @@ async fn whoever_keeps_writing_over_the_view_is_named_until_it_stops() {
         s.pass(Duration::from_secs(20)).await;
     }
     let told = message(&s);
-    assert!(told.contains("nobody but this operator is in its managedFields"), "{told}");
+    assert!(told.contains("its managedFields name only this operator"), "{told}");
 }

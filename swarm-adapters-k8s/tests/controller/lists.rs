@@ -36,7 +36,7 @@ async fn a_text_without_a_value_is_no_list_and_the_last_list_stays() {
         s.put("ConfigMap list has none", list(text));
         s.until("it is refused", |s| s.condition("s", "Ready") == "False/SourceInvalid").await;
         let conditions = s.at(SWARMS, "s", "/status/conditions").to_string();
-        assert!(conditions.contains("no list; write `[]` for none"), "{conditions}");
+        assert!(conditions.contains("only comments; write `[]` for an empty list"), "{conditions}");
         assert_eq!(s.view("s"), before);
         s.put("ConfigMap list has 30 jobs", list(&cameras(30)));
         s.until("it is settled", |s| s.is_settled("s")).await;
@@ -107,7 +107,7 @@ async fn a_selected_list_that_is_deleted_stops_nothing_also_after_a_restart() {
     let mut s = two_peers().await;
     let before = s.view("s");
     s.server.remove("configmaps", "n", "peers-b");
-    let words = "ConfigMap `peers-b`, which held jobs with the labels `list=peers`, is gone";
+    let words = "ConfigMap `peers-b`, which held jobs with the labels `list=peers`, was removed";
     is_missing(&mut s, words).await;
     s.stop_operator().await;
     s.start_operator().await;

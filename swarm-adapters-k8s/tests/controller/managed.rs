@@ -115,7 +115,7 @@ async fn a_label_that_the_operator_may_not_put_back_is_named_and_the_jobs_are_te
     let told = message(&s, "p");
     let command = "kubectl label --overwrite -n n StatefulSet p \
                    app.kubernetes.io/managed-by=swarm-operator";
-    assert!(told.starts_with("`test` changed the labels by which StatefulSet `p`"), "{told}");
+    assert!(told.starts_with("`test` changed the labels that mark StatefulSet `p`"), "{told}");
     assert!(told.contains(&format!("`{command}`")) && told.contains(fence), "{told}");
     s.swarm("p", plain(&["a", "b"]));
     s.until("b is given, too", |s| has(s, "p", "b")).await;

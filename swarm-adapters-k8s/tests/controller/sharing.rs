@@ -213,7 +213,7 @@ async fn swarms_move_to_who_hosts_them_and_a_broken_edit_changes_nothing() {
     types(&mut s, "replicas: {a: {controllers: {swarms: {}}}}");
     s.until("it says what is wrong", |s| {
         let status = s.at(LEASES, &a.name(), "/metadata/annotations/replicas.k8slab.info~1status");
-        status.as_str().is_some_and(|text| text.contains("there is no controller `swarms`"))
+        status.as_str().is_some_and(|text| text.contains("unknown controller `swarms`"))
     })
     .await;
     edit_all(&mut s, "b").await;

@@ -115,7 +115,7 @@ pub(super) fn of_hostports(text: &str, list: &Spot, report: &mut Report) -> Vec<
         let name = hostport::job_of(line).filter(|name| JobName::new(name).is_ok());
         let Some(name) = name else {
             let line = hostport::excerpt(line);
-            report.mistake(&spot, format!("`{line}` is no address; write `host,port`"));
+            report.mistake(&spot, format!("`{line}` is not an address; write `host,port`"));
             continue;
         };
         if names.insert(name.clone()) {

@@ -427,7 +427,7 @@ fn deployment(value: &Value, object: &Named, report: &mut Report) {
     let mut names = containers.into_iter().flatten().map(|it| text_at(it, "/name"));
     let name = object.name.escape_default();
     let sentence = if object.name == CONTROLLER || names.any(|name| name == CONTROLLER) {
-        format!("Deployment `{name}` is the operator of before: delete it, then apply deploy/base")
+        format!("Deployment `{name}` is the previous operator: delete it, then apply deploy/base")
     } else {
         format!("Deployment `{name}` says nothing about jobs; it stays as it is")
     };

@@ -97,7 +97,7 @@ impl Source {
                 if let Some(((first, one), (second, other))) = place(*first).zip(place(*second)) {
                     let name = name.escape_default();
                     return format!(
-                        "{kind} `{name}` stands twice: {}, document {one}, and {}, document {other}; \
+                        "{kind} `{name}` occurs twice: {}, document {one}, and {}, document {other}; \
                          remove one",
                         first.shown, second.shown
                     )

@@ -98,7 +98,7 @@ fn live_writes_a_swarm_that_takes_over_what_runs() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("2 workers run 4 jobs by ConfigMap `swarm-worker-config`, key `config.yml`, 1 of them twice; taking over moves 0 of them"), "{said}");
-    assert!(said.contains("Deployment `old` runs the operator of before"), "{said}");
+    assert!(said.contains("Deployment `old` runs the previous operator"), "{said}");
     let last = "ConfigMap `swarm-worker-config`, key `config.yml`: field manager `swarm-controller` \
                 wrote it last, at 2026-01-03T10:00:00Z";
     assert!(said.contains(last), "{said}");
@@ -151,7 +151,7 @@ fn a_directory_without_a_kustomization_is_its_manifests() {
         "ci.yaml:1: this is no object and has neither `jobs` nor `workloads`; left out",
         "list.json:1: this is no object",
         "chart.yaml: document 1 does not parse",
-        "controller.yml:1: Deployment `swarm-controller` is the operator of before",
+        "controller.yml:1: Deployment `swarm-controller` is the previous operator",
     ] {
         assert!(notes.contains(note), "{note}: {notes}");
     }

@@ -300,7 +300,7 @@ fn wrong_input_is_exit_code_2_one_sentence_and_nothing_on_standard_output() {
     let mistakes = [
         ("  jobs:", "  jbos:", "unknown field `spec.jbos`; did you mean `jobs`?\n"),
         ("  jobs:", "  jbos:", " |   jbos:\n"),
-        ("stream:foo:new", "stream:cars:new", "job `stream:cars:new` stands twice"),
+        ("stream:foo:new", "stream:cars:new", "job `stream:cars:new` occurs twice"),
         ("stream:foo:new", "\"two words\"", "job name `two words` has the character ' '"),
         ("metadata:\n", "metadata: {\n", "document 1 does not parse"),
         ("name: swarm-worker\n", "name: other\n", "set it with --workers"),

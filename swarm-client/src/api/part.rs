@@ -53,7 +53,7 @@ pub struct PartHoldings {
 /// The two forms that are accepted.
 #[derive(Deserialize)]
 #[serde(untagged)]
-#[serde(expecting = "it has neither the field `gzip` nor those of before it was compressed")]
+#[serde(expecting = "it has neither the field `gzip` nor the fields of an uncompressed part")]
 enum Stored {
     Plain(StoredPart),
     Compressed(Compressed),

@@ -68,7 +68,9 @@ impl KubeSessionViews {
 
     fn unreadable(&self, reason: &str) -> ViewUpdate {
         let name = &self.session;
-        ViewUpdate::Unreadable(format!("WorkerView `{name}` is no view of this session: {reason}"))
+        ViewUpdate::Unreadable(format!(
+            "WorkerView `{name}` is not a view of this session: {reason}"
+        ))
     }
 }
 
@@ -116,8 +118,9 @@ fn parse(object: DynamicObject, session: &SessionId) -> Result<WorkerView, Strin
     if whose != session.to_string() {
         return Err(format!("it is for session `{}`", whose.escape_debug()));
     }
-    let number =
-        |value: i64| u64::try_from(value).map_err(|_| format!("{value} is no counter of a ledger"));
+    let number = |value: i64| {
+        u64::try_from(value).map_err(|_| format!("{value} is not a counter of a ledger"))
+    };
     let granted = |(name, job): (String, GrantedJob)| {
         let GrantedJob { token, run_once, params } = job;
         let name = JobName::new(&name).map_err(|error| error.to_string())?;
@@ -165,7 +168,7 @@ mod tests {
             (view(&json!({"a": {"token": "7"}})), "invalid type: string \"7\""),
             (view(&json!({"a b": {"token": 7}})), "a b"),
             (json!({"session": "pod-2", "revision": 7}), "it is for session `pod-2`"),
-            (json!({"session": session.to_string(), "revision": -1}), "-1 is no counter"),
+            (json!({"session": session.to_string(), "revision": -1}), "-1 is not a counter"),
         ];
         for (spec, expected) in cases {
             let error = parse(object(&spec), &session).unwrap_err();

@@ -135,7 +135,8 @@ impl SessionStore for KubeSession {
         let found = found.map_err(|error| classify_error(what(), error))?;
         let Some(spec) = found.map(|view| view.spec) else { return Ok(None) };
         let number = |value: i64| {
-            u64::try_from(value).map_err(|_| no_answer(what(), &format!("{value} is no counter")))
+            u64::try_from(value)
+                .map_err(|_| no_answer(what(), &format!("{value} is not a counter")))
         };
         let (incarnation, revision) = (number(spec.incarnation)?, number(spec.revision)?);
         Ok(Some(Position { incarnation, revision }))

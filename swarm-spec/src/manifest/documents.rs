@@ -173,7 +173,7 @@ impl Object {
             None => Ok(()),
             Some(field) => Err(SpecError {
                 place: format!("spec.{field}"),
-                reason: "it has no value, which is no list; write `[]` for none".to_owned(),
+                reason: "it has no value; write `[]` for an empty list".to_owned(),
             }),
         }
     }

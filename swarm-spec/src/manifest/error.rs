@@ -19,8 +19,8 @@ pub enum ManifestError {
     Syntax(#[from] YamlError),
     /// It has no document.
     #[error(
-        "no Swarm in it: it is empty or has only comments, which is no list of jobs; write `[]` for \
-         none, as `jobs` of a Swarm, which starts with `apiVersion: {API_VERSION}` and `kind: Swarm`"
+        "no Swarm in it: it is empty or has only comments. A Swarm starts with `apiVersion: \
+         {API_VERSION}` and `kind: Swarm`; for an empty list of jobs write `jobs: []`"
     )]
     Empty,
     /// No document is a Swarm.
@@ -41,7 +41,7 @@ pub enum ManifestError {
         found: Vec<String>,
     },
     /// Two documents are the same object.
-    #[error("{kind} `{}` stands twice, in documents {first} and {second}; remove one", name.escape_default())]
+    #[error("{kind} `{}` occurs twice, in documents {first} and {second}; remove one", name.escape_default())]
     Twice {
         /// What it is.
         kind: String,
@@ -96,7 +96,7 @@ pub enum ManifestError {
         source: SpecError,
     },
     /// Two entries have the same name.
-    #[error("job `{name}` stands twice: {first} and {second}; remove one")]
+    #[error("job `{name}` occurs twice: {first} and {second}; remove one")]
     DuplicateJob {
         /// Which Swarm.
         swarm: String,

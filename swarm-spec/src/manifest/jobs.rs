@@ -17,7 +17,7 @@ use crate::{convert, hostport, yaml};
 const NONE: &str = "[]";
 /// The refusal of a text without a value: it may be the rest of a list that was cut off, or the first
 /// part of one in the middle of a write.
-const NO_LIST: &str = "it is empty or has only comments, which is no list; write `[]` for none";
+const NO_LIST: &str = "it is empty or has only comments; write `[]` for an empty list";
 
 /// How much the sources of one Swarm may hold, where others share the memory.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +118,7 @@ impl Gathering<'_> {
                     None => {
                         let (name, of) = (name.escape_default(), self.objects.place);
                         let reason =
-                            format!("there is no ConfigMap `{name}` in {of}; {}", self.remedy());
+                            format!("ConfigMap `{name}` does not exist in {of}; {}", self.remedy());
                         Err(self.missing(place.to_owned(), reason))
                     }
                 }
@@ -127,8 +127,8 @@ impl Gathering<'_> {
                 self.selected(place, &selector.match_labels, key, source)
             }
             _ => {
-                let reason = "write either `configMap: {name, key}` \
-                              or `selector: {matchLabels}` with one label at least, and `key`";
+                let reason = "write either `configMap: {name, key}` or `selector: {matchLabels}` \
+                              with at least one label, and `key`";
                 Err(self.wrong(place.to_owned(), reason.to_owned()))
             }
         }
@@ -186,7 +186,7 @@ impl Gathering<'_> {
         match source.format.unwrap_or_default() {
             SourceFormat::List => self.entries(place, text, has_suffixes),
             SourceFormat::Hostports if has_suffixes => {
-                let reason = "`shareSuffix` means nothing beside `format: hostports`; leave it out";
+                let reason = "`shareSuffix` has no effect with `format: hostports`; leave it out";
                 Err(self.wrong(place, reason.to_owned()))
             }
             SourceFormat::Hostports => self.hostports(place, text),
@@ -265,7 +265,8 @@ impl Gathering<'_> {
             return Ok(());
         }
         let reason = format!(
-            "with it there are {jobs} jobs, and at most {most} are read; divide them among several Swarms"
+            "with it the Swarm has {jobs} jobs, and at most {most} are read; divide them among \
+             several Swarms"
         );
         Err(self.too_large(place.to_owned(), reason))
     }
@@ -324,8 +325,8 @@ fn no_text(object: &Object, key: &str) -> String {
     let (key, keys) = (key.escape_default(), keys.join(", "));
     if is_binary {
         return format!(
-            "the key `{key}` is in `binaryData`, where kubectl puts a file that is not UTF-8, and \
-             lists are read from `data` alone; save the file as UTF-8, without compression, and \
+            "the key `{key}` is in `binaryData`, where kubectl puts a file that is not UTF-8. \
+             Lists are read from `data` only: save the file as UTF-8, without compression, and \
              create the ConfigMap again"
         );
     }

@@ -129,7 +129,7 @@ mod tests {
         let gone = r#"{"team=peers":["peers-b"]}"#;
         let error = gathered(BOTH, [more(), peers()], gone).unwrap_err();
         let message = "spec.jobSources[1]: ConfigMap `peers-b`, which held jobs with the labels \
-                       `team=peers`, is gone; create it again. The jobs run on; to stop them, create \
+                       `team=peers`, was removed; create it again. The jobs run on; to stop them, create \
                        the ConfigMap with `jobs: \"[]\"` before you delete it, or write `optional: true` \
                        in the source";
         assert_eq!(error, SourceError::Missing(message.into()));
@@ -165,8 +165,9 @@ mod tests {
             let Err(SourceError::Missing(message)) = jobs_of(&source, [map.clone()]) else {
                 panic!()
             };
-            let words = "ConfigMap `more`: the key `jobs` is in `binaryData`, where kubectl puts a file \
-                         that is not UTF-8, and lists are read from `data` alone; save the file as UTF-8";
+            let words = "ConfigMap `more`: the key `jobs` is in `binaryData`, where kubectl puts a \
+                         file that is not UTF-8. Lists are read from `data` only: save the file as \
+                         UTF-8";
             assert!(message.starts_with(words), "{message}");
         }
     }
@@ -187,7 +188,7 @@ mod tests {
         let cases = [
             (
                 vec![peers()],
-                "spec.jobSources[0]: there is no ConfigMap `more` in this namespace; create it",
+                "spec.jobSources[0]: ConfigMap `more` does not exist in this namespace; create it",
             ),
             (
                 vec![config_map("more", "x", "[a]")],
@@ -195,8 +196,8 @@ mod tests {
             ),
             (
                 vec![config_map("more", "x", "# none any more\n"), peers()],
-                "ConfigMap `more`, key `jobs`: it is empty or has only comments, which is no list; \
-                 write `[]` for none",
+                "ConfigMap `more`, key `jobs`: it is empty or has only comments; \
+                 write `[]` for an empty list",
             ),
             (
                 vec![config_map("more", "x", "null"), peers()],
@@ -204,8 +205,8 @@ mod tests {
             ),
             (
                 vec![config_map("more", "x", "[a]"), config_map("peers", "peers", "\n # none\n")],
-                "ConfigMap `peers`, key `jobs`: it is empty or has only comments, which is no list; \
-                 write `[]` for none",
+                "ConfigMap `peers`, key `jobs`: it is empty or has only comments; \
+                 write `[]` for an empty list",
             ),
             (
                 vec![config_map("more", "x", "[a"), peers()],
@@ -213,7 +214,7 @@ mod tests {
             ),
             (
                 vec![config_map("more", "x", "[own]"), peers()],
-                "job `own` stands twice: spec.jobs[0] and ConfigMap `more`, key `jobs`, entry 1; remove one",
+                "job `own` occurs twice: spec.jobs[0] and ConfigMap `more`, key `jobs`, entry 1; remove one",
             ),
             (
                 vec![config_map("more", "x", "[{name: a, runOnce: true}]"), peers()],
@@ -255,7 +256,7 @@ mod tests {
         let message = said(&list(0, 100_000), &list(100_000, 200_000));
         assert_eq!(
             message,
-            "ConfigMap `x`, key `jobs`: with it there are 200001 jobs, and at most 200000 are read; \
+            "ConfigMap `x`, key `jobs`: with it the Swarm has 200001 jobs, and at most 200000 are read; \
              divide them among several Swarms"
         );
         assert_eq!(said(&list(0, 100_000), &list(100_000, 199_999)), "Ok(200000)");

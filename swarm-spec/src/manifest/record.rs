@@ -90,14 +90,17 @@ impl SourceRecord {
         let named = named.collect::<Vec<_>>().join(", ");
         let (what, again) = match lost.len() {
             0 => return None,
-            1 => (format!("ConfigMap {named}, which held jobs with"), "is gone; create it again"),
-            2..=NAMED_MAX => {
-                (format!("ConfigMaps {named}, which held jobs with"), "are gone; create them again")
+            1 => {
+                (format!("ConfigMap {named}, which held jobs with"), "was removed; create it again")
             }
+            2..=NAMED_MAX => (
+                format!("ConfigMaps {named}, which held jobs with"),
+                "were removed; create them again",
+            ),
             all => {
                 let more = all - NAMED_MAX;
                 let what = format!("ConfigMaps {named} and {more} more, which held jobs with");
-                (what, "are gone; create them again")
+                (what, "were removed; create them again")
             }
         };
         let (labels, key) = (labels(match_labels), key.escape_default());
@@ -190,8 +193,8 @@ mod tests {
     fn the_sentence_names_three_of_many() {
         let said = |names: &[&str]| recorded(names).lost(&peers(), &[], "hosts").unwrap();
         let two = said(&["a", "b"]);
-        let words = "ConfigMaps `a`, `b`, which held jobs with the labels `list=peers`, are gone; create \
-                     them again. ";
+        let words = "ConfigMaps `a`, `b`, which held jobs with the labels `list=peers`, were removed; \
+                     create them again. ";
         assert!(two.starts_with(words), "{two}");
         let many = said(&["a", "b", "c", "d", "e"]);
         assert!(many.starts_with("ConfigMaps `a`, `b`, `c` and 2 more, which"), "{many}");

@@ -360,10 +360,7 @@ fn restart_of(spec: &RestartSpec) -> Result<Restart, SpecError> {
     let RestartSpec { limit, max_pause } = spec;
     let limit = limit.map(|limit| {
         u32::try_from(limit).map_err(|_| {
-            wrong(
-                &at("restart.limit"),
-                format!("{limit} is no number of restarts; write 0 or more"),
-            )
+            wrong(&at("restart.limit"), format!("{limit} is not allowed; write 0 or more"))
         })
     });
     let default = Restart::default().pause_max;
@@ -378,7 +375,7 @@ fn longer_than_0(
 ) -> Result<Duration, SpecError> {
     let duration = given.map_or(default, Duration::from);
     if duration.is_zero() {
-        return Err(wrong(place, "0s is no time at all; write for example 1s".into()));
+        return Err(wrong(place, "0s is too short; write for example 1s".into()));
     }
     Ok(duration)
 }
@@ -476,14 +473,14 @@ mod tests {
             ),
             ("{command: [a], inheritEnv: ['A=B']}", "field `inheritEnv[0]` must match"),
             ("{command: [a], paramsFrom: [{name: b}]}", "field `paramsFrom[0].secretKeyRef`"),
-            ("{command: [a, '{jbo}']}", "command: there is no placeholder `{jbo}`; write {job}"),
-            ("{command: [a], env: {A: '{x}'}}", "env.A: there is no placeholder `{x}`"),
+            ("{command: [a, '{jbo}']}", "command: unknown placeholder `{jbo}`; write {job}"),
+            ("{command: [a], env: {A: '{x}'}}", "env.A: unknown placeholder `{x}`"),
             ("{command: [a], env: {1A: b}}", "env: `1A` cannot name a variable"),
             ("{command: [a], env: {SWARM_JOB: b}}", "env: `SWARM_JOB` begins with SWARM_"),
-            ("{command: [a], ready: {exec: [b, '{x}']}}", "ready.exec: there is no placeholder"),
+            ("{command: [a], ready: {exec: [b, '{x}']}}", "ready.exec: unknown placeholder"),
             ("{command: [a], ready: {http: 'ftp://a'}}", "field `ready.http` must match"),
             ("{command: [a], restart: {limit: -1}}", "field `restart.limit` has -1; write 0 to"),
-            ("{command: [a], restart: {maxPause: 0s}}", "restart.maxPause: 0s is no time at all"),
+            ("{command: [a], restart: {maxPause: 0s}}", "restart.maxPause: 0s is too short"),
             ("{command: a}", "field `command` must be a list, not a text"),
             ("[command]", "write a map of fields"),
         ];

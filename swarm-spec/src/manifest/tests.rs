@@ -73,7 +73,7 @@ fn every_mistake_is_named_in_one_sentence() {
     Swarm `streams`: unknown field `spec.jbos`; did you mean `jobs`?
     Swarm `streams`: unknown field `spec.pool.statefulset`; did you mean `statefulSet`?
     Swarm `streams`: unknown field `spec.jobs[1].nam`; did you mean `name`?
-    job `stream:cars:new` stands twice: spec.jobs[0] and spec.jobs[1]; remove one
+    job `stream:cars:new` occurs twice: spec.jobs[0] and spec.jobs[1]; remove one
     Swarm `streams`: spec.jobs[1]: job name `two words` has the character ' ' at position 3; use printable ASCII without spaces
     Swarm `streams`: unknown field `spec.worker.runner.logg`; did you mean `log`?
     Swarm `streams`: spec.pool: write exactly one of `statefulSet: {name}`, `deployment: {name}`, `pods: {matchLabels}` and `managed: {}`
@@ -81,7 +81,7 @@ fn every_mistake_is_named_in_one_sentence() {
     Swarm in document 1 has apiVersion `swarm.k8slab.info/v9`; write `swarm.k8slab.info/v1alpha1`
     no Swarm in it; a Swarm starts with `apiVersion: swarm.k8slab.info/v1alpha1` and `kind: Swarm`
     document 1 does not parse: did not find expected ',' or '}' at line 5 column 5, while parsing a flow mapping at line 4 column 11
-    document 1 does not parse: spec: the key `jobs` stands twice at line 6 column 3
+    document 1 does not parse: spec: the key `jobs` occurs twice at line 6 column 3
     Swarm `streams`: field `spec.rebalance.initialWait`: `soon` is not a duration; write for example 30s or 1m30s
     "#);
 }
@@ -111,7 +111,7 @@ fn of_several_swarms_one_must_be_meant_and_be_there_once() {
     assert_eq!(error, "it holds no Swarm `other`, only `streams`");
     let both = format!("{GOOD}\n---{GOOD}");
     let error = parse(&both, Some("streams")).unwrap_err().to_string();
-    assert_eq!(error, "Swarm `streams` stands twice, in documents 1 and 4; remove one");
+    assert_eq!(error, "Swarm `streams` occurs twice, in documents 1 and 4; remove one");
 }
 
 /// A Swarm that says everything a manifest can say.
@@ -246,7 +246,7 @@ fn a_pool_may_be_a_deployment_or_pods() {
     let scaled = pods.replace("  jobs:", "  replicas: 2\n  jobs:");
     assert_eq!(
         message(&scaled),
-        "Swarm `streams`: spec.replicas: nothing scales pods that go by labels; leave it out and \
+        "Swarm `streams`: spec.replicas: nothing scales pods that labels select; leave it out and \
          add or delete pods"
     );
     let evicted = deployment.replace("  jobs:", "  refresh: {mode: Evict}\n  jobs:");

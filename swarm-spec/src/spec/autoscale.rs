@@ -41,16 +41,15 @@ pub struct AutoscaleSpec {
 fn bounds_are_in_order() -> Rule {
     Rule::new(
         "(has(self.min) ? self.min : 1) <= self.max",
-        "autoscale.min is more than autoscale.max: write a min that is not more than max (without one \
-         it is 1)",
+        "autoscale.min is more than autoscale.max: write a min of at most max (default 1)",
     )
 }
 
 fn goes_by_one() -> Rule {
     Rule::new(
         "has(self.jobsPerWorker) != has(self.sharePerWorker)",
-        "write exactly one of autoscale.jobsPerWorker and autoscale.sharePerWorker: how many jobs a \
-         worker is for, or how many percent of it their shares come to",
+        "write exactly one of autoscale.jobsPerWorker (jobs of a worker) and \
+         autoscale.sharePerWorker (percent of a worker that shares may use)",
     )
 }
 
@@ -67,7 +66,7 @@ pub(super) fn one_decides() -> Rule {
 pub(super) fn nobody_scales_pods() -> Rule {
     Rule::new(
         "!has(self.autoscale) || !has(self.pool.pods)",
-        "autoscale and pool.pods exclude each other: nothing scales pods that go by labels; leave \
+        "autoscale and pool.pods exclude each other: nothing scales pods that labels select; leave \
          autoscale out, or name a statefulSet or a deployment",
     )
 }
@@ -77,6 +76,6 @@ pub(super) fn more_take_nothing() -> Rule {
     Rule::new(
         "!has(self.autoscale) || !has(self.replication) || self.replication != 'All'",
         "autoscale and replication: All exclude each other: every worker runs every job, so more \
-         workers take nothing from the others; write replicas in place of autoscale",
+         workers do not reduce the load of a worker; write replicas instead of autoscale",
     )
 }

@@ -232,7 +232,7 @@ impl ManagedSpec {
         let mut names = BTreeSet::new();
         for EnvVarSpec { name, value, value_from } in self.env.iter().flatten() {
             if !names.insert(name) {
-                return Err(format!("variable `{name}` stands twice; remove one"));
+                return Err(format!("variable `{name}` occurs twice; remove one"));
             }
             if value.is_some() && value_from.is_some() {
                 return Err(format!("variable `{name}` has value and valueFrom; remove one"));
@@ -254,8 +254,8 @@ pub(super) fn image_needs_protocol() -> Rule {
     Rule::new(
         "!has(self.pool.managed) || !has(self.pool.managed.image) \
          || (has(self.worker) && has(self.worker.protocol))",
-        "an image of your own in pool.managed needs worker.protocol: write Plain if its program reads \
-         its jobs from a file, or Session if swarm-worker is to run its programs",
+        "pool.managed.image needs worker.protocol: write Plain if the image's program reads its \
+         jobs from a file, or Session if swarm-worker runs its programs",
     )
 }
 
@@ -277,8 +277,8 @@ pub fn managed_name_fits(name: &str) -> Result<(), String> {
 #[must_use]
 pub fn managed_name_rule() -> String {
     format!(
-        "the name of a Swarm with pool.managed has at most {MANAGED_NAME_MAX} characters of a-z, 0-9 \
-         and dashes, begins with a letter and does not end with a dash"
+        "the name of a Swarm with pool.managed has at most {MANAGED_NAME_MAX} characters: a-z, 0-9 \
+         and dashes. It begins with a letter and does not end with a dash"
     )
 }
 

@@ -126,7 +126,7 @@ impl fmt::Display for Kind {
 #[schemars(extend("x-kubernetes-validations" = [
     Rule::new(
         "has(self.name) != has(self.matchLabels)",
-        "write either name or matchLabels, not both and not neither"
+        "write exactly one of name and matchLabels"
     ),
     Rule::new("self == oldSelf", CANNOT_CHANGE),
 ]))]
@@ -162,8 +162,8 @@ pub const WORKLOAD_NAME_MAX: usize = 203;
 fn workload_name_fits() -> Rule {
     let rule = format!("oldSelf.hasValue() || self.size() <= {WORKLOAD_NAME_MAX}");
     let message = format!(
-        "the name of a workload has at most {WORKLOAD_NAME_MAX} characters: the names of what is \
-         made for it are longer"
+        "the name of a workload has at most {WORKLOAD_NAME_MAX} characters, since names of other \
+         objects are derived from it"
     );
     Rule::new(rule, message).with_optional_old_self()
 }
@@ -182,7 +182,7 @@ pub struct PodsRef {
 pub(super) fn nobody_scales_pods() -> Rule {
     Rule::new(
         "!has(self.replicas) || !has(self.pool.pods)",
-        "replicas and pool.pods exclude each other: nothing scales pods that go by labels; leave \
+        "replicas and pool.pods exclude each other: nothing scales pods that labels select; leave \
          replicas out and add or delete pods, or name a statefulSet or a deployment",
     )
 }
@@ -193,7 +193,7 @@ pub(super) fn pods_keep_their_names() -> Rule {
         "!has(self.refresh) || !has(self.refresh.mode) || has(self.pool.statefulSet) \
          || (has(self.pool.managed) && has(self.pool.managed.kind) \
          && self.pool.managed.kind == 'StatefulSet') || !(self.refresh.mode in ['Evict', 'Delete'])",
-        "refresh.mode Evict and Delete need pods of a StatefulSet: elsewhere the successor of a pod has \
-         another name and finds no jobs under it when it starts; use HotReload or None",
+        "refresh.mode Evict and Delete need a StatefulSet: in other pools the successor of a pod \
+         has another name, for which the view has no jobs at its start; use HotReload or None",
     )
 }

@@ -198,5 +198,5 @@ pub struct RestartSpec {
 }
 
 fn more_than_nothing() -> Rule {
-    Rule::new("duration(self) > duration('0s')", "0s is no time at all; write for example 1s")
+    Rule::new("duration(self) > duration('0s')", "0s is too short; write for example 1s")
 }

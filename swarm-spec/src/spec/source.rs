@@ -17,11 +17,12 @@ use crate::rule::Rule;
     ),
     Rule::new(
         "has(self.selector) == has(self.key)",
-        "key belongs to selector: each selected ConfigMap is read there; configMap has a key of its own"
+        "key belongs to selector: it is read in each selected ConfigMap; write the key of \
+         configMap inside of configMap"
     ),
     Rule::new(
         "!(has(self.shareSuffix) && self.shareSuffix && has(self.format) && self.format == 'hostports')",
-        "shareSuffix means nothing beside format: hostports; leave it out"
+        "shareSuffix has no effect with format: hostports; leave it out"
     ),
 ]))]
 pub struct JobSource {

@@ -48,11 +48,11 @@ pub struct WorkerSpec {
 #[schemars(extend("x-kubernetes-validations" = [
     Rule::new(
         "has(self.slots) != has(self.matchLabels)",
-        "write which workers are meant: either slots: [0, 1], or matchLabels: {LABEL: VALUE}"
+        "select the workers: write either slots: [0, 1], or matchLabels: {LABEL: VALUE}"
     ),
     Rule::new(
         "has(self.percent) || has(self.maxJobs)",
-        "write what they can take: percent, maxJobs or both"
+        "write the capacity of the workers: percent, maxJobs or both"
     ),
 ]))]
 pub struct CapacitySpec {

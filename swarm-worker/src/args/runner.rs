@@ -149,7 +149,7 @@ mod tests {
         assert!(error(&["--", "sleep"]).contains("write --runner command as well"));
         assert!(error(&["--runner=command"]).contains("no program is given"));
         let unknown = error(&["--runner=command", "--", "cat", "{jbo}"]);
-        assert!(unknown.starts_with("there is no placeholder `{jbo}`; write {job}, {token}"));
+        assert!(unknown.starts_with("unknown placeholder `{jbo}`; write {job}, {token}"));
         assert!(error(&["--runner=lgo"]).contains("there is no runner `lgo`; write `log`"));
         let misspelt = error(&["--runner={logg: {}}"]);
         assert!(misspelt.contains("unknown field `logg`; did you mean `log`"), "{misspelt}");

@@ -29,13 +29,13 @@ impl Repairs {
         }
         let Wanted { kind, name, .. } = wanted;
         let who = by.map_or_else(
-            || format!("somebody deletes {kind} `{name}`"),
+            || format!("another client deletes {kind} `{name}`"),
             |by| format!("`{by}` changes fields of {kind} `{name}`"),
         );
         let message = format!(
-            "{who} again and again, and the operator, whose they are, has put them back {count} times \
-             within a minute; it tries again later: stop that, or write in spec.pool.managed what is \
-             wanted"
+            "{who} repeatedly, and the operator, which owns them, repaired them {count} times \
+             within a minute; it tries again later: stop the other client, or write the change \
+             into spec.pool.managed"
         );
         Some(Verdict { reason: Reason::Contested, message })
     }

@@ -77,15 +77,15 @@ pub(super) fn with_remedy(error: StoreError, wanted: &Wanted, drift: Option<&Dri
     let StoreError::Refused { code, reason } = error else { return error };
     let Wanted { kind, name, object, .. } = wanted;
     let namespace = object.namespace().unwrap_or_default();
-    let who = by.as_ref().map_or_else(|| "somebody".to_owned(), |by| format!("`{by}`"));
+    let who = by.as_ref().map_or_else(|| "another client".to_owned(), |by| format!("`{by}`"));
     let mut command = format!("kubectl label --overwrite -n {namespace} {kind} {name}");
     for (label, value) in labels {
         // A text cannot fail to be written to.
         let _ = write!(command, " {label}={value}");
     }
     let reason = format!(
-        "{who} changed the labels by which {kind} `{name}` is known to be the operator's, so it is not \
-         kept in shape, nor removed with the Swarm; put them back with `{command}`: {reason}"
+        "{who} changed the labels that mark {kind} `{name}` as the operator's, so it is neither \
+         reconciled nor removed with the Swarm; restore them with `{command}`: {reason}"
     );
     StoreError::Refused { code, reason }
 }

@@ -66,8 +66,8 @@ fn parsed(theirs: &Value) -> Result<PodTemplateSpec, ManagedError> {
     match lost(theirs, &kept) {
         None => Ok(parsed),
         Some(path) => Err(ManagedError(format!(
-            "{at}{path} is no field of a pod template that this operator knows: correct its name, or \
-             leave it out until the operator is newer"
+            "{at}{path} is not a field of a pod template that this operator knows: correct its \
+             name, or leave it out until the operator is newer"
         ))),
     }
 }
@@ -379,7 +379,7 @@ fn check(
     let (before, after) = (labels(ours).unwrap_or_default(), labels(merged).unwrap_or_default());
     if let Some((label, _)) = before.iter().find(|(label, value)| after.get(*label) != Some(value))
     {
-        let why = if label == SWARM_LABEL { "by which the workers are found" } else { "itself" };
+        let why = if label == SWARM_LABEL { "to find the workers" } else { "itself" };
         return refused("metadata.labels", format!("the operator sets `{label}` {why}; remove it"));
     }
     let none = PodSpec::default();
@@ -414,7 +414,7 @@ fn check(
         return refused("spec.terminationGracePeriodSeconds", why);
     }
     match port_twice(after) {
-        Some(port) => refused("spec.containers", format!("port {port} stands twice; remove one")),
+        Some(port) => refused("spec.containers", format!("port {port} occurs twice; remove one")),
         None => Ok(()),
     }
 }
@@ -426,7 +426,7 @@ fn has_volume(spec: &PodSpec, volume: &Volume) -> bool {
 /// What a container of ours has lost, if anything.
 fn broken(before: &Container, after: &Container) -> Option<String> {
     if before.image != after.image {
-        return Some("write spec.pool.managed.image in place of its image".into());
+        return Some("write spec.pool.managed.image instead of its image".into());
     }
     let lost = |name: &EnvVar| !after.env.iter().flatten().any(|it| it == name);
     if let Some(it) = before.env.iter().flatten().find(|it| lost(it)) {
@@ -496,10 +496,10 @@ fn check_times(pool: &Pool<'_>, merged: &PodTemplateSpec) -> Result<(), ManagedE
         Some(times) if !times.fit(grace) => {
             let Times { stop, given } = times;
             Err(ManagedError(format!(
-                "spec.pool.managed: by its variables or arguments the worker has {given:?} to end \
-                 (SWARM_GRACE, --grace) in a pod that is killed after {grace:?}, and its jobs have \
-                 {stop:?} to stop (STOP_TIMEOUT, --stop-timeout), which does not fit; remove them and \
-                 write spec.handover.stopTimeout, from which the operator sets them all"
+                "spec.pool.managed: variables or arguments give the worker {given:?} to end \
+                 (SWARM_GRACE, --grace) in a pod that is killed after {grace:?}, and its jobs \
+                 {stop:?} to stop (STOP_TIMEOUT, --stop-timeout), which do not fit; remove them, \
+                 and write spec.handover.stopTimeout instead"
             )))
         }
         Some(_) | None => Ok(()),

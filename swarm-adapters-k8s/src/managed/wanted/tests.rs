@@ -146,10 +146,10 @@ fn a_template_that_takes_from_the_workers_what_they_need_is_refused() {
             json!({"spec": {"volumes": [{"name": "state", "hostPath": {"path": "/x"}}]}}),
             "volume `state`",
         ),
-        (json!({"metadata": {"labels": {SWARM_LABEL: "other"}}}), "by which the workers are found"),
+        (json!({"metadata": {"labels": {SWARM_LABEL: "other"}}}), "to find the workers"),
         (json!({"spec": {"serviceAccountName": "x"}}), "serviceAccountName instead"),
         (json!({"spec": {"automountServiceAccountToken": false}}), "need their token"),
-        (container(json!({"image": "x"})), "spec.pool.managed.image in place"),
+        (container(json!({"image": "x"})), "spec.pool.managed.image instead"),
         (container(json!({"env": [{"name": "POD_UID", "value": "x"}]})), "variable `POD_UID`"),
         (container(json!({"ports": [{"name": "again", "containerPort": 9090}]})), "port 9090"),
         (
@@ -158,11 +158,11 @@ fn a_template_that_takes_from_the_workers_what_they_need_is_refused() {
         ),
         (
             json!({"spec": {"containers": [{"name": "side", "ports": [{"containerPort": 9090}]}]}}),
-            "port 9090 stands twice",
+            "port 9090 occurs twice",
         ),
         (
             json!({"spec": {"nodeSelektor": {"a": "b"}}}),
-            "podTemplate.spec.nodeSelektor is no field",
+            "podTemplate.spec.nodeSelektor is not a field",
         ),
         (
             json!({"spec": {"containers": [{"name": "a", "new": 1}]}}),
@@ -246,7 +246,7 @@ fn a_worker_that_would_not_start_with_its_times_is_refused_with_what_to_write() 
     ];
     for managed in contradictions {
         let refused = session("", managed.clone()).unwrap_err();
-        assert!(refused.contains("write spec.handover.stopTimeout, from which"), "{refused}");
+        assert!(refused.contains("write spec.handover.stopTimeout instead"), "{refused}");
     }
     for fits in
         [json!({"env": variable("STOP_TIMEOUT", "28s")}), json!({"args": ["run", "--grace=29s"]})]

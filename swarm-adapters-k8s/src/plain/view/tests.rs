@@ -31,7 +31,7 @@ fn addresses_are_written_as_lines_and_nothing_else_is() {
     );
     assert_eq!(view(&[]).unwrap().0, "");
     let error = view(&["b:80", "stream:cars:new"]).unwrap_err().to_string();
-    assert!(error.starts_with("job `stream:cars:new` is no address"), "{error}");
+    assert!(error.starts_with("job `stream:cars:new` is not an address"), "{error}");
     assert!(is_hostports("a,1\n\n# b\n") && !is_hostports("listen: 8080\n"));
 }
 

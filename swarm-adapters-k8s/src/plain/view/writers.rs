@@ -144,15 +144,15 @@ impl Contest {
                 format!("field manager `{manager}` wrote there last, at {at}: stop it")
             }
             None => {
-                "nobody but this operator is in its managedFields, so look for whoever deletes \
-                     or replaces it"
+                "its managedFields name only this operator, so find the client that deletes or \
+                 replaces it"
                     .to_owned()
             }
         };
         format!(
-            "somebody changed key `{key}` of ConfigMap `{config_map}` {repairs} times within \
-             {minutes} minutes, and each time the view was written again; meanwhile workers may have \
-             read other jobs; {who}"
+            "another client changed key `{key}` of ConfigMap `{config_map}` {repairs} times within \
+             {minutes} minutes, and the operator wrote the view again each time; meanwhile workers \
+             may have read other jobs; {who}"
         )
     }
 }

@@ -93,10 +93,10 @@ fn of_worker(swarm: &Swarm, worker: &Container, grace: Duration) -> Option<Misfi
         return Some(Misfit {
             reason: "GraceTooShort",
             message: format!(
-                "container `{name}` will not start: its worker is given {given:?} to end \
-                 (SWARM_GRACE, 30s if it is not written), its jobs may take {stop:?} to stop, and \
-                 closing its session takes {SESSION_CLOSE:?} more; write \
-                 terminationGracePeriodSeconds: {proposed} and SWARM_GRACE: {proposed}s"
+                "container `{name}` will not start: SWARM_GRACE gives its worker {given:?} to end \
+                 (default 30s), but its jobs may take {stop:?} to stop, and closing its session \
+                 {SESSION_CLOSE:?} more; write terminationGracePeriodSeconds: {proposed} and \
+                 SWARM_GRACE: {proposed}s"
             ),
         });
     }

@@ -110,7 +110,8 @@ fn a_text_without_a_value_is_no_list_and_the_last_list_stays() {
             until("a complaint", || {
                 let complaints = operator.complaints();
                 let new = complaints.strip_prefix(&before)?;
-                (new.contains(place) && new.contains("write `[]` for none")).then_some(())
+                let says = |words: &str| new.contains(words);
+                (says(place) && says("empty list") && says("[]`")).then_some(())
             });
             machine.write(&manifest(60));
         }

@@ -68,14 +68,17 @@ fn invalid_input_is_one_sentence_that_names_the_cause() {
         ("jobs: [{name: a, pin: -1}]", "job `a` has the pin -1"),
         ("jobs: [{name: \"a\\u001b[31m\"}]", r"job name `a\u{1b}[31m` has the character"),
         ("jobs: [{name: \"a b\"}]", "job name `a b` has the character ' '"),
-        ("jobs: [{name: a}, {name: a}]", "job `a` stands twice: spec.jobs[0] and spec.jobs[1]"),
+        ("jobs: [{name: a}, {name: a}]", "job `a` occurs twice: spec.jobs[0] and spec.jobs[1]"),
         ("jobs: [{name: a, shares: 5}]", "unknown field `spec.jobs[0].shares`; did you mean"),
-        ("jobs: [{name: a, name: b}]", "the key `name` stands twice"),
+        ("jobs: [{name: a, name: b}]", "the key `name` occurs twice"),
         ("jobs: [a]", "field `spec.jobs[0]` must be a map of fields, not a text"),
         ("replication: All", "every worker runs every job and there is nothing to plan"),
         ("replication: \"\\e[31m\"", r"unknown variant `\u{1b}[31m`"),
         ("rebalance: {returnGrace: 1e99h}", "`1e99h` is not a duration"),
-        ("jobSources: [{configMap: {name: m, key: k}}]", "there is no ConfigMap `m` in this file"),
+        (
+            "jobSources: [{configMap: {name: m, key: k}}]",
+            "ConfigMap `m` does not exist in this file",
+        ),
     ];
     let files = Files::new();
     for (spec, expected) in cases {
@@ -142,7 +145,7 @@ fn an_invalid_view_is_refused_and_never_taken_for_an_empty_one() {
         ("workloads: {w-4294967295: {jobs: [a]}}", "worker `w-4294967295` has no slot"),
         ("workloads: [a]", "field `workloads`: invalid type"),
         ("workloads: {w-0: {jobs: [\"a b\"]}}", "job name `a b` has the character"),
-        ("workloads: {w-0: {jobs: []}, w-0: {jobs: []}}", "the key `w-0` stands twice"),
+        ("workloads: {w-0: {jobs: []}, w-0: {jobs: []}}", "the key `w-0` occurs twice"),
         ("kind: ConfigMap\ndata: {config.yml: x}", "it is a Kubernetes object"),
     ];
     let files = Files::new();

@@ -81,7 +81,7 @@ fn an_error_in_one_of_several_files_names_that_file_and_its_line() {
     files.write("k8s/b.yaml", &(swarm("jobs: []") + "---\n" + &set(2)));
     files.write("k8s/c.yaml", &set(3));
     let message = refusal(&files.plan(&["-f", "k8s"]));
-    let twice = "StatefulSet `w` stands twice: k8s/b.yaml, document 2, and k8s/c.yaml, document 1; remove one";
+    let twice = "StatefulSet `w` occurs twice: k8s/b.yaml, document 2, and k8s/c.yaml, document 1; remove one";
     assert!(message.contains(twice), "{message}");
     let message = refusal(&files.plan(&["-f", "k8s/b.yaml,k8s/c.yaml"]));
     assert!(message.contains(twice), "{message}");

@@ -138,7 +138,7 @@ async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Re
     place.spoil(&view.session).await?;
     let update = tokio::time::timeout(ARRIVES_WITHIN, views.changed()).await?;
     let ViewUpdate::Unreadable(sentence) = update else { bail!("{update:?} is not an error") };
-    ensure!(sentence.contains("is no view of this session"), "{sentence}");
+    ensure!(sentence.contains("is not a view of this session"), "{sentence}");
     // The watch may be restarted, and the view may have changed meanwhile.
     view.revision = 8;
     place.publish(&view).await?;

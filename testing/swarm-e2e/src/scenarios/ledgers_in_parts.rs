@@ -234,13 +234,13 @@ impl Place {
         ensure!(refused.contains("a part of a ledger never changes"), "why: {refused}");
 
         parts.delete(&name, &DeleteParams::default()).await?;
-        self.is_unreadable(&name, "there is no such object any more").await?;
+        self.is_unreadable(&name, "the object does not exist").await?;
         // Nothing prevents another object of that name.
         part.metadata.resource_version = None;
         let good = part.clone();
         part.spec.holdings = PartHoldings::of(&StoredPart::default()).map_err(Error::msg)?;
         parts.create(&PostParams::default(), &part).await?;
-        self.is_unreadable(&name, "somebody edited it").await?;
+        self.is_unreadable(&name, "so it was edited").await?;
         parts.delete(&name, &DeleteParams::default()).await?;
         let mut plain = json!(good);
         plain["metadata"] =

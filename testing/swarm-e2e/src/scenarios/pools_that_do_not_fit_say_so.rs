@@ -99,7 +99,7 @@ async fn a_view_by_sub_path_is_named(context: &Context) -> Result<()> {
     let named = [
         "True ViewNeverUpdated container `worker` mounts `config.yml` of ConfigMap `part-config`",
         "a kubelet never updates such a mount",
-        "mount the volume `config` as a directory, at `/jobs`",
+        "mount volume `config` as a directory at `/jobs`",
     ];
     says(context, "part", &named).await?;
     context.kubectl(&["delete", "swarm", "part"]).await.map(drop)

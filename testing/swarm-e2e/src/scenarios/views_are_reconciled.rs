@@ -72,7 +72,7 @@ async fn immutable(context: &Context, manifest: &str, before: &Reports) -> Resul
     let edited = manifest.replace("stream:foo:new", "stream:bar:new");
     context.apply(&edited).await?;
     let message = reported(context, "streams", "ViewImmutable").await?;
-    ensure!(message.contains("delete it, and it is recreated"), "what to do: {message}");
+    ensure!(message.contains("delete it, which recreates it"), "what to do: {message}");
     ensure!(all_reports(context).await? == *before, "the last valid assignment keeps running");
 
     context.kubectl(&["delete", "configmap", VIEW]).await?;
