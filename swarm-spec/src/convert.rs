@@ -1,4 +1,4 @@
-//! From a spec to the core's terms.
+//! Converts a spec to the types of the core.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -20,17 +20,17 @@ use crate::spec::{
     ViewFormat, WORKERS_MAX, WORKLOAD_NAME_MAX, managed_name_fits,
 };
 
-/// For how long changes that follow a change are gathered, unless the Swarm says otherwise.
+/// Default of `rebalance.batchWindow`.
 const BATCH_WINDOW: Duration = Duration::from_secs(1);
 
-/// For how long fewer workers must have been enough, unless the Swarm says otherwise.
+/// Default of `autoscale.cooldown`.
 const COOLDOWN: Duration = Duration::from_mins(5);
 
-/// The least time that a release waits beyond the stop timeout, unless the Swarm says otherwise. In
-/// it a worker notices the release, and acknowledges it with its next renewal.
+/// The least time from the stop timeout to the default release timeout. In it a worker notices the
+/// release, and acknowledges it with its next renewal.
 const RELEASE_MARGIN: Duration = Duration::from_secs(10);
 
-/// Where a Swarm is to run, as far as its limits depend on that.
+/// The home of a Swarm, which has its own limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
     /// On Kubernetes.
@@ -40,8 +40,8 @@ pub enum Home {
 }
 
 impl Home {
-    /// The shortest time from one renewal of a lease to the next: an API server has to bear those of
-    /// all workers, a file system bears more.
+    /// The shortest time from one renewal of a lease to the next. An API server serves the renewals
+    /// of all workers, so its limit is higher than the limit of a file system.
     #[must_use]
     pub const fn renew_min(self) -> Duration {
         match self {
@@ -51,18 +51,19 @@ impl Home {
     }
 }
 
-/// The shortest and the longest lease: people have to wait for whoever falls silent.
+/// The shortest and the longest lease. After a worker falls silent, its jobs wait for the end of
+/// its lease.
 const LEASE_BOUNDS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_hours(1));
 /// The bounds of a job's priority.
 const PRIORITY_MAX: u32 = 1_000_000_000;
 
-/// What the Swarm called `name` asks for in a cluster, with its inline jobs alone.
+/// Converts the spec of the Swarm `name` in a cluster, with its inline jobs only.
 ///
 /// # Errors
 ///
-/// [`SpecError`] for what a schema older than this operator let through.
+/// [`SpecError`] for a value that the schema of an older version accepted.
 pub fn desired(name: &str, spec: &SwarmSpec) -> Result<Desired, SpecError> {
-    // Plain workers have no object that could not be named after it.
+    // Plain workers need no object that has the name as a label.
     if spec.protocol() == ProtocolSpec::Session {
         name_fits(name)?;
     }
@@ -81,9 +82,8 @@ pub fn desired(name: &str, spec: &SwarmSpec) -> Result<Desired, SpecError> {
     with_jobs(spec, jobs, Home::Cluster)
 }
 
-/// What a spec asks for, whose inline jobs and those of its sources are `jobs`. Everything is checked
-/// that a schema without knowledge of the cluster can check: file, command line and API server refuse
-/// the same.
+/// Converts a spec; `jobs` are its inline jobs and the jobs of its sources. It checks everything
+/// that needs no cluster: file, command line and API server refuse the same values.
 pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desired, SpecError> {
     check_pool(spec)?;
     check_jobs(&jobs, spec)?;
@@ -125,7 +125,7 @@ fn wrong<T>(place: &str, reason: impl Into<String>) -> Result<T, SpecError> {
     Err(SpecError { place: place.to_owned(), reason: reason.into() })
 }
 
-/// Checks that what is made for a Swarm can be labelled with its name.
+/// Checks that the name of a Swarm can be a label.
 pub(crate) fn name_fits(name: &str) -> Result<(), SpecError> {
     match name.chars().count() {
         0..=NAME_MAX => Ok(()),
@@ -135,7 +135,7 @@ pub(crate) fn name_fits(name: &str) -> Result<(), SpecError> {
     }
 }
 
-/// Checks the pool, and what other fields may say beside it.
+/// Checks the pool, and the fields that depend on its kind.
 fn check_pool(spec: &SwarmSpec) -> Result<(), SpecError> {
     let PoolSpec { stateful_set, deployment, pods, managed } = &spec.pool;
     let named = [stateful_set.is_some(), deployment.is_some(), pods.is_some(), managed.is_some()];
@@ -167,15 +167,14 @@ fn check_pool(spec: &SwarmSpec) -> Result<(), SpecError> {
     let mode = spec.refresh.as_ref().and_then(|refresh| refresh.mode).unwrap_or_default();
     let keeps_names = spec.pool.workload("").0 == Kind::StatefulSet;
     if !keeps_names && matches!(mode, RefreshMode::Evict | RefreshMode::Delete) {
-        let reason = "Evict and Delete need a StatefulSet: in other pools the successor of a pod \
-                      has another name, for which the view has no jobs at its start; write \
-                      HotReload or None";
+        let reason = "Evict and Delete need a StatefulSet: in other pools a new pod has a new \
+                      name, for which the view has no jobs yet; write HotReload or None";
         return wrong("spec.refresh.mode", reason);
     }
     Ok(())
 }
 
-/// Only plain workers read a view.
+/// Checks `view.adopt`: only plain workers read a view.
 fn check_adoption(spec: &SwarmSpec) -> Result<(), SpecError> {
     let adopts = spec.view.as_ref().and_then(|view| view.adopt).unwrap_or_default();
     match spec.protocol() {
@@ -188,7 +187,7 @@ fn check_adoption(spec: &SwarmSpec) -> Result<(), SpecError> {
     }
 }
 
-/// A list of addresses is the same for all workers.
+/// Checks `view.format`: a list of addresses is the same for all workers.
 fn check_format(spec: &SwarmSpec) -> Result<(), SpecError> {
     let view = spec.view.clone().unwrap_or_default();
     match view.format.unwrap_or_default() {
@@ -213,12 +212,12 @@ fn check_format(spec: &SwarmSpec) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Checks what jobs from anywhere ask for against the rest of the spec.
+/// Checks jobs of all sources against the rest of the spec.
 ///
 /// # Errors
 ///
-/// [`SpecError`] for a job that only sessions can run in a pool without, and one that only a single
-/// worker can run with `replication: All`. O(jobs).
+/// [`SpecError`] for a job that needs sessions in a pool without them, and for a job that needs a
+/// single worker under `replication: All`. O(jobs).
 pub fn check_jobs(jobs: &Jobs, spec: &SwarmSpec) -> Result<(), SpecError> {
     check_run_once(jobs, spec.protocol())?;
     match spec.replication.unwrap_or_default() {
@@ -227,7 +226,7 @@ pub fn check_jobs(jobs: &Jobs, spec: &SwarmSpec) -> Result<(), SpecError> {
     }
 }
 
-/// A pin, a share and the end of a job are about one worker.
+/// Checks jobs under `replication: All`: a pin, a share and an end of a job need a single worker.
 fn check_alike(jobs: &Jobs) -> Result<(), SpecError> {
     let fields = |job: &Job| {
         [(job.pin.is_some(), "pin"), (job.share.is_some(), "share"), (job.run_once, "runOnce")]
@@ -261,7 +260,7 @@ fn replication(spec: &SwarmSpec) -> Result<Replication, SpecError> {
     }
 }
 
-/// Checks what is said of workers that are unlike the others.
+/// Checks the entries of `worker.capacity`.
 fn check_capacity(spec: &SwarmSpec) -> Result<(), SpecError> {
     let listed = spec.worker.iter().flat_map(|worker| worker.capacity.iter().flatten());
     for (index, entry) in listed.enumerate() {
@@ -286,8 +285,8 @@ fn check_capacity(spec: &SwarmSpec) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Adds to `desired` what the workers in these slots can take. `labels` are those of their pods, if
-/// known; what is said by slot counts without.
+/// Adds the capacity of the workers in these slots to `desired`. `labels` are the labels of their
+/// pods, if known; entries with slots apply without labels.
 pub fn size_workers<'a>(
     desired: &mut Desired,
     spec: &SwarmSpec,
@@ -311,14 +310,14 @@ pub fn size_workers<'a>(
     }
 }
 
-/// The slots that are named in `worker.capacity`.
+/// The slots in `worker.capacity`.
 fn named_slots(spec: &SwarmSpec) -> BTreeSet<Slot> {
     let listed = spec.worker.iter().flat_map(|worker| worker.capacity.iter().flatten());
     let slots = listed.flat_map(|entry| entry.slots.iter().flatten());
     slots.filter_map(|slot| u32::try_from(*slot).ok().map(Slot)).collect()
 }
 
-/// Only workers of sessions can report that they finished a job.
+/// Checks `runOnce`: only session workers can report the end of a job.
 fn check_run_once(jobs: &Jobs, protocol: ProtocolSpec) -> Result<(), SpecError> {
     let run_once = jobs.iter().find(|(_, job)| job.run_once);
     match (protocol, run_once) {
@@ -333,7 +332,7 @@ fn check_run_once(jobs: &Jobs, protocol: ProtocolSpec) -> Result<(), SpecError> 
     }
 }
 
-/// What it takes to end an ownership.
+/// The handover policy.
 fn policy(spec: &SwarmSpec) -> Result<Policy, SpecError> {
     let policy = spec.handover.as_ref().and_then(|handover| handover.policy);
     match (policy.unwrap_or_default(), spec.protocol()) {
@@ -347,12 +346,12 @@ fn policy(spec: &SwarmSpec) -> Result<Policy, SpecError> {
     }
 }
 
-/// The timing of the sessions of a Swarm's workers.
+/// The timing of the workers' sessions.
 ///
 /// # Errors
 ///
-/// [`SpecError`] for what the schema refuses, too, and for what a schema older than this program let
-/// through.
+/// [`SpecError`] for a value that the schema refuses, which the schema of an older version may have
+/// accepted.
 pub fn lease_terms(spec: &SwarmSpec, home: Home) -> Result<LeaseTerms, SpecError> {
     let default = LeaseTerms::default();
     let handover = spec.handover.clone().unwrap_or_default();
@@ -386,8 +385,8 @@ pub fn lease_terms(spec: &SwarmSpec, home: Home) -> Result<LeaseTerms, SpecError
     })
 }
 
-/// The duration of a lease on one machine if none is written. It is the default, and more if jobs
-/// may take longer to stop than by default. The operator starts the workers, so both know it.
+/// The default duration of a lease on one machine: the usual default, or more if jobs may take
+/// longer to stop. The operator starts the workers, so both know the duration.
 fn derived_duration(renew: Duration, stop_timeout: Duration) -> Result<Duration, SpecError> {
     let default = LeaseTerms::default();
     let spare = default.duration.saturating_sub(default.renew * 3 + default.stop_timeout);
@@ -401,14 +400,13 @@ fn derived_duration(renew: Duration, stop_timeout: Duration) -> Result<Duration,
     Ok(duration)
 }
 
-/// Returns a time in seconds, rounded up.
+/// Rounds a time up to whole seconds.
 #[must_use]
 pub fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(0 < time.subsec_nanos()))
 }
 
-/// Time that a release waits for its acknowledgement. If it is not written, a job that takes its
-/// whole stop timeout is waited for, too.
+/// The release timeout. Its default also covers a job that takes its whole stop timeout.
 fn release_timeout(handover: &HandoverSpec) -> Duration {
     let stop_timeout = handover.stop_timeout.map_or(LeaseTerms::default().stop_timeout, Into::into);
     let default = Timing::default().release_timeout;
@@ -425,7 +423,7 @@ impl From<ProtocolSpec> for Protocol {
     }
 }
 
-/// A job and its wishes, or the sentence that says what is wrong with it.
+/// Converts a job. The error is a sentence about the wrong value.
 pub(crate) fn job(spec: &spec::Job) -> Result<(JobName, Job), String> {
     let spec::Job { name, share, pin, priority, run_once, suspend, params } = spec;
     let name = JobName::new(name).map_err(|error| error.to_string())?;
@@ -453,7 +451,7 @@ pub(crate) fn job(spec: &spec::Job) -> Result<(JobName, Job), String> {
     Ok((name, Job { pin, priority, share, run_once, suspend, params: params.into() }))
 }
 
-/// The most jobs of a worker.
+/// Converts the most jobs of a worker.
 fn max_jobs(max_jobs: i32) -> Result<u32, SpecError> {
     u32::try_from(max_jobs).ok().filter(|most| 0 < *most).ok_or_else(|| SpecError {
         place: "spec.worker.maxJobs".into(),
@@ -469,7 +467,7 @@ fn replicas(replicas: i32) -> Result<u32, SpecError> {
     })
 }
 
-/// How the number of workers follows the jobs.
+/// Converts the rules that scale the pool by its jobs.
 fn autoscale(spec: &SwarmSpec, terms: &AutoscaleSpec) -> Result<Autoscale, SpecError> {
     let place = "spec.autoscale";
     if spec.replicas.is_some() {
@@ -512,7 +510,7 @@ fn autoscale(spec: &SwarmSpec, terms: &AutoscaleSpec) -> Result<Autoscale, SpecE
     Ok(Autoscale { min, max, per_worker, cooldown })
 }
 
-/// How to plan.
+/// Converts the rules of the planner.
 fn rules(rebalance: &RebalanceSpec) -> Rules {
     let mode = match rebalance.mode.unwrap_or_default() {
         ModeSpec::Sticky => Mode::Sticky,

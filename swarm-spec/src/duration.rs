@@ -30,7 +30,7 @@ impl From<time::Duration> for Duration {
     }
 }
 
-/// Numbers with units, each of which may have a fraction; their sum counts. `None` for anything else.
+/// The sum of numbers with units, each with an optional fraction. `None` for any other text.
 fn parsed(text: &str) -> Option<time::Duration> {
     let mut rest = text;
     let mut total = time::Duration::ZERO;
@@ -40,7 +40,7 @@ fn parsed(text: &str) -> Option<time::Duration> {
         let (unit, after) = after.split_at(after.find(of_number).unwrap_or(after.len()));
         let seconds = match unit {
             "ns" => 1e-9,
-            // The micro sign and the Greek letter.
+            // The micro sign and the Greek letter mu.
             "us" | "\u{b5}s" | "\u{3bc}s" => 1e-6,
             "ms" => 1e-3,
             "s" => 1.0,
@@ -67,7 +67,7 @@ impl Serialize for Duration {
     }
 }
 
-/// The error shows how to write one.
+/// The error gives an example of a duration.
 impl FromStr for Duration {
     type Err = String;
 
@@ -95,12 +95,12 @@ impl JsonSchema for Duration {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // No format: `duration` would be that of ISO 8601.
+        // No `format`: `duration` would mean ISO 8601.
         json_schema!({"type": "string"})
     }
 }
 
-/// Durations are neither negative nor longer than a day.
+/// The rule that a duration is neither negative nor longer than a day.
 pub(crate) fn bounded() -> Rule {
     Rule::new(
         "duration(self) >= duration('0s') && duration(self) <= duration('24h')",

@@ -1,14 +1,14 @@
 //! Errors about a spec.
 
-/// Why a spec makes no sense, in one sentence that names the place.
+/// An invalid value in a spec, as one sentence that names its place.
 ///
-/// A cluster's schema refuses most of it before; this is for schemas that are older than this
-/// program, and for manifests that are read without one.
+/// The schema of a cluster refuses most of these values earlier. This error covers schemas of older
+/// versions, and manifests that are read without a schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {reason}")]
 pub struct SpecError {
-    /// Which part of the spec, as a path.
+    /// The path of the field in the spec.
     pub place: String,
-    /// What is wrong with it, and what to write instead.
+    /// The mistake, and the text to write instead.
     pub reason: String,
 }

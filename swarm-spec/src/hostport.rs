@@ -1,6 +1,6 @@
-//! Jobs that are addresses: `host:port`, written as lines `host,port` by the predecessors' peering.
+//! Jobs that are addresses `host:port`. The predecessors' peering writes them as lines `host,port`.
 
-/// The name of the job that a line `host,port` stands for; `None` if it is nothing of the kind.
+/// The name of the job that a line `host,port` means; `None` for any other line.
 ///
 /// ```
 /// use swarm_spec::hostport::job_of;
@@ -15,13 +15,13 @@ pub fn job_of(line: &str) -> Option<String> {
     let (host, port) = (host.trim(), port.trim().parse::<u16>().ok().filter(|port| 0 < *port)?);
     match host {
         "" => None,
-        // Only an address of IPv6 has colons of its own.
+        // An IPv6 address, the only kind of host with colons.
         host if host.contains(':') && !host.starts_with('[') => Some(format!("[{host}]:{port}")),
         host => Some(format!("{host}:{port}")),
     }
 }
 
-/// The line `host,port` that stands for the job of this name; `None` if the job is no address.
+/// The line `host,port` for the job of this name; `None` if the name is not an address.
 ///
 /// ```
 /// use swarm_spec::hostport::{job_of, line_of};
@@ -35,18 +35,18 @@ pub fn line_of(job: &str) -> Option<String> {
     let (host, port) = job.rsplit_once(':')?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let line = format!("{bare},{port}");
-    // Only what is read back as the same job stands for it.
+    // A line is valid only if it is read back as the same job.
     (job_of(&line).as_deref() == Some(job)).then_some(line)
 }
 
-/// The lines of a list of addresses that are neither empty nor a comment, without the spaces around
-/// them, and the number of each from 1.
+/// The lines of a list of addresses with their numbers from 1, trimmed. Empty lines and comments
+/// are left out.
 pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// The start of a line that is no address, for a sentence about it.
+/// The start of a line that is not an address, for an error message.
 #[must_use]
 pub fn excerpt(line: &str) -> String {
     line.chars().take(40).flat_map(char::escape_default).collect()

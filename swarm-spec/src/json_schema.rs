@@ -1,4 +1,4 @@
-//! The JSON Schema of a manifest, for editors: it completes fields, shows what they mean, and marks
+//! The JSON Schema of a manifest, with which editors complete fields, describe them, and mark
 //! misspelt ones.
 
 use schemars::generate::SchemaSettings;
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::spec::{API_VERSION, SwarmSpec};
 
-/// The schema of a file, in draft 7, which editors know. Every `Swarm` in it is checked, and any other
-/// object is accepted. What only code can check, such as durations, is not in it.
+/// The schema of a file, in draft 7, which editors support. It checks every `Swarm` in the file and
+/// accepts any other object. Checks that need code, such as of durations, are not in it.
 #[must_use]
 pub fn json_schema() -> Value {
     let settings = SchemaSettings::draft07().with(|settings| {
@@ -43,14 +43,14 @@ pub fn json_schema() -> Value {
     })
 }
 
-/// Leaves out what only an API server reads, and refuses fields that do not exist.
+/// Removes keywords for API servers only, and refuses unknown fields.
 fn for_editors(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             fields.retain(|name, _| !name.starts_with("x-kubernetes-") && name != "title");
             let has_fields = fields.get("properties").is_some_and(Value::is_object);
             for (name, inner) in fields.iter_mut() {
-                // Here names are those of fields of the manifest.
+                // Names below `properties` are fields of the manifest, not keywords of the schema.
                 match (name.as_str(), inner) {
                     ("properties", Value::Object(properties)) => {
                         properties.values_mut().for_each(for_editors);

@@ -1,20 +1,19 @@
-//! The spec of a Swarm: one model for files and for clusters, which knows no client of either.
+//! The spec of a Swarm: one model for files and for clusters, without a client of either.
 //!
-//! - [`spec`]: the types, with what the schema and the rules of the CRD say of them. The adapter for
-//!   Kubernetes makes the resource of them.
-//! - [`convert`]: what a spec asks for, in the terms of `swarm-core`; here a value that makes no sense
-//!   is refused.
+//! - [`spec`]: the types, with the schema and the CEL rules of the CRD. The adapter for Kubernetes
+//!   makes a resource of them.
+//! - [`convert`]: a spec in the types of `swarm-core`. Here invalid values are refused.
 //! - [`hostport`]: jobs that are addresses, as lines `host,port`.
-//! - [`manifest`]: a file with one `Swarm`, checked as strictly as an API server would, offline.
-//! - [`place`]: where a field stands in a text, for errors.
-//! - [`predecessor`]: the operator in Go that came before, and how it is recognized.
-//! - [`removal`]: edits that remove so many jobs that a person should be notified.
+//! - [`manifest`]: a file with one `Swarm`, checked offline as strictly as by an API server.
+//! - [`place`]: the line and column of a field, for errors.
+//! - [`predecessor`]: recognizes the previous operator, which was written in Go.
+//! - [`removal`]: edits that remove a large part of the jobs, so that a person should be notified.
 //! - [`template`]: arguments of programs, with placeholders for the job.
-//! - [`view`]: the view that plain workers read, for whoever has to judge one.
-//! - [`yaml`]: the documents of a text, read with a limit on what their aliases may repeat.
+//! - [`view`]: the view that plain workers read.
+//! - [`yaml`]: the documents of a text, with a limit for repetition by aliases.
 //!
-//! What is refused here and by the schema in a cluster is the same; `testing/specs.yaml` is the table
-//! that both are tested with.
+//! This crate and the schema in a cluster refuse the same values. The tests of both read the table
+//! `testing/specs.yaml`.
 
 /// The example of the guide is compiled and run.
 #[cfg(doctest)]

@@ -1,10 +1,9 @@
-//! One `Swarm` out of a file: the same manifest that `kubectl apply` takes, checked offline.
+//! Reads one `Swarm` from a file: the same manifest as for `kubectl apply`, checked offline.
 //!
-//! A file may hold other documents too. ConfigMaps serve the Swarm's sources of jobs, the workload
-//! that is its pool tells how many workers there are, all others are passed over with a note.
+//! A file may have more documents. ConfigMaps serve the Swarm's sources of jobs, and the workload
+//! of its pool has the number of workers. A note names each document that is ignored.
 //!
-//! What comes out speaks the core's words and no others, so that whoever runs it need not know
-//! Kubernetes.
+//! The result has only terms of the core, so its readers need no knowledge of Kubernetes.
 
 mod documents;
 mod error;
@@ -39,41 +38,41 @@ use documents::{Object, Objects};
 use jobs::SourceLimits;
 use pool::WorkerPool;
 
-/// What a file asks for.
+/// The contents of a file with a Swarm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
     /// The Swarm's name.
     pub name: String,
-    /// What it asks for. `rules.moves_max` is `rebalance.maxMovesInFlight`.
+    /// The Swarm in terms of the core. `rules.moves_max` is `rebalance.maxMovesInFlight`.
     pub desired: Desired,
-    /// How many workers there are: `spec.replicas`, else what the jobs ask for by `spec.autoscale`, else
-    /// what the pool's workload in the same file says, or how many of its pods stand there.
+    /// The number of workers. Sources in order: `spec.replicas`, `spec.autoscale` with the jobs,
+    /// the replicas of the pool's workload in the same file, the number of its pods in the file.
     pub replicas: Option<u32>,
-    /// The lowest slot: 0, unless the pool's StatefulSet in the same file counts from elsewhere.
+    /// The lowest slot: 0, or the first ordinal of the pool's StatefulSet in the same file.
     pub first_slot: u32,
-    /// The pool's name, or the Swarm's where its pods go by labels; workers are called by it and
-    /// their slot, as in `swarm-worker-0`.
+    /// The name of the pool, or of the Swarm if the pool selects pods by labels. Workers are named
+    /// after it and their slot, as in `swarm-worker-0`.
     pub worker_name: String,
-    /// What the workers do with a job; [`Runner::read`] accepts it.
+    /// The runner of the workers; [`Runner::read`] accepts it.
     pub runner: RunnerSpec,
-    /// Whether what the jobs print is shown outside of the log of their worker.
+    /// Whether output of jobs is shown outside of the log of their worker.
     pub output: JobOutput,
-    /// The timing of the sessions of its workers.
+    /// The timing of the workers' sessions.
     pub lease: LeaseTerms,
-    /// The fields of its spec that are set, by path, as in `worker.runner.command[1]`; jobs apart.
+    /// The paths of the fields that are set, as in `worker.runner.command[1]`, without the jobs.
     pub fields: BTreeSet<String>,
-    /// What was passed over, a sentence each.
+    /// One sentence for each document that is ignored.
     pub notes: Vec<String>,
 }
 
-/// Reads the Swarm called `name` (or the only one) from YAML or JSON documents, to be run in `home`.
+/// Reads the Swarm `name`, or the only Swarm, from YAML or JSON documents, to be run in `home`.
 ///
-/// The limit of 2,000 inline jobs, which protects the API server, does not apply here. Time is
-/// O(bytes + jobs · log jobs).
+/// The limit of 2,000 inline jobs protects the API server, and does not apply here. Time is O(bytes
+/// + jobs · log jobs).
 ///
 /// # Errors
 ///
-/// [`ManifestError`] says what is wrong, where, and what to write instead.
+/// [`ManifestError`] describes the mistake, its place, and the text to write instead.
 ///
 /// ```
 /// let text = r#"
@@ -99,7 +98,7 @@ pub fn parse(text: &str, name: Option<&str>, home: Home) -> Result<Manifest, Man
     parse_in(text, name, None, home)
 }
 
-/// As [`parse`], from the objects in `namespace` and those that name no namespace.
+/// Works like [`parse`], with the objects in `namespace` and the objects without a namespace.
 ///
 /// # Errors
 ///
@@ -117,11 +116,11 @@ pub fn parse_in(
     let (schema, mut spec) = read_spec(swarm)?;
     convert::name_fits(&name).map_err(wrong)?;
     if home == Home::Machine {
-        // The API server takes a field without a value for one that is not there.
+        // The API server treats a field without a value as missing.
         swarm.has_lists().map_err(wrong)?;
     }
     let inline = std::mem::take(&mut spec.jobs);
-    // A file is whole: a document that somebody takes out of it is an edit.
+    // A file is complete: removing a document from it is an edit.
     let (gone, limits) = (SourceRecord::default(), SourceLimits::NONE);
     let Gathered { jobs, record: _ } =
         jobs::read(swarm, &objects, inline, &spec.job_sources, &gone, limits)?;
@@ -132,10 +131,10 @@ pub fn parse_in(
     let runner = runner.unwrap_or_else(RunnerSpec::log);
     let WorkerPool { name: worker_name, workers, first_slot } =
         WorkerPool::read(&objects, swarm, spec.pool)?;
-    // What nothing here gives a meaning to: the API server would refuse it all the same.
+    // Fields that nothing reads here: the API server would refuse wrong values in them.
     schema::check_bounds(&schema, &swarm.value)
         .map_err(|reason| ManifestError::Field { swarm: name.clone(), reason })?;
-    // Nothing scales the workers of a file but the file.
+    // The workers of a file are scaled by the file only.
     let replicas = desired.replicas.take();
     let replicas = replicas.or_else(|| asked_for(&desired, first_slot)).or(workers);
     Ok(Manifest {
@@ -152,20 +151,20 @@ pub fn parse_in(
     })
 }
 
-/// How many workers the jobs ask for, where their number follows the jobs.
+/// The number of workers that `autoscale` requests for the jobs.
 fn asked_for(desired: &Desired, first_slot: u32) -> Option<u32> {
     let terms = desired.autoscale?;
     let need = Need::of(&Ledger::new(0), desired, first_slot)?;
     Some(terms.bounded(need.workers))
 }
 
-/// The Swarm, without what every object has.
+/// The Swarm without the fields that every object has.
 #[derive(Deserialize, JsonSchema)]
 struct Document {
     spec: SwarmSpec,
 }
 
-/// The spec, once its structure is sound, with its schema.
+/// The spec and its schema, after a check of the structure.
 fn read_spec(swarm: &Object) -> Result<(ValueSchema, SwarmSpec), ManifestError> {
     let field = |reason| ManifestError::Field { swarm: swarm.name().to_owned(), reason };
     if swarm.name().is_empty() {
@@ -179,7 +178,7 @@ fn read_spec(swarm: &Object) -> Result<(ValueSchema, SwarmSpec), ManifestError> 
     Ok((known, document.spec))
 }
 
-/// A number of workers.
+/// Checks a number of workers.
 fn bounded(count: i64, place: &str) -> Result<u32, SpecError> {
     let count = u32::try_from(count).ok().filter(|count| *count <= WORKERS_MAX);
     count.ok_or_else(|| SpecError {

@@ -1,4 +1,4 @@
-//! The params of a job: how many, and under which names.
+//! Rules for the params of a job: their number, names and values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,8 @@ pub(crate) const NAME_MAX: usize = 63;
 /// The most bytes of the value of a param.
 const PARAM_BYTES_MAX: usize = 4_096;
 
-/// Params become arguments and environment of programs, so their names are plain.
+/// Checks params. They become arguments and environment variables of programs, so their names are
+/// plain.
 pub(crate) fn check_params(params: &BTreeMap<String, String>) -> Result<(), String> {
     if PARAMS_MAX < params.len() {
         return Err(format!("it has {} params; at most {PARAMS_MAX} are allowed", params.len()));
@@ -41,7 +42,7 @@ pub(crate) fn check_params(params: &BTreeMap<String, String>) -> Result<(), Stri
     Ok(())
 }
 
-/// Whether a variable of the environment can have this name.
+/// Whether an environment variable can have this name.
 pub(crate) fn is_variable_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !name.is_empty()
@@ -49,7 +50,7 @@ pub(crate) fn is_variable_name(name: &str) -> bool {
         && name.chars().all(is_plain)
 }
 
-/// A text of the file as a part of one readable line.
+/// A text of the file, shortened and escaped for a message of one line.
 struct Shortened<'a>(&'a str);
 
 impl fmt::Display for Shortened<'_> {

@@ -1,4 +1,4 @@
-//! Finds where a field stands in a text, so that an error can show the line.
+//! Finds a field in a text, so that an error can show the line.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The line of `text`, and a mark below the place; nothing if the line does not exist.
+    /// The line of `text`, and a mark below the place; empty if the line does not exist.
     ///
     /// ```
     /// use swarm_spec::place::Place;
@@ -33,7 +33,7 @@ impl Place {
         let Some(words) = line.checked_sub(1).and_then(|n| text.lines().nth(n)) else {
             return String::new();
         };
-        // What is far to the right is shown from there on.
+        // A place far to the right is shown without the start of its line.
         let skipped = if column < SHOWN_MAX { 0 } else { column - SHOWN_MAX / 2 };
         let printable = |c: char| if c.is_control() { ' ' } else { c };
         let words: String = words.chars().skip(skipped).take(SHOWN_MAX).map(printable).collect();
@@ -42,8 +42,9 @@ impl Place {
     }
 }
 
-/// The place of a field, such as `spec.jobs[3].share` or `data["config.yml"]`, in a document of `text`,
-/// counted from 1; of what it would be in, if it is missing. O(text).
+/// The place of a field in a document of `text`, counted from 1. A path is for example
+/// `spec.jobs[3].share` or `data["config.yml"]`. For a missing field it is the place of the object
+/// that lacks it. O(text).
 ///
 /// ```
 /// use swarm_spec::place::{Place, find};
@@ -60,12 +61,12 @@ pub fn find(text: &str, document: usize, path: &str) -> Option<Place> {
     place_of(&Seek(&steps).deserialize(document).err()?)
 }
 
-/// The place that an error names.
+/// The place in an error of the parser.
 pub(crate) fn place_of(error: &serde_yaml::Error) -> Option<Place> {
     error.location().map(|it| Place { line: it.line(), column: it.column() })
 }
 
-/// A step on the way to a field.
+/// A step of a path to a field.
 enum Step<'p> {
     Field(&'p str),
     Item(usize),
@@ -98,7 +99,8 @@ fn steps(path: &str) -> Option<Vec<Step<'_>>> {
     Some(steps)
 }
 
-/// Stops at the end of a path, with an error: the library then says where it is.
+/// Follows a path through a document. At its end it stops with an error, in which the library
+/// reports the place.
 struct Seek<'p>(&'p [Step<'p>]);
 
 fn found<E: Error>() -> E {
@@ -116,7 +118,7 @@ impl<'de> DeserializeSeed<'de> for Seek<'_> {
 impl<'de> Visitor<'de> for Seek<'_> {
     type Value = ();
 
-    /// Whatever is no map and no list is where the way ends.
+    /// The path ends at any value that is neither a map nor a list.
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("something else")
     }
@@ -144,7 +146,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
     }
 }
 
-/// Whether a key has this name; if it is the last step, stops there.
+/// Compares a key with the name of a step; stops there if it is the last step.
 struct Key<'p> {
     name: &'p str,
     is_last: bool,

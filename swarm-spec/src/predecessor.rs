@@ -1,14 +1,13 @@
-//! The operator in Go that came before this one, and how the containers of the two are told apart.
+//! Distinguishes the containers of this operator from the previous operator, which was written in
+//! Go.
 
-/// The name of the container of either operator, and of the Deployment that was installed with the one
-/// in Go.
+/// The name of the container of either operator, and of the Deployment of the operator in Go.
 pub const CONTROLLER: &str = "swarm-controller";
 
-/// The argument by which a container runs this operator.
+/// The argument that makes a container run this operator.
 const OUR_VERB: &str = "run";
 
-/// Whether the operator in Go runs in a container of this name, with these words of command and
-/// arguments.
+/// Whether the operator in Go runs in a container with this name, command and arguments.
 ///
 /// ```
 /// use swarm_spec::predecessor::runs_in;

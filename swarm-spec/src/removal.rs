@@ -1,10 +1,10 @@
-//! Edits that remove so many jobs that a person should be notified.
+//! Edits that remove a large part of the jobs, so that a person should be notified.
 
 use std::fmt;
 
 use swarm_core::{JobName, Jobs};
 
-/// The most jobs that an edit may remove unannounced.
+/// The most jobs that an edit removes without a notification.
 const UNANNOUNCED_MAX: usize = 10;
 
 /// An edit that removes more than ten jobs, and more than half of them.
@@ -22,15 +22,15 @@ const UNANNOUNCED_MAX: usize = 10;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// The number of jobs that are removed.
+    /// The number of removed jobs.
     pub removed: usize,
-    /// The number of jobs before.
+    /// The number of jobs before the edit.
     pub of: usize,
 }
 
 impl Removal {
-    /// Counts the jobs of `before` that `after` lacks, if that is to be announced. O(jobs ·
-    /// log jobs).
+    /// Counts the jobs of `before` that `after` lacks; `None` if a notification is not necessary.
+    /// O(jobs · log jobs).
     #[must_use]
     pub fn between<'a>(
         before: impl IntoIterator<Item = &'a JobName>,

@@ -1,15 +1,15 @@
-//! Rules in CEL, by which an API server refuses what a schema alone would accept.
+//! CEL rules for values that a schema alone would accept.
 
 use serde::Serialize;
 
-/// One rule, as `x-kubernetes-validations` of a schema lists them.
+/// One rule, in the form of `x-kubernetes-validations`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Rule {
-    /// What must be true of the value, which is called `self`.
+    /// The condition for the value `self`.
     #[serde(rename = "rule")]
     expression: String,
-    /// What a person is told if it is not.
+    /// The message if the condition is false.
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     optional_old_self: Option<bool>,
@@ -20,7 +20,7 @@ impl Rule {
         Self { expression: expression.into(), message: message.into(), optional_old_self: None }
     }
 
-    /// Lets a rule that speaks of `oldSelf`, the value before a change, hold for new values, too.
+    /// Applies the rule to new values as well, if it uses `oldSelf`, the value before a change.
     pub(crate) fn with_optional_old_self(self) -> Self {
         Self { optional_old_self: Some(true), ..self }
     }

@@ -1,8 +1,8 @@
-//! Holds a document against the schema of a type, so that a misspelt field is named and the right
-//! one is suggested, offline as in the cluster.
+//! Checks a document against the schema of a type, offline as in the cluster. It names a misspelt
+//! field and suggests the right one.
 //!
-//! Structure comes first: unknown and missing fields, and types. Bounds and patterns are a net below
-//! whoever gives the values a meaning and has a better sentence.
+//! Structure comes first: unknown and missing fields, and types. Bounds and patterns come last,
+//! since the code that converts a value has a better message.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,28 +13,28 @@ use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What every object may have beside what its schema names.
+/// The fields of every object that its schema does not list.
 const COMMON_FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
-/// How similar, from 0 to 1, a known field must be to be suggested.
+/// The least similarity of a suggested field, from 0 to 1.
 const SIMILAR_ENOUGH: f64 = 0.7;
 
-/// The schema of a value, as far as it is checked here.
+/// The parts of a value's schema that are checked here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ValueSchema {
     #[serde(rename = "type")]
     kind: String,
     nullable: bool,
-    /// Whether it may have any fields; whoever reads them checks them.
+    /// Whether any fields are allowed, which later code checks.
     #[serde(rename = "x-kubernetes-preserve-unknown-fields")]
     is_free_form: bool,
     properties: BTreeMap<String, ValueSchema>,
     required: Vec<String>,
     additional_properties: Option<Box<ValueSchema>>,
     items: Option<Box<ValueSchema>>,
-    /// An optional enumeration: its values, or null.
+    /// The alternatives of an optional enumeration: its values, or null.
     any_of: Vec<ValueSchema>,
-    /// An enumeration: its values, all of one type.
+    /// The values of an enumeration, all of one type.
     one_of: Vec<ValueSchema>,
     pattern: Option<String>,
     minimum: Option<i64>,
@@ -48,7 +48,7 @@ pub(crate) struct ValueSchema {
 }
 
 impl ValueSchema {
-    /// The type of the value; empty if it may be of any.
+    /// The type of the value; empty if any type is allowed.
     fn kind(&self) -> &str {
         let own = Some(self.kind.as_str()).filter(|kind| !kind.is_empty());
         let choices = self.any_of.iter().chain(&self.one_of);
@@ -67,16 +67,16 @@ pub(crate) fn of<T: JsonSchema>() -> serde_json::Result<ValueSchema> {
     serde_json::from_value(schema.to_value())
 }
 
-/// Checks a whole object of Kubernetes.
+/// Checks a whole Kubernetes object.
 ///
 /// # Errors
 ///
-/// A sentence that names the field by its path and says what to write instead.
+/// A sentence that names the field by its path, and the text to write instead.
 pub(crate) fn check_object(schema: &ValueSchema, document: &Value) -> Result<(), String> {
     object(Path::Root, schema, document, &COMMON_FIELDS)
 }
 
-/// Checks an entry of a list that stands alone, whose fields are named as in `[2].share`.
+/// Checks an entry of a list outside of a Swarm. Its fields are named as in `[2].share`.
 ///
 /// # Errors
 ///
@@ -85,7 +85,7 @@ pub(crate) fn check_item(index: usize, schema: &ValueSchema, value: &Value) -> R
     self::value(Path::Item(&Path::Root, index), schema, value)
 }
 
-/// Checks structure, bounds and patterns of an object that stands alone.
+/// Checks structure, bounds and patterns of an object outside of a Swarm.
 ///
 /// # Errors
 ///
@@ -98,8 +98,8 @@ pub(crate) fn check_alone(schema: &ValueSchema, value: &Value) -> Result<(), Str
     bounds(Path::Root, schema, value)
 }
 
-/// Checks bounds and patterns of a whole object whose structure is sound, but for the jobs in it: there
-/// may be more of them in a file than an API server would bear, and each is checked on its own.
+/// Checks bounds and patterns of a whole object whose structure is valid. Its jobs are left out: a
+/// file may have more jobs than an API server allows, and each job is checked separately.
 ///
 /// # Errors
 ///
@@ -170,7 +170,7 @@ fn within(
     Err(format!("field `{path}` has {shown}; write {range}"))
 }
 
-/// Where a value stands. It becomes a text only if something is wrong there.
+/// The path of a value. It is formatted only for an error.
 #[derive(Clone, Copy)]
 enum Path<'a> {
     Root,
@@ -192,7 +192,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// A name out of the file as a part of one printable line.
+/// Escapes a name from the file, for a message of one line.
 fn escape(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
     name.chars().take(80).flat_map(char::escape_default).try_for_each(|c| write!(f, "{c}"))
 }
@@ -244,7 +244,7 @@ fn object(
             continue;
         }
         let path = Path::Field(&path, field);
-        // As the API server does: what must not be empty and is, is not there.
+        // Like the API server: an empty value of a field that must not be empty counts as missing.
         if value.is_null() && known.get(field).is_some_and(|it| !it.is_nullable()) {
             continue;
         }
@@ -261,7 +261,7 @@ fn object(
     }
 }
 
-/// The sentence for a field that no schema knows.
+/// The message about an unknown field.
 fn unknown(path: Path<'_>, field: &str, mut known: Vec<&str>) -> String {
     let similarity = |name: &str| strsim::jaro_winkler(&field.to_lowercase(), &name.to_lowercase());
     known.sort_by(|a, b| similarity(b).total_cmp(&similarity(a)));

@@ -144,8 +144,7 @@ pub enum ReplicationSpec {
     All,
 }
 
-/// What a list without entries is read as: `jobs:` with nothing behind it is empty, as for the API
-/// server.
+/// Reads a list without a value as empty, like the API server reads `jobs:` with nothing behind it.
 fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     from: D,
 ) -> Result<T, D::Error> {
@@ -168,7 +167,7 @@ fn run_once_needs_sessions() -> Rule {
     )
 }
 
-/// Whether workers take part in sessions.
+/// The condition that workers take part in sessions.
 const IN_SESSIONS: &str = "has(self.worker) && has(self.worker.protocol) \
                            ? self.worker.protocol == 'Session' \
                            : has(self.pool.managed) && !has(self.pool.managed.image)";
@@ -199,7 +198,7 @@ fn lists_say_nothing_of_workers() -> Rule {
     )
 }
 
-/// A pin, a share and the end of a job are about one worker.
+/// Refuses jobs that need a single worker under `replication: All`.
 fn one_job_is_no_different_for_all() -> Rule {
     Rule::new(
         "!has(self.replication) || self.replication != 'All' || !has(self.jobs) || \
@@ -209,7 +208,8 @@ fn one_job_is_no_different_for_all() -> Rule {
     )
 }
 
-/// The bound of inline jobs. The schema's own bound is higher, since an API server words that one itself.
+/// Bounds the inline jobs. The bound of the schema is higher, since the API server writes its own
+/// message about that bound.
 fn jobs_fit_into_an_object() -> Rule {
     Rule::new(
         format!("self.size() <= {INLINE_JOBS_MAX}"),
@@ -229,7 +229,7 @@ fn all_jobs_fit_everywhere() -> Rule {
     )
 }
 
-/// What only workers of sessions can do.
+/// A rule about a feature that only session workers have.
 fn needs_sessions(unless: &str, message: &str) -> Rule {
     Rule::new(format!("{unless} || ({IN_SESSIONS})"), message)
 }
@@ -366,8 +366,8 @@ pub enum ModeSpec {
 }
 
 impl SwarmSpec {
-    /// How its workers are spoken to. Those that the operator makes in its own image take part in
-    /// sessions unless the spec says otherwise.
+    /// The protocol of the workers. Without a value it is `Session` for workers that the operator
+    /// creates from its own image.
     #[must_use]
     pub fn protocol(&self) -> ProtocolSpec {
         let written = self.worker.as_ref().and_then(|worker| worker.protocol);
@@ -375,14 +375,14 @@ impl SwarmSpec {
         written.unwrap_or(if is_ours { ProtocolSpec::Session } else { ProtocolSpec::default() })
     }
 
-    /// Whether what jobs print is shown outside of the log of their worker.
+    /// Whether output of jobs is shown outside of the log of their worker.
     #[must_use]
     pub fn output(&self) -> JobOutput {
         JobOutput::shown_if(self.worker.as_ref().and_then(|worker| worker.show_output))
     }
 
-    /// What workers of sessions are told to do with their jobs, if they ask for it. Those that the
-    /// operator makes are told in any case, since nobody else tells them anything.
+    /// The runner for session workers that are started with `--runner swarm`. Workers that the
+    /// operator creates always get one.
     #[must_use]
     pub fn runner(&self) -> Option<RunnerSpec> {
         let written = self.worker.as_ref().and_then(|worker| worker.runner.clone());

@@ -1,8 +1,8 @@
 //! Texts with placeholders, which are filled for every job.
 //!
 //! A placeholder is a name in braces, as in `--name={job}`. A brace that follows `$` belongs to a
-//! shell (`${HOME}`), doubled braces stand for single ones (`{{job}}` for the text `{job}`), and
-//! braces around anything but a name mean themselves (`{"a": 1}`, `{1..3}`, `{ print }`).
+//! shell (`${HOME}`). Doubled braces become single ones (`{{job}}` becomes the text `{job}`).
+//! Braces around anything but a name stay as they are (`{"a": 1}`, `{1..3}`, `{ print }`).
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,12 @@ enum Part {
     Param(String),
 }
 
-/// What placeholders stand for.
+/// Values of the placeholders.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
     /// The name of the job.
     pub job: &'a str,
-    /// Its fencing token.
+    /// The fencing token of the job.
     pub token: u64,
     /// The name of the worker.
     pub worker: &'a str,
@@ -45,13 +45,27 @@ pub struct UnknownPlaceholder {
     name: String,
 }
 
-/// A job without a param that a placeholder stands for.
+/// A job without a param that a placeholder names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the job has no param `{0}`, which a placeholder names")]
 pub struct MissingParam(pub String);
 
 impl Template {
-    /// A text that is used as it is.
+    /// A text without placeholders.
+    /// #skip
+    /// Reads a text. O(its length).
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownPlaceholder`] if a name in braces is unknown.
+    ///
+    /// ```
+    /// use swarm_spec::template::Template;
+    ///
+    /// assert!(Template::parse("--name={job}").is_ok());
+    /// let error = Template::parse("--name={jbo}").unwrap_err().to_string();
+    /// assert!(error.starts_with("unknown placeholder `{jbo}`; write {job}, {token}, "));
+    /// ```
     #[must_use]
     pub fn literal(text: &str) -> Self {
         Self(vec![Part::Text(text.to_owned())])
@@ -93,13 +107,13 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// Whether it has a placeholder for this param.
+    /// Whether the text has a placeholder for this param.
     #[must_use]
     pub fn has_param(&self, name: &str) -> bool {
         self.0.iter().any(|part| matches!(part, Part::Param(param) if param == name))
     }
 
-    /// The text for a job. A value that looks like a placeholder is not filled in turn.
+    /// The text for a job. Placeholders within a value are not filled.
     ///
     /// # Errors
     ///
@@ -134,7 +148,7 @@ impl Part {
     }
 }
 
-/// The name at the start of `text` and what follows its end, if there is one.
+/// The name at the start of `text`, and the rest after `end`; `None` without a name.
 fn named<'a>(text: &'a str, end: &str) -> Option<(&'a str, &'a str)> {
     let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let length = text.find(|c| !is_inner(c))?;

@@ -1,5 +1,5 @@
-//! The view that plain workers read, as whoever has to judge one reads it: strictly, since what
-//! somebody else wrote is to be kept or refused, never guessed.
+//! Reads the view of plain workers strictly: another program may have written it, so it is kept or
+//! refused, never guessed.
 
 use serde_json::Value;
 use swarm_core::View;
@@ -7,12 +7,12 @@ use swarm_core::View;
 use crate::manifest::in_full;
 use crate::yaml;
 
-/// Reads a view, also one of swarm's predecessors: fields may be empty or missing, and a text with
-/// nothing in it is an empty view. O(text).
+/// Reads a view, also a view of swarm's predecessors. Fields may be empty or missing, and an empty
+/// text is an empty view. O(text).
 ///
 /// # Errors
 ///
-/// A sentence about a text that is no view.
+/// A sentence about a text that is not a view.
 ///
 /// ```
 /// use swarm_spec::view::read;
@@ -33,13 +33,13 @@ pub fn read(text: &str) -> Result<View, String> {
     of(&value)
 }
 
-/// The same of a document that was read before. O(document).
+/// Reads a view from a parsed document. O(document).
 ///
 /// # Errors
 ///
 /// As [`read`].
 pub fn of(value: &Value) -> Result<View, String> {
-    // A whole Kubernetes object would be taken for an empty view, and all jobs for new ones.
+    // Otherwise a whole Kubernetes object would count as an empty view, and all jobs as new.
     if value.get("kind").is_some() {
         return Err("it is a Kubernetes object; use the text of its key, as printed by \
                     `kubectl get configmap NAME -o 'jsonpath={.data.config\\.yml}'`"
@@ -50,7 +50,7 @@ pub fn of(value: &Value) -> Result<View, String> {
         if !fields.contains_key("version") {
             return Err("it has neither `workloads` nor `version`".to_owned());
         }
-        // Many files have a version of their format; that of a view stands alone.
+        // Many files have a version of their format; a view may have no other field with it.
         if let Some(other) = fields.keys().find(|name| *name != "version") {
             return Err(yaml::printable(&format!("it has `{other}` and no `workloads`")));
         }
@@ -61,7 +61,8 @@ pub fn of(value: &Value) -> Result<View, String> {
         .map_err(|error| yaml::printable(&format!("field `{}`: {}", error.path(), error.inner())))
 }
 
-/// Whether whoever has an entry in `managedFields` with these `fieldsV1` last wrote `key` of a ConfigMap.
+/// Whether a field manager with these `fieldsV1` in `managedFields` was the last writer of `key` of
+/// a ConfigMap.
 ///
 /// ```
 /// use serde_json::json;
@@ -73,11 +74,11 @@ pub fn of(value: &Value) -> Result<View, String> {
 /// ```
 #[must_use]
 pub fn is_owned(fields: &Value, key: &str) -> bool {
-    // Whoever made the map owns `f:data` with `.`; what is in it is each owner's own.
+    // The manager that created the map owns `f:data` with `.`; each key has its own owner.
     fields["f:data"].get(format!("f:{key}")).is_some()
 }
 
-/// Drops fields without a value, and gives workers without one an empty entry.
+/// Removes fields without a value, and gives workers without a value an empty entry.
 fn without_nothing(value: &mut Value) {
     if let Some(fields) = value.as_object_mut() {
         fields.retain(|_, value| !value.is_null());

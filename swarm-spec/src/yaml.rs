@@ -1,7 +1,7 @@
 //! The documents of a text, YAML or JSON, as plain values.
 //!
-//! Stricter than the libraries are by themselves: a doubled key is an error, and aliases cannot make
-//! a small text fill the memory.
+//! It is stricter than the libraries: a doubled key is an error, and aliases cannot make a small
+//! text fill the memory.
 
 mod cost;
 
@@ -11,43 +11,45 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// How often, on average, everything in a text may be repeated by aliases.
+/// The most repetitions by aliases, as a multiple of the text.
 const REPEATED_MAX: usize = 2;
 
-/// What a text of any length may grow to, so that small manifests may use anchors as they like.
+/// The size to which a text of any length may grow, so that small manifests may use anchors freely.
+/// #skip
+/// The deepest nesting of values. The parser refuses deeper texts by itself, but late.
 const BYTES_ALLOWED: usize = 1 << 20;
 
-/// How deep values may are nested; the parser refuses more by itself, and late.
+/// The deepest nesting of values. The parser refuses deeper texts by itself, but late.
 const DEPTH_MAX: usize = 128;
 
-/// What a text that seems deeper than that may cost, as its length times its depth: the parser looks
-/// at all open brackets with every token. A small text is read, so that it says for itself what is
-/// wrong with it.
+/// The highest cost of a text that seems deeper than that: its length times its depth. The parser
+/// looks at all open brackets with every token. A small text is always parsed, for the parser's
+/// better message.
 const COST_ALLOWED: usize = 16 << 20;
 
-/// How many values a text may seem to have, each of which takes some 150 bytes while it is read.
+/// The most values that a text may seem to have. Each takes about 150 bytes while it is read.
 const VALUES_MAX: usize = 10_000_000;
 
-/// How many directives a text may have, each of which is compared with all others.
+/// The most directives of a text. The parser compares each with all others.
 const DIRECTIVES_MAX: usize = 100;
 
-/// What is wrong with a text that aliases make too large.
+/// The message about a text that aliases make too large.
 const REPEATED: &str = "repetition limit exceeded: aliases such as `*name` repeat too much; write \
                         out the repeated values";
 
-/// Why a text cannot be read.
+/// An error about a text that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("document {document} does not parse")]
 pub struct YamlError {
-    /// Which document of the text, from 1.
+    /// The number of the document, from 1.
     pub document: usize,
-    /// Where and why.
+    /// The place and the reason.
     pub source: serde_yaml::Error,
 }
 
-/// Every document that is not empty, with its number from 1.
+/// Reads every document that is not empty, with its number from 1.
 ///
-/// Time and memory are linear in the length of the text, whatever its aliases repeat.
+/// Time and memory are linear in the length of the text, even if its aliases repeat.
 ///
 /// # Errors
 ///
@@ -82,11 +84,11 @@ pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
     Ok(documents)
 }
 
-/// A value as one YAML document.
+/// Writes a value as one YAML document.
 ///
 /// # Errors
 ///
-/// If the value cannot be written as YAML, as a map whose keys are maps.
+/// If YAML cannot express the value, such as a map with maps as keys.
 ///
 /// ```
 /// let jobs = std::collections::BTreeMap::from([("jobs", ["stream:cars:new"])]);
@@ -97,17 +99,17 @@ pub fn written(value: &impl serde::Serialize) -> Result<String, serde_yaml::Erro
     serde_yaml::to_string(value)
 }
 
-/// The text without the byte order mark that some editors put before it: the parser takes a mark
-/// before a key for a document of its own.
+/// Removes the byte order mark that some editors write. The parser would read it as a document of
+/// its own before a key.
 pub(crate) fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// The error as one printable sentence that helps.
+/// The error as one printable sentence.
 fn readable(error: serde_yaml::Error) -> serde_yaml::Error {
     let message = error.to_string();
     if message == "repetition limit exceeded" {
-        // The library has a limit of its own.
+        // The library's own limit for repetition.
         serde_yaml::Error::custom(REPEATED)
     } else if message.contains(char::is_control) {
         serde_yaml::Error::custom(printable(&message))
@@ -116,7 +118,7 @@ fn readable(error: serde_yaml::Error) -> serde_yaml::Error {
     }
 }
 
-/// A text with whatever could steer a terminal written as an escape.
+/// Escapes the characters that could control a terminal.
 pub(crate) fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
@@ -125,8 +127,8 @@ pub(crate) fn printable(text: &str) -> String {
     line
 }
 
-/// Why a text is not read that seems to have more lists, maps and values than that, for whoever reads
-/// texts of others and knows how many they have; none seems to have fewer than it has. O(text).
+/// Refuses a text with more lists, maps and values than `values_max`, with a message. It is for
+/// programs that read texts of other users. The estimate is never too low. O(text).
 ///
 /// ```
 /// assert_eq!(swarm_spec::yaml::too_many_values("[a, b]", 100), None);
@@ -140,7 +142,7 @@ pub fn too_many_values(text: &str, values_max: usize) -> Option<String> {
     })
 }
 
-/// Why a text is not given to the parser, which would take too long or too much memory.
+/// Refuses a text that would take the parser too long or too much memory, with a message.
 fn too_costly(text: &str) -> Option<String> {
     if let Some(reason) = too_many_values(text, VALUES_MAX) {
         return Some(format!("{reason}; divide it, or write it as JSON"));
@@ -151,7 +153,7 @@ fn too_costly(text: &str) -> Option<String> {
             "it has more than {DIRECTIVES_MAX} directives `%TAG`; leave them out"
         ));
     }
-    // No text is deeper than what could be.
+    // A text cannot be deeper than its number of values.
     if values <= DEPTH_MAX || values.saturating_mul(text.len()) <= COST_ALLOWED {
         return None;
     }
@@ -165,8 +167,8 @@ fn too_costly(text: &str) -> Option<String> {
     })
 }
 
-/// The text as one JSON document. YAML contains JSON, but reads it much more slowly; whatever is
-/// wrong with it is left to YAML to say.
+/// Reads the text as one JSON document. YAML contains JSON, but its parser is much slower. Errors
+/// are left to the YAML parser.
 fn json(text: &str, left: &Cell<usize>) -> Option<Value> {
     if !text.trim_start().starts_with('{') {
         return None;
@@ -180,10 +182,10 @@ fn json(text: &str, left: &Cell<usize>) -> Option<Value> {
     value
 }
 
-/// Builds a value and counts what it takes.
+/// Builds a value and counts its bytes and values.
 #[derive(Clone, Copy)]
 struct Tree<'a> {
-    /// How many more bytes and values there may be.
+    /// The number of bytes and values that are still allowed.
     left: &'a Cell<usize>,
 }
 
@@ -291,7 +293,7 @@ mod tests {
         let yaml = "a: [1, -2, 0.5, x, true, null]\nb: {c: \"\"}\n";
         let json = r#" {"a": [1, -2, 0.5, "x", true, null], "b": {"c": ""}} "#;
         assert_eq!(documents(yaml).unwrap(), documents(json).unwrap());
-        // Looks like JSON, and is not.
+        // The text looks like JSON, but is YAML.
         assert_eq!(documents("{a: 1}\n---\nb: 2\n").unwrap().len(), 2);
     }
 
@@ -312,7 +314,7 @@ mod tests {
     #[test]
     fn aliases_may_repeat_a_little_and_not_without_end() {
         assert_eq!(documents("a: &a [x, y]\nb: *a\n").unwrap()[0].1["b"][1], "y");
-        // One long list, a thousand times: no library counts this as a bomb.
+        // One long list, repeated a thousand times: no library counts this as a bomb.
         let long = format!("a: &a [{}]\nb: [{}]\n", "x,".repeat(10_000), "*a,".repeat(1_000));
         assert!(message(&long).contains("repetition limit exceeded"), "{}", message(&long));
         let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a,".repeat(1_000));

@@ -1,4 +1,4 @@
-//! The documents of a file: which one is the Swarm, and which of the others it needs.
+//! The documents of a file: finds the Swarm, and the other documents that it needs.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,24 +13,24 @@ use crate::yaml;
 /// One object of a file.
 #[derive(Debug)]
 pub(super) struct Object {
-    /// Which document of the file it stands in, from 1.
+    /// The number of its document in the file, from 1.
     pub(super) document: usize,
     pub(super) value: Value,
 }
 
-/// All objects of a file, and which of them were used.
+/// All objects of a file. It remembers which objects were used.
 #[derive(Debug)]
 pub(super) struct Objects {
     all: Vec<Object>,
-    /// What they stand in, for messages.
+    /// The source of the objects, for messages.
     pub(super) place: &'static str,
     is_a_file: bool,
     used: RefCell<BTreeSet<usize>>,
 }
 
 impl Objects {
-    /// Reads a text; the items of a `List`, as `kubectl get` prints it, count as documents. With a
-    /// namespace, objects that name another one are left out.
+    /// Reads a text. Items of a `List`, as `kubectl get` prints it, count as documents. If
+    /// `namespace` is given, objects of other namespaces are left out.
     pub(super) fn read(text: &str, namespace: Option<&str>) -> Result<Self, ManifestError> {
         let mut all = Vec::new();
         let documents = yaml::documents(text)?;
@@ -56,18 +56,18 @@ impl Objects {
         Ok(Self { all, place: "this file", is_a_file: true, used: RefCell::default() })
     }
 
-    /// The objects of a namespace of a cluster, as far as somebody fetched them.
+    /// The objects that were fetched from a namespace of a cluster.
     pub(super) fn of_namespace(values: impl IntoIterator<Item = Value>) -> Self {
         let all = values.into_iter().map(|value| Object { document: 0, value }).collect();
         Self { all, place: "this namespace", is_a_file: false, used: RefCell::default() }
     }
 
-    /// Whether they stand in a file, so that another document could be added.
+    /// Whether the source is a file, to which a document could be added.
     pub(super) fn is_a_file(&self) -> bool {
         self.is_a_file
     }
 
-    /// The Swarm called `name`, or the only one.
+    /// The Swarm `name`, or the only Swarm.
     pub(super) fn swarm(&self, name: Option<&str>) -> Result<&Object, ManifestError> {
         let swarms: Vec<_> = self.of_kind("Swarm").collect();
         let names = || swarms.iter().map(|(_, swarm)| swarm.name().to_owned()).collect::<Vec<_>>();
@@ -91,8 +91,8 @@ impl Objects {
         Ok(swarm)
     }
 
-    /// The object of this kind and name that stands in the same namespace as `swarm`, if any. It
-    /// may stand there again, as long as that says the same.
+    /// The object of this kind and name in the namespace of `swarm`, if any. It may occur again
+    /// with equal contents.
     pub(super) fn named(
         &self,
         swarm: &Object,
@@ -109,7 +109,7 @@ impl Objects {
         }
     }
 
-    /// The objects of this kind that bear all these labels, in the order of their names.
+    /// The objects of this kind that have all these labels, sorted by name.
     pub(super) fn labelled(
         &self,
         swarm: &Object,
@@ -148,7 +148,8 @@ impl Objects {
         self.all.iter().enumerate().filter(move |(_, object)| object.text("/kind") == kind)
     }
 
-    /// The objects of a kind in the namespace of `swarm`, as far as namespaces are told.
+    /// The objects of a kind in the namespace of `swarm`. An object without a namespace counts as
+    /// well.
     fn beside(&self, swarm: &Object, kind: &str) -> Vec<(usize, &Object)> {
         let mine = swarm.text("/metadata/namespace");
         let is_beside = |object: &Object| {
@@ -164,7 +165,7 @@ impl Object {
         self.text("/metadata/name")
     }
 
-    /// Refuses a list of the Swarm that has no value: that is how a file begins that is being written.
+    /// Refuses a list without a value, since a file that is being written begins like that.
     pub(super) fn has_lists(&self) -> Result<(), SpecError> {
         let spec = self.value.get("spec");
         let is_null =
@@ -178,7 +179,7 @@ impl Object {
         }
     }
 
-    /// The fields of its spec that are set, by path; jobs apart.
+    /// The paths of the fields of the spec that are set, without the jobs.
     pub(super) fn fields(&self) -> BTreeSet<String> {
         let mut fields = BTreeSet::new();
         for (name, value) in self.value.get("spec").and_then(Value::as_object).into_iter().flatten()
@@ -195,7 +196,7 @@ impl Object {
     }
 }
 
-/// Adds the field at `path` and all below it.
+/// Adds the field at `path` and all fields below it.
 fn add_fields(path: String, value: &Value, fields: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {

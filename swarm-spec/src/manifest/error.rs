@@ -1,4 +1,4 @@
-//! Why a text is not a usable manifest. Every message is a sentence for a person.
+//! Errors about the text of a manifest. Every message is a sentence for a person.
 
 use std::error::Error;
 use std::fmt;
@@ -11,13 +11,13 @@ use crate::place::{self, Place};
 use crate::spec::API_VERSION;
 use crate::yaml::{self, YamlError};
 
-/// Why a text is not a usable manifest.
+/// An error about the text of a manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// A document is neither YAML nor JSON.
     #[error(transparent)]
     Syntax(#[from] YamlError),
-    /// It has no document.
+    /// The text has no document.
     #[error(
         "no Swarm in it: it is empty or has only comments. A Swarm starts with `apiVersion: \
          {API_VERSION}` and `kind: Swarm`; for an empty list of jobs write `jobs: []`"
@@ -26,91 +26,92 @@ pub enum ManifestError {
     /// No document is a Swarm.
     #[error("no Swarm in it; a Swarm starts with `apiVersion: {API_VERSION}` and `kind: Swarm`")]
     NoSwarm,
-    /// It is not said which of several Swarms is meant.
+    /// The text has several Swarms, and none is selected by name.
     #[error("it holds the Swarms {}; say which one with --name", listed(found))]
     WhichSwarm {
-        /// Those that are there.
+        /// The names of the Swarms in the text.
         found: Vec<String>,
     },
-    /// The Swarm asked for is not there.
+    /// The selected Swarm does not exist.
     #[error("it holds no Swarm `{}`, only {}", wanted.escape_default(), listed(found))]
     NoSuchSwarm {
-        /// The one asked for.
+        /// The selected name.
         wanted: String,
-        /// Those that are there.
+        /// The names of the Swarms in the text.
         found: Vec<String>,
     },
-    /// Two documents are the same object.
+    /// Two documents have the same kind and name.
     #[error("{kind} `{}` occurs twice, in documents {first} and {second}; remove one", name.escape_default())]
     Twice {
-        /// What it is.
+        /// The kind of the object.
         kind: String,
-        /// Its name.
+        /// The name of the object.
         name: String,
-        /// Which document of the file it is first, from 1.
+        /// The number of the first document, from 1.
         first: usize,
-        /// Which document it is again.
+        /// The number of the second document.
         second: usize,
     },
-    /// The Swarm is of an API version that this program does not know.
+    /// The Swarm has an API version that this program does not know.
     #[error(
         "Swarm in document {document} has apiVersion `{}`; write `{API_VERSION}`",
         found.escape_default()
     )]
     ApiVersion {
-        /// Which document of the file, from 1.
+        /// The number of the document, from 1.
         document: usize,
-        /// What stands there.
+        /// The API version in the text.
         found: String,
     },
     /// A field is unknown, missing or of the wrong type.
     #[error("Swarm `{}`: {reason}", swarm.escape_default())]
     Field {
-        /// Which Swarm.
+        /// The name of the Swarm.
         swarm: String,
         /// A sentence that names the field.
         reason: String,
     },
-    /// A value makes no sense.
+    /// A value is invalid.
     #[error("Swarm `{}`", swarm.escape_default())]
     Spec {
-        /// Which Swarm.
+        /// The name of the Swarm.
         swarm: String,
-        /// Where, and what to write instead.
+        /// The place, and the text to write instead.
         source: SpecError,
     },
-    /// A source of jobs is not there.
+    /// A source of jobs is missing.
     #[error("Swarm `{}`", swarm.escape_default())]
     NoSource {
-        /// Which Swarm.
+        /// The name of the Swarm.
         swarm: String,
-        /// Which source, and what to write instead.
+        /// The source, and the text to write instead.
         source: SpecError,
     },
-    /// The sources of jobs hold more than is read.
+    /// The sources of jobs exceed a limit.
     #[error("Swarm `{}`", swarm.escape_default())]
     SourcesTooLarge {
-        /// Which Swarm.
+        /// The name of the Swarm.
         swarm: String,
-        /// Which source goes beyond which limit.
+        /// The source and the limit.
         source: SpecError,
     },
-    /// Two entries have the same name.
+    /// Two jobs have the same name.
     #[error("job `{name}` occurs twice: {first} and {second}; remove one")]
     DuplicateJob {
-        /// Which Swarm.
+        /// The name of the Swarm.
         swarm: String,
-        /// The name.
+        /// The name of the job.
         name: JobName,
-        /// Where it stands first.
+        /// The first place of the job.
         first: String,
-        /// Where it stands again.
+        /// The second place of the job.
         second: String,
     },
 }
 
 impl ManifestError {
-    /// Returns the name of the Swarm that the error is about; `None` if it is about none, or about several.
+    /// The name of the Swarm that the error is about; `None` if it is about no Swarm, or about
+    /// several.
     #[must_use]
     pub fn swarm(&self) -> Option<&str> {
         match self {
@@ -129,8 +130,8 @@ impl ManifestError {
         }
     }
 
-    /// Where in `text`, from which the manifest was read, something is wrong; `None` if it is nowhere,
-    /// or in another object than the Swarm. O(text).
+    /// The place of the mistake in `text`, from which the manifest was read. `None` if it has no
+    /// place, or is in another object than the Swarm. O(text).
     #[must_use]
     pub fn place(&self, text: &str) -> Option<Place> {
         match self {
@@ -155,8 +156,8 @@ impl ManifestError {
         }
     }
 
-    /// The error for whoever wrote `text` into the file `shown`: where, as `FILE:LINE:COLUMN` if that is
-    /// known, and why; and the line itself, if there is one.
+    /// The error for the author of `text`, which is in the file `shown`. It has the place as
+    /// `FILE:LINE:COLUMN` if known, the reason, and the line itself if it exists.
     #[must_use]
     pub fn explained(&self, shown: &str, text: &str) -> Explained {
         let place = self.place(text);
@@ -168,16 +169,16 @@ impl ManifestError {
     }
 }
 
-/// What is wrong with a file, for a person.
+/// A mistake in a file, for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
-    /// Where and why, in one line.
+    /// The place and the reason, in one line.
     pub sentence: String,
-    /// The line of the file, and a mark below the place, if there is one.
+    /// The line of the file with a mark below the place, if the line exists.
     pub excerpt: Option<String>,
 }
 
-/// The sentence alone, for what stands nowhere in the file.
+/// The sentence alone, for a mistake without a place in the file.
 impl From<String> for Explained {
     fn from(sentence: String) -> Self {
         Self { sentence, excerpt: None }
@@ -199,13 +200,13 @@ pub fn in_full(error: &(dyn Error + 'static)) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// The field that a sentence about the schema names.
+/// The path of the field in a message of the schema.
 fn field_in(reason: &str) -> Option<&str> {
     let (_, rest) = reason.split_once("field `")?;
     rest.split_once('`').map(|(path, _)| path)
 }
 
-/// Which document is the Swarm called `name`.
+/// The number of the document with the Swarm `name`.
 fn document_of(text: &str, name: &str) -> Option<usize> {
     let documents = yaml::documents(text).ok()?;
     let is_it = |(_, value): &&(usize, Value)| {

@@ -1,4 +1,4 @@
-//! The jobs of a manifest: those of `spec.jobs` and those of the ConfigMaps that serve its sources.
+//! The jobs of a manifest, from `spec.jobs` and from the ConfigMaps of its sources.
 
 use std::collections::BTreeMap;
 
@@ -13,37 +13,37 @@ use crate::schema::{self, ValueSchema};
 use crate::spec::{self, ConfigMapKey, JobSource, SourceFormat};
 use crate::{convert, hostport, yaml};
 
-/// A list without entries, in every format.
+/// An empty list, in every format.
 const NONE: &str = "[]";
-/// The refusal of a text without a value: it may be the rest of a list that was cut off, or the first
-/// part of one in the middle of a write.
+/// The refusal of a text without a value. A write that is not finished, or a list that was cut off,
+/// may look like that.
 const NO_LIST: &str = "it is empty or has only comments; write `[]` for an empty list";
 
-/// How much the sources of one Swarm may hold, where others share the memory.
+/// Limits for the sources of one Swarm, for programs in which many Swarms share the memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SourceLimits {
     /// The most lists, maps and values of one text; see [`yaml`].
     pub(super) values_max: usize,
-    /// The most jobs, those of the spec itself included.
+    /// The most jobs, including inline jobs.
     pub(super) jobs_max: usize,
 }
 
 impl SourceLimits {
-    /// For whoever reads files of their own.
+    /// No limits, for programs that read their user's files.
     pub(super) const NONE: Self = Self { values_max: usize::MAX, jobs_max: usize::MAX };
 }
 
-/// The jobs of all places.
+/// The jobs of all sources.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Gathered {
     /// The jobs by name.
     pub jobs: Jobs,
-    /// The ConfigMaps with jobs that selectors found.
+    /// The ConfigMaps with jobs that selectors matched.
     pub record: SourceRecord,
 }
 
-/// Gathers the jobs of all places. A selector without any of its ConfigMaps in `gone` is missing; see
-/// [`SourceRecord`]. O(jobs · log jobs).
+/// Collects the jobs of all sources. A source is missing if its selector lost a ConfigMap of
+/// `gone`, see [`SourceRecord`]. O(jobs · log jobs).
 pub(super) fn read(
     swarm: &Object,
     objects: &Objects,
@@ -61,15 +61,15 @@ pub(super) fn read(
     gathering.done()
 }
 
-/// One job, and where it stands.
+/// One job and its place.
 struct Entry {
     name: JobName,
     job: Job,
-    /// Which list, and which entry or line of it.
+    /// The number of the list, and the number of the entry or line in it.
     place: (usize, usize),
 }
 
-/// A list of jobs: where it is, for people.
+/// A list of jobs, with its place for people.
 enum List {
     Inline,
     Entries(String),
@@ -89,7 +89,7 @@ impl List {
 struct Gathering<'a> {
     swarm: &'a Object,
     objects: &'a Objects,
-    /// The ConfigMaps of an earlier list that do not exist now.
+    /// The ConfigMaps of an earlier list that no longer exist.
     gone: &'a SourceRecord,
     limits: SourceLimits,
     lists: Vec<List>,
@@ -106,7 +106,7 @@ impl Gathering<'_> {
         Ok(())
     }
 
-    /// Takes the jobs of one source, which stands at `place`.
+    /// Adds the jobs of the source at `place`.
     fn source(&mut self, place: &str, source: &JobSource) -> Result<(), ManifestError> {
         let JobSource { config_map, selector, key, share_suffix: _, format: _, optional: _ } =
             source;
@@ -134,7 +134,7 @@ impl Gathering<'_> {
         }
     }
 
-    /// Takes the jobs of all ConfigMaps with these labels.
+    /// Adds the jobs of all ConfigMaps with these labels.
     fn selected(
         &mut self,
         place: &str,
@@ -165,7 +165,7 @@ impl Gathering<'_> {
         Ok(())
     }
 
-    /// Takes the jobs of one key of a ConfigMap.
+    /// Adds the jobs of one key of a ConfigMap.
     fn list(
         &mut self,
         object: &Object,
@@ -258,7 +258,7 @@ impl Gathering<'_> {
         Ok(())
     }
 
-    /// Checks that so many more jobs may be gathered, before anything is made of them.
+    /// Checks that `more` jobs fit, before any of them is converted.
     fn has_room_for(&self, place: &str, more: usize) -> Result<(), ManifestError> {
         let (jobs, most) = (self.entries.len().saturating_add(more), self.limits.jobs_max);
         if jobs <= most {
@@ -271,7 +271,7 @@ impl Gathering<'_> {
         Err(self.too_large(place.to_owned(), reason))
     }
 
-    /// Everything that was gathered, by name.
+    /// The collected jobs by name.
     fn done(mut self) -> Result<Gathered, ManifestError> {
         self.entries.sort_by(|a, b| a.name.cmp(&b.name));
         if let Some(pair) = self.entries.windows(2).find(|pair| pair[0].name == pair[1].name) {
@@ -291,7 +291,7 @@ impl Gathering<'_> {
         Ok(Gathered { jobs, record: self.record })
     }
 
-    /// What to do about a ConfigMap that is not there.
+    /// The remedy for a missing ConfigMap.
     fn remedy(&self) -> &'static str {
         if self.objects.is_a_file() {
             "add it as another document, or write `optional: true` if it may be missing"
@@ -316,7 +316,7 @@ impl Gathering<'_> {
     }
 }
 
-/// The reason why a ConfigMap without a text under `key` has no list.
+/// The message about a ConfigMap without a text under `key`.
 fn no_text(object: &Object, key: &str) -> String {
     let field = |name: &str| object.value.get(name).and_then(Value::as_object);
     let is_binary = field("binaryData").is_some_and(|data| data.contains_key(key));
@@ -336,7 +336,7 @@ fn no_text(object: &Object, key: &str) -> String {
     format!("`data` has no text under the key `{key}`, only {keys}; add it or name another")
 }
 
-/// A job by its name alone, or with its share behind the name, as in `cnbc:100`.
+/// A job from a text: its name alone, or its name and share as in `cnbc:100`.
 fn from_text(text: String, has_suffixes: bool) -> spec::Job {
     let suffix = text.rsplit_once(':').filter(|_| has_suffixes);
     let share = suffix.and_then(|(name, digits)| {

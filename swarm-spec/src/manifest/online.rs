@@ -1,4 +1,5 @@
-//! The same reader of jobs for a cluster: the Swarm and the ConfigMaps that were fetched for it.
+//! Reads the jobs of a Swarm in a cluster, from the Swarm and the ConfigMaps that were fetched for
+//! it.
 
 use std::error::Error;
 
@@ -11,34 +12,34 @@ use super::record::SourceRecord;
 use crate::convert;
 use crate::spec::SwarmSpec;
 
-/// The most bytes of text that the sources of one Swarm may hold in a cluster, where its operator reads
-/// those of others, too. Whoever fetches them counts them, before anything is kept.
+/// The most bytes in the sources of one Swarm on a cluster, where one operator reads the sources of
+/// all Swarms. The program that fetches the ConfigMaps counts the bytes before it keeps any.
 pub const SOURCE_BYTES_MAX: usize = 8 << 20;
-/// The most ConfigMaps that they may be.
+/// The most ConfigMaps in the sources of one Swarm.
 pub const SOURCE_MAPS_MAX: usize = 256;
-/// The most jobs of a Swarm with sources in a cluster.
+/// The most jobs of a Swarm with sources, on a cluster.
 pub const SOURCE_JOBS_MAX: usize = 200_000;
-/// The most lists, maps and values of one text: three for each of so many jobs.
+/// The most lists, maps and values of one text: three for each job.
 const SOURCE_VALUES_MAX: usize = 3 * SOURCE_JOBS_MAX;
 
-/// Why the jobs of a Swarm cannot be told. Each is a sentence for a person.
+/// An error in the sources of a Swarm. Each message is a sentence for a person.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SourceError {
-    /// A ConfigMap or a key is not there.
+    /// A ConfigMap or a key is missing.
     Missing(String),
-    /// What stands there makes no sense.
+    /// The text of a source is invalid.
     Invalid(String),
-    /// There is more than is read.
+    /// The sources exceed a limit.
     TooLarge(String),
 }
 
-/// All jobs of the Swarm called `name`: its own, and those of its sources among `config_maps`, objects
-/// that lie in its namespace. `gone` are those of an earlier list that do not exist now.
-/// O(bytes + jobs · log jobs).
+/// All jobs of the Swarm `name`: its inline jobs, and the jobs of its sources among `config_maps`,
+/// which are objects of its namespace. `gone` are ConfigMaps of an earlier list that no longer
+/// exist. O(bytes + jobs · log jobs).
 ///
 /// # Errors
 ///
-/// [`SourceError`] says what is missing or wrong, and what to do about it.
+/// [`SourceError`] names the missing or wrong part, and the remedy.
 pub fn jobs_in_namespace(
     name: &str,
     spec: &SwarmSpec,

@@ -1,4 +1,4 @@
-//! The pool of a manifest: how its workers are called, and how many the same file speaks of.
+//! The pool of a manifest: the names of its workers, and their number according to the same file.
 
 use serde_json::Value;
 
@@ -7,18 +7,18 @@ use super::{ManifestError, bounded, record};
 use crate::error::SpecError;
 use crate::spec::{PodsRef, PoolSpec, WorkloadRef, managed_name_fits};
 
-/// The workers of a pool, as far as the file tells.
+/// The workers of a pool, as described in the file.
 pub(super) struct WorkerPool {
-    /// What they are called by, each with its slot.
+    /// The first part of the workers' names; the slot follows.
     pub(super) name: String,
-    /// How many there are; `None` if the file does not tell.
+    /// The number of workers; `None` if the file does not contain it.
     pub(super) workers: Option<u32>,
     /// The lowest slot.
     pub(super) first_slot: u32,
 }
 
 impl WorkerPool {
-    /// The pool that `swarm` names.
+    /// Reads the pool of `swarm`.
     pub(super) fn read(
         objects: &Objects,
         swarm: &Object,
@@ -49,14 +49,14 @@ impl WorkerPool {
         Ok(Self { name, workers: Some(workers), first_slot })
     }
 
-    /// A workload that the operator would make; it begins with one worker, as Kubernetes has it.
+    /// A managed workload starts with one worker, as in Kubernetes.
     fn managed(swarm: &Object) -> Result<Self, ManifestError> {
         let fits = managed_name_fits(swarm.name());
         fits.map_err(|reason| wrong(swarm)(SpecError { place: "metadata.name".into(), reason }))?;
         Ok(Self { name: swarm.name().to_owned(), workers: Some(1), first_slot: 0 })
     }
 
-    /// The pods in the same file count, if any stand there.
+    /// Counts the pods in the same file, if any.
     fn of_pods(objects: &Objects, swarm: &Object, pods: &PodsRef) -> Result<Self, ManifestError> {
         if pods.match_labels.is_empty() {
             let reason = "name at least one label of the pods".to_owned();
@@ -74,7 +74,7 @@ fn wrong(swarm: &Object) -> impl Fn(SpecError) -> ManifestError {
     move |source| ManifestError::Spec { swarm: swarm.clone(), source }
 }
 
-/// The name of the pool's workload, and the workload itself if it stands in the file.
+/// The name of the pool's workload, and the workload itself if the file has it.
 fn workload_of<'a>(
     objects: &'a Objects,
     swarm: &Object,
@@ -104,7 +104,7 @@ fn workload_of<'a>(
     }
 }
 
-/// How many workers a workload has, and the slot of the first.
+/// The number of workers of a workload, and its first slot.
 fn size_of(kind: &str, workload: &Object) -> Result<(u32, u32), SpecError> {
     let number = |pointer: &str, default: i64| {
         let place = || {

@@ -1,8 +1,8 @@
-//! The record of the ConfigMaps that selectors found jobs in.
+//! The record of the ConfigMaps in which selectors found jobs.
 //!
-//! A selector by itself cannot tell that one of its ConfigMaps is missing. With the record of the last list
-//! it can: a ConfigMap that is recorded and does not exist is missing, whether it is being replaced or was
-//! deleted by mistake. Its jobs run on until somebody edits the list.
+//! A selector alone cannot notice a missing ConfigMap. The record of the last list can: a recorded
+//! ConfigMap that does not exist is missing, because it is being replaced or was deleted by
+//! mistake. Its jobs run on until a person edits the list.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 /// The most bytes of a record as text.
 pub(super) const BYTES_MAX: usize = 128 << 10;
-/// The most ConfigMaps that a sentence names.
+/// The most ConfigMaps that a message names.
 const NAMED_MAX: usize = 3;
-/// The characters of generated suffixes, of kustomize and of `generateName`.
+/// The characters of generated suffixes, by kustomize and `generateName`.
 const GENERATED: &[u8] = b"bcdfghjklmnpqrstvwxyz2456789";
 
-/// The ConfigMaps that held jobs of the last list, by the labels that selected them. Those of sources with
-/// `optional: true`, and those that are named, are not among them.
+/// The ConfigMaps with jobs of the last list, by the labels that selected them. It leaves out
+/// ConfigMaps of sources with `optional: true`, and ConfigMaps that a source names.
 ///
 /// ```
 /// use swarm_spec::manifest::SourceRecord;
@@ -30,13 +30,13 @@ const GENERATED: &[u8] = b"bcdfghjklmnpqrstvwxyz2456789";
 pub struct SourceRecord(BTreeMap<String, BTreeSet<String>>);
 
 impl SourceRecord {
-    /// Reads a record. A text that is none is an empty one.
+    /// Reads a record. Any other text gives an empty record.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }
 
-    /// The text of the record; empty for an empty one.
+    /// The text of the record; empty for an empty record.
     #[must_use]
     pub fn to_text(&self) -> String {
         if self.0.is_empty() {
@@ -45,7 +45,7 @@ impl SourceRecord {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether nothing is recorded.
+    /// Whether the record has no ConfigMap.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -56,8 +56,7 @@ impl SourceRecord {
         self.0.values().flatten().map(String::as_str)
     }
 
-    /// The record without the ConfigMaps that exist: a person who takes a label from one of them edits the
-    /// list.
+    /// Removes the ConfigMaps that exist: removing a label from a ConfigMap is an edit of the list.
     #[must_use]
     pub fn without(mut self, exists: impl Fn(&str) -> bool) -> Self {
         self.0.retain(|_, names| {
@@ -75,8 +74,8 @@ impl SourceRecord {
         }
     }
 
-    /// The sentence about ConfigMaps of this selector that are gone, where `found` has no later version of
-    /// them.
+    /// The message about removed ConfigMaps of this selector, for which `found` has no later
+    /// version.
     pub(super) fn lost(
         &self,
         match_labels: &BTreeMap<String, String>,
@@ -111,19 +110,19 @@ impl SourceRecord {
     }
 }
 
-/// The labels of a selector as kubectl writes them.
+/// The labels of a selector in the notation of kubectl.
 pub(super) fn text_of(match_labels: &BTreeMap<String, String>) -> String {
     let each: Vec<_> = match_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     each.join(",")
 }
 
-/// Labels as a part of one readable line.
+/// Labels for a message of one line.
 pub(super) fn labels(labels: &BTreeMap<String, String>) -> String {
     format!("`{}`", text_of(labels).escape_default())
 }
 
-/// The name of the list that a ConfigMap is a version of: without the suffix that kustomize makes of its
-/// content, ten characters, or the API server of `generateName`, five.
+/// The name of a ConfigMap without its generated suffix: ten characters from kustomize, or five
+/// from `generateName`. Versions of one list have the same name.
 fn list_of(name: &str) -> &str {
     let is_generated = |suffix: &str| {
         matches!(suffix.len(), 5 | 10) && suffix.bytes().all(|byte| GENERATED.contains(&byte))

@@ -1,4 +1,4 @@
-//! What a worker does with a job, in words that know nothing of Kubernetes.
+//! The action of a worker for a job, in terms that need no Kubernetes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,24 +14,24 @@ use crate::template::Template;
 use crate::yaml::{self, printable};
 
 const PLACE: &str = "spec.worker.runner";
-/// The most bytes of a runner as JSON: a system passes at most 128 KiB in one argument.
+/// The most bytes of a runner as JSON. A system passes at most 128 KiB in one argument.
 const BYTES_MAX: usize = 100 << 10;
-/// The variables that every job finds in its environment begin like this.
+/// The prefix of the variables that every job has in its environment.
 const RESERVED: &str = "SWARM_";
 
-/// What a worker does with a job.
+/// The action of a worker for a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Runner {
-    /// Writes a line when the job starts and one when it stops.
+    /// Logs a line when the job starts and when it stops.
     #[default]
     Log,
     /// Runs a program.
     Command(Box<Program>),
-    /// Calls an HTTP endpoint `host:port`, which is the job's name, again and again.
+    /// Sends HTTP requests to the job's name, which is `host:port`, at an interval.
     Ping {
-        /// How long from one ping to the next.
+        /// The time from one request to the next.
         interval: Duration,
-        /// How long an answer is waited for.
+        /// The time to wait for an answer.
         timeout: Duration,
     },
 }
@@ -39,32 +39,32 @@ pub enum Runner {
 /// A program that is run for every job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The program, as it is, and its arguments.
+    /// The program, without placeholders, and its arguments.
     pub command: Vec<Template>,
-    /// Where it runs; `None` stands for the worker's own directory.
+    /// The program's directory; `None` means the worker's own directory.
     pub working_dir: Option<PathBuf>,
-    /// Variables for its environment, by name.
+    /// Environment variables of the program, by name.
     pub env: BTreeMap<String, Template>,
-    /// Variables that it gets from the worker's environment if that has them, by name.
+    /// Names of variables that the program inherits from its worker.
     pub inherit_env: Vec<String>,
-    /// The params that the worker has in its environment, by name; see [`param_variable`].
+    /// Names of the params that are in the worker's environment; see [`param_variable`].
     pub secret_params: Vec<String>,
-    /// When it is ready; `None` if as soon as it runs.
+    /// The readiness check; `None` means ready at the start.
     pub ready: Option<Ready>,
-    /// How it is restarted when it ended by itself.
+    /// The restarts of a program that ended by itself.
     pub restart: Restart,
 }
 
-/// When a program is ready.
+/// The readiness check of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// How that is found out.
+    /// The way to check.
     pub check: Check,
-    /// How long it may take from the start.
+    /// The time from the start until the program must be ready.
     pub timeout: Duration,
 }
 
-/// How to find out that a program is ready.
+/// The way to find out that a program is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
     /// A program ends with exit code 0.
@@ -75,10 +75,10 @@ pub enum Check {
     Line(Template),
 }
 
-/// How a job that ended by itself is restarted.
+/// The restarts of a job that ended by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restart {
-    /// How often in a row; `None` stands for any number.
+    /// The number of restarts in a row; `None` means any number.
     pub limit: Option<u32>,
     /// The longest pause before a restart.
     pub pause_max: Duration,
@@ -91,18 +91,18 @@ impl Default for Restart {
 }
 
 impl Runner {
-    /// How long from one ping to the next, unless the manifest says otherwise.
+    /// Default of `ping.interval`.
     pub const PING_INTERVAL: Duration = Duration::from_secs(30);
-    /// How long an answer is waited for, unless the manifest says otherwise.
+    /// Default of `ping.timeout`.
     pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
-    /// How long a program may take to be ready, unless the manifest says otherwise.
+    /// Default of `ready.timeout`.
     pub const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
     /// Reads `spec`.
     ///
     /// # Errors
     ///
-    /// [`SpecError`] names the field and says what to write instead.
+    /// [`SpecError`] names the field and the text to write instead.
     pub fn read(spec: &RunnerSpec) -> Result<Self, SpecError> {
         let RunnerSpec {
             log,
@@ -160,7 +160,7 @@ impl Runner {
         Ok(Self::Command(Box::new(program)))
     }
 
-    /// Reads the YAML or JSON of a [`RunnerSpec`] that stands alone.
+    /// Reads a [`RunnerSpec`] from YAML or JSON.
     ///
     /// # Errors
     ///
@@ -190,7 +190,7 @@ impl Runner {
     }
 }
 
-/// The place of a field of the runner.
+/// The path of a field of the runner.
 fn at(field: &str) -> String {
     format!("{PLACE}.{field}")
 }
@@ -211,7 +211,7 @@ fn exactly_one(place: &str, fields: &[(&str, bool)]) -> Result<(), SpecError> {
     Err(wrong(place, format!("it has {count} of {rest} and {last}; write exactly one")))
 }
 
-/// A program and its arguments. The program is taken as it is: a job must not choose which one runs.
+/// A program and its arguments. The program itself has no placeholders: a job must not choose it.
 fn words_of(field: &str, words: &[String]) -> Result<Vec<Template>, SpecError> {
     let wrong = |reason: String| Err(wrong(&at(field), reason));
     let Some((program, arguments)) = words.split_first().filter(|(first, _)| !first.is_empty())
@@ -234,8 +234,8 @@ fn words_of(field: &str, words: &[String]) -> Result<Vec<Template>, SpecError> {
 }
 
 impl Program {
-    /// Whether both start the same process, so that one that runs need not be replaced: they differ
-    /// at most in how it is watched and restarted.
+    /// Whether both start the same process, so that a running one need not be replaced. They may
+    /// differ in readiness check and restarts.
     #[must_use]
     pub fn starts_as(&self, other: &Self) -> bool {
         let Self { command, working_dir, env, inherit_env, secret_params, ready: _, restart: _ } =
@@ -247,7 +247,7 @@ impl Program {
             && *secret_params == other.secret_params
     }
 
-    /// Refuses secrets in what other users of a machine can read.
+    /// Refuses secrets in arguments, which other users of a machine can read.
     fn check_secrets(&self) -> Result<(), SpecError> {
         let ready: &[Template] = match self.ready.as_ref().map(|ready| &ready.check) {
             Some(Check::Exec(words)) => words,
@@ -269,8 +269,8 @@ impl Program {
     }
 }
 
-/// The variable in which a job finds its param `name`: in upper case, with `_` for whatever is neither a
-/// letter nor a digit.
+/// The variable in which a job finds its param `name`: in upper case, with `_` for any character
+/// that is neither a letter nor a digit.
 ///
 /// ```
 /// assert_eq!(swarm_spec::manifest::param_variable("sourceUrl"), "SWARM_PARAM_SOURCEURL");
@@ -327,7 +327,7 @@ fn variable((name, value): (&String, &String)) -> Result<(String, Template), Spe
     Ok((name.clone(), template(&format!("env.{name}"), value)?))
 }
 
-/// Refuses what cannot name a variable that is the user's.
+/// Refuses a name that is not a variable's, or that is reserved for the worker.
 fn check_variable(place: &str, name: &str) -> Result<(), SpecError> {
     if !is_variable_name(name) {
         let name = name.escape_default();

@@ -7,7 +7,7 @@ use swarm_core::{Rules, Timing};
 
 use super::*;
 
-/// What a cluster would run.
+/// Reads a manifest for a cluster.
 fn parse(text: &str, name: Option<&str>) -> Result<Manifest, ManifestError> {
     super::parse(text, name, Home::Cluster)
 }

@@ -37,7 +37,7 @@ pub struct AutoscaleSpec {
     pub cooldown: Option<Duration>,
 }
 
-/// A schema checks one field at a time.
+/// Compares two fields, which a schema cannot.
 fn bounds_are_in_order() -> Rule {
     Rule::new(
         "(has(self.min) ? self.min : 1) <= self.max",
@@ -53,7 +53,7 @@ fn goes_by_one() -> Rule {
     )
 }
 
-/// Only one decides on the number.
+/// Refuses two fields that set the number of workers.
 pub(super) fn one_decides() -> Rule {
     Rule::new(
         "!has(self.autoscale) || !has(self.replicas)",
@@ -62,7 +62,7 @@ pub(super) fn one_decides() -> Rule {
     )
 }
 
-/// Nobody makes or ends the pods of a pool by labels.
+/// Refuses to scale pods that are selected by labels.
 pub(super) fn nobody_scales_pods() -> Rule {
     Rule::new(
         "!has(self.autoscale) || !has(self.pool.pods)",
@@ -71,7 +71,7 @@ pub(super) fn nobody_scales_pods() -> Rule {
     )
 }
 
-/// Where every worker runs all jobs, their number says nothing about that of the workers.
+/// Refuses to scale by jobs if every worker runs all jobs.
 pub(super) fn more_take_nothing() -> Rule {
     Rule::new(
         "!has(self.autoscale) || !has(self.replication) || self.replication != 'All'",

@@ -9,7 +9,7 @@ use swarm_core::handover::LeaseTerms;
 use crate::duration::{self, Duration};
 use crate::rule::Rule;
 
-/// Time that a worker in a pod needs beyond the stop timeout before the pod is killed: for the last
+/// Time between the stop timeout of jobs and the end of the pod. The worker needs it for the last
 /// write of its Lease, and for late signals and timers. A worker refuses to start with less.
 pub const SESSION_CLOSE: time::Duration = time::Duration::from_secs(2);
 
@@ -83,7 +83,7 @@ pub struct LeaseTermsSpec {
     pub renew: Option<Duration>,
 }
 
-/// A Lease that is too short would end before a late renewal could save it.
+/// Refuses a Lease that would end before a late renewal could save it.
 fn long_enough() -> Rule {
     let LeaseTerms { duration, renew, stop_timeout, .. } = LeaseTerms::default();
     let [duration, renew, stop] = [duration, renew, stop_timeout].map(|it| it.as_secs());

@@ -13,7 +13,7 @@ use crate::rule::Rule;
 /// name and eleven more characters.
 pub const MANAGED_NAME_MAX: usize = 52;
 
-/// The port of workers unless another is written.
+/// Default port of the workers.
 const MANAGED_PORT: i32 = 9090;
 
 /// Pool that the operator creates and reconciles: a Deployment or StatefulSet named like the Swarm,
@@ -215,7 +215,7 @@ pub enum DisruptionMode {
     None,
 }
 
-/// What Kubernetes checks, by its own schema.
+/// A field that Kubernetes checks by its own schema.
 fn free_form(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
@@ -227,7 +227,7 @@ impl ManagedSpec {
         self.port.unwrap_or(MANAGED_PORT)
     }
 
-    /// What the schema refuses, too, and does not show in a field alone.
+    /// Checks the variables. The schema refuses the same mistakes in a cluster.
     pub(crate) fn check_env(&self) -> Result<(), String> {
         let mut names = BTreeSet::new();
         for EnvVarSpec { name, value, value_from } in self.env.iter().flatten() {
@@ -241,7 +241,8 @@ impl ManagedSpec {
         Ok(())
     }
 
-    /// Whether the container runs `swarm-worker`, in its own image or put into that of the user.
+    /// Whether the container runs `swarm-worker`, from its own image or added to the image of the
+    /// user.
     #[must_use]
     pub fn runs_our_worker(&self, protocol: super::ProtocolSpec) -> bool {
         let is_ours = self.image.is_none() || protocol == super::ProtocolSpec::Session;
@@ -249,7 +250,7 @@ impl ManagedSpec {
     }
 }
 
-/// Whoever brings a program decides how it is spoken to.
+/// Requires a protocol for an image of the user, since only the user knows the program.
 pub(super) fn image_needs_protocol() -> Rule {
     Rule::new(
         "!has(self.pool.managed) || !has(self.pool.managed.image) \
@@ -273,7 +274,7 @@ pub fn managed_name_fits(name: &str) -> Result<(), String> {
     if fits { Ok(()) } else { Err(managed_name_rule()) }
 }
 
-/// What the name of a Swarm with a managed pool is like: Services are called like it.
+/// The rule for the name of a Swarm with a managed pool, whose Services have the same name.
 #[must_use]
 pub fn managed_name_rule() -> String {
     format!(

@@ -52,17 +52,17 @@ pub struct PoolSpec {
     pub managed: Option<ManagedSpec>,
 }
 
-/// Which workload is meant.
+/// A selected workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meant<'a> {
-    /// The one of this name.
+    /// The workload with this name.
     Named(&'a str),
-    /// The only one with these labels.
+    /// The only workload with these labels.
     Labelled(&'a BTreeMap<String, String>),
 }
 
 impl PoolSpec {
-    /// What kind of pool the Swarm of this name has, and which workload, where there is one.
+    /// The kind of the pool of the Swarm with this name, and the pool's workload if it has one.
     #[must_use]
     pub fn workload<'a>(&'a self, swarm: &'a str) -> (Kind, Option<Meant<'a>>) {
         match (&self.stateful_set, &self.deployment, &self.managed) {
@@ -80,14 +80,14 @@ impl PoolSpec {
     }
 }
 
-/// What makes the pods of a pool.
+/// The kind of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A StatefulSet: pod *n* fills slot *n*.
     StatefulSet,
     /// A Deployment: its pods are bound to slots.
     Deployment,
-    /// Anybody: the pods go by labels, and are bound to slots.
+    /// Any pods with some labels, bound to slots.
     Pods,
 }
 
@@ -95,7 +95,7 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::StatefulSet, Self::Deployment, Self::Pods];
 
-    /// The word that stands in ledgers and messages.
+    /// The name of the kind in ledgers and messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -105,7 +105,7 @@ impl Kind {
         }
     }
 
-    /// The kind and the pool's name that the name of a ledger tells.
+    /// The kind and the name of the pool, from the name of its ledger.
     #[must_use]
     pub fn of_ledger(name: &str) -> Option<(Self, &str)> {
         let (kind, pool) = name.split_once('.')?;
@@ -144,7 +144,7 @@ pub struct WorkloadRef {
 }
 
 impl WorkloadRef {
-    /// Which one is meant.
+    /// The selected workload.
     fn meant(&self) -> Meant<'_> {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
         match &self.name {
@@ -154,11 +154,11 @@ impl WorkloadRef {
     }
 }
 
-/// The most characters of a workload's name. The names of the ledger and of its parts begin with its
-/// kind and name, and no object's name has more than 253.
+/// The most characters of a workload's name. The names of the ledger and its parts begin with the
+/// kind and this name, and the name of an object has at most 253 characters.
 pub const WORKLOAD_NAME_MAX: usize = 203;
 
-/// A name that was taken before this rule may stay.
+/// Bounds the name of a workload. A name from before this rule may stay.
 fn workload_name_fits() -> Rule {
     let rule = format!("oldSelf.hasValue() || self.size() <= {WORKLOAD_NAME_MAX}");
     let message = format!(
@@ -178,7 +178,7 @@ pub struct PodsRef {
     pub match_labels: BTreeMap<String, String>,
 }
 
-/// Nobody makes or ends the pods of a pool by labels.
+/// Refuses to scale pods that are selected by labels.
 pub(super) fn nobody_scales_pods() -> Rule {
     Rule::new(
         "!has(self.replicas) || !has(self.pool.pods)",
@@ -187,13 +187,14 @@ pub(super) fn nobody_scales_pods() -> Rule {
     )
 }
 
-/// A pod that takes the place of another has the same name only in a StatefulSet.
+/// Refuses to replace pods that do not keep their names: only a pod of a StatefulSet has the name
+/// of its predecessor.
 pub(super) fn pods_keep_their_names() -> Rule {
     Rule::new(
         "!has(self.refresh) || !has(self.refresh.mode) || has(self.pool.statefulSet) \
          || (has(self.pool.managed) && has(self.pool.managed.kind) \
          && self.pool.managed.kind == 'StatefulSet') || !(self.refresh.mode in ['Evict', 'Delete'])",
-        "refresh.mode Evict and Delete need a StatefulSet: in other pools the successor of a pod \
-         has another name, for which the view has no jobs at its start; use HotReload or None",
+        "refresh.mode Evict and Delete need a StatefulSet: in other pools a new pod has a new \
+         name, for which the view has no jobs yet; write HotReload or None",
     )
 }

@@ -92,13 +92,13 @@ pub struct RunnerSpec {
 }
 
 impl RunnerSpec {
-    /// Runs nothing: the runner of a Swarm that names none.
+    /// The default runner, which runs nothing.
     #[must_use]
     pub fn log() -> Self {
         Self { log: Some(LogRunnerSpec {}), ..Self::default() }
     }
 
-    /// The runner on one line of JSON, as workers are told of it and
+    /// The runner as one line of JSON, the form in which workers get it and
     /// [`Runner::parse`](crate::manifest::Runner::parse) reads it.
     #[must_use]
     pub fn to_json(&self) -> String {

@@ -81,7 +81,7 @@ pub struct CapacitySpec {
 }
 
 impl CapacitySpec {
-    /// Whether it is about the worker in `slot`, whose pod has these labels.
+    /// Whether the entry selects the worker in `slot`, whose pod has these labels.
     pub(crate) fn fits(&self, slot: Slot, labels: Option<&BTreeMap<String, String>>) -> bool {
         let has = |(key, value)| labels.is_some_and(|labels| labels.get(key) == Some(value));
         let is_listed =

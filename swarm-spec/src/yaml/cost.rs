@@ -1,11 +1,11 @@
-//! What a text would cost the parser, told from its characters alone: in one pass, in the memory of a
-//! few numbers, and never too little.
+//! Estimates the cost of a text for the parser from its characters: in one pass, with a few numbers
+//! as memory, and never too low.
 //!
 //! The parser keeps every value of a document, and looks at all open brackets with every token. So
-//! its memory follows [`values`], and its time the length times [`depth`].
+//! its memory grows with [`values`], and its time with the length times [`depth`].
 
-/// How many values a text may stand for at most, weighted by what each takes: about 150 bytes a unit
-/// while it is read. Line breaks and words make none by themselves.
+/// The most values that a text may have, weighted by their memory: about 150 bytes a unit while it
+/// is read. Line breaks and words add nothing by themselves.
 pub(super) fn values(text: &str) -> usize {
     let bytes = text.as_bytes();
     let weight = |(index, byte): (usize, &u8)| {
@@ -13,10 +13,11 @@ pub(super) fn values(text: &str) -> usize {
         let before = index.checked_sub(1).map_or(b' ', |index| bytes[index]);
         match byte {
             b',' | b'[' | b']' | b'{' | b'}' => 1,
-            // Each may begin a list or a map, which has a beginning, an end, and what is left out.
+            // A list or map may begin here. It counts three times: its begin, its end, and an
+            // omitted value.
             b'-' if next.is_ascii_whitespace() => 3,
             b'?' if !before.is_ascii_alphanumeric() => 5,
-            // Those within words are part of them.
+            // A colon within a word belongs to the word.
             b':' if !next.is_ascii_alphanumeric() || !before.is_ascii_alphanumeric() => 1,
             _ => 0,
         }
@@ -24,10 +25,10 @@ pub(super) fn values(text: &str) -> usize {
     bytes.iter().enumerate().map(weight).sum()
 }
 
-/// How many brackets, or dashes of one line, stand open in each other at most.
+/// The deepest nesting of open brackets, or of dashes in one line.
 ///
-/// It follows every way in which the parser may take a text: whether an indented line goes on with the
-/// text above it is not told from characters. Where ways meet, the deepest counts.
+/// It follows every way in which the parser may read a text, since characters alone do not show
+/// whether an indented line continues the text above it. Where ways meet, the deepest counts.
 pub(super) fn depth(text: &str) -> usize {
     let mut now = Ways::default();
     now.may_be(Mode::Start, Level { block: true, flow: 0 });
@@ -45,7 +46,7 @@ pub(super) fn depth(text: &str) -> usize {
         for mode in MODES {
             let level = now.of(mode);
             if level.is_alive() {
-                // What stands in quotes and in blocks is not counted.
+                // Characters in quotes and in blocks do not count.
                 let counts = mode == Mode::Start && level.block;
                 deepest = deepest.max(if counts { dashes } else { 0 });
                 if mark && matches!(mode, Mode::Start | Mode::Plain) {
@@ -62,28 +63,28 @@ pub(super) fn depth(text: &str) -> usize {
     deepest
 }
 
-/// What the parser may be in the middle of.
+/// A state of the parser.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// Something begins at the next character that is no blank.
+    /// Before the next token, which begins at the next character other than a blank.
     Start,
-    /// A text without quotes, which may go on in the next line.
+    /// In a text without quotes, which may continue in the next line.
     Plain,
     Single,
-    /// Before the second of two single quotes, which are one.
+    /// Before the second of two single quotes, which mean one quote.
     SingleTwice,
     Double,
     /// After a backslash.
     DoubleEscaped,
     Comment,
-    /// The name of an anchor or of an alias.
+    /// In the name of an anchor or of an alias.
     Name,
     Tag,
-    /// The lines after `|` or `>`.
+    /// In the lines after `|` or `>`.
     Block,
-    /// A line that begins with `%`.
+    /// In a line that begins with `%`.
     Directive,
-    /// `---` or `...` at the beginning of a line.
+    /// In `---` or `...` at the beginning of a line.
     Mark,
 }
 
@@ -102,12 +103,12 @@ const MODES: [Mode; 12] = [
     Mode::Mark,
 ];
 
-/// In which brackets it may be in the middle of that.
+/// The nesting levels at which the parser may be in a state.
 #[derive(Clone, Copy, Default)]
 struct Level {
-    /// Perhaps in none.
+    /// Whether it may be outside of all brackets.
     block: bool,
-    /// Perhaps in so many at most, if not 0.
+    /// The deepest nesting in which it may be; 0 if it cannot be in brackets.
     flow: usize,
 }
 
@@ -129,13 +130,13 @@ impl Level {
         Self { block: false, flow }
     }
 
-    /// The bracket that is closed may have been the only one.
+    /// After a closing bracket: the closed bracket may have been the only one.
     fn closed(self) -> Self {
         Self { block: self.is_alive(), flow: self.flow.saturating_sub(1) }
     }
 }
 
-/// A character between its neighbours.
+/// A character with its neighbours.
 struct At {
     c: char,
     next: char,
@@ -150,12 +151,12 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t')
 }
 
-/// Whether nothing of a word stands there.
+/// Whether the character separates words.
 fn is_gap(c: char) -> bool {
     is_blank(c) || is_break(c) || c == '\0'
 }
 
-/// Whether a list or a key begins there, if anything does.
+/// Whether a list or a key may begin at the character.
 fn is_dash(at: &At) -> bool {
     matches!(at.c, '-' | '?' | ':') && is_gap(at.next)
 }
@@ -170,7 +171,7 @@ fn is_document_mark(c: char, rest: &str) -> bool {
     }
 }
 
-/// All that the parser may be in the middle of.
+/// All states in which the parser may be, with the nesting of each.
 #[derive(Default)]
 struct Ways([Level; MODES.len()]);
 
@@ -189,7 +190,7 @@ impl Ways {
         self.0.iter().map(|level| level.flow).max().unwrap_or(0)
     }
 
-    /// Takes in that the parser was there before this character.
+    /// Adds the states that follow from `mode` at this character.
     fn step(&mut self, mode: Mode, level: Level, at: &At) {
         match mode {
             Mode::Plain => self.plain(level, at),
@@ -306,7 +307,7 @@ mod tests {
         assert_eq!(values("[a,b,[]]"), 6);
     }
 
-    /// How deep a text is for the parser itself: lists and maps together.
+    /// Measures the depth of a text for the parser itself, of lists and maps together.
     struct Depth<'a>(usize, &'a Cell<usize>);
 
     impl<'de> DeserializeSeed<'de> for Depth<'_> {
@@ -366,7 +367,7 @@ mod tests {
     fn parsed_depth(text: &str) -> usize {
         let deepest = Cell::new(0);
         for document in serde_yaml::Deserializer::from_str(text) {
-            // What it read before an error was as deep.
+            // The part before an error reached that depth, too.
             if Depth(0, &deepest).deserialize(document).is_err() {
                 break;
             }
@@ -374,7 +375,7 @@ mod tests {
         deepest.get()
     }
 
-    /// Texts that are likely to mean something, and to be misread.
+    /// Texts that are likely to be valid, and easy to misread.
     fn texts(begins: &'static str) -> impl Strategy<Value = String> {
         let parts = [
             "[", "[", "{", "]", "]", "}", "\"", "'", "''", "\\", " ", "  ", "\n", "\n ", ", ", ",",
@@ -392,8 +393,9 @@ mod tests {
 
         #[test]
         fn the_parser_goes_no_deeper_within_brackets(text in texts("[")) {
-            // Within brackets every list and every map has its own, but pairs, as in `[a: b]`. Where a
-            // key is left out after a question mark, the parser takes what follows for part of it.
+            // In brackets every list and every map has its own bracket, except pairs, as in
+            // `[a: b]`. If a key is omitted after a question mark, the parser reads the following
+            // text as a part of it.
             let others = text.matches('?').count();
             prop_assert!(parsed_depth(&text) <= 2 * depth(&text) + others, "{text:?}");
         }
