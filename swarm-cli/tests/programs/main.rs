@@ -10,4 +10,5 @@ mod own_program;
 mod plan;
 mod printable;
 mod reference;
+mod troubleshooting;
 mod verify;
