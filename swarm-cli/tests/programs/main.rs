@@ -11,4 +11,5 @@ mod plan;
 mod printable;
 mod reference;
 mod troubleshooting;
+mod tutorial;
 mod verify;
