@@ -1,6 +1,7 @@
 //! One test program, so that tests which wait overlap.
 
 mod chaos;
+mod commands;
 mod import;
 mod installed;
 mod kubectl;
