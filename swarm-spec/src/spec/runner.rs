@@ -29,7 +29,8 @@ pub(crate) const WORD_MAX: usize = 4_096;
     ),
 ]))]
 pub struct RunnerSpec {
-    /// Runs nothing, and logs the start and the stop of each job. For demonstrations and tests.
+    /// Runs nothing: the worker's log has a line when a job starts and one when it stops. For
+    /// demonstrations and tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogRunnerSpec>,
     /// Runs a program with arguments, without a shell. In arguments `{job}`, `{token}`, `{worker}`
