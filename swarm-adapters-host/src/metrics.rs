@@ -44,8 +44,8 @@ impl WorkerMetrics {
         } = metrics.clone();
         registry.register(
             "swarm_worker_jobs",
-            "Jobs that run now, without those that ended by themselves and wait for their next run, or \
-             are not restarted any more",
+            "Jobs that run now. Jobs that ended by themselves and wait for a restart, or used all \
+             their restarts, are left out",
             jobs,
         );
         registry.register(
@@ -53,18 +53,17 @@ impl WorkerMetrics {
             "Version of the last valid view",
             view_version,
         );
-        registry.register("swarm_worker_job_starts", "Jobs that were started", job_starts);
-        registry.register("swarm_worker_job_stops", "Jobs that were stopped", job_stops);
+        registry.register("swarm_worker_job_starts", "Starts of jobs", job_starts);
+        registry.register("swarm_worker_job_stops", "Stops of jobs", job_stops);
         registry.register(
             "swarm_worker_job_restarts",
-            "Restarts of jobs that had ended by themselves",
+            "Restarts of jobs that ended by themselves",
             job_restarts,
         );
         registry.register("swarm_worker_failing_jobs", FAILING_HELP, failing_jobs);
         registry.register(
             "swarm_worker_view_errors",
-            "Views that could not be read, were invalid, or were older than the current one, \
-             which was kept",
+            "Views that were unreadable, invalid or older than the current view, which was kept",
             view_errors,
         );
         metrics
@@ -109,11 +108,11 @@ impl WorkerMetrics {
 pub fn register_build(registry: &mut Registry, build: &Build) {
     let Build { version, date } = build.clone();
     let labels = vec![("version", version), ("date", date)];
-    registry.register("swarm_build", "What was built, and when", Info::new(labels));
+    registry.register("swarm_build", "Version and date of the build", Info::new(labels));
 }
 
-/// What an operator counts of the one pool it runs on this machine. What an operator on a cluster
-/// counts too has the same name there.
+/// Metrics of an operator for its one pool on this machine. Metrics that an operator on a cluster
+/// has as well have the same names there.
 #[derive(Clone, Debug)]
 pub struct PoolMetrics {
     turns: Family<TurnLabels, Counter>,
@@ -169,14 +168,14 @@ impl PoolMetrics {
             file_invalid,
         } = self.clone();
         let registry = registry.sub_registry_with_prefix("swarm");
-        registry.register("turns", "Turns carried out, by how they ended", turns);
+        registry.register("turns", "Turns of the pool, by result", turns);
         registry.register_with_unit(
             "turn_duration",
-            "How long a turn took",
+            "Duration of a turn",
             Unit::Seconds,
             turn_duration,
         );
-        registry.register("ledger_writes", "Ledgers written", ledger_writes);
+        registry.register("ledger_writes", "Writes of the ledger", ledger_writes);
         registry.register("job_moves", "Jobs that changed their holder", moves);
         registry.register("jobs", "Jobs, by state", jobs);
         registry.register("workers", "Workers, by state", workers);
@@ -230,10 +229,10 @@ impl PoolMetrics {
 
 /// The most targets with metrics of their own.
 const TARGETS_MAX: usize = 500;
-/// What the others are counted as.
+/// The label for all targets beyond the bound.
 const OTHER_TARGETS: &str = "others";
 
-/// Whom a ping is for.
+/// The target of pings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Target {
     target: String,

@@ -12,14 +12,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// What the operator counts.
+/// Metrics of the operator.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     /// Turns carried out, by how they ended.
     pub turns: Family<TurnLabels, Counter>,
-    /// Swarms that became this operator's: it begins with them anew.
+    /// Swarms that this replica became the owner of, and read from scratch.
     pub takeovers: Counter,
-    /// How long a turn took, from the trigger's arrival to the last acknowledged write.
+    /// The duration of a turn, from the arrival of its trigger to the last acknowledged write.
     pub turn_duration: Histogram,
     /// Ledgers written.
     pub ledger_writes: Counter,
@@ -37,29 +37,29 @@ pub struct Metrics {
     pub releases_under_way: Gauge,
     /// Jobs that fail, by what their workers tell.
     pub failing_jobs: Gauge,
-    /// Requests that the API server refused for good, by what they were for.
+    /// Requests that the API server refused permanently, by purpose.
     pub refusals: Family<RefusalLabels, Counter>,
     /// Pods replaced so that they read their view, by what became of it.
     pub refreshes: Family<RefreshLabels, Counter>,
-    /// What each Swarm asks for.
+    /// The gauges of each Swarm.
     of_swarms: OfSwarms,
 }
 
-/// What a refused request was for.
+/// The purpose of a refused request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RefusalLabels {
     /// One of [`RefusedRequest::as_str`](crate::status::RefusedRequest::as_str).
     pub request: &'static str,
 }
 
-/// What became of the replacement of a pod.
+/// The result of the replacement of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RefreshLabels {
     /// `evicted`, `deleted`, `blocked`, or `past` where the pod was gone already.
     pub result: &'static str,
 }
 
-/// How a turn ended.
+/// The result of a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct TurnLabels {
     /// `ok`, `conflict`, `unavailable`, `refused` or `panicked`.
@@ -88,29 +88,33 @@ impl Metrics {
             of_swarms: OfSwarms::default(),
         };
         let registry = registry.sub_registry_with_prefix("swarm");
-        registry.register("turns", "Turns carried out, by how they ended", metrics.turns.clone());
+        registry.register("turns", "Turns of Swarms, by result", metrics.turns.clone());
         registry.register(
             "takeovers",
-            "Swarms that became this replica's, and with which it began anew",
+            "Swarms that this replica became the owner of, and read from scratch",
             metrics.takeovers.clone(),
         );
         registry.register_with_unit(
             "turn_duration",
-            "How long a turn took",
+            "Duration of a turn",
             Unit::Seconds,
             metrics.turn_duration.clone(),
         );
-        registry.register("ledger_writes", "Ledgers written", metrics.ledger_writes.clone());
+        registry.register("ledger_writes", "Writes of ledgers", metrics.ledger_writes.clone());
         registry.register("job_moves", "Jobs that changed their holder", metrics.moves.clone());
-        registry.register("nudges", "Pods nudged to read their view", metrics.nudges.clone());
+        registry.register(
+            "nudges",
+            "Nudges of pods to read their view again",
+            metrics.nudges.clone(),
+        );
         registry.register(
             "worker_view_writes",
-            "Views of sessions written",
+            "Writes of the views of sessions",
             metrics.view_writes.clone(),
         );
         registry.register(
             "revocations",
-            "Leases of silent sessions revoked",
+            "Revocations of the Leases of silent sessions",
             metrics.revocations.clone(),
         );
         registry.register("sessions", "Live sessions", metrics.sessions.clone());
@@ -126,25 +130,25 @@ impl Metrics {
         );
         registry.register(
             "refusals",
-            "Requests that the API server refused for good, by what they were for",
+            "Requests that the API server refused permanently, by purpose",
             metrics.refusals.clone(),
         );
         registry.register(
             "refreshes",
-            "Pods replaced to read their view, by what became of it",
+            "Replacements of pods to read their view again, by result",
             metrics.refreshes.clone(),
         );
         registry.register(
             "needed_workers",
-            "Workers that would be enough for the jobs of a Swarm, or that its autoscale asks for; what a \
-             pool is set to is status.workersDesired",
+            "Workers that the jobs of a Swarm need, or that its autoscale requests; \
+             status.workersDesired has the size of the pool",
             metrics.of_swarms.needed_workers.clone(),
         );
-        registry.register("jobs", "How many jobs a Swarm has", metrics.of_swarms.jobs.clone());
+        registry.register("jobs", "Jobs of a Swarm", metrics.of_swarms.jobs.clone());
         metrics
     }
 
-    /// What one more Swarm asks for: nothing so far.
+    /// The gauges of another Swarm, without values so far.
     #[must_use]
     pub fn asked(&self) -> Asked {
         let number = self.of_swarms.numbers.fetch_add(1, Ordering::Relaxed);
@@ -166,8 +170,8 @@ pub struct SwarmLabels {
 struct OfSwarms {
     needed_workers: Family<SwarmLabels, Gauge>,
     jobs: Family<SwarmLabels, Gauge>,
-    /// Who last set the gauges of a name: another Swarm may have it by the time an earlier one is
-    /// forgotten.
+    /// The last writer of the gauges of a name. Another Swarm may have the name before an earlier
+    /// one is dropped.
     set_by: Arc<Mutex<HashMap<SwarmLabels, u64>>>,
     numbers: Arc<AtomicU64>,
 }
@@ -178,7 +182,7 @@ impl OfSwarms {
     }
 }
 
-/// What one Swarm asks for, as gauges that go with it.
+/// The gauges of one Swarm, which are removed with the Swarm.
 #[derive(Debug)]
 pub struct Asked {
     of_swarms: OfSwarms,
@@ -187,7 +191,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Now the Swarm of this name asks for so many workers and has so many jobs.
+    /// Sets the number of workers that the Swarm of this name requests, and the number of its jobs.
     pub fn set(&mut self, namespace: &str, name: &str, workers: i32, jobs: usize) {
         let labels = self.labels.get_or_insert_with(|| SwarmLabels {
             namespace: namespace.to_owned(),
@@ -215,7 +219,7 @@ impl Drop for Asked {
     }
 }
 
-/// How much one Swarm adds to the gauges of all; what it added goes with it.
+/// The contribution of one Swarm to the gauges of all. It is subtracted when the Swarm is dropped.
 #[derive(Debug)]
 pub struct Counted {
     gauges: [Gauge; 3],
@@ -230,7 +234,7 @@ impl Counted {
         Self { gauges: [sessions, releases_under_way, failing_jobs], counts: [0; 3] }
     }
 
-    /// Now it has so many sessions, so many releases under way, and so many jobs that fail.
+    /// Sets the numbers of sessions, of releases under way, and of failing jobs.
     pub fn set(&mut self, sessions: usize, releases: usize, failing: usize) {
         let now =
             [sessions, releases, failing].map(|count| i64::try_from(count).unwrap_or(i64::MAX));

@@ -16,8 +16,8 @@ const OPENING: &str = "\
 
 Operator and workers serve `/metrics` in the OpenMetrics format, from the same registries that this page is generated from.
 Names are as Prometheus stores them: a counter ends in `_total`; a histogram has `_bucket`, `_sum` and `_count`.
-No label names a worker, and none a job, but for the targets of pings, of which a worker counts 500 at most. Two gauges have the namespace and the name of each Swarm, for autoscalers; they go with it.
-What to watch, and when to alert: [operations](../operations.md#metrics-and-alerts).
+No label names a worker or a job, except the targets of pings; a worker counts at most 500 targets. Two gauges for autoscalers have the namespace and the name of each Swarm, and are removed with the Swarm.
+[Operations](../operations.md#metrics-and-alerts) says what to watch, and when to alert.
 ";
 
 /// The results of a turn; a label is served only once it was used.
