@@ -13,7 +13,7 @@
 //! - [`status`]: what people read.
 //!
 //! Modules that several concerns need, and that need no concern, are flat: [`scope`], [`annotations`], [`metrics`],
-//! [`health`], and in private the requests, the clock and the context of all turns.
+//! [`health`], and in private the requests, the clock, the data of a turn and the services of all turns.
 //!
 //! The resources and the Lease of a session, which other programs need too, are in [`swarm_client`].
 //!
@@ -21,7 +21,6 @@
 
 pub mod annotations;
 mod clock;
-mod context;
 mod fairness;
 pub mod health;
 pub mod jobs;
@@ -35,11 +34,13 @@ mod reconcile;
 mod requests;
 pub mod run;
 pub mod scope;
+mod services;
 mod sessions;
 pub mod sharing;
 pub mod status;
 #[cfg(test)]
 mod testing;
+mod turn;
 mod version;
 pub mod watch;
 mod watches;

@@ -12,6 +12,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::status::RefusedRequest;
+
 /// Metrics of the operator.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -146,6 +148,12 @@ impl Metrics {
         );
         registry.register("jobs", "Jobs of a Swarm", metrics.of_swarms.jobs.clone());
         metrics
+    }
+
+    /// Counts a request that the API server refused, and that needs a person.
+    pub(crate) fn count_refused(&self, request: RefusedRequest) {
+        let request = request.as_str();
+        self.refusals.get_or_create(&RefusalLabels { request }).inc();
     }
 
     /// The gauges of another Swarm, without values so far.

@@ -19,10 +19,10 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
-use crate::context::Context;
 use crate::fairness::background::Background;
 use crate::metrics::TurnLabels;
 use crate::requests::REFUSED_RETRY;
+use crate::services::Services;
 use crate::sharing::fence;
 use crate::sharing::hosting::Looks;
 use crate::sharing::types::SWEEPER;
@@ -46,18 +46,18 @@ const SWEEP: Duration = Duration::from_secs(30);
 
 /// The operator: what all turns share, and what it remembers of each Swarm.
 pub(crate) struct Operator {
-    pub(crate) context: Arc<Context>,
+    pub(crate) services: Arc<Services>,
     pub(crate) memories: Memories,
 }
 
 impl Operator {
-    pub(crate) fn new(context: Arc<Context>) -> Self {
-        Self { context, memories: Memories::default() }
+    pub(crate) fn new(services: Arc<Services>) -> Self {
+        Self { services, memories: Memories::default() }
     }
 
     /// What is remembered of `swarm`, by its UID.
     pub(crate) fn memory(&self, swarm: &Swarm) -> Arc<Mutex<Memory>> {
-        let Context { caches, metrics, .. } = &*self.context;
+        let Services { caches, metrics, .. } = &*self.services;
         let fresh = || Memory::new(caches.rollbacks.epoch(), metrics);
         self.memories.of(swarm.uid().unwrap_or_default(), fresh)
     }
@@ -65,24 +65,24 @@ impl Operator {
     /// Forgets a Swarm that is gone.
     fn forget(&self, swarm: &Swarm) {
         self.memories.forget(&swarm.uid().unwrap_or_default());
-        self.context.forget(&swarm.namespace().unwrap_or_default(), &swarm.name_any());
+        self.services.forget(&swarm.namespace().unwrap_or_default(), &swarm.name_any());
     }
 
     /// Forgets the Swarms that vanished without our release: somebody removed the finalizer by hand, or
     /// the watch missed their end. What they added to the gauges goes with them.
     pub(crate) fn forget_vanished(&self) {
-        let swarms = &self.context.caches.swarms;
+        let swarms = &self.services.caches.swarms;
         // What is still its own in an outage is needed after it.
-        let is_ours = |uid: &str| self.context.sharing.share.owns(uid);
+        let is_ours = |uid: &str| self.services.sharing.share.owns(uid);
         self.memories.retain(|uid| is_ours(uid) && !swarms.with(&with_uid(uid)).is_empty());
-        self.context.alarms.retain(|namespace, name| swarms.get(namespace, name).is_some());
-        self.context.caches.foreign_swarms.shrink();
+        self.services.alarms.retain(|namespace, name| swarms.get(namespace, name).is_some());
+        self.services.caches.foreign_swarms.shrink();
     }
 
     /// Removes, again and again, what is left of pods and Swarms that are gone.
     pub(crate) async fn sweep(&self) {
-        self.context.wait_until_filled().await;
-        let Caches { ledgers, swarms, .. } = &*self.context.caches;
+        self.services.wait_until_filled().await;
+        let Caches { ledgers, swarms, .. } = &*self.services.caches;
         // The first sweep is for what an operator left that ended in the middle of a release, so it
         // waits for all that it compares. Nobody else waits for the ledgers; the controller waits for
         // the Swarms, and a store wakes one waiter only.
@@ -97,32 +97,32 @@ impl Operator {
         loop {
             ticks.tick().await;
             self.forget_vanished();
-            self.context.warn_unhosted(&mut looks).await;
+            self.services.warn_unhosted(&mut looks).await;
             // What is left of Swarms that are gone is nobody's, so one replica is elected to look for it.
-            let Some(permit) = self.context.sharing.sweeper.permit(SWEEPER) else { continue };
+            let Some(permit) = self.services.sharing.sweeper.permit(SWEEPER) else { continue };
             let sweep = async {
-                self.context.sweep_ledgers(&mut kept).await;
-                self.context.sweep_leases().await;
-                self.context.sweep_pools().await;
+                self.services.sweep_ledgers(&mut kept).await;
+                self.services.sweep_leases().await;
+                self.services.sweep_pools().await;
             };
             fence::by(Arc::new(permit), sweep).await;
         }
     }
 
     async fn turn(&self, swarm: &Swarm) -> Result<Action, StoreError> {
-        let context = &*self.context;
-        if timeout(LISTED_WITHIN, context.wait_until_filled()).await.is_err() {
+        let services = &*self.services;
+        if timeout(LISTED_WITHIN, services.wait_until_filled()).await.is_err() {
             return Ok(Action::requeue(LISTED_IN));
         }
-        if context.caches.rollbacks.listed().is_none() {
+        if services.caches.rollbacks.listed().is_none() {
             let name = swarm.name_any();
             tracing::info!(swarm = %name, "the store was rolled back and is being listed");
             return Ok(Action::requeue(LISTED_IN));
         }
-        if context.caches.is_going(swarm) {
+        if services.caches.is_going(swarm) {
             return self.go_with_namespace(swarm).await;
         }
-        if !context.is_filled_for(swarm).await {
+        if !services.is_filled_for(swarm).await {
             return self.not_filled(swarm).await;
         }
         let is_deleted = swarm.metadata.deletion_timestamp.is_some();
@@ -132,22 +132,22 @@ impl Operator {
         }
         if !has_finalizer(swarm) {
             // The watch shows the Swarm with it, which is the next turn.
-            return context.set_finalizer(swarm).await.map(|()| Action::await_change());
+            return services.set_finalizer(swarm).await.map(|()| Action::await_change());
         }
         let memory = self.memory(swarm);
         let mut memory = memory.lock().await;
-        if memory.forget_undone(context.caches.rollbacks.epoch()) {
+        if memory.forget_undone(services.caches.rollbacks.epoch()) {
             let namespace = swarm.namespace().unwrap_or_default();
-            context.version_polls.forget(&namespace, &swarm.name_any());
+            services.version_polls.forget(&namespace, &swarm.name_any());
         }
         if !is_deleted {
-            return context.apply(swarm, &mut memory).await;
+            return services.apply(swarm, &mut memory).await;
         }
-        match context.release(swarm, &mut memory).await? {
+        match services.release(swarm, &mut memory).await? {
             Released::NotYet { requeue_after, refused } => {
                 if let Some(refused) = refused {
                     let epoch = memory.epoch;
-                    context.report_refusal(swarm, refused, &mut memory.reports, epoch).await?;
+                    services.report_refusal(swarm, refused, &mut memory.reports, epoch).await?;
                 }
                 Ok(Action::requeue(requeue_after))
             }
@@ -161,13 +161,13 @@ impl Operator {
     /// Lets a Swarm go whose namespace takes everything with it, perhaps the operator and its rights
     /// first: so the finalizer goes at once. Then the workers are asked to stop, which nothing waits for.
     async fn go_with_namespace(&self, swarm: &Swarm) -> Result<Action, StoreError> {
-        let context = &*self.context;
-        context.remove_finalizer(swarm).await?;
-        if !context.is_filled_for(swarm).await {
+        let services = &*self.services;
+        services.remove_finalizer(swarm).await?;
+        if !services.is_filled_for(swarm).await {
             return Ok(Action::requeue(LISTED_IN));
         }
         let memory = self.memory(swarm);
-        let closed = context.close(swarm, &mut *memory.lock().await).await;
+        let closed = services.close(swarm, &mut *memory.lock().await).await;
         let requeue_after = match closed {
             Ok(requeue_after) => requeue_after,
             // The namespace takes no new objects, and perhaps the operator's rights are gone.
@@ -186,8 +186,8 @@ impl Operator {
 
     /// What becomes of a Swarm whose caches are not filled yet, or never can be.
     async fn not_filled(&self, swarm: &Swarm) -> Result<Action, StoreError> {
-        let is_made = swarm.spec.pool.managed.is_some() && !self.context.made.is_filled();
-        if is_made && let Some(verdict) = self.context.managed_forbidden(swarm).await {
+        let is_made = swarm.spec.pool.managed.is_some() && !self.services.made.is_filled();
+        if is_made && let Some(verdict) = self.services.managed_forbidden(swarm).await {
             return self.report_refusal(swarm, verdict).await;
         }
         let name = swarm.name_any();
@@ -200,7 +200,7 @@ impl Operator {
     async fn after_panic(&self, swarm: &Swarm, panicked: &Panicked) -> Result<Action, StoreError> {
         let name = swarm.name_any();
         let panics = TurnLabels { result: "panicked" };
-        self.context.metrics.turns.get_or_create(&panics).inc();
+        self.services.metrics.turns.get_or_create(&panics).inc();
         tracing::error!(swarm = %name, %panicked, "a turn panicked; its Swarm is begun with again");
         self.forget(swarm);
         let message = format!(
@@ -222,7 +222,7 @@ impl Operator {
         let memory = self.memory(swarm);
         let mut memory = memory.lock().await;
         let epoch = memory.epoch;
-        self.context.report_refusal(swarm, verdict, &mut memory.reports, epoch).await
+        self.services.report_refusal(swarm, verdict, &mut memory.reports, epoch).await
     }
 }
 
@@ -233,23 +233,24 @@ pub(crate) async fn reconcile(
     operator: Arc<Operator>,
 ) -> Result<Action, StoreError> {
     let uid = swarm.uid().unwrap_or_default();
-    let Some(term) = operator.context.sharing.share.permit(&uid).map(|permit| permit.term()) else {
+    let Some(term) = operator.services.sharing.share.permit(&uid).map(|permit| permit.term())
+    else {
         operator.forget(&swarm);
         return Ok(Action::await_change());
     };
     let is_taken_over = !operator.memories.knows_term(&uid, term);
-    let Some(_slot) = operator.context.reconcile_slot(&swarm, is_taken_over).await else {
+    let Some(_slot) = operator.services.reconcile_slot(&swarm, is_taken_over).await else {
         return Ok(Action::await_change());
     };
-    let Some(permit) = operator.context.sharing.share.permit(&uid).map(Arc::new) else {
+    let Some(permit) = operator.services.sharing.share.permit(&uid).map(Arc::new) else {
         operator.forget(&swarm);
         return Ok(Action::await_change());
     };
     if operator.memories.is_new_term(&uid, permit.term()) {
-        operator.context.metrics.takeovers.inc();
+        operator.services.metrics.takeovers.inc();
         operator.forget(&swarm);
     }
-    let Context { caches, client, background, .. } = &*operator.context;
+    let Services { caches, client, background, .. } = &*operator.services;
     // Somebody may have edited it while it waited.
     let newest = caches.swarms.get(&swarm.namespace().unwrap_or_default(), &swarm.name_any());
     let newest = newest.filter(|newest| newest.uid() == swarm.uid()).unwrap_or(swarm);
@@ -285,7 +286,7 @@ async fn in_a_task(
 /// One turn of a Swarm that is this operator's.
 async fn permitted(swarm: Arc<Swarm>, operator: Arc<Operator>) -> Result<Action, StoreError> {
     let namespace = swarm.namespace().unwrap_or_default();
-    let _under_way = operator.context.health.turn(&namespace, &swarm.name_any());
+    let _under_way = operator.services.health.turn(&namespace, &swarm.name_any());
     match contained(Box::pin(operator.turn(&swarm))).await {
         Ok(Err(StoreError::Refused { code, reason })) => {
             let verdict = Verdict { reason: Reason::Refused(code), message: reason };
@@ -305,7 +306,7 @@ pub(crate) fn error_policy(
 ) -> Action {
     const CONFLICT_RETRY: Duration = Duration::from_millis(50);
     const PAUSE_MAX: Duration = Duration::from_secs(30);
-    if !swarm.uid().is_some_and(|uid| operator.context.sharing.share.has(&uid)) {
+    if !swarm.uid().is_some_and(|uid| operator.services.sharing.share.has(&uid)) {
         return Action::await_change();
     }
     let failures = operator.memories.count_failure(swarm.uid().unwrap_or_default());
@@ -352,7 +353,7 @@ mod tests {
         let message = ready["message"].as_str().unwrap();
         assert!(message.starts_with("the operator panicked: one holder too many;"), "{message}");
         let panicked = TurnLabels { result: "panicked" };
-        assert_eq!(scene.context.metrics.turns.get_or_create(&panicked).get(), 1);
+        assert_eq!(scene.services.metrics.turns.get_or_create(&panicked).get(), 1);
         let after = scene.operator.memory(&bad);
         assert!(!Arc::ptr_eq(&before, &after), "what may be half changed is discarded");
 
@@ -393,7 +394,7 @@ mod tests {
             let outcome = reconcile(scene.swarm("s"), scene.operator.clone()).await;
             assert!(matches!(outcome, Err(StoreError::Conflict { .. })), "{outcome:?}");
         }
-        let metrics = &scene.context.metrics;
+        let metrics = &scene.services.metrics;
         let count = |result| metrics.turns.get_or_create(&TurnLabels { result }).get();
         assert_eq!(["conflict", "refused", "ok"].map(count), [2, 0, 0]);
         assert_eq!(metrics.takeovers.get(), 1);
@@ -416,7 +417,7 @@ mod tests {
         let sentence = "finalizer of Swarm `s` was refused: a policy denied the request";
         assert_eq!(ready["message"], sentence);
         let labels = crate::metrics::RefusalLabels { request: "finalizer" };
-        assert_eq!(scene.context.metrics.refusals.get_or_create(&labels).get(), 1);
+        assert_eq!(scene.services.metrics.refusals.get_or_create(&labels).get(), 1);
     }
 
     #[tokio::test]
@@ -431,7 +432,7 @@ mod tests {
     async fn a_swarm_that_vanished_without_a_release_is_forgotten_with_its_metrics() {
         let swarms = vec![swarm("stays", &json!({"pool": {"statefulSet": {"name": "w"}}}))];
         let scene = World { swarms, ..World::default() }.with(|_| (404, Value::Null));
-        let (operator, context) = (&scene.operator, &scene.context);
+        let (operator, services) = (&scene.operator, &scene.services);
         let stays = scene.swarm("stays");
         let mut vanished = (*stays).clone();
         vanished.metadata.uid = Some("an earlier one of this name".into());
@@ -441,7 +442,7 @@ mod tests {
         }
         operator.forget_vanished();
         assert_eq!(
-            (context.metrics.sessions.get(), context.metrics.releases_under_way.get()),
+            (services.metrics.sessions.get(), services.metrics.releases_under_way.get()),
             (2, 1)
         );
         let count =

@@ -8,10 +8,10 @@
 use std::any::Any;
 use std::sync::Arc;
 
-pub use crate::context::Options;
 pub use crate::fairness::background::Background;
 use crate::health::Health;
 use crate::metrics::Metrics;
+pub use crate::services::Options;
 use crate::sharing::Sharing;
 use crate::sharing::fence::fenced;
 use crate::watch::rollback::Rollbacks;
@@ -21,8 +21,8 @@ use swarm_client::client::Clients;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::context::Context;
 use crate::reconcile::{Operator, error_policy, reconcile};
+use crate::services::Services;
 use crate::sessions::seen::SeenSessions;
 
 /// Bounds the triggered turns of kube-rs; 0 is no bound. [`FairSlots`](crate::fairness::slots::FairSlots)
@@ -47,38 +47,38 @@ pub async fn run(
     let swarms = caches.swarms.store.clone();
     let seen = SeenSessions::default();
     let control = fenced(clients.control());
-    let mut context = Context::new(control, options, sharing, caches, metrics, seen, ready);
-    context.health = health.clone();
-    let context = Arc::new(context);
-    let operator = Arc::new(Operator::new(context.clone()));
-    let (all, share) = (context.caches.swarms.store.clone(), context.sharing.share.clone());
-    context.sharing.count_by(move || {
+    let mut services = Services::new(control, options, sharing, caches, metrics, seen, ready);
+    services.health = health.clone();
+    let services = Arc::new(services);
+    let operator = Arc::new(Operator::new(services.clone()));
+    let (all, share) = (services.caches.swarms.store.clone(), services.sharing.share.clone());
+    services.sharing.count_by(move || {
         let uids = all.state().into_iter().filter_map(|swarm| swarm.metadata.uid.clone());
         uids.filter(|uid| share.has(uid)).count()
     });
     let mut background = in_background(&operator);
     let controller = Controller::for_stream(changes.take_swarms(), swarms)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY));
-    let (answered, vanished) = (context.clone(), operator.clone());
-    let slots = context.sharing.reconcile_slots.clone();
+    let (answered, vanished) = (services.clone(), operator.clone());
+    let slots = services.sharing.reconcile_slots.clone();
     let shutdown = async move {
         shutdown.await;
         // Turns under way are finished, and those that wait are for whoever comes next.
         slots.close();
     };
-    let leases = context
+    let leases = services
         .leases
         .follow(scope.api(clients.watching()), &rollbacks)
         .flat_map(move |session| stream::iter(answered.concerned_by(&session)));
     let controller = changes
-        .trigger(controller, &context.caches, context.ended.clone())
+        .trigger(controller, &services.caches, services.ended.clone())
         .reconcile_on(leases)
-        .reconcile_on(context.views.follow(scope.api(clients.watching()), &rollbacks))
-        .reconcile_on(context.made.follow(&scope, clients.watching(), &rollbacks))
-        .reconcile_on(context.alarms.follow(&context.leases))
-        .reconcile_on(context.version_polls.follow())
+        .reconcile_on(services.views.follow(scope.api(clients.watching()), &rollbacks))
+        .reconcile_on(services.made.follow(&scope, clients.watching(), &rollbacks))
+        .reconcile_on(services.alarms.follow(&services.leases))
+        .reconcile_on(services.version_polls.follow())
         .reconcile_on(health.beats())
-        .reconcile_on(context.gained())
+        .reconcile_on(services.gained())
         .graceful_shutdown_on(shutdown)
         .run(reconcile, error_policy, operator)
         .for_each(|outcome| {
@@ -98,8 +98,8 @@ pub async fn run(
 /// The tasks beside turns.
 fn in_background(operator: &Arc<Operator>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(announce(operator.context.clone()));
-    tasks.spawn(announce_wide(operator.context.clone()));
+    tasks.spawn(announce(operator.services.clone()));
+    tasks.spawn(announce_wide(operator.services.clone()));
     let sweep = operator.clone();
     tasks.spawn(async move { sweep.sweep().await });
     tasks
@@ -116,23 +116,23 @@ async fn first_panic(tasks: &mut JoinSet<()>) -> Box<dyn Any + Send> {
 }
 
 /// Says that the operator is ready once every cache is.
-async fn announce(context: Arc<Context>) {
-    let caches = context.caches.wait_until_filled().await;
-    context.leases.wait_until_filled().await;
-    context.views.wait_until_filled().await;
+async fn announce(services: Arc<Services>) {
+    let caches = services.caches.wait_until_filled().await;
+    services.leases.wait_until_filled().await;
+    services.views.wait_until_filled().await;
     if caches.is_ok() {
         tracing::info!("caches are filled");
         // Whoever is asked to end when this one is ready leaves it something to go on with.
-        context.sharing.begins().await;
-        context.filled.send_replace(true);
+        services.sharing.begins().await;
+        services.filled.send_replace(true);
     }
 }
 
 /// Says that the caches are filled that only pools other than StatefulSets need.
-async fn announce_wide(context: Arc<Context>) {
-    if context.caches.pools.non_statefulset.wait_until_filled().await.is_ok() {
+async fn announce_wide(services: Arc<Services>) {
+    if services.caches.pools.non_statefulset.wait_until_filled().await.is_ok() {
         tracing::info!("caches of Deployments and their pods are filled");
-        context.filled_wide.send_replace(true);
+        services.filled_wide.send_replace(true);
     }
 }
 

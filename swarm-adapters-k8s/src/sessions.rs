@@ -26,11 +26,11 @@ use swarm_core::overseer::{Fact, Overseer, PoolFacts, Suspicion};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 
 use crate::clock;
-use crate::context::Context;
 use crate::jobs::convert;
 use crate::ledger::stores::Stores;
 use crate::pool::slots::Slots;
 use crate::pool::workload::Workload;
+use crate::services::Services;
 use alarms::Alarm;
 use leases::Known;
 
@@ -152,7 +152,7 @@ impl Sessions {
     }
 }
 
-impl Context {
+impl Services {
     /// Learns what there is to know of the sessions of a Swarm: of the pods that fill its slots, and of
     /// all that the ledger or a view names.
     pub(crate) async fn learn_sessions(

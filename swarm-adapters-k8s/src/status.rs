@@ -9,6 +9,7 @@ mod kstatus;
 mod misfits;
 mod overdue;
 mod pool;
+pub(crate) mod publisher;
 mod reason;
 mod refreshed;
 mod refusals;

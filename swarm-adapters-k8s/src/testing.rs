@@ -1,4 +1,4 @@
-//! For unit tests: a context whose caches hold what a test puts there, over an API server that answers
+//! For unit tests: services whose caches hold what a test puts there, over an API server that answers
 //! as the test says.
 
 use std::sync::{Arc, Mutex};
@@ -17,12 +17,12 @@ use swarm_client::api::Swarm;
 use swarm_client::client::Clients;
 use tokio::sync::watch;
 
-use crate::context::{Context, Options};
 use crate::fairness::background::Background;
 use crate::locks::unpoisoned;
 use crate::metrics::Metrics;
 use crate::reconcile::Operator;
 use crate::scope::Scope;
+use crate::services::{Options, Services};
 use crate::sessions::seen::SeenSessions;
 use crate::sharing::Sharing;
 use crate::watch::cached::Cache;
@@ -63,9 +63,9 @@ pub(crate) struct World {
     pub(crate) lists: Vec<Value>,
 }
 
-/// A context, and the requests that were made through it.
+/// The services, and the requests that were made through it.
 pub(crate) struct Scene {
-    pub(crate) context: Arc<Context>,
+    pub(crate) services: Arc<Services>,
     pub(crate) operator: Arc<Operator>,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
@@ -78,12 +78,12 @@ impl Scene {
 
     /// A Swarm as the cache has it.
     pub(crate) fn swarm(&self, name: &str) -> Arc<Swarm> {
-        self.context.caches.swarms.get("n", name).unwrap()
+        self.services.caches.swarms.get("n", name).unwrap()
     }
 }
 
 impl World {
-    /// The context, over an API server that answers each request with a code and an object.
+    /// The services, over an API server that answers each request with a code and an object.
     pub(crate) fn with(
         self,
         answer: impl Fn(&Asked) -> (u16, Value) + Send + Sync + 'static,
@@ -117,10 +117,10 @@ impl World {
             watch::Sender::new(true),
         );
         let sharing = Sharing::alone(&Clients::new(client.clone(), client.clone()), Scope::Cluster);
-        let context = Context::new(client, options, sharing, caches, metrics, seen, filled);
-        let context = Arc::new(context);
-        let operator = Arc::new(Operator::new(context.clone()));
-        Scene { context, operator, asked }
+        let services = Services::new(client, options, sharing, caches, metrics, seen, filled);
+        let services = Arc::new(services);
+        let operator = Arc::new(Operator::new(services.clone()));
+        Scene { services, operator, asked }
     }
 }
 

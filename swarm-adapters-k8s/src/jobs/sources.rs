@@ -24,10 +24,10 @@ use super::cooldown::{COOLDOWN_FACTOR, COOLDOWN_MAX, SHARED_COOLDOWN_FACTOR};
 use super::listed::Read;
 use super::memory_budget::Place;
 use super::reading::SMALL_BYTES_MAX;
-use crate::context::Context;
 use crate::ledger::stores::Stores;
 use crate::pool::workload::Workload;
 use crate::requests::bounded;
+use crate::services::Services;
 use crate::status::{Reason, RefusedRequest, Verdict};
 use crate::watch::cached::{self, Cache};
 use crate::watch::caches::Caches;
@@ -128,7 +128,7 @@ struct NewLists {
     parsed_in: Duration,
 }
 
-impl Context {
+impl Services {
     /// The jobs of a Swarm that has sources: the last good list, and what is wrong with the newest. A
     /// list may lack nothing that the ledger of `pool` has on record.
     pub(crate) async fn jobs(
@@ -258,7 +258,7 @@ impl Context {
                 }
                 Ok(None) => deleted.push(name),
                 Err(StoreError::Refused { reason: message, .. }) => {
-                    self.count_refused(RefusedRequest::Source);
+                    self.metrics.count_refused(RefusedRequest::Source);
                     return Ok(Err(Verdict { reason: Reason::SourceForbidden, message }));
                 }
                 Err(error) => return Err(error),
@@ -450,20 +450,21 @@ mod tests {
             list["data"] = json!({"jobs": "- a\n- b\n"});
             (200, list)
         });
-        let (context, swarm) = (&scene.context, scene.swarm("a"));
+        let (services, swarm) = (&scene.services, scene.swarm("a"));
         let [mut costly, mut cheap] = [Loaded::default(), Loaded::default()];
         let (pool, mut stores) = (pool(), Stores::default());
         for loaded in [&mut costly, &mut cheap] {
-            context.jobs(&swarm, &pool, loaded, &mut stores).await.unwrap();
+            services.jobs(&swarm, &pool, loaded, &mut stores).await.unwrap();
         }
-        context.note_cost(&swarm, &mut costly, COOLDOWN_FREE);
+        services.note_cost(&swarm, &mut costly, COOLDOWN_FREE);
         let _ = scene.asked();
-        let rest = context.sources_rest_for(&swarm, &costly);
+        let rest = services.sources_rest_for(&swarm, &costly);
         assert_eq!(rest, None, "nothing of it has changed");
 
         for loaded in [&mut costly, &mut cheap] {
             loaded.seen = None;
-            let (jobs, complaint) = context.jobs(&swarm, &pool, loaded, &mut stores).await.unwrap();
+            let (jobs, complaint) =
+                services.jobs(&swarm, &pool, loaded, &mut stores).await.unwrap();
             assert_eq!(jobs.unwrap().len(), 2, "the last good list");
             let reason = complaint.map(|complaint| complaint.reason);
             let throttled = loaded.is_costly.then_some(Reason::SourcesThrottled);
@@ -471,9 +472,9 @@ mod tests {
             let asked = scene.asked();
             assert_eq!(asked.is_empty(), loaded.is_costly, "{asked:?}");
         }
-        let rest = context.sources_rest_for(&swarm, &costly);
+        let rest = services.sources_rest_for(&swarm, &costly);
         assert!(rest.is_some_and(|rest| COOLDOWN_FREE < rest && rest <= COOLDOWN_MAX), "{rest:?}");
-        assert_eq!(context.sources_rest_for(&swarm, &cheap), None);
+        assert_eq!(services.sources_rest_for(&swarm, &cheap), None);
     }
 
     #[tokio::test]
@@ -491,9 +492,9 @@ mod tests {
                 }
                 (200, answer.clone())
             });
-            let (context, swarm) = (&scene.context, scene.swarm("a"));
+            let (services, swarm) = (&scene.services, scene.swarm("a"));
             let (mut loaded, mut stores) = (Loaded::default(), Stores::default());
-            let answer = context.jobs(&swarm, &pool(), &mut loaded, &mut stores).await;
+            let answer = services.jobs(&swarm, &pool(), &mut loaded, &mut stores).await;
             let (jobs, complaint) = answer.unwrap();
             assert_eq!((jobs.unwrap().len(), complaint.is_none()), (2, true));
             let at = scene.asked().into_iter().map(|asked| asked.query.contains("resourceVersion"));

@@ -14,16 +14,16 @@ use swarm_core::{Adoption, View};
 use swarm_spec::predecessor;
 
 use super::stores::Stores;
-use crate::context::Context;
 use crate::plain::view::writers::Writer;
 use crate::pool::workload::Workload;
 use crate::requests::bounded;
+use crate::services::Services;
 use crate::watch::streams;
 
 /// How many Deployments of a namespace are asked for at a time: each may have more than a megabyte.
 const PAGE: u32 = 25;
 
-impl Context {
+impl Services {
     /// The view that the first ledger of `swarm` takes over, if it asks for that, has assigned nothing
     /// yet, and workers run something by a view.
     ///
@@ -84,7 +84,7 @@ impl Context {
             "took over {jobs} jobs as {workers} workers ran them; several workers ran {doubled} of \
              the jobs; {moves} jobs are moved or new"
         );
-        self.publish_event(swarm, EventType::Normal, "Adopted", note).await;
+        self.events.publish(swarm, EventType::Normal, "Adopted", note).await;
     }
 }
 

@@ -8,9 +8,9 @@ use swarm_client::api::{Claimant, Swarm};
 use swarm_core::ports::Seen;
 
 use super::KubeLedgerStore;
-use crate::context::Context;
 use crate::plain::view::ConfigMapViewStore;
 use crate::pool::workload::Workload;
+use crate::services::Services;
 use crate::status::{Reason, Verdict};
 use crate::watch::cached::with_uid;
 
@@ -25,27 +25,27 @@ impl Stores {
     /// The ledger of `swarm` on `pool`.
     pub(crate) fn ledgers(
         &mut self,
-        context: &Context,
+        services: &Services,
         swarm: &Swarm,
         pool: &Workload,
     ) -> &mut KubeLedgerStore {
-        self.ledgers.get_or_insert_with(|| context.ledger_store(swarm, pool))
+        self.ledgers.get_or_insert_with(|| services.ledger_store(swarm, pool))
     }
 
     /// The view of the plain workers of `swarm`.
-    pub(crate) fn views(&mut self, context: &Context, swarm: &Swarm) -> &mut ConfigMapViewStore {
-        self.views.get_or_insert_with(|| context.view_store(swarm))
+    pub(crate) fn views(&mut self, services: &Services, swarm: &Swarm) -> &mut ConfigMapViewStore {
+        self.views.get_or_insert_with(|| services.view_store(swarm))
     }
 
     /// Both.
     pub(crate) fn both(
         &mut self,
-        context: &Context,
+        services: &Services,
         swarm: &Swarm,
         pool: &Workload,
     ) -> (&KubeLedgerStore, &ConfigMapViewStore) {
-        let ledgers = self.ledgers.get_or_insert_with(|| context.ledger_store(swarm, pool));
-        let views = self.views.get_or_insert_with(|| context.view_store(swarm));
+        let ledgers = self.ledgers.get_or_insert_with(|| services.ledger_store(swarm, pool));
+        let views = self.views.get_or_insert_with(|| services.view_store(swarm));
         (ledgers, views)
     }
 
@@ -62,7 +62,7 @@ impl Stores {
     }
 }
 
-impl Context {
+impl Services {
     /// The ledger store for `swarm` on `pool`, claimed under both UIDs.
     pub(crate) fn ledger_store(&self, swarm: &Swarm, pool: &Workload) -> KubeLedgerStore {
         let claimant = Claimant {

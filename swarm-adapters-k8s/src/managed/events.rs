@@ -10,9 +10,9 @@ use kube::{Api, ResourceExt as _};
 use swarm_client::api::Swarm;
 use tracing::debug;
 
-use crate::context::Context;
 use crate::pool::trouble;
 use crate::pool::workload::{Kind, Workload};
+use crate::services::Services;
 
 /// Of one object and for one reason there are few, since repeats are counted in one Event.
 const EVENTS_MAX: u32 = 50;
@@ -62,7 +62,7 @@ impl Trouble {
     }
 }
 
-impl Context {
+impl Services {
     /// Why pods of `pool` do not run, or are not made, if that is known.
     pub(crate) async fn explain(
         &self,

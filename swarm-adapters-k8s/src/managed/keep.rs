@@ -23,10 +23,10 @@ use tokio::time::Instant;
 
 use super::observed::Seen;
 use super::wanted::{self, MANAGER, ObjectKind, Wanted, WantedPool};
-use crate::context::Context;
 use crate::pool::scaling::Scaling;
 use crate::pool::workload::Workload;
 use crate::requests::{CHANGED_RETRY, REFUSED_RETRY, bounded};
+use crate::services::Services;
 use crate::status::{Reason, RefusedRequest, Verdict};
 
 /// How long the watch may take to show what was made.
@@ -81,13 +81,13 @@ impl Kept {
     /// The answer to a request; `None` if that was refused, which is complained about.
     fn unless_refused<T>(
         &mut self,
-        context: &Context,
+        services: &Services,
         answer: Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
         match answer {
             Ok(answer) => Ok(Some(answer)),
             Err(StoreError::Refused { code, reason }) => {
-                context.count_refused(RefusedRequest::Turn);
+                services.metrics.count_refused(RefusedRequest::Turn);
                 self.complain(Verdict { reason: Reason::Refused(code), message: reason });
                 Ok(None)
             }
@@ -203,7 +203,7 @@ fn due(wanted: &Wanted, there: Option<&Seen>, applied: Option<&mut Applied>) -> 
     }
 }
 
-impl Context {
+impl Services {
     /// Brings the managed pool of `swarm` into shape. Writes nothing if it is.
     pub(crate) async fn keep_pool(
         &self,
@@ -559,7 +559,7 @@ mod tests {
         let (mut making, mut scaling) = (Making::default(), Scaling::default());
         let todo = Todo { wanted: &wanted, due, there: None };
         let done =
-            scene.context.bring_about(&swarm, todo, &mut making, &mut scaling, &mut kept).await;
+            scene.services.bring_about(&swarm, todo, &mut making, &mut scaling, &mut kept).await;
         assert!(!done.unwrap() && kept.requeue_after == Some(CHANGED_RETRY));
         let asked = scene.asked();
         let metadata = &asked[0].body["metadata"];

@@ -16,8 +16,8 @@ use swarm_client::api::{FIELD_MANAGER, Swarm};
 use swarm_core::ports::StoreError;
 
 use super::wanted::{self, ObjectKind};
-use crate::context::Context;
 use crate::requests::bounded;
+use crate::services::Services;
 use crate::status::RefusedRequest;
 use crate::watch::streams;
 
@@ -46,7 +46,7 @@ fn end_of_view(found: &ConfigMap, swarm: &str) -> EndOfView {
     if has_others { EndOfView::LetGo } else { EndOfView::Deleted }
 }
 
-impl Context {
+impl Services {
     /// Removes one object that was made for the Swarm of this name, if it still is that.
     pub(super) async fn remove_made(
         &self,
@@ -149,14 +149,14 @@ impl Context {
             removed = self.remove_view(swarm, &namespace).await;
         }
         let Err(StoreError::Refused { reason, .. }) = removed else { return removed };
-        self.count_refused(RefusedRequest::Cleanup);
+        self.metrics.count_refused(RefusedRequest::Cleanup);
         let note = format!(
             "the pool is left, since {reason}; remove it with `kubectl delete \
              deployments,statefulsets,services,serviceaccounts,rolebindings,configmaps,\
              poddisruptionbudgets -l {SWARM_LABEL}={name}`"
         );
         tracing::warn!(namespace, swarm = name, note, "a managed pool is left");
-        self.publish_event(swarm, EventType::Warning, "PoolLeft", note).await;
+        self.events.publish(swarm, EventType::Warning, "PoolLeft", note).await;
         Ok(())
     }
 
@@ -252,7 +252,7 @@ mod tests {
             let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": []});
             (200, if asked.path.ends_with("/a-config") { map.clone() } else { list })
         });
-        scene.context.remove_managed_pool(&scene.swarm("a")).await.unwrap();
+        scene.services.remove_managed_pool(&scene.swarm("a")).await.unwrap();
         let mut asked = scene.asked();
         asked.retain(|it| it.method != Method::GET);
         asked

@@ -6,9 +6,9 @@ use swarm_client::api::Swarm;
 
 use super::observed::{Place, Seen};
 use super::wanted::{MadeOf, ObjectKind, Wanted};
-use crate::context::Context;
+use crate::services::Services;
 
-impl Context {
+impl Services {
     /// Whether the change of `wanted` comes from the operator, and enough pools roll for that already, or
     /// nothing of this one is to move.
     pub(super) fn must_wait_to_roll(

@@ -22,10 +22,10 @@ use super::nudge::version_of;
 use super::refresh_order::{Refresh, RefreshTerms, Worker, refresh};
 use super::view::has_only_sessions;
 use crate::annotations::{NUDGE_ANNOTATION, STARTED_ANNOTATION};
-use crate::context::Context;
 use crate::pool::slots::Slots;
 use crate::pool::workload::Workload;
 use crate::requests::{CHANGED_RETRY, REFUSED_RETRY, bounded};
+use crate::services::Services;
 use crate::status::{KnownBy, Refreshed, Refusals, RefusedRequest};
 use crate::version;
 
@@ -98,7 +98,7 @@ impl KnownPods {
     }
 }
 
-impl Context {
+impl Services {
     /// Brings the workers of `pool` closer to what `turn` published for them, and returns who is not
     /// there yet.
     pub(crate) async fn refresh_workers(
@@ -254,7 +254,7 @@ impl Context {
                 // Without the annotation the view arrives all the same, only later.
                 Err(StoreError::Refused { reason, .. }) => {
                     tracing::warn!(reason, "a pod was not annotated");
-                    self.count_refused(RefusedRequest::Annotation);
+                    self.metrics.count_refused(RefusedRequest::Annotation);
                     pods.by_uid.entry(uid.clone()).or_default().refused =
                         Some((Instant::now(), reason));
                 }
@@ -389,7 +389,7 @@ mod tests {
             [("5", "3.1", false), ("7", "3.1", true), ("7", "3.2", false)]
         {
             plan.nudge[0].1 = attempt.into();
-            let nudged = scene.context.nudge(&pool, &[pod(seen)], &plan, &mut pods).await;
+            let nudged = scene.services.nudge(&pool, &[pod(seen)], &plan, &mut pods).await;
             assert_eq!(nudged.unwrap(), is_as_seen, "{seen}");
             let asked = scene.asked();
             versions.extend(asked.iter().map(|it| it.body["metadata"]["resourceVersion"].clone()));
@@ -397,6 +397,6 @@ mod tests {
         // The last time the cache was older than our own write.
         assert_eq!(versions, ["5", "7", "9"]);
         assert_eq!(pods.by_uid["u"].nudge.as_ref().unwrap().0, "3.1", "that one was made");
-        assert_eq!(scene.context.metrics.nudges.get(), 1);
+        assert_eq!(scene.services.metrics.nudges.get(), 1);
     }
 }

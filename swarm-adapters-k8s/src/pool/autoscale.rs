@@ -8,9 +8,9 @@ use swarm_core::{Autoscaler, Desired, Ledger, Need, Needs, Scale};
 
 use super::workload::Workload;
 use crate::clock;
-use crate::context::Context;
 use crate::ledger::LARGE_POOL_JOBS;
 use crate::ledger::stores::Stores;
+use crate::services::Services;
 
 /// What this process remembers of the number of workers that a Swarm needs. Whoever has lost it begins
 /// with the pool as it is, and a whole cooldown: nothing is read back from the status.
@@ -47,7 +47,7 @@ impl Autoscaling {
     }
 }
 
-impl Context {
+impl Services {
     /// Decides on the number of workers of a Swarm whose number follows its jobs: it becomes that of
     /// `desired`. Returns after which time there are to be fewer.
     pub(crate) async fn autoscale(

@@ -14,8 +14,8 @@ use swarm_core::ports::StoreError;
 
 use super::observe::is_terminal;
 use super::workload::Kind;
-use crate::context::Context;
 use crate::requests::bounded;
+use crate::services::Services;
 use crate::status::{Reason, Refusals, RefusedRequest, Verdict};
 use crate::watch::cached::{has_labels, with_pool, with_uid};
 use crate::watch::caches::Caches;
@@ -106,7 +106,7 @@ impl Members {
     }
 }
 
-impl Context {
+impl Services {
     /// Claims the pods that nobody has. They count once the watch shows the claim. One that may not be
     /// claimed does not hold up the others.
     pub(crate) async fn claim(
@@ -139,7 +139,7 @@ impl Context {
                 // In a conflict the pod is gone, changed or another's: the watch reports it.
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(StoreError::Refused { reason, .. }) => {
-                    self.count_refused(RefusedRequest::Claim);
+                    self.metrics.count_refused(RefusedRequest::Claim);
                     refusals.add(RefusedRequest::Claim, reason);
                 }
                 Err(error) => return Err(error),

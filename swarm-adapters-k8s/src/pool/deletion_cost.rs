@@ -11,9 +11,9 @@ use swarm_core::ports::StoreError;
 use super::slots::Slots;
 use super::workload::{Kind, Workload};
 use crate::annotations::{COST_BEFORE, DELETION_COST};
-use crate::context::Context;
 use crate::plain::refresh::KnownPods;
 use crate::requests::bounded;
+use crate::services::Services;
 use crate::version;
 
 /// The lowest cost that Kubernetes takes.
@@ -54,7 +54,7 @@ impl Price {
     }
 }
 
-impl Context {
+impl Services {
     /// Makes the pods that were emptied the first to go, right before `pool` is given fewer
     /// `replicas` of the `wanted` ones; and takes that back where a pod is meant to stay after all.
     /// Returns whether that is done: a pod that has changed meanwhile is to be looked at again.
@@ -147,8 +147,8 @@ mod tests {
         let pods = [(Slot(1), std::sync::Arc::new(emptied))].into();
         let (mut slots, mut known) = (Slots::default(), KnownPods::default());
         slots.pods = pods;
-        let context = &scene.context;
-        let is_done = context.set_deletion_cost(&pool, &slots, Some(1), Some(1), &mut known).await;
+        let services = &scene.services;
+        let is_done = services.set_deletion_cost(&pool, &slots, Some(1), Some(1), &mut known).await;
         assert!(!is_done.unwrap());
         assert_eq!(scene.asked()[0].body["metadata"]["resourceVersion"], "5");
     }

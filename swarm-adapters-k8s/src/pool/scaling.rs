@@ -14,8 +14,8 @@ use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
 use super::workload::{Kind, Workload};
-use crate::context::Context;
 use crate::requests::bounded;
+use crate::services::Services;
 use crate::status::{Reason, Verdict};
 use crate::version;
 
@@ -126,7 +126,7 @@ impl Scaling {
     }
 }
 
-impl Context {
+impl Services {
     /// Gives the pool this number of pods, unless it changed since it was seen.
     pub(crate) async fn scale(
         &self,
@@ -172,7 +172,7 @@ impl Context {
                 "another client set the replicas of {kind} `{name}` to {found}; they are {wanted} \
                  again, since Swarm `{swarm_name}` decides: {remedy}"
             );
-            self.publish_event(swarm, EventType::Warning, "ScaleTakenOver", note).await;
+            self.events.publish(swarm, EventType::Warning, "ScaleTakenOver", note).await;
         }
         Ok(())
     }

@@ -7,8 +7,8 @@ use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
 
 use crate::annotations::FINALIZER;
-use crate::context::Context;
 use crate::requests::bounded;
+use crate::services::Services;
 use crate::status::RefusedRequest;
 
 /// Whether a Swarm has the finalizer.
@@ -16,7 +16,7 @@ pub(crate) fn has_finalizer(swarm: &Swarm) -> bool {
     swarm.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
 }
 
-impl Context {
+impl Services {
     /// Sets the finalizer. The watch then shows the Swarm with it, which is another turn.
     pub(crate) async fn set_finalizer(&self, swarm: &Swarm) -> Result<(), StoreError> {
         let mut finalizers = swarm.finalizers().to_vec();
@@ -53,7 +53,7 @@ impl Context {
         let written = api.patch_metadata(&name, &params, &patch);
         let written = bounded(format!("finalizer of Swarm `{name}`"), written).await;
         if let Err(StoreError::Refused { .. }) = &written {
-            self.count_refused(RefusedRequest::Finalizer);
+            self.metrics.count_refused(RefusedRequest::Finalizer);
         }
         written.map(drop)
     }

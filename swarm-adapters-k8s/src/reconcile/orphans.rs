@@ -8,10 +8,10 @@ use kube::{Api, ResourceExt};
 use swarm_client::api::{Swarm, SwarmLedger};
 use swarm_core::ports::StoreError;
 
-use crate::context::Context;
 use crate::ledger::Claim;
 use crate::pool::workload::Kind;
 use crate::requests::bounded;
+use crate::services::Services;
 use crate::status::RefusedRequest;
 use crate::watch::caches::Caches;
 
@@ -38,7 +38,7 @@ impl Caches {
     }
 }
 
-impl Context {
+impl Services {
     /// Removes the ledgers whose Swarms do not exist any more. Of those that no Swarm of the cache
     /// concerns the API server itself is asked, once for each state of them.
     pub(crate) async fn sweep_ledgers(&self, kept: &mut Kept) {
@@ -57,7 +57,7 @@ impl Context {
                 && let Err(error) = self.sweep_ledger(&key.0, &key.1).await
             {
                 if matches!(error, StoreError::Refused { .. }) {
-                    self.count_refused(RefusedRequest::Cleanup);
+                    self.metrics.count_refused(RefusedRequest::Cleanup);
                 }
                 tracing::warn!(namespace = key.0, ledger = key.1, %error, "a ledger is left");
             }

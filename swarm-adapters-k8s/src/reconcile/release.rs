@@ -12,12 +12,12 @@ use tokio::time::Instant;
 
 use super::memory::Memory;
 use super::turn::Carried;
-use crate::context::Context;
 use crate::jobs::convert;
 use crate::ledger::Claim;
 use crate::plain::refresh_order::RefreshTerms;
 use crate::plain::view::Occupant;
 use crate::pool::workload::Workload;
+use crate::services::Services;
 use crate::status::{Refusals, RefusedRequest, Verdict};
 
 /// The longest wait for another nudge before a deleted Swarm is finalized.
@@ -36,7 +36,7 @@ pub(crate) enum Released {
     Entirely,
 }
 
-impl Context {
+impl Services {
     /// Releases everything a deleted Swarm held: publishes empty lists and waits for the workers; then
     /// the Swarm goes, and its ledger after it. The pool and the emptied view stay, unless they were
     /// made for it.
@@ -58,7 +58,7 @@ impl Context {
             // The pool is another Swarm's, so this one was never given anything.
             Err(StoreError::Refused { code: "PoolClaimed", .. }) => memory.stores.ledgers = None,
             Err(StoreError::Refused { code, reason }) => {
-                self.count_refused(RefusedRequest::Release);
+                self.metrics.count_refused(RefusedRequest::Release);
                 let reason = format!("the Swarm is deleted and cannot be released: {reason}");
                 return Err(StoreError::Refused { code, reason });
             }
@@ -71,7 +71,7 @@ impl Context {
             && let Err(error) = ledgers.remove().await
         {
             if matches!(error, StoreError::Refused { .. }) {
-                self.count_refused(RefusedRequest::Cleanup);
+                self.metrics.count_refused(RefusedRequest::Cleanup);
             }
             tracing::warn!(swarm = %swarm.name_any(), %error, "the sweep removes its ledger");
         }

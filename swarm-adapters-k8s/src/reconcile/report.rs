@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::runtime::events::EventType;
-use kube::{Resource, ResourceExt};
 use serde_json::json;
 use swarm_client::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use swarm_core::ports::StoreError;
@@ -19,13 +18,12 @@ use swarm_core::verdict::Reason as Shared;
 use swarm_core::{Desired, Need, Observed, Progress, Turn, Waiting};
 use tokio::time::Instant;
 
-use crate::context::Context;
 use crate::jobs::listed::Listed;
 use crate::pool::rollout::{Rollout, RolloutReport, SEEN_WITHIN};
 use crate::pool::workload::Workload;
-use crate::requests::{REFUSED_RETRY, REQUEST_TIMEOUT, bounded};
+use crate::requests::{REFUSED_RETRY, bounded};
+use crate::services::Services;
 use crate::sessions::alarms::Alarm;
-use crate::status::events::{Due, Says};
 use crate::status::{
     self, AUTOSCALE_LIMITED, JOBS_FAILING, MISCONFIGURED, NOT_READY_TOO_LONG, NotReadyTooLong,
     Reason, Refreshed, Refusals, RefusedRequest, SESSIONS_UNPROTECTED, SessionReport, TurnSummary,
@@ -201,7 +199,7 @@ fn is_outdone_by_a_contest(reason: Reason) -> bool {
     is_outdone.contains(&reason)
 }
 
-impl Context {
+impl Services {
     /// Reports what a turn came to.
     pub(crate) async fn report_turn(
         &self,
@@ -214,11 +212,11 @@ impl Context {
             self.report_displaced(swarm, done).await;
             for fenced in &done.sessions.fenced {
                 let note = fenced.note();
-                self.publish_event(swarm, EventType::Warning, "WorkerFenced", note).await;
+                self.events.publish(swarm, EventType::Warning, "WorkerFenced", note).await;
             }
             if let Some(note) = reports.listed.announced() {
                 tracing::warn!(swarm = swarm.name_any(), "{note}");
-                self.publish_event(swarm, EventType::Warning, "JobsRemoved", note).await;
+                self.events.publish(swarm, EventType::Warning, "JobsRemoved", note).await;
             }
         }
         let before = reports.status.as_ref().or(swarm.status.as_ref());
@@ -292,7 +290,7 @@ impl Context {
         match self.write_status(swarm, &status, at, seen_in).await {
             Ok(version) => reports.version = version,
             Err(StoreError::Refused { reason: refused, .. }) => {
-                self.count_refused(RefusedRequest::Status);
+                self.metrics.count_refused(RefusedRequest::Status);
                 let (name, reason) = (swarm.name_any(), verdict.reason.as_str());
                 tracing::warn!(swarm = name, refused, reason, verdict.message, "no status");
                 return Ok(());
@@ -308,13 +306,13 @@ impl Context {
             && before.and_then(status::refused_writes).is_none()
         {
             let note = refused.to_owned();
-            self.publish_event(swarm, EventType::Warning, "WriteRefused", note).await;
+            self.events.publish(swarm, EventType::Warning, "WriteRefused", note).await;
         }
         for (reason, message_of) in WARNINGS {
             if let Some(message) = message_of(&status)
                 && before.and_then(message_of).is_none()
             {
-                self.publish_event(swarm, EventType::Warning, reason, message.to_owned()).await;
+                self.events.publish(swarm, EventType::Warning, reason, message.to_owned()).await;
             }
         }
         reports.status = Some(status);
@@ -330,14 +328,14 @@ impl Context {
         let (workers, message) = found.map(|it| (it.workers, it.message)).unwrap_or_default();
         let before = std::mem::replace(&mut reports.not_ready, workers.iter().cloned().collect());
         if workers.iter().any(|worker| !before.contains(worker)) {
-            self.publish_event(swarm, EventType::Warning, NOT_READY_TOO_LONG, message).await;
+            self.events.publish(swarm, EventType::Warning, NOT_READY_TOO_LONG, message).await;
         }
     }
 
     /// An Event about jobs that lost their workers to more important ones in this turn.
     async fn report_displaced(&self, swarm: &Swarm, done: &Done) {
         if let Some(note) = status::displaced(&done.summary()).filter(|_| done.turn.changed) {
-            self.publish_event(swarm, EventType::Normal, "JobsDisplaced", note).await;
+            self.events.publish(swarm, EventType::Normal, "JobsDisplaced", note).await;
         }
     }
 
@@ -350,7 +348,7 @@ impl Context {
                 "these jobs crashed several workers and wait before they are tried again: {}",
                 status::shortened(&new)
             );
-            self.publish_event(swarm, EventType::Warning, "JobsQuarantined", note).await;
+            self.events.publish(swarm, EventType::Warning, "JobsQuarantined", note).await;
         }
         reports.quarantined = jobs.iter().cloned().collect();
     }
@@ -385,51 +383,6 @@ impl Context {
     async fn publish_verdict(&self, swarm: &Swarm, verdict: Verdict) {
         let Verdict { reason, message } = verdict;
         let type_ = if reason.is_warning() { EventType::Warning } else { EventType::Normal };
-        self.publish_event(swarm, type_, reason.as_str(), message).await;
-    }
-
-    /// Events are for people; one that is lost changes nothing.
-    pub(crate) async fn publish_event(
-        &self,
-        swarm: &Swarm,
-        type_: EventType,
-        reason: &str,
-        note: String,
-    ) {
-        let says = Says { type_, reason: reason.into(), note };
-        let api: Api<Event> =
-            Api::namespaced(self.client.clone(), &swarm.namespace().unwrap_or_default());
-        let due = self.recorder.due(swarm.object_ref(&()), says.clone());
-        let published = async {
-            match due {
-                Due::Create(event) => api.create(&PostParams::default(), &event).await.map(drop),
-                Due::Repeat { name, series } => {
-                    let patch = Patch::Merge(json!({"series": series}));
-                    api.patch(&name, &PatchParams::default(), &patch).await.map(drop)
-                }
-                Due::Nothing => {
-                    tracing::info!(
-                        swarm = swarm.name_any(),
-                        reason,
-                        "too many Events, one is left out"
-                    );
-                    Ok(())
-                }
-            }
-        };
-        let published = tokio::time::timeout(REQUEST_TIMEOUT, published).await;
-        if !matches!(published, Ok(Ok(()))) {
-            self.recorder.forget(swarm.metadata.uid.as_deref().unwrap_or_default(), &says);
-        }
-        match published {
-            Ok(Ok(())) => {}
-            // A namespace on its way out takes no more Events.
-            Ok(Err(kube::Error::Api(status))) if status.is_forbidden() => {
-                self.count_refused(RefusedRequest::Event);
-                tracing::info!(reason = status.message, "an Event was refused");
-            }
-            Ok(Err(error)) => tracing::warn!(%error, "an Event was not written"),
-            Err(elapsed) => tracing::warn!(%elapsed, "an Event was not written"),
-        }
+        self.events.publish(swarm, type_, reason.as_str(), message).await;
     }
 }

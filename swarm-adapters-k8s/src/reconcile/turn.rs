@@ -20,7 +20,6 @@ use tokio::time::Instant;
 use super::memory::Memory;
 use super::report::{Done, Outcome};
 use crate::clock;
-use crate::context::Context;
 use crate::fairness::background;
 use crate::jobs::convert;
 use crate::jobs::sources::Loaded;
@@ -35,6 +34,7 @@ use crate::pool::rollout::RolloutReport;
 use crate::pool::slots::Slots;
 use crate::pool::workload::{Kind, Workload};
 use crate::requests::{CHANGED_RETRY, REFUSED_RETRY};
+use crate::services::Services;
 use crate::sessions::SessionSummary;
 use crate::sessions::alarms::Alarm;
 use crate::sessions::silent::Silence;
@@ -75,7 +75,7 @@ pub(crate) struct Carried {
     pub(crate) alarm: Option<Alarm>,
 }
 
-impl Context {
+impl Services {
     /// Brings a Swarm that is wanted closer to what it asks for, and reports what came of it.
     pub(crate) async fn apply(
         &self,
@@ -139,7 +139,7 @@ impl Context {
         let carried = match carried {
             Ok(carried) => carried,
             Err(StoreError::Refused { code, reason }) => {
-                self.count_refused(RefusedRequest::Turn);
+                self.metrics.count_refused(RefusedRequest::Turn);
                 let verdict = Verdict { reason: Reason::Refused(code), message: reason };
                 return Ok(Outcome::Refused(verdict));
             }
@@ -390,7 +390,7 @@ impl Context {
             ledgers.record_sources(record);
         }
         let overseer = &mut sessions.overseer;
-        let views = PoolViews { context: self, swarm, details, shared, overseer };
+        let views = PoolViews { services: self, swarm, details, shared, overseer };
         let mut turn = swarm_core::turn(ledgers, &views, decider, desired, observed).await;
         if turn.is_ok() {
             turn = ledgers.keep_sources().await.and(turn);

@@ -14,8 +14,8 @@ use swarm_core::ports::StoreError;
 use super::Sessions;
 use super::leases::Known;
 use crate::clock;
-use crate::context::Context;
 use crate::requests::bounded;
+use crate::services::Services;
 use crate::status::{Refusals, RefusedRequest};
 
 /// How long a Lease has to be left before the sweep deletes it.
@@ -25,7 +25,7 @@ const SURPLUS_AT_ONCE: usize = 256;
 /// The most objects that one turn removes: it is housekeeping, and others wait.
 const AT_ONCE: usize = 32;
 
-impl Context {
+impl Services {
     /// Removes what is left of the sessions of this Swarm that have ended and that `ledger` does not
     /// name; returns whether there is more.
     pub(crate) async fn collect_garbage(
@@ -48,7 +48,7 @@ impl Context {
             match self.remove(&namespace, &session, known.as_ref()).await {
                 Ok(()) => {}
                 Err(StoreError::Refused { reason, .. }) => {
-                    self.count_refused(RefusedRequest::Cleanup);
+                    self.metrics.count_refused(RefusedRequest::Cleanup);
                     refusals.add(RefusedRequest::Cleanup, reason);
                 }
                 Err(error) => {
@@ -128,7 +128,7 @@ impl Context {
                 && !self.views.is_there(&namespace, &session.to_string());
             if is_left && let Err(error) = self.remove(&namespace, session, Some(&known)).await {
                 if matches!(error, StoreError::Refused { .. }) {
-                    self.count_refused(RefusedRequest::Cleanup);
+                    self.metrics.count_refused(RefusedRequest::Cleanup);
                 }
                 tracing::warn!(%session, %error, "a Lease that is left was not removed");
             }
@@ -179,10 +179,10 @@ mod tests {
             "metadata": {"name": "pod-1", "namespace": "n", "uid": "u", "resourceVersion": "7"},
         }));
         let (views, content) =
-            (&scene.context.views, ViewMark { incarnation: 1, revision: 1, digest: 1 });
+            (&scene.services.views, ViewMark { incarnation: 1, revision: 1, digest: 1 });
         views.writing("n", "pod-1", content);
         assert!(views.wrote("n", "pod-1", Some(&view.unwrap())));
-        let is_gone = scene.context.remove_view_of("n", "pod-1").await.unwrap();
+        let is_gone = scene.services.remove_view_of("n", "pod-1").await.unwrap();
         assert_eq!(is_gone, !views.is_there("n", "pod-1"));
         let asked = scene.asked();
         assert!(asked.len() == 1 && asked[0].is("DELETE", "/workerviews/pod-1"), "{asked:?}");

@@ -12,8 +12,8 @@ use super::Sessions;
 use super::ended::has_terminated;
 use super::leases::Named;
 use crate::clock;
-use crate::context::Context;
 use crate::pool::observe::is_terminal;
+use crate::services::Services;
 use crate::watch::cached::with_uid;
 use crate::watch::caches::Caches;
 use crate::watch::node_health::{NodeState, is_out_of_service};
@@ -32,7 +32,7 @@ impl Caches {
     }
 }
 
-impl Context {
+impl Services {
     /// The Swarms that a change of a session may concern: those whose worker its pod is, and the one
     /// that writes its view.
     pub(crate) fn concerned_by(&self, (namespace, session): &Named) -> Vec<ObjectRef<Swarm>> {

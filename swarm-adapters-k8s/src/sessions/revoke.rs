@@ -12,9 +12,9 @@ use swarm_core::ports::StoreError;
 
 use super::Sessions;
 use super::leases::Known;
-use crate::context::Context;
 use crate::pool::observe::unix_time_us;
 use crate::requests::bounded;
+use crate::services::Services;
 use crate::status::{Refusals, RefusedRequest};
 use crate::watch::rollback::Epoch;
 use crate::{clock, version};
@@ -22,7 +22,7 @@ use crate::{clock, version};
 /// How many requests are under way at a time.
 const AT_A_TIME: usize = 16;
 
-impl Context {
+impl Services {
     /// Carries out what the overseer wants done: looks for Leases that no watch shows, and revokes
     /// those of silent sessions.
     pub(crate) async fn revoke_due(
@@ -82,7 +82,7 @@ impl Context {
                 Ok(false) => Answer::Failed,
                 // What is refused takes a person; the other sessions go on.
                 Err(StoreError::Refused { reason, .. }) => {
-                    self.count_refused(RefusedRequest::Revocation);
+                    self.metrics.count_refused(RefusedRequest::Revocation);
                     refused.push(reason);
                     Answer::Failed
                 }

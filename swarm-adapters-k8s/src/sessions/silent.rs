@@ -10,12 +10,12 @@ use swarm_client::api::Swarm;
 use swarm_spec::spec::ProtocolSpec;
 use tokio::time::Instant;
 
-use crate::context::Context;
 use crate::managed::wanted::WORKER_ROLE;
 use crate::pool::fit::Misfit;
 use crate::pool::slots::Slots;
 use crate::pool::trouble;
 use crate::pool::workload::Workload;
+use crate::services::Services;
 use crate::status::shortened;
 
 /// Time that a pod may run before it has opened a session. A worker that may write its Lease needs
@@ -54,7 +54,7 @@ impl Silent {
     }
 }
 
-impl Context {
+impl Services {
     /// Finds pods of `pool` that run and have no Lease.
     pub(crate) fn silence(
         &self,

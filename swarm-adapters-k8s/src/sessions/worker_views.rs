@@ -23,10 +23,10 @@ use swarm_core::{JobName, Ledger, Token};
 
 use super::views::to_text;
 use crate::annotations::CONTENT_ANNOTATION;
-use crate::context::Context;
 use crate::plain::view::ConfigMapViewStore;
 use crate::pool::observe::unix_time_us;
 use crate::requests::bounded;
+use crate::services::Services;
 
 /// How many views are written at a time.
 const AT_A_TIME: usize = 32;
@@ -56,7 +56,7 @@ fn spec(view: SessionView, details: &Details, worker: &str) -> WorkerViewSpec {
 
 /// Where the workers of one Swarm read: each session its own view, plain workers the shared one.
 pub(crate) struct PoolViews<'a> {
-    pub(crate) context: &'a Context,
+    pub(crate) services: &'a Services,
     pub(crate) swarm: &'a Swarm,
     /// What workers are told beside the names of their jobs.
     pub(crate) details: &'a Details,
@@ -81,7 +81,7 @@ impl PoolViews<'_> {
     fn has_no_plain_reader(&self) -> bool {
         self.swarm.spec.pool.managed.is_some()
             && self.swarm.protocol() == ProtocolSpec::Session
-            && !self.context.caches.has_view_of(self.swarm)
+            && !self.services.caches.has_view_of(self.swarm)
     }
 
     /// The views that say anything new to a session that can read it: releases come first.
@@ -98,9 +98,9 @@ impl PoolViews<'_> {
 
     async fn write(&self, due: Due) -> Result<(), StoreError> {
         let (namespace, name) = (self.namespace(), due.spec.session.clone());
-        let views = &self.context.views;
+        let views = &self.services.views;
         views.writing(&namespace, &name, due.mark);
-        let api: Api<WorkerView> = Api::namespaced(self.context.client.clone(), &namespace);
+        let api: Api<WorkerView> = Api::namespaced(self.services.client.clone(), &namespace);
         let patch = Patch::Apply(json!({
             "apiVersion": API_VERSION,
             "kind": "WorkerView",
@@ -127,10 +127,10 @@ impl PoolViews<'_> {
         {
             // The ledger was read since, so this one was edited, or is left of a store that was rolled
             // back. The next turn makes it anew.
-            self.context.remove_view_of(&namespace, &name).await?;
+            self.services.remove_view_of(&namespace, &name).await?;
         }
         written?;
-        self.context.metrics.view_writes.inc();
+        self.services.metrics.view_writes.inc();
         if is_current {
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl ViewStore for PoolViews<'_> {
         let namespace = self.namespace();
         let (workers, mut marks) = (workers(ledger), ViewMarks::new(self.details));
         for (session, view) in session_views(ledger) {
-            let says = self.context.views.says(&namespace, &session);
+            let says = self.services.views.says(&namespace, &session);
             // A view that is unchanged fitted when it was written.
             if says.is_some_and(|says| says.says_the_same(marks.of(&view))) {
                 continue;

@@ -9,7 +9,7 @@ use swarm_client::api::Swarm;
 
 use super::fence;
 use super::types::{self, SWEEPER};
-use crate::context::Context;
+use crate::services::Services;
 use crate::watch::cached::with_uid;
 
 /// What was seen at the look before, and which Swarms were warned about it.
@@ -48,7 +48,7 @@ impl Looks {
     }
 }
 
-impl Context {
+impl Services {
     /// Looks whether each controller is hosted by some replica. Whoever has the sweeper warns about the
     /// Swarms that nobody works on; about a sweeper that nobody has, each warns its own Swarms.
     pub(crate) async fn warn_unhosted(&self, looks: &mut Looks) {
@@ -82,7 +82,7 @@ impl Context {
              that replicas have, in ConfigMap `{}`",
             types::CONFIG_MAP
         );
-        self.publish_event(swarm, EventType::Warning, "ControllerNotHosted", note).await;
+        self.events.publish(swarm, EventType::Warning, "ControllerNotHosted", note).await;
     }
 }
 

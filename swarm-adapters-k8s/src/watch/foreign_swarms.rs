@@ -292,7 +292,7 @@ mod tests {
         let found = World::default().with(move |_| (200, read.clone()));
         let gone = World::default().with(|_| failure(404, "NotFound", "no"));
         let (records, told) = ForeignSwarms::new();
-        let client = |scene: &Scene| scene.context.client.clone();
+        let client = |scene: &Scene| scene.services.client.clone();
 
         let whole = records.whole(&client(&found), record.clone()).await.unwrap().unwrap();
         assert_eq!(whole.spec.jobs.len(), 2);

@@ -13,14 +13,14 @@ use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
 
 use super::{At, Drift, Due};
-use crate::context::Context;
 use crate::managed::observed::Seen;
 use crate::managed::wanted::{self, Wanted};
 use crate::requests::bounded;
+use crate::services::Services;
 use crate::status::{Reason, Verdict};
 use crate::version;
 
-impl Context {
+impl Services {
     /// What is due about an object that the watch does not show, and that was seen as `before` when it
     /// was last applied.
     pub(super) async fn namesake(

@@ -12,7 +12,7 @@ use swarm_client::api::RefreshMode;
 use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
-use super::{Context, KnownPods};
+use super::{KnownPods, Services};
 use crate::metrics::RefreshLabels;
 use crate::plain::filled_slots::Live;
 use crate::plain::refresh_order::Refresh;
@@ -32,7 +32,7 @@ enum Outcome {
     Blocked(String),
 }
 
-impl Context {
+impl Services {
     /// Replaces the pods of `plan`, which were told of publication `version`, until one cannot be.
     /// Returns when to try again.
     pub(super) async fn replace(

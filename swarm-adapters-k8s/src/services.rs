@@ -1,5 +1,4 @@
-//! What all turns share: the client, the caches, and what goes on beside turns. It knows no turn, and
-//! nothing that belongs to a single Swarm.
+//! The services that all turns share, one a concern. No service has state of a single turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use crate::jobs::cooldown::Cooldowns;
 use crate::jobs::memory_budget::MemoryBudget;
 use crate::jobs::reading::Reading;
 use crate::managed::observed::MadeObjects;
-use crate::metrics::{Metrics, RefusalLabels};
+use crate::metrics::Metrics;
 use crate::plain::version_polls::VersionPolls;
 use crate::pool::workload::Kind;
 use crate::sessions::alarms::Alarms;
@@ -27,8 +26,7 @@ use crate::sessions::leases::Leases;
 use crate::sessions::seen::SeenSessions;
 use crate::sessions::views::Views;
 use crate::sharing::Sharing;
-use crate::status::RefusedRequest;
-use crate::status::events::Recorder;
+use crate::status::publisher::EventPublisher;
 use crate::watch::caches::Caches;
 use crate::watch::foreign_swarms;
 
@@ -44,8 +42,8 @@ pub struct Options {
     pub background: Background,
 }
 
-/// What all turns share.
-pub(crate) struct Context {
+/// The services of all turns.
+pub(crate) struct Services {
     /// Never retries on its own, and writes by the permit of a turn only.
     pub(crate) client: Client,
     /// Which Swarms are this operator's.
@@ -53,7 +51,8 @@ pub(crate) struct Context {
     /// The image of workers of managed pools.
     pub(crate) worker_image: String,
     pub(crate) caches: Arc<Caches>,
-    pub(crate) recorder: Recorder,
+    /// Where Events are published.
+    pub(crate) events: Arc<EventPublisher>,
     pub(crate) metrics: Metrics,
     /// The Leases of sessions.
     pub(crate) leases: Leases,
@@ -85,7 +84,7 @@ pub(crate) struct Context {
     pub(crate) filled_wide: watch::Sender<bool>,
 }
 
-impl Context {
+impl Services {
     pub(crate) fn new(
         client: Client,
         options: Options,
@@ -96,7 +95,8 @@ impl Context {
         filled: watch::Sender<bool>,
     ) -> Self {
         let Options { worker_image, background } = options;
-        let recorder = Recorder::new(sharing.writing.member.clone());
+        let member = sharing.writing.member.clone();
+        let events = EventPublisher::new(client.clone(), member, metrics.clone());
         let SeenSessions { leases, views, ended } = seen;
         let (caches, filled_wide) = (Arc::new(caches), watch::Sender::new(false));
         Self {
@@ -104,7 +104,7 @@ impl Context {
             sharing,
             worker_image,
             caches,
-            recorder,
+            events: Arc::new(events),
             metrics,
             leases,
             views,
@@ -164,7 +164,7 @@ impl Context {
 
     /// Returns when the caches are filled that all Swarms need.
     pub(crate) async fn wait_until_filled(&self) {
-        // The sender lives as long as this context, so the wait cannot fail.
+        // The sender lives as long as these services, so the wait cannot fail.
         let _ = self.filled.subscribe().wait_for(|filled| *filled).await;
     }
 
@@ -205,12 +205,6 @@ impl Context {
         self.alarms.set(namespace, name, None);
         self.version_polls.forget(namespace, name);
     }
-
-    /// Counts that the API server refused a request for good.
-    pub(crate) fn count_refused(&self, request: RefusedRequest) {
-        let request = request.as_str();
-        self.metrics.refusals.get_or_create(&RefusalLabels { request }).inc();
-    }
 }
 
 #[cfg(test)]
@@ -226,16 +220,16 @@ mod tests {
         let of = |name: &str| swarm(name, &json!({"pool": {"statefulSet": {"name": name}}}));
         let scene = World { swarms: vec![of("a"), of("b")], ..World::default() };
         let scene = scene.with(|_| (500, json!({})));
-        let (context, a, b) = (&scene.context, scene.swarm("a"), scene.swarm("b"));
-        let large = context.large_turn_slot(&a, LARGE).await;
-        assert!(large.is_some() && context.large_turn_slot(&b, LARGE).now_or_never().is_none());
+        let (services, a, b) = (&scene.services, scene.swarm("a"), scene.swarm("b"));
+        let large = services.large_turn_slot(&a, LARGE).await;
+        assert!(large.is_some() && services.large_turn_slot(&b, LARGE).now_or_never().is_none());
         assert!(
-            context
+            services
                 .large_turn_slot(&b, LARGE - 1)
                 .now_or_never()
                 .is_some_and(|large_turn_slot| large_turn_slot.is_none())
         );
         drop(large);
-        assert!(context.large_turn_slot(&b, LARGE).now_or_never().flatten().is_some());
+        assert!(services.large_turn_slot(&b, LARGE).now_or_never().flatten().is_some());
     }
 }

@@ -1,0 +1,69 @@
+//! Writes Events about Swarms.
+
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::runtime::events::EventType;
+use kube::{Client, Resource as _};
+use serde_json::json;
+use swarm_client::api::Swarm;
+
+use super::RefusedRequest;
+use super::events::{Due, Recorder, Says};
+use crate::metrics::Metrics;
+use crate::requests::REQUEST_TIMEOUT;
+use crate::turn::named;
+
+/// Writes Events about Swarms, as many as the recorder allows.
+pub(crate) struct EventPublisher {
+    client: Client,
+    recorder: Recorder,
+    metrics: Metrics,
+}
+
+impl EventPublisher {
+    /// Publishes in the name of `member`, one of the replicas.
+    pub(crate) fn new(client: Client, member: String, metrics: Metrics) -> Self {
+        Self { client, recorder: Recorder::new(member), metrics }
+    }
+
+    /// Publishes an Event about `swarm`. Events are for people; one that is lost changes nothing.
+    pub(crate) async fn publish(
+        &self,
+        swarm: &Swarm,
+        type_: EventType,
+        reason: &str,
+        note: String,
+    ) {
+        let says = Says { type_, reason: reason.into(), note };
+        let (namespace, name) = named(swarm);
+        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        let due = self.recorder.due(swarm.object_ref(&()), says.clone());
+        let published = async {
+            match due {
+                Due::Create(event) => api.create(&PostParams::default(), &event).await.map(drop),
+                Due::Repeat { name, series } => {
+                    let patch = Patch::Merge(json!({"series": series}));
+                    api.patch(&name, &PatchParams::default(), &patch).await.map(drop)
+                }
+                Due::Nothing => {
+                    tracing::info!(swarm = name, reason, "too many Events, one is left out");
+                    Ok(())
+                }
+            }
+        };
+        let published = tokio::time::timeout(REQUEST_TIMEOUT, published).await;
+        if !matches!(published, Ok(Ok(()))) {
+            self.recorder.forget(swarm.metadata.uid.as_deref().unwrap_or_default(), &says);
+        }
+        match published {
+            Ok(Ok(())) => {}
+            // A namespace on its way out takes no more Events.
+            Ok(Err(kube::Error::Api(status))) if status.is_forbidden() => {
+                self.metrics.count_refused(RefusedRequest::Event);
+                tracing::info!(reason = status.message, "an Event was refused");
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "an Event was not written"),
+            Err(elapsed) => tracing::warn!(%elapsed, "an Event was not written"),
+        }
+    }
+}
