@@ -17,3 +17,24 @@ pub(crate) mod scaling;
 pub mod slots;
 pub mod trouble;
 pub mod workload;
+
+use std::sync::Arc;
+
+use kube::Client;
+
+use crate::metrics::Metrics;
+use crate::status::publisher::EventPublisher;
+
+/// Writes the workloads of pools, and the pods of pools by labels or of Deployments.
+pub(crate) struct Workloads {
+    client: Client,
+    metrics: Metrics,
+    events: Arc<EventPublisher>,
+}
+
+impl Workloads {
+    /// Writes through `client`.
+    pub(crate) fn new(client: Client, metrics: Metrics, events: Arc<EventPublisher>) -> Self {
+        Self { client, metrics, events }
+    }
+}

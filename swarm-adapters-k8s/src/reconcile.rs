@@ -34,6 +34,7 @@ use memory::{Memories, Memory};
 use orphans::Kept;
 use panics::{Panicked, contained};
 use release::Released;
+use turn::Stages;
 
 /// How long a turn waits for the first lists, which all turns need.
 const LISTED_WITHIN: Duration = Duration::from_secs(10);
@@ -141,9 +142,9 @@ impl Operator {
             services.version_polls.forget(&namespace, &swarm.name_any());
         }
         if !is_deleted {
-            return services.apply(swarm, &mut memory).await;
+            return Stages::of(services, swarm, &mut memory).apply().await;
         }
-        match services.release(swarm, &mut memory).await? {
+        match Stages::of(services, swarm, &mut memory).release().await? {
             Released::NotYet { requeue_after, refused } => {
                 if let Some(refused) = refused {
                     let epoch = memory.epoch;
@@ -167,7 +168,7 @@ impl Operator {
             return Ok(Action::requeue(LISTED_IN));
         }
         let memory = self.memory(swarm);
-        let closed = services.close(swarm, &mut *memory.lock().await).await;
+        let closed = Stages::of(services, swarm, &mut *memory.lock().await).close().await;
         let requeue_after = match closed {
             Ok(requeue_after) => requeue_after,
             // The namespace takes no new objects, and perhaps the operator's rights are gone.

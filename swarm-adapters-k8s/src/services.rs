@@ -16,9 +16,11 @@ use crate::health::Health;
 use crate::jobs::cooldown::Cooldowns;
 use crate::jobs::memory_budget::MemoryBudget;
 use crate::jobs::reading::Reading;
+use crate::ledger::stores::Ledgers;
 use crate::managed::observed::MadeObjects;
 use crate::metrics::Metrics;
 use crate::plain::version_polls::VersionPolls;
+use crate::pool::Workloads;
 use crate::pool::workload::Kind;
 use crate::sessions::alarms::Alarms;
 use crate::sessions::ended::Ended;
@@ -54,6 +56,10 @@ pub(crate) struct Services {
     /// Where Events are published.
     pub(crate) events: Arc<EventPublisher>,
     pub(crate) metrics: Metrics,
+    /// The workloads of pools, and their pods.
+    pub(crate) workloads: Arc<Workloads>,
+    /// The stores of Swarms.
+    pub(crate) ledgers: Ledgers,
     /// The Leases of sessions.
     pub(crate) leases: Leases,
     /// The views of sessions.
@@ -96,15 +102,21 @@ impl Services {
     ) -> Self {
         let Options { worker_image, background } = options;
         let member = sharing.writing.member.clone();
-        let events = EventPublisher::new(client.clone(), member, metrics.clone());
+        let events = Arc::new(EventPublisher::new(client.clone(), member, metrics.clone()));
+        let workloads = Workloads::new(client.clone(), metrics.clone(), events.clone());
         let SeenSessions { leases, views, ended } = seen;
         let (caches, filled_wide) = (Arc::new(caches), watch::Sender::new(false));
+        let reading = Reading::new(background.clone());
+        let (to_read, by) = (reading.clone(), events.clone());
+        let ledgers = Ledgers::new(client.clone(), caches.clone(), sharing.clone(), to_read, by);
         Self {
             client,
             sharing,
             worker_image,
             caches,
-            events: Arc::new(events),
+            events,
+            workloads: Arc::new(workloads),
+            ledgers,
             metrics,
             leases,
             views,
@@ -112,7 +124,7 @@ impl Services {
             made: MadeObjects::default(),
             alarms: Alarms::default(),
             version_polls: VersionPolls::default(),
-            reading: Reading::new(background.clone()),
+            reading,
             background,
             cooldowns: Cooldowns::default(),
             memory_budget: MemoryBudget::default(),

@@ -27,9 +27,8 @@ use swarm_core::ports::{LedgerStore as _, StoreError};
 
 use crate::clock;
 use crate::jobs::convert;
-use crate::ledger::stores::Stores;
+use crate::ledger::KubeLedgerStore;
 use crate::pool::slots::Slots;
-use crate::pool::workload::Workload;
 use crate::services::Services;
 use alarms::Alarm;
 use leases::Known;
@@ -158,15 +157,14 @@ impl Services {
     pub(crate) async fn learn_sessions(
         &self,
         swarm: &Swarm,
-        pool: &Workload,
         slots: &Slots,
         sessions: &mut Sessions,
-        stores: &mut Stores,
+        ledgers: &KubeLedgerStore,
     ) -> Result<(), StoreError> {
         let namespace = swarm.namespace().unwrap_or_default();
         sessions.overseer.set_terms(convert::lease_terms(swarm).unwrap_or_default());
         if !sessions.overseer.has_ledger()
-            && let Some((ledger, _)) = stores.ledgers(self, swarm, pool).load().await?
+            && let Some((ledger, _)) = ledgers.load().await?
         {
             sessions.overseer.note(clock::now(), &ledger);
         }

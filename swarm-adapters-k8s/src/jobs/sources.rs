@@ -24,8 +24,7 @@ use super::cooldown::{COOLDOWN_FACTOR, COOLDOWN_MAX, SHARED_COOLDOWN_FACTOR};
 use super::listed::Read;
 use super::memory_budget::Place;
 use super::reading::SMALL_BYTES_MAX;
-use crate::ledger::stores::Stores;
-use crate::pool::workload::Workload;
+use crate::ledger::KubeLedgerStore;
 use crate::requests::bounded;
 use crate::services::Services;
 use crate::status::{Reason, RefusedRequest, Verdict};
@@ -130,13 +129,12 @@ struct NewLists {
 
 impl Services {
     /// The jobs of a Swarm that has sources: the last good list, and what is wrong with the newest. A
-    /// list may lack nothing that the ledger of `pool` has on record.
+    /// list may lack nothing that the ledger has on record.
     pub(crate) async fn jobs(
         &self,
         swarm: &Swarm,
-        pool: &Workload,
         loaded: &mut Loaded,
-        stores: &mut Stores,
+        ledgers: &KubeLedgerStore,
     ) -> Result<(Option<Jobs>, Option<Verdict>), StoreError> {
         let found = self.caches.sources_of(swarm);
         let generation = swarm.metadata.generation;
@@ -146,7 +144,7 @@ impl Services {
         let rest = loaded.rests_for(&found, generation, tenants);
         if loaded.seen != seen && rest.is_none() {
             loaded.complaint = None;
-            let record = self.source_record(swarm, pool, stores).await?;
+            let record = source_record(swarm, ledgers).await?;
             match self.read(swarm, &found, record).await? {
                 Ok(NewLists { jobs, fetched_in, parsed_in }) => {
                     loaded.rests_until =
@@ -202,25 +200,6 @@ impl Services {
         }
         let tenants = self.cooldowns.until(&self.sharing.tenant(swarm));
         loaded.requeue_after(&self.caches.sources_of(swarm), swarm.metadata.generation, tenants)
-    }
-
-    /// The ConfigMaps that the last list came from, as the ledger has them; none for a Swarm without a
-    /// selector that must find any.
-    async fn source_record(
-        &self,
-        swarm: &Swarm,
-        pool: &Workload,
-        stores: &mut Stores,
-    ) -> Result<SourceRecord, StoreError> {
-        let is_recorded = |it: &JobSource| it.selector.is_some() && !it.is_optional();
-        if !swarm.spec.job_sources.iter().any(is_recorded) {
-            return Ok(SourceRecord::default());
-        }
-        match stores.ledgers(self, swarm, pool).sources().await {
-            // The turn has the same answer, and reports it.
-            Err(StoreError::Refused { .. }) => Ok(SourceRecord::default()),
-            answer => answer,
-        }
     }
 
     /// Fetches the ConfigMaps `found` and reads them; a verdict if one of them is refused. Those on
@@ -281,6 +260,23 @@ impl Services {
         let read = self.reading.of(&tenant, bytes, move || convert::jobs(&swarm, maps, &gone));
         let (jobs, parsed_in) = read.await;
         Ok(Ok(NewLists { jobs, fetched_in, parsed_in }))
+    }
+}
+
+/// The ConfigMaps that the last list came from, as the ledger has them; none for a Swarm without a
+/// selector that must find any.
+async fn source_record(
+    swarm: &Swarm,
+    ledgers: &KubeLedgerStore,
+) -> Result<SourceRecord, StoreError> {
+    let is_recorded = |it: &JobSource| it.selector.is_some() && !it.is_optional();
+    if !swarm.spec.job_sources.iter().any(is_recorded) {
+        return Ok(SourceRecord::default());
+    }
+    match ledgers.sources().await {
+        // The turn has the same answer, and reports it.
+        Err(StoreError::Refused { .. }) => Ok(SourceRecord::default()),
+        answer => answer,
     }
 }
 
@@ -406,8 +402,10 @@ mod tests {
 
     use super::*;
     use crate::jobs::cooldown::COOLDOWN_FREE;
-    use crate::pool::workload::Kind;
+    use crate::ledger::stores::Stores;
+    use crate::pool::workload::{Kind, Workload};
     use crate::testing::{World, failure, swarm};
+    use crate::turn::Turn;
 
     fn pool() -> Workload {
         let claimant = Claimant { kind: "StatefulSet".into(), name: "w".into(), uid: "w".into() };
@@ -452,9 +450,10 @@ mod tests {
         });
         let (services, swarm) = (&scene.services, scene.swarm("a"));
         let [mut costly, mut cheap] = [Loaded::default(), Loaded::default()];
-        let (pool, mut stores) = (pool(), Stores::default());
+        let mut stores = Stores::default();
+        let ledgers = scene.services.ledgers.open(&Turn::of(&swarm), &pool(), &mut stores).ledgers;
         for loaded in [&mut costly, &mut cheap] {
-            services.jobs(&swarm, &pool, loaded, &mut stores).await.unwrap();
+            services.jobs(&swarm, loaded, ledgers).await.unwrap();
         }
         services.note_cost(&swarm, &mut costly, COOLDOWN_FREE);
         let _ = scene.asked();
@@ -463,8 +462,7 @@ mod tests {
 
         for loaded in [&mut costly, &mut cheap] {
             loaded.seen = None;
-            let (jobs, complaint) =
-                services.jobs(&swarm, &pool, loaded, &mut stores).await.unwrap();
+            let (jobs, complaint) = services.jobs(&swarm, loaded, ledgers).await.unwrap();
             assert_eq!(jobs.unwrap().len(), 2, "the last good list");
             let reason = complaint.map(|complaint| complaint.reason);
             let throttled = loaded.is_costly.then_some(Reason::SourcesThrottled);
@@ -494,7 +492,8 @@ mod tests {
             });
             let (services, swarm) = (&scene.services, scene.swarm("a"));
             let (mut loaded, mut stores) = (Loaded::default(), Stores::default());
-            let answer = services.jobs(&swarm, &pool(), &mut loaded, &mut stores).await;
+            let opened = services.ledgers.open(&Turn::of(&swarm), &pool(), &mut stores);
+            let answer = services.jobs(&swarm, &mut loaded, opened.ledgers).await;
             let (jobs, complaint) = answer.unwrap();
             assert_eq!((jobs.unwrap().len(), complaint.is_none()), (2, true));
             let at = scene.asked().into_iter().map(|asked| asked.query.contains("resourceVersion"));

@@ -13,18 +13,17 @@ use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Adoption, View};
 use swarm_spec::predecessor;
 
-use super::stores::Stores;
+use super::stores::{Ledgers, OpenStores};
 use crate::plain::view::writers::Writer;
-use crate::pool::workload::Workload;
 use crate::requests::bounded;
-use crate::services::Services;
+use crate::turn::Turn;
 use crate::watch::streams;
 
 /// How many Deployments of a namespace are asked for at a time: each may have more than a megabyte.
 const PAGE: u32 = 25;
 
-impl Services {
-    /// The view that the first ledger of `swarm` takes over, if it asks for that, has assigned nothing
+impl Ledgers {
+    /// The view that the first ledger of the Swarm takes over, if it asks for that, has assigned nothing
     /// yet, and workers run something by a view.
     ///
     /// # Errors
@@ -33,32 +32,31 @@ impl Services {
     /// before still runs.
     pub(crate) async fn adoptable(
         &self,
-        swarm: &Swarm,
-        pool: &Workload,
-        stores: &mut Stores,
+        turn: &Turn<'_>,
+        stores: &mut OpenStores<'_>,
     ) -> Result<Option<View>, StoreError> {
+        let swarm = turn.swarm;
         if !swarm.adopts() {
             return Ok(None);
         }
-        let ledger = stores.ledgers(self, swarm, pool).load().await?;
+        let ledger = stores.ledgers.load().await?;
         if ledger.is_some_and(|(ledger, _)| 0 < ledger.version) {
             return Ok(None);
         }
         let since = swarm.creation_timestamp().map_or(Timestamp::MAX, |created| created.0);
-        let running = stores.views(self, swarm).running(since).await?;
+        let running = stores.views.running(since).await?;
         let is_run = |view: &View| view.workers.values().any(|entry| !entry.jobs.is_empty());
         let Some((view, writer)) = running.filter(|(view, _)| is_run(view)) else {
             return Ok(None);
         };
-        self.refuse_former_operator(swarm).await?;
+        self.refuse_former_operator(turn.namespace).await?;
         writer.map_or(Ok(()), |writer| refuse_writer(swarm, &writer))?;
         Ok(Some(view))
     }
 
     /// Two operators that write one view would take turns in overwriting it.
-    async fn refuse_former_operator(&self, swarm: &Swarm) -> Result<(), StoreError> {
-        let namespace = swarm.namespace().unwrap_or_default();
-        let api: Api<Deployment> = Api::namespaced(self.client.clone(), &namespace);
+    async fn refuse_former_operator(&self, namespace: &str) -> Result<(), StoreError> {
+        let api: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
         let pages = streams::pages(ListParams::default().limit(PAGE), |page| {
             let api = &api;
             async move { bounded("Deployments".to_owned(), api.list(&page)).await }
@@ -78,13 +76,13 @@ impl Services {
     }
 
     /// An Event about what was taken over.
-    pub(crate) async fn report_adoption(&self, swarm: &Swarm, adoption: Adoption, moves: usize) {
+    pub(crate) async fn report_adoption(&self, turn: &Turn<'_>, adoption: Adoption, moves: usize) {
         let Adoption { jobs, workers, doubled, .. } = adoption;
         let note = format!(
             "took over {jobs} jobs as {workers} workers ran them; several workers ran {doubled} of \
              the jobs; {moves} jobs are moved or new"
         );
-        self.events.publish(swarm, EventType::Normal, "Adopted", note).await;
+        self.events.publish(turn.swarm, EventType::Normal, "Adopted", note).await;
     }
 }
 

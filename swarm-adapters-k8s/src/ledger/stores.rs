@@ -1,54 +1,47 @@
 //! The stores of one Swarm: its ledger and the view that its plain workers share.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
+use kube::{Client, ResourceExt};
 use swarm_client::api::{Claimant, Swarm};
 use swarm_core::ports::Seen;
 
 use super::KubeLedgerStore;
+use crate::jobs::reading::Reading;
 use crate::plain::view::ConfigMapViewStore;
 use crate::pool::workload::Workload;
-use crate::services::Services;
+use crate::sharing::Sharing;
+use crate::status::publisher::EventPublisher;
 use crate::status::{Reason, Verdict};
+use crate::turn::Turn;
 use crate::watch::cached::with_uid;
+use crate::watch::caches::Caches;
 
-/// The stores, each made when it is first needed.
+/// The stores that a Swarm keeps from one turn to the next.
 #[derive(Default)]
 pub(crate) struct Stores {
     pub(crate) ledgers: Option<KubeLedgerStore>,
     pub(crate) views: Option<ConfigMapViewStore>,
 }
 
+/// The stores of one turn.
+pub(crate) struct OpenStores<'a> {
+    pub(crate) ledgers: &'a mut KubeLedgerStore,
+    pub(crate) views: &'a mut ConfigMapViewStore,
+}
+
+/// Opens the stores of ledgers and of the views that plain workers share.
+pub(crate) struct Ledgers {
+    pub(super) client: Client,
+    caches: Arc<Caches>,
+    sharing: Sharing,
+    reading: Reading,
+    pub(super) events: Arc<EventPublisher>,
+}
+
 impl Stores {
-    /// The ledger of `swarm` on `pool`.
-    pub(crate) fn ledgers(
-        &mut self,
-        services: &Services,
-        swarm: &Swarm,
-        pool: &Workload,
-    ) -> &mut KubeLedgerStore {
-        self.ledgers.get_or_insert_with(|| services.ledger_store(swarm, pool))
-    }
-
-    /// The view of the plain workers of `swarm`.
-    pub(crate) fn views(&mut self, services: &Services, swarm: &Swarm) -> &mut ConfigMapViewStore {
-        self.views.get_or_insert_with(|| services.view_store(swarm))
-    }
-
-    /// Both.
-    pub(crate) fn both(
-        &mut self,
-        services: &Services,
-        swarm: &Swarm,
-        pool: &Workload,
-    ) -> (&KubeLedgerStore, &ConfigMapViewStore) {
-        let ledgers = self.ledgers.get_or_insert_with(|| services.ledger_store(swarm, pool));
-        let views = self.views.get_or_insert_with(|| services.view_store(swarm));
-        (ledgers, views)
-    }
-
     /// What there is to say while somebody keeps writing over the view, and how long that goes on.
     pub(crate) fn views_contest(&self) -> Option<(Duration, Verdict)> {
         let (contest, message) = self.views.as_ref()?.contest()?;
@@ -62,18 +55,42 @@ impl Stores {
     }
 }
 
-impl Services {
-    /// The ledger store for `swarm` on `pool`, claimed under both UIDs.
-    pub(crate) fn ledger_store(&self, swarm: &Swarm, pool: &Workload) -> KubeLedgerStore {
+impl Ledgers {
+    /// Opens stores through `client`. Large views of others are read by `reading`.
+    pub(crate) fn new(
+        client: Client,
+        caches: Arc<Caches>,
+        sharing: Sharing,
+        reading: Reading,
+        events: Arc<EventPublisher>,
+    ) -> Self {
+        Self { client, caches, sharing, reading, events }
+    }
+
+    /// The stores of the Swarm on `pool`. Stores that an earlier turn opened go on with what they know.
+    pub(crate) fn open<'s>(
+        &self,
+        turn: &Turn<'_>,
+        pool: &Workload,
+        stores: &'s mut Stores,
+    ) -> OpenStores<'s> {
+        let Stores { ledgers, views } = stores;
+        OpenStores {
+            ledgers: ledgers.get_or_insert_with(|| self.ledger_store(turn, pool)),
+            views: views.get_or_insert_with(|| self.view_store(turn)),
+        }
+    }
+
+    /// The ledger store for the Swarm on `pool`, claimed under both UIDs.
+    fn ledger_store(&self, turn: &Turn<'_>, pool: &Workload) -> KubeLedgerStore {
         let claimant = Claimant {
             kind: "Swarm".into(),
-            name: swarm.name_any(),
-            uid: swarm.uid().unwrap_or_default(),
+            name: turn.name.to_owned(),
+            uid: turn.swarm.uid().unwrap_or_default(),
         };
         let swarms = self.caches.swarms.clone();
         let is_alive = move |uid: &str| !swarms.with(&with_uid(uid)).is_empty();
-        let namespace = swarm.namespace().unwrap_or_default();
-        let (known, within) = (self.caches.ledgers.clone(), namespace.clone());
+        let (known, within) = (self.caches.ledgers.clone(), turn.namespace.to_owned());
         let is_current = move |name: &str, seen: &Seen| {
             let found = known.get(&ObjectRef::new(name).within(&within));
             let found = found.and_then(|ledger| ledger.resource_version());
@@ -83,7 +100,7 @@ impl Services {
         };
         KubeLedgerStore::new(
             self.client.clone(),
-            &namespace,
+            turn.namespace,
             claimant,
             pool.claimant(),
             Box::new(is_alive),
@@ -93,13 +110,12 @@ impl Services {
         .written_by(self.sharing.writing.clone())
     }
 
-    /// The view store for `swarm`.
-    pub(crate) fn view_store(&self, swarm: &Swarm) -> ConfigMapViewStore {
-        let (swarms, namespace) = (self.caches.swarms.clone(), swarm.namespace());
-        let exists =
-            move |name: &str| swarms.get(namespace.as_deref().unwrap_or_default(), name).is_some();
+    /// The view store for the Swarm.
+    pub(crate) fn view_store(&self, turn: &Turn<'_>) -> ConfigMapViewStore {
+        let (swarms, namespace) = (self.caches.swarms.clone(), turn.namespace.to_owned());
+        let exists = move |name: &str| swarms.get(&namespace, name).is_some();
         let views = self.caches.views.store.clone();
-        ConfigMapViewStore::new(self.client.clone(), swarm, views, Box::new(exists))
-            .reading_by(self.reading.clone(), self.sharing.tenant(swarm))
+        ConfigMapViewStore::new(self.client.clone(), turn.swarm, views, Box::new(exists))
+            .reading_by(self.reading.clone(), self.sharing.tenant(turn.swarm))
     }
 }

@@ -28,6 +28,7 @@ use crate::pool::workload::Workload;
 use crate::requests::{CHANGED_RETRY, REFUSED_RETRY, bounded};
 use crate::services::Services;
 use crate::status::{Reason, RefusedRequest, Verdict};
+use crate::turn::Turn;
 
 /// How long the watch may take to show what was made.
 const SHOWN_WITHIN: Duration = Duration::from_secs(5);
@@ -207,10 +208,11 @@ impl Services {
     /// Brings the managed pool of `swarm` into shape. Writes nothing if it is.
     pub(crate) async fn keep_pool(
         &self,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         making: &mut Making,
         scaling: &mut Scaling,
     ) -> Result<Kept, StoreError> {
+        let swarm = turn.swarm;
         let mut kept = Kept::default();
         let WantedPool { objects: mut wanted, refused } = wanted::wanted(swarm, &self.worker_image);
         if let Some(account) = self.account(swarm, making) {
@@ -247,7 +249,7 @@ impl Services {
             let may_be = !wanted.lacks_account() && (has_all || !is_new);
             if may_be || !wanted.kind.is_workload() {
                 let todo = Todo { wanted: &wanted, ..todo };
-                let done = self.bring_about(swarm, todo, making, scaling, &mut kept);
+                let done = self.bring_about(turn, todo, making, scaling, &mut kept);
                 has_all &= Box::pin(done).await?;
             }
         }
@@ -365,13 +367,13 @@ impl Services {
     /// Does what is due about one object. Returns whether pods that need it may be made.
     async fn bring_about(
         &self,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         todo: Todo<'_>,
         making: &mut Making,
         scaling: &mut Scaling,
         kept: &mut Kept,
     ) -> Result<bool, StoreError> {
-        let namespace = swarm.namespace().unwrap_or_default();
+        let namespace = turn.namespace;
         let Todo { wanted, due, there } = todo;
         let Wanted { kind, name, .. } = wanted;
         let (seen_at, drift) = match due {
@@ -401,7 +403,7 @@ impl Services {
                 return Ok(seen_at.is_some());
             }
         }
-        let applied = self.apply_made(&namespace, wanted, seen_at.as_ref(), false).await;
+        let applied = self.apply_made(namespace, wanted, seen_at.as_ref(), false).await;
         if seen_at.is_some() && matches!(applied, Err(StoreError::Conflict { .. })) {
             // It is gone, or not as it was seen.
             kept.requeue_after(CHANGED_RETRY);
@@ -421,7 +423,7 @@ impl Services {
         let (wanted, now, is_shown) = (wanted.digest, Instant::now(), there.is_some());
         making.applied.insert(at, Applied { wanted, seen, at: now, is_shown });
         if seen_at.is_none() && kind.is_workload() {
-            let scaled = self.scale_new(swarm, *kind, object, scaling).await;
+            let scaled = self.scale_new(turn, *kind, object, scaling).await;
             kept.unless_refused(self, scaled)?;
         }
         Ok(true)
@@ -430,12 +432,13 @@ impl Services {
     /// Gives a workload that was just made its number of workers, without which it has one.
     async fn scale_new(
         &self,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         kind: ObjectKind,
         object: DynamicObject,
         scaling: &mut Scaling,
     ) -> Result<(), StoreError> {
         // Where the number follows the jobs, the first turn makes it more.
+        let swarm = turn.swarm;
         let least = || swarm.spec.autoscale.as_ref().map(|terms| terms.min.unwrap_or(1));
         let wanted = swarm.spec.replicas.or_else(least);
         let wanted = wanted.and_then(|count| u32::try_from(count).ok());
@@ -447,7 +450,7 @@ impl Services {
         };
         match (wanted, parsed) {
             (Some(wanted), Some(pool)) if pool.replicas != wanted => {
-                match self.scale(swarm, &pool, wanted, scaling).await {
+                match self.workloads.scale(turn, &pool, wanted, scaling).await {
                     // The next turn scales it.
                     Err(StoreError::Conflict { .. }) => Ok(()),
                     scaled => scaled,
@@ -558,8 +561,10 @@ mod tests {
         let due = Due::Apply { at, drift: None };
         let (mut making, mut scaling) = (Making::default(), Scaling::default());
         let todo = Todo { wanted: &wanted, due, there: None };
-        let done =
-            scene.services.bring_about(&swarm, todo, &mut making, &mut scaling, &mut kept).await;
+        let done = scene
+            .services
+            .bring_about(&Turn::of(&swarm), todo, &mut making, &mut scaling, &mut kept)
+            .await;
         assert!(!done.unwrap() && kept.requeue_after == Some(CHANGED_RETRY));
         let asked = scene.asked();
         let metadata = &asked[0].body["metadata"];

@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use swarm_client::api::Swarm;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Autoscaler, Desired, Ledger, Need, Needs, Scale};
 
 use super::workload::Workload;
 use crate::clock;
-use crate::ledger::LARGE_POOL_JOBS;
-use crate::ledger::stores::Stores;
-use crate::services::Services;
+use crate::ledger::{KubeLedgerStore, LARGE_POOL_JOBS};
 
 /// What this process remembers of the number of workers that a Swarm needs. Whoever has lost it begins
 /// with the pool as it is, and a whole cooldown: nothing is read back from the status.
@@ -36,6 +33,24 @@ impl Autoscaling {
         self.needs.of(ledger, desired, pool.first_slot)
     }
 
+    /// Decides on the number of workers of a Swarm whose number follows its jobs: it becomes that of
+    /// `desired`. Returns after which time there are to be fewer.
+    pub(crate) async fn decide(
+        &mut self,
+        ledgers: &KubeLedgerStore,
+        pool: &Workload,
+        desired: &mut Desired,
+    ) -> Result<Option<Duration>, StoreError> {
+        let ledger = match desired.autoscale {
+            Some(_) => ledgers.load().await?,
+            None => None,
+        };
+        let ledger = ledger.map_or_else(|| Ledger::new(0), |(ledger, _)| ledger);
+        let Some(scale) = self.step(&ledger, desired, pool) else { return Ok(None) };
+        desired.replicas = Some(scale.workers);
+        Ok(scale.look_in)
+    }
+
     /// How many workers `pool` is to have, and after which time it is to have fewer.
     fn step(&mut self, ledger: &Ledger, desired: &Desired, pool: &Workload) -> Option<Scale> {
         let Some(terms) = desired.autoscale else {
@@ -44,27 +59,5 @@ impl Autoscaling {
         };
         let need = self.need(ledger, desired, pool)?;
         Some(self.scaler.step(&terms, need.workers, pool.replicas, clock::now().0))
-    }
-}
-
-impl Services {
-    /// Decides on the number of workers of a Swarm whose number follows its jobs: it becomes that of
-    /// `desired`. Returns after which time there are to be fewer.
-    pub(crate) async fn autoscale(
-        &self,
-        swarm: &Swarm,
-        pool: &Workload,
-        desired: &mut Desired,
-        autoscaling: &mut Autoscaling,
-        stores: &mut Stores,
-    ) -> Result<Option<Duration>, StoreError> {
-        let ledger = match desired.autoscale {
-            Some(_) => stores.ledgers(self, swarm, pool).load().await?,
-            None => None,
-        };
-        let ledger = ledger.map_or_else(|| Ledger::new(0), |(ledger, _)| ledger);
-        let Some(scale) = autoscaling.step(&ledger, desired, pool) else { return Ok(None) };
-        desired.replicas = Some(scale.workers);
-        Ok(scale.look_in)
     }
 }

@@ -12,11 +12,12 @@ use swarm_client::annotations::CLAIM_ANNOTATION;
 use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
 
+use super::Workloads;
 use super::observe::is_terminal;
 use super::workload::Kind;
 use crate::requests::bounded;
-use crate::services::Services;
-use crate::status::{Reason, Refusals, RefusedRequest, Verdict};
+use crate::status::{Reason, RefusedRequest, Verdict};
+use crate::turn::Turn;
 use crate::watch::cached::{has_labels, with_pool, with_uid};
 use crate::watch::caches::Caches;
 
@@ -106,17 +107,16 @@ impl Members {
     }
 }
 
-impl Services {
+impl Workloads {
     /// Claims the pods that nobody has. They count once the watch shows the claim. One that may not be
     /// claimed does not hold up the others.
     pub(crate) async fn claim(
         &self,
-        swarm: &Swarm,
+        turn: &mut Turn<'_>,
         free: &[Arc<Pod>],
-        refusals: &mut Refusals,
     ) -> Result<(), StoreError> {
-        let namespace = swarm.namespace().unwrap_or_default();
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
+        let swarm = turn.swarm;
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), turn.namespace);
         let claim = |pod: Arc<Pod>| {
             let (api, owner) = (api.clone(), swarm.uid());
             async move {
@@ -140,7 +140,7 @@ impl Services {
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(StoreError::Refused { reason, .. }) => {
                     self.metrics.count_refused(RefusedRequest::Claim);
-                    refusals.add(RefusedRequest::Claim, reason);
+                    turn.refusals.add(RefusedRequest::Claim, reason);
                 }
                 Err(error) => return Err(error),
             }

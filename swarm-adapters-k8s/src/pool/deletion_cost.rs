@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use swarm_core::Slot;
 use swarm_core::ports::StoreError;
 
+use super::Workloads;
 use super::slots::Slots;
 use super::workload::{Kind, Workload};
 use crate::annotations::{COST_BEFORE, DELETION_COST};
 use crate::plain::refresh::KnownPods;
 use crate::requests::bounded;
-use crate::services::Services;
 use crate::version;
 
 /// The lowest cost that Kubernetes takes.
@@ -54,9 +54,18 @@ impl Price {
     }
 }
 
-impl Services {
+/// The size that a pool is to have, and the size that it is given now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shrink {
+    /// The number of workers that the Swarm asks for; `None` if the pool decides.
+    pub(crate) wanted: Option<u32>,
+    /// The number of pods that the pool is about to be given; `None` if it keeps what it has.
+    pub(crate) replicas: Option<u32>,
+}
+
+impl Workloads {
     /// Makes the pods that were emptied the first to go, right before `pool` is given fewer
-    /// `replicas` of the `wanted` ones; and takes that back where a pod is meant to stay after all.
+    /// replicas; and takes that back where a pod is meant to stay after all.
     /// Returns whether that is done: a pod that has changed meanwhile is to be looked at again.
     ///
     /// # Errors
@@ -66,8 +75,7 @@ impl Services {
         &self,
         pool: &Workload,
         slots: &Slots,
-        wanted: Option<u32>,
-        replicas: Option<u32>,
+        Shrink { wanted, replicas }: Shrink,
         pods: &mut KnownPods,
     ) -> Result<bool, StoreError> {
         if pool.kind != Kind::Deployment {
@@ -147,8 +155,9 @@ mod tests {
         let pods = [(Slot(1), std::sync::Arc::new(emptied))].into();
         let (mut slots, mut known) = (Slots::default(), KnownPods::default());
         slots.pods = pods;
-        let services = &scene.services;
-        let is_done = services.set_deletion_cost(&pool, &slots, Some(1), Some(1), &mut known).await;
+        let workloads = &scene.services.workloads;
+        let shrink = Shrink { wanted: Some(1), replicas: Some(1) };
+        let is_done = workloads.set_deletion_cost(&pool, &slots, shrink, &mut known).await;
         assert!(!is_done.unwrap());
         assert_eq!(scene.asked()[0].body["metadata"]["resourceVersion"], "5");
     }

@@ -13,10 +13,11 @@ use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
+use super::Workloads;
 use super::workload::{Kind, Workload};
 use crate::requests::bounded;
-use crate::services::Services;
 use crate::status::{Reason, Verdict};
+use crate::turn::Turn;
 use crate::version;
 
 /// So many take-overs within this time are a contest: somebody keeps at it.
@@ -126,11 +127,11 @@ impl Scaling {
     }
 }
 
-impl Services {
+impl Workloads {
     /// Gives the pool this number of pods, unless it changed since it was seen.
     pub(crate) async fn scale(
         &self,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         pool: &Workload,
         replicas: u32,
         scaling: &mut Scaling,
@@ -159,8 +160,8 @@ impl Services {
         scaling.seen = Some((pool.uid.clone(), replicas));
         if let Some(found) = scaling.taken_over.take() {
             scaling.takeovers.push(Instant::now());
-            let (swarm_name, wanted) = (swarm.name_any(), replicas);
-            let remedy = match decider(swarm) {
+            let (swarm_name, wanted) = (turn.name, replicas);
+            let remedy = match decider(turn.swarm) {
                 field @ Decider::Replicas => format!(
                     "use `kubectl scale swarm {swarm_name}`, or take {field} out of the Swarm"
                 ),
@@ -172,7 +173,7 @@ impl Services {
                 "another client set the replicas of {kind} `{name}` to {found}; they are {wanted} \
                  again, since Swarm `{swarm_name}` decides: {remedy}"
             );
-            self.events.publish(swarm, EventType::Warning, "ScaleTakenOver", note).await;
+            self.events.publish(turn.swarm, EventType::Warning, "ScaleTakenOver", note).await;
         }
         Ok(())
     }

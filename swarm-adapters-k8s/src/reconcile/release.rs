@@ -10,15 +10,14 @@ use swarm_core::{Desired, Ledger, Waiting};
 use swarm_spec::spec::Meant;
 use tokio::time::Instant;
 
-use super::memory::Memory;
-use super::turn::Carried;
+use super::turn::{Carried, Stages};
 use crate::jobs::convert;
 use crate::ledger::Claim;
 use crate::plain::refresh_order::RefreshTerms;
 use crate::plain::view::Occupant;
 use crate::pool::workload::Workload;
-use crate::services::Services;
-use crate::status::{Refusals, RefusedRequest, Verdict};
+use crate::status::{RefusedRequest, Verdict};
+use crate::turn::Turn;
 
 /// The longest wait for another nudge before a deleted Swarm is finalized.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -36,7 +35,7 @@ pub(crate) enum Released {
     Entirely,
 }
 
-impl Services {
+impl Stages<'_> {
     /// Releases everything a deleted Swarm held: publishes empty lists and waits for the workers; then
     /// the Swarm goes, and its ledger after it. The pool and the emptied view stay, unless they were
     /// made for it.
@@ -44,36 +43,34 @@ impl Services {
     /// # Errors
     ///
     /// [`StoreError::Refused`] if workers cannot be asked to stop: the Swarm stays until they can.
-    pub(crate) async fn release(
-        &self,
-        swarm: &Swarm,
-        memory: &mut Memory,
-    ) -> Result<Released, StoreError> {
-        let mut refusals = Refusals::default();
-        match self.released(swarm, memory, &mut refusals).await {
+    pub(super) async fn release(mut self) -> Result<Released, StoreError> {
+        let released = self.released().await;
+        let Self { services, turn, memory } = self;
+        let swarm = turn.swarm;
+        match released {
             Ok(None) => {}
             Ok(Some(requeue_after)) => {
-                return Ok(Released::NotYet { requeue_after, refused: refusals.verdict() });
+                return Ok(Released::NotYet { requeue_after, refused: turn.refusals.verdict() });
             }
             // The pool is another Swarm's, so this one was never given anything.
             Err(StoreError::Refused { code: "PoolClaimed", .. }) => memory.stores.ledgers = None,
             Err(StoreError::Refused { code, reason }) => {
-                self.metrics.count_refused(RefusedRequest::Release);
+                services.metrics.count_refused(RefusedRequest::Release);
                 let reason = format!("the Swarm is deleted and cannot be released: {reason}");
                 return Err(StoreError::Refused { code, reason });
             }
             Err(error) => return Err(error),
         }
-        self.remove_managed_pool(swarm).await?;
-        self.remove_finalizer(swarm).await?;
+        services.remove_managed_pool(swarm).await?;
+        services.remove_finalizer(swarm).await?;
         // After the finalizer: a ledger that is missing before was lost, and is no release.
         if let Some(ledgers) = memory.stores.ledgers.take()
             && let Err(error) = ledgers.remove().await
         {
             if matches!(error, StoreError::Refused { .. }) {
-                self.metrics.count_refused(RefusedRequest::Cleanup);
+                services.metrics.count_refused(RefusedRequest::Cleanup);
             }
-            tracing::warn!(swarm = %swarm.name_any(), %error, "the sweep removes its ledger");
+            tracing::warn!(swarm = turn.name, %error, "the sweep removes its ledger");
         }
         Ok(Released::Entirely)
     }
@@ -89,44 +86,36 @@ impl Services {
     /// # Errors
     ///
     /// [`StoreError`] as the API server answers, which has less and less of the namespace.
-    pub(crate) async fn close(
-        &self,
-        swarm: &Swarm,
-        memory: &mut Memory,
-    ) -> Result<Option<Duration>, StoreError> {
-        let requeue_after = self.released(swarm, memory, &mut Refusals::default()).await?;
-        self.remove_workloads(swarm).await?;
+    pub(super) async fn close(mut self) -> Result<Option<Duration>, StoreError> {
+        let requeue_after = self.released().await?;
+        self.services.remove_workloads(self.turn.swarm).await?;
         Ok(requeue_after)
     }
 
     /// After which time to look again; `None` once everything was released.
-    async fn released(
-        &self,
-        swarm: &Swarm,
-        memory: &mut Memory,
-        refusals: &mut Refusals,
-    ) -> Result<Option<Duration>, StoreError> {
+    async fn released(&mut self) -> Result<Option<Duration>, StoreError> {
+        let swarm = self.turn.swarm;
         let mut nothing = Desired::default();
         // Whatever else is wrong with the spec, no worker is given up without proof.
         nothing.policy = asked_policy(swarm);
         if let Ok(desired) = convert::desired(swarm) {
             (nothing.timing, nothing.policy) = (desired.timing, desired.policy);
         }
-        let pool = match self.caches.pool_of(swarm) {
+        let pool = match self.services.caches.pool_of(swarm) {
             Ok(pool) => Some(pool),
-            Err(_) => self.pool_that_is_gone(swarm).await?,
+            Err(_) => self.pool_that_is_gone().await?,
         };
-        let place = self.view_store(swarm).occupant().await?;
-        if self.has_published_nothing(swarm, pool.as_ref(), place, memory).await? {
+        let place = self.services.ledgers.view_store(&self.turn).occupant().await?;
+        if self.has_published_nothing(pool.as_ref(), place).await? {
             return Ok(None);
         }
         let Some(pool) = pool else {
-            return self.empty_view(swarm).await.map(|()| None);
+            return self.empty_view().await.map(|()| None);
         };
-        match self.release_pool(swarm, &pool, &mut nothing, memory, refusals).await {
+        match self.release_pool(&pool, &mut nothing).await {
             // A view that is missing and may not be made cannot be emptied either.
             Err(StoreError::Refused { .. })
-                if place == Occupant::Nobody && !self.has_session_views(swarm) =>
+                if place == Occupant::Nobody && !self.has_session_views() =>
             {
                 Ok(None)
             }
@@ -134,26 +123,25 @@ impl Services {
         }
     }
 
-    /// Returns whether nothing that `swarm` published can be anywhere, so that no worker acts on it:
+    /// Returns whether nothing that the Swarm published can be anywhere, so that no worker acts on it:
     /// neither a view of its own in its `place`, nor one of a session, nor a grant to a session.
     ///
     /// A ledger alone is no publication: a turn saves the ledger first, and is refused the view after.
     async fn has_published_nothing(
-        &self,
-        swarm: &Swarm,
+        &mut self,
         pool: Option<&Workload>,
         place: Occupant,
-        memory: &mut Memory,
     ) -> Result<bool, StoreError> {
-        if place == Occupant::ThisSwarm || self.has_session_views(swarm) {
+        if place == Occupant::ThisSwarm || self.has_session_views() {
             return Ok(false);
         }
         let Some(pool) = pool else { return Ok(true) };
-        let ledger = match memory.stores.ledgers(self, swarm, pool).load().await {
+        let stores = self.services.ledgers.open(&self.turn, pool, &mut self.memory.stores);
+        let ledger = match stores.ledgers.load().await {
             Ok(ledger) => ledger.map(|(ledger, _)| ledger),
             // Sessions that such a ledger granted jobs to are waited for by the next one.
             Err(StoreError::Refused { code: "PoolClaimed" | "LedgerUnreadable", .. }) => {
-                memory.stores.ledgers = None;
+                self.memory.stores.ledgers = None;
                 return Ok(true);
             }
             Err(error) => return Err(error),
@@ -164,32 +152,31 @@ impl Services {
         }
         Ok(match place {
             // One that was to take over a view has nothing to empty before it has.
-            Occupant::Nobody => ledger.version == 0 && swarm.adopts(),
+            Occupant::Nobody => ledger.version == 0 && self.turn.swarm.adopts(),
             Occupant::Others | Occupant::ThisSwarm => true,
         })
     }
 
-    /// Returns whether any session has a view of `swarm`.
-    fn has_session_views(&self, swarm: &Swarm) -> bool {
-        let namespace = swarm.namespace().unwrap_or_default();
-        !self.views.of_swarm(&namespace, &swarm.name_any()).is_empty()
+    /// Returns whether any session has a view of the Swarm.
+    fn has_session_views(&self) -> bool {
+        !self.services.views.of_swarm(self.turn.namespace, self.turn.name).is_empty()
     }
 
     /// The pool whose workload is gone, or cannot be distinguished from others: as the ledger that
-    /// `swarm` has claimed remembers it.
-    async fn pool_that_is_gone(&self, swarm: &Swarm) -> Result<Option<Workload>, StoreError> {
-        let namespace = swarm.namespace().unwrap_or_default();
+    /// the Swarm has claimed remembers it.
+    async fn pool_that_is_gone(&self) -> Result<Option<Workload>, StoreError> {
+        let (Self { services, .. }, Turn { swarm, namespace, .. }) = (self, &self.turn);
         let (kind, meant) = swarm.pool();
         let ledgers = match meant {
             Some(Meant::Named(pool)) => vec![format!("{}.{pool}", kind.as_str().to_lowercase())],
-            Some(Meant::Labelled(_)) | None => self.caches.ledgers_of(&namespace, kind),
+            Some(Meant::Labelled(_)) | None => services.caches.ledgers_of(namespace, kind),
         };
         for name in ledgers {
-            let claim = Claim::on(&self.client, &namespace, &name).await?;
+            let claim = Claim::on(&services.client, namespace, &name).await?;
             if let Some(claim) =
                 claim.filter(|claim| Some(&claim.swarm.uid) == swarm.uid().as_ref())
             {
-                return Ok(Some(Workload::gone(kind, &namespace, claim.pool)));
+                return Ok(Some(Workload::gone(kind, namespace, claim.pool)));
             }
         }
         Ok(None)
@@ -198,34 +185,31 @@ impl Services {
     /// Releases the jobs of all workers of `pool`. Returns how long to wait before another look;
     /// `None` once the workers have stopped, if that can be known, or were waited for.
     async fn release_pool(
-        &self,
-        swarm: &Swarm,
+        &mut self,
         pool: &Workload,
         nothing: &mut Desired,
-        memory: &mut Memory,
-        refusals: &mut Refusals,
     ) -> Result<Option<Duration>, StoreError> {
-        let since = *memory.releasing.get_or_insert_with(Instant::now);
-        let Carried { turn, refreshed, requeue_after, .. } =
-            self.carry_out(swarm, pool, nothing, memory, refusals).await?;
+        let since = *self.memory.releasing.get_or_insert_with(Instant::now);
+        let Carried { decided, refreshed, requeue_after, .. } =
+            self.carry_out(pool, nothing).await?;
         let is_enough = nothing.policy == Policy::AtLeastOnce
             && nothing.timing.release_timeout <= since.elapsed();
         // The ledger was lost: sessions that may run what it granted have to stop first.
-        if turn.decision.waiting == Some(Waiting::LedgerReset) && !is_enough {
+        if decided.decision.waiting == Some(Waiting::LedgerReset) && !is_enough {
             let wait = requeue_after.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
             return Ok(Some(wait));
         }
-        if turn.decision.ledger.version == 0 {
-            return self.empty_view(swarm).await.map(|()| None);
+        if decided.decision.ledger.version == 0 {
+            return self.empty_view().await.map(|()| None);
         }
         // Sessions release their jobs, or are proved to have ended: waiting alone is enough only where
         // two may run a job.
-        let is_held = !turn.decision.ledger.cells.jobs.is_empty();
+        let is_held = !decided.decision.ledger.cells.jobs.is_empty();
         if is_held && !is_enough {
-            let wait = requeue_after.into_iter().chain(turn.decision.recheck_in).min();
+            let wait = requeue_after.into_iter().chain(decided.decision.recheck_in).min();
             return Ok(Some(wait.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX)));
         }
-        let terms = RefreshTerms::of(swarm);
+        let terms = RefreshTerms::of(self.turn.swarm);
         if terms.knows() {
             let is_over = refreshed.stale.is_empty() || terms.release_timeout <= since.elapsed();
             let wait = refreshed.requeue_after.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
@@ -237,8 +221,8 @@ impl Services {
 
     /// Empties the view of a Swarm whose ledger cannot do so: its pool is gone, or the ledger was
     /// lost and no pod is there to make one for.
-    async fn empty_view(&self, swarm: &Swarm) -> Result<(), StoreError> {
-        let views = self.view_store(swarm);
+    async fn empty_view(&self) -> Result<(), StoreError> {
+        let views = self.services.ledgers.view_store(&self.turn);
         let version = match views.version().await? {
             0 => 0,
             published => published + 1,

@@ -13,7 +13,7 @@ use swarm_client::api::Swarm;
 use swarm_core::overseer::PoolFacts;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::Details;
-use swarm_core::{Decider, Desired, Need, Observed, Progress, Turn};
+use swarm_core::{Decider, Desired, Ledger, Need, Observed, Progress};
 use swarm_spec::convert::{check_jobs, size_workers};
 use tokio::time::Instant;
 
@@ -24,12 +24,12 @@ use crate::fairness::background;
 use crate::jobs::convert;
 use crate::jobs::sources::Loaded;
 use crate::ledger::LARGE_POOL_JOBS;
-use crate::ledger::stores::Stores;
 use crate::managed::keep::Kept;
 use crate::metrics::TurnLabels;
 use crate::plain::refresh::{Refreshing, note_started};
 use crate::plain::refresh_order::RefreshTerms;
 use crate::plain::view::ConfigMapViewStore;
+use crate::pool::deletion_cost::Shrink;
 use crate::pool::rollout::RolloutReport;
 use crate::pool::slots::Slots;
 use crate::pool::workload::{Kind, Workload};
@@ -39,12 +39,13 @@ use crate::sessions::SessionSummary;
 use crate::sessions::alarms::Alarm;
 use crate::sessions::silent::Silence;
 use crate::sessions::worker_views::PoolViews;
-use crate::status::{self, Reason, Refreshed, Refusals, RefusedRequest, SessionReport, Verdict};
+use crate::status::{self, Reason, Refreshed, RefusedRequest, SessionReport, Verdict};
+use crate::turn::Turn;
 
 /// A net under the watches.
 const RESYNC: Duration = Duration::from_mins(10);
 
-/// The first stage: what a Swarm asks for, and the pool it is for.
+/// The result of the first stage: what a Swarm asks for, and the pool it is for.
 struct Resolved {
     pool: Workload,
     desired: Desired,
@@ -52,9 +53,30 @@ struct Resolved {
     complaint: Option<Verdict>,
 }
 
-/// The last stage before the report: what carrying out a turn came to.
+/// The reason that ends a turn before the core decides.
+enum Stop {
+    /// The Swarm cannot be carried out as it is; the last good assignment keeps running.
+    Refused(Verdict),
+    /// A request failed.
+    Failed(StoreError),
+}
+
+impl From<Verdict> for Stop {
+    fn from(verdict: Verdict) -> Self {
+        Self::Refused(verdict)
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The result of the last stage before the report: what carrying out a turn came to.
 pub(crate) struct Carried {
-    pub(crate) turn: Turn,
+    /// What the core decided.
+    pub(crate) decided: swarm_core::Turn,
     pub(crate) observed: Observed,
     pub(crate) progress: Progress,
     pub(crate) refreshed: Refreshed,
@@ -75,19 +97,28 @@ pub(crate) struct Carried {
     pub(crate) alarm: Option<Alarm>,
 }
 
-impl Services {
+/// The stages of one turn, and all that they work with.
+pub(super) struct Stages<'a> {
+    pub(super) services: &'a Services,
+    pub(super) turn: Turn<'a>,
+    pub(super) memory: &'a mut Memory,
+}
+
+impl<'a> Stages<'a> {
+    /// Begins a turn of `swarm`.
+    pub(super) fn of(services: &'a Services, swarm: &'a Swarm, memory: &'a mut Memory) -> Self {
+        Self { services, turn: Turn::of(swarm), memory }
+    }
+
     /// Brings a Swarm that is wanted closer to what it asks for, and reports what came of it.
-    pub(crate) async fn apply(
-        &self,
-        swarm: &Swarm,
-        memory: &mut Memory,
-    ) -> Result<Action, StoreError> {
+    pub(super) async fn apply(mut self) -> Result<Action, StoreError> {
         let started = Instant::now();
-        let mut outcome = self.outcome(swarm, memory).await;
+        let mut outcome = self.outcome().await;
+        let Self { services, turn, memory } = self;
         // A report that fails is the end of a turn like any other.
         if let Ok(done) = &outcome
             && let Err(error) =
-                self.report_turn(swarm, done, &mut memory.reports, memory.epoch).await
+                services.report_turn(turn.swarm, done, &mut memory.reports, memory.epoch).await
         {
             outcome = Err(error);
         }
@@ -97,13 +128,11 @@ impl Services {
             Err(StoreError::Conflict { .. }) => "conflict",
             Err(_) => "unavailable",
         };
-        self.metrics.turns.get_or_create(&TurnLabels { result }).inc();
-        self.metrics.turn_duration.observe(started.elapsed().as_secs_f64());
-        let outcome = outcome?;
-        let requeue_after = match outcome {
+        services.metrics.turns.get_or_create(&TurnLabels { result }).inc();
+        services.metrics.turn_duration.observe(started.elapsed().as_secs_f64());
+        let requeue_after = match outcome? {
             Outcome::Done(done) => {
-                let namespace = swarm.namespace().unwrap_or_default();
-                self.alarms.set(&namespace, &swarm.name_any(), done.alarm);
+                services.alarms.set(turn.namespace, turn.name, done.alarm);
                 done.next.unwrap_or(RESYNC).min(RESYNC)
             }
             Outcome::Refused(_) => REFUSED_RETRY,
@@ -113,60 +142,70 @@ impl Services {
         Ok(Action::requeue(event_in.map_or(requeue_after, |event_in| event_in.min(requeue_after))))
     }
 
-    /// The stages of a turn; a refusal is an outcome, since the last good state keeps running.
-    async fn outcome(&self, swarm: &Swarm, memory: &mut Memory) -> Result<Outcome, StoreError> {
-        let mut refusals = Refusals::default();
-        let kept = self.keep_pool(swarm, &mut memory.making, &mut memory.scaling).await?;
-        if memory.loaded.is_costly() {
+    /// All stages but the report; a refusal is an outcome, since the last good state keeps running.
+    async fn outcome(&mut self) -> Result<Outcome, StoreError> {
+        let Memory { making, scaling, .. } = &mut *self.memory;
+        let kept = self.services.keep_pool(&self.turn, making, scaling).await?;
+        if self.memory.loaded.is_costly() {
             background::go_on().await;
         }
-        let Resolved { mut pool, mut desired, complaint } =
-            match self.resolve(swarm, memory, &mut refusals).await? {
-                Ok(resolved) => resolved,
-                Err(verdict) if swarm.spec.pool.managed.is_some() => {
-                    return Ok(not_made(verdict, kept));
-                }
-                Err(verdict) => return Ok(Outcome::Refused(verdict)),
-            };
-        self.note_listed(swarm, &pool, &desired, memory).await?;
-        let complaint = kept.complaint.or(complaint);
-        let large_turn_slot = self.large_turn_slot(swarm, desired.jobs.len()).await;
-        let carrying = Instant::now();
-        let carried = self.carry_out(swarm, &pool, &mut desired, memory, &mut refusals).await;
-        if large_turn_slot.is_some() {
-            self.note_cost(swarm, &mut memory.loaded, carrying.elapsed());
-        }
-        let carried = match carried {
-            Ok(carried) => carried,
-            Err(StoreError::Refused { code, reason }) => {
-                self.metrics.count_refused(RefusedRequest::Turn);
-                let verdict = Verdict { reason: Reason::Refused(code), message: reason };
-                return Ok(Outcome::Refused(verdict));
+        let mut resolved = match self.resolve().await {
+            Ok(resolved) => resolved,
+            Err(Stop::Refused(verdict)) if self.turn.swarm.spec.pool.managed.is_some() => {
+                return Ok(not_made(verdict, kept));
             }
-            Err(error) => return Err(error),
+            Err(Stop::Refused(verdict)) => return Ok(Outcome::Refused(verdict)),
+            Err(Stop::Failed(error)) => return Err(error),
         };
-        let Carried { turn, observed, progress, refreshed, sessions, trouble, .. } = carried;
+        self.note_listed(&resolved).await?;
+        let Resolved { pool, desired, .. } = &mut resolved;
+        let jobs = desired.jobs.len();
+        let large_turn_slot = self.services.large_turn_slot(self.turn.swarm, jobs).await;
+        let carrying = Instant::now();
+        let carried = self.carry_out(pool, desired).await;
+        if large_turn_slot.is_some() {
+            let took = carrying.elapsed();
+            self.services.note_cost(self.turn.swarm, &mut self.memory.loaded, took);
+        }
+        match carried {
+            Ok(carried) => Ok(Outcome::Done(Box::new(self.done(kept, resolved, carried)))),
+            Err(StoreError::Refused { code, reason }) => {
+                self.services.metrics.count_refused(RefusedRequest::Turn);
+                let verdict = Verdict { reason: Reason::Refused(code), message: reason };
+                Ok(Outcome::Refused(verdict))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns what the report is about, and notes what autoscalers of others read.
+    fn done(&mut self, kept: Kept, resolved: Resolved, carried: Carried) -> Done {
+        let Self { services, turn, memory } = self;
+        let Resolved { mut pool, desired, complaint } = resolved;
+        let Carried { decided, observed, progress, refreshed, sessions, trouble, .. } = carried;
         let Carried { requeue_after, scale_in, need, alarm, silence, rollout, .. } = carried;
+        let complaint = kept.complaint.or(complaint);
         let unbound = silence.misfit.as_ref().map(|it| it.message.clone());
         pool.trouble = trouble.or(unbound);
-        pool.misfits = self.caches.misfits(swarm, &pool);
+        pool.misfits = services.caches.misfits(turn.swarm, &pool);
         pool.misfits.extend(silence.misfit);
+        let refusals = std::mem::take(&mut turn.refusals);
         // That another Swarm is gone, or that something is allowed now, no watch shows.
         let is_refused = complaint.is_some() || !refusals.is_empty();
         let again = is_refused.then_some(REFUSED_RETRY);
         let requeue_after = requeue_after.filter(|_| alarm.is_none());
         let looks = [requeue_after, refreshed.requeue_after, rollout.requeue_after];
-        let next = looks.into_iter().chain([scale_in, turn.decision.recheck_in, again]);
-        let rest = self.sources_rest_for(swarm, &memory.loaded);
+        let next = looks.into_iter().chain([scale_in, decided.decision.recheck_in, again]);
+        let rest = services.sources_rest_for(turn.swarm, &memory.loaded);
         let views_contest = memory.stores.views_contest();
         let contest_ends = views_contest.as_ref().map(|(ends_in, _)| *ends_in);
         let others = [kept.requeue_after, rest, contest_ends, silence.requeue_after];
         let next = next.chain(others).flatten().min();
-        let scaling = memory.scaling.contest(swarm, &pool);
+        let scaling = memory.scaling.contest(turn.swarm, &pool);
         let contest = scaling.or(views_contest.map(|(_, verdict)| verdict));
         let done = Done {
-            swarm: swarm.name_any(),
-            turn,
+            swarm: turn.name.to_owned(),
+            turn: decided,
             desired,
             need,
             observed,
@@ -181,81 +220,61 @@ impl Services {
             contest,
             complaint,
         };
-        let facts = done.summary();
-        let (workers, jobs) = (status::desired_workers(&facts), done.desired.jobs.len());
-        let namespace = swarm.namespace().unwrap_or_default();
-        memory.asked.set(&namespace, &swarm.name_any(), workers, jobs);
-        Ok(Outcome::Done(Box::new(done)))
+        let workers = status::desired_workers(&done.summary());
+        memory.asked.set(turn.namespace, turn.name, workers, done.desired.jobs.len());
+        done
     }
 
-    /// What the Swarm asks for, and for which pool; a sentence if that cannot be used. Of a pool by
-    /// labels the pods are claimed that nobody has.
-    async fn resolve(
-        &self,
-        swarm: &Swarm,
-        memory: &mut Memory,
-        refusals: &mut Refusals,
-    ) -> Result<Result<Resolved, Verdict>, StoreError> {
-        let mut desired = match convert::desired(swarm) {
-            Ok(desired) => desired,
-            Err(error) => {
-                let message = error.to_string();
-                return Ok(Err(Verdict { reason: Reason::InvalidSpec, message }));
-            }
-        };
-        let pool = match self.caches.pool_of(swarm) {
-            Ok(pool) => pool,
-            Err(verdict) => return Ok(Err(verdict)),
-        };
+    /// Returns what the Swarm asks for, and for which pool. Of a pool by labels the pods are claimed that
+    /// nobody has.
+    async fn resolve(&mut self) -> Result<Resolved, Stop> {
+        let Self { services, turn, memory } = self;
+        let swarm = turn.swarm;
+        let invalid = |message| Verdict { reason: Reason::InvalidSpec, message };
+        let mut desired = convert::desired(swarm).map_err(|error| invalid(error.to_string()))?;
+        let pool = services.caches.pool_of(swarm)?;
         let mut complaint = None;
         if pool.kind == Kind::Pods {
-            let members = self.caches.members(swarm);
-            self.claim(swarm, &members.free, refusals).await?;
+            let members = services.caches.members(swarm);
+            services.workloads.claim(turn, &members.free).await?;
             complaint = members.complaint();
         }
         memory.drop_other_stores(swarm, &pool);
-        let Memory { loaded, stores, .. } = memory;
+        let Memory { loaded, stores, .. } = &mut **memory;
         if swarm.spec.job_sources.is_empty() {
             *loaded = Loaded::none();
         } else {
-            match self.jobs(swarm, &pool, loaded, stores).await? {
+            let ledgers = services.ledgers.open(turn, &pool, stores).ledgers;
+            match services.jobs(swarm, loaded, ledgers).await? {
                 (Some(jobs), why_not_newer) => {
                     desired.jobs = jobs;
                     complaint = why_not_newer.or(complaint);
                 }
                 // Without any list the workers go on with what they have.
-                (None, Some(verdict)) => return Ok(Err(verdict)),
+                (None, Some(verdict)) => return Err(verdict.into()),
                 (None, None) => {}
             }
         }
         // An older list may not suit what the rest of the spec asks for by now.
-        if let Err(error) = check_jobs(&desired.jobs, &swarm.spec) {
-            let message = error.to_string();
-            return Ok(Err(Verdict { reason: Reason::InvalidSpec, message }));
-        }
-        Ok(Ok(Resolved { pool, desired, complaint }))
+        check_jobs(&desired.jobs, &swarm.spec).map_err(|error| invalid(error.to_string()))?;
+        Ok(Resolved { pool, desired, complaint })
     }
 
     /// Takes note of the jobs that the Swarm lists, for an Event if most of them were removed. The first
     /// look compares them with the jobs of the ledger.
-    async fn note_listed(
-        &self,
-        swarm: &Swarm,
-        pool: &Workload,
-        desired: &Desired,
-        memory: &mut Memory,
-    ) -> Result<(), StoreError> {
-        let Memory { reports, stores, loaded, .. } = memory;
-        let listed = &mut reports.listed;
-        let ledgers = stores.ledgers(self, swarm, pool);
-        if listed.is_first_look() && self.caches.has_ledger(swarm, ledgers.name()) {
+    async fn note_listed(&mut self, resolved: &Resolved) -> Result<(), StoreError> {
+        let Self { services, turn, memory } = self;
+        let Memory { reports, stores, loaded, .. } = &mut **memory;
+        let (listed, jobs) = (&mut reports.listed, &resolved.desired.jobs);
+        let ledgers = services.ledgers.open(turn, &resolved.pool, stores).ledgers;
+        if listed.is_first_look() && services.caches.has_ledger(turn.swarm, ledgers.name()) {
             match ledgers.load().await {
-                Ok(Some((ledger, _))) => listed.begin(&ledger, &desired.jobs),
+                Ok(Some((ledger, _))) => listed.begin(&ledger, jobs),
                 Ok(None) | Err(StoreError::Refused { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        listed.note(swarm.metadata.generation, loaded.read(), &desired.jobs);
+        listed.note(turn.swarm.metadata.generation, loaded.read(), jobs);
         Ok(())
     }
 
@@ -267,68 +286,61 @@ impl Services {
     /// is published before the ledger is saved, nobody is nudged before the view is published, and
     /// the pool is scaled last, when the workers that go were asked to stop. How many workers there are
     /// to be comes before all that goes by it.
-    pub(crate) async fn carry_out(
-        &self,
-        swarm: &Swarm,
+    pub(super) async fn carry_out(
+        &mut self,
         pool: &Workload,
         desired: &mut Desired,
-        memory: &mut Memory,
-        refusals: &mut Refusals,
     ) -> Result<Carried, StoreError> {
-        let pool = &*memory.scaling.as_scaled(pool);
-        memory.drop_other_stores(swarm, pool);
-        let Memory { autoscaling, stores, .. } = &mut *memory;
-        let scale_in = self.autoscale(swarm, pool, desired, autoscaling, stores).await?;
-        let desired = &*desired;
-        memory.scaling.note_takeover(desired.replicas, pool);
-        let pods = self.caches.pods_of(swarm, pool);
-        let trouble = self.explain(swarm, pool, &pods, &mut memory.explained).await;
-        let rollout = memory.reports.rollout(swarm, pool, &pods);
-        let slots = self.slots(swarm, pool, pods, desired, &mut memory.stores).await?;
-        let desired = &*sized(swarm, desired, &slots);
-        self.note_started(swarm, &slots, memory).await;
-        self.learn_sessions(swarm, pool, &slots, &mut memory.sessions, &mut memory.stores).await?;
-        self.revoke_due(swarm, &mut memory.sessions, refusals).await?;
-        let silence = self.silence(swarm, pool, &slots, &mut memory.silent);
-        let (mut observed, summary) = observe(swarm, pool, desired, &slots, memory);
-        observed.adoptable = self.adoptable(swarm, pool, &mut memory.stores).await?;
-        let turn = self.decide_and_publish(swarm, pool, desired, &observed, memory).await?;
-        let ledger = &turn.decision.ledger;
+        let (services, swarm) = (self.services, self.turn.swarm);
+        let pool = &*self.memory.scaling.as_scaled(pool);
+        self.memory.drop_other_stores(swarm, pool);
+        let scale_in = self.set_size(pool, desired).await?;
+        let pods = services.caches.pods_of(swarm, pool);
+        let explained = &mut self.memory.explained;
+        let trouble = services.explain(swarm, pool, &pods, explained).await;
+        let rollout = self.memory.reports.rollout(swarm, pool, &pods);
+        let slots = self.slots(pool, pods, desired.replicas).await?;
+        let planned = &*sized(swarm, desired, &slots);
+        let silence = self.learn(pool, &slots).await?;
+        let (mut observed, summary) = observe(swarm, pool, planned, &slots, self.memory);
+        let mut stores = services.ledgers.open(&self.turn, pool, &mut self.memory.stores);
+        observed.adoptable = services.ledgers.adoptable(&self.turn, &mut stores).await?;
+        let decided = self.decide_and_publish(pool, planned, &observed).await?;
         let (again_in, alarm) = (summary.again_in, summary.alarm.clone());
-        let sessions = memory.sessions.report(ledger, summary, &observed.ages, desired.policy);
+        let ledger = &decided.decision.ledger;
+        let sessions = self.memory.sessions.report(ledger, summary, &observed.ages, planned.policy);
         // A worker of an earlier version says it in any case.
         let sessions = sessions.with_output(swarm.spec.output());
-        let is_more_garbage =
-            !turn.changed && self.collect_garbage(swarm, ledger, &memory.sessions, refusals).await;
+        let is_more_garbage = !decided.changed && self.collect_garbage(ledger).await;
         let refreshing = Refreshing {
             pool,
             slots: &slots,
             observed: &observed,
-            turn: &turn,
-            since_change: memory.publications.since_change(),
-            repaired_at: memory.stores.views.as_ref().and_then(ConfigMapViewStore::repaired_at),
+            turn: &decided,
+            since_change: self.memory.publications.since_change(),
+            repaired_at: self
+                .memory
+                .stores
+                .views
+                .as_ref()
+                .and_then(ConfigMapViewStore::repaired_at),
         };
-        let mut refreshed =
-            self.refresh_workers(swarm, &refreshing, &mut memory.pods, refusals).await?;
+        let mut refreshed = self.refresh(&refreshing).await?;
         refreshed.add_sessions(&sessions.stale);
-        let progress = Progress::of(&turn.decision, desired, &observed, refreshed.stale.clone());
+        let progress = Progress::of(&decided.decision, planned, &observed, refreshed.stale.clone());
         let failing = sessions.failing_jobs();
-        memory.counted.set(sessions.living, progress.jobs.releasing, failing);
-        let (wanted, replicas) = (desired.replicas, turn.decision.replicas);
-        let is_priced =
-            self.set_deletion_cost(pool, &slots, wanted, replicas, &mut memory.pods).await?;
-        if !is_priced {
-            refreshed.requeue_after =
-                refreshed.requeue_after.into_iter().chain([CHANGED_RETRY]).min();
-        } else if let Some(replicas) = replicas {
-            self.scale(swarm, pool, replicas, &mut memory.scaling).await?;
+        self.memory.counted.set(sessions.living, progress.jobs.releasing, failing);
+        let shrink = Shrink { wanted: planned.replicas, replicas: decided.decision.replicas };
+        if !self.scale(pool, &slots, shrink).await? {
+            let soon = refreshed.requeue_after.into_iter().chain([CHANGED_RETRY]);
+            refreshed.requeue_after = soon.min();
         }
-        let need = memory.autoscaling.need(&turn.decision.ledger, desired, pool);
+        let need = self.memory.autoscaling.need(&decided.decision.ledger, planned, pool);
         let requeue_after = if is_more_garbage { Some(Duration::ZERO) } else { again_in };
-        let is_idle = !turn.changed && progress.jobs.releasing == 0 && !is_more_garbage;
+        let is_idle = !decided.changed && progress.jobs.releasing == 0 && !is_more_garbage;
         let alarm = alarm.filter(|_| is_idle);
         Ok(Carried {
-            turn,
+            decided,
             observed,
             progress,
             refreshed,
@@ -343,90 +355,145 @@ impl Services {
         })
     }
 
-    /// Which of `pods` fills which slot of `pool`.
+    /// Decides how many workers there are to be. Returns after which time there are to be fewer.
+    async fn set_size(
+        &mut self,
+        pool: &Workload,
+        desired: &mut Desired,
+    ) -> Result<Option<Duration>, StoreError> {
+        let Memory { autoscaling, stores, scaling, .. } = &mut *self.memory;
+        let ledgers = self.services.ledgers.open(&self.turn, pool, stores).ledgers;
+        let scale_in = autoscaling.decide(ledgers, pool, desired).await?;
+        scaling.note_takeover(desired.replicas, pool);
+        Ok(scale_in)
+    }
+
+    /// Returns which of `pods` fills which slot of `pool`.
     async fn slots(
-        &self,
-        swarm: &Swarm,
+        &mut self,
         pool: &Workload,
         pods: Vec<Arc<Pod>>,
-        desired: &Desired,
-        stores: &mut Stores,
+        replicas: Option<u32>,
     ) -> Result<Slots, StoreError> {
         if pool.kind == Kind::StatefulSet {
             return Ok(Slots::by_ordinal(pool, pods));
         }
-        let ledger = stores.ledgers(self, swarm, pool).load().await?;
-        let ledger = ledger.map(|(ledger, _)| ledger);
-        Ok(Slots::by_binding(pool, ledger.as_ref(), pods, desired.replicas))
+        let stores = self.services.ledgers.open(&self.turn, pool, &mut self.memory.stores);
+        let ledger = stores.ledgers.load().await?.map(|(ledger, _)| ledger);
+        Ok(Slots::by_binding(pool, ledger.as_ref(), pods, replicas))
     }
 
-    /// Notes which pods started with the view that is there, where pods are replaced to read a new one.
-    async fn note_started(&self, swarm: &Swarm, slots: &Slots, memory: &mut Memory) {
-        if !RefreshTerms::of(swarm).replaces() {
-            return;
+    /// Learns what there is to know of pods and sessions, and revokes the Leases of silent ones.
+    async fn learn(&mut self, pool: &Workload, slots: &Slots) -> Result<Silence, StoreError> {
+        let Self { services, turn, memory } = self;
+        let Memory { stores, sessions, silent, pods, .. } = &mut **memory;
+        let stores = services.ledgers.open(turn, pool, stores);
+        // Where pods are replaced to read a new view, they started with the one that is there.
+        if RefreshTerms::of(turn.swarm).replaces()
+            && let Some(published) = stores.views.published().await
+        {
+            note_started(&published, slots.pods.values(), pods);
         }
-        if let Some(published) = memory.stores.views(self, swarm).published().await {
-            note_started(&published, slots.pods.values(), &mut memory.pods);
+        services.learn_sessions(turn.swarm, slots, sessions, stores.ledgers).await?;
+        services.revoke_due(turn.swarm, sessions, &mut turn.refusals).await?;
+        Ok(services.silence(turn.swarm, pool, slots, silent))
+    }
+
+    /// Removes what is left of sessions that have ended; returns whether there is more.
+    async fn collect_garbage(&mut self, ledger: &Ledger) -> bool {
+        let Self { services, turn, memory } = self;
+        let sessions = &memory.sessions;
+        services.collect_garbage(turn.swarm, ledger, sessions, &mut turn.refusals).await
+    }
+
+    /// Refreshes the workers whose view has changed.
+    async fn refresh(&mut self, refreshing: &Refreshing<'_>) -> Result<Refreshed, StoreError> {
+        let Self { services, turn, memory } = self;
+        let (pods, refusals) = (&mut memory.pods, &mut turn.refusals);
+        services.refresh_workers(turn.swarm, refreshing, pods, refusals).await
+    }
+
+    /// Gives the pool the number of pods that was decided, once the pods that go first are marked. Returns
+    /// whether they are: a pod that has changed meanwhile is to be looked at again.
+    async fn scale(
+        &mut self,
+        pool: &Workload,
+        slots: &Slots,
+        shrink: Shrink,
+    ) -> Result<bool, StoreError> {
+        let Self { services, turn, memory } = self;
+        let pods = &mut memory.pods;
+        let is_marked = services.workloads.set_deletion_cost(pool, slots, shrink, pods).await?;
+        if is_marked && let Some(replicas) = shrink.replicas {
+            services.workloads.scale(turn, pool, replicas, &mut memory.scaling).await?;
         }
+        Ok(is_marked)
     }
 
     /// Decides, saves what was decided, and publishes what was saved.
     async fn decide_and_publish(
-        &self,
-        swarm: &Swarm,
+        &mut self,
         pool: &Workload,
         desired: &Desired,
         observed: &Observed,
-        memory: &mut Memory,
-    ) -> Result<Turn, StoreError> {
-        let Memory { stores, sessions, publications, decider, loaded, .. } = memory;
+    ) -> Result<swarm_core::Turn, StoreError> {
+        let Self { services, turn, memory } = self;
+        let swarm = turn.swarm;
+        let Memory { stores, sessions, publications, decider, loaded, .. } = &mut **memory;
         let details = Details::of(&desired.jobs).with_output(swarm.spec.output());
         let details = &match swarm.runner() {
             Some(runner) => details.with_runner(runner.to_json()),
             None => details,
         };
-        let (ledgers, shared) = stores.both(self, swarm, pool);
+        let stores = services.ledgers.open(turn, pool, stores);
+        let (ledgers, shared) = (&*stores.ledgers, &*stores.views);
         if let Some(record) = loaded.record() {
             ledgers.record_sources(record);
         }
         let overseer = &mut sessions.overseer;
-        let views = PoolViews { services: self, swarm, details, shared, overseer };
-        let mut turn = swarm_core::turn(ledgers, &views, decider, desired, observed).await;
-        if turn.is_ok() {
-            turn = ledgers.keep_sources().await.and(turn);
+        let views = PoolViews { services, swarm, details, shared, overseer };
+        let mut decided = swarm_core::turn(ledgers, &views, decider, desired, observed).await;
+        if decided.is_ok() {
+            decided = ledgers.keep_sources().await.and(decided);
         }
         if desired.jobs.len() < LARGE_POOL_JOBS {
             // It is decided in no time, and what a decider keeps takes memory for each of many pools.
             *decider = Decider::default();
         }
-        let turn = turn.inspect_err(|_| overseer.forget_ledger());
-        if let Err(StoreError::Conflict { .. }) = turn {
+        let decided = decided.inspect_err(|_| overseer.forget_ledger());
+        if let Err(StoreError::Conflict { .. }) = decided {
             // Another operator may have gone on from it, however fresh the watch seems.
             ledgers.distrust().await;
         }
-        let turn = turn?;
-        let (now, ledger) = (clock::now(), &turn.decision.ledger);
+        let decided = decided?;
+        let (now, ledger) = (clock::now(), &decided.decision.ledger);
         overseer.note(now, ledger);
         overseer.judge_finished(now, ledger, &desired.jobs);
         let named = overseer.named().filter(|session| !session.is_plain()).cloned().collect();
-        self.learn_views(&swarm.namespace().unwrap_or_default(), named, overseer);
-        publications.remember(&turn);
-        if turn.changed {
-            let moves = turn.decision.plan.moves.len();
-            let (revision, version) = (ledger.revision(), ledger.version);
-            let (namespace, name) = (swarm.namespace(), swarm.name_any());
-            tracing::info!(namespace, name, revision, version, moves, "ledger written");
-            self.metrics.ledger_writes.inc();
-            self.metrics.moves.inc_by(moves as u64);
-            if let Some(adoption) = turn.decision.adopted {
-                self.report_adoption(swarm, adoption, moves).await;
-            }
+        services.learn_views(turn.namespace, named, overseer);
+        publications.remember(&decided);
+        if decided.changed {
+            self.note_written(&decided).await;
         }
-        Ok(turn)
+        Ok(decided)
+    }
+
+    /// Counts and logs that a ledger was written.
+    async fn note_written(&self, decided: &swarm_core::Turn) {
+        let (services, Turn { namespace, name, .. }) = (self.services, &self.turn);
+        let moves = decided.decision.plan.moves.len();
+        let ledger = &decided.decision.ledger;
+        let (revision, version) = (ledger.revision(), ledger.version);
+        tracing::info!(namespace, name, revision, version, moves, "ledger written");
+        services.metrics.ledger_writes.inc();
+        services.metrics.moves.inc_by(moves as u64);
+        if let Some(adoption) = decided.decision.adopted {
+            services.ledgers.report_adoption(&self.turn, adoption, moves).await;
+        }
     }
 }
 
-/// What is asked for, with what the workers can take by the labels of their pods.
+/// Returns what is asked for, with what the workers can take by the labels of their pods.
 fn sized<'a>(swarm: &Swarm, desired: &'a Desired, slots: &Slots) -> Cow<'a, Desired> {
     let listed = swarm.spec.worker.as_ref().and_then(|worker| worker.capacity.as_ref());
     if !listed.is_some_and(|all| all.iter().any(|it| it.match_labels.is_some())) {
