@@ -13,3 +13,29 @@ mod removal;
 mod rollouts;
 mod rolls;
 pub mod wanted;
+
+use std::sync::Arc;
+
+use kube::Client;
+
+use crate::metrics::Metrics;
+use crate::pool::Workloads;
+use crate::sharing::Sharing;
+use crate::status::publisher::EventPublisher;
+use crate::watch::caches::Caches;
+use observed::MadeObjects;
+
+/// Makes the objects of managed pools, keeps them in shape, and removes them.
+pub(crate) struct ManagedPools {
+    pub(crate) client: Client,
+    /// The image of their workers.
+    pub(crate) worker_image: String,
+    /// The objects as the watches show them.
+    pub(crate) made: MadeObjects,
+    pub(crate) caches: Arc<Caches>,
+    pub(crate) sharing: Sharing,
+    /// Scales a workload that was just made.
+    pub(crate) workloads: Arc<Workloads>,
+    pub(crate) metrics: Metrics,
+    pub(crate) events: Arc<EventPublisher>,
+}

@@ -27,6 +27,7 @@ use crate::sharing::fence;
 use crate::sharing::hosting::Looks;
 use crate::sharing::types::SWEEPER;
 use crate::status::{Reason, Verdict};
+use crate::turn::named;
 use crate::watch::cached::with_uid;
 use crate::watch::caches::Caches;
 use finalizer::has_finalizer;
@@ -104,7 +105,7 @@ impl Operator {
             let sweep = async {
                 self.services.sweep_ledgers(&mut kept).await;
                 self.services.sweep_leases().await;
-                self.services.sweep_pools().await;
+                self.services.managed.sweep().await;
             };
             fence::by(Arc::new(permit), sweep).await;
         }
@@ -187,8 +188,8 @@ impl Operator {
 
     /// What becomes of a Swarm whose caches are not filled yet, or never can be.
     async fn not_filled(&self, swarm: &Swarm) -> Result<Action, StoreError> {
-        let is_made = swarm.spec.pool.managed.is_some() && !self.services.made.is_filled();
-        if is_made && let Some(verdict) = self.services.managed_forbidden(swarm).await {
+        let is_made = swarm.spec.pool.managed.is_some() && !self.services.managed.made.is_filled();
+        if is_made && let Some(verdict) = self.services.managed.forbidden(named(swarm).0).await {
             return self.report_refusal(swarm, verdict).await;
         }
         let name = swarm.name_any();

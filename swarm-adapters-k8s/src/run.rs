@@ -74,7 +74,7 @@ pub async fn run(
         .trigger(controller, &services.caches, services.ended.clone())
         .reconcile_on(leases)
         .reconcile_on(services.views.follow(scope.api(clients.watching()), &rollbacks))
-        .reconcile_on(services.made.follow(&scope, clients.watching(), &rollbacks))
+        .reconcile_on(services.managed.made.follow(&scope, clients.watching(), &rollbacks))
         .reconcile_on(services.alarms.follow(&services.leases))
         .reconcile_on(services.version_polls.follow())
         .reconcile_on(health.beats())

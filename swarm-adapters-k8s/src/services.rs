@@ -17,6 +17,7 @@ use crate::jobs::cooldown::Cooldowns;
 use crate::jobs::memory_budget::MemoryBudget;
 use crate::jobs::reading::Reading;
 use crate::ledger::stores::Ledgers;
+use crate::managed::ManagedPools;
 use crate::managed::observed::MadeObjects;
 use crate::metrics::Metrics;
 use crate::plain::version_polls::VersionPolls;
@@ -50,8 +51,6 @@ pub(crate) struct Services {
     pub(crate) client: Client,
     /// Which Swarms are this operator's.
     pub(crate) sharing: Sharing,
-    /// The image of workers of managed pools.
-    pub(crate) worker_image: String,
     pub(crate) caches: Arc<Caches>,
     /// Where Events are published.
     pub(crate) events: Arc<EventPublisher>,
@@ -66,8 +65,8 @@ pub(crate) struct Services {
     pub(crate) views: Views,
     /// The pods that were seen to have ended.
     pub(crate) ended: Ended,
-    /// What was made for managed pools.
-    pub(crate) made: MadeObjects,
+    /// The objects of managed pools.
+    pub(crate) managed: ManagedPools,
     /// What wakes pools at rest.
     pub(crate) alarms: Alarms,
     /// What plain workers are asked.
@@ -104,24 +103,34 @@ impl Services {
         let member = sharing.writing.member.clone();
         let events = Arc::new(EventPublisher::new(client.clone(), member, metrics.clone()));
         let workloads = Workloads::new(client.clone(), metrics.clone(), events.clone());
+        let workloads = Arc::new(workloads);
         let SeenSessions { leases, views, ended } = seen;
         let (caches, filled_wide) = (Arc::new(caches), watch::Sender::new(false));
         let reading = Reading::new(background.clone());
         let (to_read, by) = (reading.clone(), events.clone());
         let ledgers = Ledgers::new(client.clone(), caches.clone(), sharing.clone(), to_read, by);
+        let managed = ManagedPools {
+            client: client.clone(),
+            worker_image,
+            made: MadeObjects::default(),
+            caches: caches.clone(),
+            sharing: sharing.clone(),
+            workloads: workloads.clone(),
+            metrics: metrics.clone(),
+            events: events.clone(),
+        };
         Self {
             client,
             sharing,
-            worker_image,
             caches,
             events,
-            workloads: Arc::new(workloads),
+            workloads,
             ledgers,
             metrics,
             leases,
             views,
             ended,
-            made: MadeObjects::default(),
+            managed,
             alarms: Alarms::default(),
             version_polls: VersionPolls::default(),
             reading,
@@ -195,8 +204,8 @@ impl Services {
         let made = async {
             // A pool that is released may be one that the operator has no rights for.
             if swarm.spec.pool.managed.is_some() && swarm.metadata.deletion_timestamp.is_none() {
-                self.made.ask();
-                self.made.wait_until_filled().await;
+                self.managed.made.ask();
+                self.managed.made.wait_until_filled().await;
             }
         };
         let sources = async {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
-use swarm_client::api::Swarm;
 use tracing::debug;
 
+use super::ManagedPools;
 use crate::pool::trouble;
 use crate::pool::workload::{Kind, Workload};
-use crate::services::Services;
+use crate::turn::Turn;
 
 /// Of one object and for one reason there are few, since repeats are counted in one Event.
 const EVENTS_MAX: u32 = 50;
@@ -62,11 +62,11 @@ impl Trouble {
     }
 }
 
-impl Services {
+impl ManagedPools {
     /// Why pods of `pool` do not run, or are not made, if that is known.
     pub(crate) async fn explain(
         &self,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         pool: &Workload,
         pods: &[Arc<Pod>],
         explained: &mut Explained,
@@ -76,7 +76,7 @@ impl Services {
             return explained.shown();
         }
         let told_by = trouble.as_ref().and_then(|trouble| trouble.told_by.as_ref());
-        let told_by = told_by.filter(|_| swarm.spec.pool.managed.is_some());
+        let told_by = told_by.filter(|_| turn.swarm.spec.pool.managed.is_some());
         let says = match told_by {
             Some((uid, reason)) => self.events(&pool.namespace, uid, reason).await,
             None => Ok(None),

@@ -14,19 +14,18 @@ use std::time::Duration;
 use contest::Repairs;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::core::DynamicObject;
-use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
+use super::ManagedPools;
 use super::observed::Seen;
 use super::wanted::{self, MANAGER, ObjectKind, Wanted, WantedPool};
+use crate::metrics::Metrics;
 use crate::pool::scaling::Scaling;
 use crate::pool::workload::Workload;
 use crate::requests::{CHANGED_RETRY, REFUSED_RETRY, bounded};
-use crate::services::Services;
 use crate::status::{Reason, RefusedRequest, Verdict};
 use crate::turn::Turn;
 
@@ -82,13 +81,13 @@ impl Kept {
     /// The answer to a request; `None` if that was refused, which is complained about.
     fn unless_refused<T>(
         &mut self,
-        services: &Services,
+        metrics: &Metrics,
         answer: Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
         match answer {
             Ok(answer) => Ok(Some(answer)),
             Err(StoreError::Refused { code, reason }) => {
-                services.metrics.count_refused(RefusedRequest::Turn);
+                metrics.count_refused(RefusedRequest::Turn);
                 self.complain(Verdict { reason: Reason::Refused(code), message: reason });
                 Ok(None)
             }
@@ -169,6 +168,21 @@ impl Todo<'_> {
     }
 }
 
+/// The state that one object is brought about with.
+struct Keeping<'a> {
+    making: &'a mut Making,
+    scaling: &'a mut Scaling,
+    kept: &'a mut Kept,
+}
+
+/// The effect of an apply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// None: the API server only says whether it would take the object.
+    DryRun,
+    Write,
+}
+
 /// What is to be done about `wanted`, which the watch last showed as `there`.
 fn due(wanted: &Wanted, there: Option<&Seen>, applied: Option<&mut Applied>) -> Due {
     let Some(there) = there else {
@@ -204,9 +218,9 @@ fn due(wanted: &Wanted, there: Option<&Seen>, applied: Option<&mut Applied>) -> 
     }
 }
 
-impl Services {
-    /// Brings the managed pool of `swarm` into shape. Writes nothing if it is.
-    pub(crate) async fn keep_pool(
+impl ManagedPools {
+    /// Brings the managed pool of the Swarm into shape. Writes nothing if it is.
+    pub(crate) async fn keep(
         &self,
         turn: &Turn<'_>,
         making: &mut Making,
@@ -215,7 +229,7 @@ impl Services {
         let swarm = turn.swarm;
         let mut kept = Kept::default();
         let WantedPool { objects: mut wanted, refused } = wanted::wanted(swarm, &self.worker_image);
-        if let Some(account) = self.account(swarm, making) {
+        if let Some(account) = self.account(turn, making) {
             for wanted in &mut wanted {
                 wanted.run_as(&account);
             }
@@ -225,16 +239,16 @@ impl Services {
             let message = error.to_string();
             kept.complain(Verdict { reason: Reason::InvalidSpec, message });
         }
-        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
-        let mut todo = self.todo(swarm, &wanted, making, &mut kept).await?;
-        let mut surplus = self.surplus(&namespace, swarm, &wanted);
+        let (namespace, name) = (turn.namespace, turn.name);
+        let mut todo = self.todo(turn, &wanted, making, &mut kept).await?;
+        let mut surplus = self.surplus(turn, &wanted);
         if todo.is_empty() && surplus.is_empty() {
             return Ok(kept);
         }
-        is_refused |= !self.is_acceptable(&namespace, &todo, making, &mut kept).await?;
+        is_refused |= !self.is_acceptable(namespace, &todo, making, &mut kept).await?;
         if is_refused {
             // What runs goes on as it is, with all that it needs; what was never made is not begun.
-            let has_pods = self.has_workload(&namespace, &name);
+            let has_pods = self.has_workload(namespace, name);
             todo.retain(|todo| has_pods && todo.is_repair());
             surplus.clear();
         }
@@ -242,30 +256,32 @@ impl Services {
         for todo in todo {
             let mut wanted = todo.wanted.clone();
             // Its account may have been made just now.
-            if let Some(account) = self.account(swarm, making) {
+            if let Some(account) = self.account(turn, making) {
                 wanted.run_as(&account);
             }
             let is_new = matches!(todo.due, Due::Create { .. });
             let may_be = !wanted.lacks_account() && (has_all || !is_new);
             if may_be || !wanted.kind.is_workload() {
                 let todo = Todo { wanted: &wanted, ..todo };
-                let done = self.bring_about(turn, todo, making, scaling, &mut kept);
+                let (making, scaling) = (&mut *making, &mut *scaling);
+                let keeping = Keeping { making, scaling, kept: &mut kept };
+                let done = self.bring_about(turn, todo, keeping);
                 has_all &= Box::pin(done).await?;
             }
         }
         for (kind, object) in surplus {
-            let removed = self.remove_made(kind, &namespace, &object, &name).await;
-            kept.unless_refused(self, removed)?;
+            let removed = self.remove_made(kind, namespace, &object, name).await;
+            kept.unless_refused(&self.metrics, removed)?;
         }
         Ok(kept)
     }
 
-    /// The UID of the account that the operator made for the pods of `swarm`, as last known.
-    fn account(&self, swarm: &Swarm, making: &Making) -> Option<String> {
-        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
-        let shown = self.made.get(ObjectKind::ServiceAccount, &namespace, &name, &name);
+    /// The UID of the account that the operator made for the pods of the Swarm, as last known.
+    fn account(&self, turn: &Turn<'_>, making: &Making) -> Option<String> {
+        let Turn { namespace, name, .. } = turn;
+        let shown = self.made.get(ObjectKind::ServiceAccount, namespace, name, name);
         // The watch may not have shown it yet.
-        let applied = making.applied.get(&(ObjectKind::ServiceAccount, name));
+        let applied = making.applied.get(&(ObjectKind::ServiceAccount, (*name).to_owned()));
         let applied = applied.filter(|it| !it.is_shown).map(|it| it.seen.clone());
         shown.into_iter().chain(applied).max_by_key(|seen| seen.version).map(|seen| seen.uid)
     }
@@ -278,24 +294,23 @@ impl Services {
     /// The objects about which something is to be done now, in the order in which it is.
     async fn todo<'a>(
         &self,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         wanted: &'a [Wanted],
         making: &mut Making,
         kept: &mut Kept,
     ) -> Result<Vec<Todo<'a>>, StoreError> {
-        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
         let mut todo = Vec::new();
         for wanted in wanted {
-            let there = self.made.get(wanted.kind, &namespace, &wanted.name, &name);
+            let there = self.made.get(wanted.kind, turn.namespace, &wanted.name, turn.name);
             let applied = making.applied.get_mut(&(wanted.kind, wanted.name.clone()));
             let before = applied.as_ref().map(|it| it.seen.clone());
             let due = match due(wanted, there.as_ref(), applied) {
                 Due::Nothing => continue,
                 Due::Create { was_there } => {
-                    let found = self.namesake(wanted, swarm, was_there, before.as_ref()).await;
-                    kept.unless_refused(self, found)?.unwrap_or(Due::Hidden)
+                    let found = self.namesake(wanted, turn, was_there, before.as_ref()).await;
+                    kept.unless_refused(&self.metrics, found)?.unwrap_or(Due::Hidden)
                 }
-                Due::Apply { .. } if self.must_wait_to_roll(swarm, wanted, there.as_ref()) => {
+                Due::Apply { .. } if self.must_wait_to_roll(turn, wanted, there.as_ref()) => {
                     kept.requeue_after(ROLL_AGAIN);
                     continue;
                 }
@@ -306,17 +321,12 @@ impl Services {
         Ok(todo)
     }
 
-    /// What was made for `swarm` and is not wanted any more.
-    fn surplus(
-        &self,
-        namespace: &str,
-        swarm: &Swarm,
-        wanted: &[Wanted],
-    ) -> Vec<(ObjectKind, String)> {
-        let mut made = self.made.of_swarm(namespace, &swarm.name_any());
+    /// What was made for the Swarm and is not wanted any more.
+    fn surplus(&self, turn: &Turn<'_>, wanted: &[Wanted]) -> Vec<(ObjectKind, String)> {
+        let mut made = self.made.of_swarm(turn.namespace, turn.name);
         made.retain(|(kind, name)| !wanted.iter().any(|it| it.kind == *kind && it.name == *name));
         made.retain(|(kind, name)| {
-            let seen = self.made.get(*kind, namespace, name, &swarm.name_any());
+            let seen = self.made.get(*kind, turn.namespace, name, turn.name);
             seen.is_some_and(|seen| !seen.is_going)
         });
         made
@@ -348,7 +358,7 @@ impl Services {
             kept.complain(verdict.clone());
             return Ok(false);
         }
-        match self.apply_made(namespace, wanted, at, true).await {
+        match self.apply_made(namespace, wanted, at, Mode::DryRun).await {
             Ok(_) => Ok(true),
             Err(StoreError::Conflict { .. }) if at.is_some() => {
                 kept.requeue_after(CHANGED_RETRY);
@@ -369,9 +379,7 @@ impl Services {
         &self,
         turn: &Turn<'_>,
         todo: Todo<'_>,
-        making: &mut Making,
-        scaling: &mut Scaling,
-        kept: &mut Kept,
+        Keeping { making, scaling, kept }: Keeping<'_>,
     ) -> Result<bool, StoreError> {
         let namespace = turn.namespace;
         let Todo { wanted, due, there } = todo;
@@ -403,14 +411,14 @@ impl Services {
                 return Ok(seen_at.is_some());
             }
         }
-        let applied = self.apply_made(namespace, wanted, seen_at.as_ref(), false).await;
+        let applied = self.apply_made(namespace, wanted, seen_at.as_ref(), Mode::Write).await;
         if seen_at.is_some() && matches!(applied, Err(StoreError::Conflict { .. })) {
             // It is gone, or not as it was seen.
             kept.requeue_after(CHANGED_RETRY);
             return Ok(false);
         }
         let applied = applied.map_err(|error| namesake::with_remedy(error, wanted, drift.as_ref()));
-        let Some(object) = kept.unless_refused(self, applied)? else { return Ok(false) };
+        let Some(object) = kept.unless_refused(&self.metrics, applied)? else { return Ok(false) };
         if let Some(Drift { by, .. }) = drift {
             making.repairs.entry(at.clone()).or_default().note();
             tracing::info!(namespace, %kind, name, by, "repaired");
@@ -424,7 +432,7 @@ impl Services {
         making.applied.insert(at, Applied { wanted, seen, at: now, is_shown });
         if seen_at.is_none() && kind.is_workload() {
             let scaled = self.scale_new(turn, *kind, object, scaling).await;
-            kept.unless_refused(self, scaled)?;
+            kept.unless_refused(&self.metrics, scaled)?;
         }
         Ok(true)
     }
@@ -467,7 +475,7 @@ impl Services {
         namespace: &str,
         wanted: &Wanted,
         at: Option<&At>,
-        is_dry: bool,
+        mode: Mode,
     ) -> Result<DynamicObject, StoreError> {
         let Wanted { kind, name, .. } = wanted;
         let mut object = wanted.object.clone();
@@ -479,7 +487,7 @@ impl Services {
         // Of an object that is ours, the fields that we write are, too. Where there is none, somebody
         // else may make one at this moment.
         params.force = at.is_some();
-        params.dry_run = is_dry;
+        params.dry_run = mode == Mode::DryRun;
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
         let what = format!("{kind} `{name}`");
@@ -488,9 +496,8 @@ impl Services {
 
     /// The verdict on a managed pool for which the operator has no rights, if that is why it knows
     /// nothing of it.
-    pub(crate) async fn managed_forbidden(&self, swarm: &Swarm) -> Option<Verdict> {
-        let namespace = swarm.namespace().unwrap_or_default();
-        let api: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), &namespace);
+    pub(crate) async fn forbidden(&self, namespace: &str) -> Option<Verdict> {
+        let api: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
         let one = ListParams::default().limit(1);
         let asked = bounded("the rights for managed pools".into(), api.list_metadata(&one)).await;
         let Err(StoreError::Refused { .. }) = asked else { return None };
@@ -561,10 +568,10 @@ mod tests {
         let due = Due::Apply { at, drift: None };
         let (mut making, mut scaling) = (Making::default(), Scaling::default());
         let todo = Todo { wanted: &wanted, due, there: None };
-        let done = scene
-            .services
-            .bring_about(&Turn::of(&swarm), todo, &mut making, &mut scaling, &mut kept)
-            .await;
+        let (making, scaling) = (&mut making, &mut scaling);
+        let keeping = Keeping { making, scaling, kept: &mut kept };
+        let turn = Turn::of(&swarm);
+        let done = scene.services.managed.bring_about(&turn, todo, keeping).await;
         assert!(!done.unwrap() && kept.requeue_after == Some(CHANGED_RETRY));
         let asked = scene.asked();
         let metadata = &asked[0].body["metadata"];

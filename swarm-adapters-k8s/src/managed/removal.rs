@@ -15,10 +15,11 @@ use swarm_client::annotations::{KEY_ANNOTATION, OWNER_ANNOTATION, SWARM_LABEL, V
 use swarm_client::api::{FIELD_MANAGER, Swarm};
 use swarm_core::ports::StoreError;
 
+use super::ManagedPools;
 use super::wanted::{self, ObjectKind};
 use crate::requests::bounded;
-use crate::services::Services;
 use crate::status::RefusedRequest;
+use crate::turn::Turn;
 use crate::watch::streams;
 
 /// What becomes of the ConfigMap with the view of a Swarm that was deleted.
@@ -46,7 +47,7 @@ fn end_of_view(found: &ConfigMap, swarm: &str) -> EndOfView {
     if has_others { EndOfView::LetGo } else { EndOfView::Deleted }
 }
 
-impl Services {
+impl ManagedPools {
     /// Removes one object that was made for the Swarm of this name, if it still is that.
     pub(super) async fn remove_made(
         &self,
@@ -101,13 +102,12 @@ impl Services {
     }
 
     /// Removes the workload of a managed pool, and leaves all else that its pods need to end.
-    pub(crate) async fn remove_workloads(&self, swarm: &Swarm) -> Result<(), StoreError> {
-        if swarm.spec.pool.managed.is_none() {
+    pub(crate) async fn remove_workloads(&self, turn: &Turn<'_>) -> Result<(), StoreError> {
+        if turn.swarm.spec.pool.managed.is_none() {
             return Ok(());
         }
-        let namespace = swarm.namespace().unwrap_or_default();
         let workloads = [ObjectKind::Deployment, ObjectKind::StatefulSet];
-        self.remove_kinds(workloads.into_iter(), &namespace, &swarm.name_any()).await
+        self.remove_kinds(workloads.into_iter(), turn.namespace, turn.name).await
     }
 
     /// Removes what was made for the Swarm of this name of these kinds, in their order.
@@ -139,14 +139,14 @@ impl Services {
 
     /// Removes all that was made for a Swarm that was released. What may not be removed is left, and said
     /// so: the Swarm does not stay for it.
-    pub(crate) async fn remove_managed_pool(&self, swarm: &Swarm) -> Result<(), StoreError> {
+    pub(crate) async fn remove(&self, turn: &Turn<'_>) -> Result<(), StoreError> {
+        let Turn { swarm, namespace, name, .. } = *turn;
         if swarm.spec.pool.managed.is_none() {
             return Ok(());
         }
-        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
-        let mut removed = self.remove_pool(&namespace, &name).await;
+        let mut removed = self.remove_pool(namespace, name).await;
         if removed.is_ok() {
-            removed = self.remove_view(swarm, &namespace).await;
+            removed = self.remove_view(turn).await;
         }
         let Err(StoreError::Refused { reason, .. }) = removed else { return removed };
         self.metrics.count_refused(RefusedRequest::Cleanup);
@@ -163,7 +163,8 @@ impl Services {
     /// Removes the view of a managed pool. Of a ConfigMap that has become somebody else's, or holds
     /// anything beside the view, only what this operator wrote is taken away: whoever may delete a Swarm
     /// may not delete that.
-    async fn remove_view(&self, swarm: &Swarm, namespace: &str) -> Result<(), StoreError> {
+    async fn remove_view(&self, turn: &Turn<'_>) -> Result<(), StoreError> {
+        let Turn { swarm, namespace, .. } = *turn;
         if swarm.spec.view.as_ref().is_some_and(|view| view.config_map_name.is_some()) {
             return Ok(());
         }
@@ -172,7 +173,7 @@ impl Services {
         let what = format!("ConfigMap `{name}`");
         let Some(found) = bounded(what.clone(), api.get_opt(&name)).await? else { return Ok(()) };
         let (uid, resource_version) = (found.uid(), found.resource_version());
-        match end_of_view(&found, &swarm.name_any()) {
+        match end_of_view(&found, turn.name) {
             EndOfView::Stays => Ok(()),
             EndOfView::LetGo => {
                 tracing::info!(what, namespace, "kept without the view, since it has other keys");
@@ -194,7 +195,7 @@ impl Services {
     }
 
     /// Removes what was made for Swarms that do not exist any more.
-    pub(crate) async fn sweep_pools(&self) {
+    pub(crate) async fn sweep(&self) {
         let swarms = &self.caches.swarms;
         if !swarms.is_filled() || !self.made.is_filled() {
             return;
@@ -252,7 +253,7 @@ mod tests {
             let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": []});
             (200, if asked.path.ends_with("/a-config") { map.clone() } else { list })
         });
-        scene.services.remove_managed_pool(&scene.swarm("a")).await.unwrap();
+        scene.services.managed.remove(&Turn::of(&scene.swarm("a"))).await.unwrap();
         let mut asked = scene.asked();
         asked.retain(|it| it.method != Method::GET);
         asked

@@ -1,19 +1,18 @@
 //! Whether a managed pool may roll because the operator has changed, or waits for others.
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use kube::ResourceExt;
-use swarm_client::api::Swarm;
 
+use super::ManagedPools;
 use super::observed::{Place, Seen};
 use super::wanted::{MadeOf, ObjectKind, Wanted};
-use crate::services::Services;
+use crate::turn::Turn;
 
-impl Services {
+impl ManagedPools {
     /// Whether the change of `wanted` comes from the operator, and enough pools roll for that already, or
     /// nothing of this one is to move.
     pub(super) fn must_wait_to_roll(
         &self,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         wanted: &Wanted,
         there: Option<&Seen>,
     ) -> bool {
@@ -22,11 +21,11 @@ impl Services {
         if !is_by_operator || !wanted.kind.is_workload() {
             return false;
         }
-        let rebalance = swarm.spec.rebalance.as_ref();
+        let rebalance = turn.swarm.spec.rebalance.as_ref();
         if rebalance.and_then(|it| it.paused).unwrap_or_default() {
             return true;
         }
-        let place = (wanted.kind, swarm.namespace().unwrap_or_default(), wanted.name.clone());
+        let place = (wanted.kind, turn.namespace.to_owned(), wanted.name.clone());
         !self.made.may_roll(&place, self.sharing.replicas(), |place| self.has_rolled(place))
     }
 

@@ -61,7 +61,7 @@ impl Stages<'_> {
             }
             Err(error) => return Err(error),
         }
-        services.remove_managed_pool(swarm).await?;
+        services.managed.remove(&turn).await?;
         services.remove_finalizer(swarm).await?;
         // After the finalizer: a ledger that is missing before was lost, and is no release.
         if let Some(ledgers) = memory.stores.ledgers.take()
@@ -88,7 +88,7 @@ impl Stages<'_> {
     /// [`StoreError`] as the API server answers, which has less and less of the namespace.
     pub(super) async fn close(mut self) -> Result<Option<Duration>, StoreError> {
         let requeue_after = self.released().await?;
-        self.services.remove_workloads(self.turn.swarm).await?;
+        self.services.managed.remove_workloads(&self.turn).await?;
         Ok(requeue_after)
     }
 

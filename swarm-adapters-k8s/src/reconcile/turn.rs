@@ -145,7 +145,7 @@ impl<'a> Stages<'a> {
     /// All stages but the report; a refusal is an outcome, since the last good state keeps running.
     async fn outcome(&mut self) -> Result<Outcome, StoreError> {
         let Memory { making, scaling, .. } = &mut *self.memory;
-        let kept = self.services.keep_pool(&self.turn, making, scaling).await?;
+        let kept = self.services.managed.keep(&self.turn, making, scaling).await?;
         if self.memory.loaded.is_costly() {
             background::go_on().await;
         }
@@ -297,7 +297,7 @@ impl<'a> Stages<'a> {
         let scale_in = self.set_size(pool, desired).await?;
         let pods = services.caches.pods_of(swarm, pool);
         let explained = &mut self.memory.explained;
-        let trouble = services.explain(swarm, pool, &pods, explained).await;
+        let trouble = services.managed.explain(&self.turn, pool, &pods, explained).await;
         let rollout = self.memory.reports.rollout(swarm, pool, &pods);
         let slots = self.slots(pool, pods, desired.replicas).await?;
         let planned = &*sized(swarm, desired, &slots);

@@ -9,31 +9,31 @@ use std::fmt::Write as _;
 use kube::ResourceExt;
 use kube::api::Api;
 use kube::core::DynamicObject;
-use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
 
 use super::{At, Drift, Due};
+use crate::managed::ManagedPools;
 use crate::managed::observed::Seen;
 use crate::managed::wanted::{self, Wanted};
 use crate::requests::bounded;
-use crate::services::Services;
 use crate::status::{Reason, Verdict};
+use crate::turn::Turn;
 use crate::version;
 
-impl Services {
+impl ManagedPools {
     /// What is due about an object that the watch does not show, and that was seen as `before` when it
     /// was last applied.
     pub(super) async fn namesake(
         &self,
         wanted: &Wanted,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         was_there: bool,
         before: Option<&Seen>,
     ) -> Result<Due, StoreError> {
-        let (namespace, swarm) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
+        let Turn { namespace, name: swarm, .. } = *turn;
         let Wanted { kind, name, .. } = wanted;
         let api: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), &namespace, &kind.resource());
+            Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
         let found = bounded(format!("{kind} `{name}`"), api.get_metadata_opt(name)).await?;
         let Some(found) = found else { return Ok(Due::Create { was_there }) };
         if found.metadata.deletion_timestamp.is_some() {
@@ -41,7 +41,7 @@ impl Services {
         }
         let uid = found.uid().unwrap_or_default();
         let (at, labels) = (At { uid, version: version::of(&found) }, found.labels());
-        let missing = wanted::missing_labels(labels, &swarm);
+        let missing = wanted::missing_labels(labels, swarm);
         let drift = || Drift { by: Seen::of(&found, before).other, labels: missing.clone() };
         Ok(match wanted::made_for(&found.metadata) {
             Some(of) if of != swarm => Due::Taken { by: Some(of.to_owned()) },
