@@ -77,7 +77,10 @@ impl Operator {
         // What is still its own in an outage is needed after it.
         let is_ours = |uid: &str| self.services.sharing.share.owns(uid);
         self.memories.retain(|uid| is_ours(uid) && !swarms.with(&with_uid(uid)).is_empty());
-        self.services.alarms.retain(|namespace, name| swarms.get(namespace, name).is_some());
+        self.services
+            .sessions
+            .alarms
+            .retain(|namespace, name| swarms.get(namespace, name).is_some());
         self.services.caches.foreign_swarms.shrink();
     }
 
@@ -104,7 +107,7 @@ impl Operator {
             let Some(permit) = self.services.sharing.sweeper.permit(SWEEPER) else { continue };
             let sweep = async {
                 self.services.sweep_ledgers(&mut kept).await;
-                self.services.sweep_leases().await;
+                self.services.sessions.sweep().await;
                 self.services.managed.sweep().await;
             };
             fence::by(Arc::new(permit), sweep).await;

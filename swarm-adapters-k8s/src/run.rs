@@ -67,15 +67,16 @@ pub async fn run(
         slots.close();
     };
     let leases = services
+        .sessions
         .leases
         .follow(scope.api(clients.watching()), &rollbacks)
-        .flat_map(move |session| stream::iter(answered.concerned_by(&session)));
+        .flat_map(move |session| stream::iter(answered.sessions.concerned_by(&session)));
     let controller = changes
-        .trigger(controller, &services.caches, services.ended.clone())
+        .trigger(controller, &services.caches, services.sessions.ended.clone())
         .reconcile_on(leases)
-        .reconcile_on(services.views.follow(scope.api(clients.watching()), &rollbacks))
+        .reconcile_on(services.sessions.views.follow(scope.api(clients.watching()), &rollbacks))
         .reconcile_on(services.managed.made.follow(&scope, clients.watching(), &rollbacks))
-        .reconcile_on(services.alarms.follow(&services.leases))
+        .reconcile_on(services.sessions.alarms.follow(&services.sessions.leases))
         .reconcile_on(services.version_polls.follow())
         .reconcile_on(health.beats())
         .reconcile_on(services.gained())
@@ -118,8 +119,8 @@ async fn first_panic(tasks: &mut JoinSet<()>) -> Box<dyn Any + Send> {
 /// Says that the operator is ready once every cache is.
 async fn announce(services: Arc<Services>) {
     let caches = services.caches.wait_until_filled().await;
-    services.leases.wait_until_filled().await;
-    services.views.wait_until_filled().await;
+    services.sessions.leases.wait_until_filled().await;
+    services.sessions.views.wait_until_filled().await;
     if caches.is_ok() {
         tracing::info!("caches are filled");
         // Whoever is asked to end when this one is ready leaves it something to go on with.

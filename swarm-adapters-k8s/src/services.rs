@@ -23,11 +23,9 @@ use crate::metrics::Metrics;
 use crate::plain::version_polls::VersionPolls;
 use crate::pool::Workloads;
 use crate::pool::workload::Kind;
+use crate::sessions::Sessions;
 use crate::sessions::alarms::Alarms;
-use crate::sessions::ended::Ended;
-use crate::sessions::leases::Leases;
 use crate::sessions::seen::SeenSessions;
-use crate::sessions::views::Views;
 use crate::sharing::Sharing;
 use crate::status::publisher::EventPublisher;
 use crate::watch::caches::Caches;
@@ -59,16 +57,10 @@ pub(crate) struct Services {
     pub(crate) workloads: Arc<Workloads>,
     /// The stores of Swarms.
     pub(crate) ledgers: Ledgers,
-    /// The Leases of sessions.
-    pub(crate) leases: Leases,
-    /// The views of sessions.
-    pub(crate) views: Views,
-    /// The pods that were seen to have ended.
-    pub(crate) ended: Ended,
+    /// The sessions of workers.
+    pub(crate) sessions: Sessions,
     /// The objects of managed pools.
     pub(crate) managed: ManagedPools,
-    /// What wakes pools at rest.
-    pub(crate) alarms: Alarms,
     /// What plain workers are asked.
     pub(crate) version_polls: VersionPolls,
     /// Where large turns go on.
@@ -104,11 +96,20 @@ impl Services {
         let events = Arc::new(EventPublisher::new(client.clone(), member, metrics.clone()));
         let workloads = Workloads::new(client.clone(), metrics.clone(), events.clone());
         let workloads = Arc::new(workloads);
-        let SeenSessions { leases, views, ended } = seen;
         let (caches, filled_wide) = (Arc::new(caches), watch::Sender::new(false));
         let reading = Reading::new(background.clone());
         let (to_read, by) = (reading.clone(), events.clone());
         let ledgers = Ledgers::new(client.clone(), caches.clone(), sharing.clone(), to_read, by);
+        let SeenSessions { leases, views, ended } = seen;
+        let sessions = Sessions {
+            client: client.clone(),
+            caches: caches.clone(),
+            metrics: metrics.clone(),
+            leases,
+            views,
+            ended,
+            alarms: Alarms::default(),
+        };
         let managed = ManagedPools {
             client: client.clone(),
             worker_image,
@@ -127,11 +128,8 @@ impl Services {
             workloads,
             ledgers,
             metrics,
-            leases,
-            views,
-            ended,
+            sessions,
             managed,
-            alarms: Alarms::default(),
             version_polls: VersionPolls::default(),
             reading,
             background,
@@ -223,7 +221,7 @@ impl Services {
 
     /// Forgets what runs beside the turns of a Swarm.
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
-        self.alarms.set(namespace, name, None);
+        self.sessions.alarms.set(namespace, name, None);
         self.version_polls.forget(namespace, name);
     }
 }

@@ -15,10 +15,10 @@ pub(crate) mod views;
 pub(crate) mod worker_views;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use kube::ResourceExt;
-use swarm_client::api::Swarm;
+use kube::{Client, ResourceExt};
 use swarm_client::session::SeenLease;
 use swarm_core::Failing;
 use swarm_core::handover::{Life, Moment, SessionId};
@@ -28,19 +28,38 @@ use swarm_core::ports::{LedgerStore as _, StoreError};
 use crate::clock;
 use crate::jobs::convert;
 use crate::ledger::KubeLedgerStore;
+use crate::metrics::Metrics;
 use crate::pool::slots::Slots;
-use crate::services::Services;
-use alarms::Alarm;
-use leases::Known;
+use crate::turn::Turn;
+use crate::watch::caches::Caches;
+use alarms::{Alarm, Alarms};
+use ended::Ended;
+use leases::{Known, Leases};
+use views::Views;
 
 /// How long a turn may rest while something is overdue and held back.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The least pause before another look.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 
+/// Learns of the sessions of Swarms, revokes silent ones, and removes what is left of them.
+pub(crate) struct Sessions {
+    pub(crate) client: Client,
+    pub(crate) caches: Arc<Caches>,
+    pub(crate) metrics: Metrics,
+    /// Their Leases.
+    pub(crate) leases: Leases,
+    /// Their views.
+    pub(crate) views: Views,
+    /// The pods that were seen to have ended.
+    pub(crate) ended: Ended,
+    /// The alarms that wake pools at rest.
+    pub(crate) alarms: Alarms,
+}
+
 /// What this process knows of the sessions of one Swarm.
 #[derive(Default)]
-pub(crate) struct Sessions {
+pub(crate) struct KnownSessions {
     pub(crate) overseer: Overseer,
     /// The pods that count, by UID: those in the pool, and those whose sessions the ledger or a view
     /// names.
@@ -78,7 +97,7 @@ pub(crate) struct SessionSummary {
     pub(crate) alarm: Option<Alarm>,
 }
 
-impl Sessions {
+impl KnownSessions {
     /// Takes in what the Leases say, each since this process first saw it say so.
     fn learn_leases(&mut self, leases: Vec<Known>) {
         self.failing.clear();
@@ -151,41 +170,41 @@ impl Sessions {
     }
 }
 
-impl Services {
+impl Sessions {
     /// Learns what there is to know of the sessions of a Swarm: of the pods that fill its slots, and of
     /// all that the ledger or a view names.
-    pub(crate) async fn learn_sessions(
+    pub(crate) async fn learn(
         &self,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         slots: &Slots,
-        sessions: &mut Sessions,
+        sessions: &mut KnownSessions,
         ledgers: &KubeLedgerStore,
     ) -> Result<(), StoreError> {
-        let namespace = swarm.namespace().unwrap_or_default();
-        sessions.overseer.set_terms(convert::lease_terms(swarm).unwrap_or_default());
+        let namespace = turn.namespace;
+        sessions.overseer.set_terms(convert::lease_terms(turn.swarm).unwrap_or_default());
         if !sessions.overseer.has_ledger()
             && let Some((ledger, _)) = ledgers.load().await?
         {
             sessions.overseer.note(clock::now(), &ledger);
         }
-        let viewed = self.views.of_swarm(&namespace, &swarm.name_any());
+        let viewed = self.views.of_swarm(namespace, turn.name);
         let named = sessions.overseer.named().chain(&viewed).map(|it| it.pod_uid().to_owned());
         let in_pool = slots.pods.values().filter_map(|pod| pod.uid());
         sessions.pods = named.chain(in_pool).collect();
         sessions.nodes.retain(|uid, _| sessions.pods.contains(uid));
-        let leases = self.leases_of(&namespace, sessions);
+        let leases = self.leases_of(namespace, sessions);
         // What nothing names and nobody shows any more needs no proof.
         let shown: BTreeSet<_> = leases.iter().map(|known| &known.seen.session).collect();
         let mut viewed = BTreeSet::from_iter(viewed);
         sessions.overseer.forget(|session| shown.contains(session) || viewed.contains(session));
         sessions.learn_leases(leases);
         for uid in sessions.pods.clone() {
-            self.learn_pod(&namespace, &uid, sessions);
+            self.learn_pod(namespace, &uid, sessions);
         }
         let overseer = &mut sessions.overseer;
         viewed.extend(overseer.named().filter(|session| !session.is_plain()).cloned());
         viewed.extend(overseer.proofs().iter().map(|(session, _)| session.clone()));
-        self.learn_views(&namespace, viewed, overseer);
+        self.learn_views(namespace, viewed, overseer);
         if let Some(failed) = self.leases.failed_at() {
             sessions.overseer.learn(failed, Fact::StoreFailed);
         }
@@ -193,7 +212,7 @@ impl Services {
     }
 
     /// The Leases of the pods that count.
-    pub(crate) fn leases_of(&self, namespace: &str, sessions: &Sessions) -> Vec<Known> {
+    fn leases_of(&self, namespace: &str, sessions: &KnownSessions) -> Vec<Known> {
         sessions.pods.iter().flat_map(|uid| self.leases.of_pod(namespace, uid)).collect()
     }
 

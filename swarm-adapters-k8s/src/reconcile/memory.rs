@@ -24,7 +24,7 @@ use crate::pool::autoscale::Autoscaling;
 use crate::pool::observe::Sightings;
 use crate::pool::scaling::Scaling;
 use crate::pool::workload::Workload;
-use crate::sessions::Sessions;
+use crate::sessions::KnownSessions;
 use crate::sessions::silent::Silent;
 use crate::watch::rollback::Epoch;
 
@@ -34,7 +34,7 @@ pub(crate) struct Memory {
     pub(crate) epoch: Epoch,
     pub(crate) stores: Stores,
     pub(crate) sightings: Sightings,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: KnownSessions,
     pub(crate) decider: Decider,
     /// How many sessions and releases of it are counted among all.
     pub(crate) counted: Counted,
@@ -60,7 +60,7 @@ impl Memory {
             epoch,
             stores: Stores::default(),
             sightings: Sightings::new(now),
-            sessions: Sessions::default(),
+            sessions: KnownSessions::default(),
             decider: Decider::default(),
             counted: Counted::of(metrics),
             asked: metrics.asked(),

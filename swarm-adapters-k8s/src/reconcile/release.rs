@@ -159,7 +159,7 @@ impl Stages<'_> {
 
     /// Returns whether any session has a view of the Swarm.
     fn has_session_views(&self) -> bool {
-        !self.services.views.of_swarm(self.turn.namespace, self.turn.name).is_empty()
+        !self.services.sessions.views.of_swarm(self.turn.namespace, self.turn.name).is_empty()
     }
 
     /// The pool whose workload is gone, or cannot be distinguished from others: as the ledger that

@@ -132,7 +132,7 @@ impl<'a> Stages<'a> {
         services.metrics.turn_duration.observe(started.elapsed().as_secs_f64());
         let requeue_after = match outcome? {
             Outcome::Done(done) => {
-                services.alarms.set(turn.namespace, turn.name, done.alarm);
+                services.sessions.alarms.set(turn.namespace, turn.name, done.alarm);
                 done.next.unwrap_or(RESYNC).min(RESYNC)
             }
             Outcome::Refused(_) => REFUSED_RETRY,
@@ -394,16 +394,15 @@ impl<'a> Stages<'a> {
         {
             note_started(&published, slots.pods.values(), pods);
         }
-        services.learn_sessions(turn.swarm, slots, sessions, stores.ledgers).await?;
-        services.revoke_due(turn.swarm, sessions, &mut turn.refusals).await?;
-        Ok(services.silence(turn.swarm, pool, slots, silent))
+        services.sessions.learn(turn, slots, sessions, stores.ledgers).await?;
+        services.sessions.revoke_due(turn, sessions).await?;
+        Ok(services.sessions.silence(turn, pool, slots, silent))
     }
 
     /// Removes what is left of sessions that have ended; returns whether there is more.
     async fn collect_garbage(&mut self, ledger: &Ledger) -> bool {
         let Self { services, turn, memory } = self;
-        let sessions = &memory.sessions;
-        services.collect_garbage(turn.swarm, ledger, sessions, &mut turn.refusals).await
+        services.sessions.collect_garbage(turn, ledger, &memory.sessions).await
     }
 
     /// Refreshes the workers whose view has changed.
@@ -451,7 +450,7 @@ impl<'a> Stages<'a> {
             ledgers.record_sources(record);
         }
         let overseer = &mut sessions.overseer;
-        let views = PoolViews { services, swarm, details, shared, overseer };
+        let views = PoolViews { sessions: &services.sessions, turn, details, shared, overseer };
         let mut decided = swarm_core::turn(ledgers, &views, decider, desired, observed).await;
         if decided.is_ok() {
             decided = ledgers.keep_sources().await.and(decided);
@@ -470,7 +469,7 @@ impl<'a> Stages<'a> {
         overseer.note(now, ledger);
         overseer.judge_finished(now, ledger, &desired.jobs);
         let named = overseer.named().filter(|session| !session.is_plain()).cloned().collect();
-        services.learn_views(turn.namespace, named, overseer);
+        services.sessions.learn_views(turn.namespace, named, overseer);
         publications.remember(&decided);
         if decided.changed {
             self.note_written(&decided).await;

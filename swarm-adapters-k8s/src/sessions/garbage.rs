@@ -4,19 +4,19 @@
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease as Object;
+use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
-use kube::{Api, ResourceExt};
-use swarm_client::api::{Swarm, WorkerView};
+use swarm_client::api::WorkerView;
 use swarm_core::Ledger;
 use swarm_core::handover::{Holder, LeaseTerms, SessionId};
 use swarm_core::ports::StoreError;
 
-use super::Sessions;
 use super::leases::Known;
+use super::{KnownSessions, Sessions};
 use crate::clock;
 use crate::requests::bounded;
-use crate::services::Services;
-use crate::status::{Refusals, RefusedRequest};
+use crate::status::RefusedRequest;
+use crate::turn::Turn;
 
 /// How long a Lease has to be left before the sweep deletes it.
 const LEFT_FOR: Duration = Duration::from_secs(30);
@@ -25,31 +25,30 @@ const SURPLUS_AT_ONCE: usize = 256;
 /// The most objects that one turn removes: it is housekeeping, and others wait.
 const AT_ONCE: usize = 32;
 
-impl Services {
+impl Sessions {
     /// Removes what is left of the sessions of this Swarm that have ended and that `ledger` does not
     /// name; returns whether there is more.
     pub(crate) async fn collect_garbage(
         &self,
-        swarm: &Swarm,
+        turn: &mut Turn<'_>,
         ledger: &Ledger,
-        sessions: &Sessions,
-        refusals: &mut Refusals,
+        sessions: &KnownSessions,
     ) -> bool {
-        let namespace = swarm.namespace().unwrap_or_default();
+        let namespace = turn.namespace;
         let named = ledger.sessions();
         let mut over = sessions.overseer.garbage(ledger);
         // Also what operators before this one left.
-        let views = self.views.of_swarm(&namespace, &swarm.name_any()).into_iter();
-        let is_left = |it: &SessionId| !named.contains_key(it) && self.is_left(&namespace, it);
+        let views = self.views.of_swarm(namespace, turn.name).into_iter();
+        let is_left = |it: &SessionId| !named.contains_key(it) && self.is_left(namespace, it);
         over.extend(views.filter(is_left));
         let is_more = AT_ONCE < over.len();
         for session in over.into_iter().take(AT_ONCE) {
-            let known = self.leases.get(&namespace, &session);
-            match self.remove(&namespace, &session, known.as_ref()).await {
+            let known = self.leases.get(namespace, &session);
+            match self.remove(namespace, &session, known.as_ref()).await {
                 Ok(()) => {}
                 Err(StoreError::Refused { reason, .. }) => {
                     self.metrics.count_refused(RefusedRequest::Cleanup);
-                    refusals.add(RefusedRequest::Cleanup, reason);
+                    turn.refusals.add(RefusedRequest::Cleanup, reason);
                 }
                 Err(error) => {
                     tracing::warn!(%session, %error, "what is left of a session was not removed");
@@ -117,7 +116,7 @@ impl Services {
 
     /// Removes the Leases of pods that are gone and of which no Swarm knows, and those that are too
     /// many for their pods.
-    pub(crate) async fn sweep_leases(&self) {
+    pub(crate) async fn sweep(&self) {
         self.sweep_surplus().await;
         let now = clock::now();
         for (namespace, known) in self.leases.all() {
@@ -179,10 +178,10 @@ mod tests {
             "metadata": {"name": "pod-1", "namespace": "n", "uid": "u", "resourceVersion": "7"},
         }));
         let (views, content) =
-            (&scene.services.views, ViewMark { incarnation: 1, revision: 1, digest: 1 });
+            (&scene.services.sessions.views, ViewMark { incarnation: 1, revision: 1, digest: 1 });
         views.writing("n", "pod-1", content);
         assert!(views.wrote("n", "pod-1", Some(&view.unwrap())));
-        let is_gone = scene.services.remove_view_of("n", "pod-1").await.unwrap();
+        let is_gone = scene.services.sessions.remove_view_of("n", "pod-1").await.unwrap();
         assert_eq!(is_gone, !views.is_there("n", "pod-1"));
         let asked = scene.asked();
         assert!(asked.len() == 1 && asked[0].is("DELETE", "/workerviews/pod-1"), "{asked:?}");

@@ -8,12 +8,11 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use swarm_client::api::Swarm;
 use swarm_core::overseer::{Containers, Fact, PodFacts};
 
-use super::Sessions;
 use super::ended::has_terminated;
 use super::leases::Named;
+use super::{KnownSessions, Sessions};
 use crate::clock;
 use crate::pool::observe::is_terminal;
-use crate::services::Services;
 use crate::watch::cached::with_uid;
 use crate::watch::caches::Caches;
 use crate::watch::node_health::{NodeState, is_out_of_service};
@@ -32,7 +31,7 @@ impl Caches {
     }
 }
 
-impl Services {
+impl Sessions {
     /// The Swarms that a change of a session may concern: those whose worker its pod is, and the one
     /// that writes its view.
     pub(crate) fn concerned_by(&self, (namespace, session): &Named) -> Vec<ObjectRef<Swarm>> {
@@ -47,8 +46,8 @@ impl Services {
 
     /// Learns what is known of a pod, whether it is still there or not, and keeps where it was seen to
     /// run.
-    pub(super) fn learn_pod(&self, namespace: &str, uid: &str, sessions: &mut Sessions) {
-        let Sessions { overseer, nodes, .. } = sessions;
+    pub(super) fn learn_pod(&self, namespace: &str, uid: &str, sessions: &mut KnownSessions) {
+        let KnownSessions { overseer, nodes, .. } = sessions;
         let now = clock::now();
         let pod = self.caches.pod(namespace, uid);
         let known = &self.caches.nodes;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use swarm_core::handover::{Cell, Policy, SessionId, Watch};
 use swarm_core::{Failing, JobName, Ledger, Slot};
 
-use super::{SessionSummary, Sessions};
+use super::{KnownSessions, SessionSummary};
 use crate::clock;
 use crate::status::{SHOWN, SessionReport, StillStopping, Unanswered};
 
@@ -17,7 +17,7 @@ pub(super) type Since = BTreeMap<SessionId, Timestamp>;
 /// Since when each job has been released by its session, by the wall clock: for people only.
 pub(super) type Released = BTreeMap<JobName, (SessionId, Timestamp)>;
 
-impl Sessions {
+impl KnownSessions {
     /// What there is to say once `ledger` was published.
     pub(crate) fn report(
         &mut self,

@@ -4,34 +4,32 @@ use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
-use swarm_client::api::Swarm;
 use swarm_client::session::revocation;
 use swarm_core::handover::{LeaseVersion, SessionId};
 use swarm_core::overseer::{Answer, Effect, Fact, Overseer};
 use swarm_core::ports::StoreError;
 
-use super::Sessions;
 use super::leases::Known;
+use super::{KnownSessions, Sessions};
 use crate::pool::observe::unix_time_us;
 use crate::requests::bounded;
-use crate::services::Services;
-use crate::status::{Refusals, RefusedRequest};
+use crate::status::RefusedRequest;
+use crate::turn::Turn;
 use crate::watch::rollback::Epoch;
 use crate::{clock, version};
 
 /// How many requests are under way at a time.
 const AT_A_TIME: usize = 16;
 
-impl Services {
+impl Sessions {
     /// Carries out what the overseer wants done: looks for Leases that no watch shows, and revokes
     /// those of silent sessions.
     pub(crate) async fn revoke_due(
         &self,
-        swarm: &Swarm,
-        sessions: &mut Sessions,
-        refusals: &mut Refusals,
+        turn: &mut Turn<'_>,
+        sessions: &mut KnownSessions,
     ) -> Result<(), StoreError> {
-        let namespace = &*swarm.namespace().unwrap_or_default();
+        let namespace = turn.namespace;
         let is_shown = |session: &SessionId| self.leases.get(namespace, session).is_some();
         let (mut missing, mut silent) = (Vec::new(), Vec::new());
         for effect in sessions.overseer.due(clock::now(), unix_time_us(), is_shown) {
@@ -43,7 +41,7 @@ impl Services {
         // A Lease that is missing is a proof, one that was found is none: it is learned first.
         self.look_up(namespace, missing, &mut sessions.overseer).await?;
         for reason in self.revoke_silent(namespace, silent, sessions).await {
-            refusals.add(RefusedRequest::Revocation, reason);
+            turn.refusals.add(RefusedRequest::Revocation, reason);
         }
         // What the requests brought is newer than what was read before them.
         let leases = self.leases_of(namespace, sessions);
@@ -56,7 +54,7 @@ impl Services {
         &self,
         namespace: &str,
         silent: Vec<(SessionId, LeaseVersion)>,
-        sessions: &mut Sessions,
+        sessions: &mut KnownSessions,
     ) -> Vec<String> {
         let api = &Api::namespaced(self.client.clone(), namespace);
         let requests = silent.into_iter().map(|(session, version)| async move {

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use swarm_client::api::Swarm;
 use swarm_spec::spec::ProtocolSpec;
 use tokio::time::Instant;
 
+use super::Sessions;
 use crate::managed::wanted::WORKER_ROLE;
 use crate::pool::fit::Misfit;
 use crate::pool::slots::Slots;
 use crate::pool::trouble;
 use crate::pool::workload::Workload;
-use crate::services::Services;
 use crate::status::shortened;
+use crate::turn::Turn;
 
 /// Time that a pod may run before it has opened a session. A worker that may write its Lease needs
 /// about a second.
@@ -54,16 +54,16 @@ impl Silent {
     }
 }
 
-impl Services {
+impl Sessions {
     /// Finds pods of `pool` that run and have no Lease.
     pub(crate) fn silence(
         &self,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         pool: &Workload,
         slots: &Slots,
         silent: &mut Silent,
     ) -> Silence {
-        if swarm.protocol() != ProtocolSpec::Session {
+        if turn.swarm.protocol() != ProtocolSpec::Session {
             *silent = Silent::default();
             return Silence::default();
         }

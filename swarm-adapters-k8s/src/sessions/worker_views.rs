@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use swarm_client::annotations::SWARM_LABEL;
 use swarm_client::api::{
-    API_VERSION, FIELD_MANAGER, GrantedJob, ProtocolSpec, Swarm, WorkerView, WorkerViewSpec,
+    API_VERSION, FIELD_MANAGER, GrantedJob, ProtocolSpec, WorkerView, WorkerViewSpec,
 };
 use swarm_core::handover::{SessionId, SessionView};
 use swarm_core::overseer::{Overseer, Publication, ViewMark, ViewMarks};
@@ -21,12 +21,13 @@ use swarm_core::ports::{StoreError, ViewStore};
 use swarm_core::session::{Details, Granted, JobOutput};
 use swarm_core::{JobName, Ledger, Token};
 
+use super::Sessions;
 use super::views::to_text;
 use crate::annotations::CONTENT_ANNOTATION;
 use crate::plain::view::ConfigMapViewStore;
 use crate::pool::observe::unix_time_us;
 use crate::requests::bounded;
-use crate::services::Services;
+use crate::turn::Turn;
 
 /// How many views are written at a time.
 const AT_A_TIME: usize = 32;
@@ -56,8 +57,8 @@ fn spec(view: SessionView, details: &Details, worker: &str) -> WorkerViewSpec {
 
 /// Where the workers of one Swarm read: each session its own view, plain workers the shared one.
 pub(crate) struct PoolViews<'a> {
-    pub(crate) services: &'a Services,
-    pub(crate) swarm: &'a Swarm,
+    pub(crate) sessions: &'a Sessions,
+    pub(crate) turn: &'a Turn<'a>,
     /// What workers are told beside the names of their jobs.
     pub(crate) details: &'a Details,
     pub(crate) shared: &'a ConfigMapViewStore,
@@ -72,16 +73,13 @@ struct Due {
 }
 
 impl PoolViews<'_> {
-    fn namespace(&self) -> String {
-        self.swarm.namespace().unwrap_or_default()
-    }
-
     /// Whether nobody could read the shared view: the operator makes all pods of the pool, they are in
     /// sessions, and no pod was given a view to mount.
     fn has_no_plain_reader(&self) -> bool {
-        self.swarm.spec.pool.managed.is_some()
-            && self.swarm.protocol() == ProtocolSpec::Session
-            && !self.services.caches.has_view_of(self.swarm)
+        let swarm = self.turn.swarm;
+        swarm.spec.pool.managed.is_some()
+            && swarm.protocol() == ProtocolSpec::Session
+            && !self.sessions.caches.has_view_of(swarm)
     }
 
     /// The views that say anything new to a session that can read it: releases come first.
@@ -97,22 +95,23 @@ impl PoolViews<'_> {
     }
 
     async fn write(&self, due: Due) -> Result<(), StoreError> {
-        let (namespace, name) = (self.namespace(), due.spec.session.clone());
-        let views = &self.services.views;
-        views.writing(&namespace, &name, due.mark);
-        let api: Api<WorkerView> = Api::namespaced(self.services.client.clone(), &namespace);
+        let Turn { swarm, namespace, name: owner, .. } = *self.turn;
+        let (sessions, name) = (self.sessions, due.spec.session.clone());
+        let views = &sessions.views;
+        views.writing(namespace, &name, due.mark);
+        let api: Api<WorkerView> = Api::namespaced(sessions.client.clone(), namespace);
         let patch = Patch::Apply(json!({
             "apiVersion": API_VERSION,
             "kind": "WorkerView",
             "metadata": {
                 "name": name,
-                "labels": {SWARM_LABEL: self.swarm.name_any()},
+                "labels": {SWARM_LABEL: owner},
                 "annotations": {CONTENT_ANNOTATION: to_text(due.mark)},
                 "ownerReferences": [{
                     "apiVersion": API_VERSION,
                     "kind": "Swarm",
-                    "name": self.swarm.name_any(),
-                    "uid": self.swarm.uid(),
+                    "name": owner,
+                    "uid": swarm.uid(),
                     "controller": true,
                 }],
             },
@@ -121,16 +120,16 @@ impl PoolViews<'_> {
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let written = api.patch_metadata(&name, &params, &patch);
         let written = bounded(format!("WorkerView `{name}`"), written).await;
-        let is_current = views.wrote(&namespace, &name, written.as_ref().ok());
+        let is_current = views.wrote(namespace, &name, written.as_ref().ok());
         if matches!(written, Err(StoreError::Conflict { .. }))
-            && views.is_refused_again(&namespace, &name, due.mark)
+            && views.is_refused_again(namespace, &name, due.mark)
         {
             // The ledger was read since, so this one was edited, or is left of a store that was rolled
             // back. The next turn makes it anew.
-            self.services.remove_view_of(&namespace, &name).await?;
+            sessions.remove_view_of(namespace, &name).await?;
         }
         written?;
-        self.services.metrics.view_writes.inc();
+        sessions.metrics.view_writes.inc();
         if is_current {
             return Ok(());
         }
@@ -154,10 +153,9 @@ fn workers(ledger: &Ledger) -> BTreeMap<&SessionId, &str> {
 impl ViewStore for PoolViews<'_> {
     fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
         self.shared.check(ledger)?;
-        let namespace = self.namespace();
         let (workers, mut marks) = (workers(ledger), ViewMarks::new(self.details));
         for (session, view) in session_views(ledger) {
-            let says = self.services.views.says(&namespace, &session);
+            let says = self.sessions.views.says(self.turn.namespace, &session);
             // A view that is unchanged fitted when it was written.
             if says.is_some_and(|says| says.says_the_same(marks.of(&view))) {
                 continue;
@@ -190,7 +188,7 @@ impl ViewStore for PoolViews<'_> {
         match self.shared.publish(ledger).await {
             // A view of another owner: no worker reads there what this Swarm published.
             Err(StoreError::Refused { code: "ViewClaimed" | "ViewOccupied", .. })
-                if self.swarm.metadata.deletion_timestamp.is_some() => {}
+                if self.turn.swarm.metadata.deletion_timestamp.is_some() => {}
             published => published?,
         }
         to_sessions
@@ -209,6 +207,8 @@ impl ViewStore for PoolViews<'_> {
 
 #[cfg(test)]
 mod tests {
+    use swarm_client::api::Swarm;
+
     use super::*;
     use crate::jobs::convert;
 
