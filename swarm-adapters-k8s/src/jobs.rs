@@ -11,3 +11,42 @@ pub(crate) mod listed;
 pub(crate) mod memory_budget;
 pub(crate) mod reading;
 pub(crate) mod sources;
+
+use std::sync::Arc;
+
+use kube::Client;
+
+use crate::metrics::Metrics;
+use crate::sharing::Sharing;
+use crate::watch::caches::Caches;
+use cooldown::Cooldowns;
+use memory_budget::MemoryBudget;
+use reading::Reading;
+
+/// Fetches and reads the lists of jobs in ConfigMaps.
+pub(crate) struct JobSources {
+    client: Client,
+    caches: Arc<Caches>,
+    sharing: Sharing,
+    metrics: Metrics,
+    /// Where lists are read.
+    reading: Reading,
+    /// Which tenants' lists rest.
+    cooldowns: Cooldowns,
+    /// How much the lists take that are kept.
+    memory_budget: MemoryBudget,
+}
+
+impl JobSources {
+    /// Fetches lists through `client`.
+    pub(crate) fn new(
+        client: Client,
+        caches: Arc<Caches>,
+        sharing: Sharing,
+        metrics: Metrics,
+        reading: Reading,
+    ) -> Self {
+        let (cooldowns, memory_budget) = (Cooldowns::default(), MemoryBudget::default());
+        Self { client, caches, sharing, metrics, reading, cooldowns, memory_budget }
+    }
+}

@@ -15,3 +15,23 @@ pub(crate) mod refresh;
 pub mod refresh_order;
 pub(crate) mod version_polls;
 pub mod view;
+
+use kube::Client;
+
+use crate::metrics::Metrics;
+use version_polls::VersionPolls;
+
+/// Brings plain workers to what was published for them.
+pub(crate) struct PlainWorkers {
+    client: Client,
+    metrics: Metrics,
+    /// The questions that workers are asked.
+    pub(crate) version_polls: VersionPolls,
+}
+
+impl PlainWorkers {
+    /// Writes through `client`.
+    pub(crate) fn new(client: Client, metrics: Metrics) -> Self {
+        Self { client, metrics, version_polls: VersionPolls::default() }
+    }
+}

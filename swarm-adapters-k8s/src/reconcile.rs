@@ -143,7 +143,7 @@ impl Operator {
         let mut memory = memory.lock().await;
         if memory.forget_undone(services.caches.rollbacks.epoch()) {
             let namespace = swarm.namespace().unwrap_or_default();
-            services.version_polls.forget(&namespace, &swarm.name_any());
+            services.plain.version_polls.forget(&namespace, &swarm.name_any());
         }
         if !is_deleted {
             return Stages::of(services, swarm, &mut memory).apply().await;

@@ -77,7 +77,7 @@ pub async fn run(
         .reconcile_on(services.sessions.views.follow(scope.api(clients.watching()), &rollbacks))
         .reconcile_on(services.managed.made.follow(&scope, clients.watching(), &rollbacks))
         .reconcile_on(services.sessions.alarms.follow(&services.sessions.leases))
-        .reconcile_on(services.version_polls.follow())
+        .reconcile_on(services.plain.version_polls.follow())
         .reconcile_on(health.beats())
         .reconcile_on(services.gained())
         .graceful_shutdown_on(shutdown)

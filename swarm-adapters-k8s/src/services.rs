@@ -13,14 +13,13 @@ use tokio::sync::watch;
 use crate::fairness::background::{self, Background};
 use crate::fairness::slots::{FairSlot, FairSlots};
 use crate::health::Health;
-use crate::jobs::cooldown::Cooldowns;
-use crate::jobs::memory_budget::MemoryBudget;
+use crate::jobs::JobSources;
 use crate::jobs::reading::Reading;
 use crate::ledger::stores::Ledgers;
 use crate::managed::ManagedPools;
 use crate::managed::observed::MadeObjects;
 use crate::metrics::Metrics;
-use crate::plain::version_polls::VersionPolls;
+use crate::plain::PlainWorkers;
 use crate::pool::Workloads;
 use crate::pool::workload::Kind;
 use crate::sessions::Sessions;
@@ -61,16 +60,12 @@ pub(crate) struct Services {
     pub(crate) sessions: Sessions,
     /// The objects of managed pools.
     pub(crate) managed: ManagedPools,
-    /// What plain workers are asked.
-    pub(crate) version_polls: VersionPolls,
+    /// Workers that read a mounted view.
+    pub(crate) plain: PlainWorkers,
     /// Where large turns go on.
     pub(crate) background: Background,
-    /// Where lists of jobs and views of others are read.
-    pub(crate) reading: Reading,
-    /// Which tenants' lists of jobs rest.
-    pub(crate) cooldowns: Cooldowns,
-    /// What the lists of jobs take that are kept.
-    pub(crate) memory_budget: MemoryBudget,
+    /// The lists of jobs in ConfigMaps.
+    pub(crate) jobs: JobSources,
     /// Where large turns go one by one.
     pub(crate) large_turns: FairSlots,
     /// Which turns are under way.
@@ -98,8 +93,20 @@ impl Services {
         let workloads = Arc::new(workloads);
         let (caches, filled_wide) = (Arc::new(caches), watch::Sender::new(false));
         let reading = Reading::new(background.clone());
-        let (to_read, by) = (reading.clone(), events.clone());
-        let ledgers = Ledgers::new(client.clone(), caches.clone(), sharing.clone(), to_read, by);
+        let ledgers = Ledgers::new(
+            client.clone(),
+            caches.clone(),
+            sharing.clone(),
+            reading.clone(),
+            events.clone(),
+        );
+        let jobs = JobSources::new(
+            client.clone(),
+            caches.clone(),
+            sharing.clone(),
+            metrics.clone(),
+            reading,
+        );
         let SeenSessions { leases, views, ended } = seen;
         let sessions = Sessions {
             client: client.clone(),
@@ -120,6 +127,7 @@ impl Services {
             metrics: metrics.clone(),
             events: events.clone(),
         };
+        let plain = PlainWorkers::new(client.clone(), metrics.clone());
         Self {
             client,
             sharing,
@@ -130,11 +138,9 @@ impl Services {
             metrics,
             sessions,
             managed,
-            version_polls: VersionPolls::default(),
-            reading,
+            plain,
+            jobs,
             background,
-            cooldowns: Cooldowns::default(),
-            memory_budget: MemoryBudget::default(),
             large_turns: FairSlots::new(1),
             health: Health::default(),
             filled,
@@ -222,7 +228,7 @@ impl Services {
     /// Forgets what runs beside the turns of a Swarm.
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
         self.sessions.alarms.set(namespace, name, None);
-        self.version_polls.forget(namespace, name);
+        self.plain.version_polls.forget(namespace, name);
     }
 }
 

@@ -19,6 +19,7 @@ use swarm_spec::manifest::{
 };
 use tokio::time::Instant;
 
+use super::JobSources;
 use super::convert;
 use super::cooldown::{COOLDOWN_FACTOR, COOLDOWN_MAX, SHARED_COOLDOWN_FACTOR};
 use super::listed::Read;
@@ -26,8 +27,8 @@ use super::memory_budget::Place;
 use super::reading::SMALL_BYTES_MAX;
 use crate::ledger::KubeLedgerStore;
 use crate::requests::bounded;
-use crate::services::Services;
 use crate::status::{Reason, RefusedRequest, Verdict};
+use crate::turn::Turn;
 use crate::watch::cached::{self, Cache};
 use crate::watch::caches::Caches;
 use crate::watch::strip;
@@ -118,7 +119,22 @@ impl Loaded {
     }
 }
 
-/// What came of lists that were fetched.
+/// The jobs of a Swarm that has sources.
+pub(crate) struct JobList {
+    /// The last good list; `None` if there was none yet.
+    pub(crate) jobs: Option<Jobs>,
+    /// What is wrong with the newest list.
+    pub(crate) complaint: Option<Verdict>,
+}
+
+/// The result of a fetch.
+enum Fetched {
+    Lists(NewLists),
+    /// The operator may not read one of the ConfigMaps.
+    Refused(Verdict),
+}
+
+/// The lists that were fetched.
 struct NewLists {
     jobs: Result<Gathered, SourceError>,
     /// How long it took to fetch them; of small ones nothing, since that says more of the API server.
@@ -127,15 +143,16 @@ struct NewLists {
     parsed_in: Duration,
 }
 
-impl Services {
+impl JobSources {
     /// The jobs of a Swarm that has sources: the last good list, and what is wrong with the newest. A
     /// list may lack nothing that the ledger has on record.
-    pub(crate) async fn jobs(
+    pub(crate) async fn resolve(
         &self,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         loaded: &mut Loaded,
         ledgers: &KubeLedgerStore,
-    ) -> Result<(Option<Jobs>, Option<Verdict>), StoreError> {
+    ) -> Result<JobList, StoreError> {
+        let swarm = turn.swarm;
         let found = self.caches.sources_of(swarm);
         let generation = swarm.metadata.generation;
         let seen = Some((found.clone(), generation));
@@ -145,39 +162,40 @@ impl Services {
         if loaded.seen != seen && rest.is_none() {
             loaded.complaint = None;
             let record = source_record(swarm, ledgers).await?;
-            match self.read(swarm, &found, record).await? {
-                Ok(NewLists { jobs, fetched_in, parsed_in }) => {
+            match self.read(turn, &found, record).await? {
+                Fetched::Lists(NewLists { jobs, fetched_in, parsed_in }) => {
                     loaded.rests_until =
                         (QUICK < parsed_in).then(|| Instant::now() + parsed_in * COOLDOWN_FACTOR);
                     (loaded.seen, loaded.is_new, loaded.is_costly) = (seen, true, false);
-                    self.note_cost(swarm, loaded, fetched_in + parsed_in);
+                    self.note_cost(turn, loaded, fetched_in + parsed_in);
                     match jobs {
-                        Ok(jobs) => self.keep(swarm, loaded, jobs),
+                        Ok(jobs) => self.keep(turn, loaded, jobs),
                         Err(error) => loaded.complaint = Some(verdict(error)),
                     }
                 }
                 // Nothing shows that it may be read now, so it is tried again and again.
-                Err(verdict) => return Ok((loaded.jobs.clone(), Some(verdict))),
+                Fetched::Refused(verdict) => {
+                    return Ok(JobList { jobs: loaded.jobs.clone(), complaint: Some(verdict) });
+                }
             }
         }
         let is_long = rest.is_some_and(|rest| LONG_REST <= rest);
         let complaint = loaded.complaint.clone().or_else(|| is_long.then(throttled));
-        Ok((loaded.jobs.clone(), complaint))
+        Ok(JobList { jobs: loaded.jobs.clone(), complaint })
     }
 
     /// Notes that the lists of a Swarm cost so much time, if they were read in this turn.
-    pub(crate) fn note_cost(&self, swarm: &Swarm, loaded: &mut Loaded, took: Duration) {
+    pub(crate) fn note_cost(&self, turn: &Turn<'_>, loaded: &mut Loaded, took: Duration) {
         if loaded.is_new && QUICK < took {
             loaded.is_costly = true;
-            self.cooldowns.add(&self.sharing.tenant(swarm), took * SHARED_COOLDOWN_FACTOR);
+            self.cooldowns.add(&self.sharing.tenant(turn.swarm), took * SHARED_COOLDOWN_FACTOR);
         }
     }
 
     /// Keeps a list in place of the one before, if there is room for it.
-    fn keep(&self, swarm: &Swarm, loaded: &mut Loaded, gathered: Gathered) {
+    fn keep(&self, turn: &Turn<'_>, loaded: &mut Loaded, gathered: Gathered) {
         let Gathered { jobs, record } = gathered;
-        let namespace = swarm.namespace().unwrap_or_default();
-        match self.memory_budget.take(&namespace, &jobs, loaded.place.take()) {
+        match self.memory_budget.take(turn.namespace, &jobs, loaded.place.take()) {
             Ok(place) => {
                 (loaded.jobs, loaded.place, loaded.record) =
                     (Some(jobs), Some(place), Some(record));
@@ -194,7 +212,8 @@ impl Services {
     }
 
     /// After which time to look again at sources that changed while they rest.
-    pub(crate) fn sources_rest_for(&self, swarm: &Swarm, loaded: &Loaded) -> Option<Duration> {
+    pub(crate) fn rest_for(&self, turn: &Turn<'_>, loaded: &Loaded) -> Option<Duration> {
+        let swarm = turn.swarm;
         if loaded.rests_until.is_none() && !loaded.is_costly {
             return None;
         }
@@ -206,16 +225,17 @@ impl Services {
     /// `record` must exist.
     async fn read(
         &self,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         found: &[Version],
         record: SourceRecord,
-    ) -> Result<Result<NewLists, Verdict>, StoreError> {
+    ) -> Result<Fetched, StoreError> {
+        let Turn { swarm, namespace, .. } = *turn;
         let (started, mut fetched) = (Instant::now(), 0_usize);
         let too_large = |what: String| {
             let most = "divide the jobs among several Swarms";
             let jobs = Err(SourceError::TooLarge(format!("{what}; {most}")));
             let (fetched_in, parsed_in) = (started.elapsed(), Duration::ZERO);
-            Ok(Ok(NewLists { jobs, fetched_in, parsed_in }))
+            Ok(Fetched::Lists(NewLists { jobs, fetched_in, parsed_in }))
         };
         if SOURCE_MAPS_MAX < found.len() {
             let count = found.len();
@@ -223,8 +243,7 @@ impl Services {
                 "the sources are {count} ConfigMaps, and at most {SOURCE_MAPS_MAX} are read"
             ));
         }
-        let namespace = swarm.namespace().unwrap_or_default();
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
         let (mut maps, mut bytes, mut deleted) = (Vec::new(), 0_usize, Vec::new());
         for (name, version) in found {
             let what = format!("ConfigMap `{name}`");
@@ -238,7 +257,8 @@ impl Services {
                 Ok(None) => deleted.push(name),
                 Err(StoreError::Refused { reason: message, .. }) => {
                     self.metrics.count_refused(RefusedRequest::Source);
-                    return Ok(Err(Verdict { reason: Reason::SourceForbidden, message }));
+                    let verdict = Verdict { reason: Reason::SourceForbidden, message };
+                    return Ok(Fetched::Refused(verdict));
                 }
                 Err(error) => return Err(error),
             }
@@ -253,13 +273,13 @@ impl Services {
         let fetched_in = if is_large { started.elapsed() } else { Duration::ZERO };
         let exists = |name: &str| {
             let was_deleted = deleted.iter().any(|deleted| *deleted == name);
-            !was_deleted && self.caches.sources.get(&namespace, name).is_some()
+            !was_deleted && self.caches.sources.get(namespace, name).is_some()
         };
         let gone = record.without(exists);
         let (tenant, swarm) = (self.sharing.tenant(swarm), swarm.clone());
         let read = self.reading.of(&tenant, bytes, move || convert::jobs(&swarm, maps, &gone));
         let (jobs, parsed_in) = read.await;
-        Ok(Ok(NewLists { jobs, fetched_in, parsed_in }))
+        Ok(Fetched::Lists(NewLists { jobs, fetched_in, parsed_in }))
     }
 }
 
@@ -405,7 +425,6 @@ mod tests {
     use crate::ledger::stores::Stores;
     use crate::pool::workload::{Kind, Workload};
     use crate::testing::{World, failure, swarm};
-    use crate::turn::Turn;
 
     fn pool() -> Workload {
         let claimant = Claimant { kind: "StatefulSet".into(), name: "w".into(), uid: "w".into() };
@@ -448,31 +467,32 @@ mod tests {
             list["data"] = json!({"jobs": "- a\n- b\n"});
             (200, list)
         });
-        let (services, swarm) = (&scene.services, scene.swarm("a"));
+        let (sources, swarm) = (&scene.services.jobs, scene.swarm("a"));
+        let turn = &Turn::of(&swarm);
         let [mut costly, mut cheap] = [Loaded::default(), Loaded::default()];
         let mut stores = Stores::default();
-        let ledgers = scene.services.ledgers.open(&Turn::of(&swarm), &pool(), &mut stores).ledgers;
+        let ledgers = scene.services.ledgers.open(turn, &pool(), &mut stores).ledgers;
         for loaded in [&mut costly, &mut cheap] {
-            services.jobs(&swarm, loaded, ledgers).await.unwrap();
+            sources.resolve(turn, loaded, ledgers).await.unwrap();
         }
-        services.note_cost(&swarm, &mut costly, COOLDOWN_FREE);
+        sources.note_cost(turn, &mut costly, COOLDOWN_FREE);
         let _ = scene.asked();
-        let rest = services.sources_rest_for(&swarm, &costly);
+        let rest = sources.rest_for(turn, &costly);
         assert_eq!(rest, None, "nothing of it has changed");
 
         for loaded in [&mut costly, &mut cheap] {
             loaded.seen = None;
-            let (jobs, complaint) = services.jobs(&swarm, loaded, ledgers).await.unwrap();
-            assert_eq!(jobs.unwrap().len(), 2, "the last good list");
-            let reason = complaint.map(|complaint| complaint.reason);
+            let list = sources.resolve(turn, loaded, ledgers).await.unwrap();
+            assert_eq!(list.jobs.unwrap().len(), 2, "the last good list");
+            let reason = list.complaint.map(|complaint| complaint.reason);
             let throttled = loaded.is_costly.then_some(Reason::SourcesThrottled);
             assert_eq!(reason, throttled);
             let asked = scene.asked();
             assert_eq!(asked.is_empty(), loaded.is_costly, "{asked:?}");
         }
-        let rest = services.sources_rest_for(&swarm, &costly);
+        let rest = sources.rest_for(turn, &costly);
         assert!(rest.is_some_and(|rest| COOLDOWN_FREE < rest && rest <= COOLDOWN_MAX), "{rest:?}");
-        assert_eq!(services.sources_rest_for(&swarm, &cheap), None);
+        assert_eq!(sources.rest_for(turn, &cheap), None);
     }
 
     #[tokio::test]
@@ -493,9 +513,9 @@ mod tests {
             let (services, swarm) = (&scene.services, scene.swarm("a"));
             let (mut loaded, mut stores) = (Loaded::default(), Stores::default());
             let opened = services.ledgers.open(&Turn::of(&swarm), &pool(), &mut stores);
-            let answer = services.jobs(&swarm, &mut loaded, opened.ledgers).await;
-            let (jobs, complaint) = answer.unwrap();
-            assert_eq!((jobs.unwrap().len(), complaint.is_none()), (2, true));
+            let turn = &Turn::of(&swarm);
+            let list = services.jobs.resolve(turn, &mut loaded, opened.ledgers).await.unwrap();
+            assert_eq!((list.jobs.unwrap().len(), list.complaint.is_none()), (2, true));
             let at = scene.asked().into_iter().map(|asked| asked.query.contains("resourceVersion"));
             assert_eq!(at.collect::<Vec<_>>(), &[true, false][..=usize::from(is_rolled_back)]);
         }

@@ -2,6 +2,7 @@
 
 mod replace;
 
+use replace::Replacing;
 pub(crate) use replace::note_started;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,11 +13,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
-use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
-use swarm_core::{Observed, Presence, Slot, Turn, Waiting};
+use swarm_core::{Decision, Observed, Presence, Slot, Waiting};
 use tokio::time::Instant;
 
+use super::PlainWorkers;
 use super::filled_slots::{Live, live, started_with};
 use super::nudge::version_of;
 use super::refresh_order::{Refresh, RefreshTerms, Worker, refresh};
@@ -25,8 +26,8 @@ use crate::annotations::{NUDGE_ANNOTATION, STARTED_ANNOTATION};
 use crate::pool::slots::Slots;
 use crate::pool::workload::Workload;
 use crate::requests::{CHANGED_RETRY, REFUSED_RETRY, bounded};
-use crate::services::Services;
-use crate::status::{KnownBy, Refreshed, Refusals, RefusedRequest};
+use crate::status::{KnownBy, Refreshed, RefusedRequest};
+use crate::turn::Turn;
 use crate::version;
 
 /// How many pods are nudged at a time.
@@ -49,7 +50,8 @@ pub(crate) struct Refreshing<'a> {
     pub(crate) pool: &'a Workload,
     pub(crate) slots: &'a Slots,
     pub(crate) observed: &'a Observed,
-    pub(crate) turn: &'a Turn,
+    /// The decision that was published.
+    pub(crate) decision: &'a Decision,
     /// How long ago the view changed.
     pub(crate) since_change: Duration,
     /// When the view was repaired last.
@@ -98,44 +100,44 @@ impl KnownPods {
     }
 }
 
-impl Services {
-    /// Brings the workers of `pool` closer to what `turn` published for them, and returns who is not
+impl PlainWorkers {
+    /// Brings the workers of a pool closer to what was published for them, and returns who is not
     /// there yet.
-    pub(crate) async fn refresh_workers(
+    pub(crate) async fn refresh(
         &self,
-        swarm: &Swarm,
+        turn: &mut Turn<'_>,
         refreshing: &Refreshing<'_>,
         pods: &mut KnownPods,
-        refusals: &mut Refusals,
     ) -> Result<Refreshed, StoreError> {
-        let Refreshing { pool, turn, since_change, .. } = *refreshing;
-        let terms = RefreshTerms::of(swarm);
-        let live = live(refreshing.slots, &turn.decision.ledger);
+        let Refreshing { pool, decision, since_change, .. } = *refreshing;
+        let terms = RefreshTerms::of(turn.swarm);
+        let live = live(refreshing.slots, &decision.ledger);
         let alive: BTreeSet<&str> = live.iter().map(|it| it.uid.as_str()).collect();
         pods.by_uid.retain(|uid, _| alive.contains(uid.as_str()));
         for known in pods.by_uid.values_mut().filter(|known| known.nudge.is_none()) {
             // A mark may be allowed now; nudges are repeated.
             known.refused.take_if(|(at, _)| REFUSED_RETRY <= at.elapsed());
         }
-        let endpoint = swarm.spec.worker.as_ref().and_then(|it| it.version_endpoint.as_ref());
-        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
+        let endpoint = turn.swarm.spec.worker.as_ref().and_then(|it| it.version_endpoint.as_ref());
         let answers = if let Some(endpoint) = endpoint {
-            self.version_polls.set(&(namespace, name), endpoint, &live, &turn.decision.ledger)
+            let key = (turn.namespace.to_owned(), turn.name.to_owned());
+            self.version_polls.set(&key, endpoint, &live, &decision.ledger)
         } else {
-            self.version_polls.forget(&namespace, &name);
+            self.version_polls.forget(turn.namespace, turn.name);
             BTreeMap::new()
         };
         let workers = workers(&live, refreshing, &answers, pods, Instant::now());
         let unavailable = unavailable(refreshing, &live, pods);
         let mut plan = refresh(&terms, &workers, unavailable, since_change);
-        if turn.decision.waiting == Some(Waiting::Paused) {
+        if decision.waiting == Some(Waiting::Paused) {
             plan.replace.clear();
         }
         let has_nudged = self.nudge(pool, &live, &plan, pods).await?;
         let has_marked = self.mark_started(pool, &live, pods).await?;
         let changed_in = (!has_nudged || !has_marked).then_some(CHANGED_RETRY);
-        let version = turn.decision.ledger.version;
-        let retry_in = self.replace(pool, terms.mode, &live, &plan, version, pods).await?;
+        let replacing =
+            Replacing { mode: terms.mode, plan: &plan, version: decision.ledger.version };
+        let retry_in = self.replace(pool, &live, replacing, pods).await?;
         let after = self::workers(&live, refreshing, &answers, pods, Instant::now());
         // A second look shows what remains after these attempts.
         let next = refresh(&terms, &after, unavailable, since_change);
@@ -143,10 +145,10 @@ impl Services {
         let allowed_in = refused.clone().map(|(at, _)| REFUSED_RETRY.saturating_sub(at.elapsed()));
         let allowed_in = allowed_in.min();
         for (_, reason) in refused {
-            refusals.add(RefusedRequest::Annotation, reason.clone());
+            turn.refusals.add(RefusedRequest::Annotation, reason.clone());
         }
-        let name = |slot| turn.decision.ledger.slots.get(slot).map(|it| it.worker.clone());
-        let known_by = if has_only_sessions(&turn.decision.ledger) {
+        let name = |slot| decision.ledger.slots.get(slot).map(|it| it.worker.clone());
+        let known_by = if has_only_sessions(&decision.ledger) {
             KnownBy::Sessions
         } else if terms.knows() {
             KnownBy::Workers
@@ -303,7 +305,7 @@ fn workers(
     now: Instant,
 ) -> Vec<Worker> {
     let repaired = refreshing.repaired_at;
-    let ledger = &refreshing.turn.decision.ledger;
+    let ledger = &refreshing.decision.ledger;
     let worker = |it: &Live| {
         let record = ledger.slots.get(&it.slot)?;
         let known = pods.by_uid.entry(it.uid.clone()).or_default();
@@ -389,7 +391,7 @@ mod tests {
             [("5", "3.1", false), ("7", "3.1", true), ("7", "3.2", false)]
         {
             plan.nudge[0].1 = attempt.into();
-            let nudged = scene.services.nudge(&pool, &[pod(seen)], &plan, &mut pods).await;
+            let nudged = scene.services.plain.nudge(&pool, &[pod(seen)], &plan, &mut pods).await;
             assert_eq!(nudged.unwrap(), is_as_seen, "{seen}");
             let asked = scene.asked();
             versions.extend(asked.iter().map(|it| it.body["metadata"]["resourceVersion"].clone()));

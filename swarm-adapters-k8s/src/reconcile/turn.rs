@@ -165,7 +165,7 @@ impl<'a> Stages<'a> {
         let carried = self.carry_out(pool, desired).await;
         if large_turn_slot.is_some() {
             let took = carrying.elapsed();
-            self.services.note_cost(self.turn.swarm, &mut self.memory.loaded, took);
+            self.services.jobs.note_cost(&self.turn, &mut self.memory.loaded, took);
         }
         match carried {
             Ok(carried) => Ok(Outcome::Done(Box::new(self.done(kept, resolved, carried)))),
@@ -196,7 +196,7 @@ impl<'a> Stages<'a> {
         let requeue_after = requeue_after.filter(|_| alarm.is_none());
         let looks = [requeue_after, refreshed.requeue_after, rollout.requeue_after];
         let next = looks.into_iter().chain([scale_in, decided.decision.recheck_in, again]);
-        let rest = services.sources_rest_for(turn.swarm, &memory.loaded);
+        let rest = services.jobs.rest_for(turn, &memory.loaded);
         let views_contest = memory.stores.views_contest();
         let contest_ends = views_contest.as_ref().map(|(ends_in, _)| *ends_in);
         let others = [kept.requeue_after, rest, contest_ends, silence.requeue_after];
@@ -245,14 +245,13 @@ impl<'a> Stages<'a> {
             *loaded = Loaded::none();
         } else {
             let ledgers = services.ledgers.open(turn, &pool, stores).ledgers;
-            match services.jobs(swarm, loaded, ledgers).await? {
-                (Some(jobs), why_not_newer) => {
-                    desired.jobs = jobs;
-                    complaint = why_not_newer.or(complaint);
-                }
+            let list = services.jobs.resolve(turn, loaded, ledgers).await?;
+            if let Some(jobs) = list.jobs {
+                desired.jobs = jobs;
+                complaint = list.complaint.or(complaint);
+            } else if let Some(verdict) = list.complaint {
                 // Without any list the workers go on with what they have.
-                (None, Some(verdict)) => return Err(verdict.into()),
-                (None, None) => {}
+                return Err(verdict.into());
             }
         }
         // An older list may not suit what the rest of the spec asks for by now.
@@ -316,7 +315,7 @@ impl<'a> Stages<'a> {
             pool,
             slots: &slots,
             observed: &observed,
-            turn: &decided,
+            decision: &decided.decision,
             since_change: self.memory.publications.since_change(),
             repaired_at: self
                 .memory
@@ -408,8 +407,7 @@ impl<'a> Stages<'a> {
     /// Refreshes the workers whose view has changed.
     async fn refresh(&mut self, refreshing: &Refreshing<'_>) -> Result<Refreshed, StoreError> {
         let Self { services, turn, memory } = self;
-        let (pods, refusals) = (&mut memory.pods, &mut turn.refusals);
-        services.refresh_workers(turn.swarm, refreshing, pods, refusals).await
+        services.plain.refresh(turn, refreshing, &mut memory.pods).await
     }
 
     /// Gives the pool the number of pods that was decided, once the pods that go first are marked. Returns

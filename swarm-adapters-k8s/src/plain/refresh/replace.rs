@@ -12,7 +12,7 @@ use swarm_client::api::RefreshMode;
 use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
-use super::{KnownPods, Services};
+use super::{KnownPods, PlainWorkers};
 use crate::metrics::RefreshLabels;
 use crate::plain::filled_slots::Live;
 use crate::plain::refresh_order::Refresh;
@@ -32,16 +32,22 @@ enum Outcome {
     Blocked(String),
 }
 
-impl Services {
-    /// Replaces the pods of `plan`, which were told of publication `version`, until one cannot be.
-    /// Returns when to try again.
+/// The replacements of one turn.
+#[derive(Clone, Copy)]
+pub(super) struct Replacing<'a> {
+    pub(super) mode: RefreshMode,
+    pub(super) plan: &'a Refresh,
+    /// The publication that the new pods are to read.
+    pub(super) version: u64,
+}
+
+impl PlainWorkers {
+    /// Replaces pods until one cannot be. Returns when to try again.
     pub(super) async fn replace(
         &self,
         pool: &Workload,
-        mode: RefreshMode,
         live: &[Live],
-        plan: &Refresh,
-        version: u64,
+        Replacing { mode, plan, version }: Replacing<'_>,
         pods: &mut KnownPods,
     ) -> Result<Option<Duration>, StoreError> {
         pods.replaced.retain(|_, (_, of)| *of == version);
