@@ -30,6 +30,7 @@ pub mod managed;
 pub mod metrics;
 pub mod plain;
 pub mod pool;
+mod readiness;
 mod reconcile;
 mod requests;
 pub mod run;

@@ -86,7 +86,7 @@ impl Operator {
 
     /// Removes, again and again, what is left of pods and Swarms that are gone.
     pub(crate) async fn sweep(&self) {
-        self.services.wait_until_filled().await;
+        self.services.readiness.wait_until_filled().await;
         let Caches { ledgers, swarms, .. } = &*self.services.caches;
         // The first sweep is for what an operator left that ended in the middle of a release, so it
         // waits for all that it compares. Nobody else waits for the ledgers; the controller waits for
@@ -116,7 +116,7 @@ impl Operator {
 
     async fn turn(&self, swarm: &Swarm) -> Result<Action, StoreError> {
         let services = &*self.services;
-        if timeout(LISTED_WITHIN, services.wait_until_filled()).await.is_err() {
+        if timeout(LISTED_WITHIN, services.readiness.wait_until_filled()).await.is_err() {
             return Ok(Action::requeue(LISTED_IN));
         }
         if services.caches.rollbacks.listed().is_none() {
@@ -127,7 +127,7 @@ impl Operator {
         if services.caches.is_going(swarm) {
             return self.go_with_namespace(swarm).await;
         }
-        if !services.is_filled_for(swarm).await {
+        if !services.readiness.is_filled_for(swarm).await {
             return self.not_filled(swarm).await;
         }
         let is_deleted = swarm.metadata.deletion_timestamp.is_some();
@@ -168,7 +168,7 @@ impl Operator {
     async fn go_with_namespace(&self, swarm: &Swarm) -> Result<Action, StoreError> {
         let services = &*self.services;
         services.remove_finalizer(swarm).await?;
-        if !services.is_filled_for(swarm).await {
+        if !services.readiness.is_filled_for(swarm).await {
             return Ok(Action::requeue(LISTED_IN));
         }
         let memory = self.memory(swarm);
@@ -244,7 +244,10 @@ pub(crate) async fn reconcile(
         return Ok(Action::await_change());
     };
     let is_taken_over = !operator.memories.knows_term(&uid, term);
-    let Some(_slot) = operator.services.reconcile_slot(&swarm, is_taken_over).await else {
+    let slots = &operator.services.slots;
+    let slot =
+        if is_taken_over { slots.after_takeover(&swarm).await } else { slots.any(&swarm).await };
+    let Some(_slot) = slot else {
         return Ok(Action::await_change());
     };
     let Some(permit) = operator.services.sharing.share.permit(&uid).map(Arc::new) else {

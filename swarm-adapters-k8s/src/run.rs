@@ -15,14 +15,17 @@ pub use crate::services::Options;
 use crate::sharing::Sharing;
 use crate::sharing::fence::fenced;
 use crate::watch::rollback::Rollbacks;
-use futures::{StreamExt, stream};
+use futures::{Stream, StreamExt, stream};
 use kube::runtime::controller::{Config as ControllerConfig, Controller};
+use kube::runtime::reflector::ObjectRef;
+use swarm_client::api::Swarm;
 use swarm_client::client::Clients;
+use swarm_replicas::{Bucket, Buckets};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::reconcile::{Operator, error_policy, reconcile};
-use crate::services::Services;
+use crate::services::{Services, Watched};
 use crate::sessions::seen::SeenSessions;
 
 /// Bounds the triggered turns of kube-rs; 0 is no bound. [`FairSlots`](crate::fairness::slots::FairSlots)
@@ -45,9 +48,9 @@ pub async fn run(
     let (scope, rollbacks) = (sharing.scope.clone(), Rollbacks::default());
     let (caches, mut changes) = crate::watches::begin(&sharing, clients.watching(), &rollbacks);
     let swarms = caches.swarms.store.clone();
-    let seen = SeenSessions::default();
+    let watched = Watched { caches, seen: SeenSessions::default(), filled: ready };
     let control = fenced(clients.control());
-    let mut services = Services::new(control, options, sharing, caches, metrics, seen, ready);
+    let mut services = Services::new(control, options, sharing, metrics, watched);
     services.health = health.clone();
     let services = Arc::new(services);
     let operator = Arc::new(Operator::new(services.clone()));
@@ -79,7 +82,7 @@ pub async fn run(
         .reconcile_on(services.sessions.alarms.follow(&services.sessions.leases))
         .reconcile_on(services.plain.version_polls.follow())
         .reconcile_on(health.beats())
-        .reconcile_on(services.gained())
+        .reconcile_on(gained(&services))
         .graceful_shutdown_on(shutdown)
         .run(reconcile, error_policy, operator)
         .for_each(|outcome| {
@@ -94,6 +97,19 @@ pub async fn run(
         () = controller => {}
         payload = first_panic(&mut background) => std::panic::resume_unwind(payload),
     }
+}
+
+/// The Swarms that become this operator's.
+fn gained(services: &Services) -> impl Stream<Item = ObjectRef<Swarm>> + Send + use<> {
+    let swarms = services.caches.swarms.store.clone();
+    services.sharing.share.follow().flat_map(move |gained: Buckets| {
+        let is_gained = |swarm: &Arc<Swarm>| {
+            let uid = swarm.metadata.uid.as_deref();
+            uid.is_some_and(|uid| gained.contains(Bucket::of(uid)))
+        };
+        let found: Vec<_> = swarms.state().into_iter().filter(is_gained).collect();
+        stream::iter(found.into_iter().map(|swarm| ObjectRef::from_obj(&*swarm)))
+    })
 }
 
 /// The tasks beside turns.
@@ -125,7 +141,7 @@ async fn announce(services: Arc<Services>) {
         tracing::info!("caches are filled");
         // Whoever is asked to end when this one is ready leaves it something to go on with.
         services.sharing.begins().await;
-        services.filled.send_replace(true);
+        services.readiness.filled.send_replace(true);
     }
 }
 
@@ -133,7 +149,7 @@ async fn announce(services: Arc<Services>) {
 async fn announce_wide(services: Arc<Services>) {
     if services.caches.pools.non_statefulset.wait_until_filled().await.is_ok() {
         tracing::info!("caches of Deployments and their pods are filled");
-        services.filled_wide.send_replace(true);
+        services.readiness.filled_wide.send_replace(true);
     }
 }
 

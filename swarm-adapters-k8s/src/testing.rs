@@ -22,7 +22,7 @@ use crate::locks::unpoisoned;
 use crate::metrics::Metrics;
 use crate::reconcile::Operator;
 use crate::scope::Scope;
-use crate::services::{Options, Services};
+use crate::services::{Options, Services, Watched};
 use crate::sessions::seen::SeenSessions;
 use crate::sharing::Sharing;
 use crate::watch::cached::Cache;
@@ -117,7 +117,8 @@ impl World {
             watch::Sender::new(true),
         );
         let sharing = Sharing::alone(&Clients::new(client.clone(), client.clone()), Scope::Cluster);
-        let services = Services::new(client, options, sharing, caches, metrics, seen, filled);
+        let watched = Watched { caches, seen, filled };
+        let services = Services::new(client, options, sharing, metrics, watched);
         let services = Arc::new(services);
         let operator = Arc::new(Operator::new(services.clone()));
         Scene { services, operator, asked }

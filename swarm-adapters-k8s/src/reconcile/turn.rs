@@ -160,7 +160,7 @@ impl<'a> Stages<'a> {
         self.note_listed(&resolved).await?;
         let Resolved { pool, desired, .. } = &mut resolved;
         let jobs = desired.jobs.len();
-        let large_turn_slot = self.services.large_turn_slot(self.turn.swarm, jobs).await;
+        let large_turn_slot = self.services.slots.large(&self.turn, jobs).await;
         let carrying = Instant::now();
         let carried = self.carry_out(pool, desired).await;
         if large_turn_slot.is_some() {
