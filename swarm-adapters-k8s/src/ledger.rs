@@ -4,6 +4,7 @@
 pub(crate) mod adoption;
 mod claim;
 mod form;
+pub(crate) mod orphans;
 mod parts;
 mod sources;
 pub(crate) mod stores;

@@ -2,7 +2,6 @@
 
 mod finalizer;
 mod memory;
-mod orphans;
 mod panics;
 mod release;
 mod report;
@@ -20,21 +19,22 @@ use tokio::time::timeout;
 use tracing::Instrument as _;
 
 use crate::fairness::background::Background;
+use crate::ledger::orphans::Kept;
 use crate::metrics::TurnLabels;
 use crate::requests::REFUSED_RETRY;
 use crate::services::Services;
 use crate::sharing::fence;
-use crate::sharing::hosting::Looks;
+use crate::sharing::hosting::{HostingCheck, Looks};
 use crate::sharing::types::SWEEPER;
 use crate::status::{Reason, Verdict};
-use crate::turn::named;
+use crate::turn::{Turn, named};
 use crate::watch::cached::with_uid;
 use crate::watch::caches::Caches;
-use finalizer::has_finalizer;
+use finalizer::{Finalizers, has_finalizer};
 use memory::{Memories, Memory};
-use orphans::Kept;
 use panics::{Panicked, contained};
 use release::Released;
+use report::Reporter;
 use turn::Stages;
 
 /// How long a turn waits for the first lists, which all turns need.
@@ -50,11 +50,14 @@ const SWEEP: Duration = Duration::from_secs(30);
 pub(crate) struct Operator {
     pub(crate) services: Arc<Services>,
     pub(crate) memories: Memories,
+    reporter: Reporter,
+    finalizers: Finalizers,
 }
 
 impl Operator {
     pub(crate) fn new(services: Arc<Services>) -> Self {
-        Self { services, memories: Memories::default() }
+        let (reporter, finalizers) = (Reporter::of(&services), Finalizers::of(&services));
+        Self { services, memories: Memories::default(), reporter, finalizers }
     }
 
     /// What is remembered of `swarm`, by its UID.
@@ -67,7 +70,8 @@ impl Operator {
     /// Forgets a Swarm that is gone.
     fn forget(&self, swarm: &Swarm) {
         self.memories.forget(&swarm.uid().unwrap_or_default());
-        self.services.forget(&swarm.namespace().unwrap_or_default(), &swarm.name_any());
+        let (namespace, name) = named(swarm);
+        self.services.forget(namespace, name);
     }
 
     /// Forgets the Swarms that vanished without our release: somebody removed the finalizer by hand, or
@@ -102,11 +106,12 @@ impl Operator {
         loop {
             ticks.tick().await;
             self.forget_vanished();
-            self.services.warn_unhosted(&mut looks).await;
+            let Services { sharing, events, .. } = &*self.services;
+            HostingCheck { sharing, swarms, events }.warn(&mut looks).await;
             // What is left of Swarms that are gone is nobody's, so one replica is elected to look for it.
             let Some(permit) = self.services.sharing.sweeper.permit(SWEEPER) else { continue };
             let sweep = async {
-                self.services.sweep_ledgers(&mut kept).await;
+                self.services.ledgers.sweep(&mut kept).await;
                 self.services.sessions.sweep().await;
                 self.services.managed.sweep().await;
             };
@@ -120,8 +125,7 @@ impl Operator {
             return Ok(Action::requeue(LISTED_IN));
         }
         if services.caches.rollbacks.listed().is_none() {
-            let name = swarm.name_any();
-            tracing::info!(swarm = %name, "the store was rolled back and is being listed");
+            tracing::info!(swarm = named(swarm).1, "the store was rolled back and is being listed");
             return Ok(Action::requeue(LISTED_IN));
         }
         if services.caches.is_going(swarm) {
@@ -137,22 +141,24 @@ impl Operator {
         }
         if !has_finalizer(swarm) {
             // The watch shows the Swarm with it, which is the next turn.
-            return services.set_finalizer(swarm).await.map(|()| Action::await_change());
+            return self.finalizers.set(swarm).await.map(|()| Action::await_change());
         }
         let memory = self.memory(swarm);
         let mut memory = memory.lock().await;
         if memory.forget_undone(services.caches.rollbacks.epoch()) {
-            let namespace = swarm.namespace().unwrap_or_default();
-            services.plain.version_polls.forget(&namespace, &swarm.name_any());
+            let (namespace, name) = named(swarm);
+            services.plain.version_polls.forget(namespace, name);
         }
         if !is_deleted {
-            return Stages::of(services, swarm, &mut memory).apply().await;
+            return Stages::of(self, swarm, &mut memory).apply().await;
         }
-        match Stages::of(services, swarm, &mut memory).release().await? {
+        match Stages::of(self, swarm, &mut memory).release().await? {
             Released::NotYet { requeue_after, refused } => {
                 if let Some(refused) = refused {
                     let epoch = memory.epoch;
-                    services.report_refusal(swarm, refused, &mut memory.reports, epoch).await?;
+                    let turn = Turn::of(swarm);
+                    let reports = &mut memory.reports;
+                    self.reporter.report_refusal(&turn, refused, reports, epoch).await?;
                 }
                 Ok(Action::requeue(requeue_after))
             }
@@ -167,17 +173,17 @@ impl Operator {
     /// first: so the finalizer goes at once. Then the workers are asked to stop, which nothing waits for.
     async fn go_with_namespace(&self, swarm: &Swarm) -> Result<Action, StoreError> {
         let services = &*self.services;
-        services.remove_finalizer(swarm).await?;
+        self.finalizers.remove(swarm).await?;
         if !services.readiness.is_filled_for(swarm).await {
             return Ok(Action::requeue(LISTED_IN));
         }
         let memory = self.memory(swarm);
-        let closed = Stages::of(services, swarm, &mut *memory.lock().await).close().await;
+        let closed = Stages::of(self, swarm, &mut *memory.lock().await).close().await;
         let requeue_after = match closed {
             Ok(requeue_after) => requeue_after,
             // The namespace takes no new objects, and perhaps the operator's rights are gone.
             Err(StoreError::Refused { reason, .. }) => {
-                tracing::info!(swarm = %swarm.name_any(), reason, "its namespace goes without it");
+                tracing::info!(swarm = named(swarm).1, reason, "its namespace goes without it");
                 None
             }
             Err(error) => return Err(error),
@@ -195,15 +201,14 @@ impl Operator {
         if is_made && let Some(verdict) = self.services.managed.forbidden(named(swarm).0).await {
             return self.report_refusal(swarm, verdict).await;
         }
-        let name = swarm.name_any();
-        tracing::info!(swarm = %name, "what its pool needs is not listed yet");
+        tracing::info!(swarm = named(swarm).1, "what its pool needs is not listed yet");
         Ok(Action::requeue(LISTED_IN))
     }
 
     /// Discards what is remembered of a Swarm whose turn panicked, and reports it: the next turn begins
     /// as if the process had just been started.
     async fn after_panic(&self, swarm: &Swarm, panicked: &Panicked) -> Result<Action, StoreError> {
-        let name = swarm.name_any();
+        let name = named(swarm).1;
         let panics = TurnLabels { result: "panicked" };
         self.services.metrics.turns.get_or_create(&panics).inc();
         tracing::error!(swarm = %name, %panicked, "a turn panicked; its Swarm is begun with again");
@@ -227,7 +232,8 @@ impl Operator {
         let memory = self.memory(swarm);
         let mut memory = memory.lock().await;
         let epoch = memory.epoch;
-        self.services.report_refusal(swarm, verdict, &mut memory.reports, epoch).await
+        let (turn, reports) = (Turn::of(swarm), &mut memory.reports);
+        self.reporter.report_refusal(&turn, verdict, reports, epoch).await
     }
 }
 
@@ -260,7 +266,10 @@ pub(crate) async fn reconcile(
     }
     let Services { caches, client, background, .. } = &*operator.services;
     // Somebody may have edited it while it waited.
-    let newest = caches.swarms.get(&swarm.namespace().unwrap_or_default(), &swarm.name_any());
+    let newest = {
+        let (namespace, name) = named(&swarm);
+        caches.swarms.get(namespace, name)
+    };
     let newest = newest.filter(|newest| newest.uid() == swarm.uid()).unwrap_or(swarm);
     let Some(swarm) = caches.foreign_swarms.whole(client, newest).await? else {
         return Ok(Action::await_change());
@@ -293,8 +302,8 @@ async fn in_a_task(
 
 /// One turn of a Swarm that is this operator's.
 async fn permitted(swarm: Arc<Swarm>, operator: Arc<Operator>) -> Result<Action, StoreError> {
-    let namespace = swarm.namespace().unwrap_or_default();
-    let _under_way = operator.services.health.turn(&namespace, &swarm.name_any());
+    let (namespace, name) = named(&swarm);
+    let _under_way = operator.services.health.turn(namespace, name);
     match contained(Box::pin(operator.turn(&swarm))).await {
         Ok(Err(StoreError::Refused { code, reason })) => {
             let verdict = Verdict { reason: Reason::Refused(code), message: reason };
@@ -323,7 +332,7 @@ pub(crate) fn error_policy(
     let pause = (CONFLICT_RETRY * 2_u32.pow(doublings)).min(PAUSE_MAX);
     if !conflict {
         let cause = std::error::Error::source(error).map(ToString::to_string);
-        tracing::warn!(swarm = %swarm.name_any(), %error, cause, ?pause, "a turn failed");
+        tracing::warn!(swarm = named(&swarm).1, %error, cause, ?pause, "a turn failed");
     }
     Action::requeue(if conflict && failures < 3 { CONFLICT_RETRY } else { pause })
 }

@@ -90,13 +90,14 @@ impl Services {
         let workloads = Arc::new(workloads);
         let caches = Arc::new(caches);
         let reading = Reading::new(background.clone());
-        let ledgers = Ledgers::new(
-            client.clone(),
-            caches.clone(),
-            sharing.clone(),
-            reading.clone(),
-            events.clone(),
-        );
+        let ledgers = Ledgers {
+            client: client.clone(),
+            caches: caches.clone(),
+            sharing: sharing.clone(),
+            reading: reading.clone(),
+            metrics: metrics.clone(),
+            events: events.clone(),
+        };
         let jobs = JobSources::new(
             client.clone(),
             caches.clone(),

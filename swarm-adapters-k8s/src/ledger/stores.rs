@@ -10,6 +10,7 @@ use swarm_core::ports::Seen;
 
 use super::KubeLedgerStore;
 use crate::jobs::reading::Reading;
+use crate::metrics::Metrics;
 use crate::plain::view::ConfigMapViewStore;
 use crate::pool::workload::Workload;
 use crate::sharing::Sharing;
@@ -34,11 +35,13 @@ pub(crate) struct OpenStores<'a> {
 
 /// Opens the stores of ledgers and of the views that plain workers share.
 pub(crate) struct Ledgers {
-    pub(super) client: Client,
-    caches: Arc<Caches>,
-    sharing: Sharing,
-    reading: Reading,
-    pub(super) events: Arc<EventPublisher>,
+    pub(crate) client: Client,
+    pub(crate) caches: Arc<Caches>,
+    pub(crate) sharing: Sharing,
+    /// Where large views of others are read.
+    pub(crate) reading: Reading,
+    pub(crate) metrics: Metrics,
+    pub(crate) events: Arc<EventPublisher>,
 }
 
 impl Stores {
@@ -56,17 +59,6 @@ impl Stores {
 }
 
 impl Ledgers {
-    /// Opens stores through `client`. Large views of others are read by `reading`.
-    pub(crate) fn new(
-        client: Client,
-        caches: Arc<Caches>,
-        sharing: Sharing,
-        reading: Reading,
-        events: Arc<EventPublisher>,
-    ) -> Self {
-        Self { client, caches, sharing, reading, events }
-    }
-
     /// The stores of the Swarm on `pool`. Stores that an earlier turn opened go on with what they know.
     pub(crate) fn open<'s>(
         &self,

@@ -45,8 +45,7 @@ impl Stages<'_> {
     /// [`StoreError::Refused`] if workers cannot be asked to stop: the Swarm stays until they can.
     pub(super) async fn release(mut self) -> Result<Released, StoreError> {
         let released = self.released().await;
-        let Self { services, turn, memory } = self;
-        let swarm = turn.swarm;
+        let Self { operator, services, turn, memory } = self;
         match released {
             Ok(None) => {}
             Ok(Some(requeue_after)) => {
@@ -62,7 +61,7 @@ impl Stages<'_> {
             Err(error) => return Err(error),
         }
         services.managed.remove(&turn).await?;
-        services.remove_finalizer(swarm).await?;
+        operator.finalizers.remove(turn.swarm).await?;
         // After the finalizer: a ledger that is missing before was lost, and is no release.
         if let Some(ledgers) = memory.stores.ledgers.take()
             && let Err(error) = ledgers.remove().await

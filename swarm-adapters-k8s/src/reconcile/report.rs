@@ -7,29 +7,33 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::runtime::events::EventType;
+use kube::{Client, ResourceExt};
 use serde_json::json;
 use swarm_client::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use swarm_core::ports::StoreError;
 use swarm_core::verdict::Reason as Shared;
-use swarm_core::{Desired, Need, Observed, Progress, Turn, Waiting};
+use swarm_core::{Desired, Need, Observed, Progress, Waiting};
 use tokio::time::Instant;
 
 use crate::jobs::listed::Listed;
+use crate::metrics::Metrics;
 use crate::pool::rollout::{Rollout, RolloutReport, SEEN_WITHIN};
 use crate::pool::workload::Workload;
 use crate::requests::{REFUSED_RETRY, bounded};
 use crate::services::Services;
 use crate::sessions::alarms::Alarm;
+use crate::status::publisher::EventPublisher;
 use crate::status::{
     self, AUTOSCALE_LIMITED, JOBS_FAILING, MISCONFIGURED, NOT_READY_TOO_LONG, NotReadyTooLong,
     Reason, Refreshed, Refusals, RefusedRequest, SESSIONS_UNPROTECTED, SessionReport, TurnSummary,
     Verdict,
 };
+use crate::turn::Turn;
 use crate::version;
+use crate::watch::caches::Caches;
 use crate::watch::rollback::Epoch;
 
 /// The time that a brief reason lasts before it becomes an Event.
@@ -140,7 +144,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Done {
     /// The name of the Swarm.
     pub(crate) swarm: String,
-    pub(crate) turn: Turn,
+    /// What the core decided.
+    pub(crate) decided: swarm_core::Turn,
     pub(crate) desired: Desired,
     /// How many workers the jobs need.
     pub(crate) need: Option<Need>,
@@ -166,7 +171,7 @@ impl Done {
         let Self { refreshed, sessions, refusals, .. } = self;
         TurnSummary {
             swarm,
-            decision: &self.turn.decision,
+            decision: &self.decided.decision,
             desired,
             need: self.need,
             observed,
@@ -199,15 +204,37 @@ fn is_outdone_by_a_contest(reason: Reason) -> bool {
     is_outdone.contains(&reason)
 }
 
-impl Services {
+/// A status that may be news, and the verdict in it.
+struct News {
+    status: SwarmStatus,
+    verdict: Verdict,
+}
+
+/// Writes the status of Swarms, and Events about them.
+pub(super) struct Reporter {
+    client: Client,
+    caches: Arc<Caches>,
+    metrics: Metrics,
+    events: Arc<EventPublisher>,
+}
+
+impl Reporter {
+    /// Writes by the client of `services`.
+    pub(super) fn of(services: &Services) -> Self {
+        let Services { client, caches, metrics, events, .. } = services;
+        let (client, caches) = (client.clone(), caches.clone());
+        Self { client, caches, metrics: metrics.clone(), events: events.clone() }
+    }
+
     /// Reports what a turn came to.
-    pub(crate) async fn report_turn(
+    pub(super) async fn report_turn(
         &self,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         outcome: &Outcome,
         reports: &mut Reports,
         seen_in: Epoch,
     ) -> Result<(), StoreError> {
+        let swarm = turn.swarm;
         if let Outcome::Done(done) = outcome {
             self.report_displaced(swarm, done).await;
             for fenced in &done.sessions.fenced {
@@ -215,7 +242,7 @@ impl Services {
                 self.events.publish(swarm, EventType::Warning, "WorkerFenced", note).await;
             }
             if let Some(note) = reports.listed.announced() {
-                tracing::warn!(swarm = swarm.name_any(), "{note}");
+                tracing::warn!(swarm = turn.name, "{note}");
                 self.events.publish(swarm, EventType::Warning, "JobsRemoved", note).await;
             }
         }
@@ -224,7 +251,7 @@ impl Services {
         let (status, verdict) = match outcome {
             Outcome::Done(done) => {
                 let Done { complaint, contest, .. } = &**done;
-                let is_gathering = done.turn.decision.waiting == Some(Waiting::Gathering);
+                let is_gathering = done.decided.decision.waiting == Some(Waiting::Gathering);
                 let is_unclear = is_gathering || (before.is_some() && done.is_unclear());
                 if is_unclear && complaint.is_none() {
                     // The plan is not carried out yet; until then the last status is true.
@@ -239,14 +266,14 @@ impl Services {
                     },
                 };
                 let status = status::after_turn(generation, before, &facts, &verdict);
-                let unchanged = before.filter(|_| !done.turn.changed);
+                let unchanged = before.filter(|_| !done.decided.changed);
                 (status::unless_only_taken_over(unchanged, status), verdict)
             }
             Outcome::Refused(verdict) | Outcome::Awaited { verdict, .. } => {
                 (status::after_refusal(generation, before, verdict), verdict.clone())
             }
         };
-        self.report(swarm, status, verdict, reports, seen_in).await?;
+        self.report(turn, News { status, verdict }, reports, seen_in).await?;
         if let Outcome::Done(done) = outcome {
             self.report_quarantined(swarm, &done.sessions.quarantined, reports).await;
             self.report_not_ready(swarm, done, reports).await;
@@ -255,16 +282,16 @@ impl Services {
     }
 
     /// Reports why a turn was not carried out; the counts of the last good one stay.
-    pub(crate) async fn report_refusal(
+    pub(super) async fn report_refusal(
         &self,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         verdict: Verdict,
         reports: &mut Reports,
         seen_in: Epoch,
     ) -> Result<Action, StoreError> {
-        let before = reports.status.as_ref().or(swarm.status.as_ref());
-        let status = status::after_refusal(swarm.metadata.generation, before, &verdict);
-        self.report(swarm, status, verdict, reports, seen_in).await?;
+        let before = reports.status.as_ref().or(turn.swarm.status.as_ref());
+        let status = status::after_refusal(turn.swarm.metadata.generation, before, &verdict);
+        self.report(turn, News { status, verdict }, reports, seen_in).await?;
         let requeue_after = reports.event_in().map_or(REFUSED_RETRY, |due| due.min(REFUSED_RETRY));
         Ok(Action::requeue(requeue_after))
     }
@@ -272,12 +299,12 @@ impl Services {
     /// Writes a status if it says anything new, and an Event when the reason changed.
     async fn report(
         &self,
-        swarm: &Swarm,
-        status: SwarmStatus,
-        verdict: Verdict,
+        turn: &Turn<'_>,
+        News { status, verdict }: News,
         reports: &mut Reports,
         seen_in: Epoch,
     ) -> Result<(), StoreError> {
+        let swarm = turn.swarm;
         let before = reports.status.clone().or_else(|| swarm.status.clone());
         let before = before.as_ref();
         if before == Some(&status) {
@@ -287,11 +314,11 @@ impl Services {
             return Ok(());
         }
         let at = reports.version_of(swarm);
-        match self.write_status(swarm, &status, at, seen_in).await {
+        match self.write_status(turn, &status, at, seen_in).await {
             Ok(version) => reports.version = version,
             Err(StoreError::Refused { reason: refused, .. }) => {
                 self.metrics.count_refused(RefusedRequest::Status);
-                let (name, reason) = (swarm.name_any(), verdict.reason.as_str());
+                let (name, reason) = (turn.name, verdict.reason.as_str());
                 tracing::warn!(swarm = name, refused, reason, verdict.message, "no status");
                 return Ok(());
             }
@@ -321,7 +348,7 @@ impl Services {
 
     /// An Event about workers that have not been ready for too long since the last turn.
     async fn report_not_ready(&self, swarm: &Swarm, done: &Done, reports: &mut Reports) {
-        if done.turn.decision.waiting.is_some() {
+        if done.decided.decision.waiting.is_some() {
             return;
         }
         let found = NotReadyTooLong::of(&done.summary());
@@ -334,7 +361,7 @@ impl Services {
 
     /// An Event about jobs that lost their workers to more important ones in this turn.
     async fn report_displaced(&self, swarm: &Swarm, done: &Done) {
-        if let Some(note) = status::displaced(&done.summary()).filter(|_| done.turn.changed) {
+        if let Some(note) = status::displaced(&done.summary()).filter(|_| done.decided.changed) {
             self.events.publish(swarm, EventType::Normal, "JobsDisplaced", note).await;
         }
     }
@@ -357,14 +384,13 @@ impl Services {
     /// another replica has written it by now. Returns the version after that.
     async fn write_status(
         &self,
-        swarm: &Swarm,
+        turn: &Turn<'_>,
         status: &SwarmStatus,
         at: Option<String>,
         seen_in: Epoch,
     ) -> Result<Option<String>, StoreError> {
-        let name = swarm.name_any();
-        let api: Api<Swarm> =
-            Api::namespaced(self.client.clone(), &swarm.namespace().unwrap_or_default());
+        let Turn { swarm, namespace, name, .. } = *turn;
+        let api: Api<Swarm> = Api::namespaced(self.client.clone(), namespace);
         let patch = Patch::Apply(json!({
             "apiVersion": API_VERSION,
             "kind": "Swarm",
@@ -373,7 +399,7 @@ impl Services {
             "status": status,
         }));
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        let written = api.patch_status(&name, &params, &patch);
+        let written = api.patch_status(name, &params, &patch);
         let written = bounded(format!("status of Swarm `{name}`"), written).await?;
         let (seen, answered) = (version::of(swarm), version::of(&written));
         self.caches.rollbacks.compare(seen_in, seen, answered, || format!("Swarm `{name}`"));

@@ -17,6 +17,7 @@ use swarm_core::{Decider, Desired, Ledger, Need, Observed, Progress};
 use swarm_spec::convert::{check_jobs, size_workers};
 use tokio::time::Instant;
 
+use super::Operator;
 use super::memory::Memory;
 use super::report::{Done, Outcome};
 use crate::clock;
@@ -99,6 +100,7 @@ pub(crate) struct Carried {
 
 /// The stages of one turn, and all that they work with.
 pub(super) struct Stages<'a> {
+    pub(super) operator: &'a Operator,
     pub(super) services: &'a Services,
     pub(super) turn: Turn<'a>,
     pub(super) memory: &'a mut Memory,
@@ -106,19 +108,19 @@ pub(super) struct Stages<'a> {
 
 impl<'a> Stages<'a> {
     /// Begins a turn of `swarm`.
-    pub(super) fn of(services: &'a Services, swarm: &'a Swarm, memory: &'a mut Memory) -> Self {
-        Self { services, turn: Turn::of(swarm), memory }
+    pub(super) fn of(operator: &'a Operator, swarm: &'a Swarm, memory: &'a mut Memory) -> Self {
+        Self { operator, services: &operator.services, turn: Turn::of(swarm), memory }
     }
 
     /// Brings a Swarm that is wanted closer to what it asks for, and reports what came of it.
     pub(super) async fn apply(mut self) -> Result<Action, StoreError> {
         let started = Instant::now();
         let mut outcome = self.outcome().await;
-        let Self { services, turn, memory } = self;
+        let Self { operator, services, turn, memory } = self;
         // A report that fails is the end of a turn like any other.
+        let (reporter, reports) = (&operator.reporter, &mut memory.reports);
         if let Ok(done) = &outcome
-            && let Err(error) =
-                services.report_turn(turn.swarm, done, &mut memory.reports, memory.epoch).await
+            && let Err(error) = reporter.report_turn(&turn, done, reports, memory.epoch).await
         {
             outcome = Err(error);
         }
@@ -180,7 +182,7 @@ impl<'a> Stages<'a> {
 
     /// Returns what the report is about, and notes what autoscalers of others read.
     fn done(&mut self, kept: Kept, resolved: Resolved, carried: Carried) -> Done {
-        let Self { services, turn, memory } = self;
+        let Self { services, turn, memory, .. } = self;
         let Resolved { mut pool, desired, complaint } = resolved;
         let Carried { decided, observed, progress, refreshed, sessions, trouble, .. } = carried;
         let Carried { requeue_after, scale_in, need, alarm, silence, rollout, .. } = carried;
@@ -205,7 +207,7 @@ impl<'a> Stages<'a> {
         let contest = scaling.or(views_contest.map(|(_, verdict)| verdict));
         let done = Done {
             swarm: turn.name.to_owned(),
-            turn: decided,
+            decided,
             desired,
             need,
             observed,
@@ -228,7 +230,7 @@ impl<'a> Stages<'a> {
     /// Returns what the Swarm asks for, and for which pool. Of a pool by labels the pods are claimed that
     /// nobody has.
     async fn resolve(&mut self) -> Result<Resolved, Stop> {
-        let Self { services, turn, memory } = self;
+        let Self { services, turn, memory, .. } = self;
         let swarm = turn.swarm;
         let invalid = |message| Verdict { reason: Reason::InvalidSpec, message };
         let mut desired = convert::desired(swarm).map_err(|error| invalid(error.to_string()))?;
@@ -262,7 +264,7 @@ impl<'a> Stages<'a> {
     /// Takes note of the jobs that the Swarm lists, for an Event if most of them were removed. The first
     /// look compares them with the jobs of the ledger.
     async fn note_listed(&mut self, resolved: &Resolved) -> Result<(), StoreError> {
-        let Self { services, turn, memory } = self;
+        let Self { services, turn, memory, .. } = self;
         let Memory { reports, stores, loaded, .. } = &mut **memory;
         let (listed, jobs) = (&mut reports.listed, &resolved.desired.jobs);
         let ledgers = services.ledgers.open(turn, &resolved.pool, stores).ledgers;
@@ -384,7 +386,7 @@ impl<'a> Stages<'a> {
 
     /// Learns what there is to know of pods and sessions, and revokes the Leases of silent ones.
     async fn learn(&mut self, pool: &Workload, slots: &Slots) -> Result<Silence, StoreError> {
-        let Self { services, turn, memory } = self;
+        let Self { services, turn, memory, .. } = self;
         let Memory { stores, sessions, silent, pods, .. } = &mut **memory;
         let stores = services.ledgers.open(turn, pool, stores);
         // Where pods are replaced to read a new view, they started with the one that is there.
@@ -400,13 +402,13 @@ impl<'a> Stages<'a> {
 
     /// Removes what is left of sessions that have ended; returns whether there is more.
     async fn collect_garbage(&mut self, ledger: &Ledger) -> bool {
-        let Self { services, turn, memory } = self;
+        let Self { services, turn, memory, .. } = self;
         services.sessions.collect_garbage(turn, ledger, &memory.sessions).await
     }
 
     /// Refreshes the workers whose view has changed.
     async fn refresh(&mut self, refreshing: &Refreshing<'_>) -> Result<Refreshed, StoreError> {
-        let Self { services, turn, memory } = self;
+        let Self { services, turn, memory, .. } = self;
         services.plain.refresh(turn, refreshing, &mut memory.pods).await
     }
 
@@ -418,7 +420,7 @@ impl<'a> Stages<'a> {
         slots: &Slots,
         shrink: Shrink,
     ) -> Result<bool, StoreError> {
-        let Self { services, turn, memory } = self;
+        let Self { services, turn, memory, .. } = self;
         let pods = &mut memory.pods;
         let is_marked = services.workloads.set_deletion_cost(pool, slots, shrink, pods).await?;
         if is_marked && let Some(replicas) = shrink.replicas {
@@ -434,7 +436,7 @@ impl<'a> Stages<'a> {
         desired: &Desired,
         observed: &Observed,
     ) -> Result<swarm_core::Turn, StoreError> {
-        let Self { services, turn, memory } = self;
+        let Self { services, turn, memory, .. } = self;
         let swarm = turn.swarm;
         let Memory { stores, sessions, publications, decider, loaded, .. } = &mut **memory;
         let details = Details::of(&desired.jobs).with_output(swarm.spec.output());

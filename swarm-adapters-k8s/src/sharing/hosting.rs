@@ -7,10 +7,10 @@ use kube::ResourceExt as _;
 use kube::runtime::events::EventType;
 use swarm_client::api::Swarm;
 
-use super::fence;
 use super::types::{self, SWEEPER};
-use crate::services::Services;
-use crate::watch::cached::with_uid;
+use super::{Sharing, fence};
+use crate::status::publisher::EventPublisher;
+use crate::watch::cached::{Cache, with_uid};
 
 /// What was seen at the look before, and which Swarms were warned about it.
 #[derive(Debug, Default)]
@@ -48,30 +48,37 @@ impl Looks {
     }
 }
 
-impl Services {
-    /// Looks whether each controller is hosted by some replica. Whoever has the sweeper warns about the
+/// Warns about controllers that no replica hosts.
+pub(crate) struct HostingCheck<'a> {
+    pub(crate) sharing: &'a Sharing,
+    pub(crate) swarms: &'a Cache<Swarm>,
+    pub(crate) events: &'a EventPublisher,
+}
+
+impl HostingCheck<'_> {
+    /// Looks whether each controller is hosted by some replica. The replica with the sweeper warns about the
     /// Swarms that nobody works on; about a sweeper that nobody has, each warns its own Swarms.
-    pub(crate) async fn warn_unhosted(&self, looks: &mut Looks) {
-        let swarms = &self.caches.swarms;
+    pub(crate) async fn warn(&self, looks: &mut Looks) {
+        let Self { sharing, swarms, .. } = self;
         looks.retain(|uid| !swarms.with(&with_uid(uid)).is_empty());
-        for kind in looks.take_in(self.sharing.unhosted()) {
+        for kind in looks.take_in(sharing.unhosted()) {
             if looks.begins(kind) {
                 tracing::warn!(controller = kind, "no replica hosts this controller");
             }
             for swarm in swarms.store.state() {
                 let uid = swarm.uid().unwrap_or_default();
                 let permit = if kind == types::SWARM {
-                    self.sharing.sweeper.permit(SWEEPER)
+                    sharing.sweeper.permit(SWEEPER)
                 } else {
-                    self.sharing.share.permit(&uid)
+                    sharing.share.permit(&uid)
                 };
                 let Some(permit) = permit.filter(|_| looks.is_news(kind, &uid)) else { continue };
-                fence::by(Arc::new(permit), self.warn(&swarm, kind)).await;
+                fence::by(Arc::new(permit), self.warn_about(&swarm, kind)).await;
             }
         }
     }
 
-    async fn warn(&self, swarm: &Swarm, kind: &str) {
+    async fn warn_about(&self, swarm: &Swarm, kind: &str) {
         let effect = if kind == types::SWARM {
             "nothing is done for this Swarm, and what its workers run keeps running"
         } else {

@@ -8,10 +8,10 @@ use kube::{Api, ResourceExt};
 use swarm_client::api::{Swarm, SwarmLedger};
 use swarm_core::ports::StoreError;
 
-use crate::ledger::Claim;
+use super::Claim;
+use super::stores::Ledgers;
 use crate::pool::workload::Kind;
 use crate::requests::bounded;
-use crate::services::Services;
 use crate::status::RefusedRequest;
 use crate::watch::caches::Caches;
 
@@ -38,10 +38,10 @@ impl Caches {
     }
 }
 
-impl Services {
+impl Ledgers {
     /// Removes the ledgers whose Swarms do not exist any more. Of those that no Swarm of the cache
     /// concerns the API server itself is asked, once for each state of them.
-    pub(crate) async fn sweep_ledgers(&self, kept: &mut Kept) {
+    pub(crate) async fn sweep(&self, kept: &mut Kept) {
         if !self.caches.swarms.is_filled() {
             return;
         }
