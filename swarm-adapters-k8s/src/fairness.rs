@@ -41,9 +41,9 @@ impl TurnSlots {
         self.sharing.reconcile_slots.one_later(&self.sharing.tenant(swarm), uid).await
     }
 
-    /// Waits until a turn with so many jobs may go on; it may until the value is dropped, and most wait for
-    /// nothing. Large ones go on in the background, one by one: the plan and the ledger of 200,000 jobs take
-    /// 90 MB and a thread meanwhile.
+    /// Waits until a turn with this number of jobs may go on; it may until the value is dropped, and most
+    /// turns do not wait. Large turns go on in the background, one by one: the plan and the ledger of
+    /// 200,000 jobs take 90 MB and a thread meanwhile.
     pub(crate) async fn large(&self, turn: &Turn<'_>, jobs: usize) -> Option<FairSlot> {
         if jobs < LARGE {
             return None;

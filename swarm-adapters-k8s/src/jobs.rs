@@ -29,11 +29,11 @@ pub(crate) struct JobSources {
     caches: Arc<Caches>,
     sharing: Sharing,
     metrics: Metrics,
-    /// Where lists are read.
+    /// The threads that read lists.
     reading: Reading,
-    /// Which tenants' lists rest.
+    /// The tenants whose lists rest.
     cooldowns: Cooldowns,
-    /// How much the lists take that are kept.
+    /// The memory that kept lists take.
     memory_budget: MemoryBudget,
 }
 

@@ -50,6 +50,15 @@ pub type IsAlive = Box<dyn Fn(&str) -> bool + Send + Sync>;
 /// Returns whether the object with this name may still be as it was seen.
 pub type IsCurrent = Box<dyn Fn(&str, &Seen) -> bool + Send + Sync>;
 
+/// Answers that a store gets from watches.
+pub struct Lookups {
+    /// Returns which Swarms still exist.
+    pub is_alive: IsAlive,
+    /// Returns whether the ledger that was seen last need not be read again. It may be wrong: then the next
+    /// save conflicts, or the ledger is read in vain.
+    pub is_current: IsCurrent,
+}
+
 /// Keeps the ledger of one pool in the API server.
 ///
 /// Creating the object claims the pool for one Swarm. The claim of a Swarm that is gone is taken
@@ -74,18 +83,16 @@ pub struct KubeLedgerStore {
 }
 
 impl KubeLedgerStore {
-    /// The store for `pool`, claimed for `swarm`; `is_alive` returns which Swarms still exist, and
-    /// `is_current` whether the ledger that was seen last need not be read again. It may be wrong:
-    /// then the next save conflicts, or the ledger is read in vain.
+    /// The store for `pool`, claimed for `swarm`.
     #[must_use]
     pub fn new(
         client: Client,
         namespace: &str,
         swarm: Claimant,
         pool: Claimant,
-        is_alive: IsAlive,
-        is_current: IsCurrent,
+        lookups: Lookups,
     ) -> Self {
+        let Lookups { is_alive, is_current } = lookups;
         // The workload's kind and name, not its UID: a StatefulSet that is deleted with its pods
         // left alone and applied again is the same pool.
         let name = format!("{}.{}", pool.kind.to_lowercase(), pool.name);

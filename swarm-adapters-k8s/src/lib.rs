@@ -13,7 +13,9 @@
 //! - [`status`]: what people read.
 //!
 //! Modules that several concerns need, and that need no concern, are flat: [`scope`], [`annotations`], [`metrics`],
-//! [`health`], and in private the requests, the clock, the data of a turn and the services of all turns.
+//! [`health`], and in private the requests, the clock and the data of a turn.
+//!
+//! Each concern has one service, with only what it needs; `services` makes one of each for all turns.
 //!
 //! The resources and the Lease of a session, which other programs need too, are in [`swarm_client`].
 //!

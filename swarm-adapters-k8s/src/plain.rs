@@ -21,7 +21,7 @@ use kube::Client;
 use crate::metrics::Metrics;
 use version_polls::VersionPolls;
 
-/// Brings plain workers to what was published for them.
+/// Refreshes plain workers after a publication.
 pub(crate) struct PlainWorkers {
     client: Client,
     metrics: Metrics,

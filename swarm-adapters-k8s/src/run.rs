@@ -32,19 +32,26 @@ use crate::sessions::seen::SeenSessions;
 /// choose the next turn, and must know every waiting one.
 const CONCURRENCY: u16 = 0;
 
+/// The signs of life that an operator gives.
+pub struct Probes {
+    /// Counts what it does.
+    pub metrics: Metrics,
+    /// Knows whether the loop makes progress.
+    pub health: Health,
+    /// Becomes true when all caches are filled.
+    pub ready: watch::Sender<bool>,
+}
+
 /// Runs the operator on the scope of `sharing` until `shutdown` is done, then finishes the turns under way. It acts on
 /// the Swarms that are its own.
-///
-/// `ready` becomes true when all caches are filled; `health` knows whether the loop makes progress.
 pub async fn run(
     clients: Clients,
     sharing: Sharing,
     options: Options,
-    metrics: Metrics,
-    health: Health,
-    ready: watch::Sender<bool>,
+    probes: Probes,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
+    let Probes { metrics, health, ready } = probes;
     let (scope, rollbacks) = (sharing.scope.clone(), Rollbacks::default());
     let (caches, mut changes) = crate::watches::begin(&sharing, clients.watching(), &rollbacks);
     let swarms = caches.swarms.store.clone();

@@ -29,7 +29,7 @@ use crate::watch::caches::Caches;
 pub struct Options {
     /// The image of workers of managed pools.
     pub worker_image: String,
-    /// Where large turns go on.
+    /// The threads on which large turns go on.
     pub background: Background,
 }
 
@@ -45,10 +45,10 @@ pub(crate) struct Watched {
 pub(crate) struct Services {
     /// Never retries on its own, and writes by the permit of a turn only.
     pub(crate) client: Client,
-    /// Which Swarms are this operator's.
+    /// The Swarms that are this operator's.
     pub(crate) sharing: Sharing,
     pub(crate) caches: Arc<Caches>,
-    /// Where Events are published.
+    /// Publishes Events.
     pub(crate) events: Arc<EventPublisher>,
     pub(crate) metrics: Metrics,
     /// The workloads of pools, and their pods.
@@ -61,13 +61,13 @@ pub(crate) struct Services {
     pub(crate) managed: ManagedPools,
     /// Workers that read a mounted view.
     pub(crate) plain: PlainWorkers,
-    /// Where large turns go on.
+    /// The threads on which large turns go on.
     pub(crate) background: Background,
     /// The lists of jobs in ConfigMaps.
     pub(crate) jobs: JobSources,
     /// The slots of turns.
     pub(crate) slots: TurnSlots,
-    /// Which turns are under way.
+    /// The turns that are under way.
     pub(crate) health: Health,
     /// Whether the caches are filled.
     pub(crate) readiness: Readiness,
@@ -147,7 +147,7 @@ impl Services {
         }
     }
 
-    /// Forgets what runs beside the turns of a Swarm.
+    /// Forgets the tasks of a Swarm that run between its turns.
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
         self.sessions.alarms.set(namespace, name, None);
         self.plain.version_polls.forget(namespace, name);

@@ -42,7 +42,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The least pause before another look.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 
-/// Learns of the sessions of Swarms, revokes silent ones, and removes what is left of them.
+/// Watches the sessions of Swarms, revokes silent sessions, and removes the objects of ended ones.
 pub(crate) struct Sessions {
     pub(crate) client: Client,
     pub(crate) caches: Arc<Caches>,

@@ -36,7 +36,7 @@ pub const GROUP: &str = "swarm-operator";
 /// How long a replica that has no share yet is not ready.
 const BEGINS_WITHIN: Duration = Duration::from_secs(24);
 /// How long to wait before the types are asked for again that could not be watched.
-const AGAIN: Duration = Duration::from_secs(5);
+const TYPES_RETRY: Duration = Duration::from_secs(5);
 
 /// What this operator may act on in one scope. Its clones are the same.
 #[derive(Clone)]
@@ -176,7 +176,7 @@ impl Replica {
         let replica = Self { member, id: id.to_owned(), objects, hosted };
         // So that it takes nothing which it is not to host. If it cannot be read now, the watch shows it.
         let maps = Api::<ConfigMap>::namespaced(clients.control().clone(), namespace);
-        let found = tokio::time::timeout(AGAIN, maps.get_opt(types::CONFIG_MAP)).await;
+        let found = tokio::time::timeout(TYPES_RETRY, maps.get_opt(types::CONFIG_MAP)).await;
         if let Ok(Ok(found)) = found {
             replica.learn_types(found.as_ref());
         }
@@ -230,7 +230,7 @@ impl Replica {
                 Ok(map) => self.learn_types(map.as_ref()),
                 Err(error) => {
                     tracing::warn!(%error, "the types of replicas cannot be watched; retrying");
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(TYPES_RETRY).await;
                 }
             }
         }

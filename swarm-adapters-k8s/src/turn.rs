@@ -1,7 +1,7 @@
 //! The data of one turn that concerns share: its Swarm, by name, and the writes that were refused.
 //!
-//! Memory of earlier turns is no part of it. Each concern gets its own memory beside the turn, so that a
-//! concern imports no other one for it.
+//! A turn does not contain the memory of earlier turns. Each concern gets its own memory as another argument,
+//! so that it imports no other concern for that.
 
 use swarm_client::api::Swarm;
 

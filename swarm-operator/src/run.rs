@@ -15,7 +15,7 @@ use swarm_adapters_host::http::{self, Build, Document, Readiness};
 use swarm_adapters_host::metrics::register_build;
 use swarm_adapters_k8s::health::Health;
 use swarm_adapters_k8s::metrics::Metrics;
-use swarm_adapters_k8s::run::{self, Background, Options};
+use swarm_adapters_k8s::run::{self, Background, Options, Probes};
 use swarm_adapters_k8s::scope::Scope;
 use swarm_adapters_k8s::sharing::types::DEFAULT_TYPE;
 use swarm_adapters_k8s::sharing::{Replica, Sharing};
@@ -149,8 +149,8 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         };
         let stop = shutdown.clone().cancelled_owned();
         let (clients, options) = (clients.clone(), options.clone());
-        let (metrics, health) = (metrics.clone(), health.clone());
-        let controller = run::run(clients, sharing, options, metrics, health, ready, stop);
+        let probes = Probes { metrics: metrics.clone(), health: health.clone(), ready };
+        let controller = run::run(clients, sharing, options, probes, stop);
         tasks.spawn(async move {
             controller.await;
             ("a controller", Ok(()))

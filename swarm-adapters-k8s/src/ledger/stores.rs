@@ -8,7 +8,7 @@ use kube::{Client, ResourceExt};
 use swarm_client::api::{Claimant, Swarm};
 use swarm_core::ports::Seen;
 
-use super::KubeLedgerStore;
+use super::{KubeLedgerStore, Lookups};
 use crate::jobs::reading::Reading;
 use crate::metrics::Metrics;
 use crate::plain::view::ConfigMapViewStore;
@@ -38,7 +38,7 @@ pub(crate) struct Ledgers {
     pub(crate) client: Client,
     pub(crate) caches: Arc<Caches>,
     pub(crate) sharing: Sharing,
-    /// Where large views of others are read.
+    /// Reads large views of other programs.
     pub(crate) reading: Reading,
     pub(crate) metrics: Metrics,
     pub(crate) events: Arc<EventPublisher>,
@@ -59,7 +59,7 @@ impl Stores {
 }
 
 impl Ledgers {
-    /// The stores of the Swarm on `pool`. Stores that an earlier turn opened go on with what they know.
+    /// The stores of the Swarm on `pool`. Stores of an earlier turn are used again, with their memory.
     pub(crate) fn open<'s>(
         &self,
         turn: &Turn<'_>,
@@ -95,8 +95,7 @@ impl Ledgers {
             turn.namespace,
             claimant,
             pool.claimant(),
-            Box::new(is_alive),
-            Box::new(is_current),
+            Lookups { is_alive: Box::new(is_alive), is_current: Box::new(is_current) },
         )
         .noticing(self.caches.rollbacks.clone())
         .written_by(self.sharing.writing.clone())

@@ -101,8 +101,8 @@ impl KnownPods {
 }
 
 impl PlainWorkers {
-    /// Brings the workers of a pool closer to what was published for them, and returns who is not
-    /// there yet.
+    /// Brings the workers of a pool closer to their publication, and returns the workers that have not
+    /// got it yet.
     pub(crate) async fn refresh(
         &self,
         turn: &mut Turn<'_>,

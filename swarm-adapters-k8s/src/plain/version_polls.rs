@@ -51,6 +51,13 @@ struct State {
     in_time: BTreeSet<(Instant, Key, String)>,
 }
 
+/// The workers of a pool, and what was published for them.
+#[derive(Clone, Copy)]
+struct Workers<'a> {
+    live: &'a [Live],
+    ledger: &'a Ledger,
+}
+
 /// What one worker is asked.
 struct Question {
     address: IpAddr,
@@ -85,7 +92,7 @@ impl VersionPolls {
         live: &[Live],
         ledger: &Ledger,
     ) -> BTreeMap<String, u64> {
-        let known = self.state().set(key, endpoint, live, ledger, Instant::now());
+        let known = self.state().set(key, endpoint, Workers { live, ledger }, Instant::now());
         self.0.is_earlier.notify_one();
         known
     }
@@ -146,8 +153,7 @@ impl State {
         &mut self,
         key: &Key,
         endpoint: &VersionEndpoint,
-        live: &[Live],
-        ledger: &Ledger,
+        Workers { live, ledger }: Workers<'_>,
         now: Instant,
     ) -> BTreeMap<String, u64> {
         let mut before = self.of_swarm.remove(key).unwrap_or_default();
@@ -311,7 +317,7 @@ mod tests {
     fn a_worker_that_comes_to_run_something_else_is_noticed_slowly() {
         let (mut state, mut now) = (State::default(), Instant::now());
         let set = |state: &mut State, now| {
-            state.set(&key(), &endpoint(1), &live(1), &ledger(1), now)["uid-0"]
+            state.set(&key(), &endpoint(1), Workers { live: &live(1), ledger: &ledger(1) }, now)["uid-0"]
         };
         assert_eq!(set(&mut state, now), 0);
         assert_eq!(next(&mut state, now), pause(0));
@@ -335,18 +341,19 @@ mod tests {
     fn a_publication_is_asked_about_at_once_and_an_answer_to_the_one_before_is_late() {
         let (mut state, now) = (State::default(), Instant::now());
         let first = ledger(1);
-        state.set(&key(), &endpoint(1), &live(1), &first, now);
+        state.set(&key(), &endpoint(1), Workers { live: &live(1), ledger: &first }, now);
         let due = state.take_due(now + pause(0)).ok().unwrap();
         let jobs =
             [("job-0", 0), ("more", 0)].map(|(job, slot)| (job.parse().unwrap(), Slot(slot)));
         let second = first.next(&Assignment::from_iter(jobs), &Pool::ready(1));
-        state.set(&key(), &endpoint(1), &live(1), &second, now);
+        state.set(&key(), &endpoint(1), Workers { live: &live(1), ledger: &second }, now);
         assert!(state.take_in(Some(&answer(&["job-0"])), &due, now).is_none());
         let due = state.take_due(now + pause(0)).ok().unwrap();
         assert!(state.take_in(Some(&answer(&["job-0", "more"])), &due, now).is_some());
-        let known = state.set(&key(), &endpoint(1), &live(1), &second, now);
+        let known =
+            state.set(&key(), &endpoint(1), Workers { live: &live(1), ledger: &second }, now);
         assert_eq!(known["uid-0"], second.version);
-        state.set(&key(), &endpoint(1), &live(0), &second, now);
+        state.set(&key(), &endpoint(1), Workers { live: &live(0), ledger: &second }, now);
         assert!(state.in_time.is_empty() && state.of_swarm.is_empty(), "nobody is left");
     }
 

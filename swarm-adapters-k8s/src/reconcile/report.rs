@@ -144,7 +144,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Done {
     /// The name of the Swarm.
     pub(crate) swarm: String,
-    /// What the core decided.
+    /// The decision of the core, as it was saved.
     pub(crate) decided: swarm_core::Turn,
     pub(crate) desired: Desired,
     /// How many workers the jobs need.

@@ -76,7 +76,7 @@ impl From<StoreError> for Stop {
 
 /// The result of the last stage before the report: what carrying out a turn came to.
 pub(crate) struct Carried {
-    /// What the core decided.
+    /// The decision of the core, as it was saved.
     pub(crate) decided: swarm_core::Turn,
     pub(crate) observed: Observed,
     pub(crate) progress: Progress,
@@ -384,12 +384,12 @@ impl<'a> Stages<'a> {
         Ok(Slots::by_binding(pool, ledger.as_ref(), pods, replicas))
     }
 
-    /// Learns what there is to know of pods and sessions, and revokes the Leases of silent ones.
+    /// Reads the state of pods and sessions, and revokes the Leases of silent sessions.
     async fn learn(&mut self, pool: &Workload, slots: &Slots) -> Result<Silence, StoreError> {
         let Self { services, turn, memory, .. } = self;
         let Memory { stores, sessions, silent, pods, .. } = &mut **memory;
         let stores = services.ledgers.open(turn, pool, stores);
-        // Where pods are replaced to read a new view, they started with the one that is there.
+        // Where pods are replaced to read a new view, they started with the published view.
         if RefreshTerms::of(turn.swarm).replaces()
             && let Some(published) = stores.views.published().await
         {

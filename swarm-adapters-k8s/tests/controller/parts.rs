@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use swarm_adapters_k8s::ledger::KubeLedgerStore;
+use swarm_adapters_k8s::ledger::{KubeLedgerStore, Lookups};
 use swarm_apiserver::fault::{Fault, Rule};
 use swarm_apiserver::{ApiServer, Verb};
 use swarm_client::api::{Claimant, PartName};
@@ -85,7 +85,13 @@ fn open(server: &ApiServer) -> KubeLedgerStore {
     };
     let (swarm, pool) = (claimant("Swarm", "s"), claimant("StatefulSet", "w"));
     let (is_alive, is_current) = (Box::new(|_: &str| true), Box::new(|_: &str, _: &Seen| true));
-    KubeLedgerStore::new(server.client(NAMESPACE), NAMESPACE, swarm, pool, is_alive, is_current)
+    KubeLedgerStore::new(
+        server.client(NAMESPACE),
+        NAMESPACE,
+        swarm,
+        pool,
+        Lookups { is_alive, is_current },
+    )
 }
 
 impl Run {

@@ -21,7 +21,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use swarm_adapters_k8s::health::Health;
 use swarm_adapters_k8s::metrics::Metrics;
-use swarm_adapters_k8s::run::{self, Background, Options};
+use swarm_adapters_k8s::run::{self, Background, Options, Probes};
 use swarm_adapters_k8s::scope::Scope;
 use swarm_adapters_k8s::sharing::types::DEFAULT_TYPE;
 use swarm_adapters_k8s::sharing::{Replica, Sharing};
@@ -130,7 +130,7 @@ impl Scenario {
         let worker_image = "registry.example.com/swarm-worker:1".into();
         let options = Options { worker_image, background: Background::default() };
         let alone = Sharing::alone(&clients, Scope::Cluster);
-        let run = run::run(clients, alone, options, metrics, health, ready, shutdown);
+        let run = run::run(clients, alone, options, Probes { metrics, health, ready }, shutdown);
         let task = tokio::spawn(run);
         tokio::time::timeout(WITHIN, is_ready.wait_for(|ready| *ready)).await.unwrap().unwrap();
         self.operator = Some(Operator { task, stop });
@@ -166,7 +166,7 @@ impl Scenario {
         let options = Options { worker_image, background: Background::default() };
         let health = Health::default();
         replica.tell("test".into(), health.clone());
-        let run = run::run(clients, sharing, options, metrics, health, ready, shutdown);
+        let run = run::run(clients, sharing, options, Probes { metrics, health, ready }, shutdown);
         let follower = replica.clone();
         let task = tokio::spawn(async move {
             tokio::select! {

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
-use swarm_adapters_k8s::ledger::KubeLedgerStore;
+use swarm_adapters_k8s::ledger::{KubeLedgerStore, Lookups};
 use swarm_client::api::{Claimant, Swarm};
 use swarm_core::ports::Seen;
 
@@ -47,6 +47,12 @@ impl BareLedger {
         let swarm = claimant("Swarm", &self.swarm.name_any(), &self.uid);
         let pool = claimant("StatefulSet", "nobody", "none");
         let (is_alive, is_current) = (Box::new(|_: &str| true), Box::new(|_: &str, _: &Seen| true));
-        KubeLedgerStore::new(client, &self.context.namespace, swarm, pool, is_alive, is_current)
+        KubeLedgerStore::new(
+            client,
+            &self.context.namespace,
+            swarm,
+            pool,
+            Lookups { is_alive, is_current },
+        )
     }
 }

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt as _;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use serde::Deserialize;
-use swarm_adapters_k8s::ledger::KubeLedgerStore;
+use swarm_adapters_k8s::ledger::{KubeLedgerStore, Lookups};
 use swarm_client::api::{Swarm, SwarmLedger, SwarmLedgerSpec};
 use swarm_core::ports::{LedgerStore as _, Seen};
 
@@ -181,7 +181,8 @@ pub(super) async fn as_recorded(context: &Context, reports: &Reports) -> Result<
     let SwarmLedgerSpec { swarm, pool, .. } = object.spec;
     let (client, namespace) = (context.client.clone(), &context.namespace);
     let (is_alive, is_current) = (Box::new(|_: &str| true), Box::new(|_: &str, _: &Seen| true));
-    let store = KubeLedgerStore::new(client, namespace, swarm, pool, is_alive, is_current);
+    let store =
+        KubeLedgerStore::new(client, namespace, swarm, pool, Lookups { is_alive, is_current });
     let (ledger, _) = store.load().await?.context("no ledger")?;
     let recorded = ledger.view();
     let view = context.api::<ConfigMap>().get("swarm-worker-config").await?;

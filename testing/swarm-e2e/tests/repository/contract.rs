@@ -129,7 +129,7 @@ mod in_memory {
     use kube::api::DeleteParams;
     use kube::runtime::reflector;
     use serde_json::json;
-    use swarm_adapters_k8s::ledger::KubeLedgerStore;
+    use swarm_adapters_k8s::ledger::{KubeLedgerStore, Lookups};
     use swarm_adapters_k8s::plain::view::ConfigMapViewStore;
     use swarm_apiserver::ApiServer;
     use swarm_client::api::{Claimant, Swarm};
@@ -160,7 +160,13 @@ mod in_memory {
             let (is_alive, is_current) =
                 (Box::new(|_: &str| true), Box::new(|_: &str, _: &Seen| true));
             let client = client.clone();
-            Box::new(KubeLedgerStore::new(client, "n", swarm, pool, is_alive, is_current))
+            Box::new(KubeLedgerStore::new(
+                client,
+                "n",
+                swarm,
+                pool,
+                Lookups { is_alive, is_current },
+            ))
         };
         contract::ledger_store(&open).await
     }
