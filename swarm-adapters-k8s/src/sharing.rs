@@ -20,8 +20,7 @@ use kube::runtime::watcher::watch_object;
 use serde_json::{Map, Value, json};
 use swarm_client::api::Swarm;
 use swarm_client::client::Clients;
-use swarm_core::replicas::ReplicaStatus;
-use swarm_replicas::{End, Group, JoinError, Member, Share, Weight};
+use swarm_replicas::{End, Group, JoinError, Member, ReplicaStatus, Share, Weight};
 use tokio::time::Instant;
 use twox_hash::XxHash3_64;
 

@@ -16,7 +16,6 @@
 //! - A [`Worker`] turns views into "stop these jobs, start those".
 //! - [`handover`] moves a job from one worker to the next so that they never both run it. A
 //!   [`session`] is the worker's side of a handover.
-//! - [`replicas`] shares keys among several operators, so that at most one acts on a key at a time.
 //! - [`decide`] computes one turn of the operator as a pure function; [`turn`](fn@turn) carries it
 //!   out through the [`ports`].
 //!
@@ -79,7 +78,6 @@ mod turn;
 
 pub mod handover;
 pub mod overseer;
-pub mod replicas;
 pub mod session;
 pub mod verdict;
 

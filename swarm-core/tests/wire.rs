@@ -3,15 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, from_value, json, to_value};
-use std::time::Duration;
 use swarm_core::handover::{
     Ack, Holder, Lease, LeaseVersion, LeaseWrite, Policy, SessionId, SessionView, Stopping,
 };
-use swarm_core::replicas::{Card, Hosts, MemberId, Members, Weight};
 use swarm_core::session::{Details, WorkerView};
 use swarm_core::stored::Stored;
 use swarm_core::{
@@ -294,25 +293,4 @@ fn a_lease_is_written_with_its_acknowledgement() {
     let ack = json!({ "incarnation": 0, "revision": 0 });
     let written = json!({ "expected": null, "holder": "session", "number": 1, "ack": ack });
     is_written_as(&write, &written);
-}
-
-#[test]
-fn the_card_of_a_member_is_written_with_the_set_that_it_acts_by() {
-    let hosts: Hosts = [("labels".parse().unwrap(), Weight::new(7).unwrap())].into();
-    let member = MemberId::new("swarm-0", 1234).unwrap();
-    let acts_by = Members::new([(member, hosts.clone())]);
-    let card = Card { is_leaving: true, acts_by, ..Card::new(hosts.clone()) };
-    let written = json!({
-        "protocol": { "least": 1, "most": 1 },
-        "hosts": { "labels": 7 },
-        "leaving": true,
-        "actsBy": { "swarm-0-00000000000004d2": { "labels": 7 } },
-    });
-    is_written_as(&card, &written);
-    let short = json!({ "protocol": { "least": 1, "most": 1 }, "hosts": { "labels": 7 } });
-    assert_eq!(from_value::<Card>(short).unwrap(), Card::new(hosts));
-    for wrong in [json!({ "Labels": 7 }), json!({ "labels": 0 }), json!({ "labels": 101 })] {
-        assert!(from_value::<Hosts>(wrong.clone()).is_err(), "{wrong}");
-    }
-    assert!(from_value::<Members>(json!({ "swarm-0": {} })).is_err());
 }

@@ -46,7 +46,7 @@
 //!
 //! At any time at most one replica begins a turn on an object, or sends a request by its
 //! [`Permit`]. This holds if replicas crash, freeze or are cut off. The protocol is
-//! [`swarm_core::replicas`], which a model checker has explored; this crate carries it out.
+//! [`machine`], which a model checker has explored; the rest of this crate carries it out.
 //!
 //! A request that was sent may be carried out late. So it should name the version of the object on
 //! which it was decided (`resourceVersion`), as with any other controller.
@@ -56,22 +56,16 @@
 //! A member needs `create`, `get`, `list`, `watch`, `update`, `patch` and `delete` of `leases` of
 //! `coordination.k8s.io` in the namespace of the group.
 
-mod clock;
-mod driver;
-mod group;
-mod held;
-mod lease;
-mod member;
-mod registry;
-mod share;
+pub mod machine;
+#[cfg(feature = "kube")]
+mod sharing;
 
-pub use group::Group;
-pub use held::{Permit, PermitError};
-pub use lease::{CARD_ANNOTATION, GROUP_LABEL};
-pub use member::{End, JoinError, Member};
-pub use registry::{Listed, STATUS_ANNOTATION};
-pub use share::Share;
-pub use swarm_core::replicas::{
+pub use machine::{
     Bucket, Buckets, Controller, ControllerError, ControllerStatus, MemberId, ReplicaStatus,
     ReplicaTerms, Weight,
+};
+#[cfg(feature = "kube")]
+pub use sharing::{
+    CARD_ANNOTATION, End, GROUP_LABEL, Group, JoinError, Listed, Member, Permit, PermitError,
+    STATUS_ANNOTATION, Share,
 };

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::hint::black_box;
 use std::time::Duration;
 
-use swarm_core::replicas::{
+use swarm_replicas::machine::{
     Bucket, Buckets, Controller, Hosts, Keys, MemberId, Members, Owners, Weight,
 };
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use swarm_core::handover::{Holder, LeaseTerms, Moment};
-use swarm_core::replicas::{
+use swarm_replicas::machine::{
     Bucket, Hosts, MemberId, MemberLease, MemberWrite, Members, Owners, Portion, Replica,
     ReplicaEvent, ReplicaTerms, Rule, Weight,
 };

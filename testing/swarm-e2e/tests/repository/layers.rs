@@ -143,6 +143,17 @@ fn nothing_below_the_core_is_impure() {
     assert!(found(&core, &IMPURE).is_empty(), "below swarm-core: {:?}", found(&core, &IMPURE));
 }
 
+/// Compares the crate without its driver with the core: as pure, and with no further dependency.
+#[test]
+fn the_machine_of_replicas_links_the_core_and_nothing_impure() {
+    let machine = ["-p", "swarm-replicas", "--no-default-features"];
+    let ours = ["swarm-replicas", "swarm-core"];
+    assert_eq!(found(&machine, &ours), ours);
+    assert!(found(&machine, &IMPURE).is_empty(), "{:?}", found(&machine, &IMPURE));
+    let optional = ["serde_json", "tracing", "rustix"];
+    assert!(found(&machine, &optional).is_empty(), "{:?}", found(&machine, &optional));
+}
+
 #[test]
 fn what_reads_files_has_no_kubernetes_client() {
     assert_eq!(found(&["-p", "swarm-operator"], &CLIENT), CLIENT);
@@ -171,9 +182,15 @@ fn a_worker_has_no_screen_and_no_controller() {
 /// The points where the model breaks the protocol on purpose are never compiled into a program.
 #[test]
 fn what_is_shipped_has_no_mutations() {
-    let mutations = "swarm-core feature \"mutations\"";
-    assert!(features("swarm-sim").contains(mutations), "the model breaks rules on purpose");
+    let of = |name| format!("{name} feature \"mutations\"");
+    let mutations = ["swarm-core", "swarm-replicas"].map(of);
+    let model = features("swarm-sim");
+    assert!(mutations.iter().all(|it| model.contains(it)), "the model breaks rules on purpose");
     for shipped in ["swarm-cli", "swarm-operator", "swarm-worker"] {
-        assert!(!features(shipped).contains(mutations), "{shipped} is built with mutations");
+        let built = features(shipped);
+        assert!(
+            !mutations.iter().any(|it| built.contains(it)),
+            "{shipped} is built with mutations"
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
-use swarm_core::replicas::Rule;
+use swarm_replicas::machine::Rule;
 
 use super::{Group, GroupBounds, GroupStep};
 use crate::liveness::{Liveness, Verdict, Walked, walk_back};

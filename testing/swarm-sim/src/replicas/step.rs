@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use swarm_core::handover::{Holder, LeaseVersion};
-use swarm_core::replicas::{MemberId, MemberLease, ReplicaEffect, ReplicaEvent};
+use swarm_replicas::machine::{MemberId, MemberLease, ReplicaEffect, ReplicaEvent};
 
 use super::{Group, MEMBERS, Node, terms};
 

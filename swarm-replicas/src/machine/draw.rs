@@ -5,7 +5,7 @@
 //! (Schindelhauer, Schomaker, 2005). A draw is -log2(u) of a uniform `u`, in fixed point: floats may
 //! differ between machines, and two machines that disagree would both own a bucket or none.
 
-use crate::hash::mix;
+use super::mix::mix;
 
 /// The bits behind the point.
 const POINT: u32 = 40;

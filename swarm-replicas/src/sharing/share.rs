@@ -17,12 +17,12 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{self, Event};
 use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
-use swarm_core::replicas::{Buckets, Keys};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::held::{Held, Permit};
+use super::held::{Held, Permit};
+use crate::machine::{Buckets, Keys};
 
 /// The number of gained objects that are read at a time.
 const AT_A_TIME: usize = 32;
@@ -323,7 +323,7 @@ where
     }
 
     fn is_owned(&self, uid: &str) -> bool {
-        self.held.owned().contains(swarm_core::replicas::Bucket::of(uid))
+        self.held.owned().contains(crate::machine::Bucket::of(uid))
     }
 
     fn forget(&mut self, place: &Place) {

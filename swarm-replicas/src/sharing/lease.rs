@@ -9,10 +9,10 @@ use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 use swarm_core::handover::{Holder, LeaseVersion};
-use swarm_core::replicas::{Card, MemberId, MemberLease, MemberWrite};
 
-use crate::group::Group;
-use crate::registry::STATUS_ANNOTATION;
+use super::group::Group;
+use super::registry::STATUS_ANNOTATION;
+use crate::machine::{Card, MemberId, MemberLease, MemberWrite};
 
 /// The label of the Leases of a group's members; its value is the group's name.
 pub const GROUP_LABEL: &str = "replicas.k8slab.info/group";

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use swarm_core::handover::Moment;
+
 use super::{Phase, Replica, ReplicaEffect};
-use crate::handover::Moment;
-use crate::replicas::{MemberId, Members, Owners, Portion, Rule};
+use crate::machine::{MemberId, Members, Owners, Portion, Rule};
 
 /// Another set, on its way to be declared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -59,7 +60,7 @@ impl Replica {
     }
 
     /// The set that follows from the Leases as seen: all that are held, neither leaving nor speaking
-    /// another protocol, and that have [joined](crate::replicas::ReplicaTerms::join_renewals). If nobody has, all
+    /// another protocol, and that have [joined](crate::machine::ReplicaTerms::join_renewals). If nobody has, all
     /// of them. The member counts
     /// itself by its own Lease as seen, so members that see the same aim at the same.
     pub(super) fn wanted(&self) -> Members {

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use swarm_core::handover::Moment;
-use swarm_core::replicas::{Bucket, Buckets};
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
+use super::clock;
+use crate::machine::{Bucket, Buckets};
 
 /// The largest lag of a follower, in changes. After a larger lag it receives all owned buckets.
 const BEHIND_MAX: usize = 64;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use swarm_core::handover::{Holder, LeaseVersion, Moment};
+
 use super::world::World;
 use super::*;
-use crate::handover::{Holder, LeaseVersion, Moment};
 
 fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)

@@ -97,7 +97,7 @@ proptest! {
             world.assert_apart();
         }
         world.open(hosts(&[("labels", 1), ("pools", 1)]));
-        world.run(Duration::from_secs(60), |_| ());
+        world.run(Duration::from_mins(1), |_| ());
         prop_assert_eq!(world.served(), 2 * Bucket::COUNT, "each bucket has somebody who acts on it");
         for (n, node) in world.nodes.iter().enumerate().filter(|(_, node)| node.is_up) {
             let status = node.replica.status();

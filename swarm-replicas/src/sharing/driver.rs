@@ -10,17 +10,17 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
 use swarm_core::handover::{Holder, LeaseVersion, Moment};
-use swarm_core::replicas::{
-    Hosts, MemberId, MemberLease, MemberWrite, Portion, Replica, ReplicaEffect, ReplicaEvent,
-};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::group::Group;
-use crate::member::{End, Hosted, Report};
-use crate::share::Change;
-use crate::{clock, lease, registry};
+use super::group::Group;
+use super::member::{End, Hosted, Report};
+use super::share::Change;
+use super::{clock, lease, registry};
+use crate::machine::{
+    Hosts, MemberId, MemberLease, MemberWrite, Portion, Replica, ReplicaEffect, ReplicaEvent,
+};
 
 /// A request of a member's owner.
 #[derive(Debug)]

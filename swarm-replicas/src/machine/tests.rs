@@ -3,6 +3,7 @@
 mod member;
 mod random;
 mod shares;
+mod wire;
 mod world;
 
 use super::*;

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use swarm_core::handover::{Holder, LeaseVersion, Life, Moment, Watch, WatchEffect, WatchEvent};
+
 use super::{Replica, ReplicaEffect};
-use crate::handover::{Holder, LeaseVersion, Life, Moment, Watch, WatchEffect, WatchEvent};
-use crate::replicas::{Card, MemberId, MemberLease, Members, Portion, ProtocolRange, Rule, Rules};
+use crate::machine::{Card, MemberId, MemberLease, Members, Portion, ProtocolRange, Rule, Rules};
 
 /// Another member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,9 +46,14 @@ impl Peer {
         self.has_lease && self.watch.may_renew() && self.speaks_ours()
     }
 
+    /// Whether the member is known to have ended.
+    fn has_ended(&self) -> bool {
+        matches!(self.watch.life, Life::Ended(_))
+    }
+
     /// Whether it may still act.
     pub(super) fn may_act(&self, rules: Rules) -> bool {
-        let is_fenced = self.watch.has_ended();
+        let is_fenced = self.has_ended();
         !is_fenced && (rules.keep(Rule::FenceBeforeTaking) || self.watch.may_renew())
     }
 }
@@ -128,7 +134,7 @@ impl Replica {
     pub(super) fn pass_time(&mut self, now: Moment, effects: &mut Vec<ReplicaEffect>) {
         for (member, peer) in &mut self.peers {
             peer.watch.step(now, &WatchEvent::Tick, &self.terms.lease);
-            if peer.has_lease && peer.watch.has_ended() {
+            if peer.has_lease && peer.has_ended() {
                 let version = peer.revoked_version.take();
                 effects.extend(version.map(|at| ReplicaEffect::Confirm(member.clone(), at)));
             }
@@ -137,8 +143,7 @@ impl Replica {
         let sets: BTreeSet<_> =
             cards.chain(&self.own_card).map(|card| card.acts_by.clone()).collect();
         let is_named = |member: &MemberId| sets.iter().any(|set| set.contains(member));
-        self.peers
-            .retain(|member, peer| peer.has_lease || !peer.watch.has_ended() || is_named(member));
+        self.peers.retain(|member, peer| peer.has_lease || !peer.has_ended() || is_named(member));
         for (member, _) in sets.iter().flat_map(Members::iter) {
             if *member != self.id && !self.peers.contains_key(member) {
                 self.peers.insert(member.clone(), Peer::unseen(now));
@@ -217,15 +222,15 @@ impl Replica {
     ///
     /// ```
     /// use swarm_core::handover::Moment;
-    /// use swarm_core::replicas::{Hosts, MemberId, Replica, ReplicaTerms};
+    /// use swarm_replicas::machine::{Hosts, MemberId, Replica, ReplicaTerms};
     ///
     /// let (id, terms) = (MemberId::new("a", 1)?, ReplicaTerms::default());
     /// let (replica, _) = Replica::open(id, Hosts::new(), terms, Moment::default());
     /// assert_eq!(replica.removable().count(), 0);
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     pub fn removable(&self) -> impl Iterator<Item = &MemberId> {
-        let ended = self.peers.iter().filter(|(_, peer)| peer.has_lease && peer.watch.has_ended());
+        let ended = self.peers.iter().filter(|(_, peer)| peer.has_lease && peer.has_ended());
         ended.map(|(member, _)| member)
     }
 }

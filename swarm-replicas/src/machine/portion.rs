@@ -13,10 +13,10 @@ impl Portion {
     /// Whether this bucket of this controller is in it.
     ///
     /// ```
-    /// use swarm_core::replicas::{Bucket, Portion};
+    /// use swarm_replicas::machine::{Bucket, Portion};
     ///
     /// assert!(!Portion::default().contains(&"labels".parse()?, Bucket::of("6f1c")));
-    /// # Ok::<(), swarm_core::replicas::ControllerError>(())
+    /// # Ok::<(), swarm_replicas::machine::ControllerError>(())
     /// ```
     #[must_use]
     pub fn contains(&self, controller: &Controller, bucket: Bucket) -> bool {
@@ -26,10 +26,10 @@ impl Portion {
     /// The buckets of one controller, if there are any.
     ///
     /// ```
-    /// use swarm_core::replicas::Portion;
+    /// use swarm_replicas::machine::Portion;
     ///
     /// assert_eq!(Portion::default().get(&"labels".parse()?), None);
-    /// # Ok::<(), swarm_core::replicas::ControllerError>(())
+    /// # Ok::<(), swarm_replicas::machine::ControllerError>(())
     /// ```
     #[must_use]
     pub fn get(&self, controller: &Controller) -> Option<&Buckets> {
@@ -39,7 +39,7 @@ impl Portion {
     /// Controllers with their buckets, by name.
     ///
     /// ```
-    /// assert_eq!(swarm_core::replicas::Portion::default().iter().count(), 0);
+    /// assert_eq!(swarm_replicas::machine::Portion::default().iter().count(), 0);
     /// ```
     pub fn iter(&self) -> impl Iterator<Item = (&Controller, &Buckets)> {
         self.0.iter()
@@ -48,12 +48,12 @@ impl Portion {
     /// How many buckets there are, those of each controller counted.
     ///
     /// ```
-    /// use swarm_core::replicas::{Buckets, Controller, Portion};
+    /// use swarm_replicas::machine::{Buckets, Controller, Portion};
     ///
     /// let controllers: [Controller; 2] = ["labels".parse()?, "pools".parse()?];
     /// let all = Portion::from_iter(controllers.map(|controller| (controller, Buckets::all())));
     /// assert_eq!(all.len(), 8_192);
-    /// # Ok::<(), swarm_core::replicas::ControllerError>(())
+    /// # Ok::<(), swarm_replicas::machine::ControllerError>(())
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
@@ -63,7 +63,7 @@ impl Portion {
     /// Whether there are none.
     ///
     /// ```
-    /// assert!(swarm_core::replicas::Portion::default().is_empty());
+    /// assert!(swarm_replicas::machine::Portion::default().is_empty());
     /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -73,11 +73,11 @@ impl Portion {
     /// What is not in `other`. O(controllers).
     ///
     /// ```
-    /// use swarm_core::replicas::{Buckets, Portion};
+    /// use swarm_replicas::machine::{Buckets, Portion};
     ///
     /// let all = Portion::from_iter([("labels".parse()?, Buckets::all())]);
     /// assert!(all.without(&all).is_empty());
-    /// # Ok::<(), swarm_core::replicas::ControllerError>(())
+    /// # Ok::<(), swarm_replicas::machine::ControllerError>(())
     /// ```
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
@@ -91,11 +91,11 @@ impl Portion {
     /// What is in both. O(controllers).
     ///
     /// ```
-    /// use swarm_core::replicas::{Buckets, Portion};
+    /// use swarm_replicas::machine::{Buckets, Portion};
     ///
     /// let all = Portion::from_iter([("labels".parse()?, Buckets::all())]);
     /// assert_eq!(all.and(&all), all);
-    /// # Ok::<(), swarm_core::replicas::ControllerError>(())
+    /// # Ok::<(), swarm_replicas::machine::ControllerError>(())
     /// ```
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
@@ -108,13 +108,13 @@ impl Portion {
     /// Adds all of `other`. O(controllers).
     ///
     /// ```
-    /// use swarm_core::replicas::{Buckets, Portion};
+    /// use swarm_replicas::machine::{Buckets, Portion};
     ///
     /// let all = Portion::from_iter([("labels".parse()?, Buckets::all())]);
     /// let mut both = Portion::default();
     /// both.add(&all);
     /// assert_eq!(both, all);
-    /// # Ok::<(), swarm_core::replicas::ControllerError>(())
+    /// # Ok::<(), swarm_replicas::machine::ControllerError>(())
     /// ```
     pub fn add(&mut self, other: &Self) {
         for (name, buckets) in &other.0 {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use swarm_core::handover::{Holder, LeaseVersion, Moment};
+
 use super::{Phase, Replica, ReplicaEffect};
-use crate::handover::{Holder, LeaseVersion, Moment};
-use crate::replicas::{Card, MemberLease, MemberWrite, ProtocolRange, ReplicaTerms};
+use crate::machine::{Card, MemberLease, MemberWrite, ProtocolRange, ReplicaTerms};
 
 /// What a member knows of its own Lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -7,15 +7,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::bucket::fnv1a;
-use crate::hash::mix;
+use super::mix::mix;
 
 /// One process: the ID of its replica, and a random number drawn at its start. Never used again.
 ///
 /// Written out it names the member's Lease. What a member owns follows from the ID alone, so a replica
 /// that comes back under its ID gets the same buckets.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(into = "String", try_from = "String"))]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(into = "String", try_from = "String")]
 pub struct MemberId {
     id: Arc<str>,
     nonce: u64,
@@ -51,11 +52,11 @@ impl MemberId {
     /// [`MemberIdError::Id`] if the ID does not fit into the name of a Lease.
     ///
     /// ```
-    /// use swarm_core::replicas::MemberId;
+    /// use swarm_replicas::machine::MemberId;
     ///
     /// assert_eq!(MemberId::new("swarm-0", 1234)?.to_string(), "swarm-0-00000000000004d2");
     /// assert!(MemberId::new("Swarm", 1).is_err());
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     pub fn new(id: &str, nonce: u64) -> Result<Self, MemberIdError> {
         let is_alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
@@ -72,10 +73,10 @@ impl MemberId {
     /// The ID of its replica.
     ///
     /// ```
-    /// use swarm_core::replicas::MemberId;
+    /// use swarm_replicas::machine::MemberId;
     ///
     /// assert_eq!(MemberId::new("swarm-0", 1)?.id(), "swarm-0");
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     #[must_use]
     pub fn id(&self) -> &str {
@@ -98,12 +99,12 @@ impl fmt::Display for MemberId {
 /// Reads what [`Display`](fmt::Display) writes.
 ///
 /// ```
-/// use swarm_core::replicas::MemberId;
+/// use swarm_replicas::machine::MemberId;
 ///
 /// let member: MemberId = "swarm-0-00000000000004d2".parse()?;
 /// assert_eq!(member, MemberId::new("swarm-0", 1234)?);
 /// assert!("swarm-0".parse::<MemberId>().is_err());
-/// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+/// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
 /// ```
 impl FromStr for MemberId {
     type Err = MemberIdError;
@@ -134,9 +135,10 @@ impl TryFrom<String> for MemberId {
 }
 
 /// The name of a controller: all members that host it share its objects.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(into = "String", try_from = "String"))]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(into = "String", try_from = "String")]
 pub struct Controller(Arc<str>);
 
 /// The most bytes of the name of a controller.
@@ -154,10 +156,10 @@ impl Controller {
     /// Its name.
     ///
     /// ```
-    /// use swarm_core::replicas::Controller;
+    /// use swarm_replicas::machine::Controller;
     ///
     /// assert_eq!("labels".parse::<Controller>()?.as_str(), "labels");
-    /// # Ok::<(), swarm_core::replicas::ControllerError>(())
+    /// # Ok::<(), swarm_replicas::machine::ControllerError>(())
     /// ```
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -198,9 +200,10 @@ impl TryFrom<String> for Controller {
 }
 
 /// How much of a controller's work a member takes, beside the others: 1 to 100.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(into = "u8", try_from = "u8"))]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(into = "u8", try_from = "u8")]
 pub struct Weight(u8);
 
 /// A number that is no weight.
@@ -219,7 +222,7 @@ impl Weight {
     /// [`WeightError`] if it is out of bounds.
     ///
     /// ```
-    /// use swarm_core::replicas::Weight;
+    /// use swarm_replicas::machine::Weight;
     ///
     /// assert_eq!(Weight::new(1), Ok(Weight::default()));
     /// assert!(Weight::new(0).is_err() && Weight::new(101).is_err());
@@ -231,7 +234,7 @@ impl Weight {
     /// The number.
     ///
     /// ```
-    /// assert_eq!(swarm_core::replicas::Weight::default().get(), 1);
+    /// assert_eq!(swarm_replicas::machine::Weight::default().get(), 1);
     /// ```
     #[must_use]
     pub fn get(self) -> u8 {
@@ -264,10 +267,9 @@ pub type Hosts = BTreeMap<Controller, Weight>;
 
 /// A set of members with what each one hosts. Copies share one allocation; a digest tells most sets
 /// apart at once.
-#[derive(Clone, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(into = "BTreeMap<MemberId, Hosts>"))]
-#[cfg_attr(feature = "serde", serde(from = "BTreeMap<MemberId, Hosts>"))]
+#[derive(Clone, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(into = "BTreeMap<MemberId, Hosts>")]
+#[serde(from = "BTreeMap<MemberId, Hosts>")]
 pub struct Members {
     digest: u64,
     hosts: Arc<BTreeMap<MemberId, Hosts>>,
@@ -277,12 +279,12 @@ impl Members {
     /// The set of these members; of two with one name the last counts.
     ///
     /// ```
-    /// use swarm_core::replicas::{Hosts, MemberId, Members};
+    /// use swarm_replicas::machine::{Hosts, MemberId, Members};
     ///
     /// let (a, b) = (MemberId::new("a", 1)?, MemberId::new("b", 2)?);
     /// let both = [(a, Hosts::new()), (b, Hosts::new())];
     /// assert_eq!(Members::new(both.clone()), Members::new(both.into_iter().rev()));
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     #[must_use]
     pub fn new(members: impl IntoIterator<Item = (MemberId, Hosts)>) -> Self {
@@ -292,7 +294,7 @@ impl Members {
     /// The members with what they host, by name.
     ///
     /// ```
-    /// assert_eq!(swarm_core::replicas::Members::default().iter().count(), 0);
+    /// assert_eq!(swarm_replicas::machine::Members::default().iter().count(), 0);
     /// ```
     pub fn iter(&self) -> impl Iterator<Item = (&MemberId, &Hosts)> {
         self.hosts.iter()
@@ -301,12 +303,12 @@ impl Members {
     /// Whether `member` is in the set.
     ///
     /// ```
-    /// use swarm_core::replicas::{Hosts, MemberId, Members};
+    /// use swarm_replicas::machine::{Hosts, MemberId, Members};
     ///
     /// let a = MemberId::new("a", 1)?;
     /// assert!(Members::new([(a.clone(), Hosts::new())]).contains(&a));
     /// assert!(!Members::default().contains(&a));
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     #[must_use]
     pub fn contains(&self, member: &MemberId) -> bool {
@@ -316,7 +318,7 @@ impl Members {
     /// How many there are.
     ///
     /// ```
-    /// assert_eq!(swarm_core::replicas::Members::default().len(), 0);
+    /// assert_eq!(swarm_replicas::machine::Members::default().len(), 0);
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
@@ -326,7 +328,7 @@ impl Members {
     /// Whether there are none.
     ///
     /// ```
-    /// assert!(swarm_core::replicas::Members::default().is_empty());
+    /// assert!(swarm_replicas::machine::Members::default().is_empty());
     /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {

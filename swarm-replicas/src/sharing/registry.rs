@@ -8,7 +8,8 @@ use kube::ResourceExt as _;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use swarm_core::handover::Moment;
-use swarm_core::replicas::{ControllerStatus, ReplicaStatus};
+
+use crate::machine::{ControllerStatus, ReplicaStatus};
 
 /// The annotation with the status of a member, as JSON. Each renewal of its Lease writes it.
 pub const STATUS_ANNOTATION: &str = "replicas.k8slab.info/status";
@@ -126,7 +127,7 @@ fn controller(it: &ControllerStatus, now: Moment) -> Value {
 mod tests {
     use std::time::Duration;
 
-    use swarm_core::replicas::{Bucket, MemberId};
+    use crate::machine::{Bucket, MemberId};
 
     use super::*;
 

@@ -12,20 +12,20 @@ use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use swarm_core::handover::LeaseTermsError;
-use swarm_core::replicas::{
-    Controller, ControllerError, Hosts, MemberId, MemberIdError, MemberWrite, Replica,
-    ReplicaEffect, ReplicaEvent, ReplicaStatus, Weight,
-};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::driver::{Command, Driver};
-use crate::group::Group;
-use crate::held::Held;
-use crate::registry::{Listed, Registry, StatusDetails};
-use crate::share::{Change, Share};
-use crate::{clock, lease};
+use super::driver::{Command, Driver};
+use super::group::Group;
+use super::held::Held;
+use super::registry::{Listed, Registry, StatusDetails};
+use super::share::{Change, Share};
+use super::{clock, lease};
+use crate::machine::{
+    Controller, ControllerError, Hosts, MemberId, MemberIdError, MemberWrite, Replica,
+    ReplicaEffect, ReplicaEvent, ReplicaStatus, Weight,
+};
 
 /// The pause before a first write without an answer is repeated.
 const AGAIN: Duration = Duration::from_millis(500);

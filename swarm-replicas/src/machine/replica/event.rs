@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::handover::LeaseVersion;
-use crate::replicas::{Hosts, MemberId, MemberLease, MemberWrite, Portion};
+use swarm_core::handover::LeaseVersion;
+
+use crate::machine::{Hosts, MemberId, MemberLease, MemberWrite, Portion};
 
 /// What happened. Answers carry the number of the request they belong to; late answers are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,7 +78,7 @@ pub enum ReplicaEffect {
     /// Revoke the Lease of a member by compare-and-set, at this version only. The answer is
     /// [`ReplicaEvent::RevocationWritten`] or [`ReplicaEvent::RevocationFailed`].
     Revoke(MemberId, LeaseVersion),
-    /// The member of this revoked Lease has been waited out: [confirm](crate::replicas::MemberLease::confirm)
+    /// The member of this revoked Lease has been waited out: [confirm](crate::machine::MemberLease::confirm)
     /// it by compare-and-set, at this version only, so that those who came later need not wait for it.
     /// Nobody waits for an answer.
     Confirm(MemberId, LeaseVersion),

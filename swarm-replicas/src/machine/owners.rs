@@ -45,7 +45,7 @@ impl Owners {
     /// The owners under a set. O([`Bucket::COUNT`] · members · controllers).
     ///
     /// ```
-    /// use swarm_core::replicas::{Bucket, Hosts, MemberId, Members, Owners, Weight};
+    /// use swarm_replicas::machine::{Bucket, Hosts, MemberId, Members, Owners, Weight};
     ///
     /// let a = MemberId::new("a", 1)?;
     /// let owners = Owners::of(&Members::new([(a.clone(), [("labels".parse()?, Weight::default())].into())]));
@@ -63,7 +63,7 @@ impl Owners {
     /// each bucket of a member that went, O(members).
     ///
     /// ```
-    /// use swarm_core::replicas::{Members, Owners};
+    /// use swarm_replicas::machine::{Members, Owners};
     ///
     /// assert_eq!(Owners::default().next(&Members::default()), Owners::default());
     /// ```
@@ -105,7 +105,7 @@ impl Owners {
     /// The set.
     ///
     /// ```
-    /// use swarm_core::replicas::{Members, Owners};
+    /// use swarm_replicas::machine::{Members, Owners};
     ///
     /// assert_eq!(Owners::default().members(), &Members::default());
     /// ```
@@ -117,10 +117,10 @@ impl Owners {
     /// The owner of a bucket, `None` if nobody hosts the controller. O(log controllers).
     ///
     /// ```
-    /// use swarm_core::replicas::{Bucket, Owners};
+    /// use swarm_replicas::machine::{Bucket, Owners};
     ///
     /// assert_eq!(Owners::default().owner(&"labels".parse()?, Bucket::of("6f1c")), None);
-    /// # Ok::<(), swarm_core::replicas::ControllerError>(())
+    /// # Ok::<(), swarm_replicas::machine::ControllerError>(())
     /// ```
     #[must_use]
     pub fn owner(&self, controller: &Controller, bucket: Bucket) -> Option<&MemberId> {
@@ -134,10 +134,10 @@ impl Owners {
     /// What `member` owns. O([`Bucket::COUNT`] · controllers).
     ///
     /// ```
-    /// use swarm_core::replicas::{MemberId, Owners};
+    /// use swarm_replicas::machine::{MemberId, Owners};
     ///
     /// assert!(Owners::default().share(&MemberId::new("a", 1)?).is_empty());
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     #[must_use]
     pub fn share(&self, member: &MemberId) -> Portion {
@@ -154,7 +154,7 @@ impl Owners {
     /// O([`Bucket::COUNT`] · controllers).
     ///
     /// ```
-    /// use swarm_core::replicas::{MemberId, Members, Owners, Weight};
+    /// use swarm_replicas::machine::{MemberId, Members, Owners, Weight};
     ///
     /// let set = Members::new([(MemberId::new("a", 1)?, [("labels".parse()?, Weight::default())].into())]);
     /// assert_eq!(Owners::default().changes(&Owners::of(&set)).count(), 4_096);

@@ -25,7 +25,7 @@ impl<T: Ord> Keys<T> {
     /// Adds an object; returns its bucket. O(log objects of the bucket).
     ///
     /// ```
-    /// use swarm_core::replicas::{Bucket, Keys};
+    /// use swarm_replicas::machine::{Bucket, Keys};
     ///
     /// let mut keys = Keys::default();
     /// assert_eq!(keys.insert("6f1c", "default/a"), Bucket::of("6f1c"));
@@ -40,7 +40,7 @@ impl<T: Ord> Keys<T> {
     /// Removes an object; returns whether it was there. O(log objects of the bucket).
     ///
     /// ```
-    /// use swarm_core::replicas::Keys;
+    /// use swarm_replicas::machine::Keys;
     ///
     /// let mut keys = Keys::default();
     /// keys.insert("6f1c", "default/a");
@@ -56,7 +56,7 @@ impl<T: Ord> Keys<T> {
     /// The objects of these buckets, bucket by bucket. O(objects returned + buckets).
     ///
     /// ```
-    /// use swarm_core::replicas::{Bucket, Buckets, Keys};
+    /// use swarm_replicas::machine::{Bucket, Buckets, Keys};
     ///
     /// let mut keys = Keys::default();
     /// keys.insert("6f1c", "default/a");
@@ -70,7 +70,7 @@ impl<T: Ord> Keys<T> {
     /// How many objects there are.
     ///
     /// ```
-    /// assert_eq!(swarm_core::replicas::Keys::<u32>::default().len(), 0);
+    /// assert_eq!(swarm_replicas::machine::Keys::<u32>::default().len(), 0);
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
@@ -80,7 +80,7 @@ impl<T: Ord> Keys<T> {
     /// Whether there are none.
     ///
     /// ```
-    /// assert!(swarm_core::replicas::Keys::<u32>::default().is_empty());
+    /// assert!(swarm_replicas::machine::Keys::<u32>::default().is_empty());
     /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {

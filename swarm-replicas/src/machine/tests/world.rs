@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use swarm_core::handover::{Holder, LeaseVersion, Moment};
+
 use super::*;
-use crate::handover::{Holder, LeaseVersion, Moment};
 
 /// A member and its messages on their way.
 pub(super) struct Node {

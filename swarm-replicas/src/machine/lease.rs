@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use swarm_core::handover::{Ack, Holder, Lease, LeaseTerms, LeaseVersion};
+
 use super::{Hosts, Members};
-use crate::handover::{Ack, Holder, Lease, LeaseTerms, LeaseVersion};
 
 /// The versions of this protocol that a member speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct ProtocolRange {
     /// The lowest.
     pub least: u32,
@@ -26,7 +26,7 @@ impl ProtocolRange {
     /// Whether two members understand each other.
     ///
     /// ```
-    /// use swarm_core::replicas::ProtocolRange;
+    /// use swarm_replicas::machine::ProtocolRange;
     ///
     /// let newer = ProtocolRange { least: 1, most: 3 };
     /// assert!(newer.overlaps(ProtocolRange::OURS));
@@ -46,19 +46,18 @@ impl fmt::Display for ProtocolRange {
 }
 
 /// What a member says of itself in its Lease.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Card {
     /// The protocol that it speaks.
     pub protocol: ProtocolRange,
     /// The controllers that it hosts.
     pub hosts: Hosts,
     /// It is about to end, and takes nothing any more.
-    #[cfg_attr(feature = "serde", serde(rename = "leaving", default))]
+    #[serde(rename = "leaving", default)]
     pub is_leaving: bool,
     /// The set that it acts by. It acts on nothing but what this set gives to it.
-    #[cfg_attr(feature = "serde", serde(default))]
+    #[serde(default)]
     pub acts_by: Members,
 }
 
@@ -66,7 +65,7 @@ impl Card {
     /// The card of a member that has just started and acts on nothing.
     ///
     /// ```
-    /// use swarm_core::replicas::{Card, Hosts};
+    /// use swarm_replicas::machine::{Card, Hosts};
     ///
     /// assert!(Card::new(Hosts::new()).acts_by.is_empty());
     /// ```
@@ -80,7 +79,7 @@ impl Card {
     /// member may act.
     ///
     /// ```
-    /// use swarm_core::replicas::{Card, ProtocolRange};
+    /// use swarm_replicas::machine::{Card, ProtocolRange};
     ///
     /// assert!(!Card::unreadable().protocol.overlaps(ProtocolRange::OURS));
     /// ```
@@ -107,7 +106,7 @@ pub struct MemberLease {
 }
 
 impl MemberLease {
-    /// What a [`Watch`](crate::handover::Watch) looks at.
+    /// What a [`Watch`](swarm_core::handover::Watch) looks at.
     pub(super) fn lease(&self) -> Lease {
         let Self { version, holder, number, duration: _, card: _ } = self;
         Lease { version: *version, holder: *holder, number: *number, ack: Ack::default() }
@@ -119,7 +118,7 @@ impl MemberLease {
     /// ```
     /// use std::time::Duration;
     /// use swarm_core::handover::{Holder, LeaseVersion};
-    /// use swarm_core::replicas::{Card, Hosts, MemberLease};
+    /// use swarm_replicas::machine::{Card, Hosts, MemberLease};
     ///
     /// let (version, card) = (LeaseVersion(2), Card::new(Hosts::new()));
     /// let duration = Duration::from_secs(9);
@@ -142,7 +141,7 @@ impl MemberLease {
     /// ```
     /// use std::time::Duration;
     /// use swarm_core::handover::{Holder, LeaseVersion};
-    /// use swarm_core::replicas::{Card, Hosts, MemberLease};
+    /// use swarm_replicas::machine::{Card, Hosts, MemberLease};
     ///
     /// let (version, card) = (LeaseVersion(2), Card::new(Hosts::new()));
     /// let duration = Duration::from_secs(9);
@@ -179,7 +178,7 @@ impl MemberWrite {
     ///
     /// ```
     /// use swarm_core::handover::{LeaseVersion, Moment};
-    /// use swarm_core::replicas::{Hosts, MemberId, Replica, ReplicaEffect, ReplicaTerms};
+    /// use swarm_replicas::machine::{Hosts, MemberId, Replica, ReplicaEffect, ReplicaTerms};
     ///
     /// let (id, terms) = (MemberId::new("a", 1)?, ReplicaTerms::default());
     /// let (_, effects) = Replica::open(id, Hosts::new(), terms, Moment::default());
@@ -187,7 +186,7 @@ impl MemberWrite {
     /// let lease = write.onto(None, LeaseVersion(1));
     /// assert!(lease.is_some());
     /// assert_eq!(write.onto(lease.as_ref(), LeaseVersion(2)), None); // it exists already
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     #[must_use]
     pub fn onto(&self, stored: Option<&MemberLease>, version: LeaseVersion) -> Option<MemberLease> {

@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::{Api, Client};
-use swarm_core::replicas::ReplicaTerms;
+
+use crate::machine::ReplicaTerms;
 
 /// A group of replicas that share objects. The Leases of its members are in one namespace.
 #[derive(Clone)]

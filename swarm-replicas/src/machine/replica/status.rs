@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use swarm_core::handover::Moment;
+
 use super::{Bucket, Controller, MemberId, Portion, Replica};
-use crate::handover::Moment;
-use crate::replicas::{Members, ProtocolRange};
+use crate::machine::{Members, ProtocolRange};
 
 /// The state of a member, for people and for its Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl Replica {
     ///
     /// ```
     /// use swarm_core::handover::Moment;
-    /// use swarm_core::replicas::{Hosts, MemberId, Replica, ReplicaTerms, Weight};
+    /// use swarm_replicas::machine::{Hosts, MemberId, Replica, ReplicaTerms, Weight};
     ///
     /// let (id, terms) = (MemberId::new("a", 1)?, ReplicaTerms::default());
     /// let hosts: Hosts = [("labels".parse()?, Weight::default())].into();

@@ -22,7 +22,7 @@
 //! it saw the other's set as well, and that set claims the key; so it did not begin.
 //!
 //! ```
-//! use swarm_core::replicas::{Bucket, Controller, Hosts, MemberId, Members, Owners, Weight};
+//! use swarm_replicas::machine::{Bucket, Controller, Hosts, MemberId, Members, Owners, Weight};
 //!
 //! let labels: Controller = "labels".parse()?;
 //! let hosts: Hosts = [(labels.clone(), Weight::default())].into();
@@ -34,7 +34,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What it must not know: clocks (a [`Moment`](crate::handover::Moment) is an argument), stores, and
+//! What it must not know: clocks (a [`Moment`](swarm_core::handover::Moment) is an argument), stores, and
 //! Kubernetes.
 
 mod bucket;
@@ -44,6 +44,7 @@ mod owners;
 mod portion;
 
 mod draw;
+mod mix;
 
 mod lease;
 mod rules;

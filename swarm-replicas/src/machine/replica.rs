@@ -25,12 +25,12 @@ use std::sync::Arc;
 pub use event::{ReplicaEffect, ReplicaEvent};
 pub use status::{ControllerStatus, ReplicaStatus};
 
+use swarm_core::handover::Moment;
+
+use super::{Bucket, Card, Controller, Hosts, MemberId, Owners, Portion, ReplicaTerms, Rules};
 use change::{Change, Tables};
 use own::Own;
 use peers::Peer;
-
-use super::{Bucket, Card, Controller, Hosts, MemberId, Owners, Portion, ReplicaTerms, Rules};
-use crate::handover::Moment;
 
 /// One member.
 #[derive(Clone, Debug, PartialEq, Hash)]
@@ -89,13 +89,13 @@ impl Replica {
     ///
     /// ```
     /// use swarm_core::handover::Moment;
-    /// use swarm_core::replicas::{Hosts, MemberId, Replica, ReplicaEffect, ReplicaTerms};
+    /// use swarm_replicas::machine::{Hosts, MemberId, Replica, ReplicaEffect, ReplicaTerms};
     ///
     /// let (id, terms) = (MemberId::new("a", 1)?, ReplicaTerms::default());
     /// let (_, effects) = Replica::open(id, Hosts::new(), terms, Moment::default());
     /// let [ReplicaEffect::Write(write)] = &effects[..] else { panic!("{effects:?}") };
     /// assert_eq!(write.expected, None); // its Lease must not exist yet
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     #[must_use]
     pub fn open(
@@ -146,13 +146,13 @@ impl Replica {
     ///
     /// ```
     /// use swarm_core::handover::Moment;
-    /// use swarm_core::replicas::{Hosts, MemberId, Replica, ReplicaTerms};
+    /// use swarm_replicas::machine::{Hosts, MemberId, Replica, ReplicaTerms};
     ///
     /// let id = MemberId::new("a", 1)?;
     /// let terms = ReplicaTerms::default();
     /// let (replica, _) = Replica::open(id.clone(), Hosts::new(), terms, Moment::default());
     /// assert_eq!(replica.id(), &id);
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     #[must_use]
     pub fn id(&self) -> &MemberId {
@@ -165,7 +165,7 @@ impl Replica {
     ///
     /// ```
     /// use swarm_core::handover::Moment;
-    /// use swarm_core::replicas::{Bucket, Hosts, MemberId, Replica, ReplicaTerms};
+    /// use swarm_replicas::machine::{Bucket, Hosts, MemberId, Replica, ReplicaTerms};
     ///
     /// let (id, terms) = (MemberId::new("a", 1)?, ReplicaTerms::default());
     /// let (replica, _) = Replica::open(id, Hosts::new(), terms, Moment::default());
@@ -185,7 +185,7 @@ impl Replica {
     ///
     /// ```
     /// use swarm_core::handover::Moment;
-    /// use swarm_core::replicas::{Bucket, Hosts, MemberId, Replica, ReplicaTerms};
+    /// use swarm_replicas::machine::{Bucket, Hosts, MemberId, Replica, ReplicaTerms};
     ///
     /// let (id, terms) = (MemberId::new("a", 1)?, ReplicaTerms::default());
     /// let (replica, _) = Replica::open(id, Hosts::new(), terms, Moment::default());
@@ -203,12 +203,12 @@ impl Replica {
     ///
     /// ```
     /// use swarm_core::handover::Moment;
-    /// use swarm_core::replicas::{Hosts, MemberId, Replica, ReplicaTerms};
+    /// use swarm_replicas::machine::{Hosts, MemberId, Replica, ReplicaTerms};
     ///
     /// let (id, terms) = (MemberId::new("a", 1)?, ReplicaTerms::default());
     /// let (replica, _) = Replica::open(id, Hosts::new(), terms, Moment::default());
     /// assert!(replica.acting().is_empty());
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     #[must_use]
     pub fn acting(&self) -> Portion {
@@ -221,12 +221,12 @@ impl Replica {
     ///
     /// ```
     /// use swarm_core::handover::Moment;
-    /// use swarm_core::replicas::{Hosts, MemberId, Replica, ReplicaTerms};
+    /// use swarm_replicas::machine::{Hosts, MemberId, Replica, ReplicaTerms};
     ///
     /// let (id, terms) = (MemberId::new("a", 1)?, ReplicaTerms::default());
     /// let (replica, _) = Replica::open(id, Hosts::new(), terms, Moment::default());
     /// assert!(replica.owned().is_empty());
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     #[must_use]
     pub fn owned(&self) -> &Portion {
@@ -237,14 +237,14 @@ impl Replica {
     ///
     /// ```
     /// use swarm_core::handover::{LeaseVersion, Moment};
-    /// use swarm_core::replicas::{Hosts, MemberId, Replica, ReplicaEvent, ReplicaTerms};
+    /// use swarm_replicas::machine::{Hosts, MemberId, Replica, ReplicaEvent, ReplicaTerms};
     ///
     /// let (id, terms) = (MemberId::new("a", 1)?, ReplicaTerms::default());
     /// let (mut replica, _) = Replica::open(id, Hosts::new(), terms, Moment::default());
     /// let answered = Moment(terms.lease.renew);
     /// replica.step(answered, ReplicaEvent::Written { number: 1, version: LeaseVersion(1) });
     /// assert_eq!(replica.deadline(), Moment(terms.lease.duration)); // counted from when it was sent
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     #[must_use]
     pub fn deadline(&self) -> Moment {
@@ -255,7 +255,7 @@ impl Replica {
     ///
     /// ```
     /// use swarm_core::handover::{LeaseVersion, Moment};
-    /// use swarm_core::replicas::{Hosts, MemberId, Replica, ReplicaEvent, ReplicaTerms};
+    /// use swarm_replicas::machine::{Hosts, MemberId, Replica, ReplicaEvent, ReplicaTerms};
     ///
     /// let (id, terms) = (MemberId::new("a", 1)?, ReplicaTerms::default());
     /// let (mut replica, _) = Replica::open(id, Hosts::new(), terms, Moment::default());
@@ -263,7 +263,7 @@ impl Replica {
     /// let written = ReplicaEvent::Written { number: 1, version: LeaseVersion(1) };
     /// replica.step_all(Moment::default(), [written, ReplicaEvent::LeaseRead(None)]);
     /// assert!(replica.is_over(), "its Lease was deleted");
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -276,13 +276,13 @@ impl Replica {
     ///
     /// ```
     /// use swarm_core::handover::Moment;
-    /// use swarm_core::replicas::{Hosts, MemberId, Replica, ReplicaEvent, ReplicaTerms};
+    /// use swarm_replicas::machine::{Hosts, MemberId, Replica, ReplicaEvent, ReplicaTerms};
     ///
     /// let (id, terms) = (MemberId::new("a", 1)?, ReplicaTerms::default());
     /// let (mut replica, _) = Replica::open(id, Hosts::new(), terms, Moment::default());
     /// let effects = replica.step(Moment(terms.lease.renew), ReplicaEvent::Tick);
     /// assert!(effects.is_empty(), "the first write has no answer yet");
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     pub fn step(&mut self, now: Moment, event: ReplicaEvent) -> Vec<ReplicaEffect> {
         self.step_all(now, [event])
@@ -293,7 +293,7 @@ impl Replica {
     /// ```
     /// use std::time::Duration;
     /// use swarm_core::handover::{LeaseVersion, Moment};
-    /// use swarm_core::replicas::*;
+    /// use swarm_replicas::machine::*;
     ///
     /// let labels: Controller = "labels".parse()?;
     /// let hosts: Hosts = [(labels.clone(), Weight::default())].into();
@@ -405,14 +405,14 @@ impl Replica {
     ///
     /// ```
     /// use swarm_core::handover::{LeaseVersion, Moment};
-    /// use swarm_core::replicas::{Hosts, MemberId, Replica, ReplicaEvent, ReplicaTerms};
+    /// use swarm_replicas::machine::{Hosts, MemberId, Replica, ReplicaEvent, ReplicaTerms};
     ///
     /// let (id, terms) = (MemberId::new("a", 1)?, ReplicaTerms::default());
     /// let (mut replica, _) = Replica::open(id, Hosts::new(), terms, Moment::default());
     /// let written = ReplicaEvent::Written { number: 1, version: LeaseVersion(1) };
     /// replica.step(Moment::default(), written);
     /// assert_eq!(replica.wakes_at(), Some(Moment(terms.lease.renew)));
-    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// # Ok::<(), swarm_replicas::machine::MemberIdError>(())
     /// ```
     #[must_use]
     pub fn wakes_at(&self) -> Option<Moment> {

@@ -21,7 +21,7 @@ impl Bucket {
     /// The bucket of an object, by its UID. O(bytes).
     ///
     /// ```
-    /// use swarm_core::replicas::Bucket;
+    /// use swarm_replicas::machine::Bucket;
     ///
     /// let bucket = Bucket::of("0b8f1d3e-5c1a-4a52-9d63-000000000001");
     /// assert_eq!(bucket.number(), 2_726); // the same in every release
@@ -35,7 +35,7 @@ impl Bucket {
     /// The bucket of this number, if it is below [`COUNT`](Self::COUNT).
     ///
     /// ```
-    /// use swarm_core::replicas::Bucket;
+    /// use swarm_replicas::machine::Bucket;
     ///
     /// assert!(Bucket::new(4_095).is_some() && Bucket::new(4_096).is_none());
     /// ```
@@ -47,7 +47,7 @@ impl Bucket {
     /// Its number.
     ///
     /// ```
-    /// use swarm_core::replicas::Bucket;
+    /// use swarm_replicas::machine::Bucket;
     ///
     /// assert_eq!(Bucket::new(7).map(Bucket::number), Some(7));
     /// ```
@@ -59,7 +59,7 @@ impl Bucket {
     /// The hashes that fall into it.
     ///
     /// ```
-    /// use swarm_core::replicas::Bucket;
+    /// use swarm_replicas::machine::Bucket;
     ///
     /// let [first, second] = [0, 1].map(|n| Bucket::new(n).unwrap().hashes());
     /// assert_eq!(*first.end(), 0x000f_ffff_ffff_ffff);
@@ -74,7 +74,7 @@ impl Bucket {
     /// All buckets, by number.
     ///
     /// ```
-    /// use swarm_core::replicas::Bucket;
+    /// use swarm_replicas::machine::Bucket;
     ///
     /// assert_eq!(Bucket::all().count(), Bucket::COUNT);
     /// ```
@@ -110,7 +110,7 @@ impl Buckets {
     /// All buckets.
     ///
     /// ```
-    /// use swarm_core::replicas::{Bucket, Buckets};
+    /// use swarm_replicas::machine::{Bucket, Buckets};
     ///
     /// assert_eq!(Buckets::all().len(), Bucket::COUNT);
     /// ```
@@ -122,7 +122,7 @@ impl Buckets {
     /// Whether `bucket` is in the set.
     ///
     /// ```
-    /// use swarm_core::replicas::{Bucket, Buckets};
+    /// use swarm_replicas::machine::{Bucket, Buckets};
     ///
     /// let bucket = Bucket::of("6f1c");
     /// assert!(Buckets::from_iter([bucket]).contains(bucket));
@@ -136,7 +136,7 @@ impl Buckets {
     /// Adds a bucket.
     ///
     /// ```
-    /// use swarm_core::replicas::{Bucket, Buckets};
+    /// use swarm_replicas::machine::{Bucket, Buckets};
     ///
     /// let mut buckets = Buckets::default();
     /// [1, 1, 2].map(|n| buckets.insert(Bucket::new(n).unwrap()));
@@ -149,7 +149,7 @@ impl Buckets {
     /// How many there are.
     ///
     /// ```
-    /// assert_eq!(swarm_core::replicas::Buckets::default().len(), 0);
+    /// assert_eq!(swarm_replicas::machine::Buckets::default().len(), 0);
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
@@ -159,7 +159,7 @@ impl Buckets {
     /// Whether there are none.
     ///
     /// ```
-    /// assert!(swarm_core::replicas::Buckets::default().is_empty());
+    /// assert!(swarm_replicas::machine::Buckets::default().is_empty());
     /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -169,7 +169,7 @@ impl Buckets {
     /// The buckets, by number.
     ///
     /// ```
-    /// use swarm_core::replicas::{Bucket, Buckets};
+    /// use swarm_replicas::machine::{Bucket, Buckets};
     ///
     /// let three = [5, 900, 64].map(|n| Bucket::new(n).unwrap());
     /// let numbers: Vec<_> = Buckets::from_iter(three).iter().map(Bucket::number).collect();
@@ -185,7 +185,7 @@ impl Buckets {
     /// Those in `self` or in `other`.
     ///
     /// ```
-    /// use swarm_core::replicas::Buckets;
+    /// use swarm_replicas::machine::Buckets;
     ///
     /// assert_eq!(Buckets::default().or(&Buckets::all()), Buckets::all());
     /// ```
@@ -197,7 +197,7 @@ impl Buckets {
     /// Those in both.
     ///
     /// ```
-    /// use swarm_core::replicas::Buckets;
+    /// use swarm_replicas::machine::Buckets;
     ///
     /// assert!(Buckets::default().and(&Buckets::all()).is_empty());
     /// ```
@@ -209,7 +209,7 @@ impl Buckets {
     /// Those that are not in `other`.
     ///
     /// ```
-    /// use swarm_core::replicas::Buckets;
+    /// use swarm_replicas::machine::Buckets;
     ///
     /// assert!(Buckets::all().without(&Buckets::all()).is_empty());
     /// ```
