@@ -1,9 +1,11 @@
-//! A program that is its own worker, with a session on Kubernetes: it never fetches from a source
-//! that another worker still fetches from, and hands each token to a sink that refuses lower ones.
+//! A program that is its own worker, with a session on Kubernetes. It never fetches from a source
+//! while another worker still does. It hands each token to a sink that refuses lower tokens.
 //!
-//! In a pod, with the role `swarm-session-worker` bound to its account and `POD_UID` filled in by
-//! the downward API: `session --protocol session`. Here, with a kubeconfig and any UUID: `cargo run
-//! -p swarm-worker --example session -- --protocol session --pod-uid=$(uuidgen)`.
+//! In a pod, run `session --protocol session`. Bind the role `swarm-session-worker` to the pod's
+//! account, and fill in `POD_UID` by the downward API.
+//!
+//! On your own machine, run it with a kubeconfig and any UUID: `cargo run -p swarm-worker --example
+//! session -- --protocol session --pod-uid=$(uuidgen)`.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::collections::BTreeMap;
@@ -20,7 +22,7 @@ struct Cli {
     worker: RunArgs,
 }
 
-/// Stands for a database that keeps, beside each source, the highest token that wrote there.
+/// A stand-in for a database that stores, for each source, the highest token that wrote to it.
 #[derive(Default)]
 struct Sink(Mutex<BTreeMap<String, u64>>);
 

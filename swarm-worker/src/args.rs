@@ -154,7 +154,7 @@ pub struct SessionArgs {
     pub instance: Option<String>,
 }
 
-/// How a worker gets its jobs.
+/// The source of a worker's jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
     /// It reads a file.

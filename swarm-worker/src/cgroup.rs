@@ -1,10 +1,12 @@
-//! The memory control group of this process, of both versions of control groups: how many processes the
-//! kernel has killed in it because memory ran out, and how much memory it may use.
+//! The memory control group of this process, in both versions of control groups.
+//!
+//! It counts the processes that the kernel has killed in the group because memory ran out, and it
+//! has the limit of memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Limits from this one on are none: version 1 has the largest multiple of a page.
+/// Limits of this size and above mean "no limit": version 1 reports the largest multiple of a page.
 const UNLIMITED: u64 = 1 << 62;
 
 /// A memory control group, as a folder.
@@ -12,7 +14,7 @@ const UNLIMITED: u64 = 1 << 62;
 pub(crate) struct Cgroup {
     version: Version,
     dir: PathBuf,
-    /// Where its hierarchy is mounted, which is its outermost group that can be seen.
+    /// The mount point of its hierarchy, which is the outermost group that this process can see.
     mount: PathBuf,
 }
 
@@ -23,14 +25,15 @@ enum Version {
 }
 
 impl Cgroup {
-    /// The group of this process, if the kernel has any and shows it.
+    /// Returns the group of this process, or `None` if the kernel has no such groups or hides them.
     pub(crate) fn own() -> Option<Self> {
         let read = |file: &str| fs::read_to_string(format!("/proc/self/{file}")).ok();
         Self::find(&read("cgroup")?, &read("mountinfo")?)
     }
 
-    /// The group that `/proc/PID/cgroup` names, below one of the mounts of `/proc/PID/mountinfo`. Where
-    /// a hierarchy of version 1 has the memory controller, the one of version 2 has not.
+    /// Finds the group that `/proc/PID/cgroup` names, below one of the mounts in
+    /// `/proc/PID/mountinfo`. At most one version has the memory controller: if it is in version 1,
+    /// it is not in version 2.
     fn find(groups: &str, mounts: &str) -> Option<Self> {
         let lines = || groups.lines().filter_map(group_of_line);
         let is_memory = |names: &str| names.split(',').any(|name| name == "memory");
@@ -41,15 +44,15 @@ impl Cgroup {
         };
         let mut mounts = mounts.lines().filter_map(|line| Mount::parse(line, version));
         let Mount { root, point } = mounts.next()?;
-        // A container without a namespace of control groups sees its own as the root of the mount.
+        // A container without its own cgroup namespace sees its own group as the root of the mount.
         let below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
         let named = Path::new(&point).join(below);
         let dir = if named.is_dir() { named } else { PathBuf::from(&point) };
         Some(Self { version, dir, mount: point.into() })
     }
 
-    /// Number of its processes that the kernel has killed because memory ran out, in the group or
-    /// around it; `None` if the kernel does not count them.
+    /// Returns the number of processes that the kernel has killed because memory ran out, in this
+    /// group or in an enclosing group. `None` means that the kernel does not count them.
     pub(crate) fn kills(&self) -> Option<u64> {
         let file = match self.version {
             Version::One => "memory.oom_control",
@@ -60,8 +63,8 @@ impl Cgroup {
         counts.next()?.trim().parse().ok()
     }
 
-    /// Memory that it may use, in bytes: the least of its own limit and of those around it that can
-    /// be seen. `None` if there is no limit.
+    /// Returns the memory that the group may use, in bytes: the lowest of its own limit and of the
+    /// limits of the enclosing groups that are visible. `None` means unlimited.
     pub(crate) fn limit(&self) -> Option<u64> {
         let file = match self.version {
             Version::One => "memory.limit_in_bytes",
@@ -70,26 +73,27 @@ impl Cgroup {
         let around = self.dir.ancestors().take_while(|dir| dir.starts_with(&self.mount));
         let limits = around.filter_map(|dir| {
             let text = fs::read_to_string(dir.join(file)).ok()?;
-            // `max` stands for none.
+            // `max` means no limit.
             text.trim().parse::<u64>().ok()
         });
         limits.filter(|limit| *limit < UNLIMITED).min()
     }
 }
 
-/// The controllers and the path of a line such as `4:memory:/a` or `0::/a`.
+/// Parses a line such as `4:memory:/a` or `0::/a` into its controllers and its path.
 fn group_of_line(line: &str) -> Option<(&str, &str)> {
     line.split_once(':')?.1.split_once(':')
 }
 
-/// Where a hierarchy is mounted, and which group of it is the root of that mount.
+/// A mount of a hierarchy: its mount point, and the group at the root of the mount.
 struct Mount {
     root: String,
     point: String,
 }
 
 impl Mount {
-    /// The mount of a line of `mountinfo`, if it is of the hierarchy that has the memory controller.
+    /// Parses a line of `mountinfo`, if it is the mount of the hierarchy with the memory
+    /// controller.
     fn parse(line: &str, version: Version) -> Option<Self> {
         let (before, after) = line.split_once(" - ")?;
         let mut before = before.split(' ').skip(3);
@@ -104,7 +108,7 @@ impl Mount {
     }
 }
 
-/// A number of bytes as Kubernetes writes it: `64Mi`.
+/// Formats a number of bytes in the notation of Kubernetes: `64Mi`.
 pub(crate) fn quantity(bytes: u64) -> String {
     let units = [(30, "Gi"), (20, "Mi"), (10, "Ki")];
     let unit = units.into_iter().find(|(shift, _)| bytes != 0 && bytes.trailing_zeros() >= *shift);
@@ -118,7 +122,7 @@ pub(crate) fn quantity(bytes: u64) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    /// Folders that look like those of a kernel, below a directory.
+    /// Creates files below `root` that look like the kernel's.
     pub(crate) fn fake(root: &Path, files: &[(&str, &str)]) {
         for (file, text) in files {
             let path = root.join(file);
@@ -147,7 +151,7 @@ pub(crate) mod tests {
         assert_eq!((group.kills(), group.limit()), (Some(2), Some(1 << 30)));
         fs::write(dir.path().join("pool/worker/memory.max"), "67108864\n").unwrap();
         assert_eq!(group.limit(), Some(64 << 20));
-        // In a container with a namespace of its own the group is the root.
+        // In a container with its own cgroup namespace, the group is the root.
         fake(dir.path(), &[("memory.events", "oom_kill 7\n")]);
         let root = of_version_2(dir.path(), "/").unwrap();
         assert_eq!((root.kills(), root.limit()), (Some(7), None));

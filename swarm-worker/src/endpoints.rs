@@ -11,10 +11,11 @@ use tokio::sync::watch;
 
 use crate::report::Report;
 
-/// The endpoints of a worker: `/internal/health`, `/internal/version`, `/metrics` and `/ping`.
+/// Builds the endpoints of a worker: `/internal/health`, `/internal/version`, `/metrics` and
+/// `/ping`.
 ///
-/// `name` is the worker's, and `report` has its jobs as they are now. Its health is 503 until the worker is `ready` to be given
-/// jobs.
+/// `name` is the worker's name, and `report` has its current jobs. The health is 503 until `ready`
+/// says that the worker can be granted jobs.
 pub(crate) fn endpoints(
     name: &str,
     build: Build,
@@ -32,7 +33,7 @@ pub(crate) fn endpoints(
         .with("/internal/health", "the build; 503 until jobs can be granted", get(health))
         .with("/internal/version", "its jobs, and which of them do not run, as JSON", get(version))
         .with_metrics(registry)
-        .with("/ping", "pong, and from whom", get(|| async { pong }))
+        .with("/ping", "pong, and the worker's name", get(|| async { pong }))
 }
 
 #[cfg(test)]

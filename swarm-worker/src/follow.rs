@@ -1,4 +1,4 @@
-//! A plain worker: follows its view and runs its jobs until shutdown.
+//! A plain worker, which follows its view and runs its jobs until shutdown.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,11 +26,11 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Runs the jobs in the view until `shutdown` is cancelled, and stops all jobs then.
+    /// Runs the jobs in the view until `shutdown` is cancelled, and then stops all of them.
     pub(crate) async fn follow(mut self, shutdown: &CancellationToken) {
-        // A view is replaced by one rename, so it is complete as soon as there is an event.
+        // One rename replaces a view, so the view is complete as soon as its event arrives.
         let mut view = FileWatch::follow(&self.path, Duration::ZERO, BYTES_MAX);
-        // The last valid view; it is stepped again when its grace has elapsed.
+        // The last valid view. It is stepped again when its grace has elapsed.
         let mut newest = None;
         let mut changes = self.jobs.supervisor.changes();
         loop {
@@ -51,7 +51,7 @@ impl Follower {
                 // A view that cannot be read has no version to compare.
                 None => self.worker.older_since = None,
             }
-            // The first read is reported whatever it found: from then on the worker is ready.
+            // The first read is reported even if it found no view: afterwards the worker is ready.
             self.report();
         }
         tracing::info!(jobs = self.worker.running.len(), "stopping all jobs");
@@ -62,7 +62,7 @@ impl Follower {
         self.report();
     }
 
-    /// The view in the file, or `None` if the last valid one stays.
+    /// Parses the view in the file. `None` keeps the last valid view.
     fn understood(&self, contents: &Contents) -> Option<View> {
         let path = self.path.display();
         let reason = match contents {
@@ -71,7 +71,9 @@ impl Follower {
                 Err(error) => error.to_string(),
             },
             Contents::Missing => {
-                tracing::info!("there is no view at {path}; jobs stay as they are until there is");
+                tracing::info!(
+                    "the view {path} does not exist yet; jobs stay as they are until then"
+                );
                 return None;
             }
             Contents::Unreadable(reason) => reason.clone(),
@@ -81,7 +83,8 @@ impl Follower {
         None
     }
 
-    /// Runs the jobs in `view`: stops jobs first and waits for that, then starts others.
+    /// Runs the jobs in `view`: first stops jobs and waits until they have ended, then starts
+    /// others.
     async fn act(&mut self, view: &View) {
         let (next, effects) = self.worker.step(clock::now(), &self.name, view);
         let (mut stops, mut starts) = (Vec::new(), Vec::new());
@@ -119,9 +122,9 @@ impl Follower {
         tracing::warn!(
             version,
             publication,
-            "the view at {} is older than the one that was acted on: somebody else wrote it, or the \
-             ledger was rolled back; the jobs stay as they are for {OLDER_VIEW_GRACE:?} unless the \
-             operator writes it again",
+            "the view at {} is older than the last one: another writer replaced it, or the ledger \
+             was rolled back; the jobs stay as they are for {OLDER_VIEW_GRACE:?} unless the operator \
+             writes it again",
             self.path.display()
         );
     }

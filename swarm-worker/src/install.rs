@@ -12,10 +12,10 @@ use crate::args::InstallArgs;
 /// The name of the copy.
 const NAME: &str = "swarm-worker";
 
-/// This program, also if its file was replaced or removed since it was started.
+/// This program. The path stays valid if the program's file is replaced or removed.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// Copies this program into the directory, and prints where it is.
+/// Copies this program into the directory, and prints the path of the copy.
 pub(crate) fn install(args: &InstallArgs) -> Result<(), Failure> {
     let dir = &args.dir;
     let shown = dir.display();
@@ -37,12 +37,12 @@ pub(crate) fn install(args: &InstallArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::Failed(format!("{THIS_PROGRAM} cannot be read: {error}")))?;
     let path = dir.join(NAME);
     file::replace_program(&path, program).map_err(|error| refused(&path, &error))?;
-    // The program is in place, whether or not somebody reads about it.
+    // The program is installed even if this line cannot be printed.
     let _ = writeln!(io::stdout(), "installed {}", path.display());
     Ok(())
 }
 
-/// What to do about a directory that does not take the program.
+/// Adds advice to the error about a directory that the program could not be written to.
 fn refused(path: &Path, error: &io::Error) -> Failure {
     let advice = match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {

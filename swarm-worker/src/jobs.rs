@@ -25,7 +25,7 @@ use crate::marker;
 use crate::program::ProgramRunner;
 use crate::runner::{Event, Job, JobSpec, Log, Outcome, Ping, Restarts, Runner, Supervisor};
 
-/// A view grants no tokens.
+/// The token of all jobs of a plain worker: a view grants no tokens.
 const TOKEN: Token = Token(0);
 
 /// The runner and logs for all jobs of a process, shared by all its sessions.
@@ -40,17 +40,17 @@ pub(crate) struct Tools {
     lock: Option<PathBuf>,
     restarts: Counter,
     pings: PingMetrics,
-    told: Events,
+    events: Events,
 }
 
-/// What runs the jobs.
+/// The selection of the runner.
 #[derive(Clone)]
 enum Kind {
-    /// The program that the worker is a part of.
+    /// The program that embeds the worker runs the jobs.
     Own(Arc<dyn Runner>),
-    /// One runner for good.
+    /// The command line selects the runner permanently.
     Fixed(manifest::Runner),
-    /// What the Swarm says, also when that changes.
+    /// The Swarm selects the runner, and may change it.
     Swarm,
 }
 
@@ -60,13 +60,13 @@ pub(crate) struct Jobs {
     guard: Option<Guard>,
     tools: Tools,
     session: String,
-    /// What the Swarm last said that runs them.
+    /// The runner in the Swarm, as last received.
     said: Option<String>,
-    /// The program that runs them, if one does.
+    /// The runner of programs, if the jobs are processes of a program.
     program: Option<Arc<ProgramRunner>>,
 }
 
-/// A runner, made from its description.
+/// A runner that was built from its description.
 struct Made {
     runner: Arc<dyn Runner>,
     program: Option<Arc<ProgramRunner>>,
@@ -74,21 +74,21 @@ struct Made {
 }
 
 impl Tools {
-    /// The tools of `worker`, whose jobs are run by `runner`, or else as `args` select. `told` learns
-    /// what happens to the jobs.
+    /// Prepares the tools of `worker`. The jobs are run by `runner`, or by the runner that `args`
+    /// select. `events` receives the events of the jobs.
     pub(crate) fn new(
         args: &RunArgs,
         runner: Option<Arc<dyn Runner>>,
         worker: &str,
         registry: &mut Registry,
         restarts: Counter,
-        told: Events,
+        events: Events,
     ) -> Result<Self, Failure> {
         let kind = match (runner, args.runner.runner()?) {
             (Some(runner), _) => Kind::Own(runner),
             (None, Some(runner)) => Kind::Fixed(runner),
             (None, None) if !args.session.takes_part() => {
-                let sentence = "only workers of sessions are told the Swarm's runner; write \
+                let sentence = "only a worker with a session learns the Swarm's runner; write \
                                 --protocol session as well, or another --runner";
                 return Err(Failure::Usage(sentence.to_owned()));
             }
@@ -97,7 +97,7 @@ impl Tools {
         if matches!(kind, Kind::Swarm | Kind::Fixed(manifest::Runner::Command(_))) {
             caller::check_proc().map_err(|error| Failure::Failed(error.to_string()))?;
         }
-        // Counters that nothing ever counts would only raise questions.
+        // Counters that always stay zero would only raise questions.
         let may_ping = matches!(kind, Kind::Swarm | Kind::Fixed(manifest::Runner::Ping { .. }));
         let pings =
             if may_ping { PingMetrics::registered(registry) } else { PingMetrics::default() };
@@ -109,10 +109,10 @@ impl Tools {
         let stop_timeout = args.runner.stop_timeout;
         let lock = args.session.state_dir.as_deref().filter(|_| args.session.is_in_pod());
         let lock = lock.map(marker::lock_path);
-        Ok(Self { worker, kind, stop_timeout, run_log, format, lock, restarts, pings, told })
+        Ok(Self { worker, kind, stop_timeout, run_log, format, lock, restarts, pings, events })
     }
 
-    /// The jobs of the worker's session `session`. Every process of a job is marked with it.
+    /// Sets up the jobs of the worker's session `session`, which marks every process of a job.
     pub(crate) fn jobs(&self, session: &str) -> Result<Jobs, Failure> {
         let open = |path: &PathBuf| RunLog::open(path, &self.worker, session);
         let log = self.run_log.as_ref().map(open).transpose();
@@ -123,12 +123,12 @@ impl Tools {
             Kind::Fixed(runner) => self.made(runner, session, &mut guard)?,
             Kind::Swarm => self.plain(Arc::new(NotSaid)),
         };
-        let supervisor = Supervisor::telling(runner, log, restarts, self.told.clone());
+        let supervisor = Supervisor::with_events(runner, log, restarts, self.events.clone());
         let (tools, session) = (self.clone(), session.to_owned());
         Ok(Jobs { supervisor, guard, tools, session, said: None, program })
     }
 
-    /// What runs jobs as `runner` says. Programs run under the `guard` of the session.
+    /// Builds the runner that `runner` describes. Programs run under the `guard` of the session.
     fn made(
         &self,
         runner: &manifest::Runner,
@@ -150,7 +150,7 @@ impl Tools {
                 let restarts = self.restarts(program.restart);
                 let (worker, stop_timeout) = (&self.worker, self.stop_timeout);
                 let runner = ProgramRunner::new(program, worker, stop_timeout, guard.clone());
-                let program = Arc::new(runner.telling(self.told.clone()));
+                let program = Arc::new(runner.with_events(self.events.clone()));
                 Ok(Made {
                     runner: Arc::clone(&program) as Arc<_>,
                     program: Some(program),
@@ -160,7 +160,7 @@ impl Tools {
         }
     }
 
-    /// A runner that is no program.
+    /// Wraps a runner that starts no program.
     fn plain(&self, runner: Arc<dyn Runner>) -> Made {
         Made { runner, program: None, restarts: self.restarts(manifest::Restart::default()) }
     }
@@ -170,7 +170,7 @@ impl Tools {
         let (run_log, format) = (self.run_log.clone(), self.format);
         let lock = self.lock.clone();
         let identity = Identity { worker, session, run_log, format, lock };
-        Guard::new(guard_command(), identity, self.told.clone())
+        Guard::new(guard_command(), identity, self.events.clone())
             .map_err(|error| failed("the guard cannot be set up", &error))
     }
 
@@ -180,7 +180,7 @@ impl Tools {
     }
 }
 
-/// Runs jobs as long as nobody has said how: each fails with what to write.
+/// A runner for a Swarm that names none: each job fails with advice on the setting to write.
 struct NotSaid;
 
 #[async_trait]
@@ -193,9 +193,9 @@ impl Runner for NotSaid {
 }
 
 impl Jobs {
-    /// Takes note of what the Swarm says that runs the jobs. If another process is to run, every job is
-    /// stopped and begins again. Other settings of the same program touch no process. What cannot be
-    /// understood changes nothing.
+    /// Applies the runner in the Swarm. If another program has to run, every job is stopped and
+    /// begins again. Other settings of the same program leave its processes alone. An invalid
+    /// runner changes nothing.
     pub(crate) fn run_as_said(&mut self, said: Option<&str>) {
         let Some(said) = said.filter(|_| matches!(self.tools.kind, Kind::Swarm)) else { return };
         if self.said.as_deref() == Some(said) {
@@ -206,7 +206,7 @@ impl Jobs {
         if let (Ok(manifest::Runner::Command(next)), Some(program)) = (&parsed, &self.program)
             && program.adjust(next)
         {
-            tracing::info!(runner = said, "jobs run on, with settings as the Swarm says");
+            tracing::info!(runner = said, "jobs continue with the new settings of the Swarm");
             self.supervisor.restart_by(self.tools.restarts(next.restart));
             return;
         }
@@ -216,12 +216,14 @@ impl Jobs {
         });
         match made {
             Ok(Made { runner, program, restarts }) => {
-                tracing::info!(runner = said, "jobs are run as the Swarm says");
+                tracing::info!(runner = said, "jobs are run by the runner in the Swarm");
                 self.program = program;
                 self.supervisor.run_by(runner, restarts);
             }
             Err(reason) => {
-                tracing::error!("spec.worker.runner of the Swarm: {reason}; jobs run as before");
+                tracing::error!(
+                    "spec.worker.runner of the Swarm: {reason}; jobs keep the previous runner"
+                );
             }
         }
     }
@@ -231,7 +233,7 @@ impl Jobs {
         self.supervisor.start(JobSpec { name, token: TOKEN, params, run_once: false });
     }
 
-    /// Stops `jobs`, all of which run, concurrently, and returns when all have ended.
+    /// Stops the running `jobs` concurrently, and returns when all have ended.
     pub(crate) async fn stop(&mut self, jobs: impl IntoIterator<Item = &JobName>) {
         let mut left: BTreeSet<_> = jobs.into_iter().collect();
         for job in &left {
@@ -256,8 +258,9 @@ fn failed(what: &str, error: &std::io::Error) -> Failure {
     Failure::Failed(format!("{what}: {error}"))
 }
 
-/// This very program, even if its file was replaced in the meantime, with its own arguments up to the
-/// word `run`: a program that embeds the worker may have arguments before it.
+/// The command that starts a guard: this very program, even if its file was replaced in the
+/// meantime. The arguments are the program's own up to the word `run`, since a program that embeds
+/// the worker may have arguments before it.
 pub(crate) fn guard_command() -> GuardCommand {
     let before = env::args_os().skip(1).take_while(|word| word != "run");
     let arguments = before.chain([OsString::from("guard")]).collect();

@@ -1,11 +1,12 @@
 //! A worker of a swarm pool: runs exactly the jobs that are assigned to it.
 //!
 //! A *plain* worker follows a file, the view, which lists the jobs of every worker. It stops the
-//! jobs that it lost, and then starts those that are new. When the file is missing or invalid, it
-//! keeps the last valid view. It needs nothing else: no API server, no other worker.
-//! A worker with a *session* holds a lease and takes part in handovers: it stops a job before the
+//! jobs that it lost, and then starts new ones. If the file is missing or invalid, it keeps the
+//! last valid view. It needs neither an API server nor another worker.
+//!
+//! A worker with a *session* holds a lease and takes part in handovers. It stops a job before the
 //! job is granted to another worker, and stops all its jobs before its lease expires. In a pod it
-//! needs nothing but the Kubernetes API and the argument `--protocol session`.
+//! only needs the Kubernetes API and the argument `--protocol session`.
 //!
 //! The program `swarm-worker` is a thin shell around [`run`]. A program that does the work itself
 //! implements [`Runner`]; [`serve`] does the rest:
@@ -36,21 +37,22 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The command line decides whether the program is a plain worker or has a session on Kubernetes.
-//! The feature `kubernetes-1-33`, on by default, selects the Kubernetes version of the bindings; a
-//! program that selects another one (a feature of `k8s-openapi`) disables it and enables
-//! `kubernetes`. With neither, a worker has no Kubernetes client and no session in a pod.
+//! The command line selects a plain worker or a session on Kubernetes.
+//!
+//! The feature `kubernetes-1-33`, on by default, selects the Kubernetes version of the bindings. A
+//! program that selects another version (a feature of `k8s-openapi`) disables it and enables
+//! `kubernetes`. With neither feature, a worker has no Kubernetes client and no session in a pod.
 //!
 //! Inside, `runner` runs the jobs, restarts them, and reports their ends. `guard` ensures that no process
 //! of a job outlives the worker, and `marker` identifies the job that crashed the process.
 //! [`sweep`] and [`procs`] find and end processes. An operator on the same machine uses both, too.
 
-/// The examples of the page about the library are compiled and run.
+/// Compiles and runs the examples of the page about the library.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/library.md")]
 struct LibraryPage;
 
-/// The example of the guide is compiled.
+/// Compiles the example of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
@@ -65,7 +67,7 @@ mod jobs;
 mod log;
 #[cfg_attr(
     not(feature = "kubernetes"),
-    allow(dead_code, reason = "only a worker in a pod follows another one in its place")
+    allow(dead_code, reason = "only a worker in a pod succeeds an earlier one")
 )]
 mod marker;
 mod ping;
@@ -95,8 +97,8 @@ pub use guard::KILLING;
 pub use log::log_filter;
 pub use runner::{Job, Outcome, Readiness, RunLogKeeper, Runner};
 
-/// Carries out a command and returns the exit code of the program: 0 for success, 2 for wrong usage
-/// or input, after a message on standard error.
+/// Executes a command and returns the exit code of the program: 0 for success, and 2 for wrong
+/// usage or input, after a message on standard error.
 ///
 /// # Errors
 ///
@@ -132,12 +134,12 @@ fn exit_code(done: Result<(), Failure>) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Carries out a command like [`run`], and builds the runtime if the command needs one: the step between
-/// a guard and a job's program starts no thread.
+/// Executes a command like [`run`], and builds the runtime if the command needs one. The step
+/// between a guard and a job's program must not start a thread, so it has no runtime.
 ///
 /// # Errors
 ///
-/// As those of [`run`], and if the system refuses a thread.
+/// If [`run`] fails, or the system refuses to start a thread.
 pub fn execute(command: Command) -> anyhow::Result<ExitCode> {
     caller::unblock_signals()?;
     match command {
@@ -148,8 +150,8 @@ pub fn execute(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Runs a worker whose jobs are run by `runner`, until a signal, or the end of standard input if
-/// `args` ask for that. Arguments about runners are ignored.
+/// Runs a worker whose jobs are run by `runner`. It ends at a signal, or at the end of standard
+/// input if `args` ask for that. Arguments about runners are ignored.
 ///
 /// # Errors
 ///
@@ -162,13 +164,13 @@ fn failed(error: &std::io::Error) -> Failure {
     Failure::Failed(error.to_string())
 }
 
-/// Prints an error for a person on standard error.
+/// Prints an error for a person to standard error.
 pub fn print_error(sentence: &str) {
-    // If standard error is closed, nobody reads it.
+    // If standard error is closed, the message is lost.
     let _ = writeln!(io::stderr(), "swarm-worker: {sentence}");
 }
 
-/// Why a command was not carried out.
+/// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     /// The arguments or the input are invalid.

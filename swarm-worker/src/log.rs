@@ -8,17 +8,18 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::LogFormat;
 
-/// The filter unless `RUST_LOG` is set. The Kubernetes client logs every failed request, several
-/// times a second if there is no API server; the worker logs that once.
+/// The filter unless `RUST_LOG` is set. Without an API server, the Kubernetes client logs a failed
+/// request several times a second. The worker logs the failure once.
 const DEFAULT: &str = "info,kube_client=off";
 
-/// Starts to write log lines. It has no effect in a program that embeds the worker and has already
-/// set up its log.
+/// Starts writing log lines. The call has no effect in a program that embeds the worker and has
+/// already set up its log.
 pub(crate) fn init(format: LogFormat) {
     let filter = log_filter(DEFAULT);
     let lines = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
-        // A line that cannot be written, as on a full disk, is lost. A report of that would panic.
+        // A line that cannot be written, for example to a full disk, is lost. Reporting the loss
+        // would panic.
         .log_internal_errors(false)
         .with_writer(io::stderr)
         .with_ansi(false)
@@ -29,11 +30,11 @@ pub(crate) fn init(format: LogFormat) {
     };
 }
 
-/// What is logged: what `RUST_LOG` says, such as `warn` or `info,swarm_core=debug`, or `default` if it
-/// is not set or invalid.
+/// Returns the log filter in `RUST_LOG`, such as `warn` or `info,swarm_core=debug`. It is `default`
+/// if the variable is unset or invalid.
 ///
-/// Levels for modules are all that it may contain. The filters by spans and fields that the usual
-/// crates know too would link an engine for regular expressions into every program.
+/// The filter may only contain levels for modules. The usual crates also accept filters by spans
+/// and fields, but would link a regular expression engine into every program.
 #[must_use]
 pub fn log_filter(default: &str) -> Targets {
     chosen(env::var("RUST_LOG").ok().as_deref(), default)

@@ -1,17 +1,19 @@
-//! What a process leaves to the next one in its place, that is, to the next container with the same
-//! state directory: its session, which has certainly ended by then, and which jobs ran in it, so that
-//! after a crash the next process can name the job to blame.
+//! Records state for the next process with the same state directory, which is the next container.
+//! The record has the session, which has ended when the next process reads it, and the running
+//! jobs. After a crash the next process can therefore name the job to blame.
 //!
-//! A process holds a lock on `DIR/lock` as long as it runs, and so does its guard, which ends its jobs
-//! when it dies. So a process that gets the lock alone knows that its predecessor has ended, with its jobs. `DIR/session` is the session of the predecessor.
+//! A process locks `DIR/lock` as long as it runs. So does its guard, which ends its jobs when the
+//! process dies. A process that gets the lock alone therefore knows that its predecessor and the
+//! predecessor's jobs have ended. `DIR/session` has the session of the predecessor.
 //!
-//! `DIR/running.json` lists the jobs of a worker while they run, and is removed when the worker ends
-//! in an orderly way. A file that exists at a start means a crash. A job is blamed if it was the only
-//! one that had just been started or, if none had, the only one at all; if there are several, none is
-//! blamed. A file of another pod, or from before a reboot, is ignored: then it was not a job that
-//! ended the process.
+//! `DIR/running.json` lists the jobs of a worker while they run, and is removed when the worker
+//! ends in an orderly way. A file that exists at a start means a crash.
 //!
-//! Writes do not wait for the disk, since the file is worthless after a reboot anyway.
+//! A job is blamed if it was the only one that had just been started. If none had just been
+//! started, a job is blamed if it was the only job. Otherwise no job is blamed. A file of another
+//! pod, or from before a reboot, is ignored: in these cases a job did not end the process.
+//!
+//! Writes do not wait for the disk: a reboot makes the file worthless anyway.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -26,11 +28,11 @@ use swarm_core::JobName;
 use swarm_core::handover::{Moment, SessionId};
 use swarm_core::session::Former;
 
-/// How long after its start a job counts as just started.
+/// The time after its start during which a job counts as just started.
 const STARTING: Duration = Duration::from_secs(10);
-/// The largest file that is read: far more than 100,000 jobs.
+/// The size limit of the file. 100,000 jobs need far less.
 const BYTES_MAX: u64 = 64 << 20;
-/// The longest name of a session that is read.
+/// The length limit of a session's name.
 const SESSION_BYTES_MAX: u64 = 1 << 10;
 /// The name of the file that lists jobs.
 const FILE_NAME: &str = "running.json";
@@ -42,23 +44,23 @@ const LOCK: &str = "lock";
 /// The contents of the file.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Document {
-    /// The identity of the place that the process runs in, such as a pod's UID.
+    /// The identity of the process's place, such as a pod's UID.
     place: String,
     /// The boot id of the machine.
     boot: String,
     /// Jobs that were started less than [`STARTING`] ago.
     starting: Vec<String>,
-    /// The others.
+    /// The other running jobs.
     running: Vec<String>,
 }
 
-/// The file in `dir` that a process locks.
+/// Returns the path of the lock file in `dir`.
 #[must_use]
 pub(crate) fn lock_path(dir: &Path) -> PathBuf {
     dir.join(LOCK)
 }
 
-/// Locks the file together with the process that has locked it, until the result is dropped.
+/// Joins the shared lock of the process that has locked the file, until the result is dropped.
 pub(crate) fn join_lock(path: &Path) -> io::Result<File> {
     let lock = file::append(path)?;
     lock.try_lock_shared().map_err(locked)?;
@@ -76,23 +78,23 @@ fn locked(error: TryLockError) -> io::Error {
     }
 }
 
-/// The file of one process.
+/// The record of one process.
 #[derive(Debug)]
 pub(crate) struct Marker {
     path: PathBuf,
     place: String,
     boot: String,
-    /// The jobs, and since when they run.
+    /// The jobs, each with its start time.
     jobs: BTreeMap<JobName, Moment>,
-    /// How many of them the file lists as starting; they stop being so with time alone.
+    /// The number of jobs that the file lists as starting. A job leaves this list as time passes.
     starting: usize,
-    /// Held until the process ends, for whatever reason.
+    /// The lock, which is held until the process ends for any reason.
     _lock: Option<File>,
 }
 
 impl Marker {
-    /// Takes over `dir`, which is created if it is missing, for a process that runs in `place`, and
-    /// returns what is known about its predecessor there.
+    /// Takes over `dir` for a process that runs in `place`, and returns the state of its
+    /// predecessor there. Creates a missing directory.
     ///
     /// # Errors
     ///
@@ -101,7 +103,8 @@ impl Marker {
         file::create_dir(dir)?;
         let lock = file::append(&lock_path(dir))?;
         lock.try_lock().map_err(locked)?;
-        // From here on the guard can join in. A process that comes in between is one too many.
+        // From here on the guard can join the lock. Another process that locks it in between is
+        // refused.
         lock.unlock()?;
         lock.try_lock_shared().map_err(locked)?;
         Self::take_over(dir, place, Some(lock))
@@ -122,28 +125,28 @@ impl Marker {
         let session = session.filter(|it| !it.is_plain() && it.pod_uid() == place);
         let former = Former { session, culprit };
         let marker = Self { path, place, boot, jobs: BTreeMap::new(), starting: 0, _lock: lock };
-        // Proves that the directory is writable, at a time when an error is still noticed.
+        // This write proves that the directory is writable, at a time when an error still counts.
         marker.write(clock::now())?;
         marker.clear()?;
         Ok((marker, former))
     }
 
-    /// Records that this process runs `session` from now on. Call it once the session has a lease: for
-    /// a session that never had one, nothing has to be proved.
+    /// Records that this process runs `session` from now on. Call it once the session has a lease:
+    /// a session without one needs no proof of its end.
     ///
     /// # Errors
     ///
-    /// If it cannot be written; then the next process does not know the session.
+    /// If the session cannot be written; then the next process does not know it.
     pub(crate) fn began(&self, session: &SessionId) -> io::Result<()> {
         file::swap(&self.path.with_file_name(SESSION), format!("{session}\n").as_bytes())
     }
 
-    /// Makes the file list `jobs`. Call it before a job is started, and again some time after; it only
-    /// writes if something changed.
+    /// Lists `jobs` in the file, which is only written if something changed. Call it before a job
+    /// is started, and again some time later.
     ///
     /// # Errors
     ///
-    /// If the file cannot be written; it then has its old contents.
+    /// If the file cannot be written; it then keeps its old contents.
     pub(crate) fn set<'a>(&mut self, jobs: impl Iterator<Item = &'a JobName>) -> io::Result<()> {
         let now = clock::now();
         let jobs: BTreeMap<_, _> =
@@ -152,14 +155,14 @@ impl Marker {
         if starting == self.starting && jobs == self.jobs {
             return Ok(());
         }
-        // Until the write succeeds, the file counts as out of date.
+        // The file counts as out of date until the write succeeds.
         (self.jobs, self.starting) = (jobs, usize::MAX);
         if self.jobs.is_empty() { self.clear() } else { self.write(now) }?;
         self.starting = starting;
         Ok(())
     }
 
-    /// Removes the file: no job runs, or no job is to blame for the end of the process.
+    /// Removes the file, because no job runs or no job is to blame for the end of the process.
     ///
     /// # Errors
     ///
@@ -184,7 +187,7 @@ fn is_starting(since: Moment, now: Moment) -> bool {
     now < since.after(STARTING)
 }
 
-/// The job to blame, according to the file of a predecessor. An invalid file blames none.
+/// Returns the job to blame according to the file of a predecessor. An invalid file blames none.
 fn culprit(text: &str, place: &str, boot: &str) -> Option<JobName> {
     let document: Document = serde_json::from_str(text).ok()?;
     if document.place != place || document.boot != boot {
@@ -203,7 +206,7 @@ mod tests {
         name.parse().unwrap()
     }
 
-    /// The job that the next process in the same place blames.
+    /// Returns the job that the next process in the same place blames.
     fn blamed(dir: &Path) -> Option<JobName> {
         // The marker of the predecessor may still exist: only its file matters here.
         Marker::take_over(dir, "pod", None).unwrap().1.culprit
@@ -221,7 +224,7 @@ mod tests {
 
         marker.set([&a, &b].into_iter()).unwrap();
         assert_eq!(blamed(dir.path()), None, "both had just been started");
-        // Both run for a while by now.
+        // Both have run for a while now.
         marker.jobs.values_mut().for_each(|since| *since = Moment::default());
         marker.set([&a, &b, &c].into_iter()).unwrap();
         assert_eq!(blamed(dir.path()), Some(c));
@@ -260,7 +263,7 @@ mod tests {
         drop(marker);
         let (next, former) = Marker::open(dir.path(), "pod").unwrap();
         assert_eq!(former.session, Some(session.clone()));
-        // One that never had a lease leaves the name of the one before.
+        // A process that never had a lease keeps the recorded session of its predecessor.
         drop(next);
         assert_eq!(Marker::open(dir.path(), "pod").unwrap().1.session, Some(session));
         assert_eq!(Marker::open(dir.path(), "another").unwrap().1.session, None);

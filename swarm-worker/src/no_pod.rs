@@ -1,4 +1,4 @@
-//! Sessions in a pod where the feature `kubernetes` is off: there are none.
+//! The stub of sessions in a pod for builds without the feature `kubernetes`.
 
 use std::convert::Infallible;
 
@@ -7,7 +7,7 @@ use crate::args::RunArgs;
 use crate::jobs::Tools;
 use crate::session::{Shared, Shutdown};
 
-/// A pod that this program has no client for.
+/// An uninhabited type: this program has no client for a pod.
 pub(crate) struct Pod(Infallible);
 
 impl Pod {

@@ -1,4 +1,4 @@
-//! A worker in a pod that takes part in sessions: it needs nothing but the Kubernetes API.
+//! A worker in a pod that takes part in sessions. It only needs the Kubernetes API.
 //!
 //! When a session ends while no job runs, the worker opens another one. A session that loses its
 //! lease while jobs run ends the process, and the kubelet restarts it.
@@ -29,11 +29,11 @@ use crate::session::{SessionSetup, Shared, Shutdown};
 const BUSY_MAX: Duration = Duration::from_secs(10);
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
-/// How to set the UID.
+/// The advice on setting the UID of the pod.
 const DOWNWARD: &str = "in the pod's container write env: [{name: POD_UID, valueFrom: \
                         {fieldRef: {fieldPath: metadata.uid}}}]";
 
-/// The pod, as the command line describes it.
+/// The pod according to the command line.
 pub(crate) struct Pod {
     uid: String,
     namespace: Option<String>,
@@ -89,11 +89,11 @@ impl Pod {
                 .await?;
             let session = setup.id.clone();
             tracing::info!(%session, "opening a session");
-            // If the session lost its lease while jobs ran, this ends the process.
+            // If the session has lost its lease while jobs ran, the error ends the process.
             setup.run(shutdown).await?;
             former.session = Some(session);
             shared.ready.send_replace(false);
-            // Limits the rate of new sessions, whatever ends them.
+            // The pause limits the rate of new sessions, for any reason that ends them.
             tokio::select! {
                 () = clock::sleep_until(next_at) => {}
                 () = shutdown.requested() => {}
@@ -121,7 +121,8 @@ impl Pod {
         Ok(SessionSetup { id, terms, drain_timeout, store, views, jobs, marker, shared })
     }
 
-    /// Takes over the state directory, as soon as the guard of an earlier process there has ended its jobs.
+    /// Takes over the state directory once the guard of an earlier process there has ended its
+    /// jobs.
     async fn marker(&self) -> Result<Option<(Marker, Former)>, Failure> {
         let Some(dir) = &self.state_dir else { return Ok(None) };
         let since = Instant::now();
@@ -146,7 +147,7 @@ impl Pod {
     }
 }
 
-/// The UID of a pod is a UUID; anything else is a variable that was not substituted.
+/// Checks that the UID of a pod is a UUID. Any other text is a variable that was not substituted.
 fn checked(uid: &str) -> Result<&str, Failure> {
     if uid.is_empty() {
         let sentence =

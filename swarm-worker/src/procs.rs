@@ -1,4 +1,4 @@
-//! The processes of this machine, from `/proc`.
+//! Reads the processes of this machine from `/proc`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -7,50 +7,50 @@ use std::io;
 use rustix::process::{Pid, Signal, getpid};
 use swarm_adapters_host::caller::MOUNT_PROC;
 
-/// A process at the time its `stat` was read.
+/// A process as its `stat` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     pub(crate) pid: Pid,
-    /// 0 for a process without a parent in this namespace.
+    /// The parent; 0 for a process without a parent in this namespace.
     pub(crate) parent: i32,
     pub(crate) group: i32,
-    /// Whether it has ended and has not been reaped yet.
+    /// Whether it has ended and was not reaped yet.
     pub(crate) is_zombie: bool,
-    /// In clock ticks since boot. Together with the id it identifies one process.
+    /// The start time in clock ticks since boot. Together with the id it identifies one process.
     pub started: u64,
 }
 
-/// All processes. One that starts or ends in the meantime may be missing, so "there is none" takes
-/// two calls.
+/// Lists all processes. A process that starts or ends in the meantime may be missing, so a proof of
+/// absence takes two calls.
 pub(crate) fn all() -> io::Result<Vec<Process>> {
     let entries = fs::read_dir("/proc")?;
     let pid = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     Ok(entries.filter_map(pid).filter_map(one).collect())
 }
 
-/// The ids of the children of this process, of all its threads: also of children that `/proc` hides. Empty
-/// if the kernel does not list them.
+/// Returns the ids of the children of this process, of all its threads. Children that `/proc` hides
+/// are included. The list is empty if the kernel has no such lists.
 pub(crate) fn children_of_this() -> io::Result<Vec<i32>> {
     let mut children = Vec::new();
     for task in fs::read_dir("/proc/self/task")? {
-        // A thread may have ended.
+        // A thread that has ended has no list.
         let listed = fs::read_to_string(task?.path().join("children")).unwrap_or_default();
         children.extend(listed.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
     }
     Ok(children)
 }
 
-/// The process with this id, if there is one.
+/// Returns the process with this id, if it exists.
 #[must_use]
 pub fn one(pid: i32) -> Option<Process> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Refuses a `/proc` that does not show a child of this process.
+/// Fails if `/proc` does not show a child of this process.
 ///
 /// # Errors
 ///
-/// A sentence.
+/// A sentence for a person.
 pub(crate) fn check_child(pid: i32) -> io::Result<()> {
     let me = getpid().as_raw_nonzero().get();
     match one(pid) {
@@ -63,12 +63,13 @@ pub(crate) fn check_child(pid: i32) -> io::Result<()> {
     }
 }
 
-/// A process and all that it descends from.
+/// Returns the ids of a process and all its ancestors.
 #[must_use]
 pub fn line_of(pid: Pid) -> HashSet<Pid> {
     let mut line = HashSet::from([pid]);
     let mut next = pid;
-    // A parent that ends meanwhile hands its children to another one, so a circle is possible.
+    // A parent that ends in the meantime hands its children to another process, so a cycle is
+    // possible.
     while let Some(parent) =
         one(next.as_raw_nonzero().get()).and_then(|it| Pid::from_raw(it.parent))
         && line.insert(parent)
@@ -78,7 +79,8 @@ pub fn line_of(pid: Pid) -> HashSet<Pid> {
     line
 }
 
-/// The program's name is in parentheses and may itself contain parentheses and spaces.
+/// Parses a `stat` line. The program's name is in parentheses and may itself contain parentheses
+/// and spaces.
 fn parse(pid: i32, stat: &str) -> Option<Process> {
     let words: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let state = *words.first()?;
@@ -91,15 +93,15 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
     })
 }
 
-/// Whether the environment that a process was started with has the entry `NAME=value`. An environment
-/// that cannot be read (another user's, or that of a process that has just ended) has no entries.
+/// Returns whether the initial environment of a process has the entry `NAME=value`. An unreadable
+/// environment has no entries: the process belongs to another user or has just ended.
 #[must_use]
 pub fn has_entry(pid: Pid, entry: &[u8]) -> bool {
     let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));
     environment.is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == entry))
 }
 
-/// The value of `name` in the environment that a process was started with.
+/// Returns the value of `name` in the initial environment of a process.
 #[must_use]
 pub fn value(pid: Pid, name: &str) -> Option<String> {
     let all = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
@@ -110,13 +112,14 @@ pub fn value(pid: Pid, name: &str) -> Option<String> {
     all.split(|byte| *byte == 0).find_map(of)
 }
 
-/// Whether a process may have a handler for a signal. It has none only if its status says so.
+/// Returns whether a process may have a handler for a signal. Only a readable status rules that
+/// out.
 pub(crate) fn may_catch(pid: Pid, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
     status.map_or(true, |status| catches(&status, signal).unwrap_or(true))
 }
 
-/// Whether a process with this `status` catches a signal; `None` for one that has ended.
+/// Returns whether a process with this `status` catches a signal; `None` if it has ended.
 fn catches(status: &str, signal: Signal) -> Option<bool> {
     let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     if value("State:")?.starts_with(['Z', 'X']) {

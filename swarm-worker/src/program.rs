@@ -16,36 +16,37 @@ use tokio_util::sync::CancellationToken;
 use crate::guard::{AwaitedLine, End, Ended, Guard, Start};
 use crate::runner::{self, Job, Outcome, Readiness, RunLogKeeper, Runner};
 
-/// The time from one check of readiness to the next, and how long one of HTTP may take.
+/// The interval of checks of readiness, which is also the timeout of an HTTP check.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs a program for every job, under a [`Guard`].
 ///
-/// The environment of its processes has `SWARM_JOB`, `SWARM_TOKEN`, `SWARM_WORKER`, `SWARM_SESSION`,
-/// and `SWARM_PARAM_NAME` for every param; of the worker's own it has what [`Guard`] passes on to every
-/// job, and what the program names. Standard input is empty; output goes to the worker's log,
-/// line by line, after the job's name. A job's name may begin with a dash, so `--name={job}` is
-/// safer than `{job}` alone.
+/// The environment of its processes has `SWARM_JOB`, `SWARM_TOKEN`, `SWARM_WORKER`,
+/// `SWARM_SESSION`, and `SWARM_PARAM_NAME` for every param. Of the worker's own environment it has
+/// the variables that [`Guard`] passes on to every job, and the variables that the program lists.
+///
+/// Standard input is empty. Output goes to the worker's log line by line, after the job's name. A
+/// job's name may begin with a dash, so `--name={job}` is safer than `{job}` alone.
 pub(crate) struct ProgramRunner {
     program: Program,
-    /// When a job is ready, which may change while it runs.
+    /// The check of readiness, which may change while jobs run.
     ready: watch::Sender<Option<Ready>>,
     worker: String,
     stop_timeout: Duration,
     guard: Guard,
-    told: Events,
+    events: Events,
 }
 
-/// A program with everything filled in for one job.
+/// A program with all placeholders replaced for one job.
 struct Filled {
     start: Start,
-    /// Whether the run is checked, and the line that it is to print for that.
+    /// The check of the run, if readiness is checked.
     check: Option<RunCheck>,
 }
 
-/// The check of a run, as far as that is decided when it begins.
+/// The part of a run's check that is fixed when the run begins.
 struct RunCheck {
-    /// Notified when the line was printed that was awaited from the start.
+    /// Notified when the awaited line is printed; `None` if no line was awaited at the start.
     line: Option<Arc<Notify>>,
 }
 
@@ -55,8 +56,8 @@ enum FilledCheck {
 }
 
 impl ProgramRunner {
-    /// Runs `program` for the jobs of `worker`. To stop a job, SIGTERM is sent, and SIGKILL after
-    /// `stop_timeout`.
+    /// Creates a runner of `program` for the jobs of `worker`. A job that stops gets SIGTERM, and
+    /// SIGKILL after `stop_timeout`.
     pub(crate) fn new(
         program: Program,
         worker: &str,
@@ -64,20 +65,20 @@ impl ProgramRunner {
         guard: Guard,
     ) -> Self {
         let ready = watch::Sender::new(program.ready.clone());
-        let (worker, told) = (worker.to_owned(), Events::default());
-        Self { program, ready, worker, stop_timeout, guard, told }
+        let (worker, events) = (worker.to_owned(), Events::default());
+        Self { program, ready, worker, stop_timeout, guard, events }
     }
 
-    /// The same, and `told` learns which jobs are ready.
-    pub(crate) fn telling(self, told: Events) -> Self {
-        Self { told, ..self }
+    /// Sends the events of jobs that are ready to `events`.
+    pub(crate) fn with_events(self, events: Events) -> Self {
+        Self { events, ..self }
     }
 
-    /// Takes over the settings of `next` that start no process, also for jobs that run. Returns whether
-    /// these are all that differs.
+    /// Takes over the settings of `next` that start no process, also for running jobs. Returns
+    /// whether the programs differ in no other setting.
     ///
-    /// A run whose check has passed, or that began without one, is not checked again: a check that fails
-    /// would end it.
+    /// A run is not checked again if its check has passed or if it began without a check: a check
+    /// that fails would end it.
     pub(crate) fn adjust(&self, next: &Program) -> bool {
         if !self.program.starts_as(next) {
             return false;
@@ -90,7 +91,7 @@ impl ProgramRunner {
         true
     }
 
-    /// A check that asks, with everything filled in; `None` for one that reads the output.
+    /// Fills in a check that sends requests or runs a program; `None` for a check of the output.
     fn asks(&self, job: &Job, check: &Check) -> Result<Option<FilledCheck>, String> {
         let fill = |text: &Template| self.fill(job, text);
         Ok(match check {
@@ -128,7 +129,7 @@ impl ProgramRunner {
             }
             check = Some(RunCheck { line: seen });
         }
-        // Secrets stay in the environment: arguments of a program can be read by others.
+        // Secrets stay in the environment: other users can read the arguments of a program.
         let mut params = BTreeMap::clone(&job.params);
         for name in secret_params {
             params.insert(name.clone(), secret(name)?);
@@ -152,8 +153,8 @@ impl ProgramRunner {
         Ok(Filled { start, check })
     }
 
-    /// Returns, with a sentence, if the job is not ready in time. The settings of the moment count,
-    /// from the start of the run on.
+    /// Returns only if the job is not ready in time, with a sentence. The current settings apply,
+    /// and the time counts from the start of the run.
     async fn watch_readiness(&self, job: &Job, check: Option<RunCheck>) -> String {
         let Some(RunCheck { line }) = check else { return std::future::pending().await };
         job.set_readiness(Readiness::Awaited);
@@ -161,9 +162,11 @@ impl ProgramRunner {
         let since = Instant::now();
         loop {
             let ready = settings.borrow_and_update().clone();
-            // A line is looked for in the output from the start on, or not at all.
-            let can_tell = |ready: &Ready| line.is_some() || !matches!(ready.check, Check::Line(_));
-            let Some(Ready { check, timeout: limit }) = ready.filter(can_tell) else {
+            // The search for a line covers the output from the start of the run, or does not
+            // happen.
+            let can_check =
+                |ready: &Ready| line.is_some() || !matches!(ready.check, Check::Line(_));
+            let Some(Ready { check, timeout: limit }) = ready.filter(can_check) else {
                 job.set_readiness(Readiness::Unchecked);
                 return std::future::pending().await;
             };
@@ -179,7 +182,7 @@ impl ProgramRunner {
                 let after_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
                 tracing::info!(job = %job.name, after_ms, "ready");
                 job.set_readiness(Readiness::Ready);
-                self.told.tell(Event::Ready { job: job.name.to_string() });
+                self.events.emit(Event::Ready { job: job.name.to_string() });
                 return std::future::pending().await;
             }
             let last = last.map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -187,7 +190,7 @@ impl ProgramRunner {
         }
     }
 
-    /// Waits until the check passes; the reason why it last failed is in `last`.
+    /// Waits until the check passes. `last` has the reason of the last failure.
     async fn until_ready(
         &self,
         job: &Job,
@@ -239,11 +242,11 @@ impl Runner for ProgramRunner {
             Err(reason) => return Outcome::Failed(reason),
         };
         let halt = stop.child_token();
-        // It must run to its end, whatever comes first.
+        // The run must complete in any case.
         let mut run = std::pin::pin!(self.guard.run(start, halt.clone()));
         let mut late = None;
         let end = tokio::select! {
-            // The job is started before it is first checked.
+            // The job is started before its first check.
             biased;
             end = &mut run => end,
             reason = self.watch_readiness(job, check) => {
@@ -281,7 +284,7 @@ impl Runner for ProgramRunner {
     }
 }
 
-/// The sentence about a job that has failed, with the lack of memory if that was the cause.
+/// Returns the sentence about a failed job. It names the lack of memory if that was the cause.
 fn failure(end: End, out_of_memory: Option<&str>) -> String {
     match (end, out_of_memory) {
         (end, None) => end.to_string(),
@@ -294,7 +297,8 @@ fn params_as_variables(params: &BTreeMap<String, String>) -> BTreeMap<String, St
     params.iter().map(|(name, value)| (param_variable(name), value.clone())).collect()
 }
 
-/// The value of a param that the worker was started with, and the error as a sentence without it.
+/// Returns the value of a param from the worker's environment. The error is a sentence that does
+/// not contain the value.
 fn secret(name: &str) -> Result<String, String> {
     let variable = param_variable(name);
     let value = env::var_os(&variable).ok_or_else(|| {

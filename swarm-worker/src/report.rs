@@ -1,37 +1,38 @@
-//! A worker's report about itself: `{"version":7,"jobs":["stream:xxrtve1"]}`, and with `notRunning` the jobs
-//! among them that do not run.
+//! The report of a worker: `{"version":7,"jobs":["stream:xxrtve1"]}`. `notRunning` lists its jobs
+//! that do not run, if there are any.
 //!
-//! `/internal/version` serves it; to an operator on the same machine it is written as a line.
+//! `/internal/version` serves the report. An operator on the same machine gets it as a line.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use swarm_core::JobName;
 
-/// The jobs of a worker, and the version of its entry in the view that they come from.
+/// The jobs of a worker, and the version of the view's entry that assigned them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {
     /// The version of the worker's own entry; 0 if it has none.
     pub(crate) version: u64,
-    /// The jobs it has, sorted: an operator compares them with its view.
+    /// The jobs it has, sorted. An operator compares them with its view.
     #[serde(with = "names")]
     pub(crate) jobs: BTreeSet<JobName>,
-    /// The jobs among them that ended by themselves and do not run now: they wait for their next run, or
-    /// are not restarted any more.
+    /// The jobs that ended by themselves and do not run now: they wait for their next run, or are
+    /// no longer restarted.
     #[serde(default, with = "names", skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) not_running: BTreeSet<JobName>,
 }
 
 impl Report {
-    /// The report about these jobs of an entry of this version; `down` are all jobs that do not run.
+    /// Creates the report about the jobs of an entry of this version; `down` has all jobs that do
+    /// not run.
     #[must_use]
     pub(crate) fn new(version: u64, jobs: BTreeSet<JobName>, down: &BTreeSet<JobName>) -> Self {
         let not_running = down.intersection(&jobs).cloned().collect();
         Self { version, jobs, not_running }
     }
 
-    /// The number of jobs that run.
+    /// Returns the number of running jobs.
     #[must_use]
     pub(crate) fn running(&self) -> usize {
         self.jobs.len() - self.not_running.len()

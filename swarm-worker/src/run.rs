@@ -33,21 +33,22 @@ use crate::session::{Ended, SessionSetup, Shared, Shutdown};
 use crate::watchdog::Watchdog;
 use crate::{Failure, log};
 
-/// The longest time that a plain worker takes to end beyond the time that its jobs have to stop. In
-/// it the guard reports their ends, and ends itself.
+/// The time that a plain worker may take to end after its jobs had their time to stop. The guard
+/// needs it to report the ends of the jobs, and to end itself.
 const END_MARGIN: Duration = Duration::from_secs(5);
-/// Time that a draining worker on one machine keeps its jobs running while they are moved away,
-/// unless its operator says it.
+/// The time that a draining worker on one machine keeps its jobs running while they are moved away.
+/// The operator can set another time.
 const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Time that the last events may take to be written; an operator that is suspended reads none.
+/// The time limit for writing the last events: a suspended operator reads none.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// For how long after SIGTERM a pod answers requests: as long as a Service may lead to it.
+/// The time after SIGTERM during which a pod answers requests, since a Service may still route to
+/// it.
 const LINGER: Duration = Duration::from_secs(3);
 
-/// Runs a worker until a signal, or the end of standard input. Its jobs are run by `runner`, or as
-/// `args` select.
+/// Runs a worker until a signal, or the end of standard input. Its jobs are run by `runner`, or by
+/// the runner that `args` select.
 pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Result<(), Failure> {
     let name = args.worker_name()?;
     let dir = args.session.session_dir.as_deref();
@@ -65,7 +66,7 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
             events = Events::over(channel).map_err(failed)?;
         }
         obey_stdin(shutdown.clone())?;
-        on_signals(|name| tracing::info!("{name} is no order; the operator gives them"))?;
+        on_signals(|name| tracing::info!("{name} is ignored; only the operator ends this worker"))?;
     } else {
         let drain = shutdown.drain.clone();
         on_signals(move |_| drain.cancel())?;
@@ -95,7 +96,8 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     match (pod, dir) {
         (Some(pod), _) => {
             pod.run_sessions(&tools, &shared, &shutdown).await?;
-            // Nothing runs any more, and others have the jobs. Nodes take a moment to learn it.
+            // No job runs any more, and other workers have the jobs. Nodes take a moment to learn
+            // it.
             lingers.await.map_err(failed)?;
         }
         (None, Some(dir)) => on_this_machine(args, dir, &tools, &shared, &shutdown).await?,
@@ -114,12 +116,12 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     Ok(())
 }
 
-/// The random half of a session's identity.
+/// Returns the random part of a session's identity.
 pub(crate) fn nonce() -> Result<u64, Failure> {
     random::number().map_err(failed)
 }
 
-/// The lease terms on the command line.
+/// Returns the lease terms on the command line.
 pub(crate) fn terms(args: &RunArgs) -> Result<LeaseTerms, Failure> {
     let terms = LeaseTerms {
         duration: args.session.lease,
@@ -145,8 +147,8 @@ async fn on_this_machine(
     let store = FileSession::open(dir, &id).map_err(failed)?;
     let views = WorkerViewWatch::follow(dir, &id).map_err(failed)?;
     let jobs = tools.jobs(&id.to_string())?;
-    let tells = tell_awaited(dir.to_owned(), id.clone(), shared.awaited.subscribe());
-    let _tells = AbortOnDropHandle::new(tokio::spawn(tells));
+    let writer = write_awaited(dir.to_owned(), id.clone(), shared.awaited.subscribe());
+    let _writer = AbortOnDropHandle::new(tokio::spawn(writer));
     let drain_timeout = DRAIN_TIMEOUT.max(terms.stop_timeout);
     let (store, views) = (Arc::new(store), Box::new(views));
     let setup = SessionSetup { id, terms, drain_timeout, store, views, jobs, marker: None, shared };
@@ -157,7 +159,7 @@ async fn on_this_machine(
 }
 
 /// Writes the jobs of a session that are not up yet, whenever they change.
-async fn tell_awaited(dir: PathBuf, session: SessionId, mut awaited: watch::Receiver<Awaited>) {
+async fn write_awaited(dir: PathBuf, session: SessionId, mut awaited: watch::Receiver<Awaited>) {
     while awaited.changed().await.is_ok() {
         let (dir, session) = (dir.clone(), session.clone());
         let now = awaited.borrow_and_update().clone();
@@ -169,7 +171,7 @@ async fn tell_awaited(dir: PathBuf, session: SessionId, mut awaited: watch::Rece
 }
 
 /// Runs a plain worker. It hands its jobs to no other worker, so any kind of shutdown stops them.
-/// Each of them has `stop_timeout` for that.
+/// Each job has `stop_timeout` to stop.
 async fn follow(
     follower: Follower,
     stop_timeout: Duration,
@@ -194,7 +196,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(error.to_string())
 }
 
-/// Acts on every signal that asks this process to end. A signal that the caller ignores stays
+/// Acts on every signal that asks this process to end. Signals that the caller ignores stay
 /// ignored.
 fn on_signals(act: impl Fn(&str) + Clone + Send + 'static) -> Result<(), Failure> {
     let kinds = [
@@ -214,23 +216,23 @@ fn on_signals(act: impl Fn(&str) + Clone + Send + 'static) -> Result<(), Failure
     Ok(())
 }
 
-/// Carries out the orders on standard input, and ends when it closes.
+/// Executes the orders on standard input, and ends when it closes.
 ///
-/// A thread of its own: the runtime would wait for a read that never returns before it ends.
+/// It runs in its own thread: the runtime would wait at its end for a read that never returns.
 fn obey_stdin(shutdown: Shutdown) -> Result<(), Failure> {
     let obey = move || {
         let mut orders = Orders::from_stdin();
         while let Some(order) = orders.wait() {
             match order {
                 Order::Drain { within_ms } => {
-                    // Only the first order counts.
+                    // Only the first drain order sets the time.
                     let _ = shutdown.within.set(Duration::from_millis(within_ms));
                     shutdown.drain.cancel();
                 }
                 Order::End => shutdown.end.cancel(),
             }
         }
-        // The operator has died. Whatever killed it may ask all processes to end, too.
+        // The operator has died. The same cause may ask all processes to end.
         if !shutdown.drain.is_cancelled() && !shutdown.end.is_cancelled() {
             std::thread::sleep(caller::SIGNAL_SPREAD);
         }

@@ -1,9 +1,9 @@
 //! Runs the jobs of one worker.
 //!
-//! A [`Runner`] runs one job once; the [`Supervisor`] owns all running jobs, restarts those that
+//! A [`Runner`] runs one job once. The [`Supervisor`] owns all running jobs, restarts jobs that
 //! ended by themselves, and reports when a job has ended with all its processes.
 //!
-//! [`Log`] and [`Ping`] are such runners, and `program` has one that runs programs, under a
+//! [`Log`] and [`Ping`] are runners. The module `program` has one that runs programs, under a
 //! [`Guard`](crate::guard::Guard).
 
 mod log;
@@ -29,42 +29,43 @@ use swarm_adapters_host::runlog::boottime_ns;
 pub trait Runner: Send + Sync + 'static {
     /// Runs `job` once: until it ends by itself, or soon after `stop` is cancelled.
     ///
-    /// When it returns, **nothing of the job may still run**: the job may then be started elsewhere.
+    /// When it returns, **nothing of the job may still run**: the job may then be started on
+    /// another worker.
     async fn run(&self, job: &Job, stop: CancellationToken) -> Outcome;
 
     /// Called about every second while `job` runs. It must not wait for anything.
     fn tick(&self, _job: &Job) {}
 
-    /// Called when the time until which jobs may act has moved, in nanoseconds of
-    /// [`boottime_ns`]. Jobs check [`Job::is_permitted`]; a runner whose jobs are processes has to
-    /// kill them when that time has passed, whatever else happens.
+    /// Called when the time until which jobs may act changes, in nanoseconds of [`boottime_ns`].
+    /// Jobs check [`Job::is_permitted`]. A runner whose jobs are processes has to kill them at that
+    /// time in any case.
     fn permit_until(&self, _boottime_ns: u64) {}
 
-    /// Which component writes the run log of the jobs.
+    /// Returns the component that writes the run log of the jobs.
     fn run_log_keeper(&self) -> RunLogKeeper {
         RunLogKeeper::Supervisor
     }
 }
 
-/// Which component writes the run log.
+/// The component that writes the run log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunLogKeeper {
-    /// The supervisor, around every call of [`Runner::run`].
+    /// The supervisor writes it, around every call of [`Runner::run`].
     Supervisor,
-    /// The runner itself, closer to the job.
+    /// The runner itself writes it, closer to the job.
     Runner,
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It succeeded. A run-to-completion job is then done; any other job is restarted.
     Ended,
     /// It failed, for the reason given. The job is restarted.
     Failed(String),
-    /// It was stopped, and not by its worker: a shutdown of the machine asks all processes to end. The job
-    /// is neither done nor failing. It begins again after ten seconds, unless it is stopped or the worker
-    /// ends meanwhile.
+    /// It was stopped, and not by its worker: a shutdown of the machine asks all processes to end.
+    /// The job is neither done nor failing. It begins again after ten seconds, unless it is stopped
+    /// or the worker ends in the meantime.
     Stopped,
 }
 
@@ -83,10 +84,10 @@ pub struct Job {
     readiness: Arc<Mutex<Readiness>>,
 }
 
-/// Whether a run of a job is known to do its work.
+/// The readiness of a run, which shows whether it is known to do its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Readiness {
-    /// Nothing checks it: it counts as ready once it has run for a second.
+    /// The run has no check, and counts as ready after one second.
     #[default]
     Unchecked,
     /// A check has not passed yet.
@@ -96,8 +97,8 @@ pub enum Readiness {
 }
 
 impl Job {
-    /// Sets whether this run of the job is ready. A runner that checks it calls it when the run begins,
-    /// with [`Readiness::Awaited`], and again when the check passes.
+    /// Sets whether this run of the job is ready. A runner with a check calls it with
+    /// [`Readiness::Awaited`] when the run begins, and again when the check passes.
     pub fn set_readiness(&self, readiness: Readiness) {
         *self.readiness.lock().unwrap_or_else(PoisonError::into_inner) = readiness;
     }
@@ -106,8 +107,8 @@ impl Job {
         *self.readiness.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the last lines of the job's output, which are shown to people if the run turns out to
-    /// have failed. A runner calls it before it returns, if there is such an output.
+    /// Keeps the last lines of the job's output, which are shown to people if the run fails. A
+    /// runner whose jobs have output calls it before it returns.
     pub fn keep_output(&self, lines: Vec<String>) {
         *self.output.lock().unwrap_or_else(PoisonError::into_inner) = lines;
     }
@@ -116,20 +117,20 @@ impl Job {
         mem::take(&mut self.output.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether the job may still act: it was not asked to stop, and its worker's lease is valid. Long
-    /// loops check it before every effect; it costs one reading of the clock.
+    /// Returns whether the job may still act: it was not asked to stop, and its worker's lease is
+    /// valid. Long loops check it before every effect; it costs one reading of the clock.
     #[must_use]
     pub fn is_permitted(&self) -> bool {
         !self.stop.is_cancelled() && self.permit.holds()
     }
 }
 
-/// Until when the jobs of a worker may act.
+/// The time until which the jobs of a worker may act.
 #[derive(Clone, Debug)]
 struct Permit(Arc<AtomicU64>);
 
 impl Permit {
-    /// Without a limit, until one is set.
+    /// Creates a permit without a limit.
     fn unlimited() -> Self {
         Self(Arc::new(AtomicU64::new(u64::MAX)))
     }
@@ -138,7 +139,7 @@ impl Permit {
         self.0.store(boottime_ns, Ordering::Release);
     }
 
-    /// The limit, if there is one.
+    /// Returns the limit, if there is one.
     fn limit(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Acquire)).filter(|until| *until != u64::MAX)
     }

@@ -1,9 +1,9 @@
-//! A worker that takes part in the handover protocol: drives the core's session machine with real
-//! clocks, stores and jobs.
+//! A worker that takes part in the handover protocol. It drives the core's session machine with
+//! real clocks, stores and jobs.
 //!
-//! The state machine decides, and this module carries out. It never blocks on a store, so that a
-//! slow disk or API server cannot keep jobs from being stopped in time. A watchdog thread that
-//! needs nothing but the clock ends the process if the lease expires while jobs still run.
+//! The state machine decides, and this module executes. It never blocks on a store, so a slow disk
+//! or API server cannot delay the stop of jobs. A watchdog thread ends the process if the lease
+//! expires while jobs still run. It only needs the clock.
 
 mod ask;
 
@@ -37,22 +37,22 @@ use crate::watchdog::Watchdog;
 /// Requests to end a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Shutdown {
-    /// Its jobs are moved away first, for the drain timeout at most.
+    /// Asks for a drain: the jobs are moved away first, within the drain timeout.
     pub(crate) drain: CancellationToken,
-    /// Time within which its jobs are to be moved away, if the operator said it.
+    /// The drain timeout, if the operator sets it.
     pub(crate) within: Arc<OnceLock<Duration>>,
-    /// Its jobs stop at once.
+    /// Asks for a stop of all jobs at once.
     pub(crate) end: CancellationToken,
 }
 
 impl Shutdown {
-    /// Returns a shutdown that was not requested yet.
+    /// Creates a shutdown that was not requested yet.
     pub(crate) fn not_requested() -> Self {
         let (drain, end) = (CancellationToken::new(), CancellationToken::new());
         Self { drain, within: Arc::default(), end }
     }
 
-    /// Whether the worker was asked to end, one way or the other.
+    /// Returns whether the worker was asked to end, in either way.
     #[cfg(feature = "kubernetes")]
     pub(crate) fn is_requested(&self) -> bool {
         self.drain.is_cancelled() || self.end.is_cancelled()
@@ -70,27 +70,27 @@ impl Shutdown {
 /// The signal of a process that continues after it was stopped.
 const CONT: i32 = rustix::process::Signal::CONT.as_raw();
 
-/// The least time from one tick to the next.
+/// The minimum time from one tick to the next.
 const TICK_MIN: Duration = Duration::from_millis(10);
 
-/// What all sessions of a process share: its reports, and the watchdog.
+/// The state that all sessions of a process share: its reports, and the watchdog.
 pub(crate) struct Shared {
     pub(crate) metrics: WorkerMetrics,
     pub(crate) reports: watch::Sender<Report>,
-    /// Whether jobs can be granted to the worker.
+    /// Whether the worker can be granted jobs.
     pub(crate) ready: watch::Sender<bool>,
     /// The jobs that are not up yet, if there is a receiver.
     pub(crate) awaited: watch::Sender<Awaited>,
     pub(crate) watchdog: Watchdog,
-    /// Sink for the events that an operator on this machine receives.
+    /// The sink of the events for an operator on this machine.
     pub(crate) events: Events,
 }
 
-/// What one session of a worker runs with.
+/// The parts that one session of a worker needs.
 pub(crate) struct SessionSetup<'a> {
     pub(crate) id: SessionId,
     pub(crate) terms: LeaseTerms,
-    /// How long a draining session keeps its jobs at most; all have ended by then.
+    /// The time within which all jobs of a draining session end.
     pub(crate) drain_timeout: Duration,
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) views: Box<dyn SessionViews>,
@@ -99,7 +99,7 @@ pub(crate) struct SessionSetup<'a> {
     pub(crate) shared: &'a Shared,
 }
 
-/// How a session ended. Nothing of it runs any more.
+/// The end of a session. None of its jobs runs any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// It was closed.
@@ -113,8 +113,8 @@ impl SessionSetup<'_> {
     ///
     /// # Errors
     ///
-    /// If the session lost its lease while jobs ran: the process must then end at once, and with it
-    /// every job.
+    /// If the session lost its lease while jobs ran. The process must then end at once, which also
+    /// ends every job.
     pub(crate) async fn run(self, shutdown: &Shutdown) -> Result<Ended, Failure> {
         let (session, effects) = Session::open(self.id.clone(), self.terms, clock::now());
         let mut driver = Driver {
@@ -146,15 +146,15 @@ impl SessionSetup<'_> {
 struct Driver<'a> {
     session: Session,
     setup: SessionSetup<'a>,
-    /// The jobs of the newest view, with more than their tokens.
+    /// The jobs of the newest view, with their tokens and details.
     details: BTreeMap<JobName, Granted>,
-    /// Whether the newest view lets what the jobs print leave this process.
+    /// Whether the newest view allows the output of jobs to leave this process.
     output: JobOutput,
-    /// Requests to the store without an answer yet.
+    /// The requests to the store without an answer yet.
     asked: JoinSet<Answer>,
-    /// The store's last problem, so that a repeated one is logged once.
+    /// The store's last problem. A repeated problem is logged once.
     problem: Option<String>,
-    /// Whether the last write got no answer.
+    /// Whether the last write failed to get an answer.
     is_cut_off: bool,
     /// Whether jobs ran when the session lost its lease.
     abandons: bool,
@@ -164,7 +164,7 @@ struct Driver<'a> {
     revision: u64,
     /// The number of the latest write.
     written: u64,
-    /// Jobs that were started and stopped since the metrics were updated.
+    /// The number of jobs started since the metrics were updated, and the number stopped.
     started: usize,
     stopped: usize,
 }
@@ -197,15 +197,15 @@ impl Driver<'_> {
                 tracing::info!(session = %self.session.id(), ?ended, "the session is over");
                 return Ok(ended);
             }
-            // A session without a lease was never granted anything, and its store does not answer
-            // now.
+            // A session without a lease was never granted a job, and its store does not answer at
+            // present.
             if drains && self.is_cut_off && self.session.deadline() == Moment::default() {
                 tracing::info!(session = %self.session.id(), "ended before it had a lease");
                 return Ok(Ended::Lost);
             }
             let wakes_at = self.session.wakes_at();
             let events = tokio::select! {
-                // In this order: events that take jobs away come before those that grant them.
+                // The order matters: events that revoke jobs come before events that grant them.
                 biased;
                 _ = resumed.recv() => vec![SessionEvent::Resumed],
                 () = shutdown.end.cancelled(), if !ends => {
@@ -229,7 +229,7 @@ impl Driver<'_> {
                 Ok(()) = failing.changed() => {
                     let failing = Arc::clone(&failing.borrow_and_update());
                     self.setup.shared.metrics.failing(failing.count);
-                    self.tell_failing(failing);
+                    self.report_failing(failing);
                     Vec::new()
                 }
                 Ok(()) = changes.changed() => Vec::new(),
@@ -241,7 +241,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The event that follows from an answer of the store.
+    /// Returns the event that follows from an answer of the store.
     fn on_answer(&mut self, answer: Answer) -> Option<SessionEvent> {
         let Answer { event, problem } = answer;
         match &event {
@@ -279,27 +279,28 @@ impl Driver<'_> {
             if mem::replace(&mut self.output, *output) != *output {
                 let failing = self.setup.jobs.supervisor.failing();
                 let failing = Arc::clone(&failing.borrow());
-                self.tell_failing(failing);
+                self.report_failing(failing);
             }
             self.setup.jobs.run_as_said(runner.as_deref());
             let before = mem::replace(&mut self.details, jobs.clone());
-            self.tell_changed(&before);
+            self.update_changed(&before);
         }
         Some(SessionEvent::View((&*view).into()))
     }
 
-    /// Says which jobs fail: to an operator on this machine, and with the next write of the lease.
-    fn tell_failing(&self, failing: Arc<Failing>) {
-        let told = match self.output {
+    /// Reports the failing jobs: to an operator on this machine, and with the next write of the
+    /// lease.
+    fn report_failing(&self, failing: Arc<Failing>) {
+        let reported = match self.output {
             JobOutput::Shown => failing,
             JobOutput::Hidden => Arc::new(Arc::unwrap_or_clone(failing).without_output()),
         };
-        self.setup.shared.events.failing(Arc::clone(&told));
-        self.setup.store.report_failing(told);
+        self.setup.shared.events.failing(Arc::clone(&reported));
+        self.setup.store.report_failing(reported);
     }
 
-    /// Running jobs whose params are others than `before` begin again with the new ones.
-    fn tell_changed(&self, before: &BTreeMap<JobName, Granted>) {
+    /// Restarts running jobs whose params differ from `before`.
+    fn update_changed(&self, before: &BTreeMap<JobName, Granted>) {
         for (job, token) in self.session.running() {
             let Some(granted) = self.details.get(job).filter(|it| it.token == token) else {
                 continue;
@@ -350,7 +351,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Records the session for the next process in its place.
+    /// Records the session for the process that succeeds this one.
     fn record_session(&mut self) {
         if mem::replace(&mut self.is_recorded, true) {
             return;
@@ -369,7 +370,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The granted jobs that are not up yet. Jobs that are done are not waited for.
+    /// Returns the granted jobs that are not up yet, without jobs that are done.
     fn awaited(&self) -> Awaited {
         let running = self.session.running();
         let is_mine = |(job, token): &(&JobName, Token)| {
@@ -380,7 +381,8 @@ impl Driver<'_> {
         Awaited { revision: self.revision, count: not_up.len(), first }
     }
 
-    /// Publishes the state of the session: to the supervisor, the watchdog, metrics and reports.
+    /// Publishes the state of the session to the supervisor, the watchdog, the metrics and the
+    /// reports.
     fn report(&mut self) {
         self.mark();
         let Shared { metrics, reports, ready, awaited, watchdog, events: _ } = self.setup.shared;
@@ -426,8 +428,8 @@ fn session_event(event: JobEvent) -> SessionEvent {
     }
 }
 
-/// Waits until `moment`, and for [`TICK_MIN`] at least: while jobs are stopping, the moment at
-/// which they had to be stopped remains the next one, and they need the remaining time.
+/// Waits until `moment`, and for [`TICK_MIN`] at least. While jobs are stopping, `moment` remains
+/// the past time at which they had to be stopped, and they need the remaining time.
 pub(crate) async fn until(moment: Option<Moment>) {
     match moment {
         Some(moment) => {

@@ -1,15 +1,15 @@
 //! Kills all processes that have a marker in their environment.
 //!
-//! Every process of a job is started with `SWARM_SESSION=…` in its environment, and its children
-//! inherit it, whichever process group or session they move to. So after the end of a worker, its
-//! parent can kill what the worker's guard could not. A process that was started without the marker
-//! (`env -i`) is not found this way.
+//! Every process of a job is started with `SWARM_SESSION=…` in its environment. Its children
+//! inherit the variable in any process group or session. So after the end of a worker, its parent
+//! can kill the processes that the worker's guard could not kill. The sweep does not find a process
+//! that was started without the marker (`env -i`).
 //!
-//! A marker is random, so that nobody has one in his environment by chance. Whoever has one all the
-//! same, such as a shell that was started by a job, is spared if this process descends from it.
+//! A marker is random, so a process never has one by chance. A shell that a job started has a
+//! marker, and a user may run this program from it. So the ancestors of this process are spared.
 //!
-//! The system may reuse a process id at any moment. So a process is first pinned by a pidfd, then
-//! checked for the marker again, and only then killed through the pidfd.
+//! The system may reuse a process id at any moment. So a pidfd first pins a process, and then the
+//! marker is checked again. Only then is the process killed, through the pidfd.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,36 +28,38 @@ use crate::procs;
 const JOB: &str = "SWARM_JOB";
 /// The variable that holds the session whose worker started a process.
 pub(crate) const SESSION: &str = "SWARM_SESSION";
-/// The variable that holds the instance of the worker that a process belongs to, the worker's own
-/// process included.
+/// The variable that holds the worker instance that a process belongs to. The worker's own process
+/// has it, too.
 pub const INSTANCE: &str = "SWARM_INSTANCE";
-/// The variable that holds the run of an operator, a number that is drawn anew at each start.
+/// The variable that holds the run of an operator, a random number that differs at each start.
 pub const RUN: &str = "SWARM_RUN";
-/// The variable that tells a process the state directory of its operator. Nothing goes by it.
+/// The variable that shows people the state directory of a process's operator. The sweep does not
+/// use it.
 pub const DIR: &str = "SWARM_DIR";
 
-/// How long one pass waits for the processes it killed before the next pass.
+/// The time that one pass waits for the processes it killed, before the next pass.
 const KILL_WAIT: Duration = Duration::from_millis(50);
 
-/// Which processes to kill.
+/// A mark that selects the processes to kill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Marker {
-    /// Those that a worker started in one session: its guard and its jobs.
+    /// The processes of one session of a worker: its guard and its jobs.
     Session(String),
-    /// Those of one instance of a worker that an operator started: the worker, its guard and its
+    /// The processes of one worker instance that an operator started: the worker, its guard and its
     /// jobs.
     Instance(String),
-    /// Those of one run of an operator: its workers, their guards and their jobs.
+    /// The processes of one run of an operator: its workers, their guards and their jobs.
     Run {
         /// The random number of that run.
         mark: String,
-        /// When the run began, in clock ticks since boot. What is older is of another one.
+        /// The start of the run, in clock ticks since boot. An older process belongs to another
+        /// run.
         since: u64,
     },
 }
 
 impl Marker {
-    /// The entry in the environment of its processes.
+    /// Returns the entry in the environment of its processes.
     fn entry(&self) -> Vec<u8> {
         let (name, value) = match self {
             Self::Session(id) => (SESSION, id),
@@ -67,7 +69,7 @@ impl Marker {
         format!("{name}={value}").into_bytes()
     }
 
-    /// When the first of its processes can have started, in clock ticks since boot.
+    /// Returns the earliest start of its processes, in clock ticks since boot.
     fn since(&self) -> u64 {
         match self {
             Self::Session(_) | Self::Instance(_) => 0,
@@ -81,27 +83,27 @@ impl Marker {
 pub struct Marked {
     /// Its process id.
     pub pid: Pid,
-    /// The instance of the worker that it belongs to, if it says so.
+    /// The worker instance that it belongs to, if its environment names one.
     pub instance: Option<String>,
     /// The job that it belongs to; `None` for a worker and for a guard.
     pub job: Option<String>,
 }
 
-/// Kills every process with `marker`, except this one and those that it descends from, until none is
-/// left, and returns how many there were.
+/// Kills every process with `marker` until none is left, and returns their number. This process and
+/// its ancestors are spared.
 ///
-/// It waits as long as that takes: a process in uninterruptible sleep ends only when the kernel
-/// wakes it. The future may be dropped. Children of this process that have the marker are reaped, so
-/// a caller that waits for one of them itself must do so first.
+/// The wait has no limit: a process in uninterruptible sleep ends only when the kernel wakes it.
+/// The future may be dropped. Children of this process with the marker are reaped, so a caller that
+/// waits for one of them must do so first.
 ///
 /// # Errors
 ///
-/// If `/proc` cannot be read: then it is unknown what is left.
+/// If `/proc` cannot be read: then the remaining processes are unknown.
 pub async fn end_all(marker: &Marker) -> io::Result<usize> {
     Ok(end_each(marker).await?.len())
 }
 
-/// Does the same as [`end_all`], and returns the processes.
+/// Does the same as [`end_all`], and returns the killed processes.
 ///
 /// # Errors
 ///
@@ -121,8 +123,8 @@ pub async fn end_each(marker: &Marker) -> io::Result<Vec<Marked>> {
     Ok(ended.into_values().collect())
 }
 
-/// The processes with `marker`, each pinned, as far as one look can tell. This process and those that
-/// it descends from are left out.
+/// Finds the processes with `marker` and pins each of them. A single search can miss processes.
+/// This process and its ancestors are left out.
 ///
 /// # Errors
 ///
@@ -139,7 +141,7 @@ pub fn ask(process: &OwnedFd) {
     let _ = pidfd_send_signal(process, Signal::CONT);
 }
 
-/// Kills the processes that have the entry now, waits a little, and returns them.
+/// Kills the processes that have the entry now, waits briefly, and returns them.
 fn kill(entry: &[u8], since: u64) -> io::Result<Vec<Marked>> {
     let killed = marked(entry, since)?;
     for (handle, _) in &killed {
@@ -152,7 +154,7 @@ fn kill(entry: &[u8], since: u64) -> io::Result<Vec<Marked>> {
     Ok(killed.into_iter().map(|(_, process)| process).collect())
 }
 
-/// The processes that have the entry now, each pinned.
+/// Returns the processes that have the entry now, each pinned.
 fn marked(entry: &[u8], since: u64) -> io::Result<Vec<(OwnedFd, Marked)>> {
     let spared = procs::line_of(getpid());
     let is_candidate = |process: &procs::Process| {
@@ -163,7 +165,7 @@ fn marked(entry: &[u8], since: u64) -> io::Result<Vec<(OwnedFd, Marked)>> {
     Ok(with_entry.filter_map(|process| pinned(process.pid, entry)).collect())
 }
 
-/// A pidfd of the process, provided that it has the entry.
+/// Returns a pidfd of the process, provided that it has the entry.
 fn pinned(pid: Pid, entry: &[u8]) -> Option<(OwnedFd, Marked)> {
     let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     let value = |name| procs::value(pid, name);
@@ -174,7 +176,7 @@ fn pinned(pid: Pid, entry: &[u8]) -> Option<(OwnedFd, Marked)> {
 fn reap(handle: &OwnedFd) {
     let mut fds = [PollFd::new(handle, PollFlags::IN)];
     let _ = poll(&mut fds, Timespec::try_from(KILL_WAIT).ok().as_ref());
-    // Fails unless it is a child of this process, for example an adopted orphan.
+    // The wait fails unless the process is a child of this one, for example an adopted orphan.
     let _ = waitid(WaitId::PidFd(handle.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
 }
 

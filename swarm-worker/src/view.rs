@@ -1,5 +1,5 @@
-//! Prints the view, since an image without a shell has no `cat`. It may come from anybody who may write
-//! the ConfigMap, so what could steer a terminal is escaped.
+//! Prints the view, since an image without a shell has no `cat`. Any user who may write the
+//! ConfigMap can change the view, so characters that could control a terminal are escaped.
 
 use std::io::{self, Write as _};
 
@@ -10,7 +10,7 @@ use swarm_adapters_host::watch::{self, Contents};
 use crate::Failure;
 use crate::args::ViewArgs;
 
-/// Prints the file of the view, valid or not. Control characters are escaped.
+/// Prints the file of the view, valid or not, with control characters escaped.
 pub(crate) fn print(args: &ViewArgs) -> Result<(), Failure> {
     let path = args.file();
     let shown = path.display();
@@ -20,7 +20,7 @@ pub(crate) fn print(args: &ViewArgs) -> Result<(), Failure> {
             written.map_err(|error| Failure::Failed(format!("the view cannot be printed: {error}")))
         }
         Contents::Missing => Err(Failure::Usage(format!(
-            "there is no view at {shown}; set its path with --config-path"
+            "the view {shown} does not exist; set its path with --config-path"
         ))),
         Contents::Unreadable(reason) => {
             Err(Failure::Usage(format!("the view at {shown} cannot be read: {reason}")))

@@ -1,8 +1,8 @@
-//! Aborts the process if its lease expires while jobs still run, whatever the rest of it does.
+//! Aborts the process if its lease expires while jobs still run, independent of all other threads.
 //!
-//! The watchdog is a thread of its own, armed before any job starts: a runtime that is starved,
-//! blocked or late cannot delay it. Its clock includes the time the machine was suspended and the
-//! process was stopped, so a process that continues after its deadline is aborted at once.
+//! The watchdog has its own thread, armed before any job starts: a runtime that is starved, blocked
+//! or late cannot delay it. Its clock includes the time of a suspend and the time for which the
+//! process was stopped. A process that continues after its deadline is therefore aborted at once.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ struct Shared {
 }
 
 impl Watchdog {
-    /// Starts the thread, without a deadline.
+    /// Starts the thread without a deadline.
     pub(crate) fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let watched = Arc::clone(&shared);
@@ -30,7 +30,7 @@ impl Watchdog {
         Ok(Self(shared))
     }
 
-    /// Sets the deadline, or removes it while no job runs.
+    /// Sets the deadline. `None` removes it while no job runs.
     pub(crate) fn set(&self, deadline: Option<Moment>) {
         let mut held = self.0.lock();
         let was_armed = held.is_some();

@@ -1,5 +1,5 @@
-//! The worker's side: events go to a thread that writes them. Nothing in the worker ever waits for
-//! the operator, which may be suspended.
+//! The worker's side of the channel. A thread writes the events, so the worker never waits for the
+//! operator, which may be suspended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write as _};
@@ -14,10 +14,11 @@ use super::follow::JobNow;
 use super::{Event, RunningJob, VERSION};
 use crate::runtime::refused;
 
-/// Number of events that may wait to be written. Beyond that a list of all jobs is written instead.
+/// The maximum number of events that wait to be written. Beyond it, a list of all jobs is written
+/// instead.
 const QUEUE_MAX: usize = 4_096;
 
-/// Sink for the events of a worker: its operator, or nothing at all.
+/// A sink for the events of a worker. It leads to the worker's operator, or discards the events.
 #[derive(Clone, Debug, Default)]
 pub struct Events(Option<Arc<Shared>>);
 
@@ -32,18 +33,18 @@ struct Queue {
     events: VecDeque<Event>,
     /// The jobs after all events.
     jobs: BTreeMap<String, JobNow>,
-    /// The jobs that fail, if that is not written yet.
+    /// The failing jobs, if they are not written yet.
     failing: Option<Arc<Failing>>,
-    /// Whether events were dropped, so that all jobs are listed next.
+    /// Whether events were dropped, so that a list of all jobs follows.
     is_lossy: bool,
     is_writing: bool,
-    /// Whether nobody reads any more.
+    /// Whether the operator has closed its end.
     is_closed: bool,
 }
 
 impl Events {
-    /// Events for an operator at the other end of `stream`. Starts a thread that writes them, and
-    /// ends with the process or with the other end.
+    /// Creates a sink for an operator at the other end of `stream`. Starts a thread that writes the
+    /// events until the process ends or the other end closes.
     ///
     /// # Errors
     ///
@@ -59,8 +60,8 @@ impl Events {
         Ok(Self(Some(shared)))
     }
 
-    /// Says that something happened.
-    pub fn tell(&self, event: Event) {
+    /// Queues an event for the operator.
+    pub fn emit(&self, event: Event) {
         let Some(shared) = &self.0 else { return };
         let mut queue = shared.lock();
         if queue.is_closed {
@@ -68,7 +69,7 @@ impl Events {
         }
         event.apply(&mut queue.jobs);
         if QUEUE_MAX <= queue.events.len() {
-            // A list of jobs does not have the jobs that were killed.
+            // The later list of all jobs lacks the jobs that were killed, so their events stay.
             queue.events.retain(|it| matches!(it, Event::Killed { .. } | Event::Hello { .. }));
             queue.events.truncate(QUEUE_MAX / 2);
             queue.is_lossy = true;
@@ -77,7 +78,7 @@ impl Events {
         shared.changed.notify_all();
     }
 
-    /// Says which jobs fail; only the last of several calls may be written.
+    /// Queues the report of failing jobs. Of several calls, only the last may be written.
     pub fn failing(&self, failing: Arc<Failing>) {
         let Some(shared) = &self.0 else { return };
         shared.lock().failing = Some(failing);
@@ -99,8 +100,8 @@ impl Queue {
         !self.events.is_empty() || self.failing.is_some() || self.is_lossy
     }
 
-    /// Takes the next event to write. A list of all jobs is as new as the last event, so it comes
-    /// last.
+    /// Takes the next event to write. A list of all jobs has the effects of every event so far, so
+    /// it comes last.
     fn next(&mut self) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);

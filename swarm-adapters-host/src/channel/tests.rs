@@ -1,4 +1,4 @@
-//! The channel over a real pair of sockets.
+//! Tests of the channel over a real pair of sockets.
 
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use super::*;
 use crate::failing::WORST_MAX;
 use crate::worker_view::JOBS_MAX;
 
-/// The operator's end, read by a task that keeps what it reads.
+/// The operator's end, read by a task that keeps all lines.
 fn pair() -> (Events, tokio::net::UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
@@ -34,7 +34,7 @@ async fn events_arrive_in_order_after_a_hello() {
         Event::Killed { job: "a".into() },
         Event::Ended { job: "a".into() },
     ];
-    all.iter().cloned().for_each(|event| events.tell(event));
+    all.iter().cloned().for_each(|event| events.emit(event));
     events.flush(Duration::from_secs(20));
     drop(events);
     let mut seen = Vec::new();
@@ -48,12 +48,12 @@ async fn an_operator_that_does_not_read_delays_nothing_and_is_told_all_jobs_afte
     let (events, stream) = pair();
     let began = Instant::now();
     for number in 0..20_000 {
-        events.tell(Event::Started { job: job(number), pid: None });
+        events.emit(Event::Started { job: job(number), pid: None });
     }
     for number in 100..20_000 {
-        events.tell(Event::Ended { job: job(number) });
+        events.emit(Event::Ended { job: job(number) });
     }
-    events.tell(Event::Stopping { job: job(7) });
+    events.emit(Event::Stopping { job: job(7) });
     assert!(began.elapsed() < Duration::from_secs(20));
     let jobs = Arc::<Mutex<BTreeMap<String, JobNow>>>::default();
     let known = Arc::clone(&jobs);
@@ -76,7 +76,7 @@ async fn what_is_not_understood_is_passed_over_and_what_is_too_long_ends_the_rea
     let (mut to, from) = tokio::io::duplex(1 << 16);
     let writing = tokio::spawn(async move {
         let _ = to.write_all(b"{\"is\":\"later\"}\nnonsense\n").await;
-        // Names that no job can have.
+        // A job cannot have such a name.
         let long = "x".repeat(1 << 20);
         let _ = to.write_all(format!(r#"{{"is":"killed","job":"{long}"}}"#).as_bytes()).await;
         let _ = to.write_all(b"\n{\"is\":\"killed\",\"job\":\"a\\nb\"}\n").await;

@@ -13,10 +13,10 @@ use crate::Failure;
 /// The part of a worker's command line that selects the runner.
 #[derive(Clone, Debug, Args)]
 pub struct RunnerArgs {
-    /// How to run a job: `log` runs nothing and writes lines to the worker's log, `command` runs the
-    /// program after `--`, `ping` sends HTTP requests to HOST:PORT, which is the job's name; `swarm`
-    /// does what `spec.worker.runner` of the Swarm says, also when that changes (with sessions). Or a
-    /// runner as in `spec.worker.runner` of a Swarm, as YAML or JSON
+    /// Runner of the jobs: `log` only writes lines to the worker's log, `command` runs the program
+    /// after `--`, and `ping` sends HTTP requests to HOST:PORT, which is the job's name. `swarm`
+    /// follows `spec.worker.runner` of the Swarm and its changes, and needs a session. A runner as
+    /// in `spec.worker.runner`, as YAML or JSON, is accepted too
     #[arg(long, value_name = "RUNNER", env = "RUNNER", default_value = "log")]
     pub runner: RunnerArg,
     /// The time from one ping to the next
@@ -28,8 +28,8 @@ pub struct RunnerArgs {
     /// How long a job may take to stop before it is killed
     #[arg(long, value_name = "TIME", env = "STOP_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub stop_timeout: Duration,
-    /// The program of `--runner command` and its arguments, in which {job}, {token}, {worker} and
-    /// {param.NAME} stand for the job's name, its fencing token, the worker's name and a param
+    /// The program of `--runner command` and its arguments. {job} is replaced by the job's name,
+    /// {token} by its fencing token, {worker} by the worker's name, and {param.NAME} by a param
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -37,9 +37,9 @@ pub struct RunnerArgs {
 /// The argument that selects a runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunnerArg {
-    /// By its name; other arguments say the rest.
+    /// A built-in runner; other arguments have its settings.
     Kind(RunnerKind),
-    /// As a whole.
+    /// A complete runner with its settings.
     Whole(Runner),
 }
 
@@ -56,7 +56,7 @@ impl FromStr for RunnerArg {
 }
 
 impl RunnerArgs {
-    /// The runner that the arguments select; `None` if the Swarm does.
+    /// Returns the runner that the arguments select, or `None` if the Swarm selects it.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl RunnerArgs {
     }
 }
 
-/// Reads a time above zero, as a Swarm writes it: `30s`, `500ms` or `1m30s`.
+/// Reads a time above zero in the notation of a Swarm: `30s`, `500ms` or `1m30s`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let span = Duration::from(text.parse::<swarm_spec::Duration>()?);
     let too_short = || "write a time above zero, such as 500ms, 30s or 2m".to_owned();

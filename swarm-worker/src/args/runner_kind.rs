@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What the worker does for a job.
+/// A built-in runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunnerKind {
     /// It only writes lines to the log.
@@ -13,7 +13,7 @@ pub enum RunnerKind {
     Command,
     /// It sends an HTTP request every second.
     Ping,
-    /// What the Swarm says, also when that changes.
+    /// The runner that the Swarm names, including later changes of it.
     Swarm,
 }
 

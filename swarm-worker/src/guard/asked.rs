@@ -1,5 +1,5 @@
-//! Signals to all processes at once, as a shutdown sends them: which of them this process has got, and
-//! when.
+//! Records the signals that a shutdown sends to all processes at once, with the time at which this
+//! process received each.
 
 use std::io;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use tokio::time::Instant;
 
 use crate::procs;
 
-/// A job that ends so soon after a signal that asked everything to end was stopped by it.
+/// The time after such a signal within which the end of a job counts as caused by the signal.
 pub(crate) const STOPPED_WITHIN: Duration = Duration::from_secs(2);
 
-/// The signals that ask a process to end, but for those that the caller ignores.
+/// Receivers of the signals that ask a process to end. Signals that the caller ignores are left
+/// out.
 pub(super) struct Ends {
     terminate: Option<Signals>,
     interrupt: Option<Signals>,
@@ -39,7 +40,8 @@ impl Ends {
     }
 }
 
-/// The signals that asked this process to end, each with the last time. All processes may have got them.
+/// The signals that asked this process to end, each with its latest time. All processes may have
+/// received them.
 #[derive(Debug, Default)]
 pub(super) struct Asked(Vec<(Signal, Instant)>);
 
@@ -53,8 +55,8 @@ impl Asked {
         self.0.last().map(|(_, at)| *at)
     }
 
-    /// Whether one of these signals may have reached a job that lives. A program that does not catch the
-    /// signal would have died of it, or ignores it.
+    /// Returns whether one of these signals may have reached a live job. A program that neither
+    /// catches nor ignores the signal would have died of it.
     pub(super) fn may_have_reached(&self, leader: Pid, started_at: Instant, now: Instant) -> bool {
         self.0.iter().any(|(kind, at)| {
             started_at <= *at && now <= *at + STOPPED_WITHIN && procs::may_catch(leader, *kind)

@@ -1,4 +1,4 @@
-//! Finds out which processes belong to which job.
+//! Attributes processes to jobs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -14,47 +14,49 @@ use crate::sweep::SESSION;
 /// The variable that names a job in the environment of its processes.
 pub(super) const JOB: &str = "SWARM_JOB";
 
-/// The first process of a job, and what its other processes inherit of it.
+/// The first process of a job, with the state that its other processes inherit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leader {
-    /// Its id, which is also the id of its group.
+    /// Its process id, which is also the id of its group.
     pub(super) pid: i32,
-    /// The pipe that the job's output goes to.
+    /// The pipe of the job's output.
     pub(super) output: Option<u64>,
 }
 
 /// The running jobs, by name.
 pub(super) type Leaders<'a> = BTreeMap<&'a str, Leader>;
 
-/// A process for as long as the machine runs: its id, and when it started.
+/// The identity of a process until the next boot: its id and its start time.
 type Identity = (i32, u64);
 
-/// The start of a process that `/proc` hides: it may belong to any job.
+/// The start time of a process that `/proc` hides. Such a process may belong to any job.
 const STARTED_UNKNOWN: u64 = u64::MAX;
 
-/// Remembers the job of each process that was seen, so that one that hides afterwards is still known.
+/// Remembers the job of every process that was seen, so that a process that hides later is still
+/// attributed.
 #[derive(Debug, Default)]
 pub(super) struct Memory(HashMap<Identity, i32>);
 
-/// The live descendants of the guard, by job. A job's first process is not included once it ended.
+/// The live descendants of the guard, by job. The first process of a job is left out once it has
+/// ended.
 #[derive(Debug, Default)]
 pub(super) struct Census {
-    /// By the id of the job's first process.
+    /// The processes of each job, by the id of the job's first process.
     of_job: HashMap<i32, Vec<Process>>,
-    /// Those that cannot be attributed to a running job.
+    /// The processes that cannot be attributed to a running job.
     unattributed: Vec<Process>,
-    /// When the first process of each job started.
+    /// The start time of each job's first process.
     started: HashMap<i32, u64>,
-    /// Whether that is known of every job.
+    /// Whether `started` has an entry for every job.
     has_all: bool,
 }
 
 impl Census {
-    /// Lists all processes, and reaps orphans that have ended. The `leaders` must not have been reaped
-    /// yet, so that their ids do not mean other processes.
+    /// Lists all processes, and reaps orphans that have ended. The `leaders` must not have been
+    /// reaped yet: then none of their ids can belong to another process.
     pub(super) fn take(leaders: &Leaders, session: &str, memory: &mut Memory) -> io::Result<Self> {
         let me = getpid();
-        // In this order, so that each child that `/proc` shows is in the second list.
+        // The order matters: each child that `/proc` shows is then in the second list.
         let mine = procs::children_of_this()?;
         let all = procs::all()?;
         let is_leader: HashSet<i32> = leaders.values().map(|leader| leader.pid).collect();
@@ -90,7 +92,7 @@ impl Census {
         Ok(census)
     }
 
-    /// Processes that share a group with processes of a job belong to that job.
+    /// Attributes processes that share a group with processes of a job to that job.
     fn attribute_by_group(&mut self, unknown: Vec<Vec<Process>>) {
         let mut groups = HashMap::new();
         for (leader, processes) in &self.of_job {
@@ -104,29 +106,30 @@ impl Census {
         }
     }
 
-    /// The processes of the job of `leader`, and those that could be: a process is not older than its
-    /// job.
+    /// Returns the processes of the job of `leader`, and the unattributed processes that could
+    /// belong to it. A process is never older than its job.
     pub(super) fn left(&self, leader: i32) -> impl Iterator<Item = &Process> {
         let since = self.started.get(&leader).copied().unwrap_or_default();
         let could_be = self.unattributed.iter().filter(move |process| since <= process.started);
         self.of_job.get(&leader).into_iter().flatten().chain(could_be)
     }
 
-    /// The processes that can belong to none of the running jobs.
+    /// Returns the unattributed processes that are older than every running job.
     pub(super) fn strays(&self) -> impl Iterator<Item = &Process> {
         let first = self.started.values().min().copied().unwrap_or(u64::MAX);
         let first = if self.has_all { first } else { 0 };
         self.unattributed.iter().filter(move |process| process.started < first)
     }
 
-    /// Every descendant of the guard.
+    /// Returns every descendant of the guard.
     pub(super) fn all(&self) -> impl Iterator<Item = &Process> {
         self.of_job.values().flatten().chain(&self.unattributed)
     }
 }
 
 impl Memory {
-    /// Adds what a census has found out. A census can miss a process, so others stay while they live.
+    /// Adds the results of a census. A census can miss a process, so earlier entries stay while
+    /// their processes live.
     fn keep(&mut self, census: &Census, is_leader: &HashSet<i32>) {
         let identity = |process: &Process| (raw(process.pid), process.started);
         let found: HashMap<_, _> = census
@@ -142,7 +145,8 @@ impl Memory {
     }
 }
 
-/// A process and its descendants, which belong to the same job, without those that have ended.
+/// Returns a process and its descendants, which belong to the same job, except processes
+/// that have ended.
 fn tree(first: Process, children: &HashMap<i32, Vec<Process>>) -> Vec<Process> {
     let mut rest = vec![first];
     let mut tree = Vec::new();
@@ -153,8 +157,8 @@ fn tree(first: Process, children: &HashMap<i32, Vec<Process>>) -> Vec<Process> {
     tree
 }
 
-/// The job of an orphan and its descendants: by the group of one of them, by what was known before, by
-/// its environment, or by its output. The last two take longer, and are looked at in this order.
+/// Finds the job of an orphan and its descendants. It looks at the group of each of them, at
+/// earlier results, at the environment, and at the output, in this order: the last two take longer.
 fn owner_of(
     tree: &[Process],
     leaders: &Leaders,
@@ -174,8 +178,9 @@ fn owner_of(
         .or_else(|| first_of(&|it| writes(it, leaders)))
 }
 
-/// A child of this process that `/proc` does not show, as with `hidepid` one of a program that may not be
-/// read, or has capabilities. `None` if it has ended. A child keeps its id until this process reaps it.
+/// Returns a child of this process that `/proc` does not show, or `None` if the child has ended.
+/// With `hidepid`, `/proc` hides programs that may not be read or have capabilities. A child keeps
+/// its id until this process reaps it.
 fn hidden_child(pid: i32) -> Option<Process> {
     if let Some(shown) = procs::one(pid) {
         return Some(shown);
@@ -195,7 +200,7 @@ fn raw(pid: Pid) -> i32 {
     pid.as_raw_nonzero().get()
 }
 
-/// The job that an orphan was started for, according to its environment.
+/// Finds the job that an orphan was started for in the orphan's environment.
 fn marked(orphan: &Process, leaders: &Leaders, session: &str) -> Option<i32> {
     if procs::value(orphan.pid, SESSION)? != session {
         return None;
@@ -204,7 +209,7 @@ fn marked(orphan: &Process, leaders: &Leaders, session: &str) -> Option<i32> {
     Some(leader.pid)
 }
 
-/// The job whose output an orphan has open.
+/// Finds the job whose output an orphan has open.
 fn writes(orphan: &Process, leaders: &Leaders) -> Option<i32> {
     let files = fs::read_dir(format!("/proc/{}/fd", orphan.pid.as_raw_nonzero())).ok()?;
     let pipe = |file: io::Result<fs::DirEntry>| {
@@ -216,7 +221,7 @@ fn writes(orphan: &Process, leaders: &Leaders) -> Option<i32> {
     leaders.values().find(of_orphan).map(|leader| leader.pid)
 }
 
-/// Sends a signal to exactly this process, not to another one that has its id now.
+/// Sends a signal to exactly this process, never to another process that reuses its id.
 pub(super) fn signal(process: &Process, signal: Signal) {
     let Ok(handle) = pidfd_open(process.pid, PidfdFlags::empty()) else { return };
     let is_it = || procs::one(raw(process.pid)).is_some_and(|now| now.started == process.started);

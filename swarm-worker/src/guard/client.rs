@@ -21,7 +21,8 @@ use super::protocol::{End, OutputFormat};
 pub(crate) struct GuardCommand {
     /// The program.
     pub(crate) program: PathBuf,
-    /// Its arguments. The process between guard and job has the same ones, followed by `exec`.
+    /// The arguments of the guard. The process between guard and job has the same arguments,
+    /// followed by `exec`.
     pub(crate) arguments: Vec<OsString>,
 }
 
@@ -30,14 +31,14 @@ pub(crate) struct GuardCommand {
 pub(crate) struct Identity {
     /// The worker's name.
     pub(crate) worker: String,
-    /// The worker's session. It marks every process, and must never have been used before.
+    /// The worker's session. It marks every process, so no earlier process may have used it.
     pub(crate) session: String,
-    /// Where to write the run log.
+    /// The file of the run log.
     pub(crate) run_log: Option<PathBuf>,
-    /// How the output of jobs is written.
+    /// The format in which the output of jobs is written.
     pub(crate) format: OutputFormat,
-    /// A file that this process has a shared lock on, and that the guard locks, too: who can lock it alone
-    /// knows that neither is left.
+    /// A file that both this process and the guard hold a shared lock on. A process that can lock
+    /// it exclusively knows that both have ended.
     pub(crate) lock: Option<PathBuf>,
 }
 
@@ -50,73 +51,78 @@ pub(crate) struct Start {
     pub(crate) token: Token,
     /// The program and its arguments.
     pub(crate) argv: Vec<String>,
-    /// Variables of its environment, beside those that every job gets.
+    /// Environment variables, in addition to the variables that every job gets.
     pub(crate) env: BTreeMap<String, String>,
-    /// Further variables that it gets from the worker's environment if that has them, by name.
+    /// Names of further variables, which the job gets from the worker's environment if they are set
+    /// there.
     pub(crate) inherit: Vec<String>,
-    /// The directory it runs in; `None` stands for that of the worker.
+    /// The working directory; `None` means the worker's own directory.
     pub(crate) dir: Option<PathBuf>,
     /// The time between SIGTERM and SIGKILL.
     pub(crate) grace: Duration,
-    /// A text to look for in its output.
+    /// A text that its output is searched for.
     pub(crate) line: Option<AwaitedLine>,
 }
 
 /// A run of a job that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// How its first process ended.
+    /// The end of its first process.
     pub(crate) end: End,
-    /// The last lines of its output, at most five, each of 256 bytes at most.
+    /// The last lines of its output: at most five lines of at most 256 bytes each.
     pub(crate) output: Vec<String>,
-    /// Whether it ended by itself within [`STOPPED_WITHIN`](super::STOPPED_WITHIN) of a signal that asked
-    /// the guard to end as well, as a shutdown of the machine sends it.
+    /// Whether it ended by itself within [`STOPPED_WITHIN`](super::STOPPED_WITHIN) of a signal that
+    /// asked the guard to end as well. A shutdown of the machine sends such signals.
     pub(crate) was_stopped: bool,
-    /// The end of a sentence with the limit, if the kernel ended it because memory ran out.
+    /// The end of a sentence that names the limit, if the kernel killed it because memory ran out.
     pub(crate) out_of_memory: Option<String>,
 }
 
 /// A text that the output of a job is searched for.
 #[derive(Clone, Debug)]
 pub(crate) struct AwaitedLine {
-    /// The text; it cannot span lines.
+    /// The text, which is part of a single line.
     pub(crate) text: String,
-    /// Notified once, by the first line that has it.
+    /// Notified once, by the first line that contains the text.
     pub(crate) seen: Arc<Notify>,
 }
 
-/// A worker's guard; see [the module](super). It is started with the first job. When the last
-/// handle is dropped, it ends every job and itself.
+/// A handle to a worker's guard; see [the module](super). The first job starts the guard. Dropping
+/// the last handle ends every job and the guard.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     asks: mpsc::UnboundedSender<Ask>,
 }
 
 impl Guard {
-    /// A guard that is started by `command` when it is needed, for the jobs of one session. `told`
-    /// learns which processes were started, and which killed.
+    /// Prepares a guard for the jobs of one session. `command` starts it when it is needed.
+    /// `events` receives the processes that were started or killed.
     ///
-    /// From now on this process adopts orphans: the processes that a killed guard leaves behind become
-    /// its children. It must be called within a runtime.
+    /// From this call on, this process adopts orphans: processes that a killed guard leaves behind
+    /// become its children. The call needs a runtime.
     ///
     /// # Errors
     ///
     /// If this process cannot become a subreaper.
-    pub(crate) fn new(command: GuardCommand, identity: Identity, told: Events) -> io::Result<Self> {
+    pub(crate) fn new(
+        command: GuardCommand,
+        identity: Identity,
+        events: Events,
+    ) -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         let (asks, inbox) = mpsc::unbounded_channel();
-        tokio::spawn(Keeper::new(command, identity, told).run(inbox));
+        tokio::spawn(Keeper::new(command, identity, events).run(inbox));
         Ok(Self { asks })
     }
 
     /// Runs a job until it ends by itself or `stop` is cancelled, and returns when none of its
-    /// processes is left. No other job of the same name may run. The future must not be dropped before
-    /// it completes.
+    /// processes is left. No other job with the same name may run at that time. The future must not
+    /// be dropped before it completes.
     ///
     /// # Errors
     ///
-    /// A sentence for a person if the job could not be started, or the guard was lost. In these cases,
-    /// too, none of the job's processes is left.
+    /// A sentence for a person if the job could not be started, or the guard was lost. None of the
+    /// job's processes is left then, either.
     pub(crate) async fn run(&self, start: Start, stop: CancellationToken) -> Result<Ended, String> {
         let lost = |_| "the guard of the worker has ended".to_owned();
         let (done, mut ended) = oneshot::channel();
@@ -130,9 +136,9 @@ impl Guard {
         ended.await.unwrap_or_else(|error| Err(lost(error)))
     }
 
-    /// Runs a program beside a job that runs, with its directory and environment and as one of its
-    /// processes, and returns how it ended. There is one at a time for a job: another one takes the
-    /// place of the former.
+    /// Runs a program next to a running job, with the job's directory and environment and as one of
+    /// its processes. Returns how the program ended. A job has at most one such program: the next
+    /// one replaces it.
     ///
     /// # Errors
     ///
@@ -144,12 +150,13 @@ impl Guard {
     }
 
     /// Sets the time until which jobs may act, in nanoseconds of
-    /// [`boottime_ns`](swarm_adapters_host::runlog::boottime_ns). There is no limit before the first call.
+    /// [`boottime_ns`](swarm_adapters_host::runlog::boottime_ns). Before the first call the time is
+    /// unlimited.
     pub(crate) fn permit_until(&self, boottime_ns: u64) {
         let _ = self.asks.send(Ask::Deadline(boottime_ns));
     }
 
-    /// Kills every job at once, and the guard, and returns when none of their processes is left.
+    /// Kills every job and the guard at once, and returns when none of their processes is left.
     /// Pending runs return.
     pub(crate) async fn end(&self) {
         let (done, ended) = oneshot::channel();

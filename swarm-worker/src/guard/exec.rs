@@ -8,9 +8,9 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use swarm_adapters_host::caller;
 
-/// Replaces this process by the program in `argv`, which the kernel kills when the guard dies. It starts
-/// with default dispositions of signals, an empty mask, and `open_files` as the soft limit of open files.
-/// Returns only on failure.
+/// Replaces this process by the program in `argv`, and returns only on failure. The kernel kills
+/// the program when the guard dies. The program starts with default signal dispositions, an empty
+/// signal mask, and `open_files` as the soft limit of open files.
 ///
 /// Only a process itself can request the parent-death signal, so this step has to run before the
 /// job's program.

@@ -1,4 +1,4 @@
-//! The task of a worker that owns the process of its guard.
+//! The worker's task that owns the guard's process.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,13 +23,13 @@ use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, VERSION, name};
 use crate::procs;
 use crate::sweep::{self, Marker};
 
-/// Time between two pings of the guard, and number of pings in a row that it may leave without any
-/// reply. So a frozen guard is detected after two to three seconds.
+/// The interval of pings, and the number of pings in a row that may remain without any reply. A
+/// frozen guard is therefore detected after two to three seconds.
 const PING: Duration = Duration::from_secs(1);
 const UNANSWERED_MAX: u32 = 2;
-/// How long a guard may take to end by itself.
+/// The time that a guard has to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long to wait before the remaining processes are checked again.
+/// The pause between two checks of the remaining processes.
 const CHECK_PAUSE: Duration = Duration::from_millis(10);
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -45,7 +45,8 @@ pub(super) enum Ask {
     End(oneshot::Sender<()>),
 }
 
-/// The message of a worker whose guard kills a job. Once no operator listens, only the log has it.
+/// The message of a worker whose guard kills a job. If no operator receives it, it is only in the
+/// log.
 pub const KILLING: &str = "did not end after SIGTERM: killing it";
 
 pub(super) struct Keeper {
@@ -54,20 +55,20 @@ pub(super) struct Keeper {
     deadline: Option<u64>,
     runs: BTreeMap<JobName, Run>,
     process: Option<Process>,
-    told: Events,
+    events: Events,
 }
 
 struct Run {
     token: Token,
     /// The time between SIGTERM and SIGKILL.
     grace: Duration,
-    /// Whether it was asked to stop.
+    /// Whether it has been asked to stop.
     is_stopping: bool,
-    /// Set once the guard has started the job.
+    /// The job's process group, once the guard has started the job.
     group: Option<Pid>,
-    /// Notified when the output has the text that was asked for.
+    /// Notified when the output contains the awaited text.
     seen: Option<Arc<Notify>>,
-    /// The program that runs beside it, if one does.
+    /// The program that runs next to the job, if there is one.
     probe: Option<Done<End>>,
     done: Done<Ended>,
 }
@@ -81,13 +82,14 @@ struct Process {
 }
 
 impl Keeper {
-    pub(super) fn new(command: GuardCommand, identity: Identity, told: Events) -> Self {
-        Self { command, identity, deadline: None, runs: BTreeMap::new(), process: None, told }
+    pub(super) fn new(command: GuardCommand, identity: Identity, events: Events) -> Self {
+        Self { command, identity, deadline: None, runs: BTreeMap::new(), process: None, events }
     }
 
     pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Ask>) {
         let mut pings = interval(PING);
-        // After this process was stopped for a while, the guard gets time to answer, too.
+        // If this process was stopped for a while, the guard gets its full time to answer
+        // afterwards.
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let has_process = self.process.is_some();
@@ -179,7 +181,7 @@ impl Keeper {
     }
 
     fn handle(&mut self, reply: Reply) {
-        // Any reply is a sign of life: a guard that starts many jobs comes to the pings late.
+        // Any reply proves that the guard responds: during many starts it answers pings late.
         if let Some(process) = &mut self.process {
             process.unanswered = 0;
         }
@@ -188,7 +190,7 @@ impl Keeper {
                 if let Some(run) = self.named(&job) {
                     run.group = Pid::from_raw(pid);
                     tracing::info!(%job, token = run.token.0, pid, "started");
-                    self.told.tell(Event::Started { job, pid: Some(pid) });
+                    self.events.emit(Event::Started { job, pid: Some(pid) });
                 }
             }
             Reply::Refused { job, reason } => self.done(&job, Err(reason)),
@@ -206,7 +208,7 @@ impl Keeper {
                 if let Some(run) = self.named(&job) {
                     let grace_ms = millis(run.grace);
                     tracing::warn!(%job, grace_ms, "{KILLING}");
-                    self.told.tell(Event::Killed { job });
+                    self.events.emit(Event::Killed { job });
                 }
             }
             Reply::Joined { job, end, output, was_stopped, out_of_memory } => {
@@ -239,7 +241,7 @@ impl Keeper {
         self.request(Request::Ping { number });
     }
 
-    /// Makes the guard end every job and itself.
+    /// Asks the guard to end every job and itself.
     async fn end(&mut self) {
         let Some(process) = &mut self.process else { return };
         // Its standard input closes with the task that writes to it.
@@ -254,7 +256,7 @@ impl Keeper {
         self.process.as_mut()?.replies.recv().await
     }
 
-    /// Kills the guard and the remaining processes of its jobs, and only then reports the jobs as ended.
+    /// Kills the guard and the remaining processes of its jobs, and then reports the jobs as ended.
     async fn recover(&mut self, reason: &str) {
         let Some(mut process) = self.process.take() else { return };
         if !self.runs.is_empty() {
@@ -265,7 +267,7 @@ impl Keeper {
         }
         let _ = process.child.start_kill();
         let _ = process.child.wait().await;
-        // The last replies still count.
+        // The last replies still count, so they are handled.
         while let Some(reply) = process.replies.recv().await {
             self.handle(reply);
         }
@@ -278,7 +280,7 @@ impl Keeper {
         let log = run_log.as_ref().and_then(|path| RunLog::open(path, worker, session).ok());
         for (job, run) in std::mem::take(&mut self.runs) {
             if run.is_stopping && run.group.is_some() {
-                self.told.tell(Event::Killed { job: job.to_string() });
+                self.events.emit(Event::Killed { job: job.to_string() });
             }
             if let (Some(log), Some(_)) = (&log, run.group) {
                 let _ = log.write(&job, run.token, RunEvent::Stop);
@@ -287,8 +289,8 @@ impl Keeper {
         }
     }
 
-    /// Kills all processes that are marked with the session, and all in the group of a job: orphans of
-    /// the guard are children of this process now.
+    /// Kills all processes with the marker of the session, and all in the group of a job. Orphans
+    /// of the guard are children of this process at this point.
     async fn end_rest(&self, marker: &Marker) -> io::Result<()> {
         loop {
             sweep::end_all(marker).await?;
@@ -308,7 +310,8 @@ impl Keeper {
             .envs(caller::open_files_of_jobs().map(|it| (caller::OPEN_FILES, it.to_string())))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A signal to the worker's group, such as Ctrl-C, is the worker's to handle.
+            // Signals to the worker's process group, such as Ctrl-C, are for the worker and must
+            // not reach the guard.
             .process_group(0)
             .kill_on_drop(false)
             .spawn()
@@ -328,7 +331,8 @@ impl Keeper {
     }
 }
 
-/// Reaps the children in a group and kills those that are alive. Returns whether there were none.
+/// Reaps the ended children in a group and kills the live ones. Returns whether the group was
+/// empty.
 fn is_gone(group: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     loop {
@@ -378,7 +382,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_guard_that_is_busy_with_starts_is_not_taken_for_a_frozen_one() {
-        // It needs longer for three starts than a guard may be silent, and answers no ping.
+        // The guard needs longer for three starts than it may stay silent, and answers no ping.
         const BUSY: &str = r#"while read -r line; do case $line in *'"start"'*)
             sleep 1.3; echo '{"is":"refused","job":"a","reason":"not today"}';; esac; done"#;
         let arguments = ["-c", BUSY].map(Into::into).to_vec();

@@ -14,8 +14,8 @@ use swarm_adapters_host::runtime::refused;
 use super::needs;
 use crate::sweep;
 
-/// The variables that a job gets from its worker: by which programs are found and shown, and by which
-/// the processes of a job are.
+/// The variables that a job gets from its worker. Most of them let programs find and display other
+/// programs. The sweep identifies processes by the last three.
 const INHERITED: [&str; 13] = [
     "PATH",
     "LD_LIBRARY_PATH",
@@ -31,23 +31,23 @@ const INHERITED: [&str; 13] = [
     sweep::INSTANCE,
     sweep::DIR,
 ];
-/// And all those of the locale.
+/// The prefix of the locale variables, which a job gets as well.
 const LOCALE: &str = "LC_";
 
-/// Where the processes of a job run, and what they find there.
+/// The directory and the environment of a job's processes.
 #[derive(Clone, Debug)]
 pub(super) struct Surroundings {
-    /// The directory; `None` stands for the guard's own.
+    /// The directory; `None` means the guard's own directory.
     pub(super) dir: Option<PathBuf>,
-    /// Variables of the environment, beside those that every job gets.
+    /// Environment variables, in addition to the variables that every job gets.
     pub(super) env: BTreeMap<String, String>,
-    /// Further variables of the guard's own environment, by name.
+    /// Names of further variables, which come from the guard's own environment.
     pub(super) inherit: Vec<String>,
 }
 
 impl Surroundings {
-    /// Starts a program with an empty standard input, in the process group of `leader`, or else as
-    /// the first process of a group of its own.
+    /// Starts a program with an empty standard input, in the process group of `leader`. Without a
+    /// leader, the program is the first process of its own group.
     ///
     /// # Errors
     ///
@@ -60,14 +60,15 @@ impl Surroundings {
     ) -> Result<Pid, String> {
         let program = argv.first().map(String::as_str).unwrap_or_default();
         self.can_be_run(program)?;
-        // The process becomes the program once it has asked the kernel to end with the guard.
+        // The process requests its parent-death signal, and then becomes the program.
         let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
         arguments.extend(["exec".into(), raw(getpid()).to_string().into()]);
         arguments
             .extend(caller::open_files_of_jobs().map(|it| format!("--open-files={it}").into()));
         arguments.push("--".into());
         let mut command = Command::new("/proc/self/exe");
-        // The environment of a worker is the worker's: it may have secrets that no job was given.
+        // The worker's environment is not passed on: it may contain secrets that are not meant for
+        // the job.
         let inherited = std::env::vars_os().filter(|(name, _)| self.inherits(name));
         command.args(arguments).args(argv).env_clear().envs(inherited).envs(&self.env);
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
@@ -81,7 +82,7 @@ impl Surroundings {
         pid.ok_or_else(|| "its process has no id".to_owned())
     }
 
-    /// Whether a job gets a variable of this name from the guard.
+    /// Returns whether a job gets a variable of this name from the guard.
     fn inherits(&self, name: &OsStr) -> bool {
         let Some(name) = name.to_str() else { return false };
         INHERITED.contains(&name)
@@ -89,10 +90,10 @@ impl Surroundings {
             || self.inherit.iter().any(|it| it == name)
     }
 
-    /// Whether there is such a program, as far as it can be checked without starting it.
+    /// Checks whether the program exists, as well as that is possible without a start.
     fn can_be_run(&self, program: &str) -> Result<(), String> {
         if let Some(dir) = self.dir.as_deref().filter(|dir| !dir.is_dir()) {
-            return Err(format!("there is no directory {}", dir.display()));
+            return Err(format!("the directory {} does not exist", dir.display()));
         }
         let written = self.env.get("PATH").map(OsString::from);
         let path = written.or_else(|| std::env::var_os("PATH")).unwrap_or_default();

@@ -1,13 +1,16 @@
-//! Splits the output of a job into lines, whatever ends them. Reads no clock.
+//! Splits the output of a job into lines, independent of the line break. Reads no clock.
 //!
 //! - `\n` ends a line, and so does `\r\n`.
-//! - `\r` alone ends a line of progress, which the program overwrites. At most one such line a
-//!   second is logged, the newest. The last one comes before any other line and before the end.
-//! - A text without an end is logged once no byte has followed it for a second. What follows later
-//!   is the next line.
-//! - A line of more than [`LINE_BYTES_MAX`] keeps its beginning and its end.
+//! - `
+//! ` ends a line, and so does `\r
+//! `.
+//! - `\r` alone ends a line of progress, which the program overwrites. At most one such line per
+//!   second is logged: the newest. The last one is logged before any other line and before the end.
+//! - A text without a line break is logged after a second without further bytes. Bytes that follow
+//!   later begin the next line.
+//! - A line of more than [`LINE_BYTES_MAX`] is shortened to its beginning and its end.
 //!
-//! Apart from the pace, the reads in which the bytes arrive make no difference.
+//! Apart from the pace, the result does not depend on how reads divide the bytes.
 
 use std::fmt::Write as _;
 use std::mem;
@@ -15,35 +18,37 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The longest line that is kept whole, in bytes, and the two parts that are kept of a longer one.
+/// The longest line that is kept completely, in bytes. A longer line keeps two parts: its beginning
+/// and its end.
 pub(super) const LINE_BYTES_MAX: usize = BEGINNING + END;
 const BEGINNING: usize = 1 << 10;
 const END: usize = 3 << 10;
 
-/// The memory of a line that is still read: its end moves through a part of it.
+/// The buffer of an incomplete line. The end of the line moves through one part of it.
 const TEXT_BYTES_MAX: usize = LINE_BYTES_MAX + END;
 
-/// The shortest time between two lines of progress, and the time that a text waits for its end.
+/// The minimum time between two lines of progress, and the time that an incomplete line waits for
+/// its end.
 const PACE: Duration = Duration::from_secs(1);
 
 /// A line of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
     pub(super) kind: Kind,
-    /// All of it, or its beginning.
+    /// The whole line, or its beginning.
     pub(super) beginning: &'a [u8],
-    /// Bytes left out after the beginning.
+    /// The number of bytes omitted after the beginning.
     pub(super) left_out: u64,
-    /// The end of a line of which bytes are left out.
+    /// The end of a line with omitted bytes.
     pub(super) end: &'a [u8],
 }
 
 /// The way a line ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// By a line break, by silence, or with the output.
+    /// A line break, a pause in the output, or the end of the output ended it.
     Whole,
-    /// By `\r`: the next line overwrites it on a terminal.
+    /// `\r` ended it: on a terminal, the next line overwrites it.
     Progress,
 }
 
@@ -52,13 +57,13 @@ impl<'a> Line<'a> {
         Self { kind, beginning, left_out: 0, end: &[] }
     }
 
-    /// Length of the whole line in bytes.
+    /// Returns the length of the whole line in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let kept = self.beginning.len() + self.end.len();
         self.left_out + u64::try_from(kept).unwrap_or(u64::MAX)
     }
 
-    /// The line as a text, with the number of bytes that are left out.
+    /// Returns the line as text, with the number of omitted bytes.
     pub(super) fn text(&self) -> String {
         let mut text = escaped(self.beginning);
         if 0 < self.left_out {
@@ -73,17 +78,18 @@ impl<'a> Line<'a> {
 /// Splits bytes into lines.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    /// The line that is read.
+    /// The incomplete line.
     text: Text,
-    /// Whether `\r` has ended it. It is progress unless `\n` follows.
+    /// Whether `\r` has ended the line. It is a line of progress unless `
+    /// ` follows.
     is_returned: bool,
-    /// Whether it was logged without its end, which may follow.
+    /// Whether the line was logged although its end is missing and may follow.
     is_logged: bool,
-    /// The newest line of progress, unless it was logged.
+    /// The newest line of progress that was not logged yet.
     progress: Text,
-    /// When a line of progress was last logged.
+    /// The time at which a line of progress was last logged.
     paced_at: Option<Instant>,
-    /// When the last byte arrived.
+    /// The time at which the last byte arrived.
     read_at: Option<Instant>,
 }
 
@@ -97,7 +103,7 @@ impl Lines {
             if end == b'\n' {
                 self.whole(text, now, emit);
             } else {
-                // An empty line shows nothing, and several `\r` are as good as one.
+                // An empty line shows nothing, and a series of `\r` has the effect of one.
                 self.push(text);
                 self.is_returned = !self.text.is_empty();
             }
@@ -109,7 +115,7 @@ impl Lines {
         self.pass(now, emit);
     }
 
-    /// When to call [`pass`](Self::pass), unless more is read before.
+    /// Returns when [`pass`](Self::pass) has to be called, unless more is read before.
     pub(super) fn due_at(&self) -> Option<Instant> {
         let is_progress = self.is_returned || !self.progress.is_empty();
         let is_text = !self.is_returned && !self.text.is_empty();
@@ -117,7 +123,7 @@ impl Lines {
         since.into_iter().flatten().min().map(|since| since + PACE)
     }
 
-    /// Emits a line or a text that has waited for long enough at `now`.
+    /// Emits a line or an incomplete line whose time has elapsed at `now`.
     pub(super) fn pass(&mut self, now: Instant, emit: &mut dyn FnMut(Line<'_>)) {
         let has_waited = |since: Instant| since + PACE <= now;
         if self.paced_at.is_none_or(has_waited) {
@@ -133,7 +139,7 @@ impl Lines {
         }
     }
 
-    /// Emits the rest, after the last byte.
+    /// Emits the remaining text after the last byte.
     pub(super) fn end(&mut self, now: Instant, emit: &mut dyn FnMut(Line<'_>)) {
         self.overwrite();
         self.progress(now, emit);
@@ -150,7 +156,7 @@ impl Lines {
         }
     }
 
-    /// Makes a line that `\r` has ended the newest line of progress.
+    /// Makes the line that `\r` has ended the newest line of progress.
     fn overwrite(&mut self) {
         if mem::take(&mut self.is_returned) {
             mem::swap(&mut self.text, &mut self.progress);
@@ -158,7 +164,7 @@ impl Lines {
         }
     }
 
-    /// A line break ends the line whose last bytes these are.
+    /// Ends the line with a line break; `bytes` are its last bytes.
     fn whole(&mut self, bytes: &[u8], now: Instant, emit: &mut dyn FnMut(Line<'_>)) {
         if !bytes.is_empty() {
             self.overwrite();
@@ -176,7 +182,7 @@ impl Lines {
         self.text.emit(Kind::Whole, emit);
     }
 
-    /// Emits the newest line of progress, if it was not yet.
+    /// Emits the newest line of progress if it was not emitted yet.
     fn progress(&mut self, now: Instant, emit: &mut dyn FnMut(Line<'_>)) {
         if !self.progress.is_empty() {
             self.progress.emit(Kind::Progress, emit);
@@ -185,12 +191,12 @@ impl Lines {
     }
 }
 
-/// A line that is still read, as far as it is kept.
+/// The kept part of an incomplete line.
 #[derive(Debug, Default)]
 struct Text {
-    /// At most [`TEXT_BYTES_MAX`].
+    /// The kept bytes, at most [`TEXT_BYTES_MAX`].
     kept: Vec<u8>,
-    /// Bytes left out after the beginning.
+    /// The number of bytes omitted after the beginning.
     left_out: usize,
 }
 
@@ -211,7 +217,7 @@ impl Text {
         let missing = BEGINNING.saturating_sub(self.kept.len()).min(bytes.len());
         let (beginning, bytes) = bytes.split_at(missing);
         self.kept.extend_from_slice(beginning);
-        // Only the end of the rest can be part of the end of the line.
+        // Only the last bytes of the rest can be part of the line's end.
         let surplus = (self.kept.len() - BEGINNING + bytes.len()).saturating_sub(END);
         let of_kept = surplus.min(self.kept.len() - BEGINNING);
         self.kept.drain(BEGINNING..BEGINNING + of_kept);
@@ -229,7 +235,7 @@ impl Text {
         if kept.len() <= LINE_BYTES_MAX && *left_out == 0 {
             return Line::of(kind, kept);
         }
-        // A character that is left out in part is left out.
+        // A character with missing bytes is omitted completely.
         let beginning = without_partial_end(&kept[..BEGINNING]);
         let end = without_partial_start(&kept[kept.len() - END..]);
         let left_out = left_out + kept.len() - beginning.len() - end.len();
@@ -237,7 +243,7 @@ impl Text {
     }
 }
 
-/// The bytes without the first ones of a character whose last ones are missing.
+/// Removes an incomplete character from the end of the bytes.
 fn without_partial_end(bytes: &[u8]) -> &[u8] {
     for (back, byte) in (1..=3).zip(bytes.iter().rev()) {
         let length = match byte {
@@ -252,14 +258,14 @@ fn without_partial_end(bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// The bytes without the last ones of a character whose first ones are missing.
+/// Removes an incomplete character from the start of the bytes.
 pub(super) fn without_partial_start(bytes: &[u8]) -> &[u8] {
     let partial = bytes.iter().take(3).take_while(|byte| matches!(byte, 0x80..=0xbf)).count();
     &bytes[partial..]
 }
 
-/// The text with escapes for control characters, which could confuse a terminal, and for bytes that
-/// are not UTF-8.
+/// Returns the text with escapes for control characters, which could confuse a terminal, and for
+/// bytes that are not UTF-8.
 pub(super) fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

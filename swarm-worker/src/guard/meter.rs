@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The most bytes that are copied of the output of one job within a second.
+/// The limit on copied bytes of one job's output within a second.
 pub(super) const BYTES_PER_SECOND_MAX: usize = 256 << 10;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -23,8 +23,9 @@ impl Meter {
         Self { since: now, left: BYTES_PER_SECOND_MAX, dropped: 0, dropped_bytes: 0 }
     }
 
-    /// The text of a line of so many bytes, if it is copied. Otherwise the line counts as dropped, and
-    /// so do all that follow it within the second; their texts are not even made.
+    /// Returns the text of a line of `bytes` bytes, if the line is copied. Otherwise the line
+    /// counts as dropped, and so does every later line within the second. The text of a dropped
+    /// line is never built.
     pub(super) fn admit(&mut self, bytes: u64, text: impl FnOnce() -> String) -> Option<String> {
         if self.dropped == 0 {
             let text = text();
@@ -38,23 +39,24 @@ impl Meter {
         None
     }
 
-    /// When to ask for the [`report`](Self::report), if there will be one.
+    /// Returns when the [`report`](Self::report) is due, or `None` if nothing was dropped.
     pub(super) fn reports_at(&self) -> Option<Instant> {
         (0 < self.dropped).then_some(self.since + SECOND)
     }
 
-    /// Whether a second is over at `now`.
+    /// Returns whether the current second has elapsed at `now`.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         SECOND <= now.saturating_duration_since(self.since)
     }
 
-    /// A dropped line of so many bytes is copied in the end.
+    /// Uncounts a dropped line of `bytes` bytes, which is copied after all.
     pub(super) fn recovered(&mut self, bytes: u64) {
         self.dropped = self.dropped.saturating_sub(1);
         self.dropped_bytes = self.dropped_bytes.saturating_sub(bytes);
     }
 
-    /// Begins the next second at `now`. Returns a sentence about what was dropped in the last one.
+    /// Begins the next second at `now`. Returns a sentence about the lines dropped in the last
+    /// second.
     pub(super) fn report(&mut self, now: Instant) -> Option<String> {
         let Self { dropped, dropped_bytes, .. } = std::mem::replace(self, Self::new(now));
         let noun = if dropped == 1 { "line" } else { "lines" };
@@ -71,7 +73,7 @@ impl Meter {
 mod tests {
     use super::*;
 
-    /// Whether a line of so many bytes is admitted, whose text is as long.
+    /// Returns whether a line of `bytes` bytes is admitted; its text has the same length.
     fn admits(meter: &mut Meter, bytes: usize) -> bool {
         meter.admit(bytes as u64, || "x".repeat(bytes)).is_some()
     }

@@ -1,5 +1,5 @@
-//! Checks that a program can be started: its file is there, and the interpreter or loader that its file
-//! names. The kernel says "no such file" of either.
+//! Checks that a program can be started: its file exists, and so does the interpreter or loader
+//! that the file names. The kernel reports "no such file" for both.
 
 use std::env;
 use std::ffi::OsString;
@@ -8,24 +8,24 @@ use std::io::Read as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The variables that say in which container of a pod this process runs, and with which image. The
-/// operator sets them in the pods that it makes.
+/// The variable with the name of the pod's container that this process runs in. The operator sets
+/// it, and the variable with the image, in the pods that it creates.
 const CONTAINER: &str = "SWARM_CONTAINER";
 const IMAGE: &str = "SWARM_IMAGE";
-/// A variable that every container of a pod has.
+/// A variable that is set in every container of a pod.
 const POD: &str = "KUBERNETES_SERVICE_HOST";
 
-/// Number of bytes of a program that are read to learn what it needs.
+/// The number of bytes of a program that are read to find its interpreter or loader.
 const HEAD: usize = 4 << 10;
-/// The longest name of an interpreter.
+/// The length limit of an interpreter's name.
 const NAME_MAX: usize = 255;
 
-/// Whether `program`, run in `dir` with these directories of programs, can be started, as far as it can
-/// be known without starting it.
+/// Checks whether `program` can be started in `dir` with the search path `path`, as well as that is
+/// possible without a start.
 ///
 /// # Errors
 ///
-/// A sentence for a person that names what is missing, and where.
+/// A sentence for a person that names the missing file and its place.
 pub(super) fn check(program: &str, dir: Option<&Path>, path: &OsString) -> Result<(), String> {
     let found = if program.contains('/') {
         let path = dir.unwrap_or(Path::new("")).join(program);
@@ -34,7 +34,7 @@ pub(super) fn check(program: &str, dir: Option<&Path>, path: &OsString) -> Resul
             path if path.exists() => {
                 let path = path.display();
                 return Err(format!(
-                    "{path} is no executable program; run chmod +x, or name another"
+                    "{path} is not an executable program; run chmod +x, or name another"
                 ));
             }
             path => return Err(format!("program `{}` is not {}", path.display(), place())),
@@ -54,7 +54,7 @@ pub(super) fn check(program: &str, dir: Option<&Path>, path: &OsString) -> Resul
     }
 }
 
-/// Where this process looks for programs, for the end of a sentence.
+/// Describes where this process looks for programs, for the end of a sentence.
 fn place() -> String {
     place_of(|name| env::var(name).ok().filter(|value| !value.is_empty()))
 }
@@ -77,7 +77,8 @@ fn in_path(program: &str, path: &OsString) -> Option<PathBuf> {
     env::split_paths(path).map(|dir| dir.join(program)).find(|path| is_program(path))
 }
 
-/// Names what the file of a program asks for and is not there. A file that cannot be read needs nothing.
+/// Returns the interpreter or loader that a program's file names and that does not exist. A file
+/// that cannot be read counts as complete.
 fn missing(program: &Path, path: &OsString) -> Option<String> {
     let file = File::open(program).ok()?;
     let mut head = Vec::new();
@@ -90,7 +91,7 @@ fn missing(program: &Path, path: &OsString) -> Option<String> {
         if !Path::new(interpreter).exists() {
             return Some(interpreter.to_owned());
         }
-        // `env` looks for the program itself.
+        // `env` looks for the program by itself.
         let named = words.next().filter(|word| !word.starts_with('-') && !word.contains('='));
         let named = named.filter(|_| interpreter.ends_with("/env"))?;
         return (!named.contains('/') && in_path(named, path).is_none()).then(|| named.to_owned());
@@ -99,7 +100,7 @@ fn missing(program: &Path, path: &OsString) -> Option<String> {
     (!Path::new(&loader).exists()).then_some(loader)
 }
 
-/// The loader that an ELF file of 64 bits names.
+/// Returns the loader that a 64-bit ELF file names.
 fn loader(file: &File, head: &[u8]) -> Option<String> {
     const LOADER: u32 = 3;
     head.strip_prefix(b"\x7fELF\x02\x01")?;
@@ -174,7 +175,7 @@ mod tests {
         let by_env = written(dir.path(), "by-env", b"#!/usr/bin/env no-such-python\n");
         let error = check(&by_env, None, &path).unwrap_err();
         assert!(error.contains("needs `no-such-python`, which is not"), "{error}");
-        // This test itself has a loader that is there.
+        // The loader of this test program exists.
         let own = std::env::current_exe().unwrap();
         assert_eq!(check(&own.display().to_string(), None, &path), Ok(()));
         let mut elf = fs::read(&own).unwrap();

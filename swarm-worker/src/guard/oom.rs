@@ -1,5 +1,5 @@
-//! Finds the jobs that the kernel has killed because memory ran out. It counts kills and says nothing of whom it
-//! killed, so a job that ended right after one was counted is taken for it.
+//! Attributes kills for lack of memory to jobs. The kernel counts such kills, but does not name the
+//! killed process. A job that ended right after a counted kill is therefore taken as its victim.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tokio::time::Instant;
 
 use crate::cgroup::{Cgroup, quantity};
 
-/// Time by which a kill may precede the end of its job: a process that is killed frees its memory first.
+/// The maximum time between a kill and the end of its job: a killed process first frees its memory.
 const RECENT: Duration = Duration::from_secs(3);
 
-/// The kills in the control group of this process, which is that of its jobs.
+/// The kills in the control group of this process, which its jobs share.
 #[derive(Debug)]
 pub(super) struct Kills {
     group: Option<Cgroup>,
     counted: u64,
-    /// Kills that no job was taken for, and when they were noticed.
+    /// The kills that are not attributed to a job yet, and the time at which they were noticed.
     fresh: u64,
     noticed_at: Option<Instant>,
 }
@@ -26,7 +26,8 @@ impl Kills {
         Self { group, counted, fresh: 0, noticed_at: None }
     }
 
-    /// Takes note of kills until `now`. Called once a second at least, so that old ones count for nobody.
+    /// Counts the kills until `now`. Call it at least once a second, so that old kills are
+    /// attributed to no job.
     pub(super) fn note(&mut self, now: Instant) {
         if self.noticed_at.is_some_and(|at| at + RECENT < now) {
             (self.fresh, self.noticed_at) = (0, None);
@@ -39,8 +40,8 @@ impl Kills {
         self.counted = count;
     }
 
-    /// The end of a sentence if a job that nobody asked to end, and that failed at `now`, was killed for
-    /// memory, as far as that can be known. Each kill counts for one job.
+    /// Returns the end of a sentence if a lack of memory killed a job that failed at `now`. Call it
+    /// only for a job that was not asked to end. Each kill counts for one job.
     pub(super) fn take(&mut self, now: Instant) -> Option<String> {
         self.note(now);
         self.fresh = self.fresh.checked_sub(1)?;
@@ -76,7 +77,7 @@ mod tests {
         let expected = Some("out of memory: limit 64Mi".to_owned());
         assert_eq!(kills.take(at(200)), expected);
         assert_eq!(kills.take(at(200)), expected);
-        assert_eq!(kills.take(at(200)), None, "somebody else killed it");
+        assert_eq!(kills.take(at(200)), None, "the kernel did not kill it for memory");
         count(8);
         kills.note(at(1_000));
         kills.note(at(5_000));

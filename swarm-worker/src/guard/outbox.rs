@@ -1,7 +1,7 @@
-//! Writes the guard's replies and run log in order, in a thread of its own.
+//! Writes the guard's replies and run log in order, in a separate thread.
 //!
 //! A frozen worker reads nothing, and a disk can hang. Neither may keep the guard from killing jobs
-//! in time, so the guard itself never writes.
+//! in time, so the guard's main thread never writes.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -41,7 +41,7 @@ impl Outbox {
         self.send(Item::Reply(reply));
     }
 
-    /// Writes a run log from now on.
+    /// Begins to write a run log.
     pub(super) fn keep_log(&self, path: &Path, worker: &str, session: &str) {
         self.send(Item::Open(path.into(), worker.to_owned(), session.to_owned()));
     }
@@ -50,12 +50,12 @@ impl Outbox {
         self.send(Item::Record(job.clone(), token, event));
     }
 
-    /// Whether everything so far has been written. Ticks are skipped while it has not.
+    /// Returns whether all items so far have been written. While they have not, ticks are skipped.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.load(Ordering::Acquire) == 0
     }
 
-    /// Writes the remaining items, and returns when that is done.
+    /// Writes the remaining items, and returns when they are written.
     pub(super) fn close(self) {
         drop(self.sender);
         let _ = self.thread.join();

@@ -1,9 +1,9 @@
-//! Copies the output of jobs to the guard's standard error, which is the worker's: [`Lines`], each
-//! prefixed with the job's name, and not more of each job than a [`Meter`] admits. The last lines
-//! are copied in any case.
+//! Copies the output of jobs to the guard's standard error, which the worker shares. The output is
+//! split into [`Lines`], each prefixed with the job's name. A [`Meter`] limits the amount per job.
+//! The last lines of a job are always copied.
 //!
-//! It runs in a thread of its own: if nobody reads that log, jobs have to wait, but the guard does
-//! not.
+//! The copying has its own thread: if the reader of that log stalls, jobs have to wait, but the
+//! guard does not.
 
 use std::io::{self, PipeReader, Write as _};
 use std::os::fd::OwnedFd;
@@ -23,25 +23,25 @@ use super::search::Search;
 pub(super) use super::tail::Tail;
 use swarm_adapters_host::timer::until;
 
-/// The most that is read at once, which is as much as a pipe holds.
+/// The size limit of one read, which is the capacity of a pipe.
 const READ_BYTES_MAX: usize = 64 << 10;
 
-/// The pause after each of several reads in quick succession. Meanwhile the pipe collects what a job
-/// prints line by line.
+/// The pause after each of several reads in quick succession. In the meantime the pipe collects the
+/// lines that a job prints.
 const PAUSE: Duration = Duration::from_millis(5);
-/// The same while the pipe is half full or more, so that it does not fill up.
+/// The pause while the pipe is at least half full, so that it does not fill up.
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
 
 /// Copies the outputs of jobs.
 pub(super) struct Output(mpsc::UnboundedSender<Followed>);
 
-/// A text to look for in the output of a job, and the first process of that job.
+/// A text to find in the output of a job, and the first process of that job.
 pub(super) struct Awaited {
     pub(super) text: String,
     pub(super) leader: Pid,
 }
 
-/// The output of a job has the text that was asked for.
+/// Reports that the output of a job contains the awaited text.
 pub(super) struct Seen {
     pub(super) job: JobName,
     pub(super) leader: Pid,
@@ -57,13 +57,13 @@ pub(super) struct Followed {
 }
 
 impl Output {
-    /// Copies outputs, and sends the texts in them that were asked for.
+    /// Starts the thread that copies outputs. `seen` receives the awaited texts that were found.
     pub(super) fn open(seen: mpsc::UnboundedSender<Seen>) -> io::Result<Self> {
         let (sender, mut pipes) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::spawn(move || {
             runtime.block_on(async move {
-                // No two outputs are read at the same time.
+                // The outputs share one buffer: only one of them is read at a time.
                 let buffer = Arc::new(Mutex::new(vec![0; READ_BYTES_MAX]));
                 while let Some(followed) = pipes.recv().await {
                     tokio::spawn(follow(followed, seen.clone(), Arc::clone(&buffer)));
@@ -115,12 +115,12 @@ async fn follow(
             };
             copier.take(&buffer[..length], now);
             let pause = if length < READ_BYTES_MAX / 2 { PAUSE } else { SHORT_PAUSE };
-            // A read that follows a pause comes a little later than that.
+            // A read after a pause is a little later than the pause itself.
             resumes_at = (now < read_at + 2 * PAUSE).then_some(now + pause);
             read_at = now;
         }
         copier.pass(now);
-        // The outputs of other jobs get their turn, too.
+        // Gives the outputs of other jobs their turn.
         tokio::task::yield_now().await;
     }
 }
@@ -134,24 +134,24 @@ struct Copier {
 }
 
 impl Copier {
-    /// Takes what was read at `now`.
+    /// Takes the bytes that were read at `now`.
     fn take(&mut self, bytes: &[u8], now: Instant) {
         self.begin_second(now);
-        // A text that is waited for is noticed, copied or not.
+        // An awaited text is noticed even if its line is not copied.
         if let Some(found) = self.awaiting.take_if(|it| it.search.completes(bytes)) {
-            found.tell(&self.log.job);
+            found.report(&self.log.job);
         }
         self.each(|lines, emit| lines.take(bytes, now, emit));
     }
 
-    /// Copies what is due at `now`.
+    /// Copies the lines that are due at `now`.
     fn pass(&mut self, now: Instant) {
         self.each(|lines, emit| lines.pass(now, emit));
         self.begin_second(now);
         self.log.write();
     }
 
-    /// Copies the rest.
+    /// Copies the remaining text.
     fn end(&mut self, now: Instant) {
         self.each(|lines, emit| lines.end(now, emit));
         self.log.report(&self.tail, now);
@@ -159,7 +159,7 @@ impl Copier {
         self.tail.end();
     }
 
-    /// When to call [`pass`](Self::pass), unless more is read before.
+    /// Returns when [`pass`](Self::pass) has to be called, unless more is read before.
     fn due_at(&self) -> Option<Instant> {
         [self.lines.due_at(), self.log.meter.reports_at()].into_iter().flatten().min()
     }
@@ -176,18 +176,18 @@ impl Copier {
         let mut tail = tail.lock();
         split(lines, &mut |line| {
             let text = log.copy(&line);
-            // It may have been written as the log shows it, with escapes.
+            // The awaited text may be written as the log shows it, with escapes.
             let is_awaited =
                 |it: &mut Awaiting| text.as_ref().is_some_and(|text| text.contains(&it.text));
             if let Some(found) = awaiting.take_if(is_awaited) {
-                found.tell(&log.job);
+                found.report(&log.job);
             }
             tail.push(&line, text.is_some());
         });
     }
 }
 
-/// A text that is looked for.
+/// A text that the output is searched for.
 struct Awaiting {
     text: String,
     search: Search,
@@ -196,7 +196,7 @@ struct Awaiting {
 }
 
 impl Awaiting {
-    fn tell(self, job: &JobName) {
+    fn report(self, job: &JobName) {
         let _ = self.seen.send(Seen { job: job.clone(), leader: self.leader });
     }
 }
@@ -210,14 +210,14 @@ struct Log {
 }
 
 impl Log {
-    /// Copies a line and returns its text, if it is not too much.
+    /// Copies a line and returns its text, unless the meter drops it.
     fn copy(&mut self, line: &Line<'_>) -> Option<String> {
         let text = self.meter.admit(line.bytes(), || line.text())?;
         show(&mut self.shown, &self.job, &text, self.format);
         Some(text)
     }
 
-    /// Says how much was dropped, if anything was, and copies the last lines of it.
+    /// Reports the number of dropped lines, if there are any, and copies the last ones of them.
     fn report(&mut self, tail: &Tail, now: Instant) {
         let Self { job, format, meter, shown } = self;
         let mut last = Vec::new();
@@ -240,7 +240,7 @@ impl Log {
     }
 }
 
-/// Adds a line to what is to be shown.
+/// Appends a line to the text to show.
 fn show(shown: &mut Vec<u8>, job: &JobName, line: &str, format: OutputFormat) {
     // Writing to memory does not fail.
     let _ = match format {

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use swarm_core::JobName;
 
-/// Both ends are the same program, so another version is an error, not an upgrade.
+/// The version of the protocol. Both ends are the same program, so another version is an error, not
+/// an upgrade.
 pub(crate) const VERSION: u32 = 1;
 
-/// The longest line that is read, in bytes.
+/// The length limit of a line, in bytes.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// The signals that programs often end by; the numbers are those of every Linux.
+/// The signals that often end programs. Their numbers are the same on every Linux.
 const SIGNALS: [(i32, &str); 7] = [
     (1, "SIGHUP"),
     (2, "SIGINT"),
@@ -36,16 +37,16 @@ pub(crate) enum Request {
         worker: String,
         /// The worker's session.
         session: String,
-        /// Where to write the run log.
+        /// The file of the run log.
         run_log: Option<PathBuf>,
-        /// How to write the output of jobs.
+        /// The format in which the output of jobs is written.
         #[serde(default)]
         format: OutputFormat,
-        /// A file that the worker has locked, to lock together with it.
+        /// A file that the worker holds a lock on, and that the guard locks as well.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lock: Option<PathBuf>,
     },
-    /// Start a job. One of that name must not run. The answer is `started` or `refused`.
+    /// Start a job. No job of that name may run. The answer is `started` or `refused`.
     Start {
         /// Its name.
         job: String,
@@ -53,29 +54,30 @@ pub(crate) enum Request {
         token: u64,
         /// The program and its arguments.
         argv: Vec<String>,
-        /// Variables of its environment, beside those that every job gets.
+        /// Environment variables, in addition to the variables that every job gets.
         env: BTreeMap<String, String>,
-        /// Further variables that it gets from the guard's environment.
+        /// Names of further variables, which the job gets from the guard's environment.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         inherit: Vec<String>,
-        /// How long the job's other processes may take to end when its first one has ended by itself.
+        /// The time that the job's other processes have to end once the first one has ended by
+        /// itself.
         grace_ms: u64,
-        /// The directory it runs in, unless the guard's own.
+        /// The working directory; `None` means the guard's own directory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dir: Option<PathBuf>,
-        /// The text whose first line in the output is reported as `seen`.
+        /// The awaited text. The first line of output that contains it is reported as `seen`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         line: Option<String>,
     },
-    /// Run a program beside a job, among its processes, with the same directory and environment. The
-    /// answer is `probed`, unless the job does not run.
+    /// Run a program next to a job: one of the job's processes, with the same directory and
+    /// environment. The answer is `probed`, or none if the job does not run.
     Probe {
         /// The job.
         job: String,
         /// The program and its arguments.
         argv: Vec<String>,
     },
-    /// Stop a job: SIGTERM, then SIGKILL. The answer is `joined`, unless it does not run.
+    /// Stop a job: SIGTERM, then SIGKILL. The answer is `joined`, or none if the job does not run.
     Stop {
         /// Its name.
         job: String,
@@ -109,19 +111,19 @@ pub(crate) enum Reply {
     Refused {
         /// Its name.
         job: String,
-        /// Why; a sentence for a person.
+        /// The reason: a sentence for a person.
         reason: String,
     },
-    /// A line of a job's output has the text that was asked for.
+    /// A line of a job's output contains the awaited text.
     Seen {
         /// The job.
         job: String,
     },
-    /// The program that was run beside a job has ended.
+    /// The program next to a job has ended.
     Probed {
         /// The job.
         job: String,
-        /// How it ended.
+        /// The end of the program.
         end: End,
     },
     /// A job did not end in time after SIGTERM, and is killed.
@@ -133,15 +135,16 @@ pub(crate) enum Reply {
     Joined {
         /// Its name.
         job: String,
-        /// How its first process ended.
+        /// The end of the job's first process.
         end: End,
         /// The last lines of its output.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         output: Vec<String>,
-        /// Whether it ended by itself, and as all processes of the machine were asked to.
+        /// Whether it ended by itself at a time when all processes of the machine were asked to
+        /// end.
         #[serde(default, skip_serializing_if = "is_no")]
         was_stopped: bool,
-        /// The end of a sentence, if the kernel ended it because memory ran out.
+        /// The end of a sentence, if the kernel killed it because memory ran out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         out_of_memory: Option<String>,
     },
@@ -152,12 +155,12 @@ pub(crate) enum Reply {
     },
     /// The run log cannot be written; sent once.
     RunLogFailed {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// How lines of the output of jobs are written.
+/// The format in which lines of the output of jobs are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OutputFormat {
@@ -168,7 +171,7 @@ pub(crate) enum OutputFormat {
     Json,
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum End {
@@ -201,7 +204,7 @@ impl fmt::Display for End {
     }
 }
 
-/// The name of a signal that programs often end by.
+/// Returns the name of a signal that often ends programs.
 fn name_of(signal: i32) -> Option<&'static str> {
     let (_, name) = SIGNALS.into_iter().find(|(number, _)| *number == signal)?;
     Some(name)
@@ -212,7 +215,7 @@ fn is_no(value: &bool) -> bool {
     !value
 }
 
-/// The job name in a line, which is not trusted.
+/// Parses the job name in a line, which is not trusted.
 pub(super) fn name(job: &str) -> Option<JobName> {
     JobName::new(job).ok()
 }

@@ -1,13 +1,13 @@
 //! Finds a text in the output of a job as the bytes arrive, wherever reads and lines end.
 
-/// A text that is looked for.
+/// A text that the output is searched for.
 #[derive(Clone, Debug)]
 pub(super) struct Search {
     text: Vec<u8>,
-    /// For each beginning of the text, the longest other beginning that it ends with. So no byte is
-    /// looked at again (Knuth, Morris, Pratt).
+    /// For each prefix of the text, the length of its longest proper prefix that is also its
+    /// suffix. With it no byte is read twice (Knuth, Morris, Pratt).
     borders: Vec<usize>,
-    /// Length of the beginning of the text that the last bytes match.
+    /// The length of the prefix of the text that the last bytes match.
     matched: usize,
 }
 
@@ -23,7 +23,7 @@ impl Search {
         Self { text, borders, matched: 0 }
     }
 
-    /// Whether the output has the text with these bytes, the next ones.
+    /// Takes the next bytes, and returns whether they complete the text.
     pub(super) fn completes(&mut self, bytes: &[u8]) -> bool {
         for byte in bytes {
             self.matched = next(&self.text, &self.borders, self.matched, *byte);
@@ -35,7 +35,7 @@ impl Search {
     }
 }
 
-/// Returns the length of the beginning of the text that the last bytes match, after another byte.
+/// Returns the length of the prefix of the text that matches after one more byte.
 fn next(text: &[u8], borders: &[usize], mut matched: usize, byte: u8) -> usize {
     loop {
         match matched {

@@ -39,38 +39,39 @@ use crate::cgroup::Cgroup;
 use crate::marker;
 use crate::sweep::SESSION;
 
-/// The variables that every job finds in its environment, besides [`SESSION`] and [`JOB`].
+/// The variables that every job has in its environment, in addition to [`SESSION`] and [`JOB`].
 const TOKEN: &str = "SWARM_TOKEN";
 const WORKER: &str = "SWARM_WORKER";
 
-/// How often a tick of each job is recorded.
+/// The interval at which a tick of each job is recorded.
 const TICK: Duration = Duration::from_secs(1);
-/// The shortest and the longest pause between two checks of an ending job.
+/// The minimum and the maximum pause between two checks of an ending job.
 const CHECK_MIN: Duration = Duration::from_millis(5);
 const CHECK_MAX: Duration = Duration::from_millis(200);
-/// How long the end of the output of a job that ended by itself is waited for.
+/// The wait for the last output of a job that ended by itself.
 const TAIL_MAX: Duration = Duration::from_millis(200);
-/// A signal to all processes reaches one after the other, and a job may end before the guard has it.
+/// The time within which a signal to all processes reaches every one of them. A job may end before
+/// the guard receives the signal.
 const SIGNAL_MAX: Duration = Duration::from_millis(50);
-/// How long ended orphans may wait to be reaped while no job ends.
+/// The time that ended orphans may wait to be reaped while no job ends.
 const REAP: Duration = Duration::from_secs(1);
 
 /// Runs the guard of the worker that started this process, until that worker ends.
 ///
-/// Signals are no orders: SIGTERM, SIGINT and SIGHUP to all processes of a machine, as a shutdown sends
-/// them, would end jobs that are finalising. The guard only remembers them, to tell jobs that were
-/// stopped from those that ended.
+/// It does not obey SIGTERM, SIGINT and SIGHUP: a shutdown sends them to all processes of a
+/// machine, and would end jobs that are finalising. The guard only remembers them, to distinguish
+/// jobs that were stopped from jobs that ended.
 ///
 /// # Errors
 ///
-/// If the guard cannot start. Once started, it ends only when no process of any job is left.
+/// If the guard cannot start. A started guard ends only when no process of any job is left.
 pub(crate) fn serve() -> io::Result<()> {
     caller::check_proc()?;
     caller::unblock_signals()?;
     caller::cope_with_limits()?;
     set_child_subreaper(Some(getpid()))?;
-    // The kernel kills the jobs when the thread that started them ends, so they are started in a
-    // thread that lives as long as the guard.
+    // The kernel kills the jobs when the thread that started them ends. So a thread that lives as
+    // long as the guard starts them.
     let guard = std::thread::Builder::new()
         .name("guard".to_owned())
         .spawn(|| runtime::single()?.block_on(run()));
@@ -107,7 +108,7 @@ async fn run() -> io::Result<()> {
         tokio::select! {
             biased;
             Some(()) = alarms.recv() => guard.deadline_passed(),
-            // Before requests: an order to stop follows from the same signal.
+            // Signals come before requests: a request to stop follows from the same signal.
             kind = ends.next() => guard.asked.note(kind),
             request = requests.recv() => match request {
                 Some(Request::Deadline { boottime_ns }) => {
@@ -137,7 +138,7 @@ fn alarm_clock() -> io::Result<(Arc<OwnedFd>, mpsc::UnboundedReceiver<()>)> {
     let timer = Arc::new(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?);
     let (sender, alarms) = mpsc::unbounded_channel();
     let waited_for = Arc::clone(&timer);
-    // A plain thread: the runtime's own timers do not include the time the machine is suspended.
+    // A plain thread waits: the timers of the runtime do not include the time of a suspend.
     let wait = move || {
         let mut expirations = [0; 8];
         while rustix::io::read(&waited_for, &mut expirations).is_ok() && sender.send(()).is_ok() {}
@@ -188,7 +189,7 @@ struct Serving {
     format: OutputFormat,
     runs: BTreeMap<JobName, Run>,
     deadline: u64,
-    /// Held until this process ends.
+    /// The lock, which this process holds until it ends.
     lock: Option<File>,
     asked: Asked,
     outbox: Outbox,
@@ -209,43 +210,43 @@ struct Start {
     line: Option<String>,
 }
 
-/// A running job. Its first process is reaped last, so that the id of that process, which is also the
-/// id of the group, is not reused before.
+/// A running job. Its first process is reaped last: until then the kernel reuses neither the
+/// process id nor the id of the group, which are the same.
 struct Run {
     leader: Pid,
     started_at: Instant,
-    /// The pipe of its output, by which its processes are known.
+    /// The pipe of the job's output, which identifies its processes.
     pipe: Option<u64>,
     token: Token,
     grace: Duration,
     surroundings: Surroundings,
-    /// The program that runs beside the job, if one does.
+    /// The program that runs next to the job, if there is one.
     probe: Option<Pid>,
     has_exited: bool,
-    /// When it ended by itself, if it did.
+    /// The time at which it ended by itself.
     ended_at: Option<Instant>,
-    /// The end of a sentence, if the kernel ended it because memory ran out.
+    /// The end of a sentence, if the kernel killed it because memory ran out.
     out_of_memory: Option<String>,
-    /// When the remaining processes are killed, once the job shall end.
+    /// The time at which the remaining processes are killed, once the job has to end.
     kill_at: Option<Instant>,
-    /// When its processes are sent SIGTERM, once the job shall end.
+    /// The time at which the job's processes get SIGTERM, once the job has to end.
     term_at: Option<Instant>,
-    /// Whether its processes were sent SIGTERM.
+    /// Whether the job's processes have got SIGTERM.
     is_terminated: bool,
-    /// The processes outside the group that were sent SIGTERM.
+    /// The processes outside the group that have got SIGTERM.
     terminated: BTreeSet<i32>,
-    /// Whether processes were killed since they did not end in time.
+    /// Whether processes were killed because they did not end in time.
     is_killed: bool,
-    /// How many checks in a row found no process: a single check can miss one that is forked during
-    /// the check.
+    /// The number of checks in a row that found no process. A single check can miss a process that
+    /// is forked during the check.
     empty_checks: u32,
     tail: Tail,
-    /// Until when the end of its output is waited for, if it ended by itself.
+    /// The time until which the guard waits for the last output of a job that ended by itself.
     tail_until: Option<Instant>,
 }
 
 impl Serving {
-    /// The error ends the guard.
+    /// Handles a request. An error ends the guard.
     fn handle(&mut self, request: Request) -> io::Result<()> {
         match request {
             Request::Hello { version: _, worker, session, run_log, format, lock } => {
@@ -332,7 +333,8 @@ impl Serving {
         Ok(leader)
     }
 
-    /// Runs a program among the processes of a job. One that cannot be started has failed.
+    /// Runs a program as one of the processes of a job. A program that cannot be started counts as
+    /// failed.
     fn probe(&mut self, job: &str, argv: &[String]) {
         let runs = name(job).and_then(|job| self.runs.get_mut(&job));
         let Some(run) = runs.filter(|run| run.kill_at.is_none()) else { return };
@@ -345,14 +347,14 @@ impl Serving {
         }
     }
 
-    /// Reports the programs beside jobs that have ended.
+    /// Reports the programs next to jobs that have ended.
     fn probes_ended(&mut self) {
         for (job, run) in &mut self.runs {
             let Some(pid) = run.probe else { continue };
             let end = match waitpid(Some(pid), WaitOptions::NOHANG) {
                 Ok(None) => continue,
                 Ok(Some((_, status))) => end_of(status),
-                // A check was faster.
+                // A check of the job reaped it first.
                 Err(_) => End::Unknown,
             };
             run.probe = None;
@@ -360,14 +362,14 @@ impl Serving {
         }
     }
 
-    /// Reports that the output of a job has the text that was asked for.
+    /// Reports that the output of a job contains the awaited text.
     fn seen(&self, seen: &Seen) {
         if self.runs.get(&seen.job).is_some_and(|run| run.leader == seen.leader) {
             self.outbox.reply(Reply::Seen { job: seen.job.to_string() });
         }
     }
 
-    /// Marks the jobs whose first processes have ended. These are not reaped yet.
+    /// Marks the jobs whose first processes have ended. These processes are not reaped yet.
     fn children_ended(&mut self) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let mut is_any_job = false;
@@ -402,21 +404,21 @@ impl Serving {
         self.check_at = Some(self.check_at.map_or(at, |before| before.min(at)));
     }
 
-    /// Checks which processes of the ending jobs are left, and signals them.
+    /// Finds the remaining processes of the ending jobs, and signals them.
     fn check(&mut self) {
         self.check_at = None;
         let leaders = self.runs.iter().map(|(job, run)| (job.as_str(), run.as_leader())).collect();
-        // If `/proc` cannot be read, no job counts as ended.
+        // If `/proc` cannot be read, every job counts as running.
         let census = Census::take(&leaders, &self.session, &mut self.memory);
         if let Ok(census) = &census {
-            // Their jobs have been reported as gone.
+            // The jobs of these processes have been reported as joined.
             census.strays().for_each(|process| census::signal(process, Signal::KILL));
         }
         let now = Instant::now();
         let mut gone = Vec::new();
         for (job, run) in self.runs.iter_mut().filter(|(_, run)| run.kill_at.is_some()) {
             let was_killed = run.is_killed;
-            if census.as_ref().is_ok_and(|census| run.is_gone(census, now)) && run.is_told(now) {
+            if census.as_ref().is_ok_and(|census| run.is_gone(census, now)) && run.is_known(now) {
                 gone.push(job.clone());
             }
             if run.is_killed && !was_killed {
@@ -464,8 +466,8 @@ impl Serving {
             if let Ok(census) = Census::take(&leaders, &self.session, &mut self.memory) {
                 census.all().for_each(|process| census::signal(process, Signal::KILL));
             }
-            // Any child, in any group. Once there is none, no descendant is left, since every orphan
-            // among them becomes a child of this process.
+            // Waits for any child, in any group. Without a child, no descendant is left:
+            // every orphan becomes a child of this process.
             let is_left = loop {
                 match wait(WaitOptions::NOHANG) {
                     Ok(Some((pid, status))) => {
@@ -502,9 +504,11 @@ impl Run {
         Leader { pid: raw(self.leader), output: self.pipe }
     }
 
-    /// Asks the job to end: SIGTERM to every process of its group, once; the others get it at the next
-    /// check. A job that a signal to all processes may have just reached is left alone for half of its
-    /// time, since a second signal makes programs such as ffmpeg break off.
+    /// Asks the job to end: every process of its group gets SIGTERM once, and the other processes
+    /// get it at the next check.
+    ///
+    /// A signal to all processes may have just reached the job. Then SIGTERM follows only after
+    /// half of the grace, since a second signal makes programs such as ffmpeg break off.
     fn stop(&mut self, grace: Duration, asked: &Asked) {
         let now = Instant::now();
         let kill_at = now + grace;
@@ -526,21 +530,22 @@ impl Run {
         let _ = kill_process_group(self.leader, Signal::CONT);
     }
 
-    /// Whether the end of its output was read, or was waited for long enough, and it is known whether it
-    /// was stopped.
-    fn is_told(&self, now: Instant) -> bool {
+    /// Returns whether the end of the job is completely known. The waits for its last output and
+    /// for a signal that stopped it are over.
+    fn is_known(&self, now: Instant) -> bool {
         let has_output = self.tail.has_ended() || self.tail_until.is_none_or(|until| until <= now);
         has_output && self.ended_at.is_none_or(|at| at + SIGNAL_MAX <= now)
     }
 
-    /// Whether a signal at this time was what ended it.
+    /// Returns whether a signal at `asked_to_end` may have ended the job.
     fn was_stopped(&self, asked_to_end: Instant) -> bool {
         self.ended_at.is_some_and(|ended| {
             asked_to_end <= ended + SIGNAL_MAX && ended <= asked_to_end + STOPPED_WITHIN
         })
     }
 
-    /// Whether no process is left. Terminates, and later kills, the processes that are.
+    /// Returns whether no process is left. Terminates the remaining processes, and later kills
+    /// them.
     fn is_gone(&mut self, census: &Census, now: Instant) -> bool {
         self.terminate(now);
         let is_due = self.kill_at.is_some_and(|at| at <= now);
@@ -564,7 +569,8 @@ impl Run {
     }
 }
 
-/// Whether a process that nobody asked to end may have ended because it, or a child, was killed.
+/// Returns whether a lack of memory may have ended a process that was not asked to end: the kernel
+/// killed the process or one of its children.
 fn may_lack_memory(ended: &WaitIdStatus) -> bool {
     match (ended.exit_status(), ended.terminating_signal()) {
         (Some(code), _) => code != 0,

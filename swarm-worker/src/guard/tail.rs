@@ -1,18 +1,18 @@
-//! The last lines of a job's output, which tell a person how it ended.
+//! Keeps the last lines of a job's output, which show a person how it ended.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::lines::{Kind, Line, escaped, without_partial_start};
 
-/// Number of lines that are kept, and bytes that are kept of the end of each.
+/// The number of lines that are kept, and the number of bytes that are kept of the end of each.
 const LINES_MAX: usize = 5;
 const LINE_BYTES_MAX: usize = 256;
 
-/// Stands for the beginning of a line.
+/// The sign for an omitted beginning of a line.
 const CUT: char = '…';
 
-/// The end of a job's output, which its copier fills.
+/// The last lines of a job's output, which its copier appends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tail(Arc<Mutex<TailLines>>);
 
@@ -25,9 +25,9 @@ pub(super) struct TailLines {
 /// A line that was not logged when it was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unlogged {
-    /// Its end.
+    /// The end of the line.
     pub(super) text: String,
-    /// Its length in bytes, if that is all of it.
+    /// The length of the line in bytes, if `text` is the whole line.
     pub(super) whole: Option<u64>,
 }
 
@@ -36,23 +36,23 @@ pub(super) struct Unlogged {
 struct Kept {
     kind: Kind,
     bytes: Vec<u8>,
-    /// Length of the whole line in bytes.
+    /// The length of the whole line in bytes.
     length: u64,
     is_logged: bool,
 }
 
 impl Tail {
-    /// The last lines so far.
+    /// Returns the last lines so far.
     pub(super) fn lines(&self) -> Vec<String> {
         self.lock().lines.iter().map(Kept::text).collect()
     }
 
-    /// Whether nothing comes after them.
+    /// Returns whether the output has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.lock().has_ended
     }
 
-    /// Nothing comes after them, and they were logged.
+    /// Marks the output as ended, after its last lines were logged.
     pub(super) fn end(&self) {
         self.lock().has_ended = true;
     }
@@ -64,8 +64,8 @@ impl Tail {
 }
 
 impl TailLines {
-    /// Keeps a line. It takes the memory of the line that it replaces: the previous one if both are
-    /// progress, else the oldest.
+    /// Keeps a line. It reuses the memory of the line that it replaces: the previous line if both
+    /// are progress, or else the oldest line.
     pub(super) fn push(&mut self, line: &Line<'_>, is_logged: bool) {
         let is_progress = |kept: &Kept| kept.kind == Kind::Progress;
         let replaced = if line.kind == Kind::Progress && self.lines.back().is_some_and(is_progress)
@@ -83,7 +83,7 @@ impl TailLines {
         self.lines.push_back(Kept { kind: line.kind, bytes, length: line.bytes(), is_logged });
     }
 
-    /// Takes the last lines that were not logged, to be logged now.
+    /// Returns the last lines that were not logged, so that they are logged now.
     pub(super) fn unlogged(&mut self) -> impl Iterator<Item = Unlogged> {
         let unlogged = self.lines.iter_mut().filter(|kept| !kept.is_logged);
         unlogged.map(|kept| {
@@ -98,8 +98,8 @@ impl Kept {
         u64::try_from(self.bytes.len()).is_ok_and(|length| length < self.length)
     }
 
-    /// The end of the line as a text of at most `LINE_BYTES_MAX` bytes, with a sign for a missing
-    /// part.
+    /// Returns the end of the line as text of at most `LINE_BYTES_MAX` bytes, with a sign for an
+    /// omitted beginning.
     fn text(&self) -> String {
         let is_cut = self.is_cut();
         let bytes = if is_cut { without_partial_start(&self.bytes) } else { &self.bytes };

@@ -5,8 +5,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Job, Outcome, Runner};
 
-/// Runs nothing. The worker's log has a line when a job starts, one when it stops, and at level
-/// `debug` one for every second. For demonstrations; ten thousand such jobs are cheap.
+/// Runs no program. The worker's log has a line when a job starts and one when it stops. At level
+/// `debug` it also has one for every second. This runner is for demonstrations; ten thousand such
+/// jobs are cheap.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Log;
 

@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{Job, Outcome, Runner};
 
-/// What a ping asks for.
+/// The path of a ping.
 const PATH: &str = "/ping";
 
 /// Sends `GET /ping` to `HOST:PORT`, which is the name of the job, at every interval.
@@ -26,14 +26,14 @@ const PATH: &str = "/ping";
 pub(crate) struct Ping {
     /// The time from one request to the next.
     pub(crate) interval: Duration,
-    /// How long a request may take, from the connect to the first line of the response.
+    /// The time limit of a request, from the connect to the first line of the response.
     pub(crate) timeout: Duration,
-    /// Where results are counted.
+    /// The counters of the results.
     pub(crate) metrics: PingMetrics,
 }
 
 impl Ping {
-    /// One ping every second, with a timeout of one second.
+    /// Creates a runner with one ping every second, and a timeout of one second.
     #[must_use]
     pub(crate) fn new(metrics: PingMetrics) -> Self {
         Self { interval: Duration::from_secs(1), timeout: Duration::from_secs(1), metrics }
@@ -114,7 +114,7 @@ impl fmt::Display for Pong {
     }
 }
 
-/// Why a ping failed.
+/// The reason why a ping failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PingError {
     /// The address is invalid.
@@ -128,7 +128,7 @@ pub(crate) enum PingError {
         /// The error of the system, or of the protocol.
         reason: String,
     },
-    /// No response arrived in time.
+    /// The response was late.
     #[error("{address} did not answer within {} ms", at_most.as_millis())]
     Late {
         /// The target.
@@ -194,7 +194,7 @@ async fn ask(address: &Address, path: &str, at_most: Duration) -> Result<Pong, P
     Ok(Pong { latency: began.elapsed() })
 }
 
-/// Opens a new connection for every request, since a ping shall test the connect, too.
+/// Sends a request over a new connection each time, since a ping has to test the connect, too.
 async fn status(
     address: &Address,
     path: &str,

@@ -1,4 +1,4 @@
-//! Owns the running jobs: starts them, stops them, and restarts those that ended by themselves.
+//! Owns the running jobs: starts them, stops them, and restarts jobs that ended by themselves.
 
 mod failing;
 mod task;
@@ -16,17 +16,17 @@ use tokio::sync::{mpsc, watch};
 use super::{Permit, Runner};
 use task::{Order, Outlets, Task};
 
-/// The most events that are returned at once.
+/// The maximum number of events in one batch.
 const EVENTS_MAX: usize = 10_000;
 
-/// How jobs that ended by themselves are restarted.
+/// The policy for restarts of jobs that ended by themselves.
 ///
-/// The first pause is 0.1 s; each one after it is twice as long, up to half of `pause_max`, and jitter
-/// adds up to 100 %. After a run of 30 s or more, count and pauses start over.
+/// The first pause is 0.1 s. Each later pause is twice as long, up to half of `pause_max`, and
+/// jitter adds up to 100 %. A run of 30 s or more resets the count and the pause.
 #[derive(Clone, Debug)]
 pub(crate) struct Restarts {
-    /// How often in a row a job is restarted; `None` stands for any number. After that it stays where
-    /// it is and does not run.
+    /// The number of restarts in a row; `None` means unlimited. A job that exceeds it keeps its
+    /// worker and does not run.
     pub(crate) limit: Option<u32>,
     /// The longest pause.
     pub(crate) pause_max: Duration,
@@ -49,11 +49,11 @@ pub(crate) struct JobSpec {
     pub(crate) token: Token,
     /// Its parameters.
     pub(crate) params: Params,
-    /// Whether the job is done once it has succeeded: a run-to-completion job.
+    /// Whether it is a run-to-completion job, which is done once it has succeeded.
     pub(crate) run_once: bool,
 }
 
-/// What a supervisor reports.
+/// An event that a supervisor reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A job that was asked to stop has ended, and nothing of it runs any more.
@@ -69,11 +69,11 @@ pub(crate) struct JobReport {
     pub(crate) token: Token,
     /// Its phase.
     pub(crate) phase: JobPhase,
-    /// Whether it runs and is ready, or has run for a second if nothing checks that.
+    /// Whether it runs and is ready. A run without a check is ready after one second.
     pub(crate) is_up: bool,
-    /// How often it was restarted under this grant, because it had ended by itself.
+    /// The number of restarts under this grant after the job had ended by itself.
     pub(crate) restarts: u64,
-    /// How it last ended by itself; a sentence for a person.
+    /// The last end of a run by itself; a sentence for a person.
     pub(crate) last_exit: Option<String>,
 }
 
@@ -84,14 +84,14 @@ pub(crate) enum JobPhase {
     Running,
     /// It ended by itself and will be restarted after a pause.
     Waiting,
-    /// It ended by itself more often than it is restarted, and does not run.
+    /// It ended by itself more often than the limit of restarts allows, and does not run.
     Failed,
     /// It was asked to stop and has not ended yet.
     Stopping,
 }
 
-/// The jobs of one worker. Each job runs in a task of its own. When the supervisor is dropped, all
-/// jobs are asked to stop.
+/// The jobs of one worker. Each job runs in its own task. Dropping the supervisor asks all jobs to
+/// stop.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     orders: mpsc::UnboundedSender<Order>,
@@ -101,7 +101,7 @@ pub(crate) struct Supervisor {
     changes: watch::Receiver<()>,
 }
 
-/// The states of the jobs, by job.
+/// The reports about all jobs.
 #[derive(Clone, Debug, Default)]
 struct Reports(Arc<Mutex<BTreeMap<JobName, JobReport>>>);
 
@@ -113,24 +113,25 @@ impl Reports {
 }
 
 impl Supervisor {
-    /// The same as [`telling`](Self::telling), without a reader of events.
+    /// Creates a supervisor whose events have no reader.
     #[cfg(test)]
     pub(crate) fn new(
         runner: Arc<dyn Runner>,
         run_log: Option<RunLog>,
         restarts: Restarts,
     ) -> Self {
-        Self::telling(runner, run_log, restarts, Events::default())
+        Self::with_events(runner, run_log, restarts, Events::default())
     }
 
-    /// A supervisor without jobs. It reports the events of its jobs to `told`, and writes them to
-    /// `run_log`, unless the runner does so. It spawns a task, so it must be called within a runtime.
+    /// Creates a supervisor without jobs. It sends the events of its jobs to `sink`, and writes
+    /// them to `run_log` unless the runner does so. It spawns a task, so it must be called within a
+    /// runtime.
     #[must_use]
-    pub(crate) fn telling(
+    pub(crate) fn with_events(
         runner: Arc<dyn Runner>,
         run_log: Option<RunLog>,
         restarts: Restarts,
-        told: Events,
+        sink: Events,
     ) -> Self {
         let (orders, inbox) = mpsc::unbounded_channel();
         let (outbox, events) = mpsc::unbounded_channel();
@@ -138,33 +139,33 @@ impl Supervisor {
         let permit = Permit::unlimited();
         let (failures, failing) = watch::channel(Arc::default());
         let (notify, changes) = watch::channel(());
-        let outlets = Outlets { reports: reports.clone(), outbox, told, changed: notify };
+        let outlets = Outlets { reports: reports.clone(), outbox, sink, changed: notify };
         let task = Task::new(runner, run_log, permit, outlets, failures, restarts);
         tokio::spawn(task.run(inbox));
         Self { orders, events, reports, failing, changes }
     }
 
-    /// Starts a job. A job that already runs is left alone; a job that is stopping is started when it
-    /// has ended.
+    /// Starts a job. The call does not affect a running job. A job that is stopping is started when
+    /// it has ended.
     pub(crate) fn start(&self, job: JobSpec) {
         self.order(Order::Start(job));
     }
 
-    /// Tells a job that runs how it is to run now, by its token: if its parameters differ, it is stopped
-    /// and begins again at once. No event follows, since the job was never given up. The call has no
-    /// effect on a job that does not run, is stopping or has another token.
+    /// Updates the parameters of a running job under the same token. If they differ, the job is
+    /// stopped and begins again at once. No event follows, since the job stays with this worker.
+    /// The call has no effect on a job that does not run, is stopping or has another token.
     pub(crate) fn update(&self, job: JobSpec) {
         self.order(Order::Update(job));
     }
 
-    /// Sets what runs the jobs from now on. Every job is stopped, and begins again at once, as with
+    /// Replaces the runner of the jobs. Every job is stopped and begins again at once, as with
     /// [`update`](Self::update).
     pub(crate) fn run_by(&self, runner: Arc<dyn Runner>, restarts: Restarts) {
         self.order(Order::RunBy(runner, restarts));
     }
 
-    /// Sets how jobs that end by themselves are restarted from now on. No job that runs is touched.
-    /// A job that was given up begins again if it may be restarted now.
+    /// Replaces the policy for restarts. Running jobs continue. A failed job begins again if the
+    /// new policy allows it.
     pub(crate) fn restart_by(&self, restarts: Restarts) {
         self.order(Order::RestartBy(restarts));
     }
@@ -176,13 +177,14 @@ impl Supervisor {
     }
 
     /// Sets the time until which jobs may act, in nanoseconds of
-    /// [`boottime_ns`](swarm_adapters_host::runlog::boottime_ns). There is no limit before the first call.
+    /// [`boottime_ns`](swarm_adapters_host::runlog::boottime_ns). Before the first call the time is
+    /// unlimited.
     pub(crate) fn permit_until(&self, boottime_ns: u64) {
         self.order(Order::PermitUntil(boottime_ns));
     }
 
-    /// Waits for the next events, at least one: all jobs that have ended by now are reported at once.
-    /// This method is cancel safe.
+    /// Waits for the next events, at least one. All jobs that have ended so far are reported at
+    /// once. This method is cancel safe.
     pub(crate) async fn next_events(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         match self.events.recv_many(&mut events, EVENTS_MAX).await {
@@ -192,20 +194,21 @@ impl Supervisor {
         }
     }
 
-    /// The current states of the jobs.
+    /// Returns the current states of the jobs.
     #[cfg(test)]
     pub(crate) fn reports(&self) -> BTreeMap<JobName, JobReport> {
         self.reports.lock().clone()
     }
 
-    /// Changes when jobs have come up, have ended by themselves or have begun again, at most once a second.
+    /// Returns a receiver that is notified at most once a second: jobs came up, ended by themselves
+    /// or began again.
     #[must_use]
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changes.clone()
     }
 
-    /// The jobs that ended by themselves and do not run: they wait for their next run, or are not restarted
-    /// any more. O(jobs).
+    /// Returns the jobs that ended by themselves and do not run: they wait for their next run, or
+    /// are no longer restarted. O(jobs).
     #[must_use]
     pub(crate) fn down(&self) -> BTreeSet<JobName> {
         let is_down = |phase| match phase {
@@ -217,8 +220,8 @@ impl Supervisor {
         down.map(|(job, _)| job.clone()).collect()
     }
 
-    /// Finds the jobs that are not up under these tokens. See [`JobReport::is_up`]. O(jobs ·
-    /// log jobs).
+    /// Returns the jobs that are not up under these tokens. See [`JobReport::is_up`]. O(jobs · log
+    /// jobs).
     pub(crate) fn not_up<'a>(
         &self,
         jobs: impl IntoIterator<Item = (&'a JobName, Token)>,
@@ -231,8 +234,8 @@ impl Supervisor {
         not_up.map(|(job, _)| job).collect()
     }
 
-    /// The jobs that fail, the worst hundred one by one. A change is reported at once. Further
-    /// changes are gathered: for 50 ms, and longer if many jobs fail.
+    /// Returns a receiver of the failing jobs, the worst hundred with details. A change is reported
+    /// at once. Further changes are gathered: for 50 ms, and longer if many jobs fail.
     #[must_use]
     pub(crate) fn failing(&self) -> watch::Receiver<Arc<Failing>> {
         self.failing.clone()

@@ -10,7 +10,8 @@ use tokio::time::timeout;
 use super::supervisor::{JobPhase, JobReport};
 use super::*;
 
-/// Ends every run as the next of these says; without one, runs until it is stopped.
+/// Ends every run with the next scripted outcome. Without one, the run continues until it is
+/// stopped.
 #[derive(Default)]
 struct Script {
     ends: Mutex<Vec<Outcome>>,
@@ -110,7 +111,7 @@ async fn a_job_that_a_shutdown_stopped_is_neither_done_nor_failing_nor_restarted
     supervisor.start(JobSpec { run_once: true, ..spec("a", 7) });
     let report = until(&supervisor, |report| report.phase == JobPhase::Waiting).await;
     assert_eq!((report.restarts, report.last_exit), (0, None));
-    // No shutdown: it begins again, and is stopped once more.
+    // The machine does not shut down: the job begins again, and is stopped again.
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(script.runs.load(Ordering::Relaxed), 2);
     let report = until(&supervisor, |report| report.phase == JobPhase::Waiting).await;
@@ -142,9 +143,9 @@ async fn a_job_fails_until_it_has_run_for_half_a_minute_and_what_it_last_said_is
     supervisor.start(spec("a", 7));
     let before = tokio::time::Instant::now();
     timeout(Duration::from_secs(20), failing.wait_for(|it| it.count == 1)).await.unwrap().unwrap();
-    let told = failing.borrow().worst[0].clone();
-    assert_eq!((told.state, told.restarts), (FailingState::Restarting, 1));
-    assert_eq!((told.last_exit.as_str(), told.last_output.len()), ("it broke", 1));
+    let reported = failing.borrow().worst[0].clone();
+    assert_eq!((reported.state, reported.restarts), (FailingState::Restarting, 1));
+    assert_eq!((reported.last_exit.as_str(), reported.last_output.len()), ("it broke", 1));
     timeout(Duration::from_secs(90), failing.wait_for(|it| it.count == 0)).await.unwrap().unwrap();
     let took = before.elapsed().as_secs();
     assert!((30..=33).contains(&took), "{took} s");
@@ -210,7 +211,7 @@ async fn a_job_whose_params_changed_begins_again_and_was_never_given_up() {
     supervisor.update(with_param("z"));
     until(&supervisor, |it| it.phase == JobPhase::Running).await;
     until(&supervisor, |_| script.runs.load(Ordering::Relaxed) == 2).await;
-    // One that is to stop is not kept by any change.
+    // An update does not keep a job that has to stop.
     supervisor.update(with_param("w"));
     supervisor.stop(&JobName::new("a").unwrap());
     supervisor.update(with_param("v"));
@@ -243,17 +244,17 @@ async fn other_restarts_touch_no_job_that_runs_and_reach_those_that_were_given_u
     assert_eq!(script.runs.load(Ordering::Relaxed), 2);
     supervisor.restart_by(restarts(1));
     tokio::time::sleep(Duration::from_secs(100)).await;
-    assert_eq!(script.runs.load(Ordering::Relaxed), 2, "it had so many");
+    assert_eq!(script.runs.load(Ordering::Relaxed), 2, "it had all its restarts");
     supervisor.restart_by(restarts(2));
     until(&supervisor, |it| it.phase == JobPhase::Running && it.is_up).await;
     assert_eq!(script.runs.load(Ordering::Relaxed), 4);
     supervisor.restart_by(restarts(0));
     tokio::time::sleep(Duration::from_secs(100)).await;
-    assert_eq!(script.runs.load(Ordering::Relaxed), 4, "it runs on");
+    assert_eq!(script.runs.load(Ordering::Relaxed), 4, "its run continues");
     assert!(supervisor.reports().into_values().all(|it| it.is_up));
 }
 
-/// Is ready when the test says so.
+/// A runner whose jobs are ready when the test says so.
 #[derive(Default)]
 struct Checked(tokio::sync::Notify);
 
@@ -296,7 +297,7 @@ async fn a_job_is_up_once_it_is_ready_or_has_run_for_a_second_if_nothing_checks_
     until(&supervisor, |it| !it.is_up).await;
 }
 
-/// Ends its run when it is told to, whatever it was asked.
+/// A runner that ends its run when the test says so, even if the run was asked to stop.
 #[derive(Default)]
 struct Slow {
     end: tokio::sync::Notify,
@@ -330,7 +331,7 @@ async fn another_runner_begins_when_the_last_one_has_ended_and_both_know_until_w
     assert_eq!(*slow.permits.lock().unwrap(), [far, late]);
     assert_eq!(*next.permits.lock().unwrap(), [far, late]);
     slow.end.notify_one();
-    // A run of the new one has begun once it ends by itself.
+    // A run of the new runner has begun once it ends by itself.
     next.end.notify_one();
     until(&supervisor, |it| it.last_exit.is_some()).await;
     supervisor.permit_until(far);

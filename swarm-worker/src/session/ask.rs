@@ -1,4 +1,4 @@
-//! A session's requests to its store, each bounded in time, and the events in their answers.
+//! A session's requests to its store, each with a timeout, and the events in their answers.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 pub(super) struct Answer {
     /// The event for the session, if there is one.
     pub(super) event: Option<SessionEvent>,
-    /// What went wrong: a sentence without its full stop.
+    /// The problem, if there was one: a sentence without its full stop.
     pub(super) problem: Option<String>,
 }
 
@@ -23,7 +23,7 @@ impl Answer {
         Self { event: Some(event), problem: None }
     }
 
-    /// No answer, so write `number` may have landed or not.
+    /// Creates the answer for a lost response: write `number` may have landed or not.
     pub(super) fn lost(number: u64, reason: &dyn std::fmt::Display) -> Self {
         let event = Some(SessionEvent::Lost { number });
         Self { event, problem: Some(reason.to_string()) }
@@ -44,7 +44,7 @@ pub(super) async fn write(
     }
 }
 
-/// Reads the lease, since write `number` was in conflict with it.
+/// Reads the lease after a conflict with write `number`.
 pub(super) async fn read_lease(
     store: Arc<dyn SessionStore>,
     number: u64,
@@ -57,7 +57,7 @@ pub(super) async fn read_lease(
     }
 }
 
-/// Reads the ledger's position, after write `number`. Without an answer it is read again after the
+/// Reads the ledger's position after write `number`. If the read fails, it is repeated after the
 /// next write.
 pub(super) async fn read_ledger(
     store: Arc<dyn SessionStore>,
@@ -78,7 +78,7 @@ pub(super) async fn read_ledger(
     Answer { event: None, problem: Some(problem) }
 }
 
-/// An error with all its causes.
+/// Formats an error with all its causes.
 fn in_full(error: &StoreError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

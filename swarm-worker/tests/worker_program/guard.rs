@@ -1,4 +1,4 @@
-//! No process of a job outlives its worker: real processes, killed and frozen.
+//! Tests with real processes, killed and frozen: every process of a job ends with its worker.
 
 #![expect(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ use swarm_adapters_host::runlog::boottime_ns;
 use line::Line;
 use machine::{Machine, Who, until};
 
-/// A first process with a child in a session of its own, whose parent has ended.
+/// A first process with a child in its own session. The child's parent has ended.
 const DAEMON: &str = "(setsid sleep 600 & :); exec sleep 600";
 
 fn joined_with(job: &str, end: &str, output: &str) -> String {
@@ -50,7 +50,7 @@ fn a_job_is_joined_only_when_its_daemons_are_gone_too() {
     guard.start_job("d", &DAEMON.replace("exec sleep 600", "exit 3"));
     assert_eq!(guard.reply(), joined("d", r#"{"code":3}"#));
     assert_eq!(guard.processes().len(), 1, "the guard");
-    // A daemon that hides its mark as well.
+    // A daemon that also hides its marks.
     guard.start_job("h", "(env -i setsid sleep 600.5 & :); exec sleep 600");
     until("it hides", || (machine::with_words("600.5") == 1).then_some(()));
     guard.send(r#"{"do":"stop","job":"h","grace_ms":2000}"#);
@@ -117,7 +117,7 @@ fn a_job_finds_what_it_needs_in_its_environment() {
     guard.end();
 }
 
-/// What a worker has in its environment may be secret, and no job is to have it by chance.
+/// The environment of a worker may contain secrets, and a job must not get them by chance.
 #[test]
 fn a_job_inherits_what_is_listed_and_what_it_names_and_nothing_else() {
     let variables = [
@@ -163,7 +163,7 @@ fn a_job_inherits_what_is_listed_and_what_it_names_and_nothing_else() {
         "SWARM_RUN",
         "SWARM_INSTANCE",
         "SWARM_DIR",
-        // Those that the shell sets itself.
+        // The shell sets these variables itself.
         "PWD",
         "OLDPWD",
         "SHLVL",
@@ -210,7 +210,7 @@ fn everything_is_in_the_run_log_and_stops_are_written_after_the_end() {
     assert!(guard.run_log().contains(r#""job":"a","worker":"w-0","session":""#));
 }
 
-/// Sends the signals of each case to a worker of its own, in a thread of its own, and checks the
+/// Sends the signals of each case to a separate worker, in a separate thread, and checks the
 /// result.
 fn in_every_case(cases: &[&[(Who, Signal)]], comes_of_it: impl Fn(&Machine) + Sync) {
     std::thread::scope(|scope| {
@@ -275,8 +275,8 @@ fn leftover_processes_end_with_the_next_sweep() {
         &[(Who::Worker, STOP), (Who::Guard, KILL), (Who::Operator, KILL)],
     ];
     in_every_case(cases, |machine| {
-        // The kernel may wake a frozen guard whose worker was killed (an orphaned process group);
-        // it then ends everything itself, which the sweep must bear.
+        // The kernel may wake a frozen guard whose worker was killed (an orphaned process group).
+        // The guard then ends everything itself, and the sweep must cope with that.
         machine.sweep();
         assert_eq!(machine.all_but(Who::Operator), []);
     });

@@ -1,4 +1,4 @@
-//! The page of commands shows what this program prints.
+//! Tests that the page of commands shows the help of this program.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn the_page_of_commands_has_the_help_of_every_command() {
     }
 }
 
-/// A text without its line breaks, which depend on the length of what is left out.
+/// Returns a text without its line breaks, which depend on the length of the omitted values.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

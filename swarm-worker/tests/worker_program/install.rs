@@ -1,4 +1,4 @@
-//! `swarm-worker install`: the program runs from where it was copied to.
+//! Tests of `swarm-worker install`: the program runs from the directory of the copy.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is a test")]
 
 use std::fs;
@@ -16,7 +16,7 @@ fn said(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// That the program failed so, with one line.
+/// Asserts that the program failed with this exit code and one line.
 fn failed(output: &Output, code: i32, sentence: &str) {
     let said = said(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -36,7 +36,7 @@ fn the_program_runs_from_where_it_was_installed_and_installs_itself_again() {
     assert_eq!(before.permissions().mode() & 0o7777, 0o755);
     assert_eq!(fs::read(&copy).unwrap(), fs::read(PROGRAM).unwrap());
 
-    // Over itself, while it runs.
+    // The program copies itself over its own file while it runs.
     let second = install(&copy, dir.path());
     assert_eq!((second.status.code(), second.stdout), (Some(0), first.stdout));
     assert_ne!(fs::metadata(&copy).unwrap().ino(), before.ino());

@@ -1,4 +1,4 @@
-//! The worker as a program. One test program, so that tests which wait overlap.
+//! Tests of the worker as a program. They are one test program, so that tests which wait overlap.
 
 mod guard;
 mod help;

@@ -1,4 +1,4 @@
-//! Tests of the program `swarm-worker`: given a view, it runs the jobs.
+//! Tests of the program `swarm-worker`, which runs the jobs in a given view.
 
 #![expect(
     clippy::unwrap_used,
@@ -36,9 +36,9 @@ impl Worker {
         Self::start_alone(config, &[args, &["--until-stdin-closes"]].concat())
     }
 
-    /// A worker without an operator.
+    /// Starts a worker without an operator.
     fn start_alone(config: &Path, args: &[&str]) -> Self {
-        // With `nohup cargo test` it would ignore what this test ignores.
+        // Under `nohup cargo test` the worker would inherit the ignored signals of this test.
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP,INT", env!("CARGO_BIN_EXE_swarm-worker")]);
         command.args(["run", "--name=w-0", "--http-port=0"]);
@@ -48,7 +48,7 @@ impl Worker {
         Self { hold: child.stdin.take(), child, log }
     }
 
-    /// The same with a limit of 512 bytes for each file, and this one as its log.
+    /// Starts a worker with a limit of 512 bytes for each file, and this file as its log.
     fn start_without_room(config: &Path, log: fs::File) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -f 1; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_swarm-worker")]);
@@ -58,7 +58,7 @@ impl Worker {
         Self { hold: child.stdin.take(), child, log: config.join("log") }
     }
 
-    /// The answer to a request, or `None` if there is none.
+    /// Sends a request, and returns the answer if there is one.
     fn answer(&self, path: &str) -> Option<String> {
         let log = fs::read_to_string(&self.log).unwrap();
         let address = log.rsplit_once(" http=")?.1.split_whitespace().next()?.to_owned();
@@ -102,7 +102,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Mounts `text` as the kubelet mounts a `ConfigMap`, in place of what was mounted before.
+/// Mounts `text` like the kubelet mounts a `ConfigMap`, instead of the previous contents.
 fn mount(dir: &TempDir, generation: &str, text: &str) {
     let path = |name: &str| dir.path().join(name);
     fs::create_dir(path(generation)).unwrap();
@@ -122,7 +122,7 @@ fn log(dir: &TempDir) -> String {
     fs::read_to_string(dir.path().join("log")).unwrap()
 }
 
-/// Starts a worker that runs the job `a` as `runner` says.
+/// Starts a worker that runs the job `a` with `runner`.
 fn running(dir: &TempDir, runner: &str, args: &[&str]) -> Worker {
     mount(dir, "..1", "workloads:\n  w-0: {jobs: [a]}\n");
     let runner = format!("--runner={runner}");
@@ -142,7 +142,7 @@ fn assert_in_order(log: &str, all: &[&str]) {
 fn a_worker_whose_log_cannot_be_written_ends_as_any_other() {
     let dir = tempfile::tempdir().unwrap();
     mount(&dir, "..1", "workloads:\n  w-0: {jobs: [a]}\n");
-    // As on a full disk, and at the limit of a file.
+    // The log is on a full disk, or at the limit of a file's size.
     fs::write(dir.path().join("log"), [b'\n'; 2_000]).unwrap();
     for log in [Path::new("/dev/full"), &dir.path().join("log")] {
         let log = fs::File::options().append(true).open(log).unwrap();
@@ -162,7 +162,7 @@ fn a_worker_follows_its_mounted_view_and_keeps_the_last_valid_one() {
     mount(&dir, "..2", "workloads:\n  w-0: {jobs: [b, a\n");
     wait_for_log(&dir, "is ignored and the last valid one kept: the view does not parse: ");
     fs::remove_file(dir.path().join("..data")).unwrap();
-    wait_for_log(&dir, "there is no view at ");
+    wait_for_log(&dir, "does not exist yet; jobs stay as they are");
     mount(&dir, "..3", "workloads:\n  w-0: {jobs: [c, b], version: 3}\nversion: 3\n");
     worker.runs(r#"{"version":3,"jobs":["b","c"]}"#);
     assert_eq!(worker.answer("/ping").as_deref(), Some("pong from w-0\n"));
@@ -184,7 +184,7 @@ fn an_order_in_the_pipe_stops_all_jobs_and_a_signal_does_not() {
     let mut worker = Worker::start(dir.path());
     worker.runs(r#"{"version":0,"jobs":["a"]}"#);
     worker.signal("TERM");
-    wait_for_log(&dir, "SIGTERM is no order");
+    wait_for_log(&dir, "SIGTERM is ignored");
     worker.hold.as_mut().unwrap().write_all(b"another word\n").unwrap();
     worker.runs(r#"{"version":0,"jobs":["a"]}"#);
     worker.hold.as_mut().unwrap().write_all(b"{\"do\":\"drain\",\"within_ms\":60000}\n").unwrap();
@@ -219,10 +219,10 @@ fn the_view_is_printed_as_it_is_or_the_exit_code_is_2() {
     let missing = view();
     assert_eq!((missing.status.code(), &missing.stdout[..]), (Some(2), &b""[..]));
     let message = String::from_utf8(missing.stderr).unwrap();
-    assert!(message.starts_with("swarm-worker: there is no view at "), "{message}");
+    assert!(message.starts_with("swarm-worker: the view "), "{message}");
     mount(&dir, "..1", "workloads:\n");
     assert_eq!((view().status.code(), view().stdout), (Some(0), b"workloads:\n".to_vec()));
-    // Whoever may write the ConfigMap may not write to the terminal of who looks at it.
+    // A user who may write the ConfigMap must not control the terminal that shows the view.
     mount(&dir, "..2", "# \u{1b}]0;evil\u{7}\u{9b}2J\nworkloads:\n");
     let shown = b"# \\u{1b}]0;evil\\u{7}\\u{9b}2J\nworkloads:\n".to_vec();
     assert_eq!((view().status.code(), view().stdout), (Some(0), shown));

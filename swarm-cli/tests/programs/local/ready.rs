@@ -35,7 +35,7 @@ fn settings_that_start_no_process_reach_running_jobs_and_touch_none() {
     until("both jobs to run", || (starts(&machine) == 2).then_some(()));
     let taken = |times: usize| {
         until("both workers to have the settings", || {
-            (logs(&machine).matches("with settings as the Swarm says").count() == 2 * times)
+            (logs(&machine).matches("with the new settings of the Swarm").count() == 2 * times)
                 .then_some(())
         });
     };

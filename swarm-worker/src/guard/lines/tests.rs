@@ -3,10 +3,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The bytes of reads, each with the time since the last one in milliseconds.
+/// The bytes of each read, with the time since the previous read in milliseconds.
 type Reads = Vec<(u64, Vec<u8>)>;
 
-/// Splits what is read, with a look at the clock whenever one is due.
+/// Splits the reads into lines, and calls `pass` whenever it is due.
 fn split(reads: &[(u64, Vec<u8>)]) -> Vec<(Kind, String)> {
     let (mut lines, mut emitted) = (Lines::default(), Vec::new());
     let mut emit = |line: Line<'_>| emitted.push((line.kind, line.text()));
@@ -62,11 +62,11 @@ fn of_progress_the_newest_is_logged_once_a_second_and_the_last_before_anything_e
     expected.push("camera-1: Connection timed out".to_owned());
     let shown: Vec<_> = split(&reads).into_iter().map(|(_, text)| text).collect();
     assert_eq!(shown, expected);
-    // Nothing new is logged twice, and the last is logged when the program falls silent or ends.
+    // No line is logged twice. The last line is logged when the program falls silent or ends.
     assert_eq!(texts(&[(0, "1\r2\r3\r"), (9_000, "\n"), (0, "end\n")]), ["3", "end"]);
     assert_eq!(texts(&[(0, "1\r"), (9, "2\r"), (9, "3\r")]), ["1", "3"]);
     assert_eq!(texts(&[(0, "1\r"), (9, "2\r"), (9, "3\r"), (2_000, "4\r")]), ["1", "3", "4"]);
-    // The text after `\r` may come without an end of its own.
+    // The text after `\r` may have no line break.
     assert_eq!(texts(&[(0, "\r1 %"), (9, "\r2 %"), (9, "\r3 %")]), ["1 %", "2 %", "3 %"]);
     assert_eq!(texts(&[(0, "\r1 %\r2 %\r3 %\ndone\n")]), ["2 %", "3 %", "done"]);
 }
@@ -97,14 +97,18 @@ fn a_long_line_keeps_its_beginning_and_its_end_and_says_what_is_missing() {
     assert!(text.contains(" … 8193 bytes left out … ") && !text.contains('\\'), "{text}");
 }
 
-/// The lines of a text without regard to moments: each with whether it has to be logged. A line of
-/// progress has to be if no other one follows it. It does not have to be if the next line may count as
-/// progress, since a read ends between the `\r` and the `\n` of its end: `is_cut` says so.
+/// Returns the lines of a text without regard to times, each with whether it has to be logged.
+///
+/// A line of progress has to be logged if no other line of progress follows it. It need not be
+/// logged if the next line may count as progress: `is_cut` says that a read ends between the `\r`
+/// and the `
+/// ` of a line break.
 fn lines_of(text: &[u8], is_cut: impl Fn(&str) -> bool) -> Vec<(String, bool)> {
     let text = String::from_utf8(text.to_vec()).unwrap();
     let mut found: Vec<(String, bool)> = Vec::new();
     for whole in text.split_inclusive('\n') {
-        // Several `\r` are as good as one, and one before `\n` is part of the end.
+        // A series of `\r` has the effect of one, and a `\r` before `
+        // ` is part of the line break.
         let (line, is_ended) = match whole.strip_suffix('\n') {
             Some(line) => (line.trim_end_matches('\r'), true),
             None => (whole, false),
@@ -123,7 +127,7 @@ fn lines_of(text: &[u8], is_cut: impl Fn(&str) -> bool) -> Vec<(String, bool)> {
     found
 }
 
-/// Whether `shown` has these lines in their order, and leaves out none that has to be there.
+/// Returns whether `shown` has these lines in their order, with all lines that have to be logged.
 fn is_faithful(lines: &[(String, bool)], shown: &[String]) -> bool {
     let Some(((line, is_needed), lines)) = lines.split_first() else { return shown.is_empty() };
     let is_first = shown.first() == Some(line);
@@ -138,7 +142,7 @@ fn reads() -> impl Strategy<Value = Reads> {
 proptest! {
     #[test]
     fn any_reads_give_the_same_lines_apart_from_the_pace(reads in reads()) {
-        // No pause is long enough to end a text.
+        // Every pause is too short to end a text.
         let all: Vec<u8> = reads.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
         let quick: Reads = reads.iter().map(|(after, bytes)| (after / 20, bytes.clone())).collect();
         let shown: Vec<_> = split(&quick).into_iter().map(|(_, text)| text).collect();
@@ -165,7 +169,8 @@ proptest! {
         let took: u64 = reads.iter().map(|(after, _)| after).sum();
         let shown = split(&reads);
         let progress = shown.iter().filter(|(kind, _)| *kind == Kind::Progress).count() as u64;
-        // One at first, and one at the end. One that falls silent is preceded by the last one.
+        // One line is logged at first, and one at the end. Before each silence the last line is
+        // logged.
         let silences = shown.len() as u64 - progress;
         prop_assert!(progress <= took / 1_000 + 2 + silences, "{shown:?} in {took} ms");
     }

@@ -1,5 +1,4 @@
-//! The failing jobs of a worker. A change is reported at once, and the changes that follow it are
-//! gathered.
+//! The failing jobs of a worker. A change is reported at once, and later changes are gathered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,26 +10,25 @@ use swarm_core::{Failing, FailingJob, FailingState, JobName};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Time between two reports: short for a person, and longer by a share of the time that many jobs
-/// take.
+/// The time between two reports. It is short for a person, and longer if the report has many jobs.
 const GATHER: Duration = Duration::from_millis(50);
 const GATHER_PER_JOB: Duration = Duration::from_micros(50);
 
 /// The jobs that have ended by themselves and have not run well since.
 pub(super) struct Failures {
     jobs: BTreeMap<JobName, FailingJob>,
-    /// Whether all that is known was told.
-    is_told: bool,
-    told_at: Option<Instant>,
-    told: watch::Sender<Arc<Failing>>,
+    /// Whether the last report has all changes.
+    is_reported: bool,
+    reported_at: Option<Instant>,
+    sender: watch::Sender<Arc<Failing>>,
 }
 
 impl Failures {
-    pub(super) fn new(told: watch::Sender<Arc<Failing>>) -> Self {
-        Self { jobs: BTreeMap::new(), is_told: true, told_at: None, told }
+    pub(super) fn new(sender: watch::Sender<Arc<Failing>>) -> Self {
+        Self { jobs: BTreeMap::new(), is_reported: true, reported_at: None, sender }
     }
 
-    /// A job has ended by itself.
+    /// Records that a job has ended by itself.
     pub(super) fn ended(
         &mut self,
         job: &JobName,
@@ -44,35 +42,35 @@ impl Failures {
         let failing =
             FailingJob { job: job.clone(), state, restarts, since_unix_s, last_exit, last_output };
         self.jobs.insert(job, failing);
-        self.is_told = false;
+        self.is_reported = false;
     }
 
-    /// A job was stopped or is done.
+    /// Removes a job that was stopped or is done.
     pub(super) fn forget(&mut self, job: &JobName) {
-        self.is_told &= self.jobs.remove(job).is_none();
+        self.is_reported &= self.jobs.remove(job).is_none();
     }
 
-    /// Forgets the jobs that run well now.
+    /// Removes the jobs that run well now.
     pub(super) fn recover(&mut self, runs_well: impl Fn(&JobName) -> bool) {
         let count = self.jobs.len();
         self.jobs.retain(|job, _| !runs_well(job));
-        self.is_told &= self.jobs.len() == count;
+        self.is_reported &= self.jobs.len() == count;
     }
 
-    /// Time at which something new is to be reported; `None` if there is nothing new.
-    pub(super) fn tell_at(&self) -> Option<Instant> {
+    /// Returns the time of the next report; `None` without changes.
+    pub(super) fn report_at(&self) -> Option<Instant> {
         let jobs = u32::try_from(self.jobs.len()).unwrap_or(u32::MAX);
         let gather = GATHER.max(GATHER_PER_JOB.saturating_mul(jobs));
-        let at = || self.told_at.map_or_else(Instant::now, |told_at| told_at + gather);
-        (!self.is_told).then(at)
+        let at = || self.reported_at.map_or_else(Instant::now, |reported_at| reported_at + gather);
+        (!self.is_reported).then(at)
     }
 
-    /// Tells what is new, if anything is.
-    pub(super) fn tell(&mut self) {
-        if !std::mem::replace(&mut self.is_told, true) {
-            self.told_at = Some(Instant::now());
+    /// Reports the changes, if there are any.
+    pub(super) fn report(&mut self) {
+        if !std::mem::replace(&mut self.is_reported, true) {
+            self.reported_at = Some(Instant::now());
             let failing = Failing::of(self.jobs.values(), WORST_MAX);
-            self.told.send_replace(Arc::new(failing));
+            self.sender.send_replace(Arc::new(failing));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
-use swarm_adapters_host::channel::{Event as Told, Events};
+use swarm_adapters_host::channel::{Event as JobEvent, Events};
 use swarm_adapters_host::runlog::{RunEvent, RunLog};
 use swarm_adapters_host::timer::until;
 use swarm_core::{Failing, FailingState, JobName};
@@ -19,16 +19,16 @@ use super::failing::Failures;
 use super::{Event, JobPhase, JobReport, JobSpec, Reports, Restarts};
 use crate::runner::{Job, Outcome, Permit, Readiness, RunLogKeeper, Runner};
 
-/// How often a tick of a running job is recorded. One timer serves all jobs.
+/// The interval at which a tick of a running job is recorded. One timer serves all jobs.
 const TICK: Duration = Duration::from_secs(1);
-/// The shortest pause before a job that ended by itself is restarted.
+/// The minimum pause before a job that ended by itself is restarted.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// The pause before a job that was stopped by something else begins again. A shutdown ends its worker
-/// meanwhile.
+/// The pause before a job begins again that something other than its worker stopped. A shutdown
+/// ends the worker in the meantime.
 const HELD: Duration = Duration::from_secs(10);
-/// How long a run has to last for count and pauses to start over.
+/// The length of a run that resets the count of restarts and the pause.
 const RAN_WELL: Duration = Duration::from_secs(30);
-/// The time after which a run that nothing checks counts as ready.
+/// The time after which a run without a check counts as ready.
 const UNCHECKED_UP: Duration = Duration::from_secs(1);
 
 /// A request to the supervisor's task.
@@ -41,19 +41,19 @@ pub(super) enum Order {
     PermitUntil(u64),
 }
 
-/// Where a task reports to.
+/// The receivers of a task's reports.
 pub(super) struct Outlets {
     pub(super) reports: Reports,
     pub(super) outbox: mpsc::UnboundedSender<Event>,
-    pub(super) told: Events,
-    /// Changes when jobs have come up, have ended by themselves or have begun again.
+    pub(super) sink: Events,
+    /// Notified when jobs have come up, have ended by themselves or have begun again.
     pub(super) changed: watch::Sender<()>,
 }
 
 pub(super) struct Task {
-    /// What runs jobs that begin now.
+    /// The runner of jobs that begin now.
     runner: Arc<dyn Runner>,
-    /// What ran jobs before, as long as some of them have not ended.
+    /// The earlier runners of jobs that have not ended yet.
     former: Vec<Arc<dyn Runner>>,
     run_log: Option<RunLog>,
     permit: Permit,
@@ -63,7 +63,7 @@ pub(super) struct Task {
     jobs: BTreeMap<JobName, Entry>,
     runs: JoinSet<Outcome>,
     names: HashMap<Id, JobName>,
-    /// When each waiting job is restarted.
+    /// The time at which each waiting job is restarted.
     due: BTreeSet<(Instant, JobName)>,
     /// Whether a job has ended by itself or begun again since the last tick.
     has_changed: bool,
@@ -71,11 +71,11 @@ pub(super) struct Task {
 
 struct Entry {
     job: Job,
-    /// What runs it.
+    /// The runner of this run.
     runner: Arc<dyn Runner>,
     run_once: bool,
     pauses: ExponentialBackoff,
-    /// How often it was restarted in a row.
+    /// The number of restarts in a row.
     in_a_row: u32,
     state: State,
 }
@@ -83,13 +83,13 @@ struct Entry {
 enum State {
     Running(Instant),
     Waiting(Instant),
-    /// It was stopped by something else, and begins again then.
+    /// Something other than the worker stopped it. It begins again at this time.
     Held(Instant),
-    /// It is not restarted any more.
+    /// It is no longer restarted.
     Failed,
-    /// It was asked to end, and begins again once it has.
+    /// It was asked to end, and begins again once it has ended.
     Renewing,
-    /// The job to start once this one has ended.
+    /// It was asked to end. Then the job in it is started, if there is one.
     Stopping(Option<JobSpec>),
 }
 
@@ -124,7 +124,7 @@ impl Task {
         let mut is_open = true;
         while is_open || !self.runs.is_empty() {
             let due_at = self.due.first().map(|(at, _)| *at);
-            let tell_at = self.failures.tell_at();
+            let report_at = self.failures.report_at();
             tokio::select! {
                 order = inbox.recv(), if is_open => match order {
                     Some(Order::Start(spec)) => self.start(spec),
@@ -145,7 +145,7 @@ impl Task {
                     self.ended(ended);
                 }
                 _ = ticks.tick(), if self.has_changed || !self.runs.is_empty() => self.tick(),
-                () = until(tell_at) => self.failures.tell(),
+                () = until(report_at) => self.failures.report(),
                 () = until(due_at) => self.start_due(),
             }
         }
@@ -207,7 +207,8 @@ impl Task {
         }
     }
 
-    /// Jobs that run are left alone. Those that were given up and may be restarted now begin again.
+    /// Applies a new policy for restarts. Running jobs continue. Failed jobs that the policy allows
+    /// to restart begin again.
     fn restart_by(&mut self, restarts: Restarts) {
         self.restarts = restarts;
         let latest = Instant::now() + self.restarts.pause_max;
@@ -231,11 +232,11 @@ impl Task {
             }
         }
         for name in &begin {
-            self.begin_anew(name);
+            self.begin_again(name);
         }
     }
 
-    /// Ends the run of a job, if there is one, and begins another, with count and pauses from the start.
+    /// Ends the run of a job, if there is one, and begins another one with a reset count and pause.
     fn renew(&mut self, name: &JobName) {
         let Some(entry) = self.jobs.get_mut(name) else { return };
         match entry.state {
@@ -245,14 +246,14 @@ impl Task {
             }
             State::Waiting(at) | State::Held(at) => {
                 self.due.remove(&(at, name.clone()));
-                self.begin_anew(name);
+                self.begin_again(name);
             }
-            State::Failed => self.begin_anew(name),
+            State::Failed => self.begin_again(name),
             State::Renewing | State::Stopping(_) => {}
         }
     }
 
-    fn begin_anew(&mut self, name: &JobName) {
+    fn begin_again(&mut self, name: &JobName) {
         let Some(mut entry) = self.jobs.remove(name) else { return };
         (entry.job.stop, entry.runner) = (CancellationToken::new(), Arc::clone(&self.runner));
         (entry.pauses, entry.in_a_row) = (self.pauses(), 0);
@@ -260,7 +261,7 @@ impl Task {
         self.begin(entry);
     }
 
-    /// Jobs that have not ended may act no longer, whoever runs them.
+    /// Sets the time until which jobs may act, for all runners with jobs that have not ended.
     fn permit_until(&mut self, boottime_ns: u64) {
         self.permit.set(boottime_ns);
         let jobs = &self.jobs;
@@ -274,9 +275,11 @@ impl Task {
     /// Starts a run of a job that does not run.
     fn begin(&mut self, mut entry: Entry) {
         self.record(&entry, RunEvent::Start);
-        // A runner that keeps the run log itself also says when its jobs have begun.
+        // A runner that keeps the run log itself also reports when its jobs have begun.
         if entry.runner.run_log_keeper() == RunLogKeeper::Supervisor {
-            self.outlets.told.tell(Told::Started { job: entry.job.name.to_string(), pid: None });
+            self.outlets
+                .sink
+                .emit(JobEvent::Started { job: entry.job.name.to_string(), pid: None });
         }
         entry.job.set_readiness(Readiness::Unchecked);
         self.edit(&entry.job.name, |report| report.is_up = false);
@@ -295,7 +298,7 @@ impl Task {
             State::Running(_) | State::Renewing => {
                 entry.job.stop.cancel();
                 entry.state = State::Stopping(None);
-                self.outlets.told.tell(Told::Stopping { job: name.to_string() });
+                self.outlets.sink.emit(JobEvent::Stopping { job: name.to_string() });
                 self.edit(name, |report| report.phase = JobPhase::Stopping);
             }
             State::Waiting(at) | State::Held(at) => {
@@ -322,7 +325,7 @@ impl Task {
         match entry.state {
             State::Renewing => {
                 self.jobs.insert(name.clone(), entry);
-                self.begin_anew(&name);
+                self.begin_again(&name);
             }
             State::Stopping(next) => {
                 self.forget(&name);
@@ -349,7 +352,8 @@ impl Task {
         }
     }
 
-    /// Waits for the end of the worker, or else for the next run of a job that something else stopped.
+    /// Schedules the next run of a job that something other than its worker stopped. The end of the
+    /// worker usually comes first.
     fn hold(&mut self, name: JobName, mut entry: Entry) {
         let pause_ms = u64::try_from(HELD.as_millis()).unwrap_or(u64::MAX);
         tracing::info!(
@@ -366,7 +370,8 @@ impl Task {
         self.jobs.insert(name, entry);
     }
 
-    /// Schedules the next run of a job that ended by itself, unless it had all its restarts.
+    /// Schedules the next run of a job that ended by itself, unless it reached the limit of
+    /// restarts.
     fn restart(&mut self, name: JobName, mut entry: Entry, outcome: Outcome) {
         self.has_changed = true;
         let exit = match outcome {
@@ -397,9 +402,9 @@ impl Task {
             JobPhase::Running | JobPhase::Waiting | JobPhase::Stopping => FailingState::Restarting,
         };
         let (job, said) = (name.to_string(), exit.clone());
-        self.outlets.told.tell(match state {
-            FailingState::Failed => Told::Failed { job, exit: said },
-            FailingState::Restarting => Told::Restarting { job, exit: said },
+        self.outlets.sink.emit(match state {
+            FailingState::Failed => JobEvent::Failed { job, exit: said },
+            FailingState::Restarting => JobEvent::Restarting { job, exit: said },
         });
         let restarts = u64::from(entry.in_a_row);
         self.failures.ended(&name, state, restarts, exit.clone(), entry.job.take_output());
@@ -447,7 +452,7 @@ impl Task {
         }
     }
 
-    /// Takes note of jobs that have come up, and reports that jobs have changed.
+    /// Finds jobs that have come up, and reports that jobs have changed.
     fn raise(&mut self) {
         let mut reports = self.outlets.reports.lock();
         let mut has_changed = std::mem::take(&mut self.has_changed);
@@ -493,8 +498,8 @@ impl Task {
 
     fn emit(&self, event: Event) {
         let (Event::Joined(job) | Event::Finished(job)) = &event;
-        self.outlets.told.tell(Told::Ended { job: job.to_string() });
-        // The receiver is gone if the supervisor was dropped.
+        self.outlets.sink.emit(JobEvent::Ended { job: job.to_string() });
+        // The receiver is closed if the supervisor was dropped.
         let _ = self.outlets.outbox.send(event);
     }
 }

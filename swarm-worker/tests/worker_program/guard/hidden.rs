@@ -1,4 +1,5 @@
-//! Processes that hide from their job: outside its group, and without its marks in their environment.
+//! Tests with processes that hide from their job: outside its group, and without its marks in their
+//! environment.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use crate::guard::joined;
 use crate::guard::line::Line;
 use crate::guard::machine::{until, with_words};
 
-/// A job whose daemon, which sleeps for so long, hides and ignores SIGTERM.
+/// The script of a job whose daemon hides, ignores SIGTERM, and sleeps for `seconds`.
 fn with_daemon(seconds: &str, output: &str) -> String {
     let daemon = format!("trap \"\" TERM; exec sleep {seconds}");
     format!("(env -i setsid sh -c '{daemon}' {output} & :); exec sleep 600")
@@ -30,7 +31,7 @@ fn a_hidden_process_delays_no_job_but_the_one_whose_output_it_has() {
         assert_eq!(guard.reply(), joined(other, r#"{"signal":15}"#));
     }
     assert_eq!(with_words("601.1"), 1, "it has the time that its job has");
-    // The shorter time counts.
+    // The shorter of the two times counts.
     guard.send(r#"{"do":"stop","job":"hides","grace_ms":0}"#);
     assert_eq!(guard.reply(), r#"{"is":"killing","job":"hides"}"#);
     assert_eq!(guard.reply(), joined("hides", r#"{"signal":15}"#));
@@ -60,13 +61,13 @@ fn a_process_without_any_mark_delays_no_job_that_is_younger_than_it() {
 #[test]
 fn a_process_that_was_seen_below_its_job_is_known_when_it_hides() {
     let mut guard = Line::start("seen");
-    // It hides when it is asked to: its parent goes on as another program.
+    // The process hides on request: its parent then continues as another program.
     let hides = "env -i setsid sh -c 'trap \"\" TERM; exec sleep 601.3' >/dev/null 2>&1 & \
                  until test -e $0.hide; do sleep 0.01; done";
     guard.start_job("older", "exec sleep 600");
     guard.start_job("hides", &format!("({hides}); exec sleep 602.3"));
     is_hidden("601.3");
-    // The end of any job makes the guard look.
+    // The end of any job makes the guard take a census.
     guard.start_job("short", "exec true");
     assert_eq!(guard.reply(), joined("short", r#"{"code":0}"#));
     std::fs::write(guard.path("hides.hide"), "").unwrap();
@@ -84,7 +85,7 @@ fn a_job_has_ended_only_when_a_process_that_proc_hides_has_ended() {
         eprintln!("skipped: only root can mount /proc and become another user");
         return;
     };
-    // The kernel does not show another user's program that may be executed and not read.
+    // The kernel hides another user's program that may be executed but not read.
     let program = guard.path("unreadable");
     std::fs::copy("/bin/sleep", &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o711)).unwrap();

@@ -1,4 +1,4 @@
-//! A guard, and the connection that a worker has to it.
+//! A guard, and its connection to the test, which plays the worker.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -28,29 +28,29 @@ impl Line {
         Self::start_with(name, &[])
     }
 
-    /// A guard with these variables in its environment.
+    /// Starts a guard with these variables in its environment.
     pub(crate) fn start_with(name: &str, variables: &[(&str, &str)]) -> Self {
         let mut command = default_signals(PROGRAM);
         command.arg("guard").envs(variables.iter().copied());
         Self::spawned(name, command, None)
     }
 
-    /// A guard that a shell has become after these commands.
+    /// Starts a shell that runs these commands and then becomes a guard.
     pub(crate) fn start_from_shell(name: &str, script: &str) -> Self {
         let mut command = default_signals("sh");
         command.args(["-c", &format!("{script}; exec \"$0\" guard"), PROGRAM]);
         Self::spawned(name, command, None)
     }
 
-    /// A guard that is to lock this file as well.
+    /// Starts a guard that has to lock this file as well.
     pub(crate) fn start_locked(name: &str, lock: &Path) -> Self {
         let mut command = default_signals(PROGRAM);
         command.arg("guard");
         Self::spawned(name, command, Some(lock))
     }
 
-    /// A guard of another user than root, with a `/proc` that hides what that user may not read. `None` if
-    /// the user who runs the test may not do that.
+    /// Starts a guard of a user other than root. Its `/proc` hides processes that the user may not read.
+    /// Returns `None` if the user who runs the test may not do that.
     pub(crate) fn start_with_hidepid(name: &str) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -114,7 +114,8 @@ impl Line {
         Pid::from_child(&self.child)
     }
 
-    /// Starts a shell with `script`, whose `$0` is a path of the job's own, and returns its process.
+    /// Starts a shell with `script` as a job, and returns its process. `$0` is a path that only
+    /// this job uses.
     pub(crate) fn start_job(&mut self, job: &str, script: &str) -> i32 {
         let path = self.path(job);
         let script = serde_json::to_string(script).unwrap();
@@ -141,7 +142,7 @@ impl Line {
         fs::read_to_string(self.path("run.log")).unwrap_or_default()
     }
 
-    /// The guard and the processes that it started.
+    /// Returns the guard and the processes that it started.
     pub(crate) fn processes(&self) -> Vec<Process> {
         with_entry(&format!("SWARM_SESSION={}", self.session))
     }

@@ -1,4 +1,4 @@
-//! A worker with one job under a guard, and a shell that stands in for its operator.
+//! A worker with one job under a guard. A shell plays the worker's operator.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// The limit for every wait, on a machine that is busy with other things.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The operator holds the worker by a pipe that closes when the operator ends.
+/// The script of the operator. It holds the worker by a pipe that closes when the operator ends.
 const OPERATOR: &str = r#"mkfifo "$0/hold"
 "$1" run --name=w-0 --http-port=0 --until-stdin-closes --runner=command --run-log="$0/run.log" \
     --config-path="$0" -- sh -c "$2" <"$0/hold" 2>"$0/log" &
@@ -59,7 +59,7 @@ impl Machine {
         Self { dir, operator, first: std::sync::Mutex::default() }
     }
 
-    /// What stands in for the mark of the operator's run: no other test has this directory.
+    /// The mark of the operator's run: no other test uses this directory.
     fn mark(&self) -> String {
         self.dir.path().display().to_string()
     }
@@ -109,13 +109,13 @@ impl Machine {
     pub(crate) fn signal(&self, who: Who, signal: Signal) {
         let processes = self.processes();
         let one = processes.iter().find(|process| self.who(process) == who);
-        // It may have ended with the one that was signalled before.
+        // The process may have ended together with the signalled one.
         if let Some(pid) = one.and_then(|process| Pid::from_raw(process.pid)) {
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Checks that the processes of the job are those of the start.
+    /// Checks that the job still has its first processes.
     pub(crate) fn the_job_runs_still(&self) {
         assert_eq!(self.jobs(), self.jobs_at_first());
     }
@@ -153,7 +153,7 @@ pub(crate) fn sweep_session(session: &str) {
     sweep(&Marker::Session(session.to_owned()));
 }
 
-/// Every process that was started with this entry in its environment.
+/// Returns every process that was started with this entry in its environment.
 pub(crate) fn with_entry(entry: &str) -> Vec<Process> {
     let has = |process: &Process| {
         let all = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
@@ -162,7 +162,7 @@ pub(crate) fn with_entry(entry: &str) -> Vec<Process> {
     all().into_iter().filter(has).collect()
 }
 
-/// How many processes have this word in their command line.
+/// Returns the number of processes with this word in their command line.
 pub(crate) fn with_words(word: &str) -> usize {
     all().iter().filter(|process| process.words.iter().any(|w| w == word)).count()
 }
@@ -178,7 +178,8 @@ fn all() -> Vec<Process> {
     fs::read_dir("/proc").unwrap().filter_map(|entry| process(entry.ok()?)).collect()
 }
 
-/// A program that takes the signals which the caller of this test ignores, as with `nohup cargo test`.
+/// Returns a command that resets the signals which the caller of this test ignores, for example
+/// with `nohup cargo test`.
 pub(crate) fn default_signals(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT", program]);

@@ -1,4 +1,4 @@
-//! A job that the kernel kills because memory runs out, in a control group of the test's own.
+//! Tests with a job that the kernel kills because memory runs out, in a separate control group.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,17 @@ use std::process;
 use crate::guard::line::Line;
 use crate::guard::machine::until;
 
-/// The memory that the group may use: enough for a guard and a shell.
+/// The limit of memory of the group: enough for a guard and a shell.
 const LIMIT: &str = "50331648";
 
-/// A control group that the test has made.
+/// A control group that the test has created.
 struct Group {
     dir: PathBuf,
 }
 
 impl Group {
-    /// A group with a limit of memory; `None` if the user who runs the test may not make one.
+    /// Creates a group with a limit of memory; `None` if the user who runs the test may not create
+    /// one.
     fn limited(name: &str) -> Option<Self> {
         let name = format!("swarm-test-{name}-{}", process::id());
         let root = Path::new("/sys/fs/cgroup");
@@ -30,7 +31,7 @@ impl Group {
         fs::create_dir(&dir).ok()?;
         let group = Self { dir };
         fs::write(group.dir.join(limits[0]), LIMIT).ok()?;
-        // Without it pages would go to the swap, where there is one.
+        // A group without a limit of swap would move pages to the swap instead.
         let swap = if limits[1] == "memory.swap.max" { "0" } else { LIMIT };
         let _ = fs::write(group.dir.join(limits[1]), swap);
         Some(group)
@@ -48,23 +49,23 @@ impl Drop for Group {
     }
 }
 
-/// Needs more memory than the group has.
+/// A script that needs more memory than the group has.
 const HUNGRY: &str = "x=a; while :; do x=$x$x; done";
 
 #[test]
 fn a_job_that_is_killed_for_memory_is_joined_with_the_limit() {
-    // Only root may make one.
+    // Only root may create the group.
     let Some(group) = Group::limited("limit") else { return };
     let mut guard = Line::start_from_shell("oom", &group.enter());
     guard.start_job("calm", "exec sleep 600");
     guard.start_job("hungry", HUNGRY);
     let expected = r#"{"is":"joined","job":"hungry","end":{"signal":9},"out_of_memory":"out of memory: limit 48Mi"}"#;
     assert_eq!(guard.reply(), expected);
-    // One that somebody kills is not taken for it, and neither is one that fails.
+    // The lack of memory is not reported for a job that the shell kills or that fails by itself.
     guard.start_job("killed", "kill -9 $$");
     let reply = guard.reply();
     assert!(reply.contains(r#""end":{"signal":9}"#) && !reply.contains("memory"), "{reply}");
-    // The process that is killed may be another than the first.
+    // The killed process may be a child of the first process.
     guard.start_job("parent", &format!("sh -c '{HUNGRY}'; exit 3"));
     let reply = guard.reply();
     assert!(reply.contains(r#""end":{"code":3}"#) && reply.contains("limit 48Mi"), "{reply}");

@@ -1,22 +1,22 @@
-//! The output of jobs reaches the log and the replies, whatever ends its lines.
+//! Tests of the output of jobs, which reaches the log and the replies with any kind of line break.
 
 use crate::guard::line::Line;
 use crate::guard::machine::{Machine, until};
 
-/// The lines of a job in the log of its guard.
+/// Returns the lines of a job in the log of its guard.
 fn lines(guard: &Line, job: &str) -> Vec<String> {
     let prefix = format!("{job}: ");
     guard.log().lines().filter_map(|line| line.strip_prefix(&prefix)).map(str::to_owned).collect()
 }
 
-/// The last lines that the reply about the end of a job has.
+/// Returns the last lines of output in the reply about the end of a job.
 fn last_output(guard: &Line) -> Vec<String> {
     let reply: serde_json::Value = serde_json::from_str(&guard.reply()).unwrap();
     assert_eq!(reply["is"], "joined", "{reply}");
     serde_json::from_value(reply["output"].clone()).unwrap()
 }
 
-/// Starts a shell with `script`, in whose output `text` is looked for.
+/// Starts a shell with `script`, whose output is searched for `text`.
 fn start_awaiting(guard: &mut Line, job: &str, text: &str, script: &str) {
     let argv = serde_json::json!(["sh", "-c", script, guard.path(job)]);
     guard.send(&format!(
@@ -25,7 +25,7 @@ fn start_awaiting(guard: &mut Line, job: &str, text: &str, script: &str) {
     assert!(guard.reply().contains("started"));
 }
 
-/// Prints progress as ffmpeg does: each line over the one before, on standard error.
+/// Prints progress like ffmpeg: each line overwrites the previous one, on standard error.
 const FRAMES: &str = r"for i in $(seq 1 60); do
     printf 'frame=%5d fps= 25 q=-1.0 size=%8dkB speed=1x    \r' $((i*25)) $((i*128)) >&2; done;";
 
@@ -72,13 +72,13 @@ fn the_ends_of_lines_leave_no_trace_and_other_control_characters_are_escaped() {
 }
 
 #[test]
-fn of_a_long_line_both_ends_are_logged_and_the_end_is_told() {
+fn of_a_long_line_both_ends_are_logged_and_the_end_is_reported() {
     let mut guard = Line::start("long");
     let middle = "head -c 100000 /dev/zero | tr '\\0' x";
     guard.start_job("l", &format!("printf opening; {middle}; echo ': no such camera'; exit 3"));
-    let told = last_output(&guard);
-    assert_eq!((told.len(), told[0].len()), (1, 256), "{told:?}");
-    assert!(told[0].starts_with("…xx") && told[0].ends_with("xx: no such camera"), "{told:?}");
+    let last = last_output(&guard);
+    assert_eq!((last.len(), last[0].len()), (1, 256), "{last:?}");
+    assert!(last[0].starts_with("…xx") && last[0].ends_with("xx: no such camera"), "{last:?}");
     let lines = lines(&guard, "l");
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
     assert!(line.starts_with("openingxx") && line.ends_with("xx: no such camera"), "{line}");
@@ -93,7 +93,7 @@ fn a_text_is_seen_across_writes_and_without_an_end_of_its_line() {
     let script = "printf 'camera is rea'; until [ -e $0.go ]; do sleep 0.01; done; printf 'dy';
         exec sleep 600";
     start_awaiting(&mut guard, "s", "is ready", script);
-    // Its beginning was logged already.
+    // The beginning of the line was logged already.
     until("it waits", || (lines(&guard, "s") == ["camera is rea"]).then_some(()));
     std::fs::write(guard.path("s.go"), "").unwrap();
     assert_eq!(guard.reply(), r#"{"is":"seen","job":"s"}"#);

@@ -1,4 +1,5 @@
-//! Signals to all processes at once, as a shutdown sends them, and what jobs inherit of signals and limits.
+//! Tests of signals to all processes at once, as in a shutdown, and of the signals and limits that
+//! jobs inherit.
 
 use std::fs;
 
@@ -79,7 +80,8 @@ fn stop(guard: &mut Line, job: &str, grace_ms: u64) {
     guard.send(&format!(r#"{{"do":"stop","job":"{job}","grace_ms":{grace_ms}}}"#));
 }
 
-/// Sends a signal to the guard alone, which has it once it answers.
+/// Sends a signal only to the guard, and waits for an answer. The guard has received the signal by
+/// then.
 fn signal_guard(guard: &mut Line, kind: Signal) {
     kill_process(guard.pid(), kind).unwrap();
     guard.send(r#"{"do":"ping","number":7}"#);
@@ -114,7 +116,7 @@ fn a_job_that_no_signal_has_reached_is_asked_to_end_after_half_of_its_time() {
 
 #[test]
 fn a_job_that_cannot_have_been_reached_by_the_guards_signal_is_asked_at_once() {
-    // A program that ignores SIGHUP, and one without a handler: SIGTERM would have ended it.
+    // The first program ignores SIGHUP. The second has no handler, so SIGTERM would have ended it.
     for (kind, run) in [
         (
             Signal::HUP,
@@ -127,7 +129,7 @@ fn a_job_that_cannot_have_been_reached_by_the_guards_signal_is_asked_at_once() {
         guard.start_job("r", run);
         until("it records", || guard.path("r.ready").exists().then_some(()));
         signal_guard(&mut guard, kind);
-        // Half of this is longer than any test may take.
+        // Half of this grace is longer than any test may take.
         stop(&mut guard, "r", 1_000_000);
         let reply = guard.reply();
         assert!(reply.contains(r#""is":"joined""#), "{reply}");
@@ -143,14 +145,14 @@ fn a_worker_with_an_operator_takes_no_signal_for_an_order() {
         machine.signal(Who::Worker, kind);
         machine.signal(Who::Guard, kind);
     }
-    // The interrupt may be ignored already: the shell starts the worker in the background.
-    until("it has seen a signal", || machine.log().contains("SIGHUP is no order").then_some(()));
-    assert!(machine.log().contains("SIGTERM is no order"), "{}", machine.log());
+    // SIGINT may be ignored already: the shell starts the worker in the background.
+    until("it has seen a signal", || machine.log().contains("SIGHUP is ignored").then_some(()));
+    assert!(machine.log().contains("SIGTERM is ignored"), "{}", machine.log());
     machine.the_job_runs_still();
     assert!(!machine.log().contains("draining"), "{}", machine.log());
 }
 
-/// The signals that a process blocks and ignores, by its status.
+/// Returns the signals that a process blocks and the signals that it ignores, from its status.
 fn of_signals(status: &str) -> (u64, u64) {
     let of = |name: &str| {
         let line = status.lines().find_map(|line| line.split_once(name)).unwrap();
@@ -173,7 +175,7 @@ fn a_job_starts_with_default_signals_and_the_limit_of_the_caller_whatever_that_h
     SigSet::empty().thread_set_mask().unwrap();
     guard.start_job("j", "grep Sig /proc/self/status; ulimit -Sn; exec sleep 600");
     until("the limit", || guard.log().contains("j: 100\n").then_some(()));
-    // Two belong to the C library, which lets nobody change them.
+    // Two signals belong to the C library, which lets no program change them.
     let (blocks, ignores) = of_signals(&guard.log());
     assert_eq!((blocks, ignores & !(0b11 << 31)), (0, 0), "{}", guard.log());
     let own = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", guard.pid())).unwrap();
@@ -184,7 +186,7 @@ fn a_job_starts_with_default_signals_and_the_limit_of_the_caller_whatever_that_h
     let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
     let words: Vec<_> = files.split_whitespace().collect();
     assert_eq!(words[0], words[1], "the soft one is the hard one");
-    // The ignored signal says nothing about the jobs.
+    // The guard ignores this signal, so it does not count for the jobs.
     kill_process(guard.pid(), Signal::HUP).unwrap();
     guard.send(r#"{"do":"stop","job":"j","grace_ms":5000}"#);
     let reply = guard.reply();
