@@ -1,6 +1,6 @@
-//! The jobs of a session that are not up yet, as a file that its operator reads.
+//! Publishes the jobs of a session that are not up yet, in a file that its operator reads.
 //!
-//! It is `DIR/awaited/SESSION.json`. Only the end of `local --until-settled` depends on it.
+//! The file is `DIR/awaited/SESSION.json`. Only the end of `local --until-settled` depends on it.
 
 use std::io;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::session_file::SessionFile;
 
 const FILE: SessionFile = SessionFile { folder: "awaited", bytes_max: 1 << 16 };
 
-/// The most jobs that are named.
+/// The maximum number of jobs that are listed by name.
 pub const NAMED_MAX: usize = 10;
 
 /// The jobs of a session that are not up yet: not ready, or running for less than a second.
@@ -24,11 +24,11 @@ pub struct Awaited {
     pub revision: u64,
     /// The number of jobs of that view that are not up.
     pub count: usize,
-    /// The first of them.
+    /// The names of the first of them.
     pub first: Vec<JobName>,
 }
 
-/// Writes what `session` tells, below the state directory `dir`.
+/// Writes the report of `session`, below the state directory `dir`.
 ///
 /// # Errors
 ///
@@ -37,13 +37,13 @@ pub fn write(dir: &Path, session: &SessionId, awaited: &Awaited) -> io::Result<(
     FILE.write(dir, session, awaited)
 }
 
-/// Reads the file of `session`; `None` if there is none that can be read.
+/// Reads the report of `session`; `None` if it is missing or unreadable.
 #[must_use]
 pub fn read(dir: &Path, session: &SessionId) -> Option<Awaited> {
     FILE.read(dir, session)
 }
 
-/// Removes the file of a session. It is no error if there is none.
+/// Removes the report of a session. A missing file is not an error.
 ///
 /// # Errors
 ///

@@ -1,16 +1,15 @@
-//! Copes with what a process inherits from its caller: blocked and ignored signals, a limit of open
-//! files, and a `/proc`.
+//! Handles the state that a process inherits from its caller: signal dispositions, the signal mask,
+//! the limit of open files, and `/proc`.
 //!
-//! - A caller that ignores SIGHUP, SIGINT or SIGQUIT means it (`nohup`, a shell that starts a program in
-//!   the background): the signal [stays ignored](heard). It is inherited, so workers and guards ignore it
-//!   as well.
-//! - No caller means to block signals: they [are unblocked](unblock_signals).
-//! - The operator, its workers and their guards need more open files than the usual soft limit allows, so
-//!   each [raises](cope_with_limits) its own to the hard limit.
-//! - A job gets default dispositions, an empty mask, and the soft limit of the caller.
-//!   Programs depend on all three: `select` cannot handle a file above 1024.
-//! - Everything that is known about processes is read from `/proc`, so a wrong one [is
-//!   refused](check_proc).
+//! - A caller that ignores SIGHUP, SIGINT or SIGQUIT does so on purpose (`nohup`, a shell that
+//!   starts a program in the background): the signal [stays ignored](heard). Workers and guards
+//!   inherit this and ignore it as well.
+//! - A caller never blocks signals on purpose: they [are unblocked](unblock_signals).
+//! - The operator, its workers and their guards need more open files than the usual soft limit
+//!   allows. So each of them [raises](cope_with_limits) its own limit to the hard limit.
+//! - A job gets default dispositions, an empty mask, and the soft limit of the caller. Programs
+//!   depend on all three: `select` cannot handle a file above 1024.
+//! - All knowledge about processes comes from `/proc`, so a wrong `/proc` [is refused](check_proc).
 
 use std::ffi::c_int;
 use std::fs;
@@ -23,17 +22,17 @@ use nix::sys::signal::SigSet;
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The variable in which a process of ours finds the soft limit of open files that its jobs get.
+/// The variable with the soft limit of open files that jobs get. Workers and guards read it.
 pub const OPEN_FILES: &str = "SWARM_OPEN_FILES";
 
 /// The number of the last signal.
 const LAST_SIGNAL: c_int = 64;
 
-/// The soft limit of open files that jobs get; `None` stands for no limit.
+/// The soft limit of open files that jobs get; `None` means no limit.
 static OPEN_FILES_OF_JOBS: OnceLock<Option<u64>> = OnceLock::new();
 
-/// Unblocks all signals in this thread, and in those that it starts from now on. A program calls it
-/// before it starts any.
+/// Unblocks all signals in this thread and in the threads that it starts later. Call it before the
+/// program starts any thread.
 ///
 /// # Errors
 ///
@@ -42,7 +41,7 @@ pub fn unblock_signals() -> io::Result<()> {
     Ok(SigSet::empty().thread_set_mask()?)
 }
 
-/// Makes a write beyond the limit of file sizes (`ulimit -f`) an error, as a write to a full disk is. By
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) fail like a write to a full disk. By
 /// default SIGXFSZ ends the process. Jobs start with the default.
 ///
 /// # Errors
@@ -52,7 +51,7 @@ fn outlive_file_size_limit() -> io::Result<()> {
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()).map(|_| ())
 }
 
-/// Receives a signal from now on, unless the caller of this process ignores it: then it stays ignored,
+/// Starts to receive a signal. If the caller of this process ignores the signal, it stays ignored,
 /// and the result is `None`. SIGTERM is always received.
 ///
 /// # Errors
@@ -63,7 +62,7 @@ pub fn heard(kind: SignalKind) -> io::Result<Option<Signal>> {
     if stays_ignored { Ok(None) } else { signal(kind).map(Some) }
 }
 
-/// Waits for the next signal that is [heard]; for ever if it is ignored.
+/// Waits for the next signal that is [received](heard); forever if the signal is ignored.
 pub async fn next(heard: &mut Option<Signal>) {
     let received = match heard {
         Some(signals) => signals.recv().await,
@@ -74,16 +73,16 @@ pub async fn next(heard: &mut Option<Signal>) {
     }
 }
 
-/// Prepares this process for becoming the program of a job: no signal is blocked, and none is ignored
-/// after the next `exec`.
+/// Prepares this process for becoming the program of a job: all signals are unblocked, and have
+/// default dispositions after the next `exec`.
 ///
 /// # Errors
 ///
 /// If the system refuses.
 pub fn reset_signals() -> io::Result<()> {
     for number in (1..=LAST_SIGNAL).filter(|number| is_ignored(*number)) {
-        // A handler becomes the default disposition with the exec. Errors that the processor reports
-        // cannot be ignored anyway.
+        // The `exec` turns a handler into the default disposition. Errors that the processor
+        // reports cannot be ignored anyway.
         if !signal_hook::consts::FORBIDDEN.contains(&number) {
             let _ = signal_hook::flag::register(number, Arc::new(AtomicBool::new(false)));
         }
@@ -98,8 +97,8 @@ fn is_ignored(number: c_int) -> bool {
     ignored.is_some_and(|mask| mask >> (number - 1) & 1 == 1)
 }
 
-/// Copes with two limits of this process: raises that of open files, and makes a write beyond that of file
-/// sizes an error.
+/// Prepares this process for two limits: raises the limit of open files, and makes a write beyond
+/// the limit of file sizes an error.
 ///
 /// # Errors
 ///
@@ -109,8 +108,8 @@ pub fn cope_with_limits() -> io::Result<()> {
     outlive_file_size_limit()
 }
 
-/// Raises the soft limit of open files to the hard one, and remembers the former one for jobs. Without
-/// an effect when it is called again.
+/// Raises the soft limit of open files to the hard limit, and stores the previous soft limit for
+/// jobs. Further calls have no effect.
 ///
 /// # Errors
 ///
@@ -118,7 +117,7 @@ pub fn cope_with_limits() -> io::Result<()> {
 fn raise_open_files() -> io::Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let given = std::env::var(OPEN_FILES).ok().and_then(|given| given.parse().ok());
-    // A process of ours that started this one has raised its own limit before.
+    // An operator or worker that started this process has raised its own limit before.
     OPEN_FILES_OF_JOBS.get_or_init(|| given.map_or(current, Some));
     if current != maximum {
         setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
@@ -126,19 +125,19 @@ fn raise_open_files() -> io::Result<()> {
     Ok(())
 }
 
-/// Time in which a signal to all processes reaches each of them. systemd signals the first process of a
-/// service before the others, and a whole control group once its first process has died: 2 to 36 ms later
-/// on two cores.
+/// The time within which a signal to all processes reaches each of them. systemd signals the first
+/// process of a service before the others. It signals a whole control group once its first process
+/// has died: 2 to 36 ms later on two cores.
 pub const SIGNAL_SPREAD: Duration = Duration::from_millis(200);
 
-/// The soft limit of open files of this process; `None` stands for no limit.
+/// Returns the soft limit of open files of this process; `None` means no limit.
 #[must_use]
 pub fn open_files() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// The soft limit of open files that jobs get, if it is one: for [`OPEN_FILES`] in the environment of a
-/// process of ours.
+/// Returns the soft limit of open files that jobs get, if it is limited. A worker or guard gets it
+/// as [`OPEN_FILES`] in its environment.
 #[must_use]
 pub fn open_files_of_jobs() -> Option<u64> {
     OPEN_FILES_OF_JOBS.get().copied().unwrap_or_else(open_files)
@@ -155,12 +154,12 @@ pub fn limit_open_files(soft: u64) -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum })?)
 }
 
-/// Refuses a `/proc` that does not show the processes of this PID namespace, in a sentence. One that
-/// hides those of other users (`hidepid`) is good.
+/// Checks that `/proc` shows the processes of this PID namespace. It may hide the processes of
+/// other users (`hidepid`).
 ///
 /// # Errors
 ///
-/// If `/proc` is missing, or is that of another namespace.
+/// A sentence for a person, if `/proc` is missing or belongs to another namespace.
 pub fn check_proc() -> io::Result<()> {
     let cannot = |error: io::Error| {
         io::Error::new(
@@ -179,15 +178,16 @@ pub fn check_proc() -> io::Result<()> {
     }
 }
 
-/// The way to the right `/proc`, as the end of a sentence about a wrong one.
+/// The advice on mounting the right `/proc`, as the end of a sentence about a wrong one.
 pub const MOUNT_PROC: &str =
     "mount the one of this namespace, as `unshare --pid --fork --mount-proc` does";
 
-/// The id that a status shows instead of `me`, if its `/proc` is of another namespace.
+/// Returns the id that a status shows instead of `me`, if its `/proc` belongs to another namespace.
 fn foreign(status: &str, me: i32) -> Option<&str> {
     let of = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     let shown = of("Pid:").map(str::trim)?;
-    // The id in the namespace of `/proc`, and then in each namespace below it.
+    // The first id is valid in the namespace of `/proc`, and each further id in a namespace below
+    // it.
     let namespaces = of("NSpid:").map_or(1, |ids| ids.split_whitespace().count());
     (shown != me.to_string() || 1 < namespaces).then_some(shown)
 }

@@ -1,13 +1,13 @@
 //! A channel between an operator and each of its workers on one machine. It carries JSON lines over
 //! a pair of sockets; one end is the worker's standard input.
 //!
-//! The operator sends [orders](Order); the worker sends [events](Event). The channel is for people
-//! and for orders only. No grant and no proof rests on an event, so a worker that lies can only
-//! mislead its reader. When the operator closes its end, or has ended, the worker stops its jobs
-//! and ends, as it does when a pipe closes.
+//! The operator sends [orders](Order), and the worker sends [events](Event). The channel only
+//! carries orders and information for people. Grants and proofs never depend on an event, so a
+//! worker that lies can only mislead its reader. When the operator closes its end, or has ended,
+//! the worker stops its jobs and ends, as it does when a pipe closes.
 //!
-//! A worker of an earlier version reads its standard input and ignores what it reads. It says no
-//! [hello](Event::Hello), so the operator knows that orders have to be signals.
+//! A worker of an earlier version reads its standard input and ignores the contents. It sends no
+//! [hello](Event::Hello), so the operator knows that its orders have to be signals.
 
 mod events;
 mod follow;
@@ -20,10 +20,10 @@ pub use events::Events;
 pub use follow::{JobNow, Told, follow};
 pub use orders::{Orders, inherited};
 
-/// The version of the channel that a worker speaks. Later ones only add orders and events.
+/// The version of the channel that a worker speaks. Later versions only add orders and events.
 pub const VERSION: u32 = 1;
 
-/// The longest line that is read, in bytes. The longest is that of a hundred jobs that fail.
+/// The length limit of a line, in bytes. The longest line lists a hundred failing jobs.
 pub(crate) const LINE_BYTES_MAX: u64 = 4 << 20;
 
 /// An order of the operator.
@@ -32,18 +32,18 @@ pub(crate) const LINE_BYTES_MAX: u64 = 4 << 20;
 pub enum Order {
     /// Release all jobs while they are moved elsewhere, and end.
     Drain {
-        /// The time within which all of them have to have ended.
+        /// The time within which all jobs have to end.
         within_ms: u64,
     },
     /// Stop all jobs now, and end.
     End,
 }
 
-/// An event in a worker.
+/// An event in a worker, for its operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Event {
-    /// The first line.
+    /// The first line of the channel.
     Hello {
         /// [`VERSION`].
         version: u32,
@@ -71,7 +71,7 @@ pub enum Event {
         /// The job.
         job: String,
     },
-    /// Nothing of a job runs any more, and it is not started again here.
+    /// No process of a job is left, and the job does not start again on this worker.
     Ended {
         /// The job.
         job: String,
@@ -80,26 +80,26 @@ pub enum Event {
     Restarting {
         /// The job.
         job: String,
-        /// The way it ended; part of a sentence.
+        /// The end of the run; part of a sentence.
         exit: String,
     },
     /// A job ended by itself and is not started again.
     Failed {
         /// The job.
         job: String,
-        /// The way it ended; part of a sentence.
+        /// The end of the run; part of a sentence.
         exit: String,
     },
-    /// All jobs. The worker sends them instead of events that the operator was too slow for.
+    /// All jobs. The worker sends them instead of events that the operator was too slow to read.
     Jobs {
         /// The jobs.
         jobs: Vec<RunningJob>,
     },
-    /// All jobs that fail, after every change.
+    /// All failing jobs, after every change.
     Failing(Failing),
 }
 
-/// A job in a list of all.
+/// A job in the list of all jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningJob {
     /// The job.

@@ -1,8 +1,7 @@
-//! The clock that leases expire by: `CLOCK_BOOTTIME`, which also counts the time the machine was
-//! suspended.
+//! The clock of the leases: `CLOCK_BOOTTIME`, which includes the time of a suspend.
 //!
-//! All processes of one machine read the same clock. It restarts with the machine, so a reading from
-//! before a reboot is invalid afterwards; [`boot_id`] distinguishes one boot from the next.
+//! All processes of one machine read the same clock. It restarts at a reboot, so earlier readings
+//! are invalid afterwards. [`boot_id`] distinguishes one boot from the next.
 
 use std::io;
 use std::path::Path;
@@ -15,10 +14,10 @@ use swarm_core::handover::Moment;
 
 use crate::file;
 
-/// How late a wait may end after a suspend.
+/// The maximum delay of a wait after a suspend.
 const SLICE: Duration = Duration::from_millis(250);
 
-/// The present moment.
+/// Returns the present moment.
 #[must_use]
 pub fn now() -> Moment {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Boottime);
@@ -27,19 +26,19 @@ pub fn now() -> Moment {
     Moment(Duration::from_secs(part(tv_sec)) + Duration::from_nanos(part(tv_nsec)))
 }
 
-/// A span in milliseconds.
+/// Converts a span to milliseconds.
 #[must_use]
 pub fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The time now, in seconds of Unix time: for people, since it can be set.
+/// Returns the current Unix time in seconds. It is for people, since it can be set.
 #[must_use]
 pub fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// The boot id of the machine: a random text that stays the same until the next boot.
+/// Returns the boot id of the machine: a random text that stays the same until the next boot.
 ///
 /// # Errors
 ///
@@ -54,12 +53,14 @@ pub fn boot_id() -> io::Result<String> {
     }
 }
 
-/// Waits until `moment`; at most 250 ms longer if the machine was suspended meanwhile.
+/// Waits until `moment`. A suspend can delay the return by at most 250 ms.
 ///
-/// The runtime's timers do not advance during a suspend, so one long sleep would end that much later.
-/// The wait is therefore cut into slices, and the clock is read after each. A timerfd on this clock
-/// would avoid the slices, but the runtime cannot wait for one without unsafe code. If a fraction of
-/// a second matters, call [`wait_until`] in a thread of its own. The future may be dropped.
+/// The runtime's timers do not advance during a suspend, so one long sleep would end that much
+/// later. The wait is therefore cut into slices, and the clock is read after each.
+///
+/// A timerfd on this clock would avoid the slices, but the runtime cannot wait for it without
+/// unsafe code. If a fraction of a second matters, call [`wait_until`] in a separate thread. The
+/// future may be dropped.
 pub async fn sleep_until(moment: Moment) {
     loop {
         let left = moment.since(now());
@@ -70,8 +71,8 @@ pub async fn sleep_until(moment: Moment) {
     }
 }
 
-/// Blocks this thread until `moment`, without a runtime. A process that was stopped (SIGSTOP) returns
-/// as soon as it continues, if the moment has passed by then.
+/// Blocks this thread until `moment`, without a runtime. If the process was stopped (SIGSTOP) and
+/// the moment has passed, it returns as soon as the process continues.
 pub fn wait_until(moment: Moment) {
     while now() < moment {
         match clock_nanosleep_absolute(ClockId::Boottime, &timespec(moment)) {

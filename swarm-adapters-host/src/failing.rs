@@ -1,6 +1,7 @@
-//! What a session tells of jobs that fail, as a file that its operator reads.
+//! Publishes the failing jobs of a session, in a file that its operator reads.
 //!
-//! It is `DIR/failing/SESSION.json`, and is missing while nothing fails. It is for people.
+//! The file is `DIR/failing/SESSION.json`, and is missing while all jobs run well. It is for
+//! people.
 
 use std::io;
 use std::path::Path;
@@ -11,13 +12,13 @@ use swarm_core::handover::SessionId;
 use crate::session_file::SessionFile;
 use crate::worker_view::JOBS_MAX;
 
-/// A file that names a hundred jobs has some 100 kB.
+/// A file with a hundred jobs has about 100 kB.
 const FILE: SessionFile = SessionFile { folder: "failing", bytes_max: 1 << 20 };
 
-/// How many failing jobs of one worker are read one by one.
+/// The maximum number of failing jobs of one worker that are read with details.
 pub const WORST_MAX: usize = 100;
 
-/// Writes what `session` tells, below the state directory `dir`.
+/// Writes the report of `session`, below the state directory `dir`.
 ///
 /// # Errors
 ///
@@ -29,14 +30,14 @@ pub fn write(dir: &Path, session: &SessionId, failing: &Failing) -> io::Result<(
     FILE.write(dir, session, failing)
 }
 
-/// What `session` tells; nothing if it tells nothing that can be read.
+/// Reads the report of `session`. A missing or unreadable report is empty.
 #[must_use]
 pub fn read(dir: &Path, session: &SessionId) -> Failing {
-    let told: Failing = FILE.read(dir, session).unwrap_or_default();
-    told.limited(JOBS_MAX, WORST_MAX)
+    let reported: Failing = FILE.read(dir, session).unwrap_or_default();
+    reported.limited(JOBS_MAX, WORST_MAX)
 }
 
-/// Removes what a session told. It is no error if it told nothing.
+/// Removes the report of a session. A missing file is not an error.
 ///
 /// # Errors
 ///

@@ -1,11 +1,11 @@
-//! Atomic writes of files: a reader sees the old contents or the new ones, never a part.
+//! Atomic writes of files: a reader sees either the old contents or the new contents.
 //!
-//! A write goes to a temporary file beside the target, which is then renamed over it. A writer that
-//! is killed in between leaves at most the temporary file, which the next write replaces. There is
-//! one temporary file for each name, so a file must have one writer at a time.
+//! A write goes to a temporary file next to the target, which then replaces the target by a rename.
+//! A writer that is killed in between leaves at most the temporary file, which the next write
+//! replaces. Each name has one temporary file, so a file must have one writer at a time.
 //!
-//! What is made here is its user's alone, programs aside. Nothing is written through a link: a
-//! temporary file is always a new one, and a file that is appended to is opened as itself.
+//! Only the user may read the created files; programs are an exception. A write never follows a
+//! link: a temporary file is always a new file, and a file to append to is opened itself.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -17,15 +17,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// The modes of what is made here.
+/// The modes of created files and directories.
 const FILE_MODE: u32 = 0o600;
 const DIR_MODE: u32 = 0o700;
 
-/// Replaces the contents of `path`, so that they survive a loss of power once this returns.
+/// Replaces the contents of `path` durably: once this returns, they survive a loss of power.
 ///
 /// # Errors
 ///
-/// Any error of the file system; `path` then has either its old contents or its new ones.
+/// Any error of the file system; `path` then has either its old or its new contents.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let beside = beside(path)?;
     let mut file = created(&beside)?;
@@ -33,53 +33,53 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     put(&file, &beside, path)
 }
 
-/// Replaces `path` by a program that everybody may run, with the bytes that `from` yields, as
-/// [`replace`] does. Processes that run the old one go on with it.
+/// Replaces `path` by a program that every user may run, with the bytes of `from`, like
+/// [`replace`]. Processes that run the old program continue with it.
 ///
 /// # Errors
 ///
-/// Any error of the file system; `path` is then what it was, and no part of the new one is left.
+/// Any error of the file system; `path` is then unchanged, and the temporary file is removed.
 pub fn replace_program(path: &Path, mut from: impl Read) -> io::Result<()> {
     let beside = beside(path)?;
     let mut write = || {
         let mut file = created(&beside)?;
-        // Whatever the mask of this process is.
+        // The mask of this process must not restrict the mode.
         file.set_permissions(Permissions::from_mode(0o755))?;
         io::copy(&mut from, &mut file)?;
         put(&file, &beside, path)
     };
     write().inspect_err(|_| {
-        // A program is large: what is left of one would keep a full disk full.
+        // A program is large: a leftover part of one would keep a full disk full.
         let _ = fs::remove_file(&beside);
     })
 }
 
-/// Makes the complete file at `beside` durable as `path`.
+/// Moves the complete file at `beside` durably to `path`.
 fn put(file: &File, beside: &Path, path: &Path) -> io::Result<()> {
     file.sync_all()?;
     fs::rename(beside, path)?;
-    // The new name is an entry of the directory and is durable only with it.
+    // The new name is an entry of the directory, and is durable only with the directory.
     File::open(directory(path))?.sync_all()
 }
 
-/// Replaces the contents of `path` for every reader, without waiting for the disk: for contents that
-/// can be recreated.
+/// Replaces the contents of `path` for every reader, without waiting for the disk. It suits
+/// contents that can be recreated.
 ///
 /// # Errors
 ///
-/// Any error of the file system; `path` then has either its old contents or its new ones.
+/// Any error of the file system; `path` then has either its old or its new contents.
 pub fn swap(path: &Path, contents: &[u8]) -> io::Result<()> {
     let beside = beside(path)?;
     created(&beside)?.write_all(contents)?;
     fs::rename(&beside, path)
 }
 
-/// Opens a file to append to it, a new one if there is none. A pipe is refused, since it could keep its
-/// writer waiting.
+/// Opens a file to append to it, and creates a missing file. A pipe is refused, since it could
+/// block its writer.
 ///
 /// # Errors
 ///
-/// Any error of the file system, and if the path is that of a link.
+/// Any error of the file system. A link is an error, too.
 pub fn append(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.create(true).append(true).mode(FILE_MODE);
@@ -96,7 +96,7 @@ pub fn append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates a directory with what is missing above it. One that exists stays what it is.
+/// Creates a directory with its missing parents. An existing directory stays unchanged.
 ///
 /// # Errors
 ///
@@ -105,7 +105,7 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIR_MODE).create(path)
 }
 
-/// Creates a file that did not exist; one that a killed writer left is removed.
+/// Creates a new file. A leftover file of a killed writer is removed first.
 ///
 /// # Errors
 ///
@@ -125,7 +125,7 @@ fn flags(flags: OFlags) -> i32 {
     flags.bits().try_into().unwrap_or_default()
 }
 
-/// What exists; `None` if it does not.
+/// Turns the error for a missing file into `None`.
 ///
 /// # Errors
 ///
@@ -148,13 +148,13 @@ pub fn existing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
 ///
 /// # Errors
 ///
-/// [`ReadError`] says whether there is no such file or why it cannot be used.
+/// [`ReadError`] says that the file is missing, or why it cannot be used.
 pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, ReadError> {
     to_text(File::open(path)?, bytes_max)
 }
 
-/// Reads a text of at most `bytes_max` bytes as [`read_text`] does, from a regular file only: a named
-/// pipe or a device could keep its reader waiting for ever.
+/// Reads a text of at most `bytes_max` bytes like [`read_text`], but only from a regular file. A
+/// named pipe or a device could block its reader forever.
 ///
 /// # Errors
 ///
@@ -170,8 +170,8 @@ pub fn read_regular_text(path: &Path, bytes_max: u64) -> Result<String, ReadErro
 
 fn to_text(file: File, bytes_max: u64) -> Result<String, ReadError> {
     let mut bytes = Vec::new();
-    // Reading one byte more than allowed detects a file that is too large; the length in its
-    // metadata may be wrong, as for pipes.
+    // The read of one extra byte detects a file that is too large. The length in its metadata may
+    // be wrong, as for pipes.
     file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(ReadError::Failed)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length <= bytes_max) {
         String::from_utf8(bytes).map_err(|_| ReadError::NotText)
@@ -180,10 +180,10 @@ fn to_text(file: File, bytes_max: u64) -> Result<String, ReadError> {
     }
 }
 
-/// Why a file cannot be read as a text.
+/// The reason why a file cannot be read as text.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("there is no such file")]
     Missing,
     /// The file is larger than its reader allows.
@@ -209,7 +209,7 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// The directory that contains `path`.
+/// Returns the directory that contains `path`.
 #[must_use]
 pub fn directory(path: &Path) -> &Path {
     match path.parent() {
@@ -218,7 +218,7 @@ pub fn directory(path: &Path) -> &Path {
     }
 }
 
-/// The temporary file for a write of `path`.
+/// Returns the path of the temporary file for a write of `path`.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     let mut hidden = OsString::from(".");
@@ -253,7 +253,7 @@ mod tests {
             symlink(&victim, beside(&path).unwrap()).unwrap();
             symlink(&victim, &path).unwrap();
             write(&path, b"new").unwrap();
-            assert!(!path.is_symlink(), "it takes the place of the link");
+            assert!(!path.is_symlink(), "it replaces the link");
             assert_eq!(fs::read(&victim).unwrap(), b"untouched");
             fs::remove_file(&path).unwrap();
         }

@@ -32,17 +32,17 @@ pub use document::Document;
 pub use server::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_MAX, LIFE_MAX, Place, serve};
 pub use socket::{Socket, connect};
 
-/// Which build of the program runs, as the image says in the variables `COMMIT` and `DATE`.
+/// The build of the running program. The image has it in the variables `COMMIT` and `DATE`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Build {
     /// The commit, or the version of the program if the commit is not set.
     pub version: String,
-    /// When it was built, or `unknown`.
+    /// The time of the build, or `unknown`.
     pub date: String,
 }
 
 impl Build {
-    /// The build according to the environment.
+    /// Reads the build from the environment.
     #[must_use]
     pub fn from_env() -> Self {
         let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
@@ -53,7 +53,7 @@ impl Build {
     }
 }
 
-/// The endpoints of a program, with a list of them at `/`.
+/// The endpoints of a program. Their list is served at `/`.
 #[derive(Clone, Debug, Default)]
 pub struct Endpoints {
     router: Router,
@@ -61,13 +61,13 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Adds an endpoint; `about` says in a few words what it answers.
+    /// Adds an endpoint; `about` describes its answer in a few words.
     #[must_use]
     pub fn with(self, path: &str, about: &str, handler: MethodRouter) -> Self {
         Self { router: self.router.route(path, handler), list: self.list }.listed(path, about)
     }
 
-    /// Adds `/metrics`, which serves what is in `registry`.
+    /// Adds `/metrics`, which serves the metrics in `registry`.
     #[must_use]
     pub fn with_metrics(self, registry: Arc<Registry>) -> Self {
         let handler = get(metrics).with_state(registry);
@@ -79,8 +79,8 @@ impl Endpoints {
         self
     }
 
-    /// Adds at `path` the document that is made for each request: 503 while nothing is known, 500 if
-    /// it is too large. It may take a while to make.
+    /// Adds a document at `path` that is built for each request, which may take a while. The status
+    /// is 503 before the first document, and 500 if the document is too large.
     #[must_use]
     pub fn with_document(
         self,
@@ -91,7 +91,7 @@ impl Endpoints {
         self.with(path, about, get(move || answered(document)))
     }
 
-    /// Adds the documents below `path`, each by its name; 404 for a name without one.
+    /// Adds the documents below `path`, each by its name. The status is 404 for an unknown name.
     #[must_use]
     pub fn with_documents(
         self,
@@ -105,8 +105,8 @@ impl Endpoints {
         Self { router, list: self.list }.listed(&format!("{path}/NAME"), about)
     }
 
-    /// Adds a JSON document of any size, which is made piece by piece while it is sent; 503 while
-    /// there is none.
+    /// Adds a JSON document of any size, whose pieces are built while it is sent. The status is 503
+    /// before the first document.
     #[must_use]
     pub fn with_pieces<P>(
         self,
@@ -132,21 +132,21 @@ impl Endpoints {
     }
 }
 
-/// Whether an operator is ready, which decides whether it is sent requests.
+/// The readiness of an operator. Only a ready operator gets requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Readiness {
-    /// Its first state is not known yet.
+    /// The operator does not know its first state yet.
     #[default]
     NotYet,
-    /// It is.
+    /// The operator knows its state.
     Ready,
-    /// It is, and a person has to mend something: a sentence.
+    /// The operator knows its state, and a person has to fix a problem: a sentence.
     ToMend(String),
 }
 
-/// The endpoints of an operator: `/healthz` with 503 while it is not `alive`, which says what is wrong,
-/// `/readyz` with 503 until it is `ready`, and then with a line more if there is something to mend, and
-/// `/metrics`.
+/// Builds the endpoints of an operator. `/healthz` is 503 while `alive` returns a problem, and then
+/// has the problem. `/readyz` is 503 until the operator is `ready`, and has another line if there
+/// is a problem to fix. `/metrics` has the metrics.
 pub fn operator_router(
     ready: watch::Receiver<Readiness>,
     alive: impl Fn() -> Result<(), String> + Clone + Send + Sync + 'static,
@@ -174,7 +174,7 @@ pub fn operator_router(
         .with_metrics(registry)
 }
 
-/// The answer to a request for a document.
+/// Answers a request for a document.
 async fn answered(
     document: impl FnOnce() -> Document + Send + 'static,
 ) -> axum::response::Response {
@@ -198,7 +198,7 @@ async fn metrics(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
     }
 }
 
-/// Starts to listen on `address`; port 0 means any free port.
+/// Starts to listen on `address`. Port 0 means any free port.
 ///
 /// # Errors
 ///
@@ -210,7 +210,7 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
     })
 }
 
-/// Why nothing listens on an address.
+/// The reason why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Another process listens there.

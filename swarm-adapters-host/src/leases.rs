@@ -1,20 +1,22 @@
 //! The leases of a pool on one machine: the last acknowledgement of each session, and whether the
 //! session still holds its lease.
 //!
-//! `DIR/leases/` has one file for each stored state, `SESSION.VERSION`. A write makes the next
-//! version from one that was read, and only one writer succeeds. There is no lock, since a process
-//! that is frozen while it holds a lock would block all others. The module `chain` describes the
-//! algorithm and why it is correct.
+//! `DIR/leases/` has one file for each stored state, `SESSION.VERSION`. A write creates the next
+//! version from one that was read, and only one writer succeeds. The algorithm is lock-free: a
+//! process that is frozen while it holds a lock would block all others. The module `chain`
+//! describes the algorithm and its proof.
 //!
-//! No write waits for the disk. A lease describes a process, and no process survives a loss of power.
-//! Each state has the boot id of the machine at the time of the write; a state from before a reboot
-//! reads as [`Holder::Closed`], even if it was revoked, and no grace period has to elapse. That is
-//! what `Closed` promises: nothing of the session runs, and it never writes again. It is true because
-//! a directory belongs to one machine.
+//! No write waits for the disk. A lease describes a process, and no process survives a loss of
+//! power.
 //!
-//! A frozen or killed writer can leave two kinds of files behind: hidden ones that were never linked,
-//! which [`sweep`](Leases::sweep) removes, and old states that no reader accepts, which
-//! [`remove`](Leases::remove) removes with the lease.
+//! Each state has the boot id of the machine at the time of the write. A state from before a reboot
+//! reads as [`Holder::Closed`], even if it was revoked, and no grace period has to elapse. `Closed`
+//! promises that no job of the session runs, and that the session never writes again. The promise
+//! holds because a directory belongs to one machine.
+//!
+//! A frozen or killed writer can leave two kinds of files behind. Hidden files were never linked;
+//! [`sweep`](Leases::sweep) removes them. Old states are not accepted by any reader;
+//! [`remove`](Leases::remove) removes them with the lease.
 
 mod chain;
 mod disk;
@@ -42,7 +44,7 @@ use crate::clock;
 
 pub use follow::LeaseFollower;
 
-/// The longest name of a session, so that a file name has room for a version after it.
+/// The length limit of a session's name, so that a file name has room for a version after it.
 const NAME_BYTES_MAX: usize = 200;
 
 /// The leases in a directory. Clones share their hints. All calls block, for microseconds unless the
@@ -52,11 +54,12 @@ pub struct Leases {
     disk: Disk,
     /// The boot id of the machine.
     boot: Arc<str>,
-    /// The versions seen last, so that a read seldom lists the directory. Wrong hints do no harm.
+    /// The latest known versions, so that a read seldom lists the directory. Wrong hints do no
+    /// harm.
     hints: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
-/// Why a lease was not written.
+/// The reason why a lease was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseWriteError {
     /// The lease changed since it was read, or is final. Read it, then decide again.
@@ -68,18 +71,18 @@ pub enum LeaseWriteError {
 }
 
 impl Leases {
-    /// The leases in `DIR/leases`, which is created if it is missing.
+    /// Opens the leases in `DIR/leases`, and creates a missing directory.
     ///
     /// # Errors
     ///
-    /// If it cannot be created, or the [boot id](clock::boot_id) cannot be read.
+    /// If the directory cannot be created, or the [boot id](clock::boot_id) cannot be read.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let disk = Disk::open(&dir.join("leases"))?;
         Ok(Self { disk, boot: clock::boot_id()?.into(), hints: Arc::default() })
     }
 
-    /// Removes the hidden files of killed writers. The operator calls it when it starts: the write of
-    /// a live writer whose hidden file is removed fails, and has no effect.
+    /// Removes the hidden files of killed writers. The operator calls it when it starts. If the
+    /// hidden file of a live writer is removed, the write fails without an effect.
     ///
     /// # Errors
     ///
@@ -105,13 +108,13 @@ impl Leases {
         })
     }
 
-    /// Revokes the lease of `session`, provided it is still the one that was `seen`. Success proves
-    /// that the session wrote nothing after that, and never will.
+    /// Revokes the lease of `session` if it is still in the state that was `seen`. Success proves
+    /// that the session has written nothing since, and never will again.
     ///
     /// # Errors
     ///
-    /// [`LeaseWriteError::Conflict`] if it changed, is missing, or has no holder; it is not revoked
-    /// by this call.
+    /// [`LeaseWriteError::Conflict`] if the lease changed, is missing, or has no holder. This call
+    /// does not revoke it then.
     pub fn revoke(
         &self,
         session: &SessionId,
@@ -155,8 +158,8 @@ impl Leases {
         Ok(LeaseVersion(version))
     }
 
-    /// The lease of `session`: a state that was the newest at some time during this call. `None` if
-    /// the lease was never created, or was removed.
+    /// Reads the lease of `session`. The result was the newest state at some time during this call.
+    /// `None` means that the lease was never created, or was removed.
     ///
     /// # Errors
     ///
@@ -170,7 +173,7 @@ impl Leases {
         state.map(|state| self.lease(&name, &state)).transpose()
     }
 
-    /// The sessions that have a lease, or files left of one, in order.
+    /// Returns the sessions that have a lease or leftover files of one, in order.
     ///
     /// # Errors
     ///
@@ -192,8 +195,8 @@ impl Leases {
         Chain { names: &self.disk, session: &name }.remove()
     }
 
-    /// The sessions in the directory with their highest versions. A state that is added while the
-    /// directory is read may be missing.
+    /// Returns the sessions in the directory with their highest versions. A state that is added
+    /// while the directory is read may be missing.
     fn versions(&self) -> io::Result<BTreeMap<SessionId, u64>> {
         let mut versions = BTreeMap::new();
         for (session, version) in self.disk.list()?.iter().filter_map(|name| parse_name(name)) {
@@ -218,7 +221,7 @@ impl Leases {
     }
 }
 
-/// The name of a session in the names of its files.
+/// Returns the name of a session for the names of its files.
 pub(crate) fn name(session: &SessionId) -> io::Result<String> {
     let name = session.to_string();
     let refuse = |reason: &str| {
@@ -240,12 +243,12 @@ pub(crate) fn name(session: &SessionId) -> io::Result<String> {
     Ok(name)
 }
 
-/// The name of the file of one state.
+/// Returns the name of the file of one state.
 fn file_name(session: &str, version: u64) -> String {
     format!("{session}.{version}")
 }
 
-/// The session and the version of a state's file; `None` for any other file.
+/// Parses the name of a state's file into its session and version; `None` for any other file.
 fn parse_name(file: &str) -> Option<(SessionId, u64)> {
     let (session, digits) = file.rsplit_once('.')?;
     let version = digits.parse::<u64>().ok()?;

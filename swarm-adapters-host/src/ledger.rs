@@ -1,12 +1,12 @@
 //! The ledger of a pool in a file, for a pool on one machine.
 //!
-//! `DIR/ledger.json` is replaced as a whole and only while `DIR/ledger.lock` is held, so the
+//! `DIR/ledger.json` is replaced as a whole, and only while `DIR/ledger.lock` is held. So the
 //! comparison and the write of a [`save`](LedgerStore::save) are atomic among all processes. The
-//! write is durable before `save` returns; a process killed at any point leaves either the old
-//! ledger or the new one.
+//! write is durable before `save` returns. A process that is killed at any point leaves either the
+//! old ledger or the new one.
 //!
-//! The ledger that was read or saved last is cached, so that a turn does not read the file again. If
-//! another writer was faster, the save conflicts, since it compares with the file itself.
+//! The ledger that was read or saved last is cached, so that a turn does not read the file again.
+//! If another writer was faster, the save conflicts, since it compares with the file itself.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -23,10 +23,10 @@ use tokio::task::spawn_blocking;
 
 use crate::file::{self, ReadError};
 
-/// The format this program writes, and the newest it reads.
+/// The format that this program writes, and the newest that it reads.
 const FORMAT: u64 = 2;
 
-/// The largest ledger that is read or written: about five million jobs.
+/// The size limit of a ledger: about five million jobs.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// Keeps a ledger in a directory.
@@ -34,12 +34,13 @@ const BYTES_MAX: u64 = 256 << 20;
 pub struct FileLedgerStore {
     path: PathBuf,
     lock: PathBuf,
-    /// What this store read or saved last. A stale cache does no harm: the save would conflict.
+    /// The ledger that this store read or saved last. A stale cache does no harm: the save would
+    /// conflict.
     last: Arc<Mutex<Option<(Ledger, Seen)>>>,
 }
 
 impl FileLedgerStore {
-    /// A store in `dir`, which is created if it is missing.
+    /// Opens a store in `dir`, and creates a missing directory.
     ///
     /// # Errors
     ///
@@ -50,7 +51,7 @@ impl FileLedgerStore {
         Ok(Self { path, lock, last: Arc::default() })
     }
 
-    /// The text in the file.
+    /// Reads the text in the file.
     fn text(&self) -> Result<Option<String>, StoreError> {
         match file::read_regular_text(&self.path, BYTES_MAX) {
             Ok(text) => Ok(Some(text)),
@@ -62,7 +63,7 @@ impl FileLedgerStore {
         }
     }
 
-    /// The ledger in the file.
+    /// Reads the ledger in the file.
     fn read(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
         let Some(text) = self.text()? else { return Ok(None) };
         let Format { format } = self.parsed(&text)?;
@@ -80,10 +81,10 @@ impl FileLedgerStore {
         Ok(Some((ledger.map_err(|e| self.unreadable(&e))?, seen(&text))))
     }
 
-    /// Writes the ledger if the file is still the one that was `seen`.
+    /// Writes the ledger if the file still has the contents that were `seen`.
     fn write(&self, text: &str, seen_before: Option<&Seen>) -> Result<Seen, StoreError> {
         let lock = file::append(&self.lock).map_err(|e| self.unavailable(e))?;
-        // The lock is released when `lock` is closed, at the latest at the end of the process.
+        // Closing `lock` releases the lock, at the latest at the end of the process.
         lock.lock().map_err(|e| self.unavailable(e))?;
         let stored = self.text()?.map(|text| seen(&text));
         if stored.as_ref() != seen_before {
@@ -93,7 +94,7 @@ impl FileLedgerStore {
         Ok(seen(text))
     }
 
-    /// Refuses a ledger that could not be read again.
+    /// Refuses a ledger that would be too large to read.
     fn check_size(&self, bytes: usize, bytes_max: u64) -> Result<(), StoreError> {
         if u64::try_from(bytes).is_ok_and(|bytes| bytes <= bytes_max) {
             return Ok(());
@@ -142,7 +143,7 @@ impl LedgerStore for FileLedgerStore {
 
     async fn save(&self, ledger: &Ledger, seen: Option<&Seen>) -> Result<Seen, StoreError> {
         let mut last = self.last.lock().await;
-        // Whatever happens now, the cached ledger may be stale.
+        // The cached ledger counts as stale until the save succeeds.
         *last = None;
         let document = Document { format: FORMAT, ledger: Stored::from(ledger) };
         let document = serde_json::to_string(&document);
@@ -156,14 +157,15 @@ impl LedgerStore for FileLedgerStore {
     }
 }
 
-/// Identifies the contents of the file. Only this process compares it, so any good hash will do.
+/// Identifies the contents of the file. Only this process compares the value, so any good hash
+/// suffices.
 fn seen(text: &str) -> Seen {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     Seen(format!("{:016x}", hasher.finish()))
 }
 
-/// The one field that every format has.
+/// The format, which is a field of every document.
 #[derive(Deserialize)]
 struct Format {
     format: u64,

@@ -1,22 +1,22 @@
-//! Adapters for the host that workers and operators share: files, clocks, HTTP. Nothing here depends
-//! on Kubernetes.
+//! Adapters for the host, shared by workers and operators: files, clocks and HTTP. This crate does
+//! not depend on Kubernetes.
 //!
 //! - [`ledger`] and [`view`] store the ledger and the view in files, as adapters of the core's
-//!   ports; [`mod@file`] has two ways to write a file so that no reader sees a part of it, and
-//!   [`named_file`] one that is appended to whatever becomes of it.
-//! - [`leases`] and [`worker_view`] carry the messages between a worker's session and the operator;
-//!   [`clock`] is the clock that leases expire by; [`session`] is the store of a worker's session.
-//!   [`failing`] is the report of a session about jobs that fail, [`awaited`] about jobs that are
+//!   ports. [`mod@file`] has two ways to write a file atomically. [`named_file`] appends to a file
+//!   that may be renamed or removed.
+//! - [`leases`] and [`worker_view`] carry the messages between a worker's session and the operator.
+//!   [`clock`] is the clock of the leases, and [`session`] is the store of a worker's session.
+//!   [`failing`] is the report of a session about failing jobs, and [`awaited`] about jobs that are
 //!   not up yet.
-//! - [`caller`] copes with the inheritance of a process: signals, limits, `/proc`. [`runtime`]
-//!   builds the runtimes of our programs.
+//! - [`caller`] handles the state that a process inherits: signals, limits, `/proc`. [`runtime`]
+//!   builds the runtimes of all programs.
 //! - [`watch`] watches one file through its directory, including the swaps of a mounted `ConfigMap`.
 //! - [`channel`] carries orders to a worker, and its events back.
 //! - [`runlog`] records which worker ran which job when.
-//! - [`mod@printable`] keeps what a terminal is shown from steering it.
+//! - [`mod@printable`] escapes text that could control a terminal.
 //! - [`http`] and [`metrics`] are the endpoints and metrics of both programs.
 
-/// The example of the guide is compiled and run.
+/// Compiles and runs the example of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! The metrics of worker and pool: name, unit and meaning.
+//! The metrics of worker and pool, each with its name, unit and meaning.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +29,7 @@ pub struct WorkerMetrics {
 }
 
 impl WorkerMetrics {
-    /// The metrics, shown in `registry`.
+    /// Creates the metrics, and registers them in `registry`.
     #[must_use]
     pub fn registered(registry: &mut Registry) -> Self {
         let metrics = Self::default();
@@ -69,31 +69,32 @@ impl WorkerMetrics {
         metrics
     }
 
-    /// The counter of restarts.
+    /// Returns the counter of restarts.
     #[must_use]
     pub fn job_restarts(&self) -> Counter {
         self.job_restarts.clone()
     }
 
-    /// Records that a view of this version was applied, and how many jobs it started and stopped.
+    /// Records that a view of this version was applied, with the numbers of started and stopped
+    /// jobs.
     pub fn acted(&self, view_version: u64, started: usize, stopped: usize) {
         self.view_version.set(view_version.try_into().unwrap_or(i64::MAX));
         self.job_starts.inc_by(started as u64);
         self.job_stops.inc_by(stopped as u64);
     }
 
-    /// Records how many jobs run.
+    /// Records the number of running jobs.
     pub fn running(&self, jobs: usize) {
         self.jobs.set(jobs.try_into().unwrap_or(i64::MAX));
     }
 
-    /// Records that the last jobs, this many, were stopped.
+    /// Records that the last jobs were stopped, and their number.
     pub fn stopped(&self, jobs: usize) {
         self.job_stops.inc_by(jobs as u64);
         self.jobs.set(0);
     }
 
-    /// Records how many jobs fail.
+    /// Records the number of failing jobs.
     pub fn failing(&self, jobs: usize) {
         self.failing_jobs.set(jobs.try_into().unwrap_or(i64::MAX));
     }
@@ -140,7 +141,7 @@ impl Default for PoolMetrics {
     fn default() -> Self {
         Self {
             turns: Family::default(),
-            // 0.25 ms to 4 s and above.
+            // The buckets range from 0.25 ms to 4 s and above.
             turn_duration: Histogram::new(exponential_buckets(0.000_25, 2.0, 15)),
             ledger_writes: Counter::default(),
             moves: Counter::default(),
@@ -154,7 +155,7 @@ impl Default for PoolMetrics {
 }
 
 impl PoolMetrics {
-    /// Shows the metrics in `registry`.
+    /// Registers the metrics in `registry`.
     pub fn register(&self, registry: &mut Registry) {
         let Self {
             turns,
@@ -199,18 +200,18 @@ impl PoolMetrics {
         self.ledger_writes.inc();
     }
 
-    /// Records that this many jobs moved from one worker to another.
+    /// Records the number of jobs that moved from one worker to another.
     pub fn moved(&self, jobs: usize) {
         self.moves.inc_by(jobs as u64);
     }
 
-    /// Records how many jobs fail, and whether the manifest is invalid.
+    /// Records the number of failing jobs, and whether the manifest is invalid.
     pub fn observe_health(&self, failing: usize, file_invalid: bool) {
         self.failing_jobs.set(failing.try_into().unwrap_or(i64::MAX));
         self.file_invalid.set(i64::from(file_invalid));
     }
 
-    /// Records the state of the pool. Each call has all states, so that none keeps an old count.
+    /// Records the state of the pool. Each call has all states, so that no old count remains.
     pub fn observe_pool(
         &self,
         jobs: &[(&'static str, usize)],
@@ -227,7 +228,7 @@ impl PoolMetrics {
     }
 }
 
-/// The most targets with metrics of their own.
+/// The maximum number of targets with separate metrics.
 const TARGETS_MAX: usize = 500;
 /// The label for all targets beyond the bound.
 const OTHER_TARGETS: &str = "others";
@@ -244,13 +245,13 @@ pub struct PingMetrics {
     answered: Family<Target, Counter>,
     failed: Family<Target, Counter>,
     seconds: Family<Target, Histogram>,
-    /// The targets with metrics of their own.
+    /// The targets with separate metrics.
     targets: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Default for PingMetrics {
     fn default() -> Self {
-        // 0.25 ms to 1 s and above.
+        // The buckets range from 0.25 ms to 1 s and above.
         let seconds = || Histogram::new(exponential_buckets(0.000_25, 2.0, 13));
         Self {
             answered: Family::default(),
@@ -262,7 +263,7 @@ impl Default for PingMetrics {
 }
 
 impl PingMetrics {
-    /// The metrics, shown in `registry`.
+    /// Creates the metrics, and registers them in `registry`.
     pub fn registered(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let Self { answered, failed, seconds, targets: _ } = metrics.clone();
@@ -276,8 +277,8 @@ impl PingMetrics {
         metrics
     }
 
-    /// The metrics of one target, until what is returned is dropped. All targets beyond the first 500
-    /// share theirs, as `others`.
+    /// Returns the metrics of one target, which exist until the result is dropped. All targets
+    /// after the first 500 share the metrics of `others`.
     #[must_use]
     pub fn of(&self, target: &str) -> TargetMetrics {
         let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -296,7 +297,7 @@ pub struct TargetMetrics {
 }
 
 impl TargetMetrics {
-    /// Records a ping: how long it took if it succeeded, or `None`.
+    /// Records a ping: its latency if it succeeded, or `None`.
     pub fn pinged(&self, latency: Option<Duration>) {
         let (all, target) = (&self.all, &self.target);
         match latency {

@@ -1,5 +1,5 @@
-//! A file that is appended to by its name. When the file is renamed or removed meanwhile, writing
-//! goes on in a new one of that name, within a second.
+//! A file that is appended to by its name. If the file is renamed or removed in the meantime,
+//! writing continues within a second in a new file of that name.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,44 +8,45 @@ use std::path::{Path, PathBuf};
 
 use crate::runlog::boottime_ns;
 
-/// How long a writer may continue in a file that has lost its name, in nanoseconds.
+/// The time that a writer may continue in a file that has lost its name, in nanoseconds.
 pub(crate) const REOPEN_NS: u64 = 1_000_000_000;
 
 /// Opens a file to append to it.
 pub type Opener = fn(&Path) -> io::Result<File>;
 
-/// A file that is open to append to, and its name.
+/// A file that is open to append to, with its name.
 #[derive(Debug)]
 pub struct NamedFile {
     path: PathBuf,
     opener: Opener,
     file: File,
-    /// The file, whatever its name is by now.
+    /// The inode of the open file, which may have lost its name.
     inode: u64,
-    /// When its name was last checked.
+    /// The time at which the name was last checked.
     pub(crate) checked: u64,
 }
 
 impl NamedFile {
-    /// Opens the file at `path` by `opener`, now and whenever it has lost that name.
+    /// Opens the file at `path` by `opener`, and opens it again whenever it has lost that name.
     ///
     /// # Errors
     ///
-    /// Those of `opener`.
+    /// The errors of `opener`.
     pub fn open(path: &Path, opener: Opener) -> io::Result<Self> {
         let file = opener(path)?;
         let inode = file.metadata()?.ino();
         Ok(Self { path: path.to_owned(), opener, file, inode, checked: boottime_ns() })
     }
 
-    /// The file of that name, which is looked up about once a second. `now` is the time since boot.
+    /// Returns the file of that name, which is looked up about once a second. `now` is the time
+    /// since boot.
     pub(crate) fn current(&mut self, now: u64) -> &mut File {
         if self.checked + REOPEN_NS <= now {
             self.checked = now;
             let inode = fs::metadata(&self.path).map(|found| found.ino());
-            // If no new file can be opened, the old one is better than none.
+            // If no new file can be opened, the old file is better than none.
             if inode.is_ok_and(|inode| inode == self.inode) {
-                // It still has its name.
+                // The file still has its name.
             } else if let Ok(new) = Self::open(&self.path, self.opener) {
                 *self = new;
             }

@@ -1,13 +1,12 @@
-//! Texts for a terminal: what could steer it is written as an escape, wherever it came from.
+//! Text for a terminal, with escapes for every character that could control the terminal.
 //!
-//! That is every control character, and those characters by which a line reads in another order than
-//! it is written.
+//! The escapes replace all control characters, and characters that change the order of a line.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// How a text is written.
+/// The notation of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// One line for people: `\u{1b}` and `\n` are escapes, and a tab is kept.
@@ -29,7 +28,7 @@ impl Form {
 
     fn escape(self, c: char, to: &mut String) {
         if self == Self::Json {
-            // All of them are below U+10000.
+            // All escaped characters are below U+10000.
             let _ = write!(to, "\\u{:04x}", u32::from(c));
         } else {
             to.extend(c.escape_default());
@@ -42,7 +41,7 @@ fn is_reordering(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A text as a terminal may have it.
+/// Returns a text that is safe for a terminal.
 ///
 /// ```
 /// use swarm_adapters_host::printable::{Form, printable};
@@ -62,8 +61,8 @@ pub fn printable(text: &str, form: Form) -> Cow<'_, str> {
     escaped.into()
 }
 
-/// Writes what it is given as [`printable`] has it. Each write has whole characters, as those of
-/// `write!` do; what is no text is replaced.
+/// A writer that escapes its input like [`printable`]. Each write must have whole characters, as
+/// the writes of `write!` have. Bytes that are not UTF-8 are replaced.
 #[derive(Debug)]
 pub struct Printable<W> {
     to: W,
@@ -71,7 +70,7 @@ pub struct Printable<W> {
 }
 
 impl<W: Write> Printable<W> {
-    /// Writes to `to`.
+    /// Creates a writer to `to`.
     pub fn new(to: W, form: Form) -> Self {
         Self { to, form }
     }

@@ -1,17 +1,17 @@
-//! Random numbers for names that must never be used twice.
+//! Random numbers for names that must never repeat.
 
 use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// A random number.
+/// Returns a random number.
 ///
 /// # Errors
 ///
-/// If the system has none.
+/// If the system cannot provide one.
 pub fn number() -> io::Result<u64> {
     let mut random = [0_u8; 8];
-    // So few bytes are always returned at once, once the machine is up.
+    // A read of so few bytes never waits or returns fewer, once the machine has booted.
     getrandom(&mut random, GetRandomFlags::empty())?;
     Ok(u64::from_ne_bytes(random))
 }

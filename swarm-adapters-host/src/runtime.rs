@@ -1,4 +1,4 @@
-//! Builds the runtimes of our programs, and says what to change where the system refuses a thread.
+//! Builds the runtimes of all programs, and gives advice if the system refuses a thread.
 
 use std::io;
 use std::thread;
@@ -6,39 +6,39 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Idle threads of a worker are kept. One that a busy machine takes back cannot be had again when jobs
-/// have used up the limit.
+/// The time that idle threads of a worker are kept. A released thread may be refused later, when
+/// jobs have used up the limit.
 const KEPT: Duration = Duration::from_hours(24);
 
-/// A runtime with a single thread, for workers and guards: a machine can have many of them.
+/// Builds a runtime with a single thread, for workers and guards: a machine can have many of them.
 ///
 /// # Errors
 ///
-/// If the system refuses a thread; a sentence.
+/// If the system refuses a thread; a sentence for a person.
 pub fn single() -> io::Result<Runtime> {
     let mut builder = Builder::new_current_thread();
     let runtime = built(builder.thread_keep_alive(KEPT))?;
-    // With one thread for blocking calls, a refused second one is only waited for.
+    // With one thread for blocking calls, a refused second thread only causes a wait.
     runtime.spawn_blocking(|| {});
     Ok(runtime)
 }
 
-/// A runtime with a thread for each core.
+/// Builds a runtime with a thread for each core.
 ///
 /// # Errors
 ///
-/// If the system refuses a thread; a sentence.
+/// If the system refuses a thread; a sentence for a person.
 pub fn several() -> io::Result<Runtime> {
     built(&mut Builder::new_multi_thread())
 }
 
 fn built(builder: &mut Builder) -> io::Result<Runtime> {
-    // The runtime would panic.
+    // The runtime would panic on a refused thread, so this thread tests the limit first.
     thread::Builder::new().spawn(|| {}).map_err(refused)?;
     builder.enable_all().build().map_err(refused)
 }
 
-/// The error of a thread or process that the system refused, with what to change.
+/// Adds advice to the error of a refused thread or process.
 #[must_use]
 pub fn refused(error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::WouldBlock {

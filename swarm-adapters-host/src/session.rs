@@ -20,29 +20,30 @@ pub struct FileSession {
     id: SessionId,
     dir: PathBuf,
     leases: Leases,
-    /// What is to be told with the next write.
-    untold: Arc<Mutex<Option<Arc<Failing>>>>,
+    /// The report about failing jobs that the next write publishes.
+    pending: Arc<Mutex<Option<Arc<Failing>>>>,
 }
 
 impl FileSession {
-    /// The session `id` of the pool in `dir`.
+    /// Opens the session `id` of the pool in `dir`.
     ///
     /// # Errors
     ///
-    /// If [its lease cannot be kept](Leases::open) there.
+    /// If [its lease cannot be stored](Leases::open) there.
     pub fn open(dir: &Path, id: &SessionId) -> io::Result<Self> {
-        let (id, dir, untold) = (id.clone(), dir.to_owned(), Arc::default());
-        Ok(Self { leases: Leases::open(&dir)?, id, dir, untold })
+        let (id, dir, pending) = (id.clone(), dir.to_owned(), Arc::default());
+        Ok(Self { leases: Leases::open(&dir)?, id, dir, pending })
     }
 
-    /// Writes what is to be told. It is for people: a failure delays it to the next write.
-    fn write_untold(&self) {
-        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(failing) = untold.take()
+    /// Publishes the pending report. It is for people, so a failure only delays it to the next
+    /// write.
+    fn write_pending(&self) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(failing) = pending.take()
             && let Err(error) = failing::write(&self.dir, &self.id, &failing)
         {
-            tracing::warn!(%error, "nobody is told which jobs fail");
-            *untold = Some(failing);
+            tracing::warn!(%error, "the failing jobs cannot be reported");
+            *pending = Some(failing);
         }
     }
 
@@ -60,7 +61,7 @@ impl SessionStore for FileSession {
     async fn write(&self, write: &LeaseWrite) -> Result<LeaseVersion, StoreError> {
         let (session, write) = (self.clone(), write.clone());
         let written = spawn_blocking(move || {
-            session.write_untold();
+            session.write_pending();
             session.leases.write(&session.id, &write)
         });
         match written.await {
@@ -78,7 +79,7 @@ impl SessionStore for FileSession {
     }
 
     async fn position(&self) -> Result<Option<Position>, StoreError> {
-        // A new store: one that is kept may answer from its cache.
+        // The store is new, since an existing one may answer from its cache.
         let store = FileLedgerStore::open(&self.dir).map_err(|source| StoreError::Unavailable {
             what: "the ledger".to_owned(),
             source: source.into(),
@@ -91,6 +92,6 @@ impl SessionStore for FileSession {
     }
 
     fn report_failing(&self, failing: Arc<Failing>) {
-        *self.untold.lock().unwrap_or_else(PoisonError::into_inner) = Some(failing);
+        *self.pending.lock().unwrap_or_else(PoisonError::into_inner) = Some(failing);
     }
 }

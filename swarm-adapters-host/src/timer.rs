@@ -1,8 +1,8 @@
-//! A wait for a time that may not be set.
+//! A wait for an optional time.
 
 use tokio::time::{Instant, sleep_until};
 
-/// Returns at `time`; never if there is none. The future may be dropped.
+/// Returns at `time`, or never without one. The future may be dropped.
 pub async fn until(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,

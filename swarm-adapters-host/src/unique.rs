@@ -1,4 +1,5 @@
-//! Maps without duplicate keys: by default, the second of two entries would silently win.
+//! Maps without duplicate keys. By default, the second of two entries would silently replace the
+//! first.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! The view in a file: the operator writes it and plain workers read it.
 //!
-//! The format is that of swarm's predecessors, so it is parsed leniently: `workloads`, a worker's
+//! The format is the one of swarm's predecessors, so the parser is lenient. `workloads`, a worker's
 //! `jobs` and versions may be empty or missing, and unknown keys are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,20 +17,21 @@ use tokio::task::spawn_blocking;
 
 use crate::file;
 
-/// The name of the view's file in its directory, the same in a mounted `ConfigMap`.
+/// The name of the view's file in its directory, and in a mounted `ConfigMap`.
 pub const FILE_NAME: &str = "config.yml";
 
-/// The largest view that is read. A `ConfigMap` holds a tenth of it.
+/// The size limit of a view. A `ConfigMap` holds a tenth of it.
 pub const BYTES_MAX: u64 = 16 << 20;
 
-/// Publishes the view as a file in a directory of its own.
+/// Publishes the view as a file in a separate directory.
 #[derive(Clone, Debug)]
 pub struct FileViewStore {
     path: PathBuf,
 }
 
 impl FileViewStore {
-    /// A store that writes `DIR/view/config.yml`; the directory `view` is created if it is missing.
+    /// Opens a store that writes `DIR/view/config.yml`, and creates the directory `view` if it is
+    /// missing.
     ///
     /// # Errors
     ///
@@ -41,7 +42,7 @@ impl FileViewStore {
         Ok(Self { path: view.join(FILE_NAME) })
     }
 
-    /// The file that workers read.
+    /// Returns the path of the file that workers read.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -53,7 +54,7 @@ impl ViewStore for FileViewStore {
     async fn version(&self) -> Result<u64, StoreError> {
         let path = self.path.clone();
         let read = spawn_blocking(move || file::read_regular_text(&path, BYTES_MAX)).await;
-        // A view that cannot be read will be overwritten.
+        // An unreadable view will be overwritten.
         Ok(read.ok().and_then(Result::ok).map_or(0, |text| View::version_in(&text)))
     }
 
@@ -72,12 +73,12 @@ impl ViewStore for FileViewStore {
     }
 }
 
-/// Why a text is not a view.
+/// The reason why a text is not a view.
 #[derive(Debug, thiserror::Error)]
 #[error("the view does not parse: {0}")]
 pub struct ViewError(serde_yaml::Error);
 
-/// Reads a view.
+/// Parses a view.
 ///
 /// # Errors
 ///
@@ -90,8 +91,8 @@ pub struct ViewError(serde_yaml::Error);
 /// # Ok::<(), swarm_adapters_host::view::ViewError>(())
 /// ```
 pub fn parse_view(text: &str) -> Result<View, ViewError> {
-    // Some editors put a byte order mark before a text; the parser takes one before a key for a
-    // document of its own.
+    // Some editors write a byte order mark at the start of a text. If a key follows, the parser
+    // takes the mark for a separate document.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let document: Option<Document> = serde_yaml::from_str(text).map_err(ViewError)?;
     let Document { workloads, version } = document.unwrap_or_default();
@@ -117,7 +118,8 @@ struct Entry {
     slot: Option<Slot>,
 }
 
-/// The workers' entries. With a plain map, the second of two entries would silently win.
+/// The workers' entries. In a plain map, the second of two entries would silently replace the
+/// first.
 #[derive(Default)]
 struct Workloads(BTreeMap<String, Option<Entry>>);
 
@@ -170,7 +172,7 @@ mod tests {
         ) {
             let view = View { version, workers };
             prop_assert_eq!(&parse_view(&view.to_yaml()).unwrap(), &view);
-            // The form of serde is the same, but for the leniency.
+            // The format of serde is the same, except that it is less lenient.
             prop_assert_eq!(serde_yaml::from_str::<View>(&view.to_yaml()).unwrap(), view);
         }
     }

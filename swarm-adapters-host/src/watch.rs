@@ -1,14 +1,17 @@
-//! Watches the contents of one file, however it is replaced.
+//! Watches the contents of one file, which may be replaced in any way.
 //!
 //! The watch is on the file's directory: a watch on the file itself would stay with the old file
-//! after the first rename, and report nothing any more. In a mounted `ConfigMap` the file is reached
-//! through the symbolic link `..data`, which the kubelet swaps; a read resolves that link once, so
-//! that it stays within one generation. An event only causes another read, and so does a slow poll,
-//! so a lost event causes a delay of seconds and nothing else. Only changed contents are reported.
+//! after the first rename, and report no further change.
 //!
-//! A file that was renamed into place, a link that was swapped, and a file that its writer closed
-//! are complete and read at once. After any other event the read is delayed, since a write in place
-//! may not be finished yet.
+//! In a mounted `ConfigMap` the file is reached through the symbolic link `..data`, which the
+//! kubelet swaps. A read resolves that link once, so that it stays within one generation.
+//!
+//! An event only causes another read, and so does a slow poll. A lost event therefore only causes a
+//! delay of seconds. Only changed contents are reported.
+//!
+//! A file is complete, and read at once, if a rename put it into place, a link to it was swapped, or
+//! its writer closed it. After any other event the read is
+//! delayed, since a write in place may not be finished yet.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,17 +27,17 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::file::{self, ReadError};
 
-/// How long a change can go unnoticed if its event is lost.
+/// The maximum delay in noticing a change whose event is lost.
 const POLL: Duration = Duration::from_secs(5);
 
-/// How often a generation may be swapped during a read before the file is read without resolving the
-/// link.
+/// The number of swaps of the generation during a read, after which the file is read without
+/// resolving the link.
 const READS_MAX: u32 = 3;
 
 /// The result of a read of the file.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// When the change was noticed, before the wait for further events.
+    /// The time at which the change was noticed, before the wait for further events.
     pub noticed: Instant,
     /// The way in which the change was noticed.
     pub sign: Sign,
@@ -53,10 +56,10 @@ pub enum Sign {
     Polled,
 }
 
-/// An event of the file itself, whether or not its contents changed.
+/// An event of the file itself, even if its contents did not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
-    /// When the event arrived.
+    /// The time at which the event arrived.
     pub at: Instant,
     /// Whether a writer closed the file, or a rename put it into place.
     pub is_complete: bool,
@@ -67,7 +70,7 @@ pub struct Touch {
 pub enum Noticed {
     /// Its contents differ from those reported last.
     Found(Found),
-    /// Something happened to it.
+    /// An event of the file itself.
     Touched(Touch),
 }
 
@@ -76,9 +79,9 @@ pub enum Noticed {
 pub enum Contents {
     /// A text.
     Text(Arc<str>),
-    /// There is no such file.
+    /// The file does not exist.
     Missing,
-    /// There is one, but it cannot be read; a sentence says why.
+    /// The file exists but cannot be read; a sentence gives the reason.
     Unreadable(String),
 }
 
@@ -91,11 +94,11 @@ pub struct FileWatch {
 }
 
 impl FileWatch {
-    /// Starts to watch `path`, which need not exist.
+    /// Starts to watch `path`. The file may be missing.
     ///
-    /// A complete file is read at once. One that is being written in place is read when its writer
-    /// closes it, or once `gather` has passed since the first event. Some milliseconds suit editors,
-    /// which may write in several steps or take the file away for a moment.
+    /// A complete file is read at once. A file that is being written in place is read when its
+    /// writer closes it, or once `gather` has passed since the first event. Some milliseconds suit
+    /// editors, which may write in several steps or remove the file for a moment.
     #[must_use]
     pub fn follow(path: &Path, gather: Duration, bytes_max: u64) -> Self {
         Self::follow_and_poll(path, gather, bytes_max, POLL)
@@ -105,7 +108,7 @@ impl FileWatch {
         let events = Arc::new(Events::default());
         let touches = events.touches.subscribe();
         let mut follower = Follower { path: path.to_owned(), bytes_max, events, watcher: None };
-        // Watching starts before the first read, or a change in between would be lost.
+        // The watch starts before the first read, so that no change in between is lost.
         follower.watch();
         let contents = read(path, bytes_max);
         let first = Found { noticed: Instant::now(), sign: Sign::Polled, contents };
@@ -115,8 +118,9 @@ impl FileWatch {
         Self { found, touches, _follower: AbortOnDropHandle::new(task) }
     }
 
-    /// Waits until the contents differ from those returned last, and returns them; the first call
-    /// returns the contents at the start. Contents that were replaced in the meantime are skipped.
+    /// Waits until the contents differ from the last returned ones, and returns them. The first
+    /// call returns the contents at the start. Contents that were replaced in the meantime are
+    /// skipped.
     ///
     /// This method is cancel safe: no change is lost if the future is dropped.
     pub async fn changed(&mut self) -> Found {
@@ -127,13 +131,13 @@ impl FileWatch {
         self.found.borrow_and_update().clone()
     }
 
-    /// Waits until the contents differ from those returned last, or something happens to the file.
-    /// Events that follow each other may be returned as one, which is the last of them.
+    /// Waits until the contents differ from the last returned ones, or until an event of the file.
+    /// A series of events may be returned as its last one.
     ///
-    /// This method is cancel safe, as [`changed`](Self::changed) is.
+    /// This method is cancel safe, like [`changed`](Self::changed).
     pub async fn noticed(&mut self) -> Noticed {
         tokio::select! {
-            // In this order: contents are read after the events that they come from.
+            // The order matters: contents are read after the events that they come from.
             biased;
             Ok(()) = self.touches.changed() => Noticed::Touched(*self.touches.borrow_and_update()),
             Ok(()) = self.found.changed() => {
@@ -144,7 +148,7 @@ impl FileWatch {
     }
 }
 
-/// Reads the regular file at `path` once, through one generation of a mounted `ConfigMap` if it is in one.
+/// Reads the regular file at `path` once, within one generation of a mounted `ConfigMap`.
 #[must_use]
 pub fn read(path: &Path, bytes_max: u64) -> Contents {
     let directory = file::directory(path);
@@ -177,7 +181,7 @@ struct Follower {
     watcher: Option<RecommendedWatcher>,
 }
 
-/// What the watcher has noticed since the last read.
+/// The events that the watcher has noticed since the last read.
 #[derive(Debug)]
 struct Events {
     news: Mutex<Option<News>>,
@@ -222,7 +226,8 @@ impl Follower {
             let sign = match (event, self.events.take()) {
                 (_, Some(News::Whole)) => Sign::Complete,
                 (_, Some(News::Unfinished | News::Elsewhere)) => {
-                    // The file is read in either case: it was closed, or its write takes long.
+                    // The file is read in either case: its writer closed it, or the write takes
+                    // long.
                     let whole = timeout(gather, self.whole()).await;
                     whole.map_or(Sign::Unfinished, |()| Sign::Complete)
                 }
@@ -254,7 +259,7 @@ impl Follower {
         }
     }
 
-    /// Watches the directory, again if it has been recreated.
+    /// Watches the directory. A recreated directory is watched again.
     fn watch(&mut self) {
         if self.watcher.is_none() {
             let events = Arc::clone(&self.events);
@@ -278,19 +283,19 @@ impl Follower {
     }
 }
 
-/// What an event means for the file.
+/// The meaning of an event for the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
-    /// It is complete.
+    /// The file is complete.
     Whole,
-    /// It changed, and a write may be in progress.
+    /// The file changed, and a write may be in progress.
     Unfinished,
-    /// Something else in the directory changed; the file may be a link to it.
+    /// Another entry of the directory changed. The file may be a link to it.
     Elsewhere,
 }
 
-/// What an event means for the file at `path`; `None` if it cannot mean new contents. A read causes
-/// events, too; a reaction to those would be an endless loop.
+/// Returns the meaning of an event for the file at `path`; `None` if the contents cannot have
+/// changed. Reads cause events, too: reacting to these would be an endless loop.
 fn news(event: &Event, path: &Path) -> Option<News> {
     let closed = EventKind::Access(AccessKind::Close(AccessMode::Write));
     let arrived = |mode| matches!(mode, RenameMode::To | RenameMode::Both);

@@ -1,8 +1,8 @@
 //! The view of one session as a file: the operator writes it and the worker watches it.
 //!
-//! `DIR/sessions/SESSION/view.json` is replaced as a whole by a rename. It is derived from the ledger
-//! and can be recreated, so no write waits for the disk. Unknown fields are ignored, so that a newer
-//! operator may add fields.
+//! A rename replaces `DIR/sessions/SESSION/view.json` as a whole. The view is derived from the
+//! ledger and can be recreated, so no write waits for the disk. Unknown fields are ignored, so that
+//! a newer operator may add fields.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,13 +22,13 @@ use crate::file;
 use crate::leases;
 use crate::watch::{Contents, FileWatch};
 
-/// The format this program writes, and the only one it reads.
+/// The only format that this program writes and reads.
 const FORMAT: u64 = 1;
 
-/// The most jobs in one view.
+/// The maximum number of jobs in one view.
 pub const JOBS_MAX: usize = 100_000;
 
-/// The largest view that is read or written.
+/// The size limit of a view.
 pub const BYTES_MAX: u64 = 64 << 20;
 
 /// The name of the view's file in the directory of its session.
@@ -58,18 +58,18 @@ struct Document {
     jobs: BTreeMap<String, Entry>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     runner: Option<String>,
-    /// Written where it is false.
+    /// Only written if it is false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     show_output: Option<bool>,
 }
 
-/// The one field that every format has.
+/// The format, which is a field of every document.
 #[derive(Deserialize)]
 struct Format {
     format: u64,
 }
 
-/// The file of the view of `session`, below the state directory `dir`.
+/// Returns the path of the view of `session`, below the state directory `dir`.
 ///
 /// # Errors
 ///
@@ -78,8 +78,8 @@ pub fn path(dir: &Path, session: &SessionId) -> io::Result<PathBuf> {
     Ok(dir.join("sessions").join(leases::name(session)?).join(FILE_NAME))
 }
 
-/// Publishes `view` to its session, below the state directory `dir`. A view must have one writer at a
-/// time.
+/// Publishes `view` to its session, below the state directory `dir`. A view must have one writer at
+/// a time.
 ///
 /// # Errors
 ///
@@ -92,7 +92,7 @@ pub fn publish(dir: &Path, view: &WorkerView) -> io::Result<()> {
         io::Error::new(io::ErrorKind::FileTooLarge, reason)
     })?;
     match file::swap(&path, text.as_bytes()) {
-        // The first view creates the directory; later ones do not check for it.
+        // The first write creates the directory. Later writes do not check for it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             file::create_dir(file::directory(&path))?;
             file::swap(&path, text.as_bytes())
@@ -101,8 +101,8 @@ pub fn publish(dir: &Path, view: &WorkerView) -> io::Result<()> {
     }
 }
 
-/// Removes the view of a session that has ended, with its directory. It is no error if the view does
-/// not exist.
+/// Removes the view of a session that has ended, with its directory. A missing view is not an
+/// error.
 ///
 /// # Errors
 ///
@@ -111,14 +111,16 @@ pub fn remove(dir: &Path, session: &SessionId) -> io::Result<()> {
     file::existing(fs::remove_dir_all(file::directory(&path(dir, session)?))).map(|_| ())
 }
 
-/// Whether `view` can be published, whatever the file system says. O(jobs).
+/// Checks the size of `view`. A view that passes can be published unless the file system fails.
+/// O(jobs).
 ///
 /// # Errors
 ///
 /// The rest of a sentence about the view: it has more than [`JOBS_MAX`] jobs or [`BYTES_MAX`] bytes.
 pub fn check(view: &WorkerView) -> Result<(), String> {
     check_count(view.jobs.len())?;
-    // An upper bound is enough for all but the largest: no character takes more than six in JSON.
+    // An upper bound suffices for all views except the largest: no character takes more than six
+    // bytes in JSON.
     let param = |(name, value): (&String, &String)| 6 * (name.len() + value.len()) + 8;
     let job = |(job, granted): (&JobName, &Granted)| {
         6 * job.as_str().len() + 64 + granted.params.iter().map(param).sum::<usize>()
@@ -192,9 +194,8 @@ pub struct WorkerViewWatch {
 }
 
 impl WorkerViewWatch {
-    /// Starts to watch the view of `session` below the state directory `dir`, which need not exist
-    /// yet. The directory of the session is created, since its first view would be noticed late
-    /// otherwise.
+    /// Starts to watch the view of `session` below the state directory `dir`. Creates the directory
+    /// of the session: without it, the first view would be noticed late.
     ///
     /// # Errors
     ///
@@ -202,7 +203,7 @@ impl WorkerViewWatch {
     pub fn follow(dir: &Path, session: &SessionId) -> io::Result<Self> {
         let path = path(dir, session)?;
         file::create_dir(file::directory(&path))?;
-        // Nobody writes a view in place, so there is nothing to wait for.
+        // A view is never written in place, so the read needs no delay.
         let file = FileWatch::follow(&path, Duration::ZERO, BYTES_MAX);
         Ok(Self { path, session: session.clone(), file, last: None })
     }
@@ -210,7 +211,8 @@ impl WorkerViewWatch {
 
 #[async_trait]
 impl SessionViews for WorkerViewWatch {
-    /// Waits for a file that does not exist, unless it existed before.
+    /// Waits for the next view. A file that is missing from the start is waited for; a removed file
+    /// is an error.
     async fn changed(&mut self) -> ViewUpdate {
         loop {
             let reason = match self.file.changed().await.contents {

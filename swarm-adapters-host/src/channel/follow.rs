@@ -1,4 +1,4 @@
-//! The operator's side: what each worker has said, kept as the state of its jobs.
+//! The operator's side of the channel, which keeps the state of each worker's jobs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::{Event, LINE_BYTES_MAX, RunningJob};
 use crate::failing::WORST_MAX;
 use crate::worker_view::JOBS_MAX;
 
-/// The statements of an instance of a worker.
+/// The state that a worker instance has reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// The instance.
@@ -31,8 +31,8 @@ pub struct JobNow {
 }
 
 impl Told {
-    /// Takes in an event, and returns whether jobs begin or cease to fail by it. Of a worker that
-    /// lies, no more is kept than a worker can have.
+    /// Applies an event, and returns whether failing jobs changed. The size of the state is
+    /// bounded, even if a worker lies.
     pub fn learn(&mut self, event: Event) -> bool {
         if let Event::Failing(failing) = event {
             self.failing = Arc::new(failing.limited(JOBS_MAX, WORST_MAX));
@@ -44,8 +44,8 @@ impl Told {
 }
 
 impl Event {
-    /// Whether each job in it has a name that a job can have. Other names could be of any length, and
-    /// reach the terminal.
+    /// Returns whether all names in the event are valid job names. Other names could be of any
+    /// length, and would reach the terminal.
     fn has_valid_names(&self) -> bool {
         match self {
             Self::Started { job, .. }
@@ -60,7 +60,7 @@ impl Event {
         }
     }
 
-    /// Brings the jobs of a worker up to date.
+    /// Applies the event to the jobs of a worker.
     pub(super) fn apply(&self, jobs: &mut BTreeMap<String, JobNow>) {
         match self {
             Self::Started { job, pid } => {
@@ -94,8 +94,8 @@ impl Event {
     }
 }
 
-/// Reads events until the worker closes its end, or sends a line that is too long. A line that is
-/// not understood comes from a later version, and is passed over.
+/// Reads events until the worker closes its end, or sends a line that is too long. An unknown line
+/// comes from a later version and is skipped.
 pub async fn follow(stream: impl AsyncRead + Unpin, mut each: impl FnMut(Event)) {
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();

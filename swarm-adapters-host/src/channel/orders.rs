@@ -1,4 +1,4 @@
-//! The worker's side: orders from standard input, whether that is a channel or a pipe.
+//! The worker's side of the orders, which arrive on standard input: a channel or a pipe.
 
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::fd::AsFd as _;
@@ -8,12 +8,12 @@ use rustix::fs::{FileType, fstat};
 
 use super::{LINE_BYTES_MAX, Order};
 
-/// The channel that is the standard input of this process; `None` if that is something else, such as
-/// a pipe.
+/// Returns the channel that is the standard input of this process. `None` means another kind of
+/// input, such as a pipe.
 ///
 /// # Errors
 ///
-/// If it cannot be looked at.
+/// If standard input cannot be examined.
 pub fn inherited() -> io::Result<Option<UnixStream>> {
     let stdin = io::stdin();
     let found = fstat(stdin.as_fd())?;
@@ -28,14 +28,13 @@ pub fn inherited() -> io::Result<Option<UnixStream>> {
 pub struct Orders(BufReader<io::Stdin>);
 
 impl Orders {
-    /// Orders from the start on. Nobody else may read standard input.
+    /// Reads orders from the beginning of standard input, which must have no other reader.
     #[must_use]
     pub fn from_stdin() -> Self {
         Self(BufReader::new(io::stdin()))
     }
 
-    /// Waits for the next order; `None` once standard input has closed. What is no order is passed
-    /// over.
+    /// Waits for the next order; `None` once standard input has closed. Other lines are skipped.
     pub fn wait(&mut self) -> Option<Order> {
         let mut line = Vec::new();
         loop {

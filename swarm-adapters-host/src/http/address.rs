@@ -1,9 +1,10 @@
-//! The address to listen on, as people write it.
+//! Parses an address to listen on, in the notation that people use.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Parses an address: `8080` and `localhost:8080` mean the loopback interface, `:8080` all
-/// interfaces, and `127.0.0.1:8080` or `[::1]:8080` the one with this IP. Port 0 means any free port.
+/// Parses an address. `8080` and `localhost:8080` mean the loopback interface, and `:8080` means
+/// all interfaces. `127.0.0.1:8080` or `[::1]:8080` mean the interface with this IP. Port 0 means
+/// any free port.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! A client for the endpoints of this crate: one request for each connection.
+//! A client for the endpoints of this crate. It opens one connection for each request.
 
 use std::io;
 
@@ -11,26 +11,26 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::AbortOnDropHandle;
 
-/// The longest answer that is kept as a whole, and the longest line of one that is read in lines.
+/// The size limit of a complete answer, and of each line of an answer that is read in lines.
 const BYTES_MAX: usize = 64 << 20;
 
-/// The answer to a request, whose body is still to be read.
+/// The answer to a request, before its body is read.
 pub struct Answer {
     status: StatusCode,
     body: Incoming,
     _connection: AbortOnDropHandle<hyper::Result<()>>,
 }
 
-/// Why there is no answer.
+/// The reason why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     /// The connection ended early.
     #[error("the connection failed: {0}")]
     Connection(#[from] hyper::Error),
-    /// A request cannot be written this way.
+    /// The request cannot be expressed in HTTP.
     #[error("the request is invalid: {0}")]
     Request(#[from] axum::http::Error),
-    /// More was sent than is read.
+    /// The answer is larger than the limit.
     #[error("the answer is larger than {BYTES_MAX} bytes")]
     TooLarge,
 }
@@ -41,8 +41,8 @@ impl From<AnswerError> for io::Error {
     }
 }
 
-/// Sends one `GET` for `path` on a new connection. What is no letter, digit, or one of `-._~/` must
-/// have been escaped with `%`.
+/// Sends one `GET` for `path` on a new connection. Every character other than letters, digits and
+/// `-._~/` must be escaped with `%`.
 ///
 /// # Errors
 ///
@@ -62,17 +62,17 @@ pub async fn get(
 }
 
 impl Answer {
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// Reads all of it.
+    /// Reads the whole body.
     ///
     /// # Errors
     ///
-    /// [`AnswerError`], also if it has more than 64 MiB.
+    /// [`AnswerError`], also if the body has more than 64 MiB.
     pub async fn whole(mut self) -> Result<Vec<u8>, AnswerError> {
         let mut whole = Vec::new();
         while let Some(piece) = self.piece().await? {
@@ -84,12 +84,12 @@ impl Answer {
         Ok(whole)
     }
 
-    /// Reads it line by line, which takes no more memory than the longest line. It ends early if
-    /// `each` returns an error.
+    /// Reads the body line by line, with memory for the longest line only. It ends early if `each`
+    /// returns an error.
     ///
     /// # Errors
     ///
-    /// That of `each`, or an [`AnswerError`].
+    /// The error of `each`, or an [`AnswerError`].
     pub async fn lines(mut self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut line = Vec::new();
         while let Some(piece) = self.piece().await? {

@@ -5,26 +5,26 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-/// The largest document that is kept and served.
+/// The size limit of a document.
 const BYTES_MAX: usize = 64 << 20;
 
-/// The headers of every document. It may be out of date in a moment, so no cache may keep it.
+/// The headers of every document. A document may soon be out of date, so caches must not keep it.
 pub(super) const HEADERS: [(HeaderName, &str); 2] =
     [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
 
-/// A JSON document, or why there is none. Clones share it.
+/// A JSON document, or the reason why it is missing. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Document(State);
 
 #[derive(Clone, Debug, Default)]
 enum State {
-    /// Nothing is known yet.
+    /// The state is not known yet.
     #[default]
     Unknown,
     Written(Bytes),
-    /// There is none under the name that was asked for, a sentence.
+    /// The requested name is unknown; a sentence.
     Missing(String),
-    /// It cannot be served, for this reason.
+    /// The document cannot be served, for this reason.
     Failed(String),
 }
 
@@ -43,13 +43,13 @@ impl Document {
         })
     }
 
-    /// There is none under the name that was asked for; `why` is a sentence.
+    /// Creates the answer for an unknown name; `why` is a sentence.
     #[must_use]
     pub fn missing(why: String) -> Self {
         Self(State::Missing(why))
     }
 
-    /// The response to a request. O(1).
+    /// Returns the response to a request. O(1).
     pub(super) fn answer(&self) -> Response {
         let (code, body) = match &self.0 {
             State::Written(bytes) => (StatusCode::OK, bytes.clone()),

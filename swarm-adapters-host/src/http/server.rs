@@ -1,13 +1,13 @@
-//! Answers requests, within limits: whoever may connect can hold no more than these, and keeps nobody
-//! else from an answer.
+//! Answers requests within limits, so that no client can exhaust the server or keep other clients
+//! from an answer.
 //!
-//! - At most [`CONNECTIONS_MAX`] connections are open. One more takes the place of the one whose last
-//!   request is the longest ago, so that a new one, such as that of a liveness probe, is always served.
-//! - The head of a request has to arrive within [`HEAD_MAX`] and has at most [`HEAD_BYTES_MAX`] bytes. A
-//!   connection that is idle for so long is closed.
-//! - No connection lasts longer than [`LIFE_MAX`], also one whose client does not read the answer.
-//! - On the loopback interface a request names this machine by a loopback name. A web page whose name
-//!   is made to mean 127.0.0.1 is sent by a browser under its own name, and gets no answer.
+//! - At most [`CONNECTIONS_MAX`] connections are open. A new connection replaces the one with the
+//!   oldest last request, so a new request such as a liveness probe is always served.
+//! - The head of a request has to arrive within [`HEAD_MAX`], and has at most [`HEAD_BYTES_MAX`]
+//!   bytes. A connection that is idle for [`HEAD_MAX`] is closed.
+//! - No connection lasts longer than [`LIFE_MAX`], even if its client does not read the answer.
+//! - On the loopback interface, a request must name this machine by a loopback name. So a web page
+//!   whose name resolves to 127.0.0.1 gets no answer: the browser sends the page's own name.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -36,21 +36,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::Endpoints;
 
-/// How many connections are open at a time.
+/// The maximum number of open connections.
 pub const CONNECTIONS_MAX: usize = 256;
-/// How long the head of a request may take to arrive, and a connection may be idle.
+/// The time limit for the head of a request, and for an idle connection.
 pub const HEAD_MAX: Duration = Duration::from_secs(10);
-/// How long the head of a request may be, in bytes.
+/// The size limit of the head of a request, in bytes.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
-/// How long a connection may last.
+/// The maximum lifetime of a connection.
 pub const LIFE_MAX: Duration = Duration::from_mins(5);
 
-/// How long requests in progress may take once their connection or the server shall end.
+/// The time that requests in progress have once their connection or the server has to end.
 pub(super) const DRAIN: Duration = Duration::from_secs(1);
 
-/// Where a listener listens.
+/// The address of a listener.
 pub trait Place: fmt::Debug {
-    /// Whether it is an address of the loopback interface.
+    /// Returns whether it is an address of the loopback interface.
     fn is_loopback(&self) -> bool;
 }
 
@@ -60,14 +60,14 @@ impl Place for SocketAddr {
     }
 }
 
-/// A socket in a directory has no address that a browser could reach.
+/// A socket in a directory, whose address a browser cannot reach.
 impl Place for tokio::net::unix::SocketAddr {
     fn is_loopback(&self) -> bool {
         false
     }
 }
 
-/// Serves requests until `shutdown` is cancelled; requests in progress then have one more second.
+/// Serves requests until `shutdown` is cancelled. Requests in progress then have one more second.
 ///
 /// # Errors
 ///
@@ -93,7 +93,7 @@ where
         connections.add(io, router.clone(), shutdown.clone());
     }
     drop(listener);
-    // A client that keeps its connection open must not keep the program from ending.
+    // A client that keeps its connection open must not delay the end of the program.
     let _ = timeout(DRAIN, connections.ended()).await;
     Ok(())
 }
@@ -103,18 +103,18 @@ where
 struct Connections {
     tasks: JoinSet<()>,
     open: HashMap<Id, Open>,
-    /// Counts connections and requests, so that it is known which one was last used.
+    /// The number of connections and requests so far, which orders the connections by last use.
     count: Arc<AtomicU64>,
 }
 
 struct Open {
-    /// The count at its last request.
+    /// The value of `count` at its last request.
     used: Arc<AtomicU64>,
     task: AbortHandle,
 }
 
 impl Connections {
-    /// Waits until there is room for one more, and makes it if there is none.
+    /// Waits until there is room for another connection, and closes one if necessary.
     async fn make_room(&mut self) {
         while let Some(ended) = self.tasks.try_join_next_with_id() {
             self.forget(ended);
@@ -155,7 +155,7 @@ impl Connections {
         let task = self.tasks.spawn(async move {
             let mut connection = pin!(connection);
             tokio::select! {
-                // Whatever is wrong with it is the client's.
+                // An error of the connection is the client's problem.
                 _ = connection.as_mut() => return,
                 () = sleep(LIFE_MAX) => {}
                 () = shutdown.cancelled() => {}
@@ -171,8 +171,8 @@ impl Connections {
     }
 }
 
-/// Refuses a request that does not name this machine by a loopback name. One without any name is not
-/// that of a browser.
+/// Refuses a request that does not name this machine by a loopback name. A request without any name
+/// is accepted, since browsers always send one.
 async fn check_host(request: Request, next: Next) -> Response {
     let hosts = request.headers().get_all(header::HOST);
     let is_ours = |host: &header::HeaderValue| host.to_str().is_ok_and(is_loopback_name);
@@ -184,10 +184,10 @@ async fn check_host(request: Request, next: Next) -> Response {
     (StatusCode::FORBIDDEN, sentence).into_response()
 }
 
-/// Whether a host, with or without a port, is `localhost` or a loopback address.
+/// Returns whether a host, with or without a port, is `localhost` or a loopback address.
 fn is_loopback_name(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
-        // The port; a colon in brackets is of the address.
+        // The text after the last colon is the port. A colon in brackets belongs to the address.
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
         _ => host,
     };
@@ -208,7 +208,7 @@ mod tests {
 
     const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-    /// An operator's endpoints, with a document that is too long for any buffer.
+    /// Serves an operator's endpoints, with a document that exceeds every buffer.
     async fn served() -> (SocketAddr, CancellationToken) {
         let (listener, shutdown) = (listen(ANY).await.unwrap(), CancellationToken::new());
         let address = listener.local_addr().unwrap();
@@ -233,19 +233,19 @@ mod tests {
         answer.lines().next().unwrap_or_default().to_owned()
     }
 
-    /// How many of the connections their server has not closed.
+    /// Returns the number of connections that the server has not closed.
     async fn held(connections: &mut [TcpStream]) -> usize {
         let mut held = 0;
         for connection in connections {
             let mut byte = [0];
-            // What was closed is seen at once; the others have nothing to read.
+            // A closed connection is seen at once. The others have nothing to read.
             let read = timeout(Duration::from_millis(1), connection.read(&mut byte)).await;
             held += usize::from(read.is_err());
         }
         held
     }
 
-    /// Two ends of each connection are this process's.
+    /// Raises the limit of open files: both ends of each connection belong to this process.
     fn allow_files(count: u64) {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -262,7 +262,7 @@ mod tests {
         let mut idle = Vec::new();
         for number in 0..2_000 {
             let mut connection = TcpStream::connect(address).await.unwrap();
-            // Every other one has begun a request that never goes on.
+            // Every second connection has begun a request that never continues.
             if number % 2 == 0 {
                 connection.write_all(b"GET /healthz HT").await.unwrap();
             }
@@ -308,7 +308,7 @@ mod tests {
         let mut deaf = TcpStream::connect(address).await.unwrap();
         deaf.write_all(b"GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         sleep(LIFE_MAX + 2 * DRAIN).await;
-        // What is in buffers arrives, and then the end.
+        // The client receives the buffered bytes, and then the end.
         let end = timeout(HEAD_MAX, async {
             let mut piece = vec![0; 1 << 16];
             while deaf.read(&mut piece).await.is_ok_and(|length| 0 < length) {}

@@ -1,7 +1,7 @@
 //! A socket in a directory, which serves only the user who owns the directory.
 //!
 //! The address of a socket has room for 108 bytes. So the directory is opened, and the socket is
-//! addressed through its descriptor, however long its name is.
+//! addressed through the directory's descriptor. Its path can have any length.
 
 use std::fs;
 use std::io;
@@ -16,18 +16,18 @@ use crate::file;
 /// The name of the socket in its directory.
 const NAME: &str = "api.sock";
 
-/// How many connections may wait to be accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 128;
 
-/// A socket that is in its directory until this is dropped.
+/// A socket that exists in its directory until this is dropped.
 #[derive(Debug)]
 pub struct Socket {
     dir: OwnedFd,
 }
 
 impl Socket {
-    /// Listens on a socket in `dir`, in place of one that a killed program left there. The caller
-    /// must be the only one who does so.
+    /// Listens on a socket in `dir`, and replaces the socket of a killed program. The directory
+    /// must have one listener at a time.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl Socket {
         let path = path(&dir);
         file::existing(fs::remove_file(&path))?;
         let socket = UnixSocket::new_stream()?;
-        // Before it has a name, so that at no time anybody else can connect.
+        // The mode is set before the socket has a name, so other users can never connect.
         fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
         socket.bind(&path)?;
         Ok((Self { dir }, socket.listen(BACKLOG)?))
@@ -46,16 +46,16 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // One that stays refuses connections, and is replaced.
+        // A socket that remains refuses connections, and the next listener replaces it.
         let _ = fs::remove_file(path(&self.dir));
     }
 }
 
-/// Connects to the socket in `dir`; `None` if nobody listens there.
+/// Connects to the socket in `dir`; `None` if it has no listener.
 ///
 /// # Errors
 ///
-/// If it cannot be used, for example since it is another user's.
+/// If the socket cannot be used, for example because it belongs to another user.
 pub async fn connect(dir: &Path) -> io::Result<Option<UnixStream>> {
     use io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound};
     let connected = match opened(dir) {

@@ -1,11 +1,14 @@
-//! The states of one lease as a chain of files, of which exactly one writer makes the next.
+//! The states of one lease as a chain of files. Exactly one writer creates the next file.
 //!
-//! File `n` is version `n`. A file is written under a hidden name and then linked to its final name,
-//! which fails if that name exists; so nobody reads a part of a file, and no file is ever replaced.
-//! Each file has a random *mark* of its own, and the mark of the state it was made *after*. Old
-//! states are removed, so a writer that was frozen for long can link its file into the gap that they
-//! left. Such a file is *stray*. All other files are *true*: file 1 if file 0 has its mark, and each
-//! file that was linked while the true file it was made after, the one before it, existed.
+//! File `n` is version `n`. A file is written under a hidden name and then linked to its final
+//! name. The link fails if that name exists. So readers see only complete files, and no file is
+//! ever replaced.
+//!
+//! Each file has a random *mark*, and the mark of the state it was made *after*. Old states are
+//! removed, so a writer that was frozen for long can link its file into the gap that they left.
+//! Such a file is *stray*. All other files are *true*. File 1 is true if file 0 has its mark. A
+//! later file is true if it was linked while the previous true file, whose mark it has, still
+//! existed.
 //!
 //! - **Create**: link 1, then 0, which has the mark of 1 and exists as long as the lease does.
 //! - **Write** `n + 1`: read `n` as below. Link `n + 1`. If `n` still exists, the write succeeded.
@@ -30,7 +33,7 @@
 //! 5. *A lease is created once.* 0 is never removed before the lease is. A late creator finds 0; the
 //!    1 that it linked is stray, since it was linked after the true 1 was removed.
 //! 6. *A writer removes only its own file, and only if it is stray.* If the writer finds `n` gone,
-//!    either its file is stray, or a true `n + 2` was made, without which nobody removes `n`. If
+//!    either its file is stray, or a true `n + 2` was made: before that, `n` is not removed. If
 //!    `n + 2` is missing now, it was removed, and `n + 1` before it; so the file named `n + 1` is
 //!    stray. If `n + 2` exists and was made after the writer's file, that file was true and the write
 //!    succeeded after all. Only if others have written further versions is a successful write
@@ -45,10 +48,11 @@ use super::disk::Names;
 use super::file_name;
 use super::stored::Document;
 
-/// How often a read is repeated. Each time the lease was written twice during the read.
+/// The maximum number of repeated reads. A read is repeated if the lease was written twice
+/// meanwhile.
 const READS_MAX: u32 = 100;
 
-/// The version whose file means that the lease exists.
+/// The version whose file marks the existence of the lease.
 const BIRTH: u64 = 0;
 
 /// The chain of one lease.
@@ -79,7 +83,7 @@ impl<N: Names> Chain<'_, N> {
         Ok(is_made?.then_some(1))
     }
 
-    /// Makes the version after `state`. Returns `None` if another writer was faster.
+    /// Creates the version after `state`. Returns `None` if another writer was faster.
     pub(super) fn append(&self, state: &State, next: Document) -> io::Result<Option<u64>> {
         let State { version, document: before } = state;
         let Some(made) = version.checked_add(1) else { return Ok(None) };
@@ -96,7 +100,7 @@ impl<N: Names> Chain<'_, N> {
             };
         }
         if let Err(error) = self.clean_up(*version) {
-            // The write succeeded; the next one cleans up again.
+            // The write succeeded, and the next one cleans up again.
             tracing::debug!(session = self.session, %error, "old states of a lease cannot be removed yet");
         }
         Ok(Some(made))
@@ -111,7 +115,7 @@ impl<N: Names> Chain<'_, N> {
         (lowest..version).try_for_each(|version| self.unlink(version))
     }
 
-    /// The newest state; the search begins at `hint`, if there is one.
+    /// Returns the newest state. The search begins at `hint`, if there is one.
     pub(super) fn newest(&self, mut hint: Option<u64>) -> io::Result<Option<State>> {
         for _ in 0..READS_MAX {
             if !self.exists(BIRTH)? {
@@ -133,7 +137,7 @@ impl<N: Names> Chain<'_, N> {
         Err(io::Error::other(reason))
     }
 
-    /// The newest state, if a search upwards from `version` finds it.
+    /// Returns the newest state, if a search upwards from `version` finds it.
     pub(super) fn at(&self, mut version: u64) -> io::Result<Option<State>> {
         if version == BIRTH {
             return Ok(None);
@@ -157,7 +161,7 @@ impl<N: Names> Chain<'_, N> {
         }
     }
 
-    /// Removes all files. The lease is gone once the first one is removed.
+    /// Removes all files. The lease no longer exists once the first file is removed.
     pub(super) fn remove(&self) -> io::Result<()> {
         self.unlink(BIRTH)?;
         let mut versions = self.names.versions(self.session)?;
@@ -165,7 +169,7 @@ impl<N: Names> Chain<'_, N> {
         versions.into_iter().try_for_each(|version| self.unlink(version))
     }
 
-    /// Whether the file of this version exists and has this mark.
+    /// Returns whether the file of this version exists and has this mark.
     fn has_mark(&self, version: u64, mark: &str) -> io::Result<bool> {
         Ok(self.load(version)?.is_some_and(|document| document.mark == mark))
     }

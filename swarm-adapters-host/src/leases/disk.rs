@@ -1,4 +1,4 @@
-//! The operations on the files of a directory, each of which the system does atomically.
+//! The operations on the files of a directory. The system performs each of them atomically.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -12,20 +12,20 @@ use crate::file::{self, ReadError};
 /// The suffix of a file that is not linked yet.
 const HIDDEN: &str = "-new";
 
-/// The steps that [`Chain`](super::chain::Chain) is made of.
+/// The steps of [`Chain`](super::chain::Chain).
 pub(super) trait Names {
-    /// The contents of a file; `None` if it does not exist.
+    /// Returns the contents of a file; `None` if it does not exist.
     fn load(&self, name: &str) -> io::Result<Option<Document>>;
-    /// Whether there is a file of this name.
+    /// Returns whether a file of this name exists.
     fn exists(&self, name: &str) -> io::Result<bool>;
-    /// Creates a complete file, unless one of this name exists.
+    /// Creates a complete file, unless the name exists. Returns whether it was created.
     fn link(&self, name: &str, document: &Document) -> io::Result<bool>;
-    /// Removes a file, if it exists.
+    /// Removes a file if it exists.
     fn unlink(&self, name: &str) -> io::Result<()>;
-    /// All names. Files that are created or removed in the meantime may be missing.
+    /// Returns all names. Files that are created or removed in the meantime may be missing.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// The versions of a session in a listing, 0 left out.
+    /// Returns the versions of a session in a listing, without version 0.
     fn versions(&self, session: &str) -> io::Result<Vec<u64>> {
         let of_session = |name: &String| {
             let version = name.strip_prefix(session)?.strip_prefix('.')?.parse().ok()?;
@@ -35,7 +35,7 @@ pub(super) trait Names {
         Ok(versions.iter().filter_map(of_session).filter(|version| *version > 0).collect())
     }
 
-    /// The highest version of a session in a listing.
+    /// Returns the highest version of a session in a listing.
     fn newest(&self, session: &str) -> io::Result<Option<u64>> {
         Ok(self.versions(session)?.into_iter().max())
     }
@@ -57,7 +57,7 @@ impl Disk {
         &self.dir
     }
 
-    /// Removes the hidden files: those that were never linked, or not yet.
+    /// Removes the hidden files, which are not linked.
     pub(super) fn sweep(&self) -> io::Result<()> {
         for name in self.list()? {
             if name.starts_with('.') && name.ends_with(HIDDEN) {
@@ -67,7 +67,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The error for a file that is not a valid state.
+    /// Creates the error for a file that is not a valid state.
     pub(super) fn unreadable(&self, name: &str, reason: &dyn std::fmt::Display) -> io::Error {
         let path = self.dir.join(name);
         let reason = format!("{} is not a lease: {reason}", path.display());
@@ -105,21 +105,21 @@ impl Names for Disk {
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        // Somebody may have removed the directory with its contents; the next writer recreates it.
+        // A user may have removed the directory with its contents. The next writer recreates it.
         for entry in file::existing(fs::read_dir(&self.dir))?.into_iter().flatten() {
-            // swarm only creates names that are UTF-8.
+            // All names that swarm creates are UTF-8.
             names.extend(entry?.file_name().into_string());
         }
         Ok(names)
     }
 }
 
-/// A file under its hidden name, which is removed when this is dropped.
+/// A file under its hidden name, which is removed on drop.
 struct Hidden(PathBuf);
 
 impl Drop for Hidden {
     fn drop(&mut self) {
-        // If it stays, the next sweep removes it.
+        // A file that remains is removed by the next sweep.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -13,13 +13,13 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Leases, parse_name};
 
-/// How long a change can go unnoticed if its event is lost.
+/// The maximum delay in noticing a change whose event is lost.
 const POLL: Duration = Duration::from_secs(5);
 
 /// Watches the leases of a directory until it is dropped.
 ///
-/// Changes between two calls are returned together by the second. Events are only hints: a listing of
-/// the whole directory every five seconds finds what they missed.
+/// The second of two calls returns all changes since the first. Events are only hints: a listing of
+/// the whole directory every five seconds finds missed changes.
 #[derive(Debug)]
 pub struct LeaseFollower {
     leases: Leases,
@@ -40,7 +40,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct News {
     versions: BTreeMap<SessionId, u64>,
-    /// Events were lost.
+    /// Whether events were lost.
     is_incomplete: bool,
 }
 
@@ -57,19 +57,19 @@ impl LeaseFollower {
         let leases = leases.clone();
         let reported = BTreeMap::new();
         let mut follower = Self { leases, shared, reported, poll, poll_at, watcher: None };
-        // The watch starts before the first listing, or a change in between would be lost.
+        // The watch starts before the first listing, so that no change in between is lost.
         follower.watch();
         follower
     }
 
-    /// Waits until leases changed, and returns their sessions; the first call returns all sessions. A
-    /// session whose lease did not change may be returned, too.
+    /// Waits until leases changed, and returns their sessions. The first call returns all sessions.
+    /// The result may include sessions whose leases did not change.
     ///
     /// This method is cancel safe.
     ///
     /// # Errors
     ///
-    /// If the directory cannot be read. The next call tries again, after a while.
+    /// If the directory cannot be read. The next call tries again after a while.
     pub async fn changed(&mut self) -> io::Result<BTreeSet<SessionId>> {
         loop {
             let News { versions, is_incomplete } = self.shared.take();
@@ -100,7 +100,8 @@ impl LeaseFollower {
         }
     }
 
-    /// The sessions whose versions are not the reported ones, including vanished sessions.
+    /// Returns the sessions whose versions differ from the reported ones, including removed
+    /// sessions.
     fn compare(&mut self, versions: BTreeMap<SessionId, u64>) -> BTreeSet<SessionId> {
         let vanished = self.reported.keys().filter(|session| !versions.contains_key(*session));
         let moved = versions.iter().filter(|(session, v)| self.reported.get(*session) != Some(v));
@@ -109,7 +110,7 @@ impl LeaseFollower {
         changed
     }
 
-    /// Watches the directory, again if it has been recreated.
+    /// Watches the directory. A recreated directory is watched again.
     fn watch(&mut self) {
         if self.watcher.is_none() {
             let shared = Arc::clone(&self.shared);
@@ -123,7 +124,7 @@ impl LeaseFollower {
     }
 }
 
-/// The version of a lease's first state, and of the file that makes it one.
+/// The version of a lease's first state.
 const FIRST: u64 = 1;
 const BIRTH: u64 = 0;
 

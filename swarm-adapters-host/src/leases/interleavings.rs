@@ -1,5 +1,6 @@
-//! The steps of several writers and readers in the order of a random schedule, with kills and freezes
-//! between any two steps, judged by what each step did to the files.
+//! Tests the chain with several writers and readers, whose steps follow a random schedule.
+//! Processes are killed and frozen between any two steps. The effects of each step on the files
+//! decide whether the results are right.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,13 +13,13 @@ use super::*;
 
 const SESSION: &str = "pod-0000000000000001";
 
-/// All files, and what an observer of every step knows.
+/// All files, and the knowledge of an observer of every step.
 #[derive(Default)]
 struct World {
     files: BTreeMap<String, Document>,
-    /// The true newest states in order, with the step that made each. No process can see this.
+    /// The true newest states in order, each with the step that made it. No process can see this.
     heads: Vec<(usize, u64, String)>,
-    /// Whether the lease exists, and since which step.
+    /// The step in which the lease was created, if it exists.
     made: Option<usize>,
     steps: usize,
 }
@@ -45,7 +46,7 @@ impl World {
     }
 }
 
-/// One process: each step waits until the schedule lets it happen.
+/// One process. Each step waits for its turn in the schedule.
 struct Process {
     world: Arc<Mutex<World>>,
     turns: Mutex<Receiver<()>>,
@@ -55,7 +56,7 @@ struct Process {
 impl Process {
     fn step<T>(&self, act: impl FnOnce(&mut World) -> T) -> io::Result<T> {
         let turn = self.turns.lock().unwrap().recv();
-        // A killed process does nothing any more.
+        // A killed process makes no further step.
         turn.map_err(|_| io::Error::other("killed"))?;
         let mut world = self.world.lock().unwrap();
         world.steps += 1;
@@ -85,7 +86,7 @@ impl disk::Names for Process {
         })
     }
 
-    /// In three parts: a change between two parts may be missed.
+    /// The listing has three parts: a change between two parts may be missed.
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for part in [1, 2, 0] {
@@ -102,22 +103,22 @@ fn document() -> Document {
     Document::new(&Lease { version, holder: Holder::Session, number: 0, ack }, "boot").unwrap()
 }
 
-/// What a process did, with the steps before and after.
+/// The result of a process's action, with the steps before and after.
 enum Outcome {
     Read(usize, usize, Option<(u64, String)>),
     Wrote(u64, String),
 }
 
-/// How a process begins, and from where its reads do.
+/// The start of a process, and the hints of its reads.
 #[derive(Clone, Debug)]
 struct Plan {
-    /// The version it saw before it was frozen; 0 if it was to create the lease.
+    /// The version it saw before it was frozen; 0 if it was about to create the lease.
     saw: usize,
-    /// One for each read; 0 for none.
+    /// One hint for each read; 0 means no hint.
     hints: Vec<u64>,
 }
 
-/// Carries out what it was frozen before, then reads and writes, until it is killed.
+/// Continues an action after a freeze, then reads and writes until it is killed.
 fn live(
     process: &Process,
     saw: Option<&State>,
@@ -151,8 +152,8 @@ fn live(
     Ok(())
 }
 
-/// The states of a lease that was written `newest` times, and files from `lowest` on, as writers
-/// leave them that were killed before they cleaned up.
+/// Returns the states of a lease that was written `newest` times, with the files from `lowest` on.
+/// Writers that are killed before they clean up leave such files.
 fn history(newest: u64, lowest: u64) -> (World, Vec<State>) {
     let (mut world, mut states) = (World::default(), Vec::<State>::new());
     for version in 1..=newest {
@@ -170,12 +171,13 @@ fn history(newest: u64, lowest: u64) -> (World, Vec<State>) {
     (world, states)
 }
 
-/// Lets the process make one step; false if it has ended.
+/// Lets the process make one step, and returns whether it has not ended.
 fn let_step(turn: &Sender<()>, done: &Receiver<()>) -> bool {
     turn.send(()).is_ok() && done.recv().is_ok()
 }
 
-/// Runs the schedule: `(process, steps)` lets one make so many steps; the killed make no more.
+/// Runs the schedule. `(process, steps)` lets a process make that many steps. Killed processes make
+/// no more steps.
 fn play(
     (world, states): (World, Vec<State>),
     plans: Vec<Plan>,
@@ -191,7 +193,7 @@ fn play(
         let process = Process { world: Arc::clone(&world), turns: Mutex::new(turns), done };
         let outcomes = Arc::clone(&outcomes);
         let thread = thread::spawn(move || {
-            // The error means that it was killed.
+            // An error means that the process was killed.
             let _ = live(&process, saw.as_ref(), &hints, &outcomes);
         });
         processes.push((turn, dones, thread));
@@ -201,7 +203,7 @@ fn play(
         let _ = (0..steps).all(|_| let_step(turn, done));
     }
     for (process, (turn, done, thread)) in processes.into_iter().enumerate() {
-        // The others continue after their freeze, one after the other.
+        // The frozen processes continue, one after the other.
         while !kills.contains(&process) && let_step(&turn, &done) {}
         drop((turn, done));
         thread.join().unwrap();
@@ -210,7 +212,7 @@ fn play(
     (world, Arc::into_inner(outcomes).unwrap().into_inner().unwrap())
 }
 
-/// Judges the results by what happened.
+/// Judges the results by the effects of the steps.
 fn judge(world: &World, outcomes: &[Outcome]) -> Result<(), String> {
     for (n, (_, version, _)) in world.heads.iter().enumerate() {
         if *version != n as u64 + 1 {
@@ -245,16 +247,16 @@ fn judge(world: &World, outcomes: &[Outcome]) -> Result<(), String> {
             }
         }
     }
-    // Whatever happened, the newest can be read and written again.
+    // The newest state must be readable and writable at the end.
     let Some((_, head, mark)) = world.heads.last() else { return Ok(()) };
     match world.files.get(&file_name(SESSION, *head)) {
         Some(document) if document.mark == *mark => {}
-        _ => return Err(format!("the newest, {head}, is gone")),
+        _ => return Err(format!("the newest, {head}, no longer exists")),
     }
     let Some((_, before, mark)) = world.heads.iter().rev().nth(1) else { return Ok(()) };
     match world.files.get(&file_name(SESSION, *before)) {
         Some(document) if document.mark == *mark => Ok(()),
-        _ => Err(format!("the one before the newest, {head}, is gone")),
+        _ => Err(format!("the one before the newest, {head}, no longer exists")),
     }
 }
 
@@ -270,7 +272,7 @@ proptest! {
     fn no_order_of_steps_lets_two_writers_succeed_or_a_reader_see_a_state_that_never_existed(
         (newest, lowest) in (0..8_u64, 1..8_u64),
         plans in prop::collection::vec(any_plan(), 4),
-        // Long stretches of one with freezes of the others, and step by step.
+        // Long runs of one process while the others are frozen, and single steps.
         schedule in prop::collection::vec((0..4_usize, prop_oneof![1..4_usize, 1..40_usize]), 1..40),
         kills in prop::collection::vec(0..4_usize, 0..3),
     ) {

@@ -1,4 +1,4 @@
-//! Real processes write one lease, and are frozen and killed at random points.
+//! Tests with real processes that write one lease, and are frozen and killed at random points.
 
 use std::env;
 use std::fs;
@@ -27,7 +27,7 @@ fn next(leases: &Leases, number: u64) -> Result<LeaseVersion, LeaseWriteError> {
     leases.write(&session(), &write)
 }
 
-/// Not a test by itself: the program of the processes of the other test.
+/// The program of the other test's processes, which is not a test by itself.
 #[test]
 fn a_process_that_only_writes() {
     let Some(dir) = env::var_os(DIR) else { return };
@@ -35,7 +35,7 @@ fn a_process_that_only_writes() {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
         match next(&leases, u64::from(std::process::id())) {
-            // The reader is gone if the test has ended.
+            // The pipe is closed if the test has ended.
             Ok(LeaseVersion(version)) => {
                 if writeln!(io::stdout(), "made {version}").is_err() {
                     return;
@@ -47,7 +47,7 @@ fn a_process_that_only_writes() {
     }
 }
 
-/// A writer that is killed when it is dropped.
+/// A writer process that is killed on drop.
 struct Writer {
     child: Child,
     made: Option<JoinHandle<Vec<u64>>>,
@@ -98,7 +98,7 @@ fn processes_that_are_frozen_and_killed_never_make_one_version_twice() {
     let grow = |writes: u64| {
         let (goal, end) = (newest() + writes, Instant::now() + PATIENCE);
         while newest() < goal {
-            assert!(Instant::now() < end, "nobody writes any more");
+            assert!(Instant::now() < end, "the writers stopped");
         }
     };
     let mut writers: Vec<Writer> = (0..3).map(|_| Writer::start(dir.path())).collect();
@@ -121,7 +121,7 @@ fn processes_that_are_frozen_and_killed_never_make_one_version_twice() {
     made.dedup();
     assert_eq!(made.len(), count, "a version was made twice");
     assert!(made.last().is_some_and(|last| *last <= newest()));
-    // Whatever the writers left behind, the lease can be written, and the leftovers are removed.
+    // The lease can still be written after all these kills, and the leftovers are removed.
     let before = newest();
     leases.sweep().unwrap();
     assert_eq!(next(&leases, 0).unwrap(), LeaseVersion(before + 1));

@@ -9,16 +9,17 @@ use swarm_core::{JobName, Token};
 
 use crate::random;
 
-/// The format of a lease of which nothing is still being stopped: every version of the program reads it.
+/// The format of a lease without jobs that are still being stopped. Every version of the program
+/// reads it.
 const PLAIN: u64 = 1;
-/// The format with jobs that are still being stopped, and the newest that this program reads. An older
+/// The newest format that this program reads, which has jobs that are still being stopped. An older
 /// program refuses it and changes nothing.
 const FORMAT: u64 = 2;
 
-/// The largest lease that is read or written: about 100,000 finished jobs.
+/// The size limit of a lease: about 100,000 finished jobs.
 pub(super) const BYTES_MAX: u64 = 32 << 20;
 
-/// The most finished jobs that are read: as many as one view has jobs.
+/// The maximum number of finished jobs: one view has at most as many jobs.
 const FINISHED_MAX: usize = crate::worker_view::JOBS_MAX;
 
 /// The contents of the file.
@@ -28,9 +29,9 @@ pub(super) struct Document {
     format: u64,
     /// A random text that is unique to this file.
     pub(super) mark: String,
-    /// The mark of the state before it.
+    /// The mark of the previous state.
     pub(super) after: String,
-    /// The boot id of the machine when it was written.
+    /// The boot id of the machine at the time of the write.
     boot: String,
     holder: StoredHolder,
     number: u64,
@@ -52,12 +53,12 @@ struct StoredAck {
     #[serde(deserialize_with = "crate::unique::map")]
     finished: BTreeMap<String, u64>,
     draining: bool,
-    /// Since format 2.
+    /// The jobs that are still being stopped, since format 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stopping: Option<StoredStopping>,
 }
 
-/// The view that a session has carried out except for these jobs.
+/// The view that a session has executed except for these jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredStopping {
@@ -66,14 +67,14 @@ struct StoredStopping {
     jobs: BTreeMap<String, u64>,
 }
 
-/// The one field that every format has.
+/// The format, which is a field of every document.
 #[derive(Deserialize)]
 struct Format {
     format: u64,
 }
 
 impl Document {
-    /// A document with a new mark and no state before it yet.
+    /// Creates a document with a new mark and without a previous state.
     pub(super) fn new(lease: &Lease, boot: &str) -> io::Result<Self> {
         let Lease { version: _, holder, number, ack } = lease;
         let Ack { incarnation, revision, stopping, finished, is_draining } = ack;
@@ -100,15 +101,16 @@ impl Document {
         })
     }
 
-    /// The same document with `before` as the state before it.
+    /// Sets the previous state of the document to `before`.
     pub(super) fn after(self, before: &Self) -> Self {
         Self { after: before.mark.clone(), ..self }
     }
 
-    /// The lease, as a reader with the boot id `boot` sees it.
+    /// Returns the lease as a reader with the boot id `boot` sees it.
     pub(super) fn lease(&self, version: LeaseVersion, boot: &str) -> Result<Lease, String> {
         let holder = match self.holder {
-            // The process ended with the reboot. It holds nothing and will never write again.
+            // The process ended with the reboot. It has no lease any more and will never write
+            // again.
             StoredHolder::Session | StoredHolder::Revoked if self.boot != boot => Holder::Closed,
             StoredHolder::Session => Holder::Session,
             StoredHolder::Closed => Holder::Closed,
@@ -178,7 +180,7 @@ fn jobs_of(names: &BTreeMap<String, u64>) -> Result<BTreeMap<JobName, Token>, St
     names.iter().map(job).collect()
 }
 
-/// A random text of 128 bits.
+/// Returns a random text of 128 bits.
 fn mark() -> io::Result<String> {
     Ok(format!("{:016x}{:016x}", random::number()?, random::number()?))
 }

@@ -1,4 +1,4 @@
-//! Leases in real files, written by real threads.
+//! Tests of leases with real files and real threads.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,8 +109,8 @@ fn of_many_writers_at_once_only_one_makes_each_version() {
         writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
     });
     all.sort_unstable();
-    // A writer that is overtaken twice before it checks gets a conflict, although its write happened
-    // and others followed it; so a version may be missing here, but none occurs twice.
+    // A writer that is overtaken twice before it checks gets a conflict, although its write
+    // happened and others followed it. So a version may be missing here, but none occurs twice.
     assert!(all.windows(2).all(|pair| pair[0].0 < pair[1].0), "a version was made twice: {all:?}");
     let newest = Leases::open(dir.path()).unwrap().read(&id(1)).unwrap().unwrap();
     let made_by = all.iter().find(|(version, _)| *version == newest.version.0);
@@ -130,7 +130,8 @@ fn the_leftovers_of_killed_and_late_writers_are_not_read_and_do_no_harm() {
         kept.push(fs::read(path(number)).unwrap());
         version = leases.write(&id(1), &renewal(Some(version), number)).unwrap();
     }
-    // Killed after the link and before the clean-up; and one that linked into the gap below.
+    // One writer was killed between the link and the clean-up. Another one linked into the gap
+    // below.
     fs::write(path(4), &kept[3]).unwrap();
     fs::write(path(2), &kept[1]).unwrap();
     fs::write(dir.path().join("leases/.0123-new"), "half of a le").unwrap();

@@ -1,4 +1,4 @@
-//! The promises of the store, against real files.
+//! Tests of the store's guarantees, with real files.
 
 use std::fs;
 

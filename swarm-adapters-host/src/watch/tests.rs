@@ -1,4 +1,4 @@
-//! Every way in which files are replaced, on a real file system.
+//! Tests of all ways to replace a file, on a real file system.
 
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use super::*;
 
 const GATHER: Duration = Duration::from_millis(20);
 const BYTES_MAX: u64 = 1 << 20;
-/// No test may depend on the poll.
+/// Tests must not depend on the poll.
 const NEVER: Duration = Duration::from_hours(1);
 
 async fn contents(watch: &mut FileWatch) -> Contents {
@@ -23,7 +23,7 @@ fn text(text: &str) -> Contents {
     Contents::Text(text.into())
 }
 
-/// What the kubelet does to a mounted `ConfigMap`: a new generation, and one rename to it.
+/// Replaces a mounted `ConfigMap` like the kubelet: a new generation, and one rename to it.
 fn atomic_write(dir: &Path, generation: &str, contents: &str) {
     let before = fs::read_link(dir.join("..data"));
     fs::create_dir(dir.join(generation)).unwrap();
@@ -129,7 +129,8 @@ async fn a_complete_file_is_read_at_once() {
         fs::rename(dir.path().join("new"), &path).unwrap();
         assert_eq!(contents(&mut watch).await, text(&format!("renamed {n}")));
         fs::write(&path, format!("closed {n}")).unwrap();
-        // A write in place empties the file first. Whoever still reads because of the rename may see it.
+        // A write in place empties the file first. A read after the earlier rename may see it
+        // empty.
         let mut read = contents(&mut watch).await;
         if read == text("") {
             read = contents(&mut watch).await;

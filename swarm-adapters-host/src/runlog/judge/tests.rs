@@ -1,4 +1,4 @@
-//! The judge with logs of a few lines.
+//! Tests of the judge with logs of a few lines.
 
 use std::time::Duration;
 
