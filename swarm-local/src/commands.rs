@@ -1,5 +1,5 @@
-//! Commands from another terminal, about a pool that [`local`](super::local) runs: they ask its
-//! socket, and read its logs.
+//! Commands about a pool that [`local`](super::local) runs. They query its socket and read its
+//! logs.
 //!
 //! Exit codes: 0 success, 1 failure, 2 invalid usage, 3 the answer is "no": no such pool runs, or it
 //! has no such job.
@@ -23,12 +23,12 @@ pub use ps::{PsArgs, ps};
 pub use status::{StatusArgs, status};
 pub use stop::{StopArgs, stop};
 
-/// Why a command has no answer.
+/// Reason for a command's failure.
 #[derive(Debug)]
 enum Failure {
-    /// The answer is "no", a sentence.
+    /// The answer is "no"; a sentence.
     No(String),
-    /// The arguments are not enough, a sentence.
+    /// The arguments are invalid; a sentence.
     Usage(String),
     Failed(anyhow::Error),
 }
@@ -39,8 +39,8 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// The exit code of a command. What failed is complained about, except for a reader that closed the
-/// pipe, as `head` does.
+/// Converts a result into an exit code, and prints its error. A reader that closes the pipe, as
+/// `head` does, is not an error.
 fn ended(result: Result<(), Failure>) -> anyhow::Result<ExitCode> {
     let (sentence, code) = match result {
         Ok(()) => return Ok(ExitCode::SUCCESS),
@@ -56,7 +56,7 @@ fn ended(result: Result<(), Failure>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Standard output, for what the format permits. Whatever has arrived is written when this is dropped.
+/// Returns standard output, escaped for the format. Dropping it writes the buffered part.
 fn standard_output(output: Output) -> impl Write {
     let form = match output {
         Output::Text => Form::Lines,

@@ -1,4 +1,4 @@
-//! Processes that an earlier run left behind: words about them, and their end.
+//! Ends processes that an earlier run left behind, and describes them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,16 +18,16 @@ use super::snapshot::Snapshot;
 use super::worker_log::{self, WorkerLog, killed_job};
 use crate::processes::{Killed, Leftovers, Patience, Remaining, end_leftovers};
 
-/// The end of what an earlier run had left behind.
+/// Result of ending an earlier run's processes.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
     pub(super) leftovers: Leftovers,
-    /// The jobs and workers that were killed.
+    /// Killed jobs and workers.
     pub(super) killed: Vec<String>,
 }
 
-/// Ends what an earlier run left behind in `dir`, and publishes what is left. No operator may run
-/// there. The future may be dropped.
+/// Ends the processes that an earlier run left behind in `dir`, and publishes the progress. No
+/// operator may run there. The function is cancel safe.
 pub(super) async fn end(
     dir: &Path,
     patience: Patience,
@@ -44,8 +44,8 @@ pub(super) async fn end(
     Ok(Ended { leftovers, killed })
 }
 
-/// The logs of the workers from some time on. Only they tell whom a guard kills, once no operator
-/// listens.
+/// Workers' logs from a point in time on. Without an operator, only the logs report the jobs that
+/// guards kill.
 struct Logs(Vec<(String, WorkerLog)>);
 
 impl Logs {
@@ -57,7 +57,7 @@ impl Logs {
         Self(workers.filter_map(log).collect())
     }
 
-    /// The jobs that were killed since.
+    /// Returns the jobs killed after that point.
     fn killed(&mut self) -> Vec<Killed> {
         let mut killed = Vec::new();
         for (worker, log) in &mut self.0 {
@@ -74,8 +74,8 @@ impl Logs {
     }
 }
 
-/// Ends what an earlier run left behind, before the Swarm `name` starts, and says so. It has the stop
-/// timeout of that run, unless this one is to be killed meanwhile.
+/// Ends an earlier run's processes before the Swarm `name` starts, and reports it. They have that
+/// run's stop timeout, unless a kill is requested meanwhile.
 pub(super) async fn end_first(
     dir: &Path,
     name: &str,

@@ -1,5 +1,4 @@
-//! The end of a pool: the jobs and workers that are waited for, the longest wait, and the killed
-//! ones.
+//! Ends a pool: the remaining jobs and workers, the time limit, and the kills.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,30 +16,36 @@ use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
 use crate::processes::{Killed, Processes, Workers};
 
-/// Time between two looks at the jobs and workers that are left.
+/// Time between two checks of the remaining jobs and workers.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Time until the first line about the wait, and time between two lines from then on.
+/// Time until the first message about the wait, and time between two further messages.
 const SAY_AFTER: Duration = Duration::from_secs(1);
 const SAY_EVERY: Duration = Duration::from_secs(5);
 
-/// Number of jobs and workers that are named if they are waited for or were killed.
+/// Maximum number of names of awaited or killed jobs and workers.
 const NAMED_MAX: usize = 5;
 
-/// Number of jobs of each worker, according to the ledger.
+/// Number of jobs of each worker, from the ledger.
 pub(super) type Granted = BTreeMap<Slot, usize>;
 
-/// The number of jobs that are left, and names of some. The workers report them. For a worker that
-/// reports nothing, the ledger has the number.
-fn left(workers: &Workers, told: &BTreeMap<Slot, Told>, granted: &Granted) -> (usize, Vec<String>) {
+/// Returns the number of remaining jobs, and some names. The workers report their jobs. If a worker
+/// has not reported, its number comes from the ledger.
+fn left(
+    workers: &Workers,
+    reported: &BTreeMap<Slot, Told>,
+    granted: &Granted,
+) -> (usize, Vec<String>) {
     let (mut count, mut named) = (0, Vec::new());
     for (slot, worker) in workers {
-        let Some(told) = told.get(slot).filter(|told| told.instance == worker.instance) else {
+        let Some(reported) =
+            reported.get(slot).filter(|reported| reported.instance == worker.instance)
+        else {
             count += granted.get(slot).copied().unwrap_or_default();
             continue;
         };
-        count += told.jobs.len();
-        for (job, now) in told.jobs.iter().take(NAMED_MAX.saturating_sub(named.len())) {
+        count += reported.jobs.len();
+        for (job, now) in reported.jobs.iter().take(NAMED_MAX.saturating_sub(named.len())) {
             let process = now.pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
             named.push(format!("{job} on {}{process}", worker.name));
         }
@@ -54,16 +59,15 @@ pub(super) struct End<'a> {
     pub(super) workers: &'a watch::Receiver<Workers>,
     pub(super) outlets: &'a Outlets,
     pub(super) granted: Granted,
-    /// Number of killed jobs and workers that were reported.
+    /// Number of killed jobs and workers that were already reported.
     pub(super) reported: usize,
-    /// The reason for the kills to come.
+    /// Reason for further kills.
     pub(super) cause: Cause,
 }
 
 impl End<'_> {
-    /// Ends all workers, and returns when none is left. Workers that do not end in time, or are to
-    /// get no time, are killed. Returns the end of a sentence about the jobs and workers that were
-    /// killed.
+    /// Ends all workers and waits for their ends. Late workers are killed, or all workers if a kill
+    /// is requested. Returns a clause about killed jobs and workers.
     pub(super) async fn run(mut self, shutdown: &Shutdown) -> String {
         let (began, first) = (Instant::now(), self.reported);
         let mut jobs = self.left().0;
@@ -92,7 +96,7 @@ impl End<'_> {
             }
             self.report_killed();
             let (left, waits_for) = self.left();
-            // A worker may report a job only after the end began.
+            // A worker may first report a job after the end began.
             jobs = jobs.max(left);
             let killed = self.killed_since(first).iter().map(ToString::to_string).collect();
             let workers_left = self.workers.borrow().len();
@@ -112,7 +116,7 @@ impl End<'_> {
     }
 
     fn left(&self) -> (usize, Vec<String>) {
-        left(&self.workers.borrow(), &self.processes.told(), &self.granted)
+        left(&self.workers.borrow(), &self.processes.reported(), &self.granted)
     }
 
     fn killed_since(&self, first: usize) -> Vec<Killed> {
@@ -134,8 +138,7 @@ impl End<'_> {
     }
 }
 
-/// Reports the killed jobs and workers beyond the first `reported`, and returns the number of all
-/// now.
+/// Reports kills after the first `reported` ones, and returns the number of all kills.
 pub(super) fn report_killed(
     processes: &Processes,
     outlets: &Outlets,
@@ -152,16 +155,16 @@ pub(super) fn report_killed(
     killed.len()
 }
 
-/// The reason for a kill.
+/// Reason for a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// It did not end in time.
+    /// The job or worker did not end in time.
     Late,
     /// The kill was requested.
     Asked,
 }
 
-/// The killed jobs and workers, as the end of a sentence; empty if there are none.
+/// Returns a clause about killed jobs and workers; empty if none were killed.
 pub(super) fn of_killed(killed: &[String], cause: Cause) -> String {
     if killed.is_empty() {
         return String::new();

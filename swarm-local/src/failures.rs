@@ -1,4 +1,4 @@
-//! What is said of jobs that begin to fail, are given up, and run again.
+//! Reports jobs that begin to fail, are given up, and recover.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,14 +10,13 @@ use super::snapshot::{FailingRow, Snapshot};
 use super::text::counted;
 use crate::processes::Processes;
 
-/// How many jobs are named at once.
+/// Maximum number of jobs in one report.
 const NAMED_MAX: usize = 3;
 
-/// Time that news of the workers is gathered after the first: a pool with many jobs takes a while
-/// to look through.
+/// Time to collect further news after the first: examining a large pool takes a while.
 const GATHER: Duration = Duration::from_millis(30);
 
-/// The news of the workers that a person is to see at once.
+/// News of the workers that is shown at once.
 #[derive(Debug)]
 pub(super) struct News {
     heard: watch::Receiver<u64>,
@@ -25,12 +24,12 @@ pub(super) struct News {
 }
 
 impl News {
-    /// The news of these workers.
+    /// Subscribes to the news of the workers.
     pub(super) fn of(processes: &Processes) -> Self {
         Self { heard: processes.news(), quiet_until: Instant::now() }
     }
 
-    /// Waits for the next news. The future may be dropped.
+    /// Waits for the next news. This function is cancel safe.
     pub(super) async fn heard(&mut self) {
         sleep_until(self.quiet_until).await;
         if self.heard.changed().await.is_err() {
@@ -40,18 +39,18 @@ impl News {
     }
 }
 
-/// What was said.
+/// Failures that were already reported.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
-    /// The state in which each failing job was last seen.
+    /// Last known state of each failing job.
     known: BTreeMap<String, &'static str>,
-    /// How many jobs failed.
+    /// Number of failing jobs.
     count: usize,
 }
 
 impl Failures {
-    /// What is new in `snapshot`, in sentences. A job is named once when it begins to fail, and once
-    /// more when it is given up.
+    /// Returns sentences about changes in `snapshot`. A job is named once when it begins to fail, and
+    /// again when it is given up.
     pub(super) fn news(&mut self, snapshot: &Snapshot) -> Vec<String> {
         let is_news = |row: &&FailingRow| self.known.get(&row.job) != Some(&row.state);
         let news: Vec<_> = snapshot.failing.iter().filter(is_news).collect();
@@ -79,7 +78,7 @@ pub(super) fn sentence(row: &FailingRow) -> String {
     format!("{job} on {worker}{colon} {last_exit}{last}; {what}")
 }
 
-/// Whether a reason goes on from the name of the job.
+/// Whether a reason continues a sentence that begins with the job's name.
 fn goes_on(last_exit: &str) -> bool {
     const VERBS: [&str; 6] = ["ended", "was", "is", "has", "did", "cannot"];
     VERBS.contains(&last_exit.split(' ').next().unwrap_or_default())

@@ -28,16 +28,16 @@ use crate::writers::Writer;
 pub(super) use edit::announced;
 use edits::Edits;
 
-/// The FILE that means standard input, by convention.
+/// The file name that conventionally means standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// How long an editor may take to write the file in place.
+/// Time that an editor may take to write the file in place.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// The largest file that is read.
+/// Maximum size of the file.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// The most workers on one machine.
+/// Maximum number of workers on one machine.
 const WORKERS_MAX: u32 = 1_000;
 
 /// The contents of the file.
@@ -50,26 +50,26 @@ pub(super) struct Wanted {
     pub(super) runner: RunnerSpec,
     pub(super) output: JobOutput,
     pub(super) lease: LeaseTerms,
-    /// How long further edits are collected after one that was acted on at once.
+    /// Time to collect further edits after an edit took effect.
     pub(super) batch_window: Duration,
-    /// The fields of the spec that are set, by path; jobs apart.
+    /// Paths of the fields that the spec sets, except for jobs.
     pub(super) fields: BTreeSet<String>,
     pub(super) notes: Vec<String>,
 }
 
 impl Wanted {
-    /// How many workers there should be. Where their number follows the jobs, it is decided again
-    /// before every turn.
+    /// Returns the desired number of workers. If the number depends on the jobs, it is updated before
+    /// every turn.
     pub(super) fn workers(&self) -> usize {
         self.slots.len()
     }
 
-    /// What workers are told beside the names of their jobs.
+    /// Returns the data for workers other than the names of their jobs.
     pub(super) fn details(&self) -> Details {
         self.details_of(&self.desired.jobs)
     }
 
-    /// As [`details`](Self::details), of other jobs.
+    /// Same as [`details`](Self::details), for other jobs.
     pub(super) fn details_of(&self, jobs: &Jobs) -> Details {
         Details::of(jobs).with_runner(self.runner.to_json()).with_output(self.output)
     }
@@ -83,7 +83,7 @@ pub(super) struct Input {
     edits: Option<Edits>,
 }
 
-/// The source of the manifest by name, and the arguments that go with it.
+/// The name of the manifest's source, and its arguments.
 #[derive(Debug)]
 struct Reader {
     shown: String,
@@ -94,11 +94,11 @@ struct Reader {
 /// The result of an edit.
 #[derive(Debug)]
 pub(super) enum Edit {
-    /// The new contents, and when the edit was noticed.
+    /// The new contents, and the time of the edit.
     Valid(Box<Wanted>, Instant),
-    /// It is invalid, for this reason.
+    /// The edit is invalid, for this reason.
     Invalid(Explained),
-    /// It has not taken effect for a while, since this process has the file open for writing.
+    /// The edit has waited for a while, since this process has the file open for writing.
     Waits(Writer),
 }
 
@@ -123,18 +123,18 @@ impl Input {
         Ok((Self { reader, edits }, wanted))
     }
 
-    /// The file whose edits are followed, as the user wrote it.
+    /// Returns the file whose edits are followed, as the user wrote it.
     pub(super) fn followed(&self) -> Option<&str> {
         self.edits.as_ref().map(|_| self.shown())
     }
 
-    /// The name of the input, as the user wrote it.
+    /// Returns the name of the input, as the user wrote it.
     pub(super) fn shown(&self) -> &str {
         &self.reader.shown
     }
 
-    /// Waits until an edit takes effect. `current` are the contents before it: an edit cannot turn
-    /// them into another Swarm.
+    /// Waits until an edit takes effect. `current` are the previous contents: an edit cannot change
+    /// them to another Swarm.
     pub(super) async fn edited(&mut self, current: &Wanted) -> Edit {
         let Self { reader, edits } = self;
         let Some(edits) = edits else { return std::future::pending().await };
@@ -182,7 +182,7 @@ impl Reader {
         if let Some(terms) = &mut desired.autoscale {
             terms.max = terms.max.min(WORKERS_MAX);
         }
-        // Log files are named after workers, and Kubernetes would refuse other names as well.
+        // Log files have the names of workers, and Kubernetes refuses other names as well.
         if !is_plain(&worker_name) {
             let name = worker_name.escape_default();
             return Err(wrong(&format!(
@@ -205,7 +205,7 @@ impl Reader {
         })
     }
 
-    /// Refuses an edit that would make the running workers those of another pool.
+    /// Refuses an edit that would assign the running workers to another pool.
     fn same(
         &self,
         current: &Wanted,
@@ -226,7 +226,7 @@ impl Reader {
         }
     }
 
-    /// The refusal of other times for leases and ends, with the line that has them.
+    /// Returns the error for changed times of leases and ends, with its line.
     fn other_lease(&self, current: &Wanted, edited: &Wanted, contents: &Contents) -> Explained {
         let field = |place| format!("spec.handover.{place}");
         let (was, is) = (&current.lease, &edited.lease);
@@ -248,8 +248,8 @@ impl Reader {
     }
 }
 
-/// Reads what is not a file to its end, however long that takes: in a thread of its own, which the
-/// end of the program does not wait for.
+/// Reads standard input or a pipe to its end, without a time limit. It uses a separate thread, so
+/// that the program can end meanwhile.
 async fn read_once(
     open: impl FnOnce() -> io::Result<Box<dyn io::Read>> + Send + 'static,
 ) -> Contents {
@@ -269,7 +269,7 @@ async fn read_once(
     }
 }
 
-/// Whether a name is fit to be part of a path.
+/// Whether a name can be part of a path.
 pub(super) fn is_plain(name: &str) -> bool {
     let is_fit = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
     name.bytes().all(is_fit) && name.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -1,7 +1,7 @@
 //! `swarm local`: the whole system on one machine, with child processes as workers.
 //!
-//! All decisions are the core's: this crate wires the file stores and the processes to the same
-//! turn that runs on a cluster, and shows its results to a person.
+//! The core makes all decisions. This crate connects the file stores and the processes to the turn
+//! that also runs on a cluster, and shows the results.
 
 mod commands;
 mod earlier;
@@ -105,28 +105,28 @@ pub struct LocalArgs {
     /// this program, which runs the jobs as `spec.worker.runner` says]
     #[arg(long, value_name = "PROGRAM")]
     pub worker: Option<PathBuf>,
-    /// Arguments of the program of `--worker`, before those that every worker gets
+    /// Arguments of the program of `--worker`, before the arguments that every worker gets
     #[arg(last = true, value_name = "ARGUMENT", requires = "worker")]
     pub worker_args: Vec<OsString>,
 }
 
-/// The time for `--until-settled`, unless the arguments say otherwise.
+/// Default time limit of `--until-settled`.
 const TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Reads a time above zero, as a Swarm writes it: `30s`, `500ms` or `1m30s`.
+/// Parses a time above zero in a Swarm's format: `30s`, `500ms` or `1m30s`.
 fn time(text: &str) -> Result<Duration, String> {
     let time = Duration::from(text.parse::<swarm_spec::Duration>()?);
     let too_short = || "write a time above zero, such as 30s or 5m".to_owned();
     (!time.is_zero()).then_some(time).ok_or_else(too_short)
 }
 
-/// Runs a Swarm on this machine until a signal ends it, or until it is settled. The process's own
-/// program is started again, as `worker run`, for every worker, unless `args` name another one.
+/// Runs a Swarm on this machine until a signal ends it or it is settled. For each worker it starts
+/// this program again as `worker run`, or the program that `args` name.
 ///
 /// # Errors
 ///
-/// A sentence for a person, with its causes: the state directory is in use, a store is refused, a
-/// terminal or an address cannot be used. Wrong input is not an error but exit code 2.
+/// A sentence with its causes: the state directory is in use, a store refuses a request, or a
+/// terminal or address cannot be used. Invalid input is not an error; it returns exit code 2.
 pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let since = Instant::now();
     caller::check_proc()?;
@@ -164,7 +164,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let snapshots = watch::Sender::<Arc<Snapshot>>::default();
     let metrics = PoolMetrics::default();
     let listeners = Listeners { address: listener, socket };
-    // Until the workers have ended, as long as that takes.
+    // The server answers until all workers have ended.
     let has_ended = CancellationToken::new();
     let answers = web::serve(listeners, snapshots.subscribe(), metrics.clone(), has_ended.clone());
     let server = tokio::spawn(answers);
@@ -194,7 +194,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         None => Ok(None),
     };
     let answered = server.await?.context("the HTTP server failed");
-    // The first error is the one that a person needs.
+    // The first error is the relevant one.
     let code = outcome?;
     if let Some(last) = last? {
         text::say(&last);
@@ -202,8 +202,8 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     answered.map(|()| code)
 }
 
-/// Listens on the socket in the state directory. Without it the pool runs, and other terminals
-/// cannot ask it.
+/// Listens on the socket in the state directory. If that fails, the pool runs anyway, but other
+/// terminals cannot query it.
 fn listen_in(dir: &Path) -> (Option<Socket>, Option<UnixListener>) {
     match Socket::listen(dir) {
         Ok((socket, listener)) => (Some(socket), Some(listener)),
@@ -218,7 +218,7 @@ fn listen_in(dir: &Path) -> (Option<Socket>, Option<UnixListener>) {
     }
 }
 
-/// Opens the live view on the terminal if `is_drawn`; if that fails, uses plain lines.
+/// Opens the live view on the terminal if `is_drawn`, or falls back to plain lines.
 fn viewed(
     is_drawn: bool,
     paths: Paths,
@@ -237,7 +237,7 @@ fn viewed(
     }
 }
 
-/// Prints an error about the input; nothing was started, nothing is on standard output.
+/// Prints an error about the input. Nothing was started or printed to standard output.
 fn wrong_usage(sentence: &str) -> ExitCode {
     complain_in_lines(sentence);
     ExitCode::from(2)

@@ -1,4 +1,4 @@
-//! Says at the start that the limit of open files does not suffice for the jobs.
+//! Warns at the start if the limit of open files is too low for the jobs.
 
 use swarm_adapters_host::caller;
 use swarm_core::Replication;
@@ -6,14 +6,14 @@ use swarm_core::Replication;
 use super::input::Wanted;
 use super::text::counted;
 
-/// The files that a guard keeps open for a job: its output.
+/// Open files that a guard needs for each job: its output.
 const PER_JOB: u64 = 1;
-/// The files that a guard has open for itself, and needs for a moment to start a job.
+/// Open files that a guard needs for itself, and temporarily to start a job.
 const PER_GUARD: u64 = 64;
 
-/// A sentence if a worker has too few files for its even part of the jobs.
+/// Returns a warning if a worker has too few files for its even share of the jobs.
 pub(super) fn of_open_files(wanted: &Wanted) -> Option<String> {
-    // No other runner starts a process.
+    // Other runners start no process.
     wanted.runner.command.as_ref()?;
     let (jobs, workers) = (wanted.desired.jobs.len(), wanted.workers().max(1));
     let most = match wanted.desired.replication {

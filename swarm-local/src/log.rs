@@ -15,12 +15,12 @@ use crate::processes::open_log;
 /// Writes the log of the program to `DIR/logs/operator.log` instead of the terminal. `RUST_LOG`
 /// sets its level; the default is `info`.
 pub(super) fn start(dir: &Path, format: LogFormat) -> io::Result<()> {
-    // It is made again if somebody removes it, as the workers' logs are when they start.
+    // The file is created again if it is removed, as the workers' logs are when they start.
     let file = NamedFile::open(&dir.join("logs/operator.log"), open_log)?;
     let filter = log_filter("info");
     let lines = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
-        // A line that cannot be written is lost. A report of that would panic.
+        // A line that cannot be written is lost, since reporting it would panic.
         .log_internal_errors(false)
         .with_ansi(false)
         .with_target(false)

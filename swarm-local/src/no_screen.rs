@@ -1,4 +1,4 @@
-//! The screen where the feature `terminal` is off: there is none, and events are printed as lines.
+//! Replaces the screen if the feature `terminal` is off: events are printed as lines.
 
 use std::convert::Infallible;
 use std::io;
@@ -10,7 +10,7 @@ use super::outlets::{Paths, Voice};
 use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
 
-/// A view on the terminal, which cannot be opened.
+/// A view that cannot be opened.
 pub(super) struct View(Infallible);
 
 impl View {
@@ -22,7 +22,7 @@ impl View {
         Err(io::Error::other("this program was built without the feature `terminal`"))
     }
 
-    #[expect(clippy::unused_async, reason = "the signature is that of a screen")]
+    #[expect(clippy::unused_async, reason = "the signature equals the signature of a screen")]
     pub(super) async fn ended(self) -> anyhow::Result<Option<String>> {
         match self.0 {}
     }

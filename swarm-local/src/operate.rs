@@ -1,4 +1,4 @@
-//! The loop: takes a turn after every change, and reports when the pool is settled.
+//! The main loop: runs a turn after every change, and reports when the pool is settled.
 
 use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
@@ -33,20 +33,20 @@ use super::worker::WorkerProgram;
 use crate::pool_views::PoolViews;
 use crate::processes::{Phase, Processes, Workers};
 
-/// The delay before a request to a store that did not answer is retried.
+/// Delay before a failed request to a store is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The time between two looks of `--until-settled` at the jobs.
+/// Time between two checks of `--until-settled`.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The exit code for a settled pool with a job that has no worker, or is not restarted any more.
-/// `plan` has the same code.
+/// Exit code for a settled pool with a job that has no worker or is not restarted any more. `plan`
+/// uses the same code.
 const UNASSIGNED: u8 = 3;
 
-/// The name of the run log in the state directory.
+/// Name of the run log in the state directory.
 pub(super) const RUN_LOG: &str = "run.log";
 
-/// How often files in the state directory that grow are rotated or removed.
+/// Time between two rounds that rotate or remove growing files.
 const TIDY: Duration = Duration::from_secs(10);
 
 /// A Swarm that runs on this machine.
@@ -60,49 +60,50 @@ pub(super) struct Operation {
     workers: watch::Receiver<Workers>,
     sessions: Sessions,
     outlets: Outlets,
-    /// The inputs of the last turn; the same inputs would give the same result.
+    /// Inputs of the last turn; the same inputs would give the same result.
     seen: Option<ObservationKey>,
-    /// The ledger that this operator used when it found another one in the file.
+    /// The ledger of this operator, if the file held another ledger.
     known: Option<Ledger>,
     decider: Decider,
-    /// How many workers the jobs need, and how many there are to be for that.
+    /// The number of workers that the jobs need, before and after smoothing.
     needs: Needs,
     scaler: Autoscaler,
     started: Instant,
-    /// What the last turn decided, and what it observed.
+    /// The decision of the last turn, and its observations.
     decision: Option<(Decision, Observed)>,
-    /// What was wanted when a turn last delivered it to the workers.
+    /// The desired state that was last delivered to the workers.
     delivered: Option<Desired>,
-    /// Since when the pool has not been settled; `None` while it is.
+    /// Time since which the pool is not settled; `None` while it is.
     unsettled_since: Option<Instant>,
-    /// Where the jobs were when the pool was last settled, for the report of moves.
+    /// The jobs' workers when the pool was last settled, for the report of moves.
     settled: Placed,
     /// Time since which each run of a job has been stopping, in seconds of Unix time.
     stopping: BTreeMap<(String, u64), u64>,
-    /// The workers that may be frozen, and since when.
+    /// Workers that may be frozen, and the times since which they are silent.
     silent: BTreeMap<Slot, Instant>,
-    /// What the workers tell of jobs that fail.
+    /// Failing jobs that the workers report.
     failing: BTreeMap<Slot, Arc<Failing>>,
-    /// What was said of them.
+    /// Failures that were reported to the user.
     failures: Failures,
-    /// The news of the workers.
+    /// News of the workers.
     news: News,
-    /// Number of killed jobs and workers that were reported.
+    /// Number of killed jobs and workers that were already reported.
     killed_reported: usize,
-    /// How many ends of each worker were reported.
+    /// Number of reported ends of each worker.
     deaths_reported: BTreeMap<Slot, u32>,
-    /// Why what is wanted now is not delivered to the workers.
+    /// Reason why the desired state is not delivered to the workers.
     problem: Option<Problem>,
-    /// What is wrong with the file, while something is.
+    /// The error of the file, while it is invalid.
     invalid_file: Option<InvalidFile>,
 }
 
-/// Why what is wanted is not delivered to the workers; a sentence.
+/// Reason why the desired state is not delivered to the workers; a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Problem {
     /// A store did not answer; the turn is repeated.
     Unavailable(String),
-    /// It is too much for so many workers, or for the ledger. Only an edit or more workers can help.
+    /// The desired state is too large for this number of workers, or for the ledger. Only an edit
+    /// or more workers can help.
     TooLarge(String, usize),
 }
 
@@ -118,9 +119,9 @@ impl Problem {
 type ObservationKey =
     (Vec<(Slot, Discriminant<Presence>, Option<SessionId>)>, BTreeMap<SessionId, Evidence>);
 
-/// Why the loop woke up.
+/// Reason for waking the loop.
 enum Woken {
-    /// An observation changed, which may or may not need a turn.
+    /// An observation changed; it may need a turn.
     Observed,
     /// A turn is due.
     Due,
@@ -129,8 +130,8 @@ enum Woken {
 }
 
 impl Operation {
-    /// Prepares to run `wanted` with its state in `dir`. The reported time until the pool is
-    /// settled first is counted from `since`.
+    /// Prepares to run `wanted` with its state in `dir`. The time until the pool is first settled
+    /// counts from `since`.
     pub(super) async fn start(
         dir: &Path,
         input: Input,
@@ -181,7 +182,8 @@ impl Operation {
         })
     }
 
-    /// Runs until a signal, or until the pool is settled, as `until` says; then ends the workers.
+    /// Runs until a signal or until the pool is settled, depending on `until`; then ends the
+    /// workers.
     pub(super) async fn run(
         mut self,
         until: Until,
@@ -211,7 +213,7 @@ impl Operation {
         Ok(if 0 < unassigned { ExitCode::from(UNASSIGNED) } else { ExitCode::SUCCESS })
     }
 
-    /// Ends the workers. Returns the end of a sentence about jobs and workers that were killed.
+    /// Ends the workers. Returns a clause about killed jobs and workers.
     async fn end_workers(&mut self, shutdown: &Shutdown) -> String {
         let mut granted = Granted::new();
         let snapshot = Arc::clone(&self.outlets.snapshots.borrow());
@@ -300,7 +302,7 @@ impl Operation {
         Ok(End::Signalled)
     }
 
-    /// Decides whether `--until-settled` ends now.
+    /// Checks whether `--until-settled` ends now.
     fn settled_end(&self, limit: Duration) -> anyhow::Result<Option<End>> {
         if let Some(problem) = self.lasting_problem() {
             anyhow::bail!("{problem}");
@@ -313,8 +315,8 @@ impl Operation {
         end.map_err(anyhow::Error::msg)
     }
 
-    /// Takes a turn if one is `due` or if its inputs changed since the last one. If it took one, it
-    /// returns the delay until the next.
+    /// Runs a turn if one is `due` or if its inputs changed. Returns the delay until the next turn,
+    /// if a turn ran.
     async fn turn_if_needed(
         &mut self,
         workers: &Workers,
@@ -350,13 +352,13 @@ impl Operation {
         }
     }
 
-    /// Takes a turn. What cannot be delivered to the workers is not saved; what was delivered last
-    /// stays then, so that its jobs go on when a worker ends. `None` if that cannot be delivered
-    /// either.
+    /// Runs a turn. If the desired state cannot be delivered, it is not saved, and the last
+    /// delivered state is used instead. So the jobs of a worker that ends continue. Returns `None`
+    /// if that state cannot be delivered either.
     async fn turn(&mut self, observed: &Observed) -> Result<Option<Turn>, StoreError> {
         let wanted = self.wanted.desired.clone();
         let takers = takers(observed);
-        // With fewer workers than before less would be assigned, and what ran before be given up.
+        // With fewer workers the plan would assign fewer jobs and stop running ones.
         let is_hopeless =
             matches!(self.problem, Some(Problem::TooLarge(_, most)) if takers <= most);
         if !is_hopeless {
@@ -367,7 +369,7 @@ impl Operation {
                 turned => {
                     let turn = turned?;
                     self.problem = None;
-                    // While something is waited for, nothing of it was assigned.
+                    // While the turn waits for something, it assigns nothing of the new state.
                     if turn.decision.waiting.is_none() {
                         self.delivered = Some(wanted);
                     }
@@ -375,7 +377,7 @@ impl Operation {
                 }
             }
         }
-        // Before the first delivery, nothing is moved.
+        // Before the first delivery nothing moves.
         let mut stays = self.delivered.as_ref().unwrap_or(&wanted).clone();
         stays.paused |= self.delivered.is_none();
         self.views.set_details(self.wanted.details_of(&stays.jobs));
@@ -387,7 +389,7 @@ impl Operation {
         }
     }
 
-    /// Takes a turn with these jobs.
+    /// Runs a turn for this desired state.
     async fn turn_for(
         &mut self,
         desired: &Desired,
@@ -399,8 +401,9 @@ impl Operation {
         turned
     }
 
-    /// The ledger. If it was removed or rolled back while this operator runs, it is written again
-    /// as it was: workers run the jobs that it grants, and an older one would grant them twice.
+    /// Loads the ledger. If the file was removed or rolled back during this run, it is written
+    /// again unchanged. Workers run the jobs that the ledger grants, and an older ledger would
+    /// grant them twice.
     async fn load(&mut self) -> Result<Option<Ledger>, StoreError> {
         let stored = self.ledgers.load().await?;
         let Some(known) = &self.known else { return Ok(stored.map(|(ledger, _)| ledger)) };
@@ -417,12 +420,12 @@ impl Operation {
         Ok(self.known.take())
     }
 
-    /// Reports a store that failed, and returns after which time to retry. An error means that a
-    /// retry cannot help.
+    /// Reports a failed store, and returns the delay before a retry. An error means that a retry
+    /// cannot help.
     fn failed(&mut self, error: StoreError) -> anyhow::Result<Option<Duration>> {
         self.seen = None;
         match error {
-            // What was settled before may not be any more: the next turn says so.
+            // The pool may not be settled any more; the next turn detects it.
             StoreError::Conflict { .. } => Ok(Some(Duration::ZERO)),
             error @ StoreError::Unavailable { .. } => {
                 let sentence = format!("{:#}", anyhow::Error::from(error));
@@ -433,7 +436,7 @@ impl Operation {
         }
     }
 
-    /// Reports a problem with what is done about it, once and not at every turn.
+    /// Reports a problem and its remedy, once instead of at every turn.
     fn complain(&mut self, problem: Problem, remedy: &str) {
         if self.problem.as_ref() != Some(&problem) {
             self.outlets.voice.complain(&format!("{}; {remedy}", problem.sentence()));
@@ -441,7 +444,7 @@ impl Operation {
         }
     }
 
-    /// Waits for any event that could lead to another decision.
+    /// Waits for an event that may change the decision.
     async fn wait(&mut self, recheck_at: Option<Instant>, shutdown: &Shutdown) -> Woken {
         let overseer_at =
             self.sessions.wakes_in().and_then(|span| Instant::now().checked_add(span));
@@ -456,32 +459,32 @@ impl Operation {
         }
     }
 
-    /// The failing jobs of each worker, from its events. For a worker without a channel, from the
-    /// reports that it has written.
+    /// Returns the failing jobs of each worker from its events, or from its written reports if it
+    /// has no channel.
     fn failing_now(&self, workers: &Workers) -> BTreeMap<Slot, Arc<Failing>> {
         let mut failing = self.sessions.failing(workers);
-        for (slot, told) in self.processes.told().iter() {
+        for (slot, reported) in self.processes.reported().iter() {
             let up = workers.get(slot).filter(|worker| worker.phase == Phase::Up);
-            if up.is_none_or(|worker| worker.instance != told.instance) {
+            if up.is_none_or(|worker| worker.instance != reported.instance) {
                 continue;
             }
-            if told.failing.count == 0 {
+            if reported.failing.count == 0 {
                 failing.remove(slot);
             } else {
-                failing.insert(*slot, Arc::clone(&told.failing));
+                failing.insert(*slot, Arc::clone(&reported.failing));
             }
         }
         match self.wanted.output {
             JobOutput::Shown => failing,
-            // A worker of an earlier library says it in any case.
+            // A worker of an earlier library reports output even if it is hidden.
             JobOutput::Hidden => {
                 let silent = |it: Arc<Failing>| Arc::new(Arc::unwrap_or_clone(it).without_output());
-                failing.into_iter().map(|(slot, told)| (slot, silent(told))).collect()
+                failing.into_iter().map(|(slot, reported)| (slot, silent(reported))).collect()
             }
         }
     }
 
-    /// Rotates large logs, and removes files of sessions that no ledger names.
+    /// Rotates large logs, and removes files of sessions that the ledger does not list.
     fn tidy(&mut self) {
         if let Err(error) = runlog::rotate(&self.run_log, runlog::BYTES_MAX) {
             tracing::warn!(%error, "the run log cannot be rotated and keeps growing");
@@ -493,8 +496,8 @@ impl Operation {
         }
     }
 
-    /// Decides how many workers there are to be, where their number follows the jobs. Returns after
-    /// which time there are to be fewer if nothing changes.
+    /// Updates the number of workers if it depends on the jobs. Returns the delay until the number
+    /// falls if nothing changes.
     fn follow_jobs(&mut self) -> Option<Duration> {
         let Wanted { desired, slots, .. } = &mut self.wanted;
         let Some(terms) = desired.autoscale else {
@@ -510,7 +513,7 @@ impl Operation {
         scale.look_in
     }
 
-    /// Starts missing workers and asks surplus workers to end.
+    /// Starts missing workers, and asks surplus workers to end.
     fn fill_slots(&mut self) {
         let surplus = |slot: &Slot| !self.wanted.slots.contains(&slot.0);
         let leaving: Vec<_> = self.workers.borrow().keys().copied().filter(surplus).collect();
@@ -522,7 +525,7 @@ impl Operation {
         }
     }
 
-    /// Reports workers that ended without being asked to.
+    /// Reports workers that ended without a request.
     fn report_deaths(&mut self, workers: &Workers) {
         self.deaths_reported.retain(|slot, _| workers.contains_key(slot));
         for (slot, worker) in workers {
@@ -535,7 +538,7 @@ impl Operation {
         }
     }
 
-    /// Publishes the state of the pool, and reports when it has become settled.
+    /// Publishes the state of the pool, and reports when it becomes settled.
     fn report(&mut self, workers: &Workers) {
         let Some((decision, observed)) = &self.decision else { return };
         let progress = self.sessions.progress(decision, &self.wanted.desired, observed);
@@ -573,18 +576,17 @@ impl Operation {
         self.settled = now;
     }
 
-    /// Why the pool does not become settled, although all its workers are up.
+    /// Returns the problem that keeps the pool from becoming settled although all workers are up.
     fn lasting_problem(&self) -> Option<&str> {
         let Some(Problem::TooLarge(sentence, takers)) = &self.problem else { return None };
         (*takers == self.wanted.workers()).then_some(sentence)
     }
 
-    /// Whether the pool is settled with what is wanted, all its workers are up, and no process of
-    /// another worker is left: this process starts and ends the workers itself, so it can wait for
-    /// them. While turns fail, what the last one observed of the workers is old, so they are looked
-    /// at as they are.
+    /// Whether the pool is settled with the desired state, all its workers are up, and no other
+    /// worker's process remains. This process starts and ends the workers, so it can wait for them.
+    /// After a failed turn its last observations are old, so this method checks the workers directly.
     fn is_settled(&self, progress: &Progress, workers: &Workers) -> bool {
-        // Progress is that of the last turn that was carried out, which may have been for other jobs.
+        // The progress belongs to the last completed turn, which may have been for other jobs.
         let is_delivered = self.seen.is_some() && self.problem.is_none();
         let has_no_other = workers.len() == self.wanted.workers();
         let are_up = workers.values().all(|worker| worker.phase == Phase::Up);
@@ -593,12 +595,12 @@ impl Operation {
     }
 }
 
-/// Whether a store refused something because of its size.
+/// Whether a store refused a request because of its size.
 fn is_too_large(code: &str) -> bool {
     matches!(code, "ViewTooLarge" | "LedgerTooLarge")
 }
 
-/// How many workers can be given jobs.
+/// Returns the number of workers that can be given jobs.
 fn takers(observed: &Observed) -> usize {
     let takes = |seen: &&WorkerSeen| seen.presence == Presence::Ready && seen.session.is_some();
     observed.workers.values().filter(takes).count()

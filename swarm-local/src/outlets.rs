@@ -25,7 +25,7 @@ pub(super) struct Outlets {
     pub(super) metrics: PoolMetrics,
 }
 
-/// Messages for a person. All of them go to the operator's log as well.
+/// Messages to the user. All of them also go to the operator's log.
 #[derive(Clone, Debug)]
 pub(super) enum Voice {
     /// Lines on standard output, problems on standard error.
@@ -34,7 +34,7 @@ pub(super) enum Voice {
     Screen(mpsc::Sender<Message>),
 }
 
-/// One message for a person.
+/// A message to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// An expected event.
@@ -45,7 +45,7 @@ pub(super) enum Message {
     Settled(String),
 }
 
-/// Where the pool is.
+/// Paths of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Paths {
     /// The file to edit, as the user wrote it, if edits are followed.
@@ -55,7 +55,7 @@ pub(super) struct Paths {
 }
 
 impl Outlets {
-    /// Says the sentence about the end of the pool, and publishes it.
+    /// Reports and publishes the end of the pool.
     pub(super) fn ended(&self, sentence: &str) {
         self.voice.say(sentence);
         self.snapshots.send_modify(|snapshot| {
@@ -99,7 +99,7 @@ impl Voice {
         }
     }
 
-    /// Says that an edit is refused, with the line that is wrong.
+    /// Reports a refused edit, with the invalid line.
     pub(super) fn refuse(&self, explained: &Explained) {
         let Explained { sentence, excerpt } = explained;
         self.complain(&format!("{sentence}; the last valid state stays"));
@@ -120,8 +120,8 @@ impl Voice {
 
     fn show(&self, message: Message) {
         if let Self::Screen(screen) = self {
-            // A terminal that accepts no more output must not delay the workers; the log has the
-            // messages that do not fit.
+            // A blocked terminal must not delay the workers. Messages that do not fit are still in
+            // the log.
             let _ = screen.try_send(message);
         }
     }

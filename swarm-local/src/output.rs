@@ -21,19 +21,19 @@ pub mod columns {
     pub const WORKER: &str = "WORKER";
 }
 
-/// The exit code for invalid usage or input.
+/// Exit code for invalid usage or input.
 pub const WRONG: u8 = 2;
 
-/// The exit code for an answer that is "no".
+/// Exit code for the answer "no".
 pub const NO: u8 = 3;
 
-/// The style of titles and of the names of columns, which only a terminal shows.
+/// Style of titles and column names on a terminal.
 const HEADER: Style = Style::new().bold();
 
-/// The most rows of a table; the JSON document has all of them.
+/// Maximum number of rows of a table; the JSON document has all rows.
 const ROWS_MAX: usize = 100;
 
-/// The name of the running program, which begins each of its messages.
+/// Name of the running program; it begins each message.
 static PROGRAM: OnceLock<&'static str> = OnceLock::new();
 
 /// The format of an answer.
@@ -47,12 +47,12 @@ pub enum Output {
     Json,
 }
 
-/// Sets the name that begins each message. The first name counts.
+/// Sets the name that begins each message. Only the first call has an effect.
 pub fn name_program(name: &'static str) {
     let _ = PROGRAM.set(name);
 }
 
-/// Prints a JSON document, in which a terminal finds nothing to obey.
+/// Prints a JSON document, with characters that could control a terminal escaped.
 ///
 /// # Errors
 ///
@@ -61,12 +61,12 @@ pub fn print_json(document: &str) -> io::Result<()> {
     print(&printable(document, Form::Json))
 }
 
-/// Prints a document, without its styles where there are no colours. The caller has escaped what comes from
-/// elsewhere. It is no error if the reader closes the pipe, as `head` does.
+/// Prints a document; its styles are removed if colours are off. The caller escapes untrusted text. A
+/// reader that closes the pipe, as `head` does, is not an error.
 ///
 /// # Errors
 ///
-/// If standard output cannot be written otherwise.
+/// Standard output cannot be written for another reason.
 pub fn print(document: &str) -> io::Result<()> {
     let mut stdout = anstream::stdout().lock();
     match stdout.write_all(document.as_bytes()).and_then(|()| stdout.flush()) {
@@ -85,13 +85,13 @@ pub fn answer(document: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a message other than the answer on standard error, in one line, after the program's name in red
-/// where there are colours. Control characters, which may come from a file, are escaped.
+/// Prints a one-line message on standard error, after the program's name in red if colours are on.
+/// Control characters, which may come from a file, are escaped.
 pub fn complain(sentence: &str) {
     complain_as(sentence, Form::Line);
 }
 
-/// Prints a message of several lines in the same way, such as a sentence with an excerpt of a file.
+/// Same as [`complain`], for a message of several lines, such as one with an excerpt of a file.
 pub(crate) fn complain_in_lines(message: &str) {
     complain_as(message, Form::Lines);
 }
@@ -100,7 +100,7 @@ fn complain_as(message: &str, form: Form) {
     let red = AnsiColor::Red.on_default();
     let program = PROGRAM.get().unwrap_or(&"swarm");
     let message = printable(message, form);
-    // If standard error is closed, the message is lost.
+    // A failure to write to standard error cannot be reported.
     let _ = writeln!(anstream::stderr(), "{red}{program}:{red:#} {message}");
 }
 

@@ -1,5 +1,5 @@
 //! Publishes to the workers of a pool on this machine: one view for each session, and the shared view
-//! for plain workers and people.
+//! for plain workers and users.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,11 +16,10 @@ use swarm_core::session::{Details, WorkerView};
 use swarm_core::{Ledger, SlotRecord};
 use tokio::task::spawn_blocking;
 
-/// Publishes to the sessions of a pool, and to people.
+/// Publishes the sessions' views and the shared view.
 ///
-/// A session's view is written only if the jobs of the session have changed, and before the shared
-/// view, since a handover waits for it. Sessions that have no directory (yet, or any more) are
-/// skipped.
+/// A session's view is written only if its jobs changed. It is written before the shared view, since
+/// a handover waits for it. Sessions without a directory are skipped.
 #[derive(Debug)]
 pub(crate) struct PoolViews {
     dir: PathBuf,
@@ -30,36 +29,36 @@ pub(crate) struct PoolViews {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What workers are told beside the names of their jobs.
+    /// Data for workers other than the names of their jobs.
     details: Details,
     published: BTreeMap<SessionId, Published>,
 }
 
-/// What a session was given last.
+/// State of a session's last view.
 #[derive(Clone, Copy, Debug)]
 struct Published {
     mark: ViewMark,
-    /// Whether there is nothing to run.
+    /// Whether the view has no jobs.
     is_empty: bool,
 }
 
 impl PoolViews {
-    /// Publishes below `dir`; directories are created if they are missing.
+    /// Publishes below `dir`; missing directories are created.
     ///
     /// # Errors
     ///
-    /// If they cannot be created.
+    /// A directory cannot be created.
     pub(crate) fn open(dir: &Path) -> io::Result<Self> {
         let shared = FileViewStore::open(dir)?;
         Ok(Self { dir: dir.to_owned(), shared, state: Mutex::default() })
     }
 
-    /// Sets what workers are told beside the names of their jobs.
+    /// Sets the data for workers other than the names of their jobs.
     pub(crate) fn set_details(&self, details: Details) {
         self.state().details = details;
     }
 
-    /// What was last published to each session, in short.
+    /// Returns a mark of the last view of each session.
     #[must_use]
     pub(crate) fn marks(&self) -> Vec<(SessionId, ViewMark)> {
         let state = self.state();
@@ -72,7 +71,7 @@ impl PoolViews {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets sessions that nothing will be published to any more.
+    /// Forgets sessions that get no further views.
     fn forget_ended(&self, ledger: &Ledger) {
         let named = ledger.sessions();
         self.state()
@@ -80,7 +79,7 @@ impl PoolViews {
             .retain(|session, published| named.contains_key(session) || !published.is_empty);
     }
 
-    /// The views that say anything new, for sessions that speak the protocol.
+    /// Returns the changed views of sessions that use the protocol.
     fn due(&self, ledger: &Ledger) -> Vec<(ViewMark, WorkerView)> {
         let state = self.state();
         let marks = state.published.iter();
@@ -94,7 +93,7 @@ impl PoolViews {
 #[async_trait]
 impl ViewStore for PoolViews {
     fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
-        // A view that says nothing new fitted when it was published.
+        // An unchanged view fitted when it was published.
         for (_, view) in self.due(ledger) {
             worker_view::check(&view).map_err(|reason| {
                 let is_its_own = |record: &&SlotRecord| record.session == view.session;

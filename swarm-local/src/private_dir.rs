@@ -1,14 +1,13 @@
-//! A directory that belongs to one user, and in which nobody else can have put or changed anything.
+//! A private directory: it belongs to one user, and no other user can have changed its contents.
 //!
-//! - The way to it is walked one name at a time, from the root on, without following a link that
-//!   somebody else has made. Each directory on it belongs to this user or to root, and nobody else may
-//!   replace what is in it: others may not write it, except into one with the sticky bit such as
-//!   `/tmp`, where everybody can rename only what is his own.
-//! - The directory itself has the mode 0700 afterwards. One that others may write is refused, since
-//!   nobody knows what is in it by now.
-//! - Whatever is in it belongs to this user or to root.
+//! - The path is walked one name at a time from the root, without following another user's links.
+//!   Each directory on it belongs to this user or to root. Others may not write it, unless it has the
+//!   sticky bit, as `/tmp` has: there users can rename only their own files.
+//! - The directory gets the mode 0700. A directory that others may write is refused, since its
+//!   contents cannot be trusted.
+//! - Everything in it belongs to this user or to root.
 //!
-//! Below a directory that others may not even enter, they can write nothing whatever its mode is.
+//! Others can write nothing below a directory that they cannot enter, independent of the modes there.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -22,24 +21,24 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, open, openat};
 use rustix::process::geteuid;
 
-/// How many links on the way are followed, as the kernel does.
+/// Maximum number of links on the path, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// What others may do with a directory, by its mode: write it, enter it, anything.
+/// Rights of others on a directory, as mode bits: write, enter, any.
 const WRITE: u32 = 0o022;
 const ENTER: u32 = 0o011;
 const ANY: u32 = 0o077;
 const STICKY: u32 = 0o1000;
 
-/// Why a directory is not used.
+/// Reason for refusing a directory.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
-    /// It belongs to somebody else, or somebody else can replace it.
+    /// It belongs to another user, or another user can replace it.
     #[error("{} belongs to the user with id {owner}, who could replace what is in it; name a directory of your own with --dir, or run this as that user (`sudo -u '#{owner}'`)", path.display())]
     Foreign {
-        /// What belongs to somebody else.
+        /// The path that belongs to the other user.
         path: PathBuf,
-        /// Whose it is.
+        /// The id of its owner.
         owner: u32,
     },
     /// A directory on the way is writable by others.
@@ -55,34 +54,34 @@ pub(crate) enum Refused {
         /// The directory.
         path: PathBuf,
     },
-    /// It is used for something else.
+    /// Others may read it, and it holds other files.
     #[error("other users may read {}, and it holds something else already; name a directory of its own with --dir, or close this one: chmod 700 {}", path.display(), path.display())]
     Other {
         /// The directory.
         path: PathBuf,
     },
-    /// It is no directory.
+    /// The path is not a directory.
     #[error("{} is not a directory", path.display())]
     NoDirectory {
-        /// What is there.
+        /// The path.
         path: PathBuf,
     },
     /// The system reported an error.
     #[error("{}: {source}", path.display())]
     Failed {
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// The error.
         source: io::Error,
     },
 }
 
-/// Opens the directory `path` for this user alone. What is missing of it is created, and one that is
-/// empty or has an entry `known` is closed to others. Returns its path without links.
+/// Opens the directory `path` for this user alone, and returns its path without links. Missing
+/// directories are created. A directory that is empty or has an entry `known` is closed to others.
 ///
 /// # Errors
 ///
-/// [`Refused`] says what is wrong and what to do.
+/// [`Refused`] names the problem and its remedy.
 pub(crate) fn claim(path: &Path, known: &str) -> Result<PathBuf, Refused> {
     let walk = Walk::to(path, IfMissing::Create)?;
     let found = walk.check_end()?;
@@ -94,11 +93,12 @@ pub(crate) fn claim(path: &Path, known: &str) -> Result<PathBuf, Refused> {
     Ok(path)
 }
 
-/// The path without links of a directory that [`claim`] has opened; `None` if there is none.
+/// Returns the path without links of a directory that [`claim`] has opened; `None` if it does not
+/// exist.
 ///
 /// # Errors
 ///
-/// [`Refused`] says what is wrong.
+/// [`Refused`] names the problem.
 pub(crate) fn find(path: &Path) -> Result<Option<PathBuf>, Refused> {
     let found = Walk::to(path, IfMissing::Fail).and_then(|walk| {
         walk.check_end()?;
@@ -116,12 +116,12 @@ enum IfMissing {
     Fail,
 }
 
-/// The way to a directory, as far as it was walked.
+/// A partially walked path.
 struct Walk {
-    /// The directory that was reached, and how it is written for a person.
+    /// The current directory, and its path for messages.
     at: OwnedFd,
     shown: PathBuf,
-    /// Whether others cannot get here.
+    /// Whether others cannot reach the current directory.
     is_closed: bool,
     links: usize,
     me: u32,
@@ -153,7 +153,7 @@ impl Walk {
         Ok(Self { at, shown, is_closed: false, links: 0, me: geteuid().as_raw() })
     }
 
-    /// Whether nobody else can replace what is in the directory that was reached.
+    /// Checks that no other user can replace entries of the current directory.
     fn check_way(&mut self) -> Result<(), Refused> {
         let found = fstat(&self.at).map_err(|error| failed(&self.shown, error))?;
         self.check_owner(&self.shown, &found)?;
@@ -173,7 +173,7 @@ impl Walk {
         Err(Refused::Foreign { path: path.to_owned(), owner })
     }
 
-    /// Enters the directory of that name, or returns where the link of that name leads.
+    /// Enters the directory of that name, or returns the target of the link of that name.
     fn enter(
         &mut self,
         name: &OsString,
@@ -195,7 +195,7 @@ impl Walk {
         let found = fstat(&entry).map_err(|error| failed(&path, error))?;
         match FileType::from_raw_mode(found.st_mode) {
             FileType::Directory => {
-                // Whatever is above a directory may be open to others again.
+                // The parent of a closed directory may be open to others.
                 self.is_closed &= name != "..";
                 (self.at, self.shown) = (entry, path);
                 Ok(None)
@@ -214,7 +214,7 @@ impl Walk {
         }
     }
 
-    /// Whether the directory that was reached is this user's, and nobody else's to write.
+    /// Checks that the final directory belongs to this user, and that no other user may write it.
     fn check_end(&self) -> Result<Stat, Refused> {
         let path = || self.shown.clone();
         let found = fstat(&self.at).map_err(|error| failed(&self.shown, error))?;
@@ -227,7 +227,7 @@ impl Walk {
         Ok(found)
     }
 
-    /// Takes all rights of others away.
+    /// Removes all rights of others.
     fn close(&self, known: &str) -> Result<(), Refused> {
         let failed = |error| failed(&self.shown, error);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -247,7 +247,7 @@ impl Walk {
     }
 }
 
-/// The names on a path; the root is none.
+/// Returns the names on a path, without the root.
 fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     let is_name =
         |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
@@ -258,14 +258,16 @@ fn failed(path: &Path, error: rustix::io::Errno) -> Refused {
     Refused::Failed { path: path.to_owned(), source: error.into() }
 }
 
-/// Whether all that is below a directory is this user's or root's. Nobody else can enter it by now.
+/// Checks that everything below a directory belongs to this user or to root. At this point no other
+/// user can enter it.
 fn check_contents(dir: &Path) -> Result<(), Refused> {
     let me = geteuid().as_raw();
     let mut rest = vec![dir.to_owned()];
     while let Some(dir) = rest.pop() {
         let failed = |source| Refused::Failed { path: dir.clone(), source };
         for entry in fs::read_dir(&dir).map_err(failed)?.flatten() {
-            // Without following a link. Another process of this user may remove it meanwhile.
+            // The metadata does not follow links. Another process of this user may have removed the
+            // entry.
             let Ok(found) = entry.metadata() else { continue };
             if ![me, 0].contains(&found.uid()) {
                 return Err(Refused::Foreign { path: entry.path(), owner: found.uid() });

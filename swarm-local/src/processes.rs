@@ -1,18 +1,17 @@
 //! The workers of a pool as child processes of this one.
 //!
-//! A worker is the leader of its own process group, so that Ctrl-C in a terminal reaches only the
-//! operator, which ends the workers in order. The worker's standard input is one end of a
-//! [channel]. When the operator closes its end, or is killed, the worker stops its jobs and ends.
-//! The worker's output goes to `DIR/logs/WORKER.log`, which is rotated while it runs.
+//! A worker leads its own process group, so Ctrl-C in a terminal reaches only the operator, which
+//! ends the workers in order. The worker's standard input is one end of a [channel]. When the
+//! operator closes its end, or is killed, the worker stops its jobs and ends. The worker's output
+//! goes to `DIR/logs/WORKER.log`, which is rotated while it runs.
 //!
 //! However a worker ends, its jobs have the stop timeout of the pool to end. A worker that takes
 //! [`END_MARGIN`] longer than that is killed. [`kill_all`](Processes::kill_all) kills all workers
 //! at once.
 //!
-//! Each start of a worker is an *instance* with an identity of its own, which the worker and all
-//! processes that it starts have in their environment. When an instance has ended, every process
-//! that still has its identity is killed, and only then is the worker [away](Phase::Away): from
-//! then on, it is certain that nothing of that instance runs.
+//! Each start of a worker is an *instance* with its own identity, which the worker and all its
+//! processes have in their environment. When an instance has ended, every process with its identity
+//! is killed. Only then is the worker [away](Phase::Away), and no process of the instance runs.
 //!
 //! A worker that ends without a request is restarted: at once the first time, and after growing
 //! pauses if it keeps ending.
@@ -45,30 +44,30 @@ use swarm_adapters_host::file;
 
 use leftovers::Records;
 
-/// Time that a worker has to end beyond the time that its jobs have to stop. In it the guard
-/// reports the ends of jobs, the session is closed, and the guard ends. Then the worker is killed.
+/// Time to end that a worker has after the stop timeout of its jobs. In it the guard reports the ends
+/// of jobs, the session is closed, and the guard ends. Then the worker is killed.
 pub(crate) const END_MARGIN: Duration = Duration::from_secs(5);
 
-/// The longest time that a worker of an earlier version keeps its jobs while they are moved away.
+/// Maximum time that a worker of an earlier version keeps its jobs while they are moved.
 const FORMER_DRAIN: Duration = Duration::from_mins(1);
 
-/// The longest pause before a worker that keeps ending is restarted, and how long an instance has
-/// to run for the pauses to start over.
+/// Maximum pause before a worker that keeps ending is restarted. An instance that runs this long
+/// resets the pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 
-/// A worker as its parent sees it.
+/// State of a worker process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerProcess {
     /// The worker's name.
     pub(crate) name: String,
-    /// The identity of its current instance; while the worker is away, of its last one.
+    /// The identity of the current instance, or of the last one while the worker is away.
     pub(crate) instance: String,
-    /// Its phase.
+    /// The phase of the process.
     pub(crate) phase: Phase,
-    /// How often it ended without a request.
+    /// The number of ends without a request.
     pub(crate) deaths: u32,
-    /// How it last ended, or why it could not be started.
+    /// The last end, or the reason why the worker could not be started.
     pub(crate) last_death: Option<String>,
 }
 
@@ -77,13 +76,13 @@ pub(crate) struct WorkerProcess {
 pub(crate) enum Phase {
     /// It runs.
     Up,
-    /// It ended at this time, with all processes it had started, and has not been restarted yet.
+    /// The worker ended at this time with all its processes, and is not restarted yet.
     Away(Instant),
-    /// It was asked to end at this time and has not ended yet.
+    /// The worker was asked to end at this time and has not ended yet.
     Leaving(Instant),
 }
 
-/// All workers that run or should run. A worker that was asked to end and has ended is removed.
+/// All workers that run or should run. A worker that ended on request is removed.
 pub(crate) type Workers = BTreeMap<Slot, WorkerProcess>;
 
 /// The arguments of a worker, from its name and the identity of its instance.
@@ -97,25 +96,25 @@ pub(crate) struct WorkerCommand {
     pub(crate) arguments: Box<Arguments>,
 }
 
-/// Starts workers, keeps them running, and ends them. If it is dropped, the pipes of its workers
-/// close, and they end by themselves.
+/// Starts workers, keeps them running, and ends them. Dropping it closes the workers' pipes, so that
+/// they end by themselves.
 pub(crate) struct Processes {
     shared: Arc<Shared>,
     orders: BTreeMap<Slot, watch::Sender<Order>>,
     supervisors: JoinSet<()>,
     stop_timeout: Duration,
-    /// The last rotation of logs.
+    /// The last rotation of logs, which may be running.
     rotation: Option<JoinHandle<()>>,
 }
 
-/// What a worker's supervisor shall ensure.
+/// State that a worker's supervisor ensures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     /// The worker runs; an instance that ends is replaced. The number rises with every kill.
     Run { kills: u32 },
     /// The worker is asked to release its jobs within this time, while they are moved.
     Drain { within: Duration },
-    /// The worker is asked to end, and its end of the channel is closed. It has until then.
+    /// The worker is asked to end, and its end of the channel is closed. It is killed at this time.
     End { until: Instant },
     /// The worker is killed, with all processes that it has started.
     Kill,
@@ -127,19 +126,19 @@ struct Shared {
     command: WorkerCommand,
     records: Records,
     workers: watch::Sender<Workers>,
-    /// The statements of the workers.
-    told: Mutex<BTreeMap<Slot, Told>>,
-    /// Changes with every statement that a person should see at once.
+    /// Reports of the workers.
+    reported: Mutex<BTreeMap<Slot, Told>>,
+    /// Changes with every report that a user should see at once.
     news: watch::Sender<u64>,
 }
 
 impl Processes {
-    /// A pool without workers that keeps its logs and records in `dir`. Jobs have `stop_timeout` to
-    /// stop, however they end.
+    /// Creates a pool without workers that keeps its logs and records in `dir`. Jobs always have
+    /// `stop_timeout` to stop.
     ///
     /// # Errors
     ///
-    /// If the directory for the logs cannot be created, or the run cannot be recorded.
+    /// The directory for the logs cannot be created, or the run cannot be recorded.
     pub(crate) fn open(
         dir: &Path,
         command: WorkerCommand,
@@ -149,39 +148,39 @@ impl Processes {
         file::create_dir(&logs)?;
         let workers = watch::Sender::new(Workers::new());
         let records = Records::begin(dir, stop_timeout)?;
-        let (told, news, dir) = (Mutex::default(), watch::Sender::new(0), dir.to_owned());
-        let shared = Shared { dir, logs, command, records, workers, told, news };
+        let (reported, news, dir) = (Mutex::default(), watch::Sender::new(0), dir.to_owned());
+        let shared = Shared { dir, logs, command, records, workers, reported, news };
         let (orders, supervisors) = (BTreeMap::new(), JoinSet::new());
         let shared = Arc::new(shared);
         Ok(Self { shared, orders, supervisors, stop_timeout, rotation: None })
     }
 
-    /// Changes when jobs of a worker begin or cease to fail, or are killed.
+    /// Subscribes to changes when jobs of a worker begin or cease to fail, or are killed.
     #[must_use]
     pub(crate) fn news(&self) -> watch::Receiver<u64> {
         self.shared.news.subscribe()
     }
 
-    /// The statements of the workers over their channels. A worker of an earlier version makes
-    /// none.
-    pub(crate) fn told(&self) -> MutexGuard<'_, BTreeMap<Slot, Told>> {
-        self.shared.told()
+    /// Returns the workers' reports over their channels. A worker of an earlier version reports
+    /// nothing.
+    pub(crate) fn reported(&self) -> MutexGuard<'_, BTreeMap<Slot, Told>> {
+        self.shared.reported()
     }
 
-    /// The jobs and workers of this run that did not end in time and were killed.
+    /// Returns the jobs and workers of this run that did not end in time and were killed.
     #[must_use]
     pub(crate) fn killed(&self) -> Vec<Killed> {
         self.shared.records.all_killed()
     }
 
-    /// The workers, now and after every change.
+    /// Subscribes to the workers.
     #[must_use]
     pub(crate) fn watch(&self) -> watch::Receiver<Workers> {
         self.shared.workers.subscribe()
     }
 
-    /// Starts a worker in `slot`. The call has no effect while the slot is filled, even by a worker
-    /// that is leaving: call again when that worker is gone.
+    /// Starts a worker in `slot`. The call has no effect while the slot is filled, even by a leaving
+    /// worker: call again when that worker has ended.
     pub(crate) fn start(&mut self, slot: Slot, name: &str) {
         let worker = WorkerProcess {
             name: name.to_owned(),
@@ -200,13 +199,13 @@ impl Processes {
             self.orders.insert(slot, orders);
             self.supervisors.spawn(supervise(Arc::clone(&self.shared), slot, order));
         }
-        // Otherwise the set would keep the results of ended supervisors for ever.
+        // Removes results of ended supervisors, which would otherwise accumulate.
         while self.supervisors.try_join_next().is_some() {}
     }
 
-    /// Asks the worker in `slot` to release its jobs within `patience`, or within the stop timeout
-    /// if that is longer, and end. [`END_MARGIN`] later it is killed. [`watch`](Self::watch) no
-    /// longer shows it when it has ended.
+    /// Asks the worker in `slot` to release its jobs and end. It has `patience`, or the stop timeout
+    /// if that is longer, and is killed [`END_MARGIN`] later. After its end, [`watch`](Self::watch)
+    /// no longer lists it.
     pub(crate) fn leave(&mut self, slot: Slot, patience: Duration) {
         if let Some(orders) = self.orders.get(&slot) {
             let within = patience.max(self.stop_timeout);
@@ -220,8 +219,7 @@ impl Processes {
         }
     }
 
-    /// Kills this instance of the worker in `slot`, with all processes that it has started, and
-    /// restarts the worker.
+    /// Kills this instance of the worker in `slot` with all its processes, and restarts the worker.
     pub(crate) fn kill(&self, slot: Slot, instance: &str) {
         let is_current =
             self.shared.workers.borrow().get(&slot).is_some_and(|w| w.instance == instance);
@@ -231,7 +229,7 @@ impl Processes {
                     *kills += 1;
                     true
                 }
-                // It does not react, or it would not be killed.
+                // The worker did not react to the order.
                 Order::Drain { .. } | Order::End { .. } => {
                     *order = Order::Kill;
                     true
@@ -241,7 +239,7 @@ impl Processes {
         }
     }
 
-    /// Rotates the logs of workers that have grown large, in the background.
+    /// Rotates large logs of workers, in the background.
     pub(crate) fn rotate_logs(&mut self) {
         if self.rotation.as_ref().is_some_and(|rotation| !rotation.is_finished()) {
             return;
@@ -252,8 +250,8 @@ impl Processes {
         self.rotation = Some(spawn_blocking(move || logs::rotate_all(&dir, &names)));
     }
 
-    /// Asks all workers to end, and returns the time at which the last of them has ended or is
-    /// killed.
+    /// Asks all workers to end, and returns the time at which the last worker is killed if it
+    /// has not ended.
     pub(crate) fn ask_to_end(&mut self) -> Instant {
         let until = Instant::now() + self.stop_timeout.saturating_add(END_MARGIN);
         for orders in self.orders.values() {
@@ -268,19 +266,19 @@ impl Processes {
         until
     }
 
-    /// Kills all workers, with all processes that they have started.
+    /// Kills all workers with all their processes.
     pub(crate) fn kill_all(&mut self) {
         for orders in self.orders.values() {
             orders.send_replace(Order::Kill);
         }
     }
 
-    /// Waits until no worker is left; they must have been asked to end. The future may be dropped.
+    /// Waits until no worker is left; all must have been asked to end. This function is cancel safe.
     pub(crate) async fn ended(&mut self) {
         while self.supervisors.join_next().await.is_some() {}
     }
 
-    /// Ends all workers, and returns when none is left.
+    /// Ends all workers and waits for their ends.
     #[cfg(test)]
     pub(crate) async fn end(mut self) {
         self.ask_to_end();
@@ -318,31 +316,32 @@ async fn supervise(shared: Arc<Shared>, slot: Slot, mut order: watch::Receiver<O
 }
 
 impl Shared {
-    fn told(&self) -> MutexGuard<'_, BTreeMap<Slot, Told>> {
+    fn reported(&self) -> MutexGuard<'_, BTreeMap<Slot, Told>> {
         // A thread that panicked while holding the lock cannot have left an incomplete entry.
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in an event of an instance of a worker.
+    /// Handles an event of a worker's instance.
     fn learn(&self, slot: Slot, name: &str, instance: &str, event: channel::Event) {
         let (mut is_news, mut killed) = (false, None);
-        let mut told = self.told();
+        let mut reported = self.reported();
         match event {
             channel::Event::Hello { version: _ } => {
                 let instance = instance.to_owned();
-                told.insert(slot, Told { instance, ..Told::default() });
+                reported.insert(slot, Told { instance, ..Told::default() });
             }
             event => {
-                let its_own = told.get_mut(&slot).filter(|told| told.instance == instance);
-                let Some(told) = its_own else { return };
+                let its_own =
+                    reported.get_mut(&slot).filter(|reported| reported.instance == instance);
+                let Some(reported) = its_own else { return };
                 if let channel::Event::Killed { job } = &event {
                     is_news = true;
                     killed = Some(Killed { worker: name.to_owned(), job: Some(job.clone()) });
                 }
-                is_news |= told.learn(event);
+                is_news |= reported.learn(event);
             }
         }
-        drop(told);
+        drop(reported);
         if let Some(killed) = killed {
             self.records.killed(killed);
         }
@@ -351,9 +350,9 @@ impl Shared {
         }
     }
 
-    /// Whether an instance of a worker speaks the channel.
+    /// Whether an instance of a worker uses the channel.
     fn speaks(&self, slot: Slot, instance: &str) -> bool {
-        self.told().get(&slot).is_some_and(|told| told.instance == instance)
+        self.reported().get(&slot).is_some_and(|reported| reported.instance == instance)
     }
 
     fn edit(&self, slot: Slot, edit: impl FnOnce(&mut WorkerProcess)) {

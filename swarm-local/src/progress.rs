@@ -1,4 +1,4 @@
-//! The progress of the end of processes, as a snapshot shows it.
+//! The progress of ending processes, as snapshots contain it.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ pub(super) struct Earlier {
     pub(super) workers: usize,
     /// Number of other processes: guards and jobs.
     pub(super) others: usize,
-    /// When the last of them is killed, in seconds of Unix time.
+    /// Time at which the last process is killed, in seconds of Unix time.
     pub(super) until_unix_s: u64,
 }
 
@@ -27,14 +27,14 @@ impl Earlier {
         Self { workers, others, until_unix_s: unix_s() + rest.as_secs() }
     }
 
-    /// A sentence about the wait, at a time in seconds of Unix time.
+    /// Returns a sentence about the wait, at a time in seconds of Unix time.
     pub(super) fn sentence(&self, now: u64) -> String {
         let verb = if self.workers + self.others == 1 { "is" } else { "are" };
         let (all, at_most) = (self.all(), self.until_unix_s.saturating_sub(now));
         format!("{all} of an earlier run {verb} still ending, at most {at_most} s")
     }
 
-    /// The number of processes, in words.
+    /// Returns the number of processes in words.
     pub(super) fn all(&self) -> String {
         let Self { workers, others, until_unix_s: _ } = *self;
         let plural = if others == 1 { "" } else { "es" };
@@ -56,19 +56,19 @@ pub(super) struct Ending {
     pub(super) left: usize,
     /// Number of workers that have not ended yet.
     pub(super) workers_left: usize,
-    /// When the last of them is killed, in seconds of Unix time.
+    /// Time at which the last of them is killed, in seconds of Unix time.
     pub(super) until_unix_s: u64,
-    /// Some of the jobs that are waited for, with their workers and processes.
+    /// Some of the awaited jobs, with their workers and processes.
     pub(super) waits_for: Vec<String>,
-    /// The jobs and workers that did not end in time and were killed.
+    /// Jobs and workers that did not end in time and were killed.
     pub(super) killed: Vec<String>,
-    /// The sentence about the end, once nothing is left.
+    /// Sentence about the end, once no process is left.
     #[serde(skip)]
     pub(super) last: Option<String>,
 }
 
 impl Ending {
-    /// A sentence about the wait, at a time in seconds of Unix time.
+    /// Returns a sentence about the wait, at a time in seconds of Unix time.
     pub(super) fn sentence(&self, now: u64) -> String {
         let Self { jobs, left, workers_left, until_unix_s, .. } = self;
         let at_most = until_unix_s.saturating_sub(now);

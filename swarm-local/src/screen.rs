@@ -1,7 +1,7 @@
-//! The view of a pool on a terminal, live.
+//! The live view of a pool on a terminal.
 //!
-//! It runs on a thread of its own, so that a blocked terminal delays nothing else. It ends when all
-//! senders are gone, and restores the terminal then.
+//! It has its own thread, so that a blocked terminal delays only the view. It ends when all senders
+//! are dropped, and then restores the terminal.
 
 mod draw;
 mod head;
@@ -38,25 +38,25 @@ use model::Model;
 use palette::Palette;
 use reader::Reader;
 
-/// The least time between two drawings.
+/// Minimum time between two frames.
 const FRAME: Duration = Duration::from_millis(30);
 
-/// How often it is checked whether a suspended screen has its terminal again.
+/// Time between two checks whether a suspended screen has its terminal again.
 const RECHECK: Duration = Duration::from_millis(250);
 
-/// How many messages may wait to be drawn.
+/// Maximum number of messages that wait to be drawn.
 const QUEUE_MAX: usize = 1_000;
 
-/// How long the terminal may take to be restored.
+/// Maximum time for restoring the terminal.
 const RESTORE_MAX: Duration = Duration::from_secs(1);
 
-/// A view that is on the terminal.
+/// An open view on the terminal.
 pub(super) struct View {
     ended: oneshot::Receiver<io::Result<Option<String>>>,
 }
 
 impl View {
-    /// Takes over the terminal. Keys request `shutdown`, and so does the end of the terminal.
+    /// Takes over the terminal. Keys and the loss of the terminal request `shutdown`.
     pub(super) fn open(
         paths: Paths,
         snapshots: watch::Receiver<Arc<Snapshot>>,
@@ -71,7 +71,7 @@ impl View {
         let learned = learn::start(snapshots, messages);
         let live = Live { model, screen, standing, learned, logs };
         thread::Builder::new().name("screen".to_owned()).spawn(move || {
-            // However it ends, in a panic too: without the screen the workers must not run on.
+            // Even after a panic the workers must not continue without the screen.
             let _ends = EndOnDrop(shutdown.clone());
             let last = handle.block_on(live.run(&shutdown));
             let _ = result.send(last);
@@ -79,8 +79,8 @@ impl View {
         Ok((Self { ended }, Voice::Screen(voice)))
     }
 
-    /// Waits until the terminal is restored, and returns the last message. All voices must have
-    /// been dropped.
+    /// Waits until the terminal is restored, and returns the last message. All voices must be dropped
+    /// before.
     pub(super) async fn ended(self) -> anyhow::Result<Option<String>> {
         match timeout(RESTORE_MAX, self.ended).await {
             Ok(Ok(last)) => last.context("the terminal cannot be drawn on"),
@@ -107,14 +107,14 @@ struct Live {
     logs: Reader,
 }
 
-/// Who has the terminal.
+/// Present user of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// The screen is drawn on it.
+    /// The screen.
     Drawn,
-    /// Plain text is on it, until a key is pressed.
+    /// Plain text, until a key is pressed.
     Text,
-    /// The shell, until it gives it back.
+    /// The shell, until it resumes this program.
     Suspended,
 }
 
@@ -131,7 +131,7 @@ impl Live {
                     Standing::Drawn => model.ages_in(drawn),
                     Standing::Text | Standing::Suspended => RECHECK,
                 };
-            // Drawing comes first, or many messages would prevent it; then keys.
+            // The order gives drawing and keys priority over many messages.
             tokio::select! {
                 biased;
                 () = sleep_until(due.into()) => {

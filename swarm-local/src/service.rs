@@ -1,6 +1,6 @@
-//! Reports the state of the pool to a service manager such as systemd, if that started this program
-//! and wants to know (`Type=notify`). The report says when the pool runs, what it does, and how
-//! much longer its end may take.
+//! Reports the state of the pool to a service manager such as systemd, if it started this program
+//! with `Type=notify`. The reports contain the readiness, the status, and the time that the end may
+//! still take.
 
 use std::env;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
 
-/// Time between two reports of the state, and the additional time that each report asks for.
+/// Time between two reports, and the additional time that each report requests.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 const MORE: Duration = Duration::from_secs(30);
 
-/// The state of the pool that the service manager has received.
+/// State of the pool that the service manager has received.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Said {
     is_ready: bool,
     is_ending: bool,
     status: String,
-    /// When the last job is killed: somebody may set the clock of the machine during the end.
+    /// Time at which the last job is killed, independent of changes to the machine's clock.
     until: Option<Instant>,
 }
 
@@ -52,8 +52,8 @@ pub(super) async fn follow(mut snapshots: watch::Receiver<Arc<Snapshot>>, shutdo
     }
 }
 
-/// Reports the end of the pool, which stays the state of a service that does not run. No other report
-/// may follow.
+/// Reports the end of the pool, which remains the state of the stopped service. It must be the last
+/// report.
 pub(super) fn ended(snapshot: &Snapshot) {
     let last = snapshot.ending.as_ref().and_then(|ending| ending.last.as_deref());
     if let Some(sentence) = last.filter(|_| env::var_os("NOTIFY_SOCKET").is_some()) {
@@ -64,7 +64,7 @@ pub(super) fn ended(snapshot: &Snapshot) {
 fn send(lines: &[String]) {
     let states: Vec<_> = lines.iter().map(|line| NotifyState::Custom(line)).collect();
     if let Err(error) = sd_notify::notify(&states) {
-        tracing::debug!(%error, "the service manager cannot be told");
+        tracing::debug!(%error, "the state cannot be reported to the service manager");
     }
 }
 
@@ -73,8 +73,8 @@ fn status_line(status: &str) -> String {
 }
 
 impl Said {
-    /// Returns the lines of the next report, at a time in seconds of Unix time and on the clock that
-    /// nobody sets.
+    /// Returns the lines of the next report, at a time in seconds of Unix time and on the monotonic
+    /// clock.
     fn next(
         &mut self,
         snapshot: &Snapshot,
@@ -93,8 +93,7 @@ impl Said {
             let until = *self.until.get_or_insert(instant + left);
             until.saturating_duration_since(instant)
         });
-        // A start waits for the leftovers of an earlier run. An end that is overdue has no claim to
-        // more time.
+        // The start waits for leftovers of an earlier run. An overdue end requests no more time.
         let waits = if is_ending { left != Some(Duration::ZERO) } else { !self.is_ready };
         if waits {
             let more = MORE + left.unwrap_or_default();
@@ -150,7 +149,7 @@ mod tests {
         let ending = Snapshot { ending: Some(ending), ..known };
         let status = "STATUS=ending: 1 of 2 jobs is still stopping, at most 12 s";
         assert_eq!(next(&ending, true), ["STOPPING=1", "EXTEND_TIMEOUT_USEC=42000000", status]);
-        // Changes of the clock of the day have no effect.
+        // Changes of the wall clock have no effect.
         for set in [0, 90_000] {
             let later = said.next(&ending, true, (set, now + Duration::from_secs(2)));
             assert_eq!(later[0], "EXTEND_TIMEOUT_USEC=40000000");

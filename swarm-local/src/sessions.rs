@@ -1,8 +1,8 @@
 //! Observes the workers: their processes and the leases of their sessions.
 //!
-//! A worker instance that is not running has ended for certain: it was reaped, and all processes
-//! that it had started were ended. So every session of another instance has ended, whatever its
-//! lease says, and no lease of a dead instance is waited for.
+//! A worker instance that does not run has certainly ended: it was reaped, and all its processes were
+//! ended. So every session of another instance has ended independent of its lease, and a dead
+//! instance's lease is never waited for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -30,20 +30,20 @@ use super::outlets::Voice;
 use super::until::NotUp;
 use crate::processes::{Phase, Processes, WorkerProcess, Workers};
 
-/// The shortest delay before the overseer is polled again.
+/// Minimum delay before the overseer is polled again.
 const POLL_MIN: Duration = Duration::from_millis(200);
 
-/// The observed sessions of the pool.
+/// Observed sessions of the pool.
 pub(super) struct Sessions {
     dir: std::path::PathBuf,
     leases: Leases,
     follower: LeaseFollower,
     overseer: Overseer,
-    /// The order in which sessions appeared.
+    /// Sessions in the order of their appearance.
     order: BTreeMap<SessionId, u64>,
-    /// What each worker instance tells of jobs that fail, if any do.
+    /// Failing jobs that each worker instance reports, if any.
     failing: BTreeMap<String, Arc<Failing>>,
-    /// When a lease of each worker instance was last seen to be renewed.
+    /// Time at which the last renewal of each instance's lease was seen.
     heard: BTreeMap<String, Instant>,
     watched_since: Instant,
 }
@@ -66,7 +66,7 @@ impl Sessions {
         })
     }
 
-    /// Waits until leases changed, and reads them.
+    /// Waits until leases change, and reads them.
     pub(super) async fn changed(&mut self) {
         match self.follower.changed().await {
             Ok(sessions) => self.read(&sessions),
@@ -97,12 +97,12 @@ impl Sessions {
                         duration: self.overseer.terms().duration,
                         began: Began { order, created_s: None },
                         former: Former::default(),
-                        // This process started every worker that can have a lease now.
+                        // This process started every worker that can have a lease.
                         has_renewed: true,
                     };
                     self.overseer.learn(clock::now(), Fact::Lease(session.clone(), facts));
                 }
-                // A lease counts as missing only if its session was ever granted jobs.
+                // A lease counts as missing only if its session was granted jobs.
                 Ok(None) if is_named => {
                     self.overseer.learn(clock::now(), Fact::LeaseMissing(session.clone()));
                 }
@@ -112,8 +112,7 @@ impl Sessions {
         }
     }
 
-    /// Revokes the leases of sessions that have fallen silent, and kills their workers, which may
-    /// be frozen.
+    /// Revokes the leases of silent sessions, and kills their workers, which may be frozen.
     pub(super) fn revoke_silent(
         &mut self,
         processes: &Processes,
@@ -140,7 +139,7 @@ impl Sessions {
         }
     }
 
-    /// What the sessions of workers that run tell of jobs that fail.
+    /// Returns the failing jobs that sessions of running workers report.
     pub(super) fn failing(&self, workers: &Workers) -> BTreeMap<Slot, Arc<Failing>> {
         let up = workers.iter().filter(|(_, worker)| worker.phase == Phase::Up);
         let of = |(slot, worker): (&Slot, &WorkerProcess)| {
@@ -149,8 +148,8 @@ impl Sessions {
         up.filter_map(of).collect()
     }
 
-    /// Since when workers that run have not renewed their leases, where that is longer than usual:
-    /// they may be frozen.
+    /// Returns the running workers that have not renewed their leases for unusually long, and the
+    /// times of their last renewals. They may be frozen.
     pub(super) fn silent(&self, workers: &Workers) -> BTreeMap<Slot, Instant> {
         let since = |(slot, worker): (&Slot, &WorkerProcess)| {
             let heard = *self.heard.get(&worker.instance)?;
@@ -160,13 +159,12 @@ impl Sessions {
         workers.iter().filter_map(since).collect()
     }
 
-    /// From when on a worker that has not renewed its lease is reported as silent.
+    /// Returns the time without renewal after which a worker is reported as silent.
     fn silent_after(&self) -> Duration {
         self.overseer.terms().renew * 3
     }
 
-    /// The observation for a turn that starts from `ledger`. `wanted` are the slots that should be
-    /// filled.
+    /// Returns the observation for a turn from `ledger`. `wanted` are the slots to fill.
     pub(super) fn observed(
         &mut self,
         ledger: &Ledger,
@@ -175,7 +173,8 @@ impl Sessions {
         wanted: &Range<u32>,
     ) -> Observed {
         let now = clock::now();
-        // A ledger that was never written is none. The first one that is begins no other incarnation.
+        // Before the first write no ledger exists, and the first write does not start another
+        // incarnation.
         if 0 < ledger.revision() || self.overseer.has_ledger() {
             self.overseer.note(now, ledger);
         }
@@ -202,19 +201,19 @@ impl Sessions {
             ..PoolFacts::new(workers.iter().filter_map(seen), unix_time_us())
         };
         let mut observed = self.overseer.observed(now, desired.policy, pool);
-        // A ledger that was removed or rolled back is written again from what this process knows.
+        // A removed or rolled back ledger is written again from this process's copy.
         observed.positions.clear();
         observed
     }
 
-    /// Takes in what was published to sessions.
+    /// Records the views that were published to sessions.
     pub(super) fn published(&mut self, marks: Vec<(SessionId, ViewMark)>) {
         for (session, mark) in marks {
             self.overseer.learn(clock::now(), Fact::View(session, Some(mark)));
         }
     }
 
-    /// How far the pool is after a turn.
+    /// Returns the pool's progress after a turn.
     pub(super) fn progress(
         &self,
         decision: &Decision,
@@ -224,16 +223,18 @@ impl Sessions {
         self.overseer.progress(decision, desired, observed)
     }
 
-    /// The granted jobs that are not up. `published` are the newest views of the sessions: an answer to
-    /// an older view does not count.
+    /// Returns the granted jobs that are not up. `published` are the sessions' newest views; answers
+    /// to older views are ignored.
     pub(super) fn not_up(&self, ledger: &Ledger, published: &[(SessionId, ViewMark)]) -> NotUp {
         let mut all = NotUp::default();
         let named = ledger.sessions();
         for (session, mark) in published.iter().filter(|(session, _)| named.contains_key(session)) {
-            match awaited::read(&self.dir, session).filter(|told| mark.revision <= told.revision) {
-                Some(told) => {
-                    all.count = all.count.saturating_add(told.count);
-                    all.first.extend(told.first);
+            match awaited::read(&self.dir, session)
+                .filter(|reported| mark.revision <= reported.revision)
+            {
+                Some(reported) => {
+                    all.count = all.count.saturating_add(reported.count);
+                    all.first.extend(reported.first);
                 }
                 None => all.unheard += 1,
             }
@@ -241,14 +242,14 @@ impl Sessions {
         all
     }
 
-    /// Removes the files of sessions that have ended and that `ledger` does not name.
+    /// Removes files of ended sessions that `ledger` does not name.
     pub(super) fn collect_garbage(
         &mut self,
         ledger: &Ledger,
         workers: &watch::Receiver<Workers>,
     ) -> io::Result<()> {
         let sessions = self.leases.list()?;
-        // Read after the list: an instance is known before its session has any file.
+        // The workers are read after the list: an instance is known before its session has files.
         let workers = &*workers.borrow();
         let (named, living) = (ledger.sessions(), running(workers));
         self.heard.retain(|instance, _| living.contains(instance.as_str()));
@@ -267,8 +268,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// The delay after which the overseer has to be polled, or a worker is
-    /// [silent](Self::silent), without any event.
+    /// Returns the delay after which the overseer must be polled or a worker becomes
+    /// [silent](Self::silent).
     pub(super) fn wakes_in(&self) -> Option<Duration> {
         let overseer = self.overseer.wakes_at().map(|at| at.since(clock::now()).max(POLL_MIN));
         let left = |heard: &Instant| self.silent_after().checked_sub(heard.elapsed());
@@ -276,13 +277,13 @@ impl Sessions {
         silent.chain(overseer).min()
     }
 
-    /// The timing of the workers' sessions.
+    /// Returns the timing of the workers' sessions.
     pub(super) fn terms(&self) -> &LeaseTerms {
         self.overseer.terms()
     }
 }
 
-/// The facts about one worker for the overseer; `None` if it is away and not wanted.
+/// Returns the facts about one worker for the overseer; `None` if it is away and not wanted.
 fn worker_facts(worker: &WorkerProcess, is_wanted: bool) -> Option<WorkerFacts> {
     let presence = match worker.phase {
         Phase::Away(since) => Presence::Away(is_wanted.then(|| since.elapsed())?),
@@ -291,7 +292,7 @@ fn worker_facts(worker: &WorkerProcess, is_wanted: bool) -> Option<WorkerFacts> 
         Phase::Up => Presence::Ready,
     };
     let pod = (!matches!(worker.phase, Phase::Away(_))).then(|| worker.instance.clone());
-    // A worker whose lease was revoked is killed, and its slot is filled again at once.
+    // A worker with a revoked lease is killed, and its slot is filled again at once.
     Some(WorkerFacts { name: worker.name.clone(), presence, pod, is_wanted, is_replaced: true })
 }
 
@@ -300,13 +301,13 @@ fn unix_time_us() -> u64 {
     clock.as_micros().try_into().unwrap_or(u64::MAX)
 }
 
-/// The instances that run.
+/// Returns the running instances.
 fn running(workers: &Workers) -> BTreeSet<&str> {
     let living = workers.values().filter(|worker| !matches!(worker.phase, Phase::Away(_)));
     living.map(|worker| worker.instance.as_str()).collect()
 }
 
-/// The worker whose present or last instance has this session.
+/// Returns the worker whose present or last instance has this session.
 fn worker_of<'a>(
     session: &SessionId,
     workers: &'a Workers,

@@ -1,4 +1,4 @@
-//! Requests to end a pool: by signals, by keys, by the end of the terminal.
+//! Requests to end a pool: from signals, keys, or the loss of the terminal.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,14 +13,13 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct Shutdown {
     ends: CancellationToken,
     kills: CancellationToken,
-    /// The time of the first signal.
+    /// Time of the first signal.
     signalled_at: Arc<OnceLock<Instant>>,
 }
 
 impl Shutdown {
-    /// Requests by the signals that this process gets. SIGTERM, SIGHUP and SIGINT (Ctrl-C) end the
-    /// pool. SIGINT kills what has not ended yet if the pool is ending already, and SIGQUIT (Ctrl-\)
-    /// at once.
+    /// Makes requests from this process's signals. SIGTERM, SIGHUP and SIGINT (Ctrl-C) end the pool.
+    /// If the pool is ending, SIGINT kills it. SIGQUIT (Ctrl-\) kills it at once.
     pub(super) fn by_signals() -> anyhow::Result<Self> {
         let shutdown = Self::default();
         shutdown.on(SignalKind::terminate(), Self::end)?;
@@ -31,7 +30,7 @@ impl Shutdown {
     }
 
     fn on(&self, kind: SignalKind, request: fn(&Self)) -> anyhow::Result<()> {
-        // `nohup local FILE` runs on when its terminal closes.
+        // `nohup local FILE` continues after its terminal closes.
         let heard = caller::heard(kind).context("signals cannot be received")?;
         let Some(mut signals) = heard else { return Ok(()) };
         let shutdown = self.clone();
@@ -44,7 +43,7 @@ impl Shutdown {
         Ok(())
     }
 
-    /// Ends the pool: its jobs have their stop timeout.
+    /// Ends the pool; its jobs have their stop timeout.
     pub(super) fn end(&self) {
         self.ends.cancel();
     }
@@ -63,26 +62,26 @@ impl Shutdown {
         self.ends.cancel();
     }
 
-    /// Whether the pool is to end.
+    /// Whether the end of the pool was requested.
     pub(super) fn is_ending(&self) -> bool {
         self.ends.is_cancelled()
     }
 
-    /// Waits until the pool is to end.
+    /// Waits until the end of the pool is requested.
     pub(super) async fn ends(&self) {
         self.ends.cancelled().await;
     }
 
-    /// Waits until a signal that was sent to all processes has reached each of them: a job that it
-    /// reaches needs no order, and a second SIGTERM would make programs such as ffmpeg break off.
-    /// Returns at once if no signal ends the pool.
+    /// Waits until a signal to all processes has reached each of them. A job that received it needs
+    /// no order, and a second SIGTERM would make programs such as ffmpeg abort. Returns at once if no
+    /// signal ends the pool.
     pub(super) async fn signal_has_spread(&self) {
         if let Some(at) = self.signalled_at.get() {
             tokio::time::sleep_until(*at + caller::SIGNAL_SPREAD).await;
         }
     }
 
-    /// Waits until the pool is to be killed.
+    /// Waits until a kill of the pool is requested.
     pub(super) async fn kills(&self) {
         self.kills.cancelled().await;
     }

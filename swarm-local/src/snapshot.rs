@@ -1,4 +1,4 @@
-//! The state of a pool at one moment, for the terminal and for HTTP.
+//! The state of a pool at one moment, for the terminal and HTTP.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,53 +25,53 @@ pub(super) struct Snapshot {
     pub(super) name: String,
     /// The ledger's revision.
     pub(super) revision: u64,
-    /// How many times the view was published.
+    /// Number of publications of the view.
     pub(super) version: u64,
-    /// Whether there is nothing to do and nothing is waited for.
+    /// Whether the pool has nothing to do and waits for nothing.
     pub(super) settled: bool,
     /// Whether no job fails and no worker is silent.
     pub(super) healthy: bool,
-    /// The first reason why the pool is not as it is asked to be, or `Settled`; the word of a Swarm's
-    /// condition `Ready` on a cluster.
+    /// First reason why the pool differs from the request, or `Settled`. A Swarm's condition `Ready`
+    /// uses the same words.
     #[serde(default, deserialize_with = "word")]
     pub(super) reason: Word,
     /// The reason in a sentence.
     #[serde(default)]
     pub(super) message: String,
-    /// Why what is wanted is not delivered to the workers, if it is not; a sentence.
+    /// Reason why the desired state is not delivered to the workers, if it is not; a sentence.
     pub(super) undelivered: Option<String>,
-    /// What is wrong with the file, while something is; the last valid state stays.
+    /// Error of the file, while it is invalid; the last valid state stays.
     pub(super) invalid_file: Option<InvalidFile>,
-    /// The leftovers of an earlier run, while the start waits for their end.
+    /// Leftovers of an earlier run, while the start waits for their end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) earlier: Option<Earlier>,
-    /// The progress of the end of the pool, once it ends.
+    /// Progress of the end of the pool, once it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ending: Option<Ending>,
-    /// The number of jobs in each state.
+    /// Number of jobs in each state.
     pub(super) jobs: JobCounts,
     /// The workers, by slot.
     pub(super) workers: Vec<WorkerRow>,
-    /// The holder of every job, by name. Served separately, since there may be many.
+    /// Holder of each job, by name. Served separately, since there may be many.
     #[serde(skip)]
     pub(super) holders: Vec<JobRow>,
-    /// The worst of the jobs that fail.
+    /// The worst failing jobs.
     pub(super) failing: Vec<FailingRow>,
-    /// The jobs that have been stopping for the longest time.
+    /// Jobs that have been stopping for the longest time.
     #[serde(default)]
     pub(super) stopping: Vec<StoppingRow>,
-    /// The jobs that are wanted, with their params.
+    /// Desired jobs with their params.
     #[serde(skip)]
     pub(super) wanted: Jobs,
-    /// The jobs that no worker runs, with the reason.
+    /// Jobs without a worker, with the reason.
     #[serde(deserialize_with = "words")]
     pub(super) unassigned: BTreeMap<String, Word>,
 }
 
-/// A word of ours, such as the state of a worker.
+/// A fixed word, such as the state of a worker.
 pub(super) type Word = &'static str;
 
-/// All of them.
+/// All fixed words.
 const WORDS: [Word; 33] = [
     "AllJobsFailing",
     "JobsUnassigned",
@@ -108,7 +108,7 @@ const WORDS: [Word; 33] = [
     "suspended",
 ];
 
-/// Reads a word. One of a newer program is not known.
+/// Parses a fixed word. A newer program's words are unknown.
 pub(super) fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
     Ok(WORDS.into_iter().find(|word| *word == text).unwrap_or("unknown"))
@@ -121,60 +121,60 @@ fn words<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Word>, D
     Ok(all.into_iter().map(|(name, Known(word))| (name, word)).collect())
 }
 
-/// A job that fails.
+/// A failing job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FailingRow {
     pub(super) job: String,
-    /// The worker that it fails on.
+    /// The worker that runs the job.
     pub(super) worker: String,
     /// `restarting`, or `failed` if it is not restarted any more.
     #[serde(deserialize_with = "word")]
     pub(super) state: Word,
-    /// How often it was restarted in a row.
+    /// Number of restarts in a row.
     pub(super) restarts: u64,
-    /// When it first ended, in seconds of Unix time.
+    /// Time of its first end, in seconds of Unix time.
     pub(super) since_unix_s: u64,
-    /// How it last ended.
+    /// Description of its last end.
     pub(super) last_exit: String,
-    /// The last lines of its output before that.
+    /// Last lines of output before that end.
     pub(super) last_output: Vec<String>,
 }
 
-/// A job that its former worker still has to stop.
+/// A job that its previous worker still has to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StoppingRow {
     pub(super) job: String,
-    /// The worker that stops it.
+    /// The worker that stops the job.
     pub(super) worker: String,
-    /// Time since which it has been asked to, in seconds of Unix time.
+    /// Time of the request to stop, in seconds of Unix time.
     pub(super) since_unix_s: u64,
 }
 
-/// The end of the year 9999, the last time that is written.
+/// The end of the year 9999, the latest time that is written.
 const UNIX_S_MAX: u64 = 253_402_300_799;
 
-/// What is wrong with the file.
+/// Error of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct InvalidFile {
     /// A sentence.
     pub(super) message: String,
-    /// The line that is wrong, and a mark below the place, if there is such a line.
+    /// The invalid line and a mark below the place, if known.
     pub(super) excerpt: Option<String>,
-    /// Since when, in seconds of Unix time.
+    /// Time since which the file is invalid, in seconds of Unix time.
     pub(super) since_unix_s: u64,
 }
 
 impl InvalidFile {
-    /// A file that has just become invalid.
+    /// Describes a file that has just become invalid.
     pub(super) fn now(explained: Explained) -> Self {
         let Explained { sentence: message, excerpt } = explained;
         Self { message, excerpt, since_unix_s: unix_s() }
     }
 
-    /// What is wrong, since when, and what runs meanwhile.
+    /// Returns the error, its time, and the state that runs meanwhile.
     pub(super) fn sentence(&self, revision: u64) -> String {
         let Self { message, since_unix_s, excerpt: _ } = self;
         let since = Duration::from_secs((*since_unix_s).min(UNIX_S_MAX));
@@ -187,7 +187,7 @@ impl InvalidFile {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct JobCounts {
-    /// All jobs that are wanted or still held.
+    /// All jobs that are desired or still held.
     pub(super) total: usize,
     /// Granted to a worker.
     pub(super) granted: usize,
@@ -199,7 +199,7 @@ pub(super) struct JobCounts {
     pub(super) done: usize,
     /// Not granted for a while, since they crashed their workers.
     pub(super) quarantined: usize,
-    /// Suspended, so that nobody runs them.
+    /// Suspended, so that no worker runs them.
     #[serde(default)]
     pub(super) suspended: usize,
     /// Without a worker, for another reason.
@@ -219,17 +219,17 @@ pub(super) struct WorkerRow {
     pub(super) state: Word,
     /// Its session, once it has one.
     pub(super) session: Option<String>,
-    /// How many jobs it was granted.
+    /// Number of granted jobs.
     pub(super) jobs: usize,
-    /// How many it is asked to release.
+    /// Number of jobs that it is asked to release.
     pub(super) releasing: usize,
-    /// How many of its jobs fail.
+    /// Number of failing jobs.
     pub(super) failing: usize,
-    /// How often it ended without being asked to.
+    /// Number of ends without a request.
     pub(super) restarts: u32,
-    /// Since when it has not renewed its lease, in seconds of Unix time, if it may be frozen.
+    /// Time of the last lease renewal, in seconds of Unix time, if the worker may be frozen.
     pub(super) silent_since_unix_s: Option<u64>,
-    /// The same for the terminal.
+    /// The same time for the terminal.
     #[serde(skip)]
     pub(super) silent_since: Option<Instant>,
 }
@@ -238,15 +238,16 @@ pub(super) struct WorkerRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JobRow {
     pub(super) name: String,
-    /// Its state, as in the ledger.
+    /// State of the job in the ledger.
     pub(super) state: Word,
-    /// The slot that holds it.
+    /// The slot that holds the job.
     pub(super) slot: Option<u32>,
     pub(super) token: u64,
 }
 
 impl WorkerRow {
-    /// The worker in a slot, with how many `jobs` it was granted and how many it is asked to release.
+    /// Makes the row of the worker in a slot, with its numbers of granted jobs and of jobs to
+    /// release.
     fn of(
         slot: Slot,
         worker: &WorkerProcess,
@@ -276,7 +277,7 @@ impl WorkerRow {
 }
 
 impl FailingRow {
-    /// How it fails, without its output.
+    /// Describes the failure, without output.
     pub(super) fn sentence(&self) -> String {
         let Self { state, restarts, last_exit, .. } = self;
         let restarts = counted((*restarts).try_into().unwrap_or(usize::MAX), "restart");
@@ -285,7 +286,7 @@ impl FailingRow {
         format!("{state}, {restarts} in {since}: {last_exit}")
     }
 
-    /// The job as a sentence shows it.
+    /// Returns the job in the form that a sentence shows.
     pub(super) fn shown(&self) -> FailingShown<'_> {
         let Self { job, worker, state, last_exit, last_output, .. } = self;
         let is_failed = *state == FailingState::Failed.as_str();
@@ -321,7 +322,7 @@ impl JobCounts {
         }
     }
 
-    /// The numbers with the names of their states.
+    /// Returns the numbers with the names of their states.
     pub(super) fn by_state(&self) -> [(&'static str, usize); 7] {
         let Self {
             total: _,
@@ -347,41 +348,41 @@ impl JobCounts {
 }
 
 impl Snapshot {
-    /// Whether a turn was taken, so that there is something to show.
+    /// Whether a turn ran, so that the snapshot has content.
     pub(super) fn is_known(&self) -> bool {
         !self.name.is_empty() && self.earlier.is_none()
     }
 
-    /// The worker in a slot. O(log workers).
+    /// Returns the worker in a slot. O(log workers).
     pub(super) fn worker(&self, slot: u32) -> Option<&WorkerRow> {
         let at = self.workers.binary_search_by_key(&slot, |worker| worker.slot).ok()?;
         self.workers.get(at)
     }
 
-    /// The place of the job with this name among all. O(log jobs).
+    /// Returns the index of the job with this name. O(log jobs).
     pub(super) fn place(&self, name: &str) -> Option<usize> {
         self.holders.binary_search_by(|row| row.name.as_str().cmp(name)).ok()
     }
 
-    /// The job with this name. O(log jobs).
+    /// Returns the job with this name. O(log jobs).
     pub(super) fn job(&self, name: &str) -> Option<&JobRow> {
         self.holders.get(self.place(name)?)
     }
 
-    /// Sets which jobs fail, as the workers in these slots tell. What a worker says of jobs that it does
-    /// not hold is ignored.
-    pub(super) fn mark_failing(&mut self, told: &BTreeMap<Slot, Arc<Failing>>) {
+    /// Sets the failing jobs that the workers in these slots report. Reports about jobs that a worker
+    /// does not hold are ignored.
+    pub(super) fn mark_failing(&mut self, reported: &BTreeMap<Slot, Arc<Failing>>) {
         let holds = |job: &FailingJob, slot: u32| {
             let found = self.job(job.job.as_str());
             found.is_some_and(|row| row.slot.is_none_or(|holder| holder == slot))
         };
         let part = |row: &WorkerRow| {
-            let told = told.get(&Slot(row.slot))?;
-            // A worker still tells of jobs that it has just lost.
-            let held = told.worst.iter().filter(|job| holds(job, row.slot));
+            let reported = reported.get(&Slot(row.slot))?;
+            // A worker may still report a job that it has just lost.
+            let held = reported.worst.iter().filter(|job| holds(job, row.slot));
             let mut part = Failing::of(held, WORST_MAX);
-            if told.worst.len() < told.count {
-                part.count = told.count;
+            if reported.worst.len() < reported.count {
+                part.count = reported.count;
             }
             Some(part.limited(row.jobs + row.releasing, WORST_MAX))
         };
@@ -399,8 +400,8 @@ impl Snapshot {
         self.healthy &= self.jobs.failing == 0;
     }
 
-    /// Sets the time since which jobs have been stopping. Reads the known times from `before`, and
-    /// updates them.
+    /// Sets the times since which jobs have been stopping. Known times come from `before`, which is
+    /// updated.
     pub(super) fn mark_stopping(&mut self, before: &mut BTreeMap<(String, u64), u64>) {
         let releasing = self.holders.iter().filter(|row| row.state == "releasing");
         let since = |row: &JobRow| {
@@ -425,7 +426,7 @@ impl Snapshot {
         *before = known;
     }
 
-    /// Sets since when these workers have been silent.
+    /// Sets the times since which these workers are silent.
     pub(super) fn mark_silent(&mut self, silent: &BTreeMap<Slot, Instant>) {
         for row in &mut self.workers {
             row.silent_since = silent.get(&Slot(row.slot)).copied();
@@ -435,7 +436,7 @@ impl Snapshot {
         self.healthy &= silent.is_empty();
     }
 
-    /// The state of the pool after a turn. O(jobs).
+    /// Makes the snapshot of a pool after a turn. O(jobs).
     pub(super) fn of(
         name: &str,
         decision: &Decision,
@@ -539,19 +540,19 @@ mod tests {
             slot: Some(0),
             token: 1,
         };
-        let snapshot = |told| {
+        let snapshot = |reported| {
             let mut snapshot = Snapshot {
                 workers: vec![WorkerRow::of(Slot(0), &worker, None, (2, 0))],
                 holders: vec![row("fails"), row("works")],
                 ..Snapshot::default()
             };
-            snapshot.mark_failing(&BTreeMap::from([(Slot(0), told)]));
+            snapshot.mark_failing(&BTreeMap::from([(Slot(0), reported)]));
             let named: Vec<_> = snapshot.failing.iter().map(|row| row.job.clone()).collect();
             (snapshot.jobs.failing, snapshot.workers[0].failing, named)
         };
         let removed = failing(&["a", "b", "c", "fails"], 4);
         assert_eq!(snapshot(removed), (1, 1, vec!["fails".to_owned()]));
-        // Of the others nobody knows the names.
+        // The names of the other jobs are unknown.
         let many = failing(&["a", "fails"], 9);
         assert_eq!(snapshot(many), (2, 2, vec!["fails".to_owned()]));
     }

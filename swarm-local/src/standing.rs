@@ -1,4 +1,4 @@
-//! The state of a pool in words, for every view of it.
+//! Describes the state of a pool, for every view of it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -13,21 +13,21 @@ use super::snapshot::{FailingRow, JobCounts, Snapshot, StoppingRow, Word, Worker
 use super::text::{age, counted};
 use crate::processes::{Phase, Workers};
 
-/// Whether something has to be done.
+/// Urgency of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
-    /// No.
+    /// Nothing to do.
     Good,
-    /// No, it will be better soon.
+    /// Nothing to do; the state will improve soon.
     Busy,
-    /// Somebody should look.
+    /// A user should look.
     Bad,
 }
 
-/// Number of failing jobs that a sentence describes.
+/// Maximum number of failing jobs that a sentence describes.
 const SHOWN: usize = 3;
 
-/// The verdict where workers are on their way, though no job waits for them.
+/// Returns the verdict if workers are starting, though no job waits for them.
 fn coming(workers: &Workers) -> Option<Verdict> {
     let names = workers.values().filter(|worker| worker.phase != Phase::Up);
     let names: Vec<_> = names.map(|worker| worker.name.as_str()).collect();
@@ -36,7 +36,7 @@ fn coming(workers: &Workers) -> Option<Verdict> {
     (!names.is_empty()).then_some(Verdict { reason: Reason::WorkersNotReady, message })
 }
 
-/// The verdict where workers have not confirmed their newest jobs.
+/// Returns the verdict if workers have not confirmed their newest jobs.
 fn stale(turn: &Summary<'_>) -> Option<Verdict> {
     let names: Vec<_> = turn.progress.stale.iter().map(String::as_str).collect();
     let message = || stale_workers(&names);
@@ -44,7 +44,7 @@ fn stale(turn: &Summary<'_>) -> Option<Verdict> {
 }
 
 impl Snapshot {
-    /// The state in a few words. The worst news comes first.
+    /// Describes the state in a few words; the worst problem comes first.
     pub(super) fn standing(&self) -> (String, Mood) {
         if let Some(earlier) = &self.earlier {
             return (format!("starting: {}", earlier.sentence(unix_s())), Mood::Busy);
@@ -72,14 +72,15 @@ impl Snapshot {
         if news.is_empty() {
             return (course, mood);
         }
-        // While nothing is delivered, the pool waits for none of the wanted changes.
+        // While nothing is delivered, the pool waits for none of the desired changes.
         if undelivered.is_none() {
             news.push(course);
         }
         (news.join(" · "), Mood::Bad)
     }
 
-    /// Judges the pool after the last turn, as a cluster judges a Swarm. Failing and stopping jobs are known.
+    /// Judges the pool after the last turn, as a cluster judges a Swarm. Failing and stopping jobs
+    /// must be set before.
     pub(super) fn judge(&mut self, turn: &Summary<'_>, workers: &Workers) {
         let Verdict { reason, message } = turn
             .start()
@@ -91,7 +92,7 @@ impl Snapshot {
         (self.reason, self.message) = (reason.as_str(), message);
     }
 
-    /// The verdict where every job that has a worker ends by itself.
+    /// Returns the verdict if every job with a worker keeps ending by itself.
     fn all_failing(&self) -> Option<Verdict> {
         let Self { jobs, failing, .. } = self;
         let shown = failing.iter().take(SHOWN).map(FailingRow::shown).collect::<Vec<_>>();
@@ -100,7 +101,7 @@ impl Snapshot {
         is_so.then(|| Verdict { reason: Reason::AllJobsFailing, message: message() })
     }
 
-    /// The reason why the pool is as it is, with its sentence.
+    /// Returns the reason for the state and its sentence.
     fn course(&self) -> (String, Mood) {
         let Self { settled, reason, message, jobs, .. } = self;
         let is_good = [Reason::Settled, Reason::Suspended, Reason::Paused { is_ready: true }];
@@ -112,7 +113,7 @@ impl Snapshot {
         (format!("{reason}: {}{message}", self.slowest()), mood)
     }
 
-    /// The job that has been stopping for the longest time, as the beginning of a sentence.
+    /// Describes the job that has been stopping for the longest time, as the beginning of a sentence.
     fn slowest(&self) -> String {
         let Some(StoppingRow { job, worker, since_unix_s }) = self.stopping.first() else {
             return String::new();
@@ -122,7 +123,7 @@ impl Snapshot {
         format!("{job} has been stopping on {worker} for {since}; ")
     }
 
-    /// How many jobs have no worker, by reason. O(jobs without a worker).
+    /// Counts the jobs without a worker, by reason. O(jobs without a worker).
     pub(super) fn unassigned_by_reason(&self) -> BTreeMap<Word, usize> {
         let mut counts = BTreeMap::new();
         let suspended = Unassigned::Suspended.as_str();
@@ -132,7 +133,7 @@ impl Snapshot {
         counts
     }
 
-    /// The numbers of jobs and workers, and of jobs that do not run, with the reasons.
+    /// Returns the numbers of jobs and workers, and of jobs that do not run, by reason.
     pub(super) fn counts(&self, unassigned_by_reason: &BTreeMap<Word, usize>) -> String {
         let Self { jobs, workers, .. } = self;
         let JobCounts {
@@ -168,7 +169,7 @@ impl Snapshot {
         parts.join(" · ")
     }
 
-    /// What somebody has to mend, in sentences, for as long as it is so.
+    /// Returns sentences about present problems that a user must fix.
     pub(super) fn problems(&self) -> Vec<String> {
         let Self { undelivered, invalid_file, revision, .. } = self;
         let keeps = |problem| format!("{problem}; revision {revision} keeps running");
@@ -179,7 +180,7 @@ impl Snapshot {
 }
 
 impl WorkerRow {
-    /// What is unusual about a worker, if anything is.
+    /// Returns unusual facts about a worker, if any.
     pub(super) fn remarks(&self, silent_for: Option<Duration>) -> String {
         let mut parts = Vec::new();
         if let Some(silent_for) = silent_for {

@@ -1,4 +1,4 @@
-//! The state directory of one Swarm on this machine, which is its user's alone.
+//! The state directory of a Swarm on this machine, which only its user can access.
 
 use std::env;
 use std::fs::{File, TryLockError};
@@ -10,20 +10,21 @@ use swarm_adapters_host::file;
 use super::input::is_plain;
 use crate::private_dir;
 
-/// The file by which a state directory is known, and locked.
+/// The lock file, which also identifies a state directory.
 const LOCK: &str = "lock";
 
 /// A state directory, locked against other operators.
 #[derive(Debug)]
 pub(super) struct StateDir {
     path: PathBuf,
-    /// The lock file, and the directory itself: somebody may remove the file while the operator runs.
+    /// Locks of the lock file and of the directory itself, since the file may be removed while the
+    /// operator runs.
     _locks: [File; 2],
 }
 
 impl StateDir {
-    /// Creates the directory if it is missing, and locks it. It is refused if anybody else could have
-    /// written what is in it.
+    /// Creates the directory if it is missing, and locks it. It is refused if another user could have
+    /// written its contents.
     pub(super) fn claim(dir: &Path) -> anyhow::Result<Self> {
         let claimed = Self::claim_if_free(dir)?;
         claimed.with_context(|| {
@@ -35,15 +36,15 @@ impl StateDir {
         })
     }
 
-    /// Does the same, and returns `None` if another process has locked the directory.
+    /// Does the same, or returns `None` if another process has locked the directory.
     pub(super) fn claim_if_free(dir: &Path) -> anyhow::Result<Option<Self>> {
         let cannot = || format!("the state directory {} cannot be used", dir.display());
-        // Workers are started with this path, whatever their working directory is.
+        // Workers are started with this path and may have another working directory.
         let path = private_dir::claim(dir, LOCK).with_context(cannot)?;
         let file = file::append(&path.join(LOCK)).with_context(cannot)?;
         let locks = [file, File::open(&path).with_context(cannot)?];
-        // The system releases the locks when the process ends, however that happens; workers do not
-        // inherit them.
+        // The system releases the locks when the process ends in any way. Workers do not inherit
+        // them.
         for lock in &locks {
             match lock.try_lock() {
                 Ok(()) => {}
@@ -59,14 +60,15 @@ impl StateDir {
     }
 }
 
-/// The path without links of a state directory that exists, for commands that ask the operator there.
-/// They are refused where the operator would be: whatever answers there could be anybody's.
+/// Returns the path without links of an existing state directory, for commands that query its
+/// operator. A directory that the operator would refuse is refused, since another user could answer
+/// there.
 pub(super) fn find(dir: &Path) -> anyhow::Result<Option<PathBuf>> {
     let cannot = || format!("the state directory {} cannot be used", dir.display());
     private_dir::find(dir).with_context(cannot)
 }
 
-/// The default directory of the Swarm named `name`.
+/// Returns the default directory of the Swarm named `name`.
 pub(super) fn default_dir(name: &str) -> Result<PathBuf, String> {
     if !is_plain(name) {
         let name = name.escape_default();
@@ -75,9 +77,9 @@ pub(super) fn default_dir(name: &str) -> Result<PathBuf, String> {
     Ok(default_home()?.join(name))
 }
 
-/// The directory of all default directories.
+/// Returns the parent of all default directories.
 pub(super) fn default_home() -> Result<PathBuf, String> {
-    // A relative path in the variable is to be ignored, says its specification.
+    // The variable's specification demands that a relative path is ignored.
     let given = env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let state = given.or_else(|| env::home_dir().map(|home| home.join(".local/state")));
     let state = state.filter(|path| path.is_absolute());

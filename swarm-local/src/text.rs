@@ -1,4 +1,4 @@
-//! Plain lines for a person, which can be read, piped and stored.
+//! Plain lines for the user, which can be read, piped and stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,10 +14,10 @@ use swarm_core::{Assignment, JobName, Ledger, Slot, Unassigned, View, ViewEntry}
 use super::input::Wanted;
 use crate::writers::Writer;
 
-/// How many workers are shown at once.
+/// Maximum number of workers in a table.
 const WORKERS_MAX: usize = 20;
 
-/// How many lines of jobs are shown of one worker.
+/// Maximum number of lines of a worker's jobs.
 const LINES_MAX: usize = 8;
 
 /// Prints lines on standard output.
@@ -28,12 +28,12 @@ pub(super) fn say(lines: &str) {
     let _ = writeln!(stdout, "{lines}").and_then(|()| stdout.flush());
 }
 
-/// Prints one or several lines on standard error, about what goes on.
+/// Prints progress messages on standard error.
 pub(super) fn remark(lines: &str) {
     let _ = writeln!(io::stderr(), "{}", printable(lines, Form::Lines));
 }
 
-/// The first lines: the pool that is about to run, and its directories.
+/// Returns the first lines: the pool that starts, and its directories.
 pub(super) fn opening(
     wanted: &Wanted,
     dir: &Path,
@@ -57,7 +57,7 @@ pub(super) fn opening(
     lines
 }
 
-/// An edit that does not take effect, since its writer does not close the file.
+/// Describes an edit that waits for its writer to close the file.
 pub(super) fn waiting_edit(shown: &str, writer: &Writer) -> String {
     let Writer { pid, program } = writer;
     format!(
@@ -66,37 +66,37 @@ pub(super) fn waiting_edit(shown: &str, writer: &Writer) -> String {
     )
 }
 
-/// The last line. `killed` says which jobs and workers were killed, if any were.
+/// Returns the last line. `killed` describes killed jobs and workers, if any.
 pub(super) fn ending(workers: usize, took: Duration, killed: &str) -> String {
     let workers = counted(workers, "worker");
     let killed = if killed.is_empty() { String::new() } else { format!("; {killed}") };
     format!("ended in {}: {workers} stopped, no process is left{killed}", span(took))
 }
 
-/// A pool that became settled, and the changes since it was settled before.
+/// A pool that became settled, and the changes since it was last settled.
 pub(super) struct Settled<'a> {
     pub(super) took: Duration,
     pub(super) before: &'a Placed,
     pub(super) view: &'a View,
     pub(super) now: &'a Placed,
     pub(super) unassigned: &'a BTreeMap<JobName, Unassigned>,
-    /// Number of jobs that fail.
+    /// Number of failing jobs.
     pub(super) failing: usize,
 }
 
-/// Where the jobs are.
+/// The jobs' workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Placed {
-    /// The jobs that one worker runs.
+    /// Jobs that one worker runs.
     pub(super) assignment: Assignment,
-    /// The jobs that every worker runs.
+    /// Jobs that every worker runs.
     pub(super) everywhere: BTreeSet<JobName>,
-    /// The jobs that have run to completion.
+    /// Jobs that have run to completion.
     pub(super) done: BTreeSet<JobName>,
 }
 
 impl Placed {
-    /// Where the jobs are in `ledger`. O(jobs).
+    /// Reads the jobs' workers from `ledger`. O(jobs).
     pub(super) fn of(ledger: &Ledger) -> Self {
         let mut placed = Self { assignment: ledger.assignment(), ..Self::default() };
         for (job, record) in &ledger.cells.jobs {
@@ -114,7 +114,7 @@ impl Placed {
         placed
     }
 
-    /// The jobs that run.
+    /// Returns the running jobs.
     fn running(&self) -> impl Iterator<Item = &JobName> {
         self.assignment.iter().map(|(job, _)| job).chain(&self.everywhere)
     }
@@ -125,8 +125,8 @@ impl Placed {
 }
 
 impl Settled<'_> {
-    /// A headline and, if anything moved, a table of workers, at most `columns` wide where names
-    /// permit it. For a large pool it shows only workers whose jobs changed.
+    /// Returns a headline and, if jobs moved, a table of workers, at most `columns` wide if the names
+    /// permit it. For a large pool the table has only workers whose jobs changed.
     pub(super) fn report(&self, columns: usize) -> String {
         let mut lines = self.headline_with(" (marked +)");
         if self.before == self.now {
@@ -157,12 +157,12 @@ impl Settled<'_> {
         lines
     }
 
-    /// The time it took and the changes, in one line.
+    /// Returns the duration and the changes in one line.
     pub(super) fn headline(&self) -> String {
         self.headline_with("")
     }
 
-    /// `mark` explains the mark of jobs that are new among old ones or have moved.
+    /// Returns the headline; `mark` explains the mark of moved jobs, and of new jobs among old ones.
     fn headline_with(&self, mark: &str) -> String {
         let Self { took, before, view, now, unassigned, failing } = self;
         let jobs = counted(now.running().count(), "job");
@@ -202,7 +202,7 @@ impl Settled<'_> {
         line
     }
 
-    /// The name of a job, marked if it moved or is new among old ones.
+    /// Returns the name of a job, with a mark if it moved, or is new among old ones.
     fn marked(&self, job: &JobName) -> String {
         let is_new = self.before.running().next().is_some() && !self.before.runs(job);
         let mark = if is_new || self.is_moved(job) { "+" } else { "" };
@@ -216,7 +216,7 @@ impl Settled<'_> {
     }
 }
 
-/// Words in lines that begin at column `indent`, at most [`LINES_MAX`] of them.
+/// Wraps words into at most [`LINES_MAX`] lines that begin at column `indent`.
 pub(super) fn wrapped(words: &[String], indent: usize, columns: usize) -> String {
     let mut lines = vec![String::new()];
     for (shown, word) in words.iter().enumerate() {
@@ -234,20 +234,20 @@ pub(super) fn wrapped(words: &[String], indent: usize, columns: usize) -> String
     lines.join(&format!("\n{}", " ".repeat(indent)))
 }
 
-/// A number with its noun.
+/// Formats a number and its noun.
 pub(super) fn counted(count: usize, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", number(count))
 }
 
-/// A number with a comma between thousands.
+/// Formats a number with a comma between thousands.
 pub(super) fn number(number: usize) -> String {
     let digits = number.to_string();
     let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
     groups.join(",")
 }
 
-/// How long something took.
+/// Formats a duration.
 pub(super) fn span(took: Duration) -> String {
     if took < Duration::from_secs(10) {
         format!("{} ms", took.as_millis())
@@ -256,7 +256,7 @@ pub(super) fn span(took: Duration) -> String {
     }
 }
 
-/// How long ago something was.
+/// Formats an age.
 pub(super) fn age(age: Duration) -> String {
     match age.as_secs() {
         0 => "now".to_owned(),

@@ -1,4 +1,4 @@
-//! Decides when `--until-settled` ends, and for which reason.
+//! Decides when `--until-settled` ends, and with which result.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use super::failures;
 use super::snapshot::Snapshot;
 use super::text::{counted, span};
 
-/// The most jobs that are named.
+/// Maximum number of named jobs.
 const NAMED_MAX: usize = 3;
 
-/// The condition for the end.
+/// Condition for the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// When a signal arrives.
+    /// A signal arrives.
     Signalled,
-    /// When every job is up, and with an error after this time.
+    /// Every job is up; an error after this time.
     Settled(Duration),
 }
 
-/// The reason for the end of the operation.
+/// Reason for the end of the operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// A signal arrived.
@@ -31,17 +31,17 @@ pub(super) enum End {
     GivenUp(String),
 }
 
-/// The granted jobs that are not up, as their workers report.
+/// Granted jobs that are not up, as their workers report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NotUp {
     pub(super) count: usize,
     pub(super) first: Vec<JobName>,
-    /// The number of workers that said nothing about the jobs of their newest view.
+    /// Number of workers without a report about their newest view.
     pub(super) unheard: usize,
 }
 
 /// Decides whether the operation ends now. `not_up` is known only for a settled pool. The error
-/// says why the pool is not settled within `limit`.
+/// explains why the pool is not settled within `limit`.
 pub(super) fn end(
     snapshot: &Snapshot,
     not_up: Option<&NotUp>,
@@ -70,7 +70,7 @@ impl NotUp {
     fn sentence(&self) -> String {
         if self.count == 0 {
             let workers = counted(self.unheard, "worker");
-            return format!("{workers} did not tell whether the jobs are ready");
+            return format!("{workers} did not report whether the jobs are ready");
         }
         let verb = if self.count == 1 { "is" } else { "are" };
         let names = self.first.iter().take(NAMED_MAX).map(ToString::to_string);

@@ -17,19 +17,19 @@ use tokio_util::sync::CancellationToken;
 use super::moves::Moves;
 use super::snapshot::{FailingRow, JobRow, Snapshot, Word, word};
 
-/// The paths of the state of the pool, of all jobs, and of one job below the latter.
+/// Paths of the pool's state and of all jobs; a single job is below the latter.
 pub(super) const SWARM: &str = "/api/v1/swarm";
 pub(super) const JOBS: &str = "/api/v1/jobs";
 
-/// All states of workers, so that each has a count, even if it is zero.
+/// All states of workers, so that a state without workers has a count of zero.
 const WORKER_STATES: [&str; 4] = ["ready", "starting", "leaving", "away"];
 
-/// About how much of a long document is made at once, in bytes.
+/// Approximate size of the pieces of a long document, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// Where requests arrive.
+/// Sockets that accept requests.
 pub(super) struct Listeners {
-    /// The address that was asked for.
+    /// The requested address.
     pub(super) address: Option<TcpListener>,
     /// The socket in the state directory.
     pub(super) socket: Option<UnixListener>,
@@ -86,13 +86,13 @@ where
     }
 }
 
-/// The latest snapshot, if there is any.
+/// Returns the latest snapshot, if any.
 fn known(snapshots: &watch::Receiver<Arc<Snapshot>>) -> Option<Arc<Snapshot>> {
     let snapshot = Arc::clone(&snapshots.borrow());
     snapshot.is_known().then_some(snapshot)
 }
 
-/// Brings the metrics up to date after every change. Changes that arrive meanwhile are combined.
+/// Updates the metrics after every change. Changes that arrive meanwhile are combined.
 async fn measure(
     mut snapshots: watch::Receiver<Arc<Snapshot>>,
     metrics: PoolMetrics,
@@ -123,11 +123,11 @@ async fn measure(
         moves = measured;
         ready.send_replace(readiness);
     }
-    // Requests are answered while the workers end.
+    // Requests are answered until the workers have ended.
     std::future::pending::<()>().await;
 }
 
-/// A job as the API shows it.
+/// A job in the API's format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct JobEntry<S> {
@@ -135,16 +135,16 @@ pub(super) struct JobEntry<S> {
     #[serde(deserialize_with = "word")]
     pub(super) state: Word,
     pub(super) slot: Option<u32>,
-    /// The name of the worker in that slot.
+    /// Name of the worker in that slot.
     pub(super) worker: Option<S>,
     pub(super) token: u64,
-    /// Why no worker runs it, if none does.
+    /// Reason why no worker runs the job, if none does.
     pub(super) unassigned: Option<S>,
-    /// How it fails, if it is among the worst of those that do.
+    /// Failure of the job, if it is one of the listed failures.
     pub(super) failing: Option<JobFailure<S>>,
 }
 
-/// How a job fails.
+/// Failure of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct JobFailure<S> {
@@ -152,7 +152,7 @@ pub(super) struct JobFailure<S> {
     pub(super) last_exit: S,
 }
 
-/// The jobs that fail, by name.
+/// Failing jobs by name.
 type Failing<'a> = BTreeMap<&'a str, &'a FailingRow>;
 
 fn failing(snapshot: &Snapshot) -> Failing<'_> {
@@ -211,7 +211,7 @@ impl Iterator for JobList {
         {
             piece.extend_from_slice(if self.next == 0 { b"\n" } else { b",\n" });
             let entry = serde_json::to_string(&JobEntry::of(&self.snapshot, &failing, row));
-            // Strings and numbers can always be written.
+            // Strings and numbers can always be serialized.
             let _ = piece.write_all(entry.unwrap_or_default().as_bytes());
             self.next += 1;
         }
@@ -219,7 +219,7 @@ impl Iterator for JobList {
     }
 }
 
-/// The entry in a line of that answer; `None` if the line has none.
+/// Parses the entry in a line of that answer; `None` if the line has no entry.
 pub(super) fn job_line(line: &[u8]) -> Option<serde_json::Result<(&[u8], JobEntry<String>)>> {
     let entry = line.strip_suffix(b",").unwrap_or(line);
     let is_entry = entry.starts_with(b"{\"name\"");

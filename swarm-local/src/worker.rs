@@ -1,5 +1,5 @@
-//! The program of the workers: this one, or one of the user's that embeds the library
-//! `swarm-worker`. Both get the same arguments; `docs/library.md` describes them.
+//! The program of the workers: this one, or a program of the user that embeds the library
+//! `swarm-worker`. Both get the arguments that `docs/library.md` describes.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,17 +13,17 @@ use super::LocalArgs;
 use super::operate::RUN_LOG;
 use crate::processes::WorkerCommand;
 
-/// A program that is started for every worker.
+/// The program that is started for every worker.
 #[derive(Debug)]
 pub(super) struct WorkerProgram {
     program: PathBuf,
-    /// What comes before the arguments of the worker.
+    /// Arguments before the worker's own arguments.
     first: Vec<OsString>,
     log_format: LogFormat,
 }
 
 impl WorkerProgram {
-    /// The program that the arguments name, or else this one. The error is a sentence.
+    /// Returns the program that the arguments name, or else this one. The error is a sentence.
     pub(super) fn of(args: &LocalArgs) -> Result<Self, String> {
         let log_format = args.log_format;
         let Some(program) = &args.worker else {
@@ -31,7 +31,7 @@ impl WorkerProgram {
             let program = env::current_exe().map_err(cannot)?;
             return Ok(Self { program, first: vec!["worker".into(), "run".into()], log_format });
         };
-        // Otherwise every worker would be restarted for ever, and only the screen would say why.
+        // A missing program would be restarted forever, and only the screen would show the reason.
         if !is_found(program) {
             let shown = program.display();
             return Err(format!("--worker: there is no program {shown}; write a path to it"));
@@ -39,7 +39,7 @@ impl WorkerProgram {
         Ok(Self { program: program.clone(), first: args.worker_args.clone(), log_format })
     }
 
-    /// The command of a worker whose pool keeps its state in `dir`.
+    /// Returns the command of a worker whose pool keeps its state in `dir`.
     pub(super) fn command(self, dir: &Path, terms: &LeaseTerms) -> WorkerCommand {
         let Self { program, first, log_format } = self;
         let (dir, terms) = (dir.to_owned(), *terms);
@@ -51,7 +51,7 @@ impl WorkerProgram {
             };
             let run_log = path("--run-log=", &dir.join(RUN_LOG));
             let millis = |span: Duration| format!("{}ms", span.as_millis());
-            // Sets everything that the environment could set as well.
+            // All options are set, so that the environment cannot set them.
             let options = [
                 format!("--name={name}"),
                 format!("--instance={instance}"),
@@ -73,7 +73,7 @@ impl WorkerProgram {
     }
 }
 
-/// Whether a program can be started by this name: a path, or a name in a directory of `PATH`.
+/// Whether this name can start a program: a path, or a name in a directory of `PATH`.
 fn is_found(program: &Path) -> bool {
     let is_path = 1 < program.components().count() || program.is_absolute();
     let path = env::var_os("PATH").filter(|_| !is_path);

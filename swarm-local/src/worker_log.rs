@@ -1,10 +1,9 @@
-//! Reads the log of a worker, and finds in it what is about one job.
+//! Reads the log of a worker, and finds the lines about one job.
 //!
-//! A log is `WORKER.log`, and what came before it is `WORKER.log.1`. It is rotated while it is read:
-//! a worker that starts renames a large one, and that of a worker that runs is copied aside and
-//! then emptied. Other programs rename it, too, while the worker goes on in the renamed file. A
-//! reader goes on with the part that it has not read, in whatever file that is then: it knows a
-//! file by its inode.
+//! A log is `WORKER.log`; its previous part is `WORKER.log.1`. It is rotated while it is read: a
+//! starting worker renames a large log, and a running worker's log is copied and then truncated.
+//! Other programs may rename it, too, while the worker continues to write the renamed file. The
+//! reader identifies files by inode, and continues in the file that has the unread part.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -20,32 +19,32 @@ use swarm_worker::KILLING;
 
 use crate::processes::{log_path, rotated_log};
 
-/// The longest line that is kept together, in bytes.
+/// Maximum length of an unsplit line, in bytes.
 const LINE_MAX: usize = 64 << 10;
 
-/// A log that is read from some place on, also while it grows.
+/// A reader of a log, which may grow.
 #[derive(Debug)]
 pub(super) struct WorkerLog {
     path: PathBuf,
-    /// The file that has the name of the log.
+    /// The file with the name of the log.
     current: Option<Part>,
-    /// The file that had the name before. A writer may still have it open.
+    /// The file that had the name before; a writer may still have it open.
     former: Option<(Part, File)>,
-    /// What was rotated away when it was last looked at.
+    /// The last seen rotated part.
     rotated: Option<Rotated>,
 }
 
-/// A file of a log, as far as it was read.
+/// A partially read file of a log.
 #[derive(Debug)]
 struct Part {
     inode: u64,
-    /// Number of bytes that were read.
+    /// Number of bytes read.
     at: u64,
-    /// The beginning of a line whose end was not written yet.
+    /// Beginning of an incomplete line.
     begun: Vec<u8>,
 }
 
-/// Tells one rotated log from the next.
+/// Identifies a rotated log.
 #[derive(Debug, PartialEq, Eq)]
 struct Rotated {
     length: u64,
@@ -54,21 +53,21 @@ struct Rotated {
 }
 
 impl WorkerLog {
-    /// The log of `worker` in the directory `logs`, from its beginning on.
+    /// Opens the log of `worker` in the directory `logs` at its beginning.
     pub(super) fn from_beginning(logs: &Path, worker: &str) -> io::Result<Self> {
         let path = log_path(logs, worker);
         let rotated = rotated(&path)?;
         Ok(Self { path, current: None, former: None, rotated })
     }
 
-    /// The same from its present end on.
+    /// Opens the log at its present end.
     pub(super) fn from_end(logs: &Path, worker: &str) -> io::Result<Self> {
         let log = Self::from_beginning(logs, worker)?;
         let end = |it: fs::Metadata| Part { at: it.len(), ..Part::of(it.ino()) };
         Ok(Self { current: existing(fs::metadata(&log.path))?.map(end), ..log })
     }
 
-    /// Reads the lines before its beginning, if they were rotated away.
+    /// Reads the rotated lines before its beginning, if any.
     pub(super) fn read_rotated(
         &mut self,
         each: &mut impl FnMut(&str) -> io::Result<()>,
@@ -86,7 +85,7 @@ impl WorkerLog {
         Ok(())
     }
 
-    /// Reads the lines that were written since. A log that does not exist has none.
+    /// Reads new lines. A missing log has no lines.
     pub(super) fn read(&mut self, each: &mut impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
         let (rotated, found) = (rotated(&self.path)?, existing(fs::metadata(&self.path))?);
         let has_name = |part: &Part| found.as_ref().is_some_and(|it| it.ino() == part.inode);
@@ -106,21 +105,21 @@ impl WorkerLog {
         self.read_former(each)?;
         let Some(mut file) = existing(File::open(&self.path))? else { return Ok(()) };
         let current = self.current.get_or_insert(Part::of(file.metadata()?.ino()));
-        // Otherwise it was renamed just now, and is read the next time.
+        // If the inode differs, the log was just renamed, and is read the next time.
         if file.metadata()?.ino() == current.inode {
             current.read(&mut file, each)?;
         }
         Ok(())
     }
 
-    /// Reads on where the log was copied to, if it was emptied since. It has this length now.
+    /// Continues in the copy of the log if the log was truncated. Its present length is `length`.
     fn read_emptied(
         &mut self,
         length: u64,
         rotated: Option<Rotated>,
         each: &mut impl FnMut(&str) -> io::Result<()>,
     ) -> io::Result<()> {
-        // While it is being copied aside, the copy is not longer than the log.
+        // While the copy is being written, it is not longer than the log.
         let has_rotated = self.is_other(rotated.as_ref().filter(|it| length < it.length));
         let Some(current) = &mut self.current else { return Ok(()) };
         if has_rotated || length < current.at {
@@ -132,13 +131,13 @@ impl WorkerLog {
         Ok(())
     }
 
-    /// Whether this was rotated away since the last look, and not by the name of the log alone.
+    /// Whether this part was rotated after the last check, and not by renaming the log.
     fn is_other(&self, rotated: Option<&Rotated>) -> bool {
         let former = self.former.as_ref().map(|(part, _)| part.inode);
         rotated.is_some_and(|it| Some(it) != self.rotated.as_ref() && Some(it.inode) != former)
     }
 
-    /// Reads what is still written to the file that had the name of the log before.
+    /// Reads new lines of the file that previously had the name of the log.
     fn read_former(&mut self, each: &mut impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
         match &mut self.former {
             Some((part, file)) => part.read(file, each),
@@ -148,12 +147,12 @@ impl WorkerLog {
 }
 
 impl Part {
-    /// A file of which nothing was read.
+    /// Makes the state of an unread file.
     fn of(inode: u64) -> Self {
         Self { inode, at: 0, begun: Vec::new() }
     }
 
-    /// Reads on in `file`.
+    /// Reads new lines of `file`.
     fn read(
         &mut self,
         file: &mut File,
@@ -165,10 +164,10 @@ impl Part {
     }
 }
 
-/// The workers that have logs in the directory `logs`; those whose logs were written last come last.
+/// Returns the workers with logs in the directory `logs`, sorted by the last write.
 pub(super) fn workers(logs: &Path) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
-    // A pool that never ran has none.
+    // A pool that never ran has no logs.
     for entry in fs::read_dir(logs).into_iter().flatten() {
         let entry = entry?;
         let name = entry.file_name();
@@ -181,7 +180,7 @@ pub(super) fn workers(logs: &Path) -> io::Result<Vec<String>> {
     Ok(found.into_iter().map(|(_, worker)| worker).collect())
 }
 
-/// What was rotated away of the log at `path`.
+/// Identifies the rotated part of the log at `path`.
 fn rotated(path: &Path) -> io::Result<Option<Rotated>> {
     let found = existing(fs::metadata(rotated_log(path)))?;
     Ok(found.map(|it| Rotated {
@@ -191,8 +190,8 @@ fn rotated(path: &Path) -> io::Result<Option<Rotated>> {
     }))
 }
 
-/// Reads complete lines to the end, and returns how many bytes there were. `begun` is what there is
-/// of a line.
+/// Reads complete lines to the end, and returns the number of bytes. `begun` holds an incomplete
+/// line.
 fn read_lines(
     from: impl Read,
     begun: &mut Vec<u8>,
@@ -215,7 +214,7 @@ fn read_lines(
     }
 }
 
-/// The job that a guard kills, if a line of a worker says so.
+/// Returns the job that a guard kills, if the line reports that.
 pub(super) fn killed_job(line: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Killing {
@@ -226,31 +225,31 @@ pub(super) fn killed_job(line: &str) -> Option<String> {
         let line: Killing = serde_json::from_str(line).ok()?;
         return (line.message == KILLING).then_some(line.job);
     }
-    // As below, a line of output has its job as the first word.
+    // As below, the first word of a line of output is its job.
     let first = line.split(' ').next().unwrap_or_default();
     let (_, rest) = line.split_once(KILLING).filter(|_| !first.ends_with(':'))?;
     rest.strip_prefix(" job=")?.split(' ').next().map(str::to_owned)
 }
 
-/// The lines that are about one job.
+/// A matcher of the lines about one job.
 #[derive(Clone, Debug)]
 pub(super) struct JobLines {
     job: String,
-    /// What its worker's own lines have.
+    /// The field with the job in the worker's own lines.
     field: String,
 }
 
 /// A line about a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
-    /// A line of its output.
+    /// A line of the job's output.
     Output(Cow<'a, str>),
-    /// What its worker did.
+    /// An event of the job's worker.
     Event(&'a str),
 }
 
 impl Line<'_> {
-    /// The text of it.
+    /// Returns the text of the line.
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Output(text) => text,
@@ -259,7 +258,7 @@ impl Line<'_> {
     }
 }
 
-/// The fields of a line in JSON that matter.
+/// The relevant fields of a JSON line.
 #[derive(Deserialize)]
 struct Fields<'a> {
     #[serde(borrow)]
@@ -273,15 +272,15 @@ impl JobLines {
         Self { job: job.to_owned(), field: format!(" job={job}") }
     }
 
-    /// The line, if it is about the job.
+    /// Parses the line, if it is about the job.
     pub(super) fn find<'a>(&self, line: &'a str) -> Option<Line<'a>> {
         if line.starts_with('{') {
             let fields: Fields<'a> = serde_json::from_str(line).ok()?;
             let is_its_own = fields.job.as_deref() == Some(&self.job);
             return is_its_own.then(|| fields.output.map_or(Line::Event(line), Line::Output));
         }
-        // A name has no spaces, so the first word is all of it, and no line of output is taken for
-        // an event.
+        // A name has no spaces, so the first word is the whole name, and a line of output cannot be
+        // mistaken for an event.
         let first = line.split(' ').next().unwrap_or_default();
         if let Some(name) = first.strip_suffix(':') {
             let output = line.strip_prefix(first)?;
@@ -365,7 +364,7 @@ mod tests {
         assert_eq!(all(&mut log), ["one"]);
         fs::rename(&path, rotated_log(&path)).unwrap();
         for n in 0..3 {
-            // The worker goes on there, and after a while there is an empty file of that name.
+            // The worker continues in the renamed file, and later an empty file has the old name.
             writeln!(worker, "{n}").unwrap();
             assert_eq!(all(&mut log), [n.to_string()]);
             if n == 0 {
@@ -373,7 +372,7 @@ mod tests {
             }
         }
         assert_eq!(all(&mut late), ["0", "1", "2"]);
-        // The worker finds that it lost the name.
+        // The worker notices that its file was renamed.
         worker.write_all(b"three, bef").unwrap();
         let mut reopened = File::options().append(true).open(&path).unwrap();
         reopened.write_all(b"four\n").unwrap();

@@ -1,30 +1,30 @@
-//! Processes that have a file open for writing, from `/proc`.
+//! Finds processes that have a file open for writing, in `/proc`.
 //!
-//! Processes of other users are not visible to a user without rights over them, and neither are those
-//! of another machine that shares the file. So "none" means "none that can be seen".
+//! Another user's processes may be invisible, and so are processes of another machine that shares the
+//! file. So the result "none" means "none visible".
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Bounds the search, so that a machine with very many open files is searched in part. Generous, since a
-/// busy machine is slow, and a writer that is missed lets half a file take effect.
+/// Maximum time of a search, so that a machine with very many open files is searched in part. It is
+/// long, since a missed writer lets half a file take effect.
 const SEARCH_MAX: Duration = Duration::from_secs(2);
 
-/// The bits of the flags of an open file that are 0 where it is open for reading only.
+/// Bits of an open file's flags that are 0 if it is open for reading only.
 const ACCESS_MODE: u32 = 0o3;
 
 /// A process that has a file open for writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Writer {
-    /// Its id.
+    /// The process id.
     pub(crate) pid: u32,
-    /// The name of its program.
+    /// The name of the program.
     pub(crate) program: String,
 }
 
-/// Returns a process that has the file at `path` open for writing, if one can be seen. Blocks for at
-/// most two seconds: O(open files of this user).
+/// Returns a visible process that has the file at `path` open for writing, if any. Blocks for at most
+/// two seconds: O(open files of this user).
 #[must_use]
 pub(crate) fn writer_of(path: &Path) -> Option<Writer> {
     let path = fs::canonicalize(path).ok()?;
@@ -39,7 +39,7 @@ pub(crate) fn writer_of(path: &Path) -> Option<Writer> {
 fn writes(pid: u32, path: &Path, until: Instant) -> bool {
     let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     open.flatten().take_while(|_| Instant::now() < until).any(|open| {
-        // The link is compared and not followed: it may lead to a file system that does not answer.
+        // The link is compared instead of followed, since its file system may not answer.
         let is_it = fs::read_link(open.path()).is_ok_and(|target| target == path);
         is_it && is_for_writing(pid, &open.file_name().to_string_lossy())
     })

@@ -1,5 +1,5 @@
-//! `logs`: the lines about one job, out of the log of its worker. They can be followed, over the
-//! rotation of the log and when the job moves.
+//! `logs`: prints the lines about one job from its worker's log. `--follow` continues after the log
+//! is rotated and after the job moves.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
@@ -19,10 +19,10 @@ use super::pool::Pool;
 use super::{Failure, PoolArgs, ended, standard_output};
 use crate::output::Output;
 
-/// How often new lines are looked for.
+/// Time between two reads of new lines.
 const READ_EVERY: Duration = Duration::from_millis(100);
 
-/// How often the worker of the job is asked for.
+/// Time between two requests for the job's worker.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// Arguments of `logs`.
@@ -40,16 +40,16 @@ pub struct LogsArgs {
     /// Begin with the last N lines
     #[arg(long, short = 'n', value_name = "N")]
     pub tail: Option<usize>,
-    /// Read the log of this worker [default: the one that runs the job, or else all]
+    /// Read the log of this worker [default: the worker that runs the job, or else all workers]
     #[arg(long, short, value_name = "WORKER")]
     pub worker: Option<String>,
-    /// The output format: the lines of the output without the name of the job and those of the
-    /// worker as they are, or a JSON object for each
+    /// The output format: the lines of the job without its name and unchanged lines of the worker, or
+    /// a JSON object for each line
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     pub output: Output,
 }
 
-/// Prints the lines about a job. Exit code 3 if there is no such job.
+/// Prints the lines about a job. Exit code 3 if the pool has no such job.
 ///
 /// # Errors
 ///
@@ -61,7 +61,7 @@ pub async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
 async fn print(args: LogsArgs) -> Result<(), Failure> {
     let found = match args.pool.find().await {
         Ok(pool) => Some(pool),
-        // The logs of a pool that has ended can still be read.
+        // The logs of an ended pool are still readable.
         Err(Failure::No(_)) if !args.follow && args.pool.named_dir()?.is_some() => None,
         Err(failure) => return Err(failure),
     };
@@ -82,7 +82,7 @@ async fn print(args: LogsArgs) -> Result<(), Failure> {
     let at = args.worker.as_ref().or(holder.as_ref());
     let workers =
         at.map_or_else(|| worker_log::workers(&reader.logs), |one| Ok(vec![one.clone()]))?;
-    // Those that the job moves to later; what is in them now is old then.
+    // The job may move to these workers later. Their present lines are old at that time.
     let mut others = BTreeMap::new();
     for worker in worker_log::workers(&reader.logs)? {
         let log = WorkerLog::from_end(&reader.logs, &worker)?;
@@ -108,7 +108,7 @@ async fn print(args: LogsArgs) -> Result<(), Failure> {
     }
 }
 
-/// The worker that has the job, if one has.
+/// Returns the worker of the job, if it has one.
 async fn holder(pool: &Pool, job: &str) -> Result<Option<String>, Failure> {
     let answer = pool.get(&format!("{}/{}", web::JOBS, escaped(job))).await?;
     if answer.status() == 404 {
@@ -119,7 +119,7 @@ async fn holder(pool: &Pool, job: &str) -> Result<Option<String>, Failure> {
     Ok(entry.worker)
 }
 
-/// A name as a part of a path.
+/// Escapes a name as part of a path.
 fn escaped(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let escape = |byte: u8| {
@@ -161,7 +161,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Prints the whole log of a worker, or the last lines of it, and returns it to be read on.
+    /// Prints a worker's log, or its last lines, and returns the log for further reading.
     fn read_all(&mut self, worker: &str, tail: Option<usize>) -> io::Result<WorkerLog> {
         let Self { logs, lines, printer } = self;
         let mut log = WorkerLog::from_beginning(logs, worker)?;
@@ -184,7 +184,7 @@ impl Reader {
         Ok(log)
     }
 
-    /// Prints what is new.
+    /// Prints new lines.
     fn read_on(&mut self, worker: &str, log: &mut WorkerLog) -> io::Result<()> {
         let Self { logs: _, lines, printer } = self;
         log.read(&mut |text| match lines.find(text) {
@@ -201,9 +201,9 @@ struct Following {
     reader: Reader,
     /// The worker whose log is read.
     at: Option<(String, WorkerLog)>,
-    /// The logs of the other workers, as far as they are old.
+    /// Logs of the other workers, positioned after their old lines.
     others: BTreeMap<String, WorkerLog>,
-    /// Whether the worker was named, so that no other one is meant.
+    /// Whether the user named the worker, so that moves are ignored.
     is_chosen: bool,
 }
 
@@ -233,13 +233,13 @@ impl Following {
         }
     }
 
-    /// Reads the log of the worker that has the job now.
+    /// Switches to the log of the job's new worker.
     fn turn_to(&mut self, worker: String) -> io::Result<()> {
         if self.at.as_ref().is_some_and(|(current, _)| *current == worker) {
             return Ok(());
         }
         if let Some((before, mut log)) = self.at.take() {
-            // It has stopped there by now.
+            // The job has already stopped there.
             self.reader.read_on(&before, &mut log)?;
             self.others.insert(before, log);
             complain_in_lines(&format!("{} runs on {worker} now", self.reader.printer.job));

@@ -1,4 +1,4 @@
-//! Finds a pool that runs on this machine, and asks it.
+//! Finds a running pool on this machine and queries it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,20 +19,20 @@ use super::Failure;
 use crate::processes::remaining;
 use crate::progress::Earlier;
 
-/// How long a pool may take to answer.
+/// Maximum time for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Time that a pool that ends may take to answer.
+/// Maximum time for an answer of a pool that is ending.
 const ENDING_MAX: Duration = Duration::from_secs(1);
 
-/// How long a pool that starts may take until it knows its state, and how often it is asked.
+/// Maximum time for a starting pool to know its state, and the time between two requests to it.
 const START_MAX: Duration = Duration::from_secs(20);
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-/// How many default directories are looked at.
+/// Maximum number of default directories to search.
 const POOLS_MAX: usize = 1_000;
 
-/// Which pool a command is about.
+/// Arguments that select a pool.
 #[derive(Clone, Debug, Args)]
 pub struct PoolArgs {
     /// The name of the pool's Swarm [default: the only pool that runs in a default directory]
@@ -46,22 +46,22 @@ pub struct PoolArgs {
 /// A pool, and whether it runs.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// It runs.
+    /// The pool runs.
     Runs(Pool),
-    /// It does not run, and has left processes behind.
+    /// The pool does not run, but left processes behind.
     Left(Pool, Earlier),
-    /// Nothing runs; a sentence.
+    /// No pool was found; a sentence.
     Nothing(String),
 }
 
-/// A pool that runs, or has left something.
+/// A pool that runs or left processes behind.
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) dir: PathBuf,
 }
 
 impl PoolArgs {
-    /// The directory that is named, if one is.
+    /// Returns the directory that the arguments name, if any.
     pub(super) fn named_dir(&self) -> Result<Option<PathBuf>, Failure> {
         match (&self.dir, &self.pool) {
             (Some(dir), _) => Ok(Some(dir.clone())),
@@ -70,7 +70,7 @@ impl PoolArgs {
         }
     }
 
-    /// The pool that is meant, or what is left of it.
+    /// Finds the selected pool, or the processes that it left behind.
     pub(super) async fn look(&self) -> Result<Found, Failure> {
         let Some(named) = self.named_dir()? else { return only_one().await };
         let nothing = || Found::Nothing(format!("no pool runs in {}", named.display()));
@@ -84,7 +84,7 @@ impl PoolArgs {
         Ok(left.map_or_else(nothing, |left| Found::Left(pool, Earlier::of(&left))))
     }
 
-    /// The pool that is meant, if it runs.
+    /// Finds the selected pool if it runs.
     pub(super) async fn find(&self) -> Result<Pool, Failure> {
         match self.look().await? {
             Found::Runs(pool) => Ok(pool),
@@ -100,12 +100,13 @@ impl PoolArgs {
     }
 }
 
-/// The only pool that runs in a default directory. If none runs, the only one that left processes.
+/// Finds the only running pool in a default directory, or else the only pool that left processes
+/// behind.
 async fn only_one() -> Result<Found, Failure> {
     let home = state::default_home().map_err(Failure::Usage)?;
     let (mut running, mut ended) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(&home).into_iter().flatten().take(POOLS_MAX).flatten() {
-        // What cannot be used cannot be meant.
+        // An unusable directory cannot be the selected pool.
         if let Ok(Some(dir)) = state::find(&entry.path()) {
             match connected(&dir).await {
                 Ok(Some(_)) => running.push(dir),
@@ -122,7 +123,7 @@ async fn only_one() -> Result<Found, Failure> {
     }
 }
 
-/// The only pool of these that left processes behind.
+/// Finds the only pool of these directories that left processes behind.
 async fn only_left(home: &Path, ended: Vec<PathBuf>) -> Result<Found, Failure> {
     let mut left = Vec::new();
     for dir in ended {
@@ -149,7 +150,7 @@ fn several_pools<'a>(what: &str, dirs: impl Iterator<Item = &'a PathBuf>) -> Fai
     Failure::Usage(format!("several pools {what}: {names}; write the name of one"))
 }
 
-/// A pool that runs, as a plan needs it.
+/// State of a running pool that a plan needs.
 #[derive(Clone, Debug)]
 pub struct RunningPool {
     /// The state directory.
@@ -158,11 +159,11 @@ pub struct RunningPool {
     pub revision: u64,
     /// The number of workers.
     pub workers: usize,
-    /// The slot of each job that a worker runs or is to run.
+    /// The slot of each job that a worker runs or will run.
     pub held: Assignment,
 }
 
-/// Asks the pool that `args` mean for its assignment; `None` if no such pool runs. O(jobs).
+/// Queries the selected pool for its assignment. Returns `None` if the pool does not run. O(jobs).
 ///
 /// # Errors
 ///
@@ -187,7 +188,7 @@ pub async fn running(args: &PoolArgs) -> anyhow::Result<Option<RunningPool>> {
     };
     match asked.await {
         Ok(running) => Ok(running),
-        // No pool runs by a name that cannot be the name of a directory.
+        // A name that cannot name a directory cannot name a running pool.
         Err(Failure::Usage(_)) => Ok(None),
         Err(Failure::No(sentence)) => Err(anyhow::Error::msg(sentence)),
         Err(Failure::Failed(error)) => Err(error),
@@ -200,23 +201,23 @@ async fn connected(dir: &Path) -> Result<Option<UnixStream>, Failure> {
 }
 
 impl Pool {
-    /// Whether an operator runs it.
+    /// Whether an operator runs the pool.
     pub(super) async fn is_up(&self) -> Result<bool, Failure> {
         Ok(connected(&self.dir).await?.is_some())
     }
 
-    /// A sentence about processes that it has left.
+    /// Returns a sentence about processes that the pool left behind.
     pub(super) fn left_sentence(&self, earlier: &Earlier) -> String {
         format!("no operator runs in {}; {}", self.dir.display(), earlier.sentence(unix_s()))
     }
 
-    /// A connection to it.
+    /// Connects to the pool.
     pub(super) async fn connect(&self) -> Result<UnixStream, Failure> {
         let ended = || Failure::No(format!("the pool in {} has ended", self.dir.display()));
         connected(&self.dir).await?.ok_or_else(ended)
     }
 
-    /// Its answer to `path`. While it starts, it is asked again.
+    /// Requests `path`. Repeats the request while the pool starts.
     pub(super) async fn get(&self, path: &str) -> Result<Answer, Failure> {
         let until = Instant::now() + START_MAX;
         loop {
@@ -236,17 +237,17 @@ impl Pool {
         }
     }
 
-    /// Its state, as it was sent and as it was understood.
+    /// Returns the state as the received document and as parsed.
     pub(super) async fn swarm(&self) -> Result<(serde_json::Value, Snapshot), Failure> {
         let answer = self.get(web::SWARM).await?.whole().await?;
         let document: serde_json::Value = serde_json::from_slice(&answer)?;
         let snapshot = serde_json::from_slice(&answer).with_context(|| {
-            format!("the answer is that of another version: {}", document["error"])
+            format!("the answer comes from another version: {}", document["error"])
         })?;
         Ok((document, snapshot))
     }
 
-    /// Its state, if it answers soon.
+    /// Returns the state, if the pool answers soon.
     pub(super) async fn state(&self) -> Option<Snapshot> {
         let stream = http::connect(&self.dir).await.ok()??;
         let answer = timeout(ENDING_MAX, http::request(stream, web::SWARM)).await.ok()?.ok()?;
@@ -254,7 +255,7 @@ impl Pool {
         serde_json::from_slice(&answer).ok()
     }
 
-    /// The directory of its logs.
+    /// Returns the directory of the pool's logs.
     pub(super) fn logs(&self) -> PathBuf {
         self.dir.join("logs")
     }

@@ -1,5 +1,4 @@
-//! `ps`: the jobs of a pool, a line for each. It takes the memory of a thousand lines, however many
-//! there are.
+//! `ps`: prints the jobs of a pool, one a line. Memory is bounded by a thousand lines.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -12,10 +11,10 @@ use super::pool::Pool;
 use super::{Failure, PoolArgs, ended, standard_output};
 use crate::output::{Output, columns};
 
-/// Number of workers that are named if another one was asked for.
+/// Number of existing workers that an error names if the requested worker does not exist.
 const NAMED_MAX: usize = 5;
 
-/// How many lines are looked at for the widths of the columns.
+/// Number of lines that determine the widths of the columns.
 const MEASURED: usize = 1_000;
 
 /// Arguments of `ps`.
@@ -33,7 +32,7 @@ pub struct PsArgs {
     /// Only jobs that no worker runs, with the reason
     #[arg(long, short)]
     pub unassigned: bool,
-    /// Only jobs that fail, of which at most the worst hundred are known
+    /// Only failing jobs; a pool reports at most its worst hundred
     #[arg(long, short)]
     pub failing: bool,
     /// The output format
@@ -51,7 +50,7 @@ impl PsArgs {
     }
 }
 
-/// Prints the jobs of a pool that runs. Exit code 3 if none does, or if it has no such worker.
+/// Prints the jobs of a running pool. Exit code 3 if no such pool runs, or if it has no such worker.
 ///
 /// # Errors
 ///
@@ -80,7 +79,7 @@ async fn print(args: &PsArgs) -> Result<(), Failure> {
     Ok(output.flush()?)
 }
 
-/// Refuses the name of a worker that the pool does not have.
+/// Refuses the name of a worker that the pool lacks.
 async fn has_worker(pool: &Pool, worker: &str) -> Result<(), Failure> {
     let (_, snapshot) = pool.swarm().await?;
     if !snapshot.is_known() || snapshot.workers.iter().any(|row| row.name == worker) {
@@ -97,12 +96,12 @@ async fn has_worker(pool: &Pool, worker: &str) -> Result<(), Failure> {
 
 /// A way to print jobs.
 trait Rows {
-    /// Prints a job, now or later; `raw` is how it was sent.
+    /// Prints a job, now or later; `raw` is the received line.
     fn put(&mut self, to: &mut dyn Write, raw: &[u8], entry: JobEntry<String>) -> io::Result<()>;
     fn end(&mut self, to: &mut dyn Write) -> io::Result<()>;
 }
 
-/// One JSON document with a line for each job.
+/// A JSON document with a line for each job.
 #[derive(Default)]
 struct List {
     is_begun: bool,
@@ -121,7 +120,7 @@ impl Rows for List {
     }
 }
 
-/// Columns, as wide as the first jobs need.
+/// A table whose columns fit the first jobs.
 #[derive(Default)]
 struct Table {
     first: Vec<[String; 5]>,
@@ -129,7 +128,7 @@ struct Table {
 }
 
 impl Table {
-    /// Prints the rows that were kept.
+    /// Determines the widths, and prints the buffered rows.
     fn measure(&mut self, to: &mut dyn Write) -> io::Result<[usize; 5]> {
         if let Some(widths) = self.widths {
             return Ok(widths);

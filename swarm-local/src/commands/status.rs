@@ -13,7 +13,7 @@ use super::super::text::counted;
 use super::{Failure, PoolArgs, ended, standard_output};
 use crate::output::Output;
 
-/// How many jobs that fail are listed.
+/// Maximum number of failing jobs in the list.
 const FAILING_MAX: usize = 10;
 
 /// Arguments of `status`.
@@ -27,7 +27,7 @@ pub struct StatusArgs {
     pub output: Output,
 }
 
-/// Prints the state of a pool that runs. Exit code 3 if none does.
+/// Prints the state of a running pool. Exit code 3 if no such pool runs.
 ///
 /// # Errors
 ///
@@ -83,7 +83,7 @@ fn text(snapshot: &Snapshot, dir: &Path) -> String {
     text
 }
 
-/// For how long a worker has been silent, if it has.
+/// Returns the duration of a worker's silence, if it is silent.
 fn silent_for(worker: &WorkerRow) -> Option<Duration> {
     let since = SystemTime::UNIX_EPOCH + Duration::from_secs(worker.silent_since_unix_s?);
     Some(since.elapsed().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! `stop`: ends a pool, and returns when no process of it is left.
+//! `stop`: ends a pool, and returns when all its processes have ended.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -22,17 +22,16 @@ use crate::output::Output;
 use crate::processes::{END_MARGIN, Killed, Leftovers, Patience, Peer, recorded};
 use crate::progress::{Earlier, Ending};
 
-/// Time that a pool is waited for beyond the time of its jobs and workers, unless `--timeout` says
-/// it.
+/// Default margin beyond the time that jobs and workers have to end.
 const MARGIN: Duration = Duration::from_secs(30);
 
-/// Time that an operator may take to kill its pool before it is killed itself.
+/// Time that an operator has to kill its pool before it is killed itself.
 const KILL_MAX: Duration = Duration::from_secs(10);
 
-/// Time for a look at what an operator that has ended has left.
+/// Minimum time to find an ended operator's leftovers.
 const LEFT_MIN: Duration = Duration::from_secs(1);
 
-/// Time between two looks whether the pool has ended, and between two remarks about the wait.
+/// Time between two checks whether the pool has ended, and between two messages about the wait.
 const LOOK: Duration = Duration::from_millis(200);
 const SAY_EVERY: Duration = Duration::from_secs(2);
 
@@ -54,22 +53,22 @@ pub struct StopArgs {
     pub output: Output,
 }
 
-/// Ends a pool that runs, or what one has left. Exit code 3 if there is neither.
+/// Ends a running pool, or the processes that a pool left behind. Exit code 3 if neither exists.
 ///
 /// # Errors
 ///
-/// If it is another user's, or does not end in time.
+/// The pool belongs to another user, or does not end in time.
 pub async fn stop(args: StopArgs) -> anyhow::Result<ExitCode> {
     ended(end(&args).await)
 }
 
 impl StopArgs {
-    /// The reason for what is killed.
+    /// Returns the reason for kills.
     fn cause(&self) -> Cause {
         if self.now { Cause::Asked } else { Cause::Late }
     }
 
-    /// Time to wait for the end of a pool whose jobs have `stop_timeout`.
+    /// Returns the time limit for the end of a pool whose jobs have `stop_timeout`.
     fn limit(&self, stop_timeout: Duration) -> Duration {
         let default = || stop_timeout.saturating_add(END_MARGIN).saturating_add(MARGIN);
         self.timeout.map_or_else(default, Into::into)
@@ -89,13 +88,13 @@ async fn end(args: &StopArgs) -> Result<(), Failure> {
     }
 }
 
-/// Ends a pool that runs.
+/// Ends a running pool.
 async fn end_pool(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
     let since = Instant::now();
     let dir = pool.dir.display().to_string();
     let cannot = || format!("the pool in {dir} cannot be stopped");
     let (stop_timeout, before) = recorded(&pool.dir).with_context(cannot)?.unwrap_or_default();
-    // A signal, and not a request: it also reaches a pool that is suspended.
+    // A signal also reaches a suspended pool; a request does not.
     if let Some(operator) = Peer::of(&pool.connect().await?).with_context(cannot)? {
         let limit = args.limit(stop_timeout);
         if args.now {
@@ -105,8 +104,8 @@ async fn end_pool(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
         }
         wait(pool, &operator, limit, args.output).await?;
     }
-    // An operator that was killed meanwhile leaves something. If the pool runs again already, that
-    // has been ended.
+    // If the operator was killed meanwhile, it leaves processes behind. If the pool runs again, its
+    // new operator has ended them.
     let left = match StateDir::claim_if_free(&pool.dir).with_context(cannot)? {
         Some(_claimed) => leftovers(args, &pool.dir, since, args.limit(stop_timeout)).await?,
         None => Ended::default(),
@@ -116,7 +115,7 @@ async fn end_pool(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
     report(args, &dir, since.elapsed(), &left.leftovers, &killed)
 }
 
-/// Ends what a pool has left whose operator does not run any more.
+/// Ends the processes that an ended operator left behind.
 async fn end_left(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
     let since = Instant::now();
     let dir = pool.dir.display().to_string();
@@ -124,13 +123,13 @@ async fn end_left(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
     let stop_timeout = recorded(&pool.dir).with_context(cannot)?.unwrap_or_default().0;
     let limit = args.limit(stop_timeout);
     let _claimed = loop {
-        // An operator that has started meanwhile ends what was left, before all else.
+        // An operator that starts meanwhile ends the leftovers first.
         if pool.is_up().await? {
             return Box::pin(end_pool(args, pool)).await;
         }
         match StateDir::claim_if_free(&pool.dir).with_context(cannot)? {
             Some(claimed) => break claimed,
-            // Another `stop` ends it, or an operator is about to.
+            // Another `stop` ends them, or an operator is about to.
             None if since.elapsed() < limit => sleep(LOOK).await,
             None => return Err(still_left(&pool.dir, limit, None)),
         }
@@ -139,8 +138,7 @@ async fn end_left(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
     report(args, &dir, since.elapsed(), &left.leftovers, &left.killed)
 }
 
-/// Ends what an operator left behind in `dir`, within `limit` from `since` on, and says meanwhile what
-/// is left.
+/// Ends the leftovers in `dir` within `limit` after `since`, and prints the progress.
 async fn leftovers(
     args: &StopArgs,
     dir: &Path,
@@ -180,8 +178,8 @@ fn still_left(dir: &Path, limit: Duration, left: Option<&Earlier>) -> Failure {
     ))
 }
 
-/// Has an operator kill its pool. An operator that does not react is killed; its leftovers are
-/// ended next.
+/// Requests an operator to kill its pool. An operator that does not react is killed, and its
+/// leftovers are ended next.
 async fn kill(operator: &Peer, limit: Duration) -> std::io::Result<()> {
     operator.ask_to_kill()?;
     if !operator.ends_within(limit.min(KILL_MAX)).await {
@@ -190,7 +188,7 @@ async fn kill(operator: &Peer, limit: Duration) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Waits until the operator has ended, and says meanwhile what it waits for.
+/// Waits for the operator's end, and prints the progress.
 async fn wait(
     pool: &Pool,
     operator: &Peer,
@@ -237,7 +235,7 @@ fn still_ending(dir: &Path, limit: Duration, ending: Option<&Ending>) -> Failure
     ))
 }
 
-/// The jobs and workers that the pool has killed since those of `before`.
+/// Returns the jobs and workers that the pool killed after the `before` ones.
 fn killed_since(dir: &Path, before: &[Killed]) -> Vec<String> {
     let all = recorded(dir).ok().flatten().map(|(_, killed)| killed).unwrap_or_default();
     all.iter().skip(before.len()).map(ToString::to_string).collect()

@@ -5,8 +5,7 @@ use swarm_spec::removal::Removal;
 
 use super::Wanted;
 
-/// Whether `edited` lacks something that `current` has: a job, a field or a param. A file in the
-/// middle of a write lacks its end.
+/// Whether `edited` lacks a job, field or param of `current`. A partially written file lacks its end.
 pub(super) fn takes_away(current: &Wanted, edited: &Wanted) -> bool {
     let lacks = |(name, before): (&JobName, &Job)| {
         edited.desired.jobs.get(name).is_none_or(|after| is_less(before, after))
@@ -26,7 +25,7 @@ fn is_less(before: &Job, after: &Job) -> bool {
             || params.keys().any(|name| !after.params.contains_key(name)))
 }
 
-/// The announcement of an edit of the file `shown` that removes most of the jobs.
+/// Describes an edit of the file `shown` that removes most jobs.
 pub(crate) fn announced(shown: &str, current: &Wanted, edited: &Wanted) -> Option<String> {
     let removal = Removal::between(current.desired.jobs.keys(), &edited.desired.jobs)?;
     Some(format!("{shown}: {removal} by its last edit; undo the edit to run them again"))

@@ -1,4 +1,4 @@
-//! Follows the edits of the user's file: reads them, and lets each take effect in its time.
+//! Follows the edits of the user's file, and decides when each takes effect.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -15,27 +15,27 @@ use super::gate::{Event, Gate, Nature, Step};
 use super::{BYTES_MAX, Edit, GATHER, Wanted};
 use crate::writers::{Writer, writer_of};
 
-/// The rest after an edit, in multiples of the time it took to read the edit: a writer that closes
-/// the file at each line makes many.
+/// Pause after reading an edit, as a multiple of the reading time: a writer that closes the file at
+/// each line causes many edits.
 const REST: u32 = 4;
 
-/// The file, and the edit that has not taken effect yet.
+/// The file, and its pending edit.
 #[derive(Debug)]
 pub(super) struct Edits {
     path: PathBuf,
     watch: FileWatch,
     gate: Gate,
-    /// The contents that took effect or were refused last.
+    /// The contents that last took effect or were refused.
     decided: Contents,
     pending: Option<Candidate>,
     probe: Option<AbortOnDropHandle<Probe>>,
-    /// When the gate wants to know that time has passed.
+    /// Time of the gate's next tick.
     due: Option<Instant>,
-    /// Before when nothing is read.
+    /// Time of the next read.
     reads_from: Instant,
 }
 
-/// An edit that was read.
+/// An edit that was read but has not taken effect.
 #[derive(Debug)]
 struct Candidate {
     contents: Contents,
@@ -43,7 +43,7 @@ struct Candidate {
     wanted: Result<Box<Wanted>, Explained>,
 }
 
-/// Another look at the file.
+/// Result of checking the file again.
 #[derive(Debug)]
 struct Probe {
     writer: Option<Writer>,
@@ -51,7 +51,7 @@ struct Probe {
 }
 
 impl Edits {
-    /// Reads the file at `path` for the first time, and follows it from then on.
+    /// Reads the file at `path`, and follows it.
     pub(super) async fn follow(path: &Path) -> Self {
         let mut watch = FileWatch::follow(path, GATHER, BYTES_MAX);
         let decided = watch.changed().await.contents;
@@ -67,12 +67,13 @@ impl Edits {
         }
     }
 
-    /// The contents that took effect or were refused last.
+    /// Returns the contents that last took effect or were refused.
     pub(super) fn decided(&self) -> &Contents {
         &self.decided
     }
 
-    /// Waits until an edit takes effect. `read` reads it, `current` is in force. It is cancel safe.
+    /// Waits until an edit takes effect. `read` parses the edit; `current` is in effect. This
+    /// function is cancel safe.
     pub(super) async fn next(
         &mut self,
         read: impl Fn(&Contents) -> Result<Wanted, Explained>,
@@ -117,7 +118,7 @@ impl Edits {
         }
     }
 
-    /// Reads what was found.
+    /// Parses the found contents.
     fn found(
         &mut self,
         found: Found,
@@ -141,7 +142,7 @@ impl Edits {
         Event::Found(nature, sign)
     }
 
-    /// Looks at the file again, unless that is under way.
+    /// Checks the file again, unless a check is running.
     fn look_again(&mut self) {
         let path = self.path.clone();
         let probe = || {
@@ -154,7 +155,7 @@ impl Edits {
         self.probe.get_or_insert_with(probe);
     }
 
-    /// The pending edit takes effect.
+    /// Makes the pending edit take effect.
     fn take(&mut self) -> Option<Edit> {
         let Candidate { contents, noticed, wanted } = self.pending.take()?;
         self.decided = contents;
@@ -168,13 +169,13 @@ impl Edits {
     }
 }
 
-/// The answer of a look at the file, if there is one.
+/// Waits for the result of a running check.
 async fn answered(probe: &mut Option<AbortOnDropHandle<Probe>>) -> Probe {
     let answer = match probe {
         Some(probe) => probe.await,
         None => std::future::pending().await,
     };
-    // A look that fails shows nothing: the file counts as changed, and is looked at again.
+    // After a failed check the file counts as changed, and is checked again.
     let none = |error: tokio::task::JoinError| Probe {
         writer: None,
         contents: Contents::Unreadable(error.to_string()),

@@ -1,44 +1,47 @@
-//! Decides when an edit of the user's file takes effect. It reads no clock and no file.
+//! Decides when an edit of the user's file takes effect. This module reads neither the clock nor
+//! the file.
 //!
-//! A file that is written in place is read in the middle of the write, and a loop that appends line by
-//! line closes it at each line. An edit that takes nothing away takes effect when its writer closes
-//! the file. One that removes something, or that is refused, may be the first half of a file: it takes
-//! effect once nothing has happened to the file for a second and no process has it open for writing.
-//! Without events, any edit takes effect after two equal reads.
+//! A file that is written in place may be read during the write. A loop that appends lines closes
+//! the file at each line.
+//!
+//! An edit that removes nothing takes effect when its writer closes the file. An edit that removes
+//! something, or is invalid, may be half of a file. It takes effect after a second without events,
+//! if no process has the file open for writing. Without events, any edit takes effect after two
+//! equal reads.
 
 use std::time::{Duration, Instant};
 
 use swarm_adapters_host::watch::Sign;
 
-/// For how long nothing must have happened to the file.
+/// Time without events that an edit must wait for.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
 
-/// The time between two equal reads if no events report changes.
+/// Time between two equal reads if the file system reports no events.
 pub(super) const READS_APART: Duration = Duration::from_secs(3);
 
-/// After which time a writer that keeps an edit waiting is named.
+/// Time after which the writer that delays an edit is named.
 pub(super) const LONG_WAIT: Duration = Duration::from_secs(10);
 
 /// The effect of an edit on the manifest in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nature {
-    /// It is what is in force.
+    /// The contents are already in effect.
     Same,
-    /// It takes nothing away.
+    /// The edit removes nothing.
     Keeps,
-    /// It removes something, or is refused: it may be the first part of a file.
+    /// The edit removes something or is invalid: it may be half of a file.
     TakesAway,
 }
 
 /// An event of the file, or of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The file has other contents.
+    /// The file has new contents.
     Found(Nature, Sign),
-    /// Something happened to the file at this time; its writer may have closed it.
+    /// The file was changed at this time; its writer may have closed it.
     Touched { at: Instant, is_complete: bool },
-    /// The file was looked at again: whether its contents are the pending ones, and whether a process
-    /// has it open for writing.
+    /// The file was checked: whether its contents equal the pending edit, and whether a process has
+    /// it open for writing.
     Probed { is_same: bool, is_open: bool },
     /// Time passed.
     Tick,
@@ -47,47 +50,47 @@ pub(super) enum Event {
 /// The next thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing, until something happens.
+    /// Wait for an event.
     Rest,
-    /// Send a [`Event::Tick`] then, unless something happens before.
+    /// Send [`Event::Tick`] at this time, unless another event comes first.
     Wait(Instant),
-    /// Look at the file again.
+    /// Check the file again.
     Probe,
-    /// As [`Self::Wait`]; and name the process that has the file open.
+    /// Same as [`Self::Wait`], and name the process that has the file open.
     WaitAndName(Instant),
-    /// The pending edit takes effect.
+    /// Make the pending edit take effect.
     Take,
 }
 
-/// The edit that has not taken effect yet.
+/// The gate that pending edits wait at.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     pending: Option<Pending>,
-    /// No edit takes effect before then.
+    /// No edit takes effect before this time.
     closed_until: Option<Instant>,
-    /// Whether a writer has closed the file since it was last written.
+    /// Whether a writer closed the file after the last write.
     is_complete: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     nature: Nature,
-    /// For how long there must have been nothing new.
+    /// Time without events that the edit must wait for.
     quiet: Duration,
-    /// When to look again.
+    /// Time of the next check.
     due: Instant,
-    /// Since when an edit has been pending.
+    /// Time since which an edit is pending.
     since: Instant,
     is_named: bool,
 }
 
 impl Gate {
-    /// Lets no edit take effect before `until`: edits that follow each other closely count as one.
+    /// Delays edits until `until`, so that edits in quick succession are combined.
     pub(super) fn close_until(&mut self, until: Instant) {
         self.closed_until = Some(until);
     }
 
-    /// Takes in what happened by `now`, and says what to do next.
+    /// Handles an event at `now`, and returns the next step.
     pub(super) fn step(&mut self, event: Event, now: Instant) -> Step {
         match event {
             Event::Found(Nature::Same, _) => self.pending = None,
@@ -111,7 +114,7 @@ impl Gate {
                 return Step::Take;
             }
             (Nature::Keeps, Sign::Complete) => Duration::ZERO,
-            // Its writer closed it after it was read.
+            // The writer closed the file after it was read.
             (Nature::Keeps, Sign::Unfinished) if self.is_complete => Duration::ZERO,
             (_, Sign::Complete | Sign::Unfinished) => QUIET,
             (_, Sign::Polled) => READS_APART,
@@ -129,7 +132,7 @@ impl Gate {
         self.is_complete = is_complete;
         let Some(pending) = &mut self.pending else { return };
         let is_done = is_complete && pending.nature == Nature::Keeps;
-        // Events arrive, so none of them are missed.
+        // Events arrive, so polling is unnecessary.
         pending.quiet = if is_done { Duration::ZERO } else { QUIET };
         pending.due = opens.map_or(at, |opens| opens.max(at)).max(at + pending.quiet);
     }

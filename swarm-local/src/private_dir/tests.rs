@@ -1,6 +1,6 @@
-//! What other users may have made, beside what this user has.
+//! Directories and entries that other users may have made.
 //!
-//! Only root can make what belongs to another user: without its rights those tests say so and pass.
+//! Only root can make another user's files. Without root's rights these tests report that and pass.
 
 #![expect(clippy::print_stderr, reason = "a test that cannot be carried out says so")]
 
@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
 
-/// A user who is nobody in particular.
+/// The id of another user.
 const OTHER: u32 = 65_534;
 
 struct Place(tempfile::TempDir);
@@ -30,7 +30,7 @@ impl Place {
         path
     }
 
-    /// Lets other users in: the directory of a test is closed to them.
+    /// Opens the test's directory to other users.
     fn opened(self) -> Self {
         fs::set_permissions(self.0.path(), Permissions::from_mode(0o755)).unwrap();
         self
@@ -41,7 +41,7 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// Gives a file, and not what it leads to, to somebody else. `false` without root's rights.
+/// Gives a file, without following links, to another user. Returns `false` without root's rights.
 fn given_away(path: &Path) -> bool {
     let is_root = geteuid().is_root();
     if is_root {
@@ -100,7 +100,7 @@ fn below_a_directory_that_others_cannot_enter_they_can_write_nothing() {
     place.dir("closed", 0o700);
     let open = place.dir("closed/open", 0o775);
     assert_eq!(mode(&claim(&open.join("state"), "lock").unwrap()), 0o700);
-    // Above it again, they can.
+    // The parent is open to them again.
     let open = place.dir("writable", 0o777);
     let around = place.path("closed/../writable/state");
     assert!(

@@ -1,4 +1,4 @@
-//! One instance of a worker: from its start until it has ended and was reaped.
+//! Runs one instance of a worker, from its start until it was reaped.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,12 +23,11 @@ use tokio::time::{Instant, timeout};
 
 use super::{END_MARGIN, FORMER_DRAIN, Killed, Order, Phase, Shared, logs};
 
-/// Time that the last words of a worker are read after it has ended.
+/// Time for reading a worker's remaining events after its end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 impl Shared {
-    /// Starts the worker, waits until it has ended with all processes it had started, and returns
-    /// how it ended.
+    /// Starts the worker, waits until it and all its processes have ended, and describes its end.
     pub(super) async fn run_instance(
         &self,
         slot: Slot,
@@ -46,8 +45,7 @@ impl Shared {
                 return "was asked to end before it was started".to_owned();
             }
         };
-        // The identity is published before the start: an instance that is not known counts as
-        // ended.
+        // The identity is published before the start: an unknown instance counts as ended.
         self.edit(slot, |worker| {
             worker.instance.clone_from(&instance);
             worker.phase = Phase::Up;
@@ -66,15 +64,15 @@ impl Shared {
             let mut said = pin!(said);
             tokio::select! {
                 ended = &mut end => {
-                    // Its last words are read now, unless it left too many of them unread.
+                    // Reads the remaining events, unless too many are unread.
                     let _ = timeout(LAST_WORDS, said).await;
                     ended
                 }
-                // It has closed its end, or is not understood any more.
+                // The worker closed its end of the channel, or sent invalid data.
                 () = &mut said => end.await,
             }
         };
-        // Processes that it started and left behind must not run while its jobs run elsewhere.
+        // Processes that the worker left behind must not run while its jobs run elsewhere.
         if let Err(error) = sweep::end_all(&Marker::Instance(instance.clone())).await {
             tracing::warn!(instance, %error, "processes that the worker started may still run");
         }
@@ -86,16 +84,17 @@ impl Shared {
         }
         self.records.remove(&name);
         if self.speaks(slot, &instance) {
-            self.told().remove(&slot);
+            self.reported().remove(&slot);
         }
         ended.map_or_else(|error| format!("was lost: {error}"), describe)
     }
 
-    /// The last jobs of an instance. `None` stands for all jobs of an instance that did not say.
+    /// Returns the last jobs of an instance. `None` means all jobs of an instance that reported none.
     fn jobs_of(&self, slot: Slot, instance: &str) -> Vec<Option<String>> {
-        let told = self.told();
-        let its_own = told.get(&slot).filter(|told| told.instance == instance);
-        let jobs = its_own.map(|told| told.jobs.keys().cloned().map(Some).collect::<Vec<_>>());
+        let reported = self.reported();
+        let its_own = reported.get(&slot).filter(|reported| reported.instance == instance);
+        let jobs =
+            its_own.map(|reported| reported.jobs.keys().cloned().map(Some).collect::<Vec<_>>());
         jobs.filter(|jobs| !jobs.is_empty()).unwrap_or_else(|| vec![None])
     }
 
@@ -116,7 +115,7 @@ impl Shared {
                     deadline = Some(Instant::now() + END_MARGIN);
                 }
                 changed = order.changed(), if has_orders => {
-                    // If nobody can send orders any more, the worker ends.
+                    // Without a sender of orders, the worker ends.
                     has_orders = changed.is_ok();
                     let gone = Order::End { until: (Instant::now() + END_MARGIN).into_std() };
                     let now = if has_orders { *order.borrow_and_update() } else { gone };
@@ -179,13 +178,13 @@ impl Shared {
     }
 }
 
-/// A worker that was started and not reaped yet, so its id still identifies it and its group.
+/// A worker that was started and not reaped, so its id still identifies it and its group.
 struct Running {
     child: Child,
     pid: Option<Pid>,
-    /// The operator's end of its channel, until it is asked to end.
+    /// The operator's end of the channel, until the worker is asked to end.
     orders: Option<OwnedWriteHalf>,
-    /// Whether it was killed because it did not end in time, or because it was to get no time.
+    /// Whether the worker was killed, late or on request.
     is_killed: bool,
 }
 
@@ -199,7 +198,7 @@ impl Running {
         self.is_killed = true;
     }
 
-    /// Asks for the release of all jobs. A worker that does not speak the channel is sent a signal.
+    /// Asks the worker to release all jobs, by a signal if it does not use the channel.
     fn drain(&self, within: Duration, speaks: bool) {
         self.order(channel::Order::Drain { within_ms: millis(within) });
         if !speaks {
@@ -207,26 +206,25 @@ impl Running {
         }
     }
 
-    /// Asks for its end. Its events until then are still read.
+    /// Asks the worker to end. Its events are still read.
     fn end(&mut self) {
         self.order(channel::Order::End);
-        // The other end is closed by that.
+        // Dropping the writer closes the channel for the worker.
         drop(self.orders.take());
     }
 
-    /// Sends an order. Does not wait if the order does not fit: a worker that reads nothing is
-    /// killed when its time is over.
+    /// Sends an order without waiting: a worker that reads nothing is killed when its time is over.
     fn order(&self, order: channel::Order) {
         let Some(orders) = &self.orders else { return };
         let Ok(mut line) = serde_json::to_vec(&order) else { return };
         line.push(b'\n');
         if !matches!(orders.try_write(&line), Ok(written) if written == line.len()) {
-            tracing::warn!(pid = ?self.pid, ?order, "the worker could not be told");
+            tracing::warn!(pid = ?self.pid, ?order, "the order could not be sent to the worker");
         }
     }
 }
 
-/// How a process ended, as the end of a sentence about it.
+/// Describes the end of a process as a clause.
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),

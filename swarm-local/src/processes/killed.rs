@@ -4,12 +4,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A job, or a worker as a whole, that was killed.
+/// A killed job, or a killed worker as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Killed {
     /// The worker.
     pub(crate) worker: String,
-    /// The job; `None` for the worker, if it ran none or did not say which.
+    /// The job; `None` for the worker, if it had no jobs or did not report them.
     pub(crate) job: Option<String>,
 }
 

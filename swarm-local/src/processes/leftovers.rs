@@ -1,10 +1,12 @@
-//! The record of a run of the operator, on disk, so that the next operator can end what it left behind.
+//! Records a run of the operator on disk, so that the next operator can end the processes that it
+//! left behind.
 //!
-//! A process is ended only by what two things say. One is the random mark of the run, which all its
-//! processes have in their environment, and nobody else: it is written nowhere but here, in a
-//! directory that only this user can read. The other is the record: it names the boot of the machine
-//! and when the run began. A worker is ended by its id besides, in good order, if the process that has
-//! the id now has the start time that is recorded.
+//! Two things identify such a process. One is the random mark of the run, which only its processes
+//! have in their environment. It is stored only here, in a directory that only this user can read.
+//! The other is the record, which names the boot of the machine and the start of the run.
+//!
+//! A worker is also ended in order by its id, if the process with that id has the recorded start
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
@@ -27,27 +29,27 @@ use tokio::time::{Instant, sleep};
 use super::END_MARGIN;
 use super::killed::Killed;
 
-/// The stop timeout of a run that recorded none.
+/// Stop timeout of a run that did not record one.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time between two looks for processes that were asked to end.
+/// Time between two checks for processes that were asked to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Number of killed jobs and workers that are recorded.
+/// Maximum number of recorded kills.
 const KILLED_MAX: usize = 1_000;
 
-/// The largest record that is read.
+/// Maximum size of a record.
 const BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Run {
-    /// The random number of the run.
+    /// The random mark of the run.
     mark: String,
-    /// The boot of the machine.
+    /// The boot id of the machine.
     boot: String,
-    /// When the operator was started, in clock ticks since boot, as the kernel reports it.
+    /// The operator's start in clock ticks since boot, as the kernel reports it.
     started: u64,
-    /// Time that its jobs may take to stop, in milliseconds. An earlier version did not record it.
+    /// Stop timeout of the jobs, in milliseconds. An earlier version did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop_timeout_ms: Option<u64>,
     /// The workers that may run, by name.
@@ -66,7 +68,7 @@ impl Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Worker {
     pid: i32,
-    /// In clock ticks since boot.
+    /// Start in clock ticks since boot.
     started: u64,
 }
 
@@ -93,13 +95,13 @@ impl Records {
         Ok(Self { path, mark, run: Mutex::new(run) })
     }
 
-    /// The mark of this run.
+    /// Returns the mark of this run.
     pub(super) fn mark(&self) -> &str {
         &self.mark
     }
 
-    /// Records a worker. An operator that dies between the start of a worker and this call leaves a
-    /// worker that is not recorded; it has the mark.
+    /// Records a worker. If the operator dies before this call, the worker is not recorded, but it
+    /// has the mark.
     pub(super) fn add(&self, name: &str, pid: Option<Pid>) {
         let worker = pid.and_then(|pid| {
             let pid = pid.as_raw_nonzero().get();
@@ -116,14 +118,14 @@ impl Records {
         });
     }
 
-    /// Records a job or a worker that was killed.
+    /// Records a killed job or worker.
     pub(super) fn killed(&self, killed: Killed) {
         if self.run().killed.len() < KILLED_MAX {
             self.edit(|run| run.killed.push(killed));
         }
     }
 
-    /// The jobs and workers that were killed in this run.
+    /// Returns the jobs and workers killed in this run.
     pub(super) fn all_killed(&self) -> Vec<Killed> {
         self.run().killed.clone()
     }
@@ -142,7 +144,7 @@ impl Records {
     }
 }
 
-/// Processes do not survive a loss of power, so their record need not either.
+/// Writes without sync: after a loss of power no processes exist.
 fn write(path: &Path, run: &Run) -> io::Result<()> {
     file::swap(path, &serde_json::to_vec(run)?)
 }
@@ -151,7 +153,7 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("run.json")
 }
 
-/// The run that was last recorded in `dir`, if its processes can still be there.
+/// Returns the last run recorded in `dir`, if its processes may still exist.
 fn last(dir: &Path) -> io::Result<Option<Run>> {
     let path = path(dir);
     let text = match file::read_regular_text(&path, BYTES_MAX) {
@@ -160,50 +162,50 @@ fn last(dir: &Path) -> io::Result<Option<Run>> {
         Err(error) => return Err(io::Error::other(format!("{}: {error}", path.display()))),
     };
     let Ok(run) = serde_json::from_str::<Run>(&text) else {
-        // A loss of power can do that, and then nothing is left.
+        // A loss of power can damage the record; then no process is left.
         let path = path.display();
-        tracing::warn!(%path, "it is no record of a run; what that run left, if anything, goes on");
+        tracing::warn!(%path, "it is not a record of a run; leftover processes of that run go on");
         return Ok(None);
     };
-    // Another kind of mark could be in the environment of others.
+    // Other processes could have a mark of another format.
     let is_ours = run.mark.len() == 32 && run.mark.bytes().all(|it| it.is_ascii_hexdigit());
     Ok((is_ours && run.boot == clock::boot_id()?).then_some(run))
 }
 
-/// Leftovers of an earlier run that have ended.
+/// Ended processes of an earlier run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leftovers {
     /// The workers.
     pub(crate) workers: usize,
     /// Other processes: guards and jobs.
     pub(crate) others: usize,
-    /// Number of these processes that did not end in time and were killed.
+    /// Number of processes that did not end in time and were killed.
     pub(crate) killed: usize,
-    /// The jobs and workers that these processes belonged to, as far as that is known.
+    /// Jobs and workers of the killed processes, if known.
     pub(crate) killed_jobs: Vec<Killed>,
 }
 
-/// Leftovers of an earlier run that have not ended yet.
+/// Processes of an earlier run that have not ended yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Remaining {
     /// Number of workers.
     pub(crate) workers: usize,
     /// Number of other processes: guards and jobs.
     pub(crate) others: usize,
-    /// When what is left is killed, if its end begins now or has begun.
+    /// Time at which the remaining processes are killed, if their end begins now or has begun.
     pub(crate) until: std::time::Instant,
 }
 
-/// Time that processes get to end if a run left them behind.
+/// Time that leftovers have to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// The stop timeout of the run that left it.
+    /// The stop timeout of their run.
     AsRecorded,
-    /// None: it is killed at once.
+    /// No time: they are killed at once.
     None,
 }
 
-/// A process with the mark of the run, pinned.
+/// A process with the mark of the run, and its pidfd.
 type Found = (OwnedFd, Marked);
 
 /// A worker of the last run that still runs.
@@ -222,7 +224,7 @@ struct Earlier {
 }
 
 impl Earlier {
-    /// The last run in `dir`, if its processes can still be there.
+    /// Reads the last run in `dir`, if its processes may still exist.
     fn of(dir: &Path) -> io::Result<Option<Self>> {
         let Some(run) = last(dir)? else { return Ok(None) };
         let stop_timeout = run.stop_timeout();
@@ -234,7 +236,7 @@ impl Earlier {
         Ok(Some(Self { marker, stop_timeout, workers }))
     }
 
-    /// The time that what is left now has. Workers have some time more than their jobs.
+    /// Returns the time that the leftovers have to end. Workers have more time than their jobs.
     fn limit(&self) -> Duration {
         let margin = if self.workers.is_empty() { Duration::ZERO } else { END_MARGIN };
         self.stop_timeout.saturating_add(margin)
@@ -250,8 +252,8 @@ impl Earlier {
         (0 < workers + others).then_some(Remaining { workers, others, until: until.into_std() })
     }
 
-    /// Asks all that is left to end, and returns when nothing is left or the time is over. A worker
-    /// asks its jobs itself; one that does not end in time is killed.
+    /// Asks all leftovers to end, and waits until they have ended or the time is over. A worker asks
+    /// its jobs itself, and is killed if it is late.
     async fn end(&mut self, progress: &watch::Sender<Option<Remaining>>) -> io::Result<Leftovers> {
         let mut ended = Leftovers { workers: self.workers.len(), ..Leftovers::default() };
         self.workers.iter().for_each(|worker| sweep::ask(&worker.process));
@@ -264,7 +266,7 @@ impl Earlier {
             }
             let found = sweep::found(&self.marker).await?;
             if self.workers.len() < keepers {
-                // Jobs outlive worker and guard if all of them were killed at once.
+                // Jobs outlive their worker and guard if both were killed at once.
                 keepers = self.workers.len();
                 if self.ask_orphans(&found, &mut asked) {
                     until = until.max(Instant::now() + self.stop_timeout);
@@ -281,7 +283,7 @@ impl Earlier {
         }
     }
 
-    /// Asks the processes to end that no worker ends, each once. Returns whether there were any.
+    /// Asks processes without a worker to end, each once. Returns whether any exist.
     fn ask_orphans(&self, found: &[Found], asked: &mut HashSet<NonZero<i32>>) -> bool {
         let kept: HashSet<_> = self.workers.iter().filter_map(|it| it.instance.as_ref()).collect();
         let is_kept = |it: &Marked| it.instance.as_ref().is_some_and(|it| kept.contains(it));
@@ -297,7 +299,7 @@ impl Earlier {
     }
 }
 
-/// The jobs, and the workers without any, that killed processes belonged to.
+/// Returns the killed processes' jobs, and the workers without jobs.
 fn named(killed: &[Marked]) -> impl Iterator<Item = Killed> {
     killed.iter().filter_map(|process| {
         let (worker, _) = process.instance.as_deref()?.rsplit_once('.')?;
@@ -305,24 +307,24 @@ fn named(killed: &[Marked]) -> impl Iterator<Item = Killed> {
     })
 }
 
-/// Returns what the last run in `dir` has left behind, if anything is.
+/// Returns the processes that the last run in `dir` left behind, if any.
 ///
 /// # Errors
 ///
-/// If the record or `/proc` cannot be read: then it is unknown what is left.
+/// The record or `/proc` cannot be read, so leftovers are unknown.
 pub(crate) async fn remaining(dir: &Path) -> io::Result<Option<Remaining>> {
     let Some(earlier) = Earlier::of(dir)? else { return Ok(None) };
     let found = sweep::found(&earlier.marker).await?;
     Ok(earlier.remaining(&found, Instant::now() + earlier.limit()))
 }
 
-/// Ends the workers of the last run in `dir` that still run, all at once, and all else that it left
-/// behind, and publishes what is left. Returns when nothing is left. Processes that do not end within the
-/// stop timeout that the run recorded are killed. No operator may run there. The future may be dropped.
+/// Ends all processes that the last run in `dir` left behind, and publishes the progress. Returns
+/// when no process is left. Processes that exceed the run's stop timeout are killed. No operator may
+/// run there. This function is cancel safe.
 ///
 /// # Errors
 ///
-/// If the record or `/proc` cannot be read: then it is unknown what is left.
+/// The record or `/proc` cannot be read, so leftovers are unknown.
 pub(crate) async fn end_leftovers(
     dir: &Path,
     patience: Patience,
@@ -336,7 +338,7 @@ pub(crate) async fn end_leftovers(
     finish(&earlier, ended).await
 }
 
-/// Kills what is left.
+/// Kills the remaining processes.
 async fn finish(earlier: &Earlier, mut ended: Leftovers) -> io::Result<Leftovers> {
     let killed = sweep::end_each(&earlier.marker).await?;
     ended.others = ended.others.max(killed.len());
@@ -350,8 +352,7 @@ async fn finish(earlier: &Earlier, mut ended: Leftovers) -> io::Result<Leftovers
     Ok(ended)
 }
 
-/// Returns the stop timeout that the last run in `dir` recorded, and the jobs and workers that it
-/// has killed.
+/// Returns the stop timeout and the kills that the last run in `dir` recorded.
 ///
 /// # Errors
 ///
@@ -360,10 +361,10 @@ pub(crate) fn recorded(dir: &Path) -> io::Result<Option<(Duration, Vec<Killed>)>
     Ok(last(dir)?.map(|run| (run.stop_timeout(), run.killed)))
 }
 
-/// Pins a worker, unless it is gone already or its id means another process now.
+/// Opens a pidfd of a worker, unless it has ended or its id belongs to another process.
 fn pinned(name: String, worker: Worker, entry: &[u8]) -> Option<Left> {
     let pid = Pid::from_raw(worker.pid)?;
-    // The pidfd comes first: it keeps meaning the process that is looked at next.
+    // The pidfd is opened first: it refers to the same process as the check below.
     let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     let is_it = started(worker.pid) == Some(worker.started)
         && procs::has_entry(pid, entry)

@@ -1,8 +1,8 @@
-//! The logs of workers. What a worker writes, its jobs' output included, is appended to
-//! `WORKER.log`. A log that has grown large becomes `WORKER.log.1`, in place of the one before.
+//! The logs of workers. The output of a worker and its jobs is appended to `WORKER.log`. A large log
+//! becomes `WORKER.log.1`, which replaces the previous one.
 //!
-//! A worker keeps its log open, and so do processes that it starts. So a log is copied aside and then
-//! emptied; lines that are written in between are lost.
+//! A worker and its processes keep the log open. So a log is copied and then truncated; lines that
+//! are written in between are lost.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,21 +10,21 @@ use std::path::{Path, PathBuf};
 
 use swarm_adapters_host::file;
 
-/// A log that is larger is rotated.
+/// Size of a log that triggers a rotation.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// The log of the worker `name` in the directory `logs`.
+/// Returns the path of the log of the worker `name` in the directory `logs`.
 #[must_use]
 pub(crate) fn path(logs: &Path, name: &str) -> PathBuf {
     logs.join(format!("{name}.log"))
 }
 
-/// Opens a log to append to it. Its directory is made if somebody removed it, and a log that has
-/// grown large is moved aside first, so nobody else may have it open.
+/// Opens a log to append to it, and creates its directory if it is missing. A large log is renamed
+/// first, so no other process may have it open.
 ///
 /// # Errors
 ///
-/// If the directory cannot be made, or the log cannot be moved or opened.
+/// The directory cannot be created, or the log cannot be renamed or opened.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     file::create_dir(file::directory(path))?;
     if fs::metadata(path).is_ok_and(|log| BYTES_MAX < log.len()) {
@@ -33,7 +33,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     file::append(path)
 }
 
-/// Rotates the logs of these workers that are too large.
+/// Rotates the large logs of these workers.
 pub(super) fn rotate_all(logs: &Path, names: &[String]) {
     for name in names {
         let path = path(logs, name);
@@ -48,13 +48,13 @@ fn rotate(path: &Path, bytes_max: u64) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|log| bytes_max < log.len()) {
         let mut aside = file::created(&aside(path))?;
         io::copy(&mut File::open(path)?, &mut aside)?;
-        // Those who have it open append to it, so they go on at its beginning.
+        // Writers append to the log, so they continue at its beginning.
         file::append(path)?.set_len(0)?;
     }
     Ok(())
 }
 
-/// Where the beginning of the log at `path` is once it was rotated.
+/// Returns the path of the rotated part of the log at `path`.
 #[must_use]
 pub(crate) fn aside(path: &Path) -> PathBuf {
     path.with_extension("log.1")

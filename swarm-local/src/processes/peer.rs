@@ -1,4 +1,4 @@
-//! The process at the other end of a socket, to end it.
+//! Ends the process at the other end of a socket.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,12 +11,12 @@ use tokio::task::spawn_blocking;
 
 use super::leftovers::has_ended;
 
-/// The process that listens at the other end of a socket.
+/// The process that listens on a socket.
 #[derive(Debug)]
 pub(crate) struct Peer(OwnedFd);
 
 impl Peer {
-    /// The process that accepts, or will accept, this connection; `None` if it has ended.
+    /// Finds the process that accepts this connection; `None` if it has ended.
     ///
     /// # Errors
     ///
@@ -25,36 +25,36 @@ impl Peer {
         let pid = stream.peer_cred()?.pid().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("its process is not visible from here"))?;
         let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return Ok(None) };
-        // A process that still has the connection had not ended when it was opened by its id, so the
-        // id meant this process and no later one.
+        // A process that still has the connection had not ended when its pidfd was opened, so the id
+        // referred to it.
         let mut fds = [PollFd::new(stream, PollFlags::empty())];
         let is_closed = 0 < poll(&mut fds, Some(&Timespec::default()))?;
         Ok((!is_closed).then_some(Self(process)))
     }
 
-    /// Asks it to end, also if it is stopped.
+    /// Asks the process to end, even if it is stopped.
     ///
     /// # Errors
     ///
-    /// If it is another user's.
+    /// The process belongs to another user.
     pub(crate) fn ask_to_end(&self) -> io::Result<()> {
         self.send(Signal::TERM)
     }
 
-    /// Asks it to kill what it has started and to end, also if it is stopped.
+    /// Asks the process to kill its children and end, even if it is stopped.
     ///
     /// # Errors
     ///
-    /// If it is another user's.
+    /// The process belongs to another user.
     pub(crate) fn ask_to_kill(&self) -> io::Result<()> {
         self.send(Signal::QUIT)
     }
 
-    /// Kills it.
+    /// Kills the process.
     ///
     /// # Errors
     ///
-    /// If it is another user's.
+    /// The process belongs to another user.
     pub(crate) fn kill(&self) -> io::Result<()> {
         self.send(Signal::KILL)
     }
@@ -66,7 +66,7 @@ impl Peer {
         }
     }
 
-    /// Waits at most `at_most` for its end, and returns whether it has ended.
+    /// Waits at most `at_most` for the process to end, and returns whether it has ended.
     pub(crate) async fn ends_within(&self, at_most: Duration) -> bool {
         let Ok(process) = self.0.try_clone() else { return false };
         spawn_blocking(move || has_ended(&process, at_most)).await.unwrap_or_default()

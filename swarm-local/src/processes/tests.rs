@@ -1,11 +1,11 @@
-//! The pool with real processes; the workers are small shell scripts.
+//! Runs the pool with real processes; the workers are small shell scripts.
 
 use swarm_worker::sweep;
 use tokio::time::timeout;
 
 use super::*;
 
-/// A worker that runs until its pipe closes, or has an order.
+/// A worker that runs until its pipe closes or it reads an order.
 const GOOD: &str = "read order";
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ async fn until(pool: &Processes, condition: impl FnMut(&Workers) -> bool) -> Wor
     reached.expect("it never came to that").unwrap().clone()
 }
 
-/// Whether every worker runs; one that was not started yet has no instance.
+/// Whether every worker runs; a worker that was not started has no instance.
 fn is_up(workers: &Workers) -> bool {
     workers.values().all(|worker| worker.phase == Phase::Up && !worker.instance.is_empty())
 }
@@ -152,7 +152,7 @@ async fn a_worker_that_does_not_end_is_killed_with_its_children() {
 #[tokio::test]
 async fn a_worker_has_the_stop_timeout_to_end_and_is_killed_at_once_where_that_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
-    // Without its children, for which `cat` waits no longer than for its end.
+    // The command has no children, since `cat` does not wait for them.
     let mut pool = pool(dir.path(), "trap '' TERM; cat; exec sleep 600");
     pool.start(Slot(0), "w-0");
     until(&pool, is_up).await;
@@ -168,7 +168,7 @@ async fn a_worker_has_the_stop_timeout_to_end_and_is_killed_at_once_where_that_i
     assert_eq!((stop_timeout, killed), (STOP_TIMEOUT, pool.killed()));
 }
 
-/// A worker of an earlier version says nothing, and is asked by a signal.
+/// A worker of an earlier version reports nothing, and is asked by a signal.
 #[tokio::test]
 async fn a_worker_that_speaks_gets_orders_and_one_that_does_not_gets_signals() {
     let dir = tempfile::tempdir().unwrap();
@@ -194,7 +194,7 @@ async fn a_worker_that_speaks_gets_orders_and_one_that_does_not_gets_signals() {
     speaking.start(Slot(0), "w-0");
     until(&speaking, is_up).await;
     let since = Instant::now();
-    while speaking.told().is_empty() {
+    while speaking.reported().is_empty() {
         assert!(since.elapsed() < Duration::from_secs(20));
         sleep(Duration::from_millis(5)).await;
     }
@@ -219,11 +219,12 @@ async fn what_a_worker_says_is_known_at_once_and_forgotten_with_it() {
     let mut pool = pool(dir.path(), script);
     let mut news = pool.news();
     pool.start(Slot(0), "w-0");
-    let fails = |pool: &Processes| pool.told().values().any(|told| told.failing.count == 1);
+    let fails =
+        |pool: &Processes| pool.reported().values().any(|reported| reported.failing.count == 1);
     while !fails(&pool) {
         timeout(Duration::from_secs(20), news.changed()).await.unwrap().unwrap();
     }
-    let jobs = pool.told()[&Slot(0)].jobs.clone();
+    let jobs = pool.reported()[&Slot(0)].jobs.clone();
     let expected = [("a", Some(7), true), ("b", None, false)];
     let seen: Vec<_> =
         jobs.iter().map(|(job, it)| (job.as_str(), it.pid, it.is_stopping)).collect();
@@ -231,5 +232,5 @@ async fn what_a_worker_says_is_known_at_once_and_forgotten_with_it() {
     assert_eq!(pool.killed(), [Killed { worker: "w-0".into(), job: Some("a".into()) }]);
     pool.ask_to_end();
     pool.ended().await;
-    assert!(pool.told().is_empty());
+    assert!(pool.reported().is_empty());
 }

@@ -1,4 +1,4 @@
-//! The drawing: a function of the model, the time, and how large the terminal is.
+//! Draws the screen from the model, the time, and the size of the terminal.
 
 use std::time::Instant;
 
@@ -14,13 +14,13 @@ use super::model::{Focus, Model, Page, Tone, Which};
 use super::palette::{FAINT, Palette, STRONG};
 use super::{head, help, job, jobs, rows};
 
-/// From this width on, jobs are beside the workers instead of below them.
+/// Minimum width for jobs next to the workers instead of below them.
 const WIDE: u16 = 120;
 
-/// How wide the ages of events are.
+/// Width of the ages of events.
 const AGE: usize = 6;
 
-/// The areas of the parts of the screen. A part without room has no height.
+/// Areas of the screen's parts. A part without room has no height.
 struct Parts {
     head: Rect,
     workers: Rect,
@@ -29,7 +29,7 @@ struct Parts {
     foot: Rect,
 }
 
-/// Draws everything, at any size. O(workers).
+/// Draws the whole screen at any size. O(workers).
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, now: Instant, palette: Palette) {
     let parts = Parts::of(frame.area(), model);
     head::draw(frame, parts.head, model, palette);
@@ -51,8 +51,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, now: Instant, palette: 
 }
 
 impl Parts {
-    /// It depends on the pool and not on the selected worker, so that the parts do not move with
-    /// the selection.
+    /// Divides the screen. The result does not depend on the selected worker, so the parts stay in
+    /// place when the selection moves.
     fn of(area: Rect, model: &Model) -> Self {
         let head = head::height(model, area.width).min((area.height / 2).max(2));
         let (head, rest) = cut(area, if area.height < 5 { 1 } else { head });
@@ -75,7 +75,7 @@ impl Parts {
         }
         let height = match wanted {
             all if all.saturating_add(3) <= room => all.min(room - jobs.min(room / 2)),
-            // With some room, a few jobs are worth more than a few more workers.
+            // If there is some room, a few jobs get it instead of more workers.
             _ if 12 <= room => wanted.min(room - jobs.min(5)),
             _ => wanted.min(room),
         };
@@ -85,7 +85,7 @@ impl Parts {
     }
 }
 
-/// How many rows a list needs, with its title.
+/// Returns the number of rows that a list needs, with its title.
 fn rows_of(entries: usize) -> u16 {
     u16::try_from(entries).unwrap_or(u16::MAX).saturating_add(1)
 }
@@ -121,7 +121,7 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Instant, p
     }
 }
 
-/// The last row: the keys, or the text that is typed in.
+/// Draws the last row: the keys, or the typed text.
 fn foot(model: &Model, palette: Palette) -> Line<'static> {
     if model.is_ending {
         let workers = || format!("ending {}", counted(model.snapshot.workers.len(), "worker"));

@@ -1,4 +1,4 @@
-//! The first lines: whether the pool is settled, and its numbers of jobs and workers.
+//! Draws the first lines: the status, and the numbers of jobs and workers.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -36,19 +36,19 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Pa
     }
 }
 
-/// How many rows the head has, if there is room.
+/// Returns the number of rows that the head needs.
 pub(super) fn height(model: &Model, width: u16) -> u16 {
     3 + u16::try_from(problems(model, width).len()).unwrap_or(u16::MAX)
 }
 
-/// Where state and logs are, as far as there is room.
+/// Returns the paths of state and logs that fit.
 fn paths(model: &Model, width: u16) -> String {
     let (dir, width) = (&model.paths.dir, usize::from(width).saturating_sub(2));
     let both = format!("state: {dir}   logs: {dir}/logs");
     if both.chars().count() <= width { both } else { fitted(&format!("logs: {dir}/logs"), width) }
 }
 
-/// What somebody has to mend, for as long as it is so, in lines.
+/// Returns the present problems that a user must fix, in lines.
 fn problems(model: &Model, width: u16) -> Vec<String> {
     let width = usize::from(width).saturating_sub(2);
     let problems = model.snapshot.problems().into_iter();
@@ -58,7 +58,7 @@ fn problems(model: &Model, width: u16) -> Vec<String> {
     lines.chain(excerpt).collect()
 }
 
-/// The status in a few words.
+/// Returns the status in a few words.
 fn status(model: &Model, palette: Palette) -> (String, Style) {
     if model.is_ending {
         return ("ending".to_owned(), palette.busy());

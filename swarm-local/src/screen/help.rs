@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use super::lines::{put, put_title};
 use super::palette::STRONG;
 
-/// The keys, and what they do.
+/// The keys and their effects.
 const KEYS: [(&str, &str); 16] = [
     ("q", "end the pool: workers and jobs; asks first if jobs run"),
     ("Ctrl-C", "end the pool; once more: kill what has not ended yet"),
@@ -27,7 +27,7 @@ const KEYS: [(&str, &str); 16] = [
     ("Esc, q", "back to the pool"),
 ];
 
-/// Draws as many as fit.
+/// Draws the keys that fit.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect) {
     put_title(frame, area, "keys", "", true);
     for (row, (key, effect)) in (1..).zip(KEYS) {

@@ -1,4 +1,4 @@
-//! The page of one job: where it is, what was given to it, and its log.
+//! Draws the page of one job: its worker, its settings, and its log.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use super::palette::Palette;
 /// Text before a line of the output of a job that fails.
 const LAST_OUTPUT: &str = "last output: ";
 
-/// A line with the text that is searched for; it needs no colour.
+/// Style of a line with the searched text, without colour.
 const FOUND: Style = Style::new().add_modifier(Modifier::REVERSED);
 
 /// Draws the page.
@@ -39,7 +39,7 @@ pub(super) fn draw(
     draw_log(frame, log, page);
 }
 
-/// What is known about the job, in lines.
+/// Returns the known facts about the job, in lines.
 fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec<(String, Style)> {
     let snapshot = &model.snapshot;
     let Some(job) = snapshot.job(&page.job) else {
@@ -78,8 +78,8 @@ fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec
     lines
 }
 
-/// The last lines of output. The last line is whole. Each line before it is cut to the end that
-/// fits into one row, so that they do not push it out.
+/// Returns the last lines of output. The last line is complete. Each previous line is cut to the end
+/// that fits into one row.
 fn last_output(failing: &FailingRow, width: usize) -> Vec<String> {
     let Some((last, before)) = failing.last_output.split_last() else { return Vec::new() };
     let mut rows: Vec<_> = before
@@ -92,7 +92,7 @@ fn last_output(failing: &FailingRow, width: usize) -> Vec<String> {
     rows
 }
 
-/// The end of a line that fits into `width` columns, after a sign for the missing part.
+/// Returns the end of a line that fits into `width` columns, after a sign for the missing part.
 fn end_of(line: &str, width: usize) -> Cow<'_, str> {
     match line.char_indices().rev().nth(width.saturating_sub(1)) {
         Some((at, first)) if 0 < at => format!("…{}", &line[at + first.len_utf8()..]).into(),
@@ -100,7 +100,7 @@ fn end_of(line: &str, width: usize) -> Cow<'_, str> {
     }
 }
 
-/// Draws the log upwards from the line that is at the bottom.
+/// Draws the log upwards from the bottom line.
 fn draw_log(frame: &mut Frame<'_>, area: Rect, page: &JobPage) {
     let (lines, bottom) = (&page.log.lines, page.at_bottom());
     let place = match page.bottom {
@@ -110,7 +110,7 @@ fn draw_log(frame: &mut Frame<'_>, area: Rect, page: &JobPage) {
     put_title(frame, area, "log", &place, true);
     let (_, area) = cut(area, 1);
     let width = usize::from(area.width);
-    // From the top while all of it fits.
+    // If the whole log fits, it starts at the top.
     let mut rows: Vec<(String, Style)> = Vec::new();
     for at in (0..lines.len().min(bottom + 1)).rev() {
         if usize::from(area.height) <= rows.len() {

@@ -1,4 +1,4 @@
-//! The list of jobs: those of a worker, or those that were asked for.
+//! Draws the list of jobs: a worker's jobs, or the requested ones.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -10,7 +10,7 @@ use super::lines::{fitted, put, put_title, window};
 use super::model::{Focus, Model, Which};
 use super::palette::{FAINT, Palette, STRONG};
 
-/// Draws as many jobs as fit, around the selected one.
+/// Draws the jobs that fit, around the selected one.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
     let places = &model.jobs.places;
     let rows = usize::from(area.height.saturating_sub(1));
@@ -56,7 +56,7 @@ fn widest_worker(model: &Model) -> usize {
     model.snapshot.workers.iter().map(|worker| worker.name.len()).max().unwrap_or(1)
 }
 
-/// What is unusual about a job, if anything is.
+/// Returns an unusual fact about a job, if any.
 pub(super) fn remark(model: &Model, job: &JobRow, palette: Palette) -> (String, Style) {
     if let Some(reason) = model.snapshot.unassigned.get(&job.name) {
         return (format!("unassigned: {reason}"), palette.bad());
@@ -72,7 +72,7 @@ pub(super) fn remark(model: &Model, job: &JobRow, palette: Palette) -> (String, 
     }
 }
 
-/// How a job fails, if it is among the worst of those that do.
+/// Returns the failure of a job, if it is one of the listed failures.
 pub(super) fn failure_of<'a>(snapshot: &'a Snapshot, job: &str) -> Option<&'a FailingRow> {
     snapshot.failing.iter().find(|row| row.job == job)
 }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use super::super::terminal::Key;
 use super::model::{Focus, JobPage, Model, Page, Which};
 
-/// How many entries a page has, whatever fits on the screen.
+/// Number of entries of a page, independent of the screen.
 const PAGE: usize = 10;
 
-/// What a key asks for beyond the screen.
+/// Request of a key beyond the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Nothing,
     /// End the pool.
     End,
-    /// End the pool, or kill what is left of it if it is ending.
+    /// End the pool, or kill it if it is ending.
     Interrupt,
     /// Give the terminal back to the shell.
     Suspend,
@@ -43,7 +43,7 @@ impl Model {
         Wish::Nothing
     }
 
-    /// Whether the end of the pool would stop jobs that are not stopping already.
+    /// Whether ending the pool would stop jobs that are not stopping already.
     fn runs_jobs(&self) -> bool {
         let jobs = self.snapshot.jobs;
         !self.is_ending && 0 < jobs.granted + jobs.moving
@@ -73,7 +73,7 @@ impl Model {
         Wish::Nothing
     }
 
-    /// A key while the filter is typed in.
+    /// Handles a key while the filter is typed.
     fn typed(&mut self, key: Key) {
         let Which::Named(text) = &mut self.jobs.which else {
             self.is_typing = false;
@@ -101,7 +101,7 @@ impl Model {
         }
     }
 
-    /// Leaves those jobs in the list that have the text as it is now, which has grown.
+    /// Narrows the list to jobs that match the filter, which became longer.
     fn narrow_jobs(&mut self) {
         if let Which::Named(text) = &self.jobs.which {
             let holders = &self.snapshot.holders;
@@ -126,7 +126,7 @@ impl Model {
         }
     }
 
-    /// Moves in the part that has the focus.
+    /// Moves within the focused part.
     fn moved(&mut self, key: Key) {
         match self.focus {
             Focus::Workers => {
@@ -171,7 +171,7 @@ impl Focus {
     }
 }
 
-/// Where a key leads in a list with `len` entries.
+/// Returns the new position in a list with `len` entries.
 fn stepped(at: usize, key: Key, len: usize) -> usize {
     let last = len.saturating_sub(1);
     let wanted = match key {
@@ -192,7 +192,7 @@ impl JobPage {
         Self { job, log, bottom: None, search }
     }
 
-    /// A key while the text to search for is typed in. Returns whether more is to come.
+    /// Handles a key while the search text is typed. Returns whether typing continues.
     fn typed(&mut self, key: Key) -> bool {
         match key {
             Key::Char(sign) => self.search.push(sign),
@@ -223,7 +223,7 @@ impl JobPage {
         }
     }
 
-    /// Goes to the next line with the text that is searched for, if there is one.
+    /// Goes to the next line with the searched text, if any.
     fn seek(&mut self, direction: Direction) {
         let (at, len) = (self.at_bottom(), self.log.lines.len());
         let found = match direction {
@@ -235,7 +235,7 @@ impl JobPage {
         }
     }
 
-    /// Whether a line has the text that is searched for.
+    /// Whether a line contains the searched text.
     pub(super) fn is_found(&self, line: usize) -> bool {
         let line = self.log.lines.get(line);
         !self.search.is_empty() && line.is_some_and(|line| line.contains(&self.search))
@@ -246,20 +246,20 @@ impl JobPage {
         self.bottom = (!is_last).then_some(self.log.dropped + line as u64);
     }
 
-    /// Which of the lines is at the bottom.
+    /// Returns the index of the bottom line.
     pub(super) fn at_bottom(&self) -> usize {
         let last = self.log.lines.len().saturating_sub(1);
         let kept = |number: u64| usize::try_from(number.saturating_sub(self.log.dropped)).ok();
         self.bottom.and_then(kept).map_or(last, |line| line.min(last))
     }
 
-    /// The log as text.
+    /// Returns the log as text.
     fn plain(&self) -> String {
         self.log.lines.iter().flat_map(|line| [line, "\n"]).collect()
     }
 }
 
-/// Where to search.
+/// Direction of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Older,

@@ -1,5 +1,4 @@
-//! Prepares what the screen learns. A large pool takes a while to look through, which must not delay
-//! keys.
+//! Prepares data for the screen in the background, since examining a large pool would delay keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,27 +10,27 @@ use super::super::moves::{Moved, Moves};
 use super::super::outlets::Message;
 use super::super::snapshot::{Snapshot, Word};
 
-/// How much may wait to be shown.
+/// Maximum number of prepared items that wait.
 const QUEUE_MAX: usize = 100;
 
-/// What the screen learns.
+/// Prepared data for the screen.
 pub(super) enum Learned {
     Pool(Digest),
     Message(Message),
 }
 
-/// The state of the pool, and what was found in it.
+/// The state of the pool, and facts derived from it.
 pub(super) struct Digest {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) moved: Moved,
-    /// The most jobs of any worker, including those that it is releasing.
+    /// Maximum number of jobs of a worker, including jobs that it is releasing.
     pub(super) most: usize,
-    /// How many jobs have no worker, by reason.
+    /// Number of jobs without a worker, by reason.
     pub(super) unassigned: BTreeMap<Word, usize>,
 }
 
 impl Digest {
-    /// Looks through a snapshot. O(jobs).
+    /// Examines a snapshot. O(jobs).
     pub(super) fn of(moves: &mut Moves, snapshot: Arc<Snapshot>) -> Self {
         let seen = moves.seen(&snapshot);
         let loads = snapshot.workers.iter().map(|worker| worker.jobs + worker.releasing);
@@ -41,7 +40,7 @@ impl Digest {
     }
 }
 
-/// Starts to learn from snapshots and messages. It ends after the last message.
+/// Starts to prepare snapshots and messages. The task ends after the last message.
 pub(super) fn start(
     snapshots: watch::Receiver<Arc<Snapshot>>,
     messages: mpsc::Receiver<Message>,
@@ -58,8 +57,7 @@ async fn learn(
 ) {
     let (mut moves, mut has_snapshots) = (Moves::default(), true);
     loop {
-        // Snapshots come before messages: the moves in a snapshot are older than the messages after
-        // it.
+        // Snapshots precede messages: the moves in a snapshot are older than later messages.
         let one = tokio::select! {
             biased;
             changed = snapshots.changed(), if has_snapshots => {

@@ -1,4 +1,4 @@
-//! Lines on the screen, and texts that fit into them.
+//! Draws lines, and fits texts into them.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -7,21 +7,21 @@ use ratatui::text::{Line, Span};
 use super::super::text::wrapped;
 use super::palette::{FAINT, STRONG};
 
-/// The upper `height` rows of an area, or all if it has fewer, and the rest.
+/// Splits an area into its upper `height` rows, or all if it has fewer, and the rest.
 pub(super) fn cut(area: Rect, height: u16) -> (Rect, Rect) {
     let height = height.min(area.height);
     let rest = Rect { y: area.y + height, height: area.height - height, ..area };
     (Rect { height, ..area }, rest)
 }
 
-/// Draws one line in a row of an area, if there is room.
+/// Draws a line in a row of an area, if the area has that row.
 pub(super) fn put(frame: &mut Frame<'_>, area: Rect, row: u16, line: &Line<'_>) {
     if row < area.height && 0 < area.width {
         frame.buffer_mut().set_line(area.x, area.y + row, line, area.width);
     }
 }
 
-/// The first row of a part: its title, and a line up to the edge, which is heavy where keys go.
+/// Draws the first row of a part: its title and a rule, which is heavy if the part has the focus.
 pub(super) fn put_title(frame: &mut Frame<'_>, area: Rect, title: &str, more: &str, focus: bool) {
     let more = if more.is_empty() { String::new() } else { format!(" {more}") };
     let used = 4 + title.chars().count() + more.chars().count();
@@ -36,8 +36,8 @@ pub(super) fn put_title(frame: &mut Frame<'_>, area: Rect, title: &str, more: &s
     put(frame, area, 0, &line);
 }
 
-/// Which part of a list is shown, as the end of a title; and the first entry of that part, so that
-/// the one at `at` is in the middle where possible.
+/// Returns the first visible entry of a list, so that the entry at `at` is near the middle, and a
+/// clause about the visible range.
 pub(super) fn window(at: usize, len: usize, rows: usize) -> (usize, String) {
     let first = at.saturating_sub(rows / 2).min(len.saturating_sub(rows));
     let end = len.min(first + rows);
@@ -49,23 +49,23 @@ pub(super) fn window(at: usize, len: usize, rows: usize) -> (usize, String) {
     (first, which)
 }
 
-/// A text in lines of at most `width` characters.
+/// Wraps a text into lines of at most `width` characters.
 pub(super) fn paragraph(text: &str, width: usize) -> Vec<String> {
     wrapped(&words(text, width), 0, width).lines().map(str::to_owned).collect()
 }
 
-/// The words of a text, with those longer than `width` characters broken.
+/// Splits a text into words, and breaks words longer than `width` characters.
 pub(super) fn words(text: &str, width: usize) -> Vec<String> {
     text.split_whitespace().flat_map(|word| pieces(word, width)).collect()
 }
 
-/// A text in pieces of at most `width` characters.
+/// Splits a text into pieces of at most `width` characters.
 pub(super) fn pieces(text: &str, width: usize) -> Vec<String> {
     let signs: Vec<char> = text.chars().collect();
     signs.chunks(width.max(1)).map(|piece| piece.iter().collect()).collect()
 }
 
-/// Returns the beginning of a sentence, with a mark where it is cut.
+/// Returns the beginning of a sentence, with a mark if it is cut.
 pub(super) fn clipped(sentence: &str, width: usize) -> String {
     if sentence.chars().count() <= width {
         return sentence.to_owned();
@@ -74,7 +74,7 @@ pub(super) fn clipped(sentence: &str, width: usize) -> String {
     kept.chain(['…'].into_iter().take(width)).collect()
 }
 
-/// A name, with its middle left out if it is too long: names of a pool differ at the end.
+/// Shortens a long name in its middle, since names of a pool differ at the end.
 pub(super) fn fitted(name: &str, width: usize) -> String {
     let signs: Vec<char> = name.chars().collect();
     if signs.len() <= width {

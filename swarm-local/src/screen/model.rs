@@ -1,5 +1,5 @@
-//! The model of the screen: what was learned, and what of it is looked at. Draws nothing and reads no
-//! clock.
+//! The model of the screen: the known state and the selection. This module neither draws nor reads
+//! the clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,39 +12,39 @@ use super::super::text::counted;
 use super::learn::Digest;
 use super::reader::{Asked, JobLog};
 
-/// How many events are kept.
+/// Maximum number of stored events.
 const EVENTS_MAX: usize = 1_000;
 
-/// Everything the screen shows.
+/// All data that the screen shows.
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) snapshot: Arc<Snapshot>,
-    /// The newest first.
+    /// Events, newest first.
     pub(super) events: VecDeque<Entry>,
-    /// How many of them are above those that are shown.
+    /// Number of events above the visible ones.
     pub(super) events_above: usize,
-    /// How many jobs have no worker, by reason.
+    /// Number of jobs without a worker, by reason.
     pub(super) unassigned: BTreeMap<Word, usize>,
-    /// The most jobs of any worker, including those that it is releasing.
+    /// Maximum number of jobs of a worker, including jobs that it is releasing.
     pub(super) most: usize,
-    /// Where the pool is.
+    /// Paths of the pool.
     pub(super) paths: Paths,
     /// Whether the workers are being ended.
     pub(super) is_ending: bool,
-    /// Whether it is asked if the pool shall end.
+    /// Whether the screen asks the user to confirm the end of the pool.
     pub(super) asks_to_end: bool,
     pub(super) page: Page,
-    /// The part of the page of the pool that keys are for.
+    /// The focused part of the pool's page.
     pub(super) focus: Focus,
-    /// Whether keys are text: of the filter, or of a search in a log.
+    /// Whether keys are typed text: a filter, or a search in a log.
     pub(super) is_typing: bool,
-    /// The jobs that are listed.
+    /// The listed jobs.
     pub(super) jobs: Jobs,
-    /// The slot of the selected worker, which may have gone since.
+    /// The slot of the selected worker, which may no longer exist.
     pub(super) selected: u32,
 }
 
-/// What fills the screen.
+/// The page on the screen.
 #[derive(Debug, Default)]
 pub(super) enum Page {
     /// The pool: workers, jobs, events.
@@ -56,7 +56,7 @@ pub(super) enum Page {
     Job(JobPage),
 }
 
-/// A part of the page of the pool.
+/// A part of the pool's page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Focus {
     Workers,
@@ -64,17 +64,17 @@ pub(super) enum Focus {
     Events,
 }
 
-/// Which jobs are listed.
+/// Selection of the listed jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Which {
-    /// Those of the selected worker.
+    /// Jobs of the selected worker.
     #[default]
     OfWorker,
-    /// Those with this text in their names.
+    /// Jobs with this text in their names.
     Named(String),
-    /// Those that no worker runs.
+    /// Jobs without a worker.
     Unassigned,
-    /// Those that fail, the worst first.
+    /// Failing jobs, the worst first.
     Failing,
 }
 
@@ -82,9 +82,9 @@ pub(super) enum Which {
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     pub(super) which: Which,
-    /// Their places among all jobs.
+    /// Indexes of the listed jobs among all jobs.
     pub(super) places: Vec<usize>,
-    /// Which of them is selected.
+    /// Index of the selected job in the list.
     pub(super) at: usize,
 }
 
@@ -93,9 +93,9 @@ pub(super) struct Jobs {
 pub(super) struct JobPage {
     pub(super) job: String,
     pub(super) log: Arc<JobLog>,
-    /// The number of the line that is at the bottom; `None` for the last one, whichever that is.
+    /// The number of the bottom line; `None` follows the last line.
     pub(super) bottom: Option<u64>,
-    /// The text that is searched for.
+    /// The searched text.
     pub(super) search: String,
 }
 
@@ -135,8 +135,8 @@ impl Model {
         }
     }
 
-    /// Stores the state of the pool at `now`, logs the moves, and returns the state before, which may
-    /// take a while to free. O(jobs).
+    /// Stores the state at `now`, logs the moves, and returns the previous state, whose deallocation
+    /// may take a while. O(jobs).
     pub(super) fn on_snapshot(&mut self, digest: Digest, now: Instant) -> Arc<Snapshot> {
         let Digest { snapshot, moved, most, unassigned } = digest;
         let selected = self.selected_job().map(|job| job.name.clone());
@@ -146,7 +146,7 @@ impl Model {
         if let Some(name) = selected {
             self.select_job(&name);
         }
-        // The newest come first, so the last is logged first.
+        // The newest entry is first, so the last move is logged first.
         let rest = moved.count - moved.first.len();
         if 0 < rest {
             let text = format!("… and {} moved", counted(rest, "more job"));
@@ -159,7 +159,7 @@ impl Model {
         before
     }
 
-    /// Logs a message of `now`.
+    /// Logs a message at `now`.
     pub(super) fn on_message(&mut self, message: Message, now: Instant) {
         let (tone, text) = match message {
             Message::Info(text) => (Tone::Plain, text),
@@ -169,7 +169,7 @@ impl Model {
         self.log(Entry { at: now, tone, text });
     }
 
-    /// Stores what was read of a log.
+    /// Stores a log that was read.
     pub(super) fn on_log(&mut self, log: Arc<JobLog>) {
         if let Page::Job(page) = &mut self.page
             && page.job == log.job
@@ -181,30 +181,30 @@ impl Model {
     fn log(&mut self, entry: Entry) {
         self.events.push_front(entry);
         self.events.truncate(EVENTS_MAX);
-        // Events that are being read stay where they are.
+        // Visible events stay in place while the user scrolls.
         if 0 < self.events_above {
             self.events_above = (self.events_above + 1).min(self.events.len() - 1);
         }
     }
 
-    /// The index of the selected worker, or of the one that took its place.
+    /// Returns the index of the selected worker, or of its successor.
     pub(super) fn position(&self) -> usize {
         let workers = &self.snapshot.workers;
         let at = workers.partition_point(|worker| worker.slot < self.selected);
         at.min(workers.len().saturating_sub(1))
     }
 
-    /// The selected worker, if there are any.
+    /// Returns the selected worker, if any.
     pub(super) fn selected(&self) -> Option<&WorkerRow> {
         self.snapshot.workers.get(self.position())
     }
 
-    /// The selected job, if any is listed.
+    /// Returns the selected job, if any.
     pub(super) fn selected_job(&self) -> Option<&JobRow> {
         self.snapshot.holders.get(*self.jobs.places.get(self.jobs.at)?)
     }
 
-    /// Selects a job, if it is listed; otherwise what is selected stays about where it was.
+    /// Selects a job if it is listed; otherwise the selection stays at about the same place.
     fn select_job(&mut self, name: &str) {
         let (holders, jobs) = (&self.snapshot.holders, &mut self.jobs);
         let named = |place: &usize| holders.get(*place).is_some_and(|job| job.name == name);
@@ -214,7 +214,7 @@ impl Model {
         jobs.at = jobs.at.min(jobs.places.len().saturating_sub(1));
     }
 
-    /// Finds the jobs that are to be listed. O(jobs).
+    /// Updates the listed jobs. O(jobs).
     pub(super) fn list_jobs(&mut self) {
         let slot = self.selected().map(|worker| worker.slot);
         let Snapshot { holders, unassigned, failing, .. } = &*self.snapshot;
@@ -240,7 +240,7 @@ impl Model {
         self.jobs.at = self.jobs.at.min(self.jobs.places.len().saturating_sub(1));
     }
 
-    /// The log that is needed: that of the job that fills the screen.
+    /// Returns the log to read: the log of the job whose page is open.
     pub(super) fn log_wanted(&self) -> Option<Asked> {
         let Page::Job(page) = &self.page else { return None };
         let slot = self.snapshot.job(&page.job).and_then(|job| job.slot);
@@ -248,7 +248,7 @@ impl Model {
         Some(Asked { job: page.job.clone(), worker: worker.map(|worker| worker.name.clone()) })
     }
 
-    /// The delay after which the displayed ages are outdated.
+    /// Returns the delay after which the displayed ages change.
     pub(super) fn ages_in(&self, now: Instant) -> Duration {
         if self.is_ending {
             return Duration::from_secs(1);
@@ -262,7 +262,7 @@ impl Model {
     }
 }
 
-/// A move in words; the names of workers are those in the first of the `snapshots` that has them.
+/// Describes a move. Worker names come from the first snapshot that has them.
 fn described(one: &Move, snapshots: &[&Snapshot]) -> String {
     let name = |slot: u32| {
         let mut found = snapshots.iter().filter_map(|snapshot| snapshot.worker(slot));

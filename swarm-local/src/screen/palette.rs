@@ -1,17 +1,17 @@
-//! Colours, which carry no information that words and signs do not carry too.
+//! Colours. They carry no information that words and signs lack.
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// Less and more important text; the same in every palette.
+/// Styles of less and more important text, with and without colours.
 pub(super) const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
 pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 
 /// Whether colours are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Palette {
-    /// The sixteen of the terminal, which its user has chosen.
+    /// The terminal's sixteen colours.
     Colours,
-    /// None, as `NO_COLOR` asks for.
+    /// No colours, as `NO_COLOR` requests.
     Plain,
 }
 

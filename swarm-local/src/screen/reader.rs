@@ -1,5 +1,5 @@
-//! Reads the log of the job that is looked at, in a thread of its own: neither a large log nor a slow
-//! disk delays drawing.
+//! Reads the log of the open job in its own thread, so that a large log or a slow disk does not delay
+//! drawing.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -14,22 +14,22 @@ use tokio::sync::watch;
 
 use super::super::worker_log::{self, JobLines, WorkerLog};
 
-/// Number of lines that are kept, and bytes that are kept of each. A line that a worker has
-/// shortened is kept whole unless it has many escapes.
+/// Maximum number of stored lines, and of bytes of each line. A line that a worker has shortened fits
+/// unless it has many escapes.
 const LINES_MAX: usize = 5_000;
 const LINE_MAX: usize = 4_224;
 
-/// Bytes that are kept of the beginning of a longer line.
+/// Bytes of a longer line's beginning that are stored.
 const BEGINNING: usize = 1_024;
 
-/// How often new lines are looked for.
+/// Time between two reads of new lines.
 const READ_EVERY: Duration = Duration::from_millis(100);
 
-/// Which log is needed.
+/// Identity of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) job: String,
-    /// Whose log it is in; all of them are read if nobody has the job.
+    /// The worker whose log contains the lines; all logs are read if the job has no worker.
     pub(super) worker: Option<String>,
 }
 
@@ -38,11 +38,11 @@ pub(super) struct Asked {
 pub(super) struct JobLog {
     pub(super) job: String,
     pub(super) lines: VecDeque<String>,
-    /// How many lines before them are not kept.
+    /// Number of earlier lines that are not stored.
     pub(super) dropped: u64,
 }
 
-/// The thread that reads.
+/// The reading thread.
 pub(super) struct Reader {
     asks: mpsc::Sender<Option<Asked>>,
     asked: Option<Asked>,
@@ -50,7 +50,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Starts to read logs in the directory `logs`, once one is asked for.
+    /// Starts the thread, which reads logs in the directory `logs` on request.
     pub(super) fn start(logs: PathBuf) -> io::Result<Self> {
         let (asks, inbox) = mpsc::channel();
         let (outbox, read) = watch::channel(Arc::default());
@@ -59,11 +59,11 @@ impl Reader {
         Ok(Self { asks, asked: None, logs: read })
     }
 
-    /// Reads this log from now on, or none.
+    /// Switches to this log, or to none.
     pub(super) fn ask(&mut self, wanted: Option<Asked>) {
         if wanted != self.asked {
             self.asked.clone_from(&wanted);
-            // The thread ends only with this.
+            // The thread ends only with this channel.
             let _ = self.asks.send(wanted);
         }
     }
@@ -112,7 +112,7 @@ impl Reading {
         Self { lines, sources: sources.unwrap_or_default(), log, is_new: true }
     }
 
-    /// Reads on, and returns whether there is something to show.
+    /// Reads new lines, and returns whether the log changed.
     fn has_more(&mut self) -> bool {
         let Self { lines, sources, log, is_new } = self;
         let was_new = std::mem::take(is_new);
@@ -131,7 +131,7 @@ impl Reading {
             }
         }
         if let Some(sentence) = failed {
-            // Once is enough.
+            // Finished sources need no further read.
             sources.clear();
             log.push(&sentence);
         }
@@ -139,7 +139,7 @@ impl Reading {
     }
 }
 
-/// A line without its middle if it is long.
+/// Removes the middle of a long line.
 fn shortened(line: &str) -> Cow<'_, str> {
     if line.len() <= LINE_MAX {
         return line.into();

@@ -1,4 +1,4 @@
-//! A row for each worker: its name, its state, and its jobs relative to the fullest worker's.
+//! Draws a row for each worker: its name, its state, and its jobs relative to the fullest worker.
 
 use std::time::Instant;
 
@@ -12,17 +12,17 @@ use super::lines::{fitted, put, put_title, window};
 use super::model::{Focus, Model};
 use super::palette::{Palette, STRONG};
 
-/// The longest name of a state, and the narrowest screen that shows states.
+/// Length of the longest state, and minimum width of a screen that shows states.
 const STATE: usize = 8;
 const STATE_FROM: usize = 34;
 
-/// The shortest useful bar.
+/// Minimum useful length of a bar.
 const BAR_MIN: usize = 4;
 
-/// The left parts of a cell, by eighths.
+/// Left parts of a cell, by eighths.
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
-/// How wide the columns are.
+/// Widths of the columns.
 struct Widths {
     name: usize,
     state: usize,
@@ -30,7 +30,7 @@ struct Widths {
     count: usize,
 }
 
-/// Draws as many workers as fit, around the selected one.
+/// Draws the workers that fit, around the selected one.
 pub(super) fn draw(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -96,13 +96,13 @@ fn line(
     ])
 }
 
-/// The columns of a worker besides its jobs.
+/// Returns a worker's remarks, for the column after its jobs.
 fn besides(worker: &WorkerRow, now: Instant) -> String {
     worker.remarks(worker.silent_since.map(|since| now.saturating_duration_since(since)))
 }
 
-/// The bars of the jobs that a worker was granted and of those that it is releasing, at most
-/// `width` together.
+/// Returns bars of a worker's granted jobs and of the jobs that it is releasing, together at most
+/// `width` long.
 fn bars(worker: &WorkerRow, most: usize, width: usize) -> (String, String) {
     if most == 0 {
         return Default::default();

@@ -1,4 +1,4 @@
-//! The screen as drawn.
+//! Tests of the drawn screen.
 
 mod picture;
 
@@ -18,7 +18,8 @@ use super::super::terminal::Key;
 use super::learn::Digest;
 use super::*;
 
-/// A pool in which worker n has these jobs; `-` before a name means that it is releasing the job.
+/// Makes a pool in which worker n has these jobs; `-` before a name means that it is releasing the
+/// job.
 fn pool(workers: &[&[&str]]) -> Snapshot {
     let mut snapshot = Snapshot { name: "streams".into(), revision: 3, ..Snapshot::default() };
     for (slot, jobs) in (0..).zip(workers) {
@@ -58,14 +59,14 @@ fn paths(file: &str) -> Paths {
     Paths { file: Some(file.to_owned()), dir: "/home/me/streams".to_owned() }
 }
 
-/// The model of a pool at the beginning of `time`.
+/// Makes the model of a pool at the beginning of `time`.
 fn model(snapshot: Snapshot, time: Instant) -> Model {
     let mut model = Model::new(paths("streams.yaml"));
     on_snapshot(&mut model, snapshot, time);
     model
 }
 
-/// Shows the model another state, which it compares with the one before.
+/// Passes the model a new state, which it compares with the previous one.
 fn on_snapshot(model: &mut Model, snapshot: Snapshot, time: Instant) {
     let mut moves = Moves::default();
     moves.seen(&model.snapshot);
@@ -86,7 +87,7 @@ fn text(model: &Model, now: Instant, size: (u16, u16)) -> String {
     rows.join("\n") + "\n"
 }
 
-/// A pool in the middle of a move, with earlier events.
+/// Makes a pool in the middle of a move, with earlier events.
 fn busy(time: Instant) -> Model {
     let mut model = model(pool(&[&["a1", "b2", "c3", "d4"], &["e5"]]), time);
     model.on_message(Message::Settled("settled in 9 ms: 5 jobs on 2 workers".into()), time);
@@ -154,7 +155,7 @@ fn keys_select_the_worker_whose_jobs_are_shown_and_scroll_it_into_view() {
         assert!(shown.contains(&format!("jobs of swarm-worker-{at} ")), "{shown}");
         assert!(shown.contains(&format!("\n  job-{at}\n")), "{shown}");
     }
-    // The pool shrinks: the selected worker is gone.
+    // The pool shrinks, and the selected worker no longer exists.
     on_snapshot(&mut model, pool(&jobs[..2]), time);
     assert_eq!(model.selected().unwrap().slot, 1);
     assert_eq!(press(&mut model, "qy"), Wish::End);
@@ -178,7 +179,7 @@ fn a_job_has_moved_when_it_has_another_worker_and_not_before() {
     see(&mut model, pool(&[&["a"], &["b", "new"]]));
     let texts: Vec<_> = model.events.iter().map(|entry| entry.text.as_str()).collect();
     assert_eq!(texts, ["b: swarm-worker-0 → swarm-worker-1"]);
-    // A job that was removed and is added again is a new one.
+    // A job that was removed and added again is new.
     see(&mut model, pool(&[&["a"], &["b"]]));
     see(&mut model, pool(&[&["a", "new"], &["b"]]));
     assert_eq!(model.events.len(), 1);
@@ -200,7 +201,7 @@ fn many_moves_and_messages_are_kept_within_bounds() {
     assert_eq!((model.events.len(), &*model.events[0].text), (1_000, "1999"));
 }
 
-/// Presses keys, one for each letter, and `⏎` for Enter, `⇥` for Tab, `␛` for Esc and arrows.
+/// Presses keys: one for each letter, `⏎` for Enter, `⇥` for Tab, `␛` for Esc, and arrows.
 fn press(model: &mut Model, keys: &str) -> keys::Wish {
     let key = |sign| match sign {
         '⏎' => Key::Enter,
@@ -230,7 +231,7 @@ fn jobs_scroll_when_they_have_the_focus() {
     assert!(shown.contains("▸ job-99"), "{shown}");
     press(&mut model, "↑↑");
     assert_eq!(model.selected_job().unwrap().name, "job-97");
-    // It stays selected where others come before it.
+    // The job stays selected when others are added before it.
     let mut more = vec!["aaa"];
     more.extend(&jobs);
     on_snapshot(&mut model, pool(&[&more, &[]]), time);
@@ -253,7 +254,7 @@ fn jobs_of_all_workers_are_found_by_a_part_of_their_names() {
     assert!(text(&model, time, (60, 20)).contains("jobs with `carsx` 0"));
     press(&mut model, "⌫⌫⌫⌫⌫bar");
     assert!(text(&model, time, (60, 20)).contains("▸ bar  swarm-worker-1  releasing"));
-    // Letters are text, not keys, until Esc.
+    // Letters are text instead of keys, until Esc.
     assert_eq!(press(&mut model, "q?u/"), keys::Wish::Nothing);
     press(&mut model, "␛");
     assert!(text(&model, time, (60, 20)).contains("━━ jobs of swarm-worker-0 2 ━"));
@@ -344,7 +345,7 @@ fn the_events_scroll_and_stay_where_they_are_while_new_ones_come() {
     assert!(text(&model, time, (60, 20)).contains("now  one more"));
 }
 
-/// The page of a job with this log.
+/// Makes the page of a job with this log.
 fn job_page(time: Instant, lines: &[&str]) -> Model {
     let mut snapshot = pool(&[&["a"], &["cars"]]);
     let params = [("url".to_owned(), "rtsp://camera".to_owned())].into_iter().collect();
@@ -560,7 +561,7 @@ fn control_characters_in_a_message_do_not_reach_the_terminal() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the pool, and however small the terminal.
+    /// Scope: any pool and any size of the terminal.
     #[test]
     fn every_screen_can_be_drawn_at_every_size(
         workers in prop_oneof![0..4_usize, Just(1_000)],

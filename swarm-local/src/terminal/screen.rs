@@ -18,8 +18,8 @@ use ratatui::{Frame, Terminal};
 /// after the terminal was restored.
 static IS_OPEN: Mutex<bool> = Mutex::new(false);
 
-/// The whole terminal, to draw on. It is restored when this is dropped, and before a panic message is
-/// printed. There is one at a time.
+/// The whole terminal. It is restored when this is dropped, and before a panic message is printed. At
+/// most one exists.
 pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<Pen>>,
     /// `None` while the shell has the terminal.
@@ -29,9 +29,9 @@ pub(crate) struct Screen {
 /// An input from the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// Somebody pressed a key.
+    /// A pressed key.
     Key(Key),
-    /// Its size changed, so everything has to be drawn again.
+    /// The size changed, so everything must be drawn again.
     Resized,
 }
 
@@ -71,7 +71,7 @@ impl Screen {
     ///
     /// # Errors
     ///
-    /// If that fails; the terminal is restored.
+    /// Opening failed; the terminal is restored.
     pub(crate) fn open() -> io::Result<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -84,19 +84,19 @@ impl Screen {
         Ok(Self { terminal: take()?, events: Some(EventStream::new()) })
     }
 
-    /// Gives the terminal back, until [`resume`](Self::resume).
+    /// Returns the terminal to the shell, until [`resume`](Self::resume).
     pub(crate) fn leave(&mut self) {
-        // What is typed now is for others.
+        // Further keys are for other programs.
         self.events = None;
         restore();
     }
 
-    /// Leaves the terminal with a text on it, until [`resume`](Self::resume). Keys are read on, once
-    /// Enter is pressed.
+    /// Leaves the terminal with a text on it, until [`resume`](Self::resume). After Enter, keys are
+    /// read again.
     ///
     /// # Errors
     ///
-    /// If the terminal is gone.
+    /// The terminal is lost.
     pub(crate) fn leave_for(&mut self, text: &str) -> io::Result<()> {
         restore();
         self.events.get_or_insert_with(EventStream::new);
@@ -109,35 +109,35 @@ impl Screen {
     ///
     /// # Errors
     ///
-    /// If that fails; the terminal is restored.
+    /// Taking it failed; the terminal is restored.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
         self.terminal = take()?;
         self.events.get_or_insert_with(EventStream::new);
         Ok(())
     }
 
-    /// Draws the whole screen; only what differs from the last draw is written, in one write.
+    /// Draws the whole screen. Only the difference from the last frame is written, in one write.
     ///
     /// # Errors
     ///
-    /// If the terminal is gone.
+    /// The terminal is lost.
     pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.terminal.draw(draw).map(|_| ())
     }
 
-    /// Clears the terminal, whatever others wrote on it; the next draw writes everything.
+    /// Clears the terminal; the next frame is written completely.
     ///
     /// # Errors
     ///
-    /// If the terminal is gone.
+    /// The terminal is lost.
     pub(crate) fn clear(&mut self) -> io::Result<()> {
-        // Compares the next draw with an empty screen. `Terminal::clear` would ask the terminal where
-        // its cursor is, and wait for the answer.
+        // The next frame is compared with an empty screen. `Terminal::clear` would query the cursor's
+        // position and wait for the answer.
         self.terminal = Terminal::new(CrosstermBackend::new(Pen::default()))?;
         execute!(self.terminal.backend_mut(), Clear(ClearType::All))
     }
 
-    /// Waits for the next input from the terminal; `None` if the terminal is gone.
+    /// Waits for the next input; `None` if the terminal is lost.
     pub(crate) async fn input(&mut self) -> Option<Input> {
         let Some(events) = &mut self.events else { return std::future::pending().await };
         loop {
@@ -189,7 +189,7 @@ fn known(code: KeyCode, is_control: bool) -> Option<Key> {
 fn take() -> io::Result<Terminal<CrosstermBackend<Pen>>> {
     enable_raw_mode()?;
     *IS_OPEN.lock().unwrap_or_else(PoisonError::into_inner) = true;
-    // A program that was killed may have left the terminal in this mode, with what it had drawn.
+    // A killed program may have left the terminal in this mode, with its drawing.
     let taken = execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All), Hide)
         .and_then(|()| Terminal::new(CrosstermBackend::new(Pen::default())));
     if taken.is_err() {
@@ -202,13 +202,13 @@ fn take() -> io::Result<Terminal<CrosstermBackend<Pen>>> {
 fn restore() {
     let mut is_open = IS_OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if std::mem::take(&mut *is_open) {
-        // A terminal that is gone needs no restoring.
+        // A lost terminal needs no restoring.
         let _ = execute!(stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
 }
 
-/// Buffers what is drawn and writes it when the frame is complete.
+/// Buffers a frame, and writes it when it is complete.
 #[derive(Default)]
 struct Pen {
     drawn: Vec<u8>,
@@ -221,7 +221,7 @@ impl Write for Pen {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // Nothing that can panic runs while the lock is held: the panic hook takes it, too.
+        // The panic hook takes the lock, too, so code under the lock must not panic.
         let is_open = IS_OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let drawn = std::mem::take(&mut self.drawn);
         if !*is_open || drawn.is_empty() {

@@ -1,8 +1,8 @@
-//! The texts as a person sees them.
+//! Tests of the texts for users.
 
 use super::*;
 
-/// Jobs by worker, as an assignment and as the view that follows from it.
+/// Makes jobs by worker, as an assignment and as the view that follows from it.
 fn pool(workers: &[&[&str]]) -> (Assignment, View) {
     let mut view = View::default();
     for (slot, names) in workers.iter().enumerate() {

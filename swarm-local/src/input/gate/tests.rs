@@ -107,14 +107,14 @@ fn edits_that_follow_each_other_closely_are_gathered() {
     assert_eq!(gate.step(complete, opens), Step::Take);
 }
 
-/// One random event, some milliseconds after the one before.
+/// Generates events: each follows the previous one after some milliseconds.
 fn events() -> impl Strategy<Value = Vec<(u64, u8, bool, bool)>> {
     prop::collection::vec((0..1_500_u64, 0..8_u8, any::<bool>(), any::<bool>()), 1..60)
 }
 
 proptest! {
-    /// An edit that takes something away never takes effect within a second of an event, nor while the file is
-    /// known to be open; and every edit takes effect once nothing happens any more.
+    /// An edit that removes something never takes effect within a second of an event or while the
+    /// file is open. Every edit takes effect once events cease.
     #[test]
     fn no_half_of_a_file_takes_effect_and_no_edit_waits_without_end(events in events()) {
         let (mut gate, mut now) = (Gate::default(), Instant::now());

@@ -1,4 +1,4 @@
-//! Ends of what a run left behind, with real processes.
+//! Ends leftovers of a run, with real processes.
 
 use std::fs;
 use std::process::{Child, Command};
@@ -30,7 +30,7 @@ impl Drop for Sleeper {
     }
 }
 
-/// A directory as an operator left it that was killed, with one worker.
+/// Makes a directory of a killed operator with one worker.
 fn left_behind(mark: &str, worker: Worker, change: impl FnOnce(&mut Run)) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let records = Records::begin(dir.path(), Duration::from_secs(20)).unwrap();
@@ -42,12 +42,12 @@ fn left_behind(mark: &str, worker: Worker, change: impl FnOnce(&mut Run)) -> tem
     dir
 }
 
-/// Ends what is left in `dir`, unseen.
+/// Ends the leftovers in `dir` without observing the progress.
 async fn end_unseen(dir: &Path, patience: Patience) -> io::Result<Leftovers> {
     end_leftovers(dir, patience, &watch::Sender::default()).await
 }
 
-/// A mark that no other test has.
+/// Returns a mark that no other test uses.
 fn mark() -> String {
     format!("{:032x}", random::number().unwrap())
 }
@@ -61,13 +61,13 @@ async fn workers_that_the_last_operator_left_behind_are_ended_and_what_else_has_
     let ended = end_unseen(dir.path(), Patience::AsRecorded).await.unwrap();
     assert_eq!(ended, Leftovers { workers: 1, others: 1, ..Leftovers::default() });
     for mut ended in [worker, job] {
-        // The sweep reaps whom it has killed.
+        // The sweep reaps the processes that it kills.
         assert!(!matches!(ended.0.try_wait(), Ok(None)));
     }
     assert_eq!(end_unseen(dir.path(), Patience::AsRecorded).await.unwrap(), Leftovers::default());
 }
 
-/// A process that notes SIGTERM in a file, and takes its time then.
+/// Starts a process that records SIGTERM in a file and ends some time later.
 fn slow(dir: &Path, mark: &str, seconds: &str) -> Child {
     let script = format!(
         "trap 'echo asked >>asked; sleep {seconds}; echo done >>asked; exit' TERM; touch ready; \
@@ -84,11 +84,11 @@ fn slow(dir: &Path, mark: &str, seconds: &str) -> Child {
     child
 }
 
-/// The job of a worker and a guard that were killed together.
+/// The job outlives its worker and guard, which were killed together.
 #[tokio::test]
 async fn what_is_left_behind_has_the_stop_timeout_that_was_recorded() {
     let none = Worker { pid: 1, started: 1 };
-    let told = |stop_timeout: Option<u64>, seconds: &'static str, patience| async move {
+    let reported = |stop_timeout: Option<u64>, seconds: &'static str, patience| async move {
         let mark = mark();
         let dir = left_behind(&mark, none, |run| run.stop_timeout_ms = stop_timeout);
         let mut job = slow(dir.path(), &mark, seconds);
@@ -97,15 +97,15 @@ async fn what_is_left_behind_has_the_stop_timeout_that_was_recorded() {
         let _ = job.wait();
         (ended, fs::read_to_string(dir.path().join("asked")).unwrap_or_default())
     };
-    let (ended, asked) = told(Some(60_000), "0.5", Patience::AsRecorded).await;
+    let (ended, asked) = reported(Some(60_000), "0.5", Patience::AsRecorded).await;
     assert_eq!((ended.killed, &*asked), (0, "asked\ndone\n"));
-    let (ended, asked) = told(Some(100), "60", Patience::AsRecorded).await;
+    let (ended, asked) = reported(Some(100), "60", Patience::AsRecorded).await;
     assert!(0 < ended.killed && asked == "asked\n", "{ended:?} {asked}");
-    let (ended, asked) = told(None, "60", Patience::None).await;
+    let (ended, asked) = reported(None, "60", Patience::None).await;
     assert!(0 < ended.killed && asked.is_empty(), "{ended:?} {asked}");
 }
 
-/// A process of a job that takes no notice of SIGTERM but in a file, and its worker's instance.
+/// Starts a process of a job that only records SIGTERM in a file.
 fn deaf(dir: &Path, mark: &str, instance: &str, job: Option<&str>) -> Sleeper {
     let name = job.unwrap_or("worker");
     let script = format!(
@@ -154,7 +154,7 @@ async fn a_worker_asks_its_own_jobs_and_the_others_are_asked_at_once() {
     let left = remaining(at.path()).await.unwrap().unwrap();
     assert_eq!(left.workers, 1);
     assert!(2 <= left.others, "{left:?}");
-    // The stop timeout, and the margin of a worker.
+    // The limit is the stop timeout and a worker's margin.
     assert!(Duration::from_secs(24) < left.until - std::time::Instant::now());
     let (sender, mut progress) = watch::channel(None);
     let ended = end_leftovers(at.path(), Patience::AsRecorded, &sender);
@@ -199,7 +199,7 @@ async fn neither_the_mark_nor_the_record_alone_ends_a_process() {
     }
 }
 
-/// This program descends from its own shell, which has exported everything.
+/// This program descends from its own shell, which exported the mark.
 #[tokio::test]
 async fn what_this_process_descends_from_is_never_ended() {
     let parent = rustix::process::getppid().unwrap();

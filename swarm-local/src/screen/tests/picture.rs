@@ -1,4 +1,4 @@
-//! The picture in the README: the screen with the sample, drawn by the production code.
+//! Draws the README's picture: the screen with the sample, from production code.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::*;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const SIZE: (u16, u16) = (92, 24);
 
-/// The size of one character, and what is left free around all of them.
+/// Size of a character, and the margin around the picture.
 const CELL: (usize, usize) = (9, 19);
 const MARGIN: usize = 14;
 
@@ -32,7 +32,7 @@ fn the_picture_in_the_readme_is_what_is_drawn() {
     );
 }
 
-/// The 27 streams, some time after a worker was added and one was killed.
+/// The 27 streams after a worker was added and another was killed.
 fn drawn_sample() -> Buffer {
     let sample = fs::read_to_string(Path::new(ROOT).join("deploy/samples/streams.yaml")).unwrap();
     let jobs = manifest::parse(&sample, None, Home::Machine).unwrap().desired.jobs;
@@ -73,8 +73,8 @@ fn drawn_sample() -> Buffer {
     drawn(&model, at(75), SIZE, Palette::Colours)
 }
 
-/// A buffer as a picture: text where it is text, boxes where characters are boxes, so that it looks
-/// the same in every font.
+/// Converts a buffer into SVG. Block characters become boxes, so that the picture looks the same in
+/// every font.
 fn svg(buffer: &Buffer) -> String {
     let area = buffer.area;
     let (columns, rows) = (usize::from(area.width), usize::from(area.height));
@@ -113,14 +113,14 @@ fn svg(buffer: &Buffer) -> String {
     svg
 }
 
-/// How a character is drawn.
+/// Representation of a character.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Gap,
     Text,
-    /// So thick.
+    /// A line of this thickness.
     Rule(usize),
-    /// So many eighths of a cell from the left.
+    /// A bar of this many eighths of a cell, from the left.
     Bar(usize),
 }
 
