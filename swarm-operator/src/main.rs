@@ -1,5 +1,5 @@
-//! `swarm-operator`: gives every job exactly one worker out of a pool on Kubernetes. This program parses
-//! arguments, connects, wires and runs; it decides nothing.
+//! `swarm-operator`: gives every job exactly one worker out of a pool on Kubernetes. This program
+//! parses arguments, connects, wires and runs; it makes no decisions.
 
 mod args;
 mod crd;
@@ -18,7 +18,7 @@ use swarm_adapters_host::{caller, runtime};
 use args::{Args, Command};
 use predecessor::Verb;
 
-/// The exit code for invalid usage or input.
+/// Exit code for invalid usage or input.
 const WRONG: u8 = 2;
 
 fn main() -> ExitCode {
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 fn execute(command: Command) -> anyhow::Result<ExitCode> {
     let sentence = match command {
         Command::Run(args) => {
-            // Before any thread starts, so that all can be asked to end.
+            // Signals are unblocked before any thread starts, so that every thread accepts them.
             caller::unblock_signals()?;
             caller::cope_with_limits()?;
             return runtime::several()?.block_on(Box::pin(run::run(args)));
@@ -45,10 +45,10 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(WRONG))
 }
 
-/// Prints a sentence on standard error, with the program's name in red where there are colours.
+/// Prints a sentence on standard error, after the program's name in red if colours are on.
 fn complain(sentence: &str) {
     let red = AnsiColor::Red.on_default();
     let sentence = printable(sentence, Form::Lines);
-    // If standard error is closed, the sentence is lost.
+    // A failure to write to standard error cannot be reported.
     let _ = writeln!(anstream::stderr(), "{red}swarm-operator:{red:#} {sentence}");
 }

@@ -1,4 +1,4 @@
-//! Verbs that the programs `swarm` and `kubectl-swarm` have: the answer is the line to type.
+//! Verbs of the programs `swarm` and `kubectl-swarm`: the answer is the line to type.
 
 use std::ffi::OsString;
 
@@ -37,7 +37,7 @@ pub(crate) fn answer(words: &[OsString]) -> String {
     )
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

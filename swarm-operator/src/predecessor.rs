@@ -1,4 +1,4 @@
-//! The verbs of the Go operator, typed from habit: the answer is the line to type.
+//! Verbs of the Go operator: the answer is the line to type.
 
 use std::fmt::Write as _;
 

@@ -29,10 +29,10 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// How long it is tried to let all Swarms go before the process ends: for as long as the Lease is good.
+/// Maximum time for releasing all Swarms before the process ends. The Lease is valid for that long.
 const LEAVES_WITHIN: Duration = Duration::from_secs(9);
 
-/// How the operator runs on a cluster.
+/// Arguments of `swarm-operator run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     /// Watch Swarms in this namespace only; may be repeated [default: all namespaces]
@@ -46,15 +46,15 @@ pub(crate) struct RunArgs {
     /// the loopback interface, `:PORT` on all interfaces, or `IP:PORT`
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = http::address)]
     pub(crate) listen: SocketAddr,
-    /// The image of the workers of managed pools (`spec.pool.managed`) that name none of their own
+    /// The image of the workers of managed pools (`spec.pool.managed`) that do not name an image
     #[arg(long, value_name = "IMAGE", env = "SWARM_WORKER_IMAGE", default_value = "swarm-worker:dev", value_parser = image)]
     pub(crate) worker_image: String,
-    /// Share the Swarms with all operators that have an ID and run in the same namespace; each needs
-    /// one of its own, such as the name of its pod [default: run alone]
+    /// Share the Swarms with all operators in the same namespace that have an ID; each needs its own,
+    /// such as the name of its pod [default: run alone]
     #[arg(long, value_name = "ID", env = "SWARM_REPLICA_ID")]
     pub(crate) id: Option<String>,
-    /// The UID of the pod that runs this program, and no other operator: an operator that ran there before
-    /// has ended, and nobody waits for its Lease
+    /// The UID of the pod that runs this program, and no other operator. A previous operator in the
+    /// pod has ended, so its Lease is not waited for
     #[arg(long, value_name = "UID", env = "SWARM_POD_UID", requires = "id")]
     pub(crate) pod_uid: Option<String>,
     /// Which controllers this replica hosts, and with how many workers: its type in the ConfigMap
@@ -66,7 +66,7 @@ pub(crate) struct RunArgs {
     pub(crate) log_format: LogFormat,
 }
 
-/// Runs the operator until SIGTERM or Ctrl-C; turns in progress are completed.
+/// Runs the operator until SIGTERM or Ctrl-C. Turns in progress are completed.
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     init_logging(args.log_format);
     log_panics();
@@ -99,7 +99,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let options = Options { worker_image: args.worker_image, background };
     let health = Health::default();
 
-    // Liveness is answered while the API server is away, too.
+    // Liveness requests get an answer even if the API server is unavailable.
     let (ready, is_ready) = watch::channel(Readiness::NotYet);
     let alive = health.clone();
     let endpoints = http::operator_router(is_ready, move || alive.probe(), Arc::new(registry));
@@ -169,12 +169,12 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks all tasks to end once the process is asked to: first this replica lets its Swarms go, so that
-/// others take over at once.
+/// Ends all tasks on request. This replica first releases its Swarms, so that others take over at
+/// once.
 ///
 /// # Errors
 ///
-/// The membership was lost, so that others act on the Swarms: the process is to begin anew.
+/// The membership was lost, and other replicas act on the Swarms: the process must restart.
 async fn end(
     replica: Option<Replica>,
     stopping: CancellationToken,
@@ -205,12 +205,12 @@ async fn until_stopped(
     while let Some(ended) = tasks.join_next().await {
         let (task, result) = ended.context("a task of the operator panicked; see the log")?;
         result.with_context(|| format!("{task} failed"))?;
-        anyhow::ensure!(shutdown.is_cancelled(), "{task} ended though nobody asked it to");
+        anyhow::ensure!(shutdown.is_cancelled(), "{task} ended without a request");
     }
     Ok(())
 }
 
-/// Reports the operator as ready once all its controllers are; runs until `shutdown`.
+/// Reports the operator as ready once all its controllers are ready. Runs until `shutdown`.
 async fn announce(
     all: Vec<watch::Receiver<bool>>,
     ready: watch::Sender<Readiness>,
@@ -227,7 +227,7 @@ async fn announce(
     shutdown.cancelled().await;
 }
 
-/// An image as a pod may name it. Whether there is one is for the kubelet to find out.
+/// Parses the name of an image. Only the kubelet can check that the image exists.
 fn image(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err("it is empty; write an image, such as swarm-worker:dev".to_owned());
@@ -238,7 +238,7 @@ fn image(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// One scope for each namespace, or one for the cluster.
+/// Returns one scope for each namespace, or one for the cluster.
 fn scopes(mut namespaces: Vec<String>) -> Vec<Scope> {
     namespaces.sort();
     namespaces.dedup();
@@ -248,7 +248,7 @@ fn scopes(mut namespaces: Vec<String>) -> Vec<Scope> {
     namespaces.into_iter().map(Scope::Namespace).collect()
 }
 
-/// The future that cancels `stopping` when the process is asked to end.
+/// Returns a future that cancels `stopping` when the process is asked to end.
 fn cancel_on_signal(stopping: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = caller::heard(SignalKind::interrupt())?;
@@ -262,8 +262,8 @@ fn cancel_on_signal(stopping: CancellationToken) -> std::io::Result<impl Future<
     })
 }
 
-/// Logs every panic like anything else, with a backtrace. A turn that panics is contained, so nothing
-/// else would show where it panicked.
+/// Logs every panic with a backtrace. A panicking turn is contained, so only this log shows its
+/// place.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let backtrace = Backtrace::force_capture();
@@ -277,7 +277,7 @@ fn init_logging(format: LogFormat) {
     let filter = log_filter("info");
     let lines = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
-        // A line that cannot be written is lost. A report of that would panic.
+        // A line that cannot be written is lost, since reporting it would panic.
         .log_internal_errors(false)
         .with_writer(std::io::stderr);
     match format {
@@ -293,7 +293,7 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of a process whose only task is this one.
+    /// Returns the outcome of a process whose only task is this one.
     async fn outcome(
         task: impl Future<Output = std::io::Result<()>> + Send + 'static,
         shutdown: &CancellationToken,
@@ -307,7 +307,7 @@ mod tests {
     async fn a_task_that_fails_panics_or_ends_too_soon_ends_the_process() {
         let shutdown = CancellationToken::new();
         let ended = outcome(async { Ok(()) }, &shutdown).await;
-        assert_eq!(ended, Err("the sweep ended though nobody asked it to".into()));
+        assert_eq!(ended, Err("the sweep ended without a request".into()));
         let failed = outcome(async { Err(std::io::Error::other("no port")) }, &shutdown).await;
         assert_eq!(failed, Err("the sweep failed: no port".into()));
         let panicked = outcome(async { panic!("a bug") }, &shutdown).await.unwrap_err();
@@ -345,8 +345,8 @@ mod tests {
         let lines = Lines::default();
         let to = lines.clone();
         let log = tracing_subscriber::fmt().json().with_writer(move || to.clone()).finish();
-        // For all threads: another test panics too, and where a thread without a subscriber meets the
-        // event first, tracing switches it off for every thread.
+        // The subscriber is global. Another test panics, too, and if a thread without a subscriber
+        // meets the event first, tracing disables it for all threads.
         tracing::subscriber::set_global_default(log).unwrap();
         let before = std::panic::take_hook();
         log_panics();

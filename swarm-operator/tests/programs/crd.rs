@@ -1,4 +1,4 @@
-//! The committed CRDs are the ones that the types generate.
+//! Compares the committed CRDs with those generated from the types.
 
 use std::path::Path;
 use std::process::Command;

@@ -25,12 +25,12 @@ fn check(page: &str, text: &str) {
     assert!(committed == text, "docs/reference/{page} is stale: run `just generate`");
 }
 
-/// A text that fits into a cell of a table.
+/// Escapes a text for a cell of a table.
 fn cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }
 
-/// A row of a table.
+/// Formats a row of a table.
 fn row(cells: &[&str]) -> String {
     format!("| {} |\n", cells.iter().map(|text| cell(text)).collect::<Vec<_>>().join(" | "))
 }

@@ -1,4 +1,4 @@
-//! Verbs that this program does not have, or not any more.
+//! Tests verbs that this program lacks or has lost.
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only")]
 
@@ -9,7 +9,7 @@ fn run(args: &[&str]) -> Output {
     { program }.args(args).env_clear().env("NAMESPACE", "swarm").output().unwrap()
 }
 
-/// The message of a command that does nothing else.
+/// Returns the message of a command that only prints a message.
 fn refusal(args: &[&str]) -> String {
     let output = run(args);
     let message = String::from_utf8(output.stderr).unwrap();

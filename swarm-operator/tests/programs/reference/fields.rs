@@ -51,7 +51,7 @@ fn resource(crd: &Value) -> String {
     page
 }
 
-/// One object: a table of its fields, the rules for all of it, and then the objects in it.
+/// Describes an object: a table of its fields, its rules, and then its nested objects.
 fn object(kind: &str, path: &str, schema: &Value) -> String {
     let mut page = format!("\n### {kind}: {path}\n\n{}\n\n", sentence(schema));
     let (mut rows, mut inner) = (String::new(), String::new());
@@ -137,7 +137,7 @@ fn bounds(field: &Value) -> String {
     all.join("; ")
 }
 
-/// A description, and the default that it states in a sentence of its own.
+/// Splits a description from the default that its last sentence states.
 fn default_in(description: &str) -> (String, String) {
     let description = description.replace('\n', " ");
     let Some((before, rest)) = description.split_once("Default: ") else {

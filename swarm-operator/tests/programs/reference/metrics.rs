@@ -80,7 +80,7 @@ fn section(heading: &str, registry: &Registry) -> String {
         };
         let unit = if unit.is_empty() && stored.ends_with("_seconds") { "seconds" } else { &unit };
         let labels = labels.iter().map(|(label, values)| match (label.as_str(), kind.as_str()) {
-            // Its values differ from build to build.
+            // The values differ from build to build.
             (_, "info") => format!("`{label}`"),
             _ => format!("`{label}`: {}", values.iter().cloned().collect::<Vec<_>>().join(", ")),
         });
@@ -114,7 +114,7 @@ fn parse(text: &str) -> BTreeMap<String, Metric> {
             }
         }
     }
-    // The bounds of buckets are not a label of ours.
+    // The bounds of buckets are a label of the format.
     for metric in metrics.values_mut() {
         metric.labels.remove("le");
     }

@@ -17,7 +17,7 @@ fn the_page_of_the_operator_is_what_the_program_prints() {
     let mut page = OPENING.to_owned();
     for words in [&[][..], &["run"], &["crd"]] {
         let program = Command::new(env!("CARGO_BIN_EXE_swarm-operator"));
-        // Values of the environment would appear in the help.
+        // The help would show values from the environment.
         let output = { program }.args(words).arg("--help").env_clear().output().unwrap();
         assert!(output.status.success(), "{words:?}");
         let help = String::from_utf8(output.stdout).unwrap();

@@ -29,7 +29,7 @@ fn anchors(page: &str) -> Vec<String> {
     anchors.map(|anchor| anchor.to_lowercase().replace(' ', "-")).collect()
 }
 
-/// What a page links to, except other sites.
+/// Returns the links of a page, except to other sites.
 fn links(page: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(page).unwrap();
     let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -54,8 +54,8 @@ fn every_link_leads_somewhere() {
     }
 }
 
-/// The book has the files of `docs` only, and its pages are `.html`: a link to a page that it does not
-/// have, or to a folder's `README.md`, which becomes `index.html`, would lead nowhere.
+/// The book has only the files of `docs`, as `.html` pages, and `README.md` becomes `index.html`. A
+/// link to another file, or to a folder's `README.md`, would be broken.
 #[test]
 fn the_book_has_every_page_and_can_follow_every_link() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").canonicalize().unwrap();
@@ -77,7 +77,7 @@ fn the_book_has_every_page_and_can_follow_every_link() {
     }
 }
 
-/// A test of `swarm-worker` compares the sentence with what is written.
+/// A test of `swarm-worker` compares the sentence with the written value.
 #[test]
 fn pages_agree_on_what_the_log_runner_writes() {
     let sentence = "the worker's log has a line when a job starts and one when it stops";

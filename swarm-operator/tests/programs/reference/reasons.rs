@@ -1,5 +1,5 @@
-//! The troubleshooting page has a paragraph for every reason that a condition or an Event may give,
-//! and for nothing else.
+//! Checks that the troubleshooting page has a paragraph for every reason of a condition or Event,
+//! and no other paragraph.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// One word in the form of a reason, as in `PoolClaimed`.
+/// Whether a word has the form of a reason, as in `PoolClaimed`.
 fn is_reason(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_uppercase())
         && word.chars().all(char::is_alphanumeric)
@@ -42,8 +42,8 @@ fn reasons_of_warnings(texts: &[String]) -> BTreeSet<String> {
     names.iter().map(value).collect()
 }
 
-/// The refusals of stores, the reasons in `Reason::as_str`, the Events of conditions, and those of
-/// their own.
+/// Returns all reasons: the refusals of stores, `Reason::as_str`, the Events of conditions, and
+/// further Events.
 fn reasons_in_code() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let crates =
