@@ -1,17 +1,19 @@
-//! Completions of `kubectl swarm`. kubectl asks the program `kubectl_complete-swarm` for them, with the
-//! words after `kubectl swarm`, and reads answers as commands made with cobra give them: one a line,
-//! with its description after a tab, and at last what the shell shall do.
+//! Completions of `kubectl swarm`. kubectl runs the program `kubectl_complete-swarm` with the words
+//! after `kubectl swarm`.
+//!
+//! The output has the format of commands made with cobra: one completion a line, with its description
+//! after a tab. The last line is a directive for the shell.
 
 use clap::{Arg, Command, ValueHint};
 
 use crate::words::{command_at, is_named, takes_the_next_word};
 
-/// The shell adds nothing.
+/// Directive: the shell adds nothing.
 const NO_FILES: &str = ":4\n";
-/// The shell adds names of files.
+/// Directive: the shell adds names of files.
 const FILES: &str = ":0\n";
 
-/// What could stand in place of the last of `words`, which may be empty.
+/// Returns the completions of the last of `words`, which may be empty.
 pub(crate) fn candidates(command: &Command, words: &[String]) -> String {
     let (last, before) = words.split_last().map_or(("", &[][..]), |(last, rest)| (last, rest));
     let named = command_at(command, before).and_then(|at| command.find_subcommand(before.get(at)?));
@@ -38,12 +40,12 @@ pub(crate) fn candidates(command: &Command, words: &[String]) -> String {
     lines + NO_FILES
 }
 
-/// The options of the command that was named, or those that every command has.
+/// Returns the options of the named command, or else the options that every command has.
 fn options<'a>(program: &'a Command, named: Option<&'a Command>) -> Vec<&'a Arg> {
     if let Some(named) = named {
         return named.get_arguments().collect();
     }
-    // clap adds `help`, which has none.
+    // clap adds the command `help`, which has no options.
     let mut commands = program.get_subcommands().filter(|command| command.get_name() != "help");
     let first = commands.next().into_iter().flat_map(Command::get_arguments);
     let others: Vec<_> = commands.collect();
@@ -61,7 +63,7 @@ fn values(option: &Arg, last: &str) -> String {
     lines + if is_path { FILES } else { NO_FILES }
 }
 
-/// Adds a line for `word` if it begins with `start`. Of the description the first line counts.
+/// Adds a line for `word` if it begins with `start`. Only the first line of the description is used.
 fn push(
     lines: &mut String,
     start: &str,

@@ -5,26 +5,27 @@ use std::path::{Path, PathBuf};
 
 /// Endings of the names of manifests.
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
-/// The names of the file of a kustomization.
+/// Names of a kustomization's file.
 pub(crate) const KUSTOMIZATIONS: [&str; 3] =
     ["kustomization.yaml", "kustomization.yml", "Kustomization"];
-/// The most manifests.
+/// Maximum number of manifests.
 const FILES_MAX: usize = 10_000;
 
 /// Depth of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// Into the directory itself.
+    /// Only the directory itself.
     One,
-    /// Into all directories below it, too.
+    /// The directory and all directories below it.
     All,
 }
 
-/// The manifests in a directory, by name. Links to files are read, and links to directories are not.
+/// Returns the manifests in a directory, sorted by name. Links to files are followed; links to
+/// directories are not.
 ///
 /// # Errors
 ///
-/// A sentence about the directory: it cannot be read, or has no manifest or too many.
+/// A sentence about the directory: it cannot be read, has no manifest, or has too many.
 pub(crate) fn manifests(directory: &Path, depth: Depth) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     add(&mut found, directory, depth)?;
@@ -62,13 +63,13 @@ fn add(found: &mut Vec<PathBuf>, directory: &Path, depth: Depth) -> Result<(), S
 }
 
 fn is_manifest(path: &Path) -> bool {
-    // A link that leads nowhere is named when it is read.
+    // Reading a dangling link reports its name.
     let is_file = !path.exists() || path.is_file();
     let ending = path.extension().and_then(|it| it.to_str());
     is_file && ending.is_some_and(|ending| ENDINGS.contains(&ending))
 }
 
-/// Whether a path is that of a kustomization's file.
+/// Whether a path ends in the name of a kustomization's file.
 pub(crate) fn is_kustomization(path: &Path) -> bool {
     path.file_name().is_some_and(|name| KUSTOMIZATIONS.iter().any(|it| name == *it))
 }

@@ -1,8 +1,7 @@
-//! `import`: reads the manifests of swarm's predecessors and writes Swarms that do the
-//! same.
+//! `import`: reads the manifests of swarm's predecessors and writes equivalent Swarms.
 //!
-//! This file reads and prints. [`objects`] recognizes what the documents are, and [`mod@write`] makes
-//! Swarms of them; both say in a [`Report`] what was changed or left out, with its line.
+//! This file reads and prints. [`objects`] recognizes the documents, and [`mod@write`] makes Swarms
+//! from them. Both add each change and each omission to a [`Report`], with its line.
 
 mod document;
 mod files;
@@ -92,7 +91,7 @@ struct ImportOptions {
     /// The namespace: objects that name another one are left out
     #[arg(long, short, value_name = "NS")]
     namespace: Option<String>,
-    /// The name of the Swarm that is made of a list of jobs [default: that of its StatefulSet]
+    /// The name of the Swarm that is made of a list of jobs [default: the name of its StatefulSet]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The image of the peering operator's server, to keep it: it reads a list of all addresses instead
@@ -119,7 +118,7 @@ enum Manifests {
 struct Request<'a> {
     files: &'a [PathBuf],
     options: &'a ImportOptions,
-    /// The cluster whose workers are taken over as they run, if any is.
+    /// The cluster to take the current assignment from, with `--live`.
     live: Option<&'a Cluster>,
 }
 
@@ -136,7 +135,7 @@ pub(crate) fn run_live(args: &LiveImportArgs) -> ExitCode {
     finish(import(Request { files, options, live: cluster.as_ref() }))
 }
 
-/// Prints what was imported, or why nothing was.
+/// Prints the manifests, or the reason why there are none.
 fn finish(Imported { said, result }: Imported) -> ExitCode {
     for line in said {
         complain(&line);
@@ -161,7 +160,7 @@ fn finish(Imported { said, result }: Imported) -> ExitCode {
     }
 }
 
-/// What came of it.
+/// Result of an import.
 #[derive(Debug)]
 struct Imported {
     /// Sentences about the input, each with its line.
@@ -170,10 +169,10 @@ struct Imported {
     result: Result<String, Failure>,
 }
 
-/// Why there are no manifests.
+/// Reason for a failed import.
 #[derive(Debug)]
 enum Failure {
-    /// It was said already, line by line.
+    /// The mistakes are already reported, line by line.
     Said,
     /// The input cannot be used.
     Wrong(String),
@@ -226,7 +225,7 @@ fn manifests(request: Request<'_>, report: &mut Report) -> Result<String, Failur
     let json =
         || write::json(&swarms, &others).map(|text| printable(&text, Form::Json).into_owned());
     let written = match options.output {
-        // JSON is YAML, and has an escape for what could steer a terminal.
+        // JSON is valid YAML, and escapes the characters that could control a terminal.
         Manifests::Yaml => write::yaml(&swarms, &others)
             .and_then(|text| if printable(&text, Form::Lines) == text { Ok(text) } else { json() }),
         Manifests::Json => json(),
@@ -234,7 +233,7 @@ fn manifests(request: Request<'_>, report: &mut Report) -> Result<String, Failur
     written.map_err(Failure::Wrong)
 }
 
-/// Says that there is nothing to import, and what was looked for.
+/// Builds the error for an input with nothing to import: the kinds of input that were looked for.
 fn nothing(Request { files, options, live }: Request<'_>) -> String {
     let namespace = options.namespace.as_deref();
     if let Some(Cluster(cluster)) = live.filter(|_| files.is_empty()) {
@@ -260,14 +259,14 @@ fn nothing(Request { files, options, live }: Request<'_>) -> String {
     )
 }
 
-/// Makes a Swarm take over what its workers run, and says what that comes to.
+/// Makes a Swarm adopt the current assignment, and reports the consequences.
 fn adopt(
     swarm: &mut Swarm,
     cluster: &Cluster,
     namespace: Option<&str>,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    // Nothing runs yet that a managed pool could take over.
+    // A managed pool has no running workers yet.
     let Some((config_map, key, _)) = swarm.view() else { return Ok(()) };
     let place = format!("ConfigMap `{config_map}`, key `{key}`");
     let namespace = swarm.namespace().or(namespace);
@@ -294,7 +293,7 @@ fn adopt(
     Ok(())
 }
 
-/// What taking over a view moves.
+/// Describes the moves that adopting a view causes.
 fn moves(place: &str, manifest: String, view: &swarm_core::View) -> Result<String, String> {
     let workers = u32::try_from(view.workers.len()).unwrap_or(u32::MAX);
     let question = Question {

@@ -10,10 +10,10 @@ use clap::Args;
 
 use swarm_local::output::{WRONG, answer, complain};
 
-/// The manifest.
+/// The manifest that `init` writes.
 const MANIFEST: &str = include_str!("init.yaml");
 
-/// The file that means standard output, by convention.
+/// The file name that conventionally means standard output.
 const STANDARD_OUTPUT: &str = "-";
 
 /// Arguments of `init`.

@@ -1,11 +1,11 @@
-//! Reads standard input, which some commands take in place of a file.
+//! Reads standard input, which some commands accept instead of a file.
 
 use std::io::{self, Read as _};
 
 /// The path that means standard input.
 pub(crate) const STANDARD_INPUT: &str = "-";
 
-/// Reads at most `bytes_max` bytes of text. The error is a part of a sentence for a person.
+/// Reads at most `bytes_max` bytes of text. The error is part of a sentence for the user.
 pub(crate) fn read_stdin(bytes_max: u64) -> Result<String, String> {
     let mut bytes = Vec::new();
     io::stdin()

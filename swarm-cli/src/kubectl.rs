@@ -1,4 +1,4 @@
-//! Runs kubectl, so that the user's own kubeconfig, context and rights count, and passes kubectl's own
+//! Runs kubectl, so that the user's own kubeconfig, context and rights apply, and passes kubectl's
 //! flags on to it.
 
 pub(crate) mod said;
@@ -9,13 +9,13 @@ use std::process::{Command, Output};
 
 use clap::ValueHint;
 
-/// Time that kubectl may wait for an answer, unless the user sets another one.
+/// Default timeout of a request by kubectl.
 const REQUEST_TIMEOUT: &str = "30s";
 
-/// The most bytes of a few names.
+/// Maximum size of an answer that lists names.
 const NAME_BYTES_MAX: u64 = 1 << 20;
 
-/// Flags of every command of kubectl, which choose the cluster and the user.
+/// Flags that every kubectl command has; they choose the cluster and the user.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Cluster, as for kubectl; before or after the command")]
 pub(crate) struct Cluster {
@@ -72,24 +72,24 @@ pub(crate) struct Cluster {
     cache_dir: Option<OsString>,
 }
 
-/// Reason why kubectl printed nothing of use.
+/// Reason why kubectl returned no result.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The program is not in `PATH`.
     Missing,
-    /// It failed, and said this.
+    /// kubectl failed with this message on standard error.
     Failed(String),
-    /// Its output is of no use.
+    /// The output is unusable, for this reason.
     Useless(&'static str),
 }
 
 impl Cluster {
-    /// What kubectl prints for these words, of at most so many bytes; nothing if there is no such object
-    /// or kind.
+    /// Runs kubectl with these words and returns its output, of at most `bytes_max` bytes. The output
+    /// is empty if the object or kind does not exist.
     ///
     /// # Errors
     ///
-    /// A sentence about what could not be asked, or is too large.
+    /// A sentence about a failed request, or about output that is too large.
     pub(crate) fn ask(
         &self,
         namespace: Option<&str>,
@@ -112,26 +112,27 @@ impl Cluster {
         })
     }
 
-    /// Whether a namespace exists; `None` if the cluster does not say.
+    /// Whether a namespace exists; `None` if the request fails.
     pub(crate) fn has_namespace(&self, name: &str) -> Option<bool> {
         let words = ["get", &format!("namespace/{name}"), "--output=name"];
         self.ask(None, &words, NAME_BYTES_MAX).ok().map(|found| !found.trim().is_empty())
     }
 
-    /// Whether the cluster has a kind of this API group; `None` if it does not say.
+    /// Whether the cluster has a kind of this API group; `None` if the request fails.
     pub(crate) fn has_group(&self, group: &str) -> Option<bool> {
         let group = format!("--api-group={group}").into();
         let words = ["api-resources".into(), group, "--output=name".into()];
         self.print(&words, NAME_BYTES_MAX).ok().map(|found| !found.trim().is_empty())
     }
 
-    /// Returns the output of kubectl for these words, of at most so many bytes; nothing if there is no such kind.
+    /// Runs kubectl with these words and returns its output, of at most `bytes_max` bytes. The output
+    /// is empty if the kind does not exist.
     ///
     /// # Errors
     ///
     /// [`Failure`]
     pub(crate) fn print(&self, words: &[OsString], bytes_max: u64) -> Result<String, Failure> {
-        // Flags stand before the other words, since `--` may be among those.
+        // Flags precede the other words, since `--` may be among those.
         let (verb, rest) = words.split_at(words.len().min(1));
         let mut command = Command::new("kubectl");
         command.args(verb).args(self.flags()).args(rest);
@@ -152,7 +153,7 @@ impl Cluster {
         String::from_utf8(stdout).map_err(|_| Failure::Useless("kubectl printed no text"))
     }
 
-    /// The flags as kubectl takes them.
+    /// Returns the flags in the form that kubectl accepts.
     fn flags(&self) -> Vec<OsString> {
         let Self {
             kubeconfig,

@@ -1,5 +1,6 @@
 //! `kubectl swarm`: inspect and control Swarms. The program is a kubectl plugin, and also runs by
-//! itself. It has no client of its own: it asks kubectl, so that contexts, plugins and rights are the user's.
+//! itself. It makes its requests through kubectl, so that the user's contexts, plugins and rights
+//! apply.
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -30,7 +31,7 @@ enum Command {
     Replicas(ReplicasArgs),
 }
 
-/// The command by which kubectl asks for completions. The words behind it are no options of ours.
+/// The command that kubectl runs for completions. Words after it are not parsed as options.
 const COMPLETE: &str = "__complete";
 
 /// Returns the program with its commands and options, as its help shows them.

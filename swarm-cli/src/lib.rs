@@ -1,9 +1,9 @@
-//! The command line of swarm, as two programs with one set of verbs: [`swarm`] for pools on this machine,
-//! and [`kubectl_swarm`], a plugin of kubectl, for a cluster.
+//! The command line of swarm, as two programs with one set of verbs. [`swarm`] runs pools on this
+//! machine, and [`kubectl_swarm`], a plugin of kubectl, works on a cluster.
 //!
-//! Formats of output, names of columns, tables and messages are those of [`swarm_local::output`] in both
-//! programs, and exit codes those of [`exit_codes`]. A verb that both have is one module: [`plan`] and [`import`] read files, and ask the home
-//! that the program is for.
+//! Both programs use the output formats, column names, tables and messages of
+//! [`swarm_local::output`], and the exit codes of `exit_codes`. A verb that both programs have is
+//! one module: `plan` and `import` read files, and query the machine or the cluster.
 
 mod complete;
 mod exit_codes;

@@ -14,14 +14,14 @@ pub(crate) fn print_schema() -> anyhow::Result<ExitCode> {
     answer(&(serde_json::to_string_pretty(&swarm_spec::json_schema())? + "\n"))
 }
 
-/// Prints the script of `swarm` for a shell.
+/// Prints the completion script of `swarm` for a shell.
 pub(crate) fn print_completions(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut swarm::command(), "swarm", &mut script);
     answer(&String::from_utf8(script)?)
 }
 
-/// Writes one page for each program and one for each of its commands.
+/// Writes a man page for each program and each of its commands.
 pub(crate) fn write_pages(dir: &Path) -> anyhow::Result<ExitCode> {
     let cannot = || format!("man pages cannot be written to {}", dir.display());
     for program in [swarm::command(), kubectl_swarm::command()] {

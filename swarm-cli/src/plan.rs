@@ -1,7 +1,7 @@
-//! `plan`: prints what would run where, and what would move.
+//! `plan`: prints the assignment and the moves that a file would cause.
 //!
-//! This file reads files and prints. The module [`answer`] computes the answer from their texts, and
-//! the core's planner alone decides where each job goes.
+//! This file reads files and prints. The module [`answer`] computes the answer from their texts. The
+//! core's planner alone decides the worker of each job.
 
 pub(crate) mod answer;
 mod document;
@@ -31,12 +31,12 @@ use input::{InputArgs, Unread};
 use source::Source;
 use swarm_local::output::{NO, Output, WRONG, complain, print, print_json};
 
-/// The most bytes of all files that are read.
+/// Maximum size of all files together.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// The end of a note about a document that is no part of the plan.
+/// End of a note about a document that the plan ignores.
 const PASSED_OVER: &str = " is passed over";
-/// The most such notes.
+/// Maximum number of such notes.
 const PASSED_OVER_MAX: usize = 5;
 
 /// Arguments of `kubectl swarm plan`.
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &ClusterPlanArgs) -> ExitCode {
     finish(answer, notes, args.options.output)
 }
 
-/// Prints an answer and the notes about its input, or the reason why there is none.
+/// Prints an answer and the notes about its input, or the error.
 fn finish(answer: Result<Answer, Refusal>, mut notes: Vec<String>, output: Output) -> ExitCode {
     if let Ok(answer) = &answer {
         notes.extend(answer.notes.iter().cloned());
@@ -119,7 +119,7 @@ fn finish(answer: Result<Answer, Refusal>, mut notes: Vec<String>, output: Outpu
         Err(Refusal::Wrong(Explained { sentence, excerpt })) => {
             complain(&sentence);
             if let Some(excerpt) = excerpt {
-                // If standard error is closed, nobody reads it.
+                // A failure to write to standard error cannot be reported.
                 let _ = writeln!(io::stderr(), "{}", printable(&excerpt, Form::Lines));
             }
             return ExitCode::from(WRONG);
@@ -145,7 +145,7 @@ fn finish(answer: Result<Answer, Refusal>, mut notes: Vec<String>, output: Outpu
     }
 }
 
-/// Prints notes. Of a directory of manifests most would be about objects that are no part of the plan.
+/// Prints notes, with a limit on notes about documents outside the plan: a directory may have many.
 fn print_notes(notes: &[String]) {
     let mut passed_over: usize = 0;
     for note in notes {
@@ -161,13 +161,13 @@ fn print_notes(notes: &[String]) {
     }
 }
 
-/// Reason why there is no plan.
+/// Reason for a missing plan.
 enum Refusal {
-    /// The input has no Swarm; this is its name.
+    /// The input with this name has no Swarm.
     NoSwarm(String),
-    /// The input is wrong.
+    /// The input is invalid.
     Wrong(Explained),
-    /// It needs a program that is not there.
+    /// A required program is missing.
     Impossible(String),
 }
 
@@ -186,7 +186,7 @@ impl From<Unread> for Refusal {
     }
 }
 
-/// Refuses two inputs that are both standard input.
+/// Refuses to read standard input twice.
 fn check_standard_input<'a>(inputs: impl Iterator<Item = &'a Path>) -> Result<(), Refusal> {
     if 1 < inputs.filter(|path| *path == Path::new(STANDARD_INPUT)).count() {
         let sentence = "only one of FILE and VIEW can be standard input; name files";
@@ -214,7 +214,7 @@ fn ask(args: &ClusterPlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusa
     });
     answer.map_err(|unplanned| match unplanned {
         Unplanned::Wrong(explained) => Refusal::Wrong(explained),
-        // An empty pipe has a cause: the program before it failed.
+        // An empty pipe has a cause: the previous program failed.
         Unplanned::Empty(explained) if input.has_stdin() => Refusal::Wrong(explained),
         Unplanned::Empty(_) | Unplanned::NoSwarm(_) => Refusal::NoSwarm(manifest.shown.clone()),
     })

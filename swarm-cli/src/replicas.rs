@@ -1,4 +1,5 @@
-//! `kubectl swarm replicas`: which operators share the Swarms, and how they do, by their Leases.
+//! `kubectl swarm replicas`: lists the operators that share the Swarms, and their state, from their
+//! Leases.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -8,20 +9,20 @@ use serde_json::Value;
 use crate::kubectl::Cluster;
 use swarm_local::output::{NO, Output, add_table, columns, complain, print, print_json, row};
 
-/// The resource of Leases, as kubectl takes it.
+/// Resource name of Leases for kubectl.
 const LEASES: &str = "leases.coordination.k8s.io";
 /// Selects the Leases of the operator's replicas.
 const SELECTOR: &str = "--selector=replicas.k8slab.info/group=swarm-operator";
-/// What a replica says of itself.
+/// Annotation with the status that a replica reports.
 const STATUS: &str = "/metadata/annotations/replicas.k8slab.info~1status";
 /// The API group of Swarms.
 const SWARM_GROUP: &str = "swarm.k8slab.info";
-/// The most namespaces that are named.
+/// Maximum number of namespaces in a message.
 const NAMED_MAX: usize = 5;
-/// The most bytes of all Leases: thousands of replicas.
+/// Maximum size of all Leases: enough for thousands of replicas.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Which replicas to list, and how.
+/// Arguments of `kubectl swarm replicas`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -42,7 +43,7 @@ pub(crate) struct ReplicasArgs {
     cluster: Cluster,
 }
 
-/// Prints the replicas. Exit codes: 0, 1 if the cluster did not answer, 3 if there is none.
+/// Prints the replicas. Exit codes: 0, 1 if the cluster does not answer, 3 if no replica exists.
 pub(crate) fn run(args: &ReplicasArgs) -> ExitCode {
     let all = match replicas(&args.cluster, Some(&args.namespace)) {
         Ok(all) => all,
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &ReplicasArgs) -> ExitCode {
     found.sort_by(|a, b| (&a.name, &a.renewed).cmp(&(&b.name, &b.renewed)));
     if found.is_empty() {
         complain(&nobody(&args.cluster, &args.namespace, ended.len()));
-        // A script that expects a document gets one.
+        // A script that reads JSON gets an empty list.
         let is_json = args.output == Output::Json;
         let _ = if is_json { print_json("[]\n") } else { Ok(()) };
         return ExitCode::from(NO);
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &ReplicasArgs) -> ExitCode {
     }
 }
 
-/// The replicas in a namespace, or in all namespaces.
+/// Returns the replicas in a namespace, or in all namespaces.
 fn replicas(cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<Replica>, String> {
     let mut words = vec!["get", LEASES, SELECTOR, "--output=json"];
     words.extend(namespace.is_none().then_some("--all-namespaces"));
@@ -91,7 +92,8 @@ fn replicas(cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<Replica>, 
     Ok(list["items"].as_array().into_iter().flatten().map(Replica::of).collect())
 }
 
-/// Says that no operator is in a namespace, as exactly as the cluster tells, and where to look.
+/// Builds the message for a namespace without operators: the cause, if the cluster shows it, and the
+/// place to look.
 fn nobody(cluster: &Cluster, namespace: &str, ended: usize) -> String {
     if 0 < ended {
         let (operators, have) =
@@ -132,18 +134,18 @@ fn nobody(cluster: &Cluster, namespace: &str, ended: usize) -> String {
     }
 }
 
-/// The namespaces in which replicas are alive.
+/// Returns the namespaces with live replicas.
 fn namespaces_of(replicas: Vec<Replica>) -> BTreeSet<String> {
     replicas.into_iter().filter(|it| it.is_alive).map(|it| it.namespace).collect()
 }
 
-/// A replica as its Lease shows it.
+/// A replica and its Lease.
 struct Replica {
     name: String,
     namespace: String,
     is_alive: bool,
     renewed: String,
-    /// What it says of itself; null if it says nothing.
+    /// The status that the replica reports, or null.
     status: Value,
 }
 
@@ -159,7 +161,7 @@ impl Replica {
         Self { is_alive, renewed: text("/spec/renewTime"), status, name, namespace }
     }
 
-    /// The document, with what the Lease says beside what the replica says.
+    /// Returns the reported status as a document, with the fields of the Lease.
     fn json(&self) -> Value {
         let mut document = match &self.status {
             Value::Object(status) => Value::Object(status.clone()),
@@ -171,7 +173,7 @@ impl Replica {
         document
     }
 
-    /// The sum of a number over all controllers.
+    /// Sums a number over all controllers.
     fn sum(&self, pointer: &str) -> u64 {
         let controllers = self.status["controllers"].as_object();
         let all = controllers.into_iter().flat_map(|all| all.values());
@@ -206,7 +208,7 @@ impl Replica {
     }
 }
 
-/// The replicas as a table.
+/// Formats the replicas as a table.
 fn table(replicas: &[Replica]) -> String {
     let header = [
         "REPLICA",

@@ -76,7 +76,8 @@ pub fn main() -> ExitCode {
     let matches = command().get_matches();
     let outcome =
         match Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command {
-            // Workers and guards are many, so they have few threads; the step that becomes a job has none.
+            // There are many workers and guards, so each has few threads. The process that becomes a
+            // job has one.
             Command::Worker { command } => swarm_worker::execute(command),
             command => execute(command),
         };
@@ -88,7 +89,7 @@ pub fn main() -> ExitCode {
 
 /// Carries out a command, with a thread for each core.
 fn execute(command: Command) -> anyhow::Result<ExitCode> {
-    // Before any thread starts, so that all can be asked to end.
+    // Signals are unblocked before any thread starts, so that every thread accepts them.
     caller::unblock_signals()?;
     caller::cope_with_limits()?;
     runtime::several()?.block_on(Box::pin(carry_out(command)))

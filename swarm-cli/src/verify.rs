@@ -1,4 +1,4 @@
-//! `verify`: checks in run logs whether every job was run by one worker at a time.
+//! `verify`: checks run logs for jobs that two workers ran at once.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub(crate) struct VerifyArgs {
     /// Expect every worker to run every job: only runs on the same worker count as overlaps
     #[arg(long)]
     replication_all: bool,
-    /// Expect that at some times one worker ran each job, and every worker at others: a job may run on
+    /// Expect jobs that one worker ran at some times, and every worker at others. A job may run on
     /// several workers under one token, and never under two tokens at once
     #[arg(long, conflicts_with = "replication_all")]
     replication_changes: bool,
@@ -49,8 +49,8 @@ impl VerifyArgs {
     }
 }
 
-/// Checks the logs. Exit codes: 0 if they are good, 1 if they are empty, incomplete or damaged, 2 if a
-/// file is not a run log, 3 if two workers ran a job at once, or a token decreased.
+/// Checks the logs. Exit code 0: they are good. 1: they are empty, incomplete or damaged. 2: a file
+/// is not a run log. 3: two workers ran a job at once, or a token decreased.
 pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let found = judged(&args.logs, args.replication())
         .and_then(|found| Ok((found, company(&args.logs, &args.alone)?)));
@@ -61,7 +61,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(WRONG));
         }
     };
-    // The names in a log are whatever its writer wrote.
+    // Names in a log are untrusted.
     let (answer, form) = match args.output {
         Output::Text => (text(&verdict, damage, &company), Form::Lines),
         Output::Json => (format!("{:#}\n", document(&verdict, damage, &company)), Form::Json),
@@ -88,7 +88,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What ran beside the jobs that are to run alone.
+/// Finds jobs that ran in parallel with a job that must run alone.
 fn company(logs: &[PathBuf], alone: &[String]) -> Result<Vec<Company>, ReadError> {
     let mut solitude = Solitude::of(alone.iter().cloned());
     if !alone.is_empty() {
@@ -100,7 +100,7 @@ fn company(logs: &[PathBuf], alone: &[String]) -> Result<Vec<Company>, ReadError
     Ok(solitude.company())
 }
 
-/// A number with its noun.
+/// Formats a number and its noun.
 fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
@@ -221,11 +221,11 @@ fn text(verdict: &Verdict, damage: Damage, company: &[Company]) -> String {
     lines.join("\n")
 }
 
-/// What the logs do not show.
+/// Returns sentences about runs whose start or stop is missing from the logs.
 fn unknown(verdict: &Verdict) -> impl Iterator<Item = String> {
     let Verdict { runs_without_start, runs_without_stop, .. } = verdict;
     let started =
-        (*runs_without_start, "without a start in the logs: nobody knows what ran before");
+        (*runs_without_start, "without a start in the logs: the runs before it are unknown");
     let stopped = (
         *runs_without_stop,
         "without a stop, as of a killed worker: it counts as ended after its last line",

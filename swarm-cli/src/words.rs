@@ -1,11 +1,11 @@
-//! Finds the command among the words of a command line. kubectl's own flags may stand before it.
+//! Finds the command among the words of a command line. kubectl's own flags may precede it.
 
 use std::ffi::{OsStr, OsString};
 
 use clap::{Arg, Command};
 
-/// The words with the flags that stand before the command behind it, in their order, where the command
-/// knows them. Without a command nothing knows them, so that the program asks for one.
+/// Moves leading flags to after the command, which knows them, and keeps their order. Without a
+/// command, drops the flags, so that the program asks for a command.
 pub(crate) fn with_the_command_first(
     program: &Command,
     words: impl IntoIterator<Item = OsString>,
@@ -21,7 +21,7 @@ pub(crate) fn with_the_command_first(
     words
 }
 
-/// Whether a word is an option of some command, with a value in the same word or without.
+/// Whether a word is an option of any command, with or without a value in the same word.
 fn is_known(program: &Command, word: &OsStr) -> bool {
     let word = word.to_string_lossy();
     let word = word.split_once('=').map_or(&*word, |(name, _)| name);
@@ -29,7 +29,8 @@ fn is_known(program: &Command, word: &OsStr) -> bool {
     options.filter(|option| option.get_action().takes_values()).any(|option| is_named(option, word))
 }
 
-/// Where the command is among `words`: the first one that is neither an option nor its value.
+/// Returns the index of the command in `words`: the first word that is neither an option nor its
+/// value.
 pub(crate) fn command_at<W: AsRef<OsStr>>(program: &Command, words: &[W]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -50,7 +51,7 @@ pub(crate) fn is_named(option: &Arg, word: &str) -> bool {
     is_long() || option.get_short().is_some_and(|short| word == format!("-{short}"))
 }
 
-/// Whether the value of an option is the word behind it.
+/// Whether the value of an option is the next word.
 pub(crate) fn takes_the_next_word(option: &Arg) -> bool {
     option.get_action().takes_values() && !option.is_require_equals_set()
 }

@@ -1,4 +1,4 @@
-//! A worker of one's own under `local`: this program is the test and the worker.
+//! Runs a custom worker under `local`: this program is both the test and the worker.
 
 #![expect(
     clippy::unwrap_used,
@@ -19,10 +19,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use swarm_worker::{Job, Outcome, RunArgs, Runner};
 use tokio_util::sync::CancellationToken;
 
-/// The limit for every wait, on a machine that is busy with other things.
+/// Limit of every wait, on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// What makes this program the worker. It is also what a user's own arguments look like.
+/// Argument that makes this program the worker; it is also an example of a user's own argument.
 const GREETING: &str = "--greeting=hello";
 
 #[derive(Parser)]
@@ -33,7 +33,7 @@ struct Cli {
     worker: RunArgs,
 }
 
-/// The worker's own work: it says what it does.
+/// The worker's own work: it prints its actions.
 struct Greeter(String);
 
 #[async_trait::async_trait]
@@ -63,7 +63,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// An operator in a directory of its own, which ends with the test, and its workers with it.
+/// An operator in its own directory, which ends with the test, as its workers do.
 struct Operator<'a>(Child, &'a Path);
 
 impl Drop for Operator<'_> {
@@ -98,14 +98,14 @@ fn swarm() -> Command {
     Command::new(env!("CARGO_BIN_EXE_swarm"))
 }
 
-/// The options of a worker that runs, but its own.
+/// Returns the options of a running worker, except for its own.
 fn options_of(pid: i32) -> BTreeSet<String> {
     let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
     let options = line.split('\0').filter(|word| word.starts_with("--") && *word != GREETING);
     options.map(|word| word.split('=').next().unwrap().to_owned()).collect()
 }
 
-/// The options in the first column of the table of the page.
+/// Returns the options in the first column of the page's table.
 fn documented_options(page: &str) -> BTreeSet<String> {
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `--")?.split(" | ").next());
     let words = rows.flat_map(|cell| cell.split("`, `"));
@@ -117,7 +117,7 @@ fn verified(dir: &Path) -> Output {
     swarm().arg("verify").arg(dir.join("state/run.log")).output().unwrap()
 }
 
-/// Three workers become two, one of them is killed, and every job is run by one at a time.
+/// Three workers become two, one of them is killed, and every job always has one worker.
 fn jobs_are_handed_over() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -149,7 +149,7 @@ fn jobs_are_handed_over() {
 
     let log = |n: u32| fs::read_to_string(dir.join(format!("state/logs/swarm-worker-{n}.log")));
     let logs: String = (0..3).map(|n| log(n).unwrap()).collect();
-    // 27 at first, 9 that moved, and those of the worker that was killed.
+    // There are 27 starts at first, 9 after moves, and further starts after the kill.
     let started = logs.lines().filter(|line| line.starts_with("hello stream:")).count();
     assert!(27 + 9 + 13 <= started, "{logs}");
     let verified = verified(dir);

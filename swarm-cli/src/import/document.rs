@@ -1,4 +1,4 @@
-//! An object of a manifest, as it is written.
+//! A Kubernetes object in the form in which it is written.
 
 use serde::Serialize;
 use serde_json::Value;

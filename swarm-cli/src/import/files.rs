@@ -1,5 +1,5 @@
-//! Reads what the arguments name: files, standard input, and directories, which may be kustomizations of
-//! plain files. Nothing outside of such a directory is read, and nothing is fetched.
+//! Reads the arguments: files, standard input, and directories, which may be kustomizations of plain
+//! files. Nothing outside such a directory is read, and nothing is fetched.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -14,13 +14,13 @@ use super::report::{Found, Report, Spot, Text};
 use crate::folder::{self, Depth, KUSTOMIZATIONS, is_kustomization};
 use crate::input;
 
-/// The largest file that is read. An object of a cluster has at most 3 MiB.
+/// Maximum size of a file. An object of a cluster has at most 3 MiB.
 pub(super) const BYTES_MAX: u64 = 16 << 20;
-/// The most bytes of all files.
+/// Maximum size of all files together.
 const ALL_BYTES_MAX: usize = 64 << 20;
-/// The most files.
+/// Maximum number of files.
 const FILES_MAX: usize = 1_000;
-/// What a kustomization may do that is not done here.
+/// Fields of a kustomization that this program does not apply.
 const NOT_APPLIED: [&str; 12] = [
     "components",
     "generators",
@@ -36,7 +36,7 @@ const NOT_APPLIED: [&str; 12] = [
     "vars",
 ];
 
-/// The texts that were read so far.
+/// Texts that were read.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     texts: Vec<Rc<Text>>,
@@ -44,16 +44,16 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// All texts, in the order in which they were named.
+    /// Returns all texts in the order of the arguments.
     pub(super) fn into_texts(self) -> Vec<Rc<Text>> {
         self.texts
     }
 
-    /// Reads what one argument names.
+    /// Reads one argument.
     ///
     /// # Errors
     ///
-    /// A sentence about what cannot be read.
+    /// A sentence about the file that cannot be read.
     pub(super) fn read(&mut self, path: &Path, report: &mut Report) -> Result<(), String> {
         if path == Path::new(input::STANDARD_INPUT) {
             let text = input::read_stdin(BYTES_MAX);
@@ -91,14 +91,14 @@ impl Files {
         Ok(())
     }
 
-    /// Adds a text that is no file.
+    /// Adds a text that does not come from a file.
     pub(super) fn add(&mut self, text: Text) -> Result<(), String> {
         let text = self.counted(text)?;
         self.texts.push(text);
         Ok(())
     }
 
-    /// A text, unless with it there are too many.
+    /// Counts a text, and refuses it if the input becomes too large.
     fn counted(&mut self, text: Text) -> Result<Rc<Text>, String> {
         self.bytes = self.bytes.saturating_add(text.content.len());
         if ALL_BYTES_MAX < self.bytes || FILES_MAX <= self.texts.len() {
@@ -174,10 +174,10 @@ impl Files {
     }
 }
 
-/// The path of a file that a kustomization names, if the file is in its directory.
+/// Returns the path of an entry of a kustomization, if the file is in the kustomization's directory.
 fn beside(directory: &Path, entry: &Value, spot: &Spot, report: &mut Report) -> Option<PathBuf> {
     let Some(entry) = entry.as_str() else {
-        report.mistake(spot, "this is no path of a file");
+        report.mistake(spot, "this is not the path of a file; write a text such as `config.yml`");
         return None;
     };
     let path = directory.join(entry);
@@ -185,7 +185,7 @@ fn beside(directory: &Path, entry: &Value, spot: &Spot, report: &mut Report) -> 
     let is_inside = Path::new(entry)
         .components()
         .all(|it| matches!(it, Component::Normal(_) | Component::CurDir));
-    // A symbolic link may lead elsewhere.
+    // A symbolic link may point outside the directory.
     let real = |path: &Path| fs::canonicalize(path).ok();
     let why = if is_remote {
         "it is fetched from elsewhere"

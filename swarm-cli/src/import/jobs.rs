@@ -1,4 +1,4 @@
-//! Lists of jobs as the predecessors wrote them: texts, or lines `host,port`.
+//! Reads the predecessors' lists of jobs: texts, or lines `host,port`.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use swarm_spec::hostport;
 
 use super::report::{Report, Spot};
 
-/// What a job ends in that was meant to take a whole worker, as planned for `cnbc:100`.
+/// Suffix of a job that takes a whole worker, as planned for `cnbc:100`.
 const WHOLE_WORKER: &str = ":100";
 
-/// A job, as it is written.
+/// A job as it is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Job {
     pub(super) name: String,
@@ -26,8 +26,8 @@ impl Job {
     }
 }
 
-/// The jobs of a list of texts, which is at `list`. What is doubled is dropped; what cannot be a job
-/// is a mistake. O(jobs · log jobs).
+/// Reads the jobs of the list of texts at `list`. Duplicates are dropped; an entry that cannot be a
+/// job is a mistake. O(jobs · log jobs).
 pub(super) fn of_list(value: &Value, list: &Spot, report: &mut Report) -> Vec<Job> {
     let entries = match value {
         Value::Null => {
@@ -36,8 +36,10 @@ pub(super) fn of_list(value: &Value, list: &Spot, report: &mut Report) -> Vec<Jo
         }
         Value::Array(entries) => entries,
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-            report
-                .mistake(list, "this is no list; write one job a line, as in `- stream:cars:new`");
+            report.mistake(
+                list,
+                "this is not a list; write one job a line, as in `- stream:cars:new`",
+            );
             return Vec::new();
         }
     };
@@ -69,7 +71,7 @@ pub(super) fn of_list(value: &Value, list: &Spot, report: &mut Report) -> Vec<Jo
     jobs.into_iter().map(with_share).collect()
 }
 
-/// The name that an entry of a list is.
+/// Returns the job's name in an entry of a list.
 fn name_of(entry: &Value, list: &Spot, spot: &Spot, report: &mut Report) -> Option<String> {
     let text = match entry {
         Value::String(text) => text.clone(),
@@ -107,7 +109,7 @@ fn name_of(entry: &Value, list: &Spot, spot: &Spot, report: &mut Report) -> Opti
     }
 }
 
-/// The jobs of lines `host,port`, which are the text at `list`. O(jobs · log jobs).
+/// Reads the jobs of the lines `host,port` in the text at `list`. O(jobs · log jobs).
 pub(super) fn of_hostports(text: &str, list: &Spot, report: &mut Report) -> Vec<Job> {
     let (mut names, mut jobs) = (BTreeSet::new(), Vec::new());
     for (number, line) in hostport::lines(text) {

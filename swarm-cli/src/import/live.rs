@@ -1,5 +1,6 @@
-//! What runs on the cluster now: the view that the workers read, and whether the operator of before
-//! still writes it. kubectl is asked, so that the user's own kubeconfig, context and rights count.
+//! The current state of the cluster: the view that the workers read, and whether the previous
+//! operator still writes the view. kubectl makes the requests, so that the user's own kubeconfig,
+//! context and rights apply.
 
 use serde_json::Value;
 use swarm_core::View;
@@ -9,9 +10,9 @@ use super::files::{BYTES_MAX, Files};
 use super::report::Text;
 use crate::kubectl;
 
-/// The ConfigMaps of the first stage, by the names that everybody knew: its list and its view.
+/// ConfigMaps of the first stage, by their fixed names: the list and the view.
 pub(super) const CONFIG_MAPS: [&str; 2] = ["swarm-controller-config", "swarm-worker-config"];
-/// Files that may be imported.
+/// Objects to read. Without a name, all objects of the kind.
 const KNOWN: [[&str; 2]; 4] = [
     ["configmap", CONFIG_MAPS[0]],
     ["configmap", CONFIG_MAPS[1]],
@@ -19,11 +20,11 @@ const KNOWN: [[&str; 2]; 4] = [
     ["swarms.k8slab.info", ""],
 ];
 
-/// A view by which workers run.
+/// A view that running workers read.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) view: View,
-    /// The field manager that wrote it last, and when, if known.
+    /// The field manager that last wrote the view, and the time, if known.
     pub(super) writer: Option<(String, String)>,
 }
 
@@ -32,11 +33,11 @@ pub(super) struct Running {
 pub(super) struct Cluster(pub(super) kubectl::Cluster);
 
 impl Cluster {
-    /// Reads what the predecessors left in a namespace.
+    /// Reads the predecessors' objects in a namespace.
     ///
     /// # Errors
     ///
-    /// A sentence about what could not be asked, or is too large.
+    /// A sentence about a failed request, or about an answer that is too large.
     pub(super) fn read(&self, namespace: Option<&str>, files: &mut Files) -> Result<(), String> {
         for [kind, name] in KNOWN {
             let words: Vec<_> = ["get", kind, name, "--output=yaml"]
@@ -51,12 +52,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// The view in a key of a ConfigMap, and who wrote it last; `None` if there is none, or if it names
-    /// no worker.
+    /// Returns the view in a key of a ConfigMap, and its last writer. Returns `None` if the key is
+    /// missing or the view has no workers.
     ///
     /// # Errors
     ///
-    /// `Ok(Err(_))` says what is no view, `Err` what could not be asked.
+    /// `Ok(Err(_))` describes an invalid view, `Err` a failed request.
     pub(super) fn view(
         &self,
         namespace: Option<&str>,
@@ -72,11 +73,11 @@ impl Cluster {
         Ok(view.map(|view| view.map(running)))
     }
 
-    /// The Deployments that run the operator of before.
+    /// Returns the names of the Deployments that run the previous operator.
     ///
     /// # Errors
     ///
-    /// A sentence about what could not be asked.
+    /// A sentence about the failed request.
     pub(super) fn former_operators(&self, namespace: Option<&str>) -> Result<Vec<String>, String> {
         let text = self.ask(namespace, &["get", "deployments", "--output=json"])?;
         let all: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -90,19 +91,19 @@ impl Cluster {
     }
 }
 
-/// Who last wrote a key of a ConfigMap, and when, as far as the API server tells.
+/// Returns the field manager that last wrote a key of a ConfigMap, and the time, if the API server
+/// records them.
 fn last_writer(config_map: &Value, key: &str) -> Option<(String, String)> {
     let entries = config_map["metadata"]["managedFields"].as_array()?;
     let owners = entries.iter().filter(|entry| view::is_owned(&entry["fieldsV1"], key));
     let text =
         |entry: &Value, field: &str| Some(entry[field].as_str()?.escape_default().to_string());
-    // All times are in UTC and of one length.
+    // All times are in UTC and have the same length, so they compare as text.
     let named = owners.filter_map(|it| Some((text(it, "manager")?, text(it, "time")?)));
     named.max_by(|one, other| one.1.cmp(&other.1))
 }
 
-/// Whether a Deployment has pods of the Go operator: its container has the name of ours, and other
-/// arguments.
+/// Whether a Deployment runs the Go operator: a container has the name of ours and other arguments.
 fn is_former(deployment: &Value) -> bool {
     let is_off = deployment["spec"]["replicas"] == 0;
     let containers = deployment.pointer("/spec/template/spec/containers").and_then(Value::as_array);

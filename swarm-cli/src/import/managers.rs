@@ -1,7 +1,7 @@
-//! What controller managers were told to host, as the types of replicas of this operator.
+//! Converts the predecessors' controller managers into types of replicas of this operator.
 //!
-//! Their controllers were those of Kubernetes' own kinds. A type has one controller here for all that
-//! Swarms need, so it gets their workers together.
+//! Their controllers handled Kubernetes' own kinds. Here one controller does everything that Swarms
+//! need, so it gets the sum of their workers.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use swarm_spec::yaml;
 use super::document::Document;
 use super::report::{Report, Spot};
 
-/// The list of types, each with its controllers.
+/// Field with the list of types, each with its controllers.
 pub(super) const TYPES: &str = "ControllerManagerDefault";
-/// The list of processes, each with its type and perhaps controllers of its own.
+/// Field with the list of processes, each with its type, and optionally its own controllers.
 pub(super) const REPLICAS: &str = "ControllerManagerInstances";
-/// The controllers that there are here.
+/// The two controllers of this operator.
 const SWARM: &str = "swarm";
 const SWEEPER: &str = "sweeper";
-/// The most workers of one.
+/// Maximum number of workers of a controller.
 const WORKERS_MAX: u64 = 64;
-/// What names an entry.
+/// Fields that name an entry.
 const ID: &str = "controller-manager-id";
 const TYPE: &str = "controller-manager-type";
 
@@ -41,7 +41,7 @@ impl Managers {
         self.types.is_empty() && self.replicas.is_empty()
     }
 
-    /// Takes in a document.
+    /// Reads a document.
     pub(super) fn read(&mut self, value: &Value, spot: &Spot, report: &mut Report) {
         for (field, list) in value.as_object().into_iter().flatten() {
             let at = spot.at(&format!(".{field}"));
@@ -78,11 +78,11 @@ impl Managers {
         }
     }
 
-    /// The ConfigMap that the replicas of the operator read, in their namespace.
+    /// Returns the ConfigMap from which the operator's replicas read their types.
     ///
     /// # Errors
     ///
-    /// A sentence, if it cannot be written.
+    /// A sentence about types that cannot be written.
     pub(super) fn config_map(&self) -> Result<Document, String> {
         let all: Map<String, Value> = [("types", &self.types), ("replicas", &self.replicas)]
             .into_iter()
@@ -95,7 +95,7 @@ impl Managers {
     }
 }
 
-/// What one process did differently.
+/// Reads the settings of one process.
 fn replica(entry: &Value, spot: &Spot, report: &mut Report) -> Value {
     let mut replica = Map::new();
     for (field, value) in entry.as_object().into_iter().flatten() {
@@ -112,7 +112,7 @@ fn replica(entry: &Value, spot: &Spot, report: &mut Report) -> Value {
             }
             "last-healthprobe-at" | "is-alive" => {
                 let sentence = format!(
-                    "`{field}` is no setting: each replica tells it in its Lease, which `kubectl swarm \
+                    "`{field}` is not a setting: each replica reports it in its Lease, which `kubectl swarm \
                      replicas` shows"
                 );
                 report.note(&at, sentence);
@@ -126,7 +126,7 @@ fn replica(entry: &Value, spot: &Spot, report: &mut Report) -> Value {
     Value::Object(replica)
 }
 
-/// The controllers of one entry, or `None` if it lists none.
+/// Reads the controllers of one entry; `None` if it lists none.
 fn controllers(list: &Value, spot: &Spot, report: &mut Report) -> Option<Value> {
     let at = spot.at(".controllers");
     if list.is_null() {
@@ -157,7 +157,7 @@ fn controllers(list: &Value, spot: &Spot, report: &mut Report) -> Option<Value> 
     }
     if !others.is_empty() {
         let sentence = format!(
-            "there is no controller {} here: the workers become those of `{SWARM}`, which does all that \
+            "controller {} does not exist here: its workers are added to `{SWARM}`, which does all that \
              Swarms need",
             others.join(" or ")
         );

@@ -1,5 +1,5 @@
-//! Recognizes what each document of the input is: an object of one of the predecessors, what stood
-//! beside it, or something that none of them had.
+//! Recognizes each document of the input: an object of a predecessor, an object that belongs to it,
+//! or something else.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ const PEERING_GROUP: &str = "groupsp.measutosh.dev/";
 /// The key of the peering operator's list of addresses.
 const HOSTPORTS: &str = "hostports";
 
-/// An object, without what does not matter here.
+/// Name and place of an object.
 #[derive(Debug)]
 pub(super) struct Named {
     pub(super) name: String,
@@ -34,10 +34,10 @@ pub(super) struct Named {
 #[derive(Debug)]
 pub(super) struct GoSwarm {
     pub(super) object: Named,
-    /// Only the second stage has it.
+    /// Present only in the second stage.
     pub(super) stateful_set: Option<String>,
     pub(super) config_map: Option<String>,
-    /// What the list of jobs says, or what is left of it: the jobs of its members.
+    /// Jobs of the list, or of the members if the list is missing.
     pub(super) jobs: Vec<Job>,
     pub(super) replicas: Option<u64>,
 }
@@ -54,7 +54,7 @@ pub(super) struct List {
 #[derive(Debug)]
 pub(super) struct Published {
     pub(super) namespace: Option<String>,
-    /// The ConfigMap, if it is in one.
+    /// The ConfigMap that holds the view, if one does.
     pub(super) config_map: Option<String>,
     pub(super) key: String,
     pub(super) spot: Spot,
@@ -65,7 +65,7 @@ pub(super) struct Published {
 #[derive(Debug)]
 pub(super) struct Set {
     pub(super) object: Named,
-    /// The ConfigMaps that its pods mount.
+    /// ConfigMaps that its pods mount.
     pub(super) mounts: Vec<String>,
 }
 
@@ -76,11 +76,11 @@ pub(super) struct Peering {
     pub(super) jobs: Vec<Job>,
     pub(super) port: Option<u64>,
     pub(super) replicas: Option<u64>,
-    /// The other files of its pods.
+    /// Other files of its pods.
     pub(super) files: Map<String, Value>,
 }
 
-/// What was recognized.
+/// Recognized objects.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     pub(super) swarms: Vec<GoSwarm>,
@@ -92,8 +92,8 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Recognizes the documents of a text. With a namespace, objects that name another one are left
-    /// out.
+    /// Recognizes the documents of a text. If a namespace is given, objects of other namespaces are
+    /// left out.
     pub(super) fn read(&mut self, text: &Rc<Text>, namespace: Option<&str>, report: &mut Report) {
         let documents = match yaml::documents(&text.content) {
             Ok(documents) => documents,
@@ -102,7 +102,7 @@ impl Objects {
                 return report.note(&Spot::new(text, 0, ""), sentence);
             }
             Err(error) => {
-                // A text that does not parse has no fields; the sentence has the line.
+                // A text that does not parse has no fields; the error names the line.
                 return report.mistake(&Spot::new(text, 0, ""), in_full(&error));
             }
         };
@@ -160,14 +160,14 @@ impl Objects {
                 let is_ours = text.found == Found::Named || is_of_the_go_operator(value, text);
                 if !is_ours || !self.content(value, place, &spot, report) {
                     let sentence =
-                        "this is no object and has neither `jobs` nor `workloads`; left out";
+                        "this is not an object and has neither `jobs` nor `workloads`; left out";
                     report.note(&spot, sentence);
                 }
             }
             "CustomResourceDefinition" => {
                 report.note(
                     &object.spot,
-                    "a CRD of before; delete it when nothing of its kind is left",
+                    "a CRD of the previous operator; delete it when no object of its kind is left",
                 );
             }
             kind => {
@@ -190,7 +190,7 @@ impl Objects {
             };
             let documents = match yaml::documents(text) {
                 Ok(documents) => documents,
-                // Files of other programs may be anything.
+                // ConfigMaps also hold files of other programs, in any format.
                 Err(error) if mentions_jobs(text) => {
                     report.mistake(&spot, in_full(&error));
                     continue;
@@ -212,8 +212,8 @@ impl Objects {
         }
     }
 
-    /// Recognizes what a ConfigMap holds, or a file that one was made of. Returns whether it is
-    /// something.
+    /// Reads a value from a ConfigMap or from a file of one. Returns whether the value was
+    /// recognized.
     fn content(
         &mut self,
         value: &Value,
@@ -253,13 +253,13 @@ impl Objects {
     }
 }
 
-/// Whether a text that does not parse may be a list or a view, or a Swarm.
+/// Whether an unparseable text may be a list, a view or a Swarm.
 fn mentions_jobs(text: &str) -> bool {
     ["jobs:", "workloads:", "workload:"].iter().any(|word| text.contains(word))
 }
 
-/// Whether a value in a file of a directory is the Go operator's. Other programs have maps called `jobs`,
-/// and lists of their own.
+/// Whether a value in a file of a directory belongs to the Go operator. Other programs have maps
+/// called `jobs`, and lists of their own.
 fn is_of_the_go_operator(value: &Value, text: &Text) -> bool {
     let name = Path::new(&text.shown).file_stem().and_then(|name| name.to_str());
     name == Some("config")
@@ -268,14 +268,14 @@ fn is_of_the_go_operator(value: &Value, text: &Text) -> bool {
         || managers::are_listed(value)
 }
 
-/// Where a list or a view is.
+/// The place of a list or a view.
 struct Place<'a> {
     namespace: Option<String>,
     config_map: Option<String>,
     key: &'a str,
 }
 
-/// What there is to say about each `version`.
+/// Note about each `version`.
 const VERSION: &str = "`version` has no counterpart: the operator counts publications itself";
 
 fn unknown(field: &str) -> String {
@@ -315,7 +315,7 @@ fn go_swarm(value: &Value, object: Named, report: &mut Report) -> Option<GoSwarm
         }
     }
     not_carried_over(value, &object, "conditions say more than `phase`", report);
-    // The second stage has all three; without them its controller did nothing.
+    // The second stage needs all three; without them its controller did nothing.
     if stateful_set.is_some() != config_map.is_some() {
         let (has, lacks) = match &stateful_set {
             Some(_) => ("statefulset-name", "configmap-name"),
@@ -323,19 +323,19 @@ fn go_swarm(value: &Value, object: Named, report: &mut Report) -> Option<GoSwarm
         };
         report.mistake(&spot, format!("`{has}` is written and `{lacks}` is not; write both"));
     }
-    // The first stage had its list elsewhere.
+    // The first stage kept its list in another object.
     if jobs.is_none() && stateful_set.is_some() {
         let what = if of_members.is_empty() {
             "the Swarm has no jobs yet"
         } else {
-            "the jobs are those that its `members` had"
+            "its jobs are the jobs of its `members`"
         };
         report.note(&spot, format!("there is no `workload`: {what}"));
     }
     Some(GoSwarm { object, stateful_set, config_map, jobs: jobs.unwrap_or(of_members), replicas })
 }
 
-/// Says what else an object has, beside its spec.
+/// Notes the parts of an object outside its spec.
 fn not_carried_over(value: &Value, object: &Named, why_no_status: &str, report: &mut Report) {
     if value.get("status").is_some() {
         let sentence = format!("`status` has no counterpart: {why_no_status}");
@@ -349,13 +349,13 @@ fn not_carried_over(value: &Value, object: &Named, why_no_status: &str, report: 
     }
 }
 
-/// The jobs of all members: of the first stage nothing else may be left.
+/// Returns the jobs of all members. In the first stage the members may be the only remaining list.
 fn members(value: &Value, at: &Spot, report: &mut Report) -> Vec<Job> {
     let mut jobs = Vec::new();
     for (index, member) in value.as_array().into_iter().flatten().enumerate() {
-        // It may be their number.
+        // `members` may also be a number.
         let Some(of_member) = member.get("jobs").filter(|jobs| jobs.is_array()) else { continue };
-        // Their lists overlapped where jobs did not divide evenly.
+        // The members' lists overlapped if the jobs did not divide evenly.
         let spot = at.at(&format!("[{index}].jobs"));
         let more = jobs::of_list(of_member, &spot, report);
         let more: Vec<_> = more.into_iter().filter(|job| !jobs.contains(job)).collect();
@@ -395,7 +395,7 @@ fn peering(value: &Value, object: Named, report: &mut Report) -> Option<Peering>
     Some(Peering { object, jobs: jobs.unwrap_or_default(), port, replicas, files })
 }
 
-/// The list of addresses, if there is one, and the other files.
+/// Returns the list of addresses, if the object has one, and the other files.
 fn peering_data(
     value: &Value,
     spot: &Spot,
@@ -434,7 +434,7 @@ fn deployment(value: &Value, object: &Named, report: &mut Report) {
     report.note(&object.spot, sentence);
 }
 
-/// The ConfigMaps that the pods of a workload mount.
+/// Returns the ConfigMaps that a workload's pods mount.
 fn mounts(value: &Value) -> Vec<String> {
     let volumes = value.pointer("/spec/template/spec/volumes").and_then(Value::as_array);
     let name = |volume: &Value| Some(volume.pointer("/configMap/name")?.as_str()?.to_owned());

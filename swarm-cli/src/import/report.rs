@@ -1,24 +1,24 @@
-//! What there is to say about the input, each sentence with its line.
+//! Notes and mistakes about the input, each with its line.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use swarm_spec::place;
 
-/// How many sentences about the entries of one list are printed.
+/// Maximum number of printed notes about the entries of one list.
 const SHOWN_OF_A_LIST: usize = 20;
 
-/// A text that was read.
+/// An input text.
 #[derive(Debug, Default)]
 pub(super) struct Text {
-    /// Which of all texts it is, in the order in which they were named.
+    /// Index of the text, in the order of the arguments.
     pub(super) number: usize,
-    /// Its name for messages.
+    /// Name of the text in messages.
     pub(super) shown: String,
     pub(super) content: String,
-    /// The namespace of objects that name none.
+    /// Default namespace of the objects.
     pub(super) namespace: Option<String>,
-    /// The `ConfigMap` that a kustomization makes of it.
+    /// The `ConfigMap` that a kustomization makes from the text.
     pub(super) config_map: Option<String>,
     pub(super) found: Found,
 }
@@ -29,7 +29,7 @@ pub(super) enum Found {
     /// An argument or a kustomization names it.
     #[default]
     Named,
-    /// It is in a directory that an argument names, and may have nothing to do with swarm.
+    /// An argument names its directory, so the file may be unrelated to swarm.
     Listed,
 }
 
@@ -37,30 +37,30 @@ pub(super) enum Found {
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
     text: Rc<Text>,
-    /// Which document, from 1.
+    /// Number of the document, from 1.
     document: usize,
-    /// The path of a field in it.
+    /// Path of a field in the document.
     path: String,
-    /// The place in the text that this field holds.
+    /// Place inside the text that the field holds.
     within: Option<Within>,
 }
 
-/// A place in a text that is the value of a field.
+/// A place inside a text that is the value of a field.
 #[derive(Clone, Debug)]
 enum Within {
-    /// A field of its YAML documents.
+    /// A field of the text's YAML documents.
     Field { text: Rc<str>, document: usize, path: String },
-    /// A line, from 1.
+    /// A line number, from 1.
     Line(usize),
 }
 
 impl Spot {
-    /// A field of a document.
+    /// Refers to a field of a document.
     pub(super) fn new(text: &Rc<Text>, document: usize, path: &str) -> Self {
         Self { text: Rc::clone(text), document, path: path.to_owned(), within: None }
     }
 
-    /// A field or an entry of this one, such as `.name` or `[3]`.
+    /// Refers to a child of this field, such as `.name` or `[3]`.
     pub(super) fn at(&self, step: &str) -> Self {
         let mut spot = self.clone();
         match &mut spot.within {
@@ -71,18 +71,18 @@ impl Spot {
         spot
     }
 
-    /// The text that this field holds.
+    /// Refers to the text in this field.
     pub(super) fn within(&self, text: &str, document: usize) -> Self {
         let within = Within::Field { text: text.into(), document, path: String::new() };
         Self { within: Some(within), ..self.clone() }
     }
 
-    /// A line of the text that this field holds.
+    /// Refers to a line of the text in this field.
     pub(super) fn line_within(&self, line: usize) -> Self {
         Self { within: Some(Within::Line(line)), ..self.clone() }
     }
 
-    /// The line in the text that was read, if known. O(text).
+    /// Returns the line in the input text, if known. O(text).
     fn line(&self) -> Option<usize> {
         let path = self.path.trim_start_matches('.');
         let outer = place::find(&self.text.content, self.document, path)?.line;
@@ -93,14 +93,14 @@ impl Spot {
                 place::find(text, *document, path.trim_start_matches('.')).map(|it| it.line)
             }
         };
-        // Elsewhere the lines of a text are not those of the file.
+        // Only the lines of a block text are also lines of the file.
         let first = self.text.content.lines().nth(outer.checked_sub(1)?)?;
         let is_block = first.rsplit_once(": |").is_some_and(|(_, rest)| rest.trim().len() < 3);
         Some(if is_block { outer + within.unwrap_or(0) } else { outer })
     }
 }
 
-/// What was said so far.
+/// Collected notes and mistakes.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     notes: Vec<(Spot, String)>,
@@ -109,12 +109,12 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Says what was changed, left out, or has no counterpart.
+    /// Adds a note about a change, an omission, or a field without counterpart.
     pub(super) fn note(&mut self, spot: &Spot, sentence: impl Into<String>) {
         self.notes.push((spot.clone(), sentence.into()));
     }
 
-    /// Says the same of an entry of `list`, unless much was said of that list already.
+    /// Adds a note about an entry of `list`, unless the list already has too many notes.
     pub(super) fn note_entry(&mut self, list: &Spot, entry: &Spot, sentence: impl Into<String>) {
         let key = (list.text.number, list.document, list.path.clone());
         let count = self.of_lists.entry(key).or_default();
@@ -126,19 +126,19 @@ impl Report {
         }
     }
 
-    /// Says what has to be corrected before anything can be written.
+    /// Adds a mistake, which must be corrected before anything can be written.
     pub(super) fn mistake(&mut self, spot: &Spot, sentence: impl Into<String>) {
         if self.mistakes.len() < SHOWN_OF_A_LIST {
             self.mistakes.push((spot.clone(), sentence.into()));
         }
     }
 
-    /// Whether something has to be corrected.
+    /// Whether the input has mistakes.
     pub(super) fn has_mistakes(&self) -> bool {
         !self.mistakes.is_empty()
     }
 
-    /// The mistakes if there are any, or else the notes, in the order of the texts and their lines.
+    /// Returns the mistakes or, without mistakes, the notes, in the order of the texts and lines.
     pub(super) fn lines(&self) -> Vec<String> {
         let said = if self.has_mistakes() { &self.mistakes } else { &self.notes };
         let placed = said.iter().map(|(spot, sentence)| (spot, spot.line(), sentence));

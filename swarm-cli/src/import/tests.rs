@@ -9,7 +9,7 @@ use swarm_spec::manifest;
 
 use super::*;
 
-/// What `import` prints of files of `testing/predecessors`: first what it says, then the Swarms.
+/// Runs `import` on files of `testing/predecessors`. Returns its notes, then the Swarms.
 fn imported(line: &str) -> String {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testing/predecessors");
     let dir = format!("{}/", dir.display());
@@ -56,7 +56,7 @@ fn peering_is_a_managed_pool_in_which_every_worker_has_every_job() {
     insta::assert_snapshot!("peering_image", kept);
 }
 
-/// YAML has characters for which a terminal waits, and JSON has an escape for each of them.
+/// YAML allows characters that control a terminal; JSON escapes each of them.
 #[test]
 fn what_could_steer_a_terminal_is_escaped_and_means_the_same() {
     let (_dir, path) = written(
@@ -132,7 +132,7 @@ fn what_is_missing_or_of_another_type_is_said_with_its_line() {
     let of_members = swarm("  members: [{jobs: [a]}]\n");
     assert!(
         of_members
-            .contains("FILE:4: there is no `workload`: the jobs are those that its `members`"),
+            .contains("FILE:4: there is no `workload`: its jobs are the jobs of its `members`"),
         "{of_members}"
     );
     assert!(!swarm("  workload: [a]\n  members: [{jobs: [a]}]\n").contains("there is no"));

@@ -1,4 +1,4 @@
-//! Makes Swarms of what was recognized, and writes them.
+//! Makes Swarms from the recognized objects, and writes them.
 
 use std::collections::BTreeSet;
 
@@ -14,22 +14,22 @@ use super::jobs::Job;
 use super::objects::{GoSwarm, List, Named, Objects, Peering, Published, Set};
 use super::report::{Report, Spot};
 
-/// What the predecessors' StatefulSet was called.
+/// Name of the predecessors' StatefulSet.
 const STATEFUL_SET: &str = "swarm-worker";
-/// What the ConfigMap of its view was called.
+/// Name of the ConfigMap with its view.
 const CONFIG_MAP: &str = "swarm-worker-config";
-/// The key of their views.
+/// Key of the predecessors' views.
 pub(super) const KEY: &str = "config.yml";
-/// The most jobs that a Swarm itself holds.
+/// Maximum number of jobs in the Swarm itself.
 const INLINE_MAX: usize = 2_000;
-/// The most bytes of jobs in one ConfigMap.
+/// Maximum size of the jobs in one ConfigMap.
 const SOURCE_BYTES_MAX: usize = 800_000;
-/// The key of a list of jobs in a ConfigMap.
+/// Key of the list of jobs in a ConfigMap.
 const JOBS_KEY: &str = "jobs.yaml";
-/// The port on which the peering operator's servers answered.
+/// Port of the peering operator's servers.
 const PEERING_PORT: u16 = 8080;
 
-/// A Swarm to be.
+/// A Swarm to write.
 #[derive(Debug)]
 pub(super) struct Swarm {
     pub(super) name: String,
@@ -37,12 +37,12 @@ pub(super) struct Swarm {
     pub(super) jobs: Vec<Job>,
     /// The spec without its jobs.
     pub(super) spec: Value,
-    /// What it was made of.
+    /// Place of the object that the Swarm comes from.
     pub(super) spot: Spot,
 }
 
 impl Swarm {
-    /// Takes over what runs by `view`, and says what that comes to.
+    /// Adopts the assignment in `view`, and reports the consequences.
     pub(super) fn adopt(&mut self, view: Option<&View>, report: &mut Report) {
         self.spec["view"]["adopt"] = true.into();
         let Some(view) = view else {
@@ -61,8 +61,8 @@ impl Swarm {
         }
     }
 
-    /// The ConfigMap and the key of its view, and the StatefulSet whose pods read it; `None` for a
-    /// managed pool.
+    /// Returns the ConfigMap and the key of the view, and the StatefulSet whose pods read it. Returns
+    /// `None` for a managed pool.
     pub(super) fn view(&self) -> Option<(&str, &str, &str)> {
         let text = |pointer| self.spec.pointer(pointer).and_then(Value::as_str);
         let set = text("/pool/statefulSet/name")?;
@@ -70,7 +70,7 @@ impl Swarm {
     }
 }
 
-/// The Swarms that follow from what was recognized. `name` is for the one that has none.
+/// Makes the Swarms of the recognized objects. `name` names the Swarm of a list of jobs.
 pub(super) fn swarms(
     objects: Objects,
     name: Option<&str>,
@@ -92,7 +92,7 @@ pub(super) fn swarms(
     made
 }
 
-/// What a list of jobs alone does not say.
+/// Context of a list of jobs: objects that complete the Swarm.
 struct Beside<'a> {
     first: &'a [GoSwarm],
     views: &'a [Published],
@@ -118,7 +118,7 @@ fn of_second_stage(swarm: GoSwarm, report: &mut Report) -> Swarm {
     Swarm { name, namespace: object.namespace, jobs, spec, spot: object.spot }
 }
 
-/// The Swarms of the lists of the first stage: one in each namespace.
+/// Makes the Swarms of the first stage's lists, one for each namespace.
 fn of_lists(
     lists: Vec<List>,
     beside: &Beside<'_>,
@@ -145,7 +145,7 @@ fn of_lists(
     of_lists
 }
 
-/// The Swarms of what the operator of the first stage had written, where its list is missing.
+/// Makes Swarms from the first operator's view or state, for namespaces without a list.
 fn of_states(beside: &Beside<'_>, made: &[Swarm], report: &mut Report) -> Vec<Swarm> {
     let is_made = |namespace: &Option<String>, more: &[Swarm]| {
         made.iter().chain(more).any(|it| are_beside(it.namespace(), namespace.as_deref()))
@@ -155,7 +155,10 @@ fn of_states(beside: &Beside<'_>, made: &[Swarm], report: &mut Report) -> Vec<Sw
         if is_made(&view.namespace, &swarms) || view.view.workers.is_empty() {
             continue;
         }
-        report.note(&view.spot, "no list of jobs is there; the jobs are those of this view");
+        report.note(
+            &view.spot,
+            "the input has no list of jobs; the Swarm gets the jobs of this view",
+        );
         let jobs: BTreeSet<_> = view.view.workers.values().flat_map(|it| &it.jobs).collect();
         let jobs = jobs.into_iter().map(|job| Job::named(job.as_str())).collect();
         let (namespace, spot) = (view.namespace.clone(), view.spot.clone());
@@ -167,7 +170,7 @@ fn of_states(beside: &Beside<'_>, made: &[Swarm], report: &mut Report) -> Vec<Sw
         }
         report.note(
             &state.object.spot,
-            "no list of jobs is there; the jobs are those of its members",
+            "the input has no list of jobs; the Swarm gets the jobs of its members",
         );
         let (namespace, spot) = (state.object.namespace.clone(), state.object.spot.clone());
         swarms.push(of_first_stage(namespace, state.jobs.clone(), spot, beside, report));
@@ -175,7 +178,7 @@ fn of_states(beside: &Beside<'_>, made: &[Swarm], report: &mut Report) -> Vec<Sw
     swarms
 }
 
-/// A Swarm of a list of jobs; the pool and the view had names that everybody knew.
+/// Makes the Swarm of a list of jobs. The pool and the view had fixed names.
 fn of_first_stage(
     namespace: Option<String>,
     jobs: Vec<Job>,
@@ -198,7 +201,7 @@ fn of_first_stage(
         if mounts.len() == 1 { mounts.first().map(String::as_str) } else { None }
     });
     if set.is_none() {
-        let sentence = format!("no StatefulSet is there; `{STATEFUL_SET}` is assumed");
+        let sentence = format!("the input has no StatefulSet; `{STATEFUL_SET}` is assumed");
         report.note(&spot, sentence);
     }
     let set = set.map_or(STATEFUL_SET, |set| &set.object.name);
@@ -224,7 +227,8 @@ fn of_first_stage(
     Swarm { name, namespace, jobs, spec, spot }
 }
 
-/// A managed pool, with our own server, or with that of before, which reads a list of all addresses.
+/// Makes a managed pool with our server, or with the previous server, which reads a list of all
+/// addresses.
 fn of_peering(peering: Peering, server_image: Option<&str>, report: &mut Report) -> Swarm {
     let Peering { object, jobs, port, replicas, files } = peering;
     let name = fitting(&object, MANAGED_NAME_MAX, report);
@@ -243,7 +247,7 @@ fn of_peering(peering: Peering, server_image: Option<&str>, report: &mut Report)
     }
     let mut spec = json!({"replication": "All"});
     if let Some(image) = server_image {
-        // Where the server looks for its list.
+        // The server reads its list from this directory.
         let mount = json!({"name": "config", "mountPath": "/config", "readOnly": true});
         let worker = json!({"name": "worker", "volumeMounts": [mount]});
         managed["image"] = image.into();
@@ -262,7 +266,7 @@ fn of_peering(peering: Peering, server_image: Option<&str>, report: &mut Report)
     Swarm { name, namespace: object.namespace, jobs, spec, spot: object.spot }
 }
 
-/// Says which jobs of a running view are not in the list, and so stop.
+/// Notes the jobs of a running view that the list lacks: they stop.
 fn compare(swarm: &Swarm, views: &[Published], report: &mut Report) {
     let Some((config_map, _, _)) = swarm.view() else { return };
     let names: BTreeSet<_> = swarm.jobs.iter().map(|job| job.name.as_str()).collect();
@@ -286,9 +290,9 @@ fn compare(swarm: &Swarm, views: &[Published], report: &mut Report) {
     }
 }
 
-/// A name that a Swarm may have, as near to that of the object as possible.
+/// Returns a valid name for a Swarm, as similar to the object's name as possible.
 fn fitting(object: &Named, characters_max: usize, report: &mut Report) -> String {
-    // Services are called like managed pools, and have no dots in their names.
+    // A managed pool gives its name to a Service, whose name has no dots.
     let may_be = |c: char| c.is_ascii_alphanumeric() || c == '.' && characters_max == NAME_MAX;
     let kept = |c: char| if may_be(c) { c.to_ascii_lowercase() } else { '-' };
     let fitting: String = object.name.chars().take(characters_max).map(kept).collect();
@@ -307,7 +311,7 @@ fn refuse_doubled(swarms: &[Swarm], report: &mut Report) {
     let mut seen = BTreeSet::new();
     for swarm in swarms {
         if !seen.insert((swarm.namespace(), &swarm.name)) {
-            let sentence = format!("Swarm `{}` is there before; import one at a time", swarm.name);
+            let sentence = format!("Swarm `{}` occurs twice; import one at a time", swarm.name);
             report.mistake(&swarm.spot, sentence);
         }
     }
@@ -318,11 +322,11 @@ impl Swarm {
         self.namespace.as_deref()
     }
 
-    /// The documents: ConfigMaps of jobs that do not fit into the Swarm, and the Swarm.
+    /// Returns the documents: the Swarm, preceded by ConfigMaps of the jobs that do not fit into it.
     ///
     /// # Errors
     ///
-    /// A sentence about what the API server would refuse.
+    /// A sentence about the field that the API server would refuse.
     fn documents(&self) -> Result<Vec<Document>, String> {
         let mut spec = self.spec.clone();
         let mut documents = Vec::new();
@@ -357,7 +361,7 @@ impl Swarm {
     }
 }
 
-/// The jobs as texts that ConfigMaps can hold.
+/// Splits the jobs into texts that fit into ConfigMaps.
 fn parts(jobs: &[Job]) -> Result<Vec<String>, String> {
     let mut parts = vec![String::new()];
     for job in jobs {
@@ -374,12 +378,11 @@ fn parts(jobs: &[Job]) -> Result<Vec<String>, String> {
     Ok(parts)
 }
 
-/// The Swarms as one text of YAML documents, each of which was read back as `kubectl swarm plan` reads
-/// it.
+/// Writes the Swarms as YAML documents, and checks that `kubectl swarm plan` can read each.
 ///
 /// # Errors
 ///
-/// A sentence about what the API server would refuse.
+/// A sentence about the field that the API server would refuse.
 pub(super) fn yaml(swarms: &[Swarm], others: &[Document]) -> Result<String, String> {
     let mut texts = Vec::new();
     for swarm in swarms {
@@ -395,11 +398,11 @@ pub(super) fn yaml(swarms: &[Swarm], others: &[Document]) -> Result<String, Stri
     Ok(texts.join("---\n"))
 }
 
-/// The same as one JSON document: a `List`, if there are several objects.
+/// Writes the Swarms as one JSON document: a `List` if there are several objects.
 ///
 /// # Errors
 ///
-/// As [`yaml()`].
+/// Same as [`yaml()`].
 pub(super) fn json(swarms: &[Swarm], others: &[Document]) -> Result<String, String> {
     yaml(swarms, others)?;
     let mut documents = Vec::new();

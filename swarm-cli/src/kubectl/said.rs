@@ -1,16 +1,16 @@
-//! Reads what kubectl says when it fails, and says it to a person: what is wrong, and what to do.
+//! Turns kubectl's error output into a sentence: the problem, and its remedy.
 
-/// A part of what kubectl says of a kind that the cluster does not have.
+/// Part of kubectl's message about a kind that the cluster does not have.
 pub(super) const NO_SUCH_KIND: &str = "the server doesn't have a resource type";
 
-/// Beginnings that say nothing.
+/// Prefixes without information.
 const PREFIXES: [&str; 4] = [
     "error: ",
     "Error from server (Forbidden): ",
     "Error from server: ",
     "Error in configuration: ",
 ];
-/// Parts of what kubectl says where no API server answers.
+/// Parts of kubectl's messages about an API server that does not answer.
 const NO_ANSWER: [&str; 9] = [
     "was refused",
     "Unable to connect",
@@ -23,7 +23,7 @@ const NO_ANSWER: [&str; 9] = [
     "x509:",
 ];
 
-/// A sentence about what was done, and what kubectl printed to standard error.
+/// Returns a sentence about a failed action, from kubectl's standard error.
 pub(super) fn explained(done: &str, said: &str) -> String {
     let cause = cause(said);
     if cause.contains("cannot impersonate") {
@@ -59,17 +59,18 @@ pub(super) fn explained(done: &str, said: &str) -> String {
         );
     }
     if cause.contains("context") && (cause.contains("not exist") || cause.contains("not found")) {
-        return format!("{cause}; `kubectl config get-contexts` lists those that there are");
+        return format!("{cause}; `kubectl config get-contexts` lists the existing contexts");
     }
     if cause.starts_with("stat ") && cause.contains("no such file") {
         return format!(
-            "there is no such kubeconfig: {cause}; write another --kubeconfig or KUBECONFIG"
+            "the kubeconfig does not exist: {cause}; write another --kubeconfig or KUBECONFIG"
         );
     }
     format!("{done} failed: {cause}")
 }
 
-/// The last line that is no line of a log, or what the log says; without a beginning that says nothing.
+/// Returns the last line outside kubectl's log, or else the error in the log, without an
+/// uninformative prefix.
 pub(crate) fn cause(said: &str) -> String {
     let lines = || said.lines().rev().map(str::trim).filter(|line| !line.is_empty());
     let line = lines().find(|line| !is_of_log(line)).map(str::to_owned);
@@ -79,7 +80,7 @@ pub(crate) fn cause(said: &str) -> String {
     short.map_or_else(|| line.clone(), str::to_owned)
 }
 
-/// Whether a line is of klog, as in `E1126 07:28:44.387217    7005 run.go:72] "command failed"`.
+/// Whether a line comes from klog, as in `E1126 07:28:44.387217    7005 run.go:72] "command failed"`.
 fn is_of_log(line: &str) -> bool {
     let mut chars = line.chars();
     chars.next().is_some_and(|level| "EWIF".contains(level))
@@ -87,7 +88,7 @@ fn is_of_log(line: &str) -> bool {
         && line.contains("] ")
 }
 
-/// The error in a line of klog, which quotes it.
+/// Returns the error that a klog line quotes.
 fn logged(line: &str) -> String {
     let quoted = line.split_once(" err=\"").map_or(line, |(_, quoted)| quoted);
     quoted.strip_suffix('"').unwrap_or(quoted).replace("\\\"", "\"")
@@ -143,7 +144,7 @@ mod tests {
             ),
             (
                 "error: stat /a: no such file or directory",
-                "there is no such kubeconfig: stat /a: no such file or directory; write",
+                "the kubeconfig does not exist: stat /a: no such file or directory; write",
             ),
             (
                 "E1126 07:28:44.387217    7005 run.go:72] \"command failed\" err=\"must build at \

@@ -13,19 +13,19 @@ use super::view;
 /// The question that `plan` answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question<'a> {
-    /// The home whose rules the file has to obey.
+    /// The home whose rules apply to the file.
     pub(crate) home: Home,
     /// The file with the Swarm.
     pub(crate) manifest: &'a Source,
-    /// The name of the Swarm in it.
+    /// The name of the Swarm, if the file has several.
     pub(crate) name: Option<&'a str>,
-    /// The namespace, if only what is in it counts.
+    /// The namespace to plan, instead of all.
     pub(crate) namespace: Option<&'a str>,
-    /// The number of workers, if it differs from the file's.
+    /// The number of workers, instead of the file's.
     pub(crate) workers: Option<u32>,
     /// The current assignment.
     pub(crate) before: Before<'a>,
-    /// How far to plan.
+    /// Extent of the plan.
     pub(crate) reach: Reach,
 }
 
@@ -40,41 +40,41 @@ pub(crate) enum Before<'a> {
     Pool(&'a Assignment),
 }
 
-/// How far to plan.
+/// Extent of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// The final assignment.
+    /// All moves, up to the final assignment.
     Target,
-    /// One step: as many moves as the budget allows at once.
+    /// One step: the moves that the budget allows at once.
     Step,
 }
 
-/// The answer, and what is needed to print it.
+/// The answer, and the data that printing it needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) document: Document,
     /// The Swarm's name.
     pub(crate) name: String,
-    /// The name of the workers, without the slot.
+    /// Prefix of the names of the workers, without the slot.
     pub(crate) worker_name: String,
     /// The lowest slot.
     pub(crate) first_slot: u32,
-    /// The holder of every job before.
+    /// The assignment before the plan.
     pub(crate) held: Option<Assignment>,
-    /// The jobs and their wishes.
+    /// The jobs and their settings.
     pub(crate) jobs: Jobs,
     /// Sentences about the input.
     pub(crate) notes: Vec<String>,
 }
 
-/// Reason why there is no answer. Each names the invalid text, the place in it, and what to write instead.
+/// Reason for a missing answer. The error names the invalid text, its place, and the correction.
 #[derive(Clone, Debug)]
 pub(crate) enum Unplanned {
-    /// The text has no object at all.
+    /// The text has no object.
     Empty(Explained),
-    /// The text has objects, and no Swarm among them.
+    /// The text has objects but no Swarm.
     NoSwarm(Explained),
-    /// The text is wrong.
+    /// The text is invalid.
     Wrong(Explained),
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn answer(question: &Question<'_>) -> Result<Answer, Unplanned> {
     Ok(Answer { document, name, worker_name, first_slot, held, jobs, notes })
 }
 
-/// Meaning of an error of the manifest for the question.
+/// Classifies an error of the manifest.
 fn unplanned(question: &Question<'_>, error: &ManifestError, shown: &str) -> Unplanned {
     let Question { home, manifest: file, name, namespace, .. } = *question;
     let explained = file.explained(error, shown);
@@ -173,7 +173,7 @@ fn unplanned(question: &Question<'_>, error: &ManifestError, shown: &str) -> Unp
     }
 }
 
-/// The workers in the slots from `first_slot` on.
+/// Makes a pool of ready workers whose slots start at `first_slot`.
 fn pool(first_slot: u32, workers: u32, desired: &Desired) -> Pool {
     let members = Pool::ready(workers).0.into_iter();
     Pool(
@@ -188,7 +188,7 @@ fn pool(first_slot: u32, workers: u32, desired: &Desired) -> Pool {
     )
 }
 
-/// The least number of workers that leaves no job out.
+/// Returns the minimum number of workers that run all jobs.
 fn enough(request: &Request<'_>, first_slot: u32, max_jobs: Option<u32>) -> Enough {
     // The core counts slots from 0. A pin below the first slot can never be satisfied.
     let from_zero = |slot: Slot| slot.0.checked_sub(first_slot).map_or(Slot::NOBODY, Slot);
@@ -200,7 +200,7 @@ fn enough(request: &Request<'_>, first_slot: u32, max_jobs: Option<u32>) -> Enou
     let members = request.pool.0.iter();
     let mut pool = Pool(members.map(|(at, member)| (from_zero(*at), member.clone())).collect());
     if pool.0.is_empty() {
-        // What a worker may have is a property of it, so the pool needs one.
+        // `max_jobs` belongs to a worker, so the pool needs one.
         pool = Pool::ready(1);
         pool.0.values_mut().for_each(|member| member.max_jobs = max_jobs);
     }

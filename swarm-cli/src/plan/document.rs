@@ -1,4 +1,4 @@
-//! The document that `plan -o json` prints. Scripts depend on it, so fields are added, but never
+//! The document that `plan -o json` prints. Scripts depend on it: fields may be added, but never
 //! changed.
 
 use std::collections::BTreeMap;
@@ -6,34 +6,34 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use swarm_core::{Move, Plan, Slot, Unassigned};
 
-/// The plan: what would run where, and what would move.
+/// The plan: the new assignment and its moves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Document {
-    /// How many workers there are.
+    /// Number of workers.
     pub(crate) workers: u32,
-    /// The slot of every job that has one.
+    /// Slot of each assigned job.
     pub(crate) assignment: BTreeMap<String, u32>,
-    /// The jobs that have none, by name.
+    /// Unassigned jobs, by name.
     pub(crate) unassigned: Vec<Without>,
-    /// The difference to what was held, by name of the job.
+    /// Changes from the previous assignment, by name of the job.
     pub(crate) moves: Vec<Step>,
-    /// The fewest moves between existing workers that balance needs; `None` if any job has a share.
+    /// Minimum number of moves between existing workers for balance; `None` if any job has a share.
     pub(crate) minimum_moves: Option<usize>,
-    /// Only with `--step`: the jobs that balance will move once the budget allows it.
+    /// Jobs that balance will move once the budget allows it. Only with `--step`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) deferred: Option<Vec<String>>,
-    /// Only if jobs are unassigned.
+    /// Present only if jobs are unassigned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) workers_enough: Option<Enough>,
 }
 
-/// How many workers would leave no job out.
+/// Number of workers that would run all jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Enough {
-    /// This many workers.
+    /// This number of workers.
     Workers(u32),
-    /// No number of workers: `null`.
+    /// No number of workers is enough: `null`.
     Never,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Step {
 }
 
 impl Document {
-    /// The document of a plan for this many workers.
+    /// Makes the document of a plan for `workers` workers.
     pub(crate) fn new(workers: u32, plan: &Plan) -> Self {
         let number = |slot: Option<Slot>| slot.map(|slot| slot.0);
         let step = |step: &Move| Step {
@@ -76,12 +76,12 @@ impl Document {
         }
     }
 
-    /// Whether a job has no worker that is to have one.
+    /// Whether a job that should run has no worker.
     pub(super) fn leaves_some(&self) -> bool {
         self.unassigned.iter().any(|job| job.reason != Unassigned::Suspended.as_str())
     }
 
-    /// The document as text that ends in a line break.
+    /// Returns the document as text that ends in a line break.
     pub(crate) fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|json| json + "\n")
     }

@@ -1,7 +1,7 @@
-//! Reads what `-f` and `-k` name: files, directories, URLs, standard input and kustomizations.
+//! Reads the arguments of `-f` and `-k`: files, directories, URLs, standard input and kustomizations.
 //!
-//! A URL is fetched by kubectl, which has the user's proxy and needs no cluster for it: this program has
-//! no HTTP client of its own.
+//! kubectl fetches URLs, through the user's proxy and without a cluster: this program has no HTTP
+//! client.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::input::{STANDARD_INPUT, read_stdin};
 use crate::kubectl::said::cause;
 use crate::kubectl::{Cluster, Failure};
 
-/// Where the manifests are.
+/// Arguments that name the manifests.
 #[derive(Clone, Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("manifests").required(true)))]
 pub(crate) struct InputArgs {
@@ -47,12 +47,12 @@ pub(crate) struct InputArgs {
     recursive: bool,
 }
 
-/// Reason why there is no text.
+/// Reason for an unreadable input.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// The input is wrong.
+    /// The input is invalid.
     Wrong(Explained),
-    /// It needs a program that is not there.
+    /// A required program is missing.
     Impossible(String),
 }
 
@@ -68,7 +68,7 @@ impl InputArgs {
         self.files.iter().any(|path| path == Path::new(STANDARD_INPUT))
     }
 
-    /// The text that the arguments name, and what there is to say about it.
+    /// Reads the text that the arguments name. Returns also notes about it.
     pub(super) fn read(&self, cluster: &Cluster) -> Result<(Source, Vec<String>), Unread> {
         if let Some(directory) = &self.kustomize {
             return Ok((built(directory, cluster)?, Vec::new()));
@@ -124,7 +124,7 @@ impl InputArgs {
     }
 }
 
-/// A file or standard input.
+/// Reads a file or standard input.
 pub(super) fn named(path: &Path) -> Result<Part, String> {
     if path == Path::new(STANDARD_INPUT) {
         return part("standard input".to_owned(), read_stdin(BYTES_MAX));
@@ -155,13 +155,13 @@ fn built(directory: &OsStr, cluster: &Cluster) -> Result<Source, Unread> {
              kustomize build {shown} | kubectl-swarm plan -f -"
         )),
     })?;
-    // The author sees the same lines by this command.
+    // The author can print the same lines with this command.
     Ok(Source::of(command, text))
 }
 
 /// Fetches the text at a URL.
 fn fetched(url: &str, cluster: &Cluster) -> Result<Part, Unread> {
-    // It reads files as all of its commands do, and with --local it asks no API server.
+    // `kubectl patch` reads URLs like every command, and `--local` sends no request to an API server.
     let words = ["patch", "--local", "--type=merge", "--patch={}", "--output=json"];
     let words: Vec<OsString> =
         words.into_iter().map(OsString::from).chain([format!("--filename={url}").into()]).collect();

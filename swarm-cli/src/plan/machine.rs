@@ -1,4 +1,4 @@
-//! `swarm plan`: the plan of a file for this machine, compared with the pool that runs there.
+//! `swarm plan`: plans a file for this machine, compared with the running pool.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

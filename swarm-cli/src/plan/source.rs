@@ -1,4 +1,4 @@
-//! A text that a plan is made of, which may be several files, and where in it something is wrong.
+//! The text of a plan, which may come from several files, and the file and line of its errors.
 
 use swarm_spec::manifest::{Explained, ManifestError};
 use swarm_spec::yaml;
@@ -8,9 +8,9 @@ use swarm_spec::yaml;
 pub(crate) struct Source {
     pub(crate) shown: String,
     pub(crate) text: String,
-    /// The files, if there are several.
+    /// The texts, if there are several.
     parts: Vec<Part>,
-    /// Of each document, which file it is in, and which document of that file.
+    /// For each document, the index of its text and its number in that text.
     places: Vec<(usize, usize)>,
 }
 
@@ -20,32 +20,32 @@ pub(crate) struct Part {
     /// Its name for error messages.
     pub(crate) shown: String,
     pub(crate) text: String,
-    /// Whether the lines of the text are those that its author knows.
+    /// Whether the author knows the lines of the text.
     pub(crate) lines: Lines,
 }
 
-/// Whether the lines of a text mean something to its author.
+/// Whether line numbers of a text help its author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lines {
-    /// The author wrote them, or can print them.
+    /// The author wrote the lines, or can print them.
     Known,
-    /// A program wrote them.
+    /// A program wrote the lines.
     Unknown,
 }
 
 impl Source {
-    /// One text.
+    /// Makes a source of one text.
     pub(crate) fn of(shown: impl Into<String>, text: impl Into<String>) -> Self {
         let (shown, text) = (shown.into(), text.into());
         Self { shown, text, parts: Vec::new(), places: Vec::new() }
     }
 
-    /// Several texts as one, called `shown`, and what there is to say about those that are left out.
-    /// Each is read alone first, so that an error names its file.
+    /// Joins several texts as one source called `shown`. Returns also notes about documents that are
+    /// left out. Each text is parsed alone first, so that an error names its file.
     ///
     /// # Errors
     ///
-    /// The text that does not parse.
+    /// The error of the text that does not parse.
     pub(crate) fn joined(
         shown: String,
         parts: Vec<Part>,
@@ -76,8 +76,7 @@ impl Source {
         Ok((Self { shown, text, parts, places }, notes))
     }
 
-    /// The error for a person, with the file and the line if they are known. `shown` stands for all
-    /// files.
+    /// Explains an error, with its file and line if known. `shown` names all files together.
     pub(crate) fn explained(&self, error: &ManifestError, shown: &str) -> Explained {
         if self.parts.is_empty() {
             return error.explained(shown, &self.text);
@@ -117,7 +116,7 @@ impl Source {
 }
 
 impl Part {
-    /// The text, if its lines mean something to its author.
+    /// Returns the text if its line numbers help the author, and an empty text if not.
     fn own_text(&self) -> &str {
         match self.lines {
             Lines::Known => &self.text,
@@ -125,7 +124,7 @@ impl Part {
         }
     }
 
-    /// Whether a Swarm of this name is in it.
+    /// Whether the text contains a Swarm of this name.
     fn holds(&self, swarm: &str) -> bool {
         let documents = yaml::documents(&self.text).unwrap_or_default();
         documents.iter().any(|(_, value)| {

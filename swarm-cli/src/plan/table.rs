@@ -9,7 +9,7 @@ use super::answer::Answer;
 use super::document::{Document, Enough, Step, Without};
 use swarm_local::output::{add_table, columns, row};
 
-/// The plan as a text that ends in a line break.
+/// Returns the plan as text that ends in a line break.
 pub(super) fn text(answer: &Answer) -> String {
     let mut text = headline(answer);
     add_table(&mut text, "", &workers(answer), "workers");
@@ -47,7 +47,7 @@ pub(super) fn text(answer: &Answer) -> String {
     text
 }
 
-/// How many jobs have a worker, and how many move.
+/// Returns the first line: the numbers of jobs, workers and moves.
 fn headline(answer: &Answer) -> String {
     let Document { workers, assignment, unassigned, moves, minimum_moves, .. } = &answer.document;
     let jobs = assignment.len() + unassigned.len();
@@ -75,8 +75,8 @@ fn headline(answer: &Answer) -> String {
     text
 }
 
-/// The jobs that each worker has and had, and how much of it is reserved; the last two columns only
-/// if there is something to show.
+/// Returns rows with each worker's jobs, its previous jobs, and its reserved share. The last two
+/// columns appear only if they have values.
 fn workers(answer: &Answer) -> Vec<Vec<String>> {
     let now = count(answer.document.assignment.values().copied());
     let slots = (0..answer.document.workers).map(|n| n.saturating_add(answer.first_slot));
@@ -108,7 +108,7 @@ fn count(slots: impl Iterator<Item = u32>) -> BTreeMap<u32, u64> {
     counts
 }
 
-/// The reserved share of each worker, in percent. Empty if no job has a share.
+/// Returns the reserved share of each worker, in percent. Empty if no job has a share.
 fn reserved(answer: &Answer) -> BTreeMap<u32, u64> {
     let mut reserved = BTreeMap::new();
     for (name, job) in &answer.jobs {

@@ -1,4 +1,4 @@
-//! Properties of every plan, for any question.
+//! Properties of every plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::answer::{Answer, Before, Question, Reach, answer};
 use super::document::Enough;
 use super::source::Source;
 
-/// A job of a generated manifest, by number: its share, pin and priority.
+/// A generated job, by number: its share, pin and priority.
 type Wish = (u8, Option<u8>, Option<u8>, i8);
 
 fn wishes() -> impl Strategy<Value = Vec<Wish>> {
@@ -19,7 +19,7 @@ fn wishes() -> impl Strategy<Value = Vec<Wish>> {
     prop::collection::vec((0..40_u8, share, pin, -2..3_i8), 0..40)
 }
 
-/// Which slot holds which job; several slots may hold the same job.
+/// Generates holders: several slots may hold the same job.
 fn held() -> impl Strategy<Value = BTreeSet<(u32, String)>> {
     let one = (0..8_u32, (0..45_u8).prop_map(|job| format!("job-{job}")));
     prop::collection::btree_set(one, 0..60)
@@ -45,7 +45,7 @@ fn manifest(wishes: &[Wish], mode: &str, max_jobs: Option<u8>) -> Source {
     Source::of("FILE", text)
 }
 
-/// A view as the operator would write it.
+/// Makes a view in the operator's format.
 fn written<'a>(entries: impl IntoIterator<Item = (u32, &'a str)>) -> Source {
     let mut workers = BTreeMap::<String, ViewEntry>::new();
     for (slot, job) in entries {
@@ -91,7 +91,7 @@ proptest! {
         prop_assert_eq!(document.assignment.len() + unassigned.len(), jobs.len());
         prop_assert!(document.assignment.values().all(|slot| *slot < workers));
 
-        // The lowest live slot holds a job, else the lowest one.
+        // The holder is the lowest live slot, or else the lowest slot.
         let mut held = BTreeMap::new();
         for (slot, job) in &names {
             let rank = (workers <= *slot, *slot);
@@ -114,7 +114,7 @@ proptest! {
         prop_assert_eq!(document.minimum_moves.is_none(), has_share);
     }
 
-    /// Scope: any wishes, either mode, with and without a maximum, any view before.
+    /// Scope: any wishes, either mode, with and without a maximum, any previous view.
     #[test]
     fn a_plan_from_the_plan_s_own_view_moves_nothing(
         wishes in wishes(),

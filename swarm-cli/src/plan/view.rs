@@ -3,8 +3,8 @@
 use swarm_core::{Assignment, Pool, Slot, View};
 use swarm_spec::view::read;
 
-/// Reads the current assignment. A job under several workers counts as held by the lowest of their
-/// slots that `pool` has, or else by the lowest slot.
+/// Reads the current assignment. If several workers list a job, its holder is the lowest of their
+/// slots in `pool`, or else the lowest slot.
 ///
 /// # Errors
 ///
@@ -16,7 +16,7 @@ pub(super) fn held(text: &str, pool: &Pool) -> Result<Assignment, String> {
         let Some(slot) = slot else {
             return Err(format!(
                 "worker `{}` has no slot: its name does not end in a number, as in `worker-2`; \
-                 write `slot: N` beside its jobs",
+                 write `slot: N` next to its jobs",
                 worker.escape_default()
             ));
         };
@@ -28,9 +28,9 @@ pub(super) fn held(text: &str, pool: &Pool) -> Result<Assignment, String> {
     Ok(holders.into_iter().map(|(job, (_, slot))| (job, slot)).collect())
 }
 
-/// The slot in a worker's name: the number after the last `-`, as Kubernetes writes it, or after a
-/// name without digits, as in `w0`. Any other name that ends in a digit, such as a random name, has
-/// no slot.
+/// Parses the slot in a worker's name: the number after the last `-`, as in Kubernetes, or after a
+/// name without digits, as in `w0`. Any other name has no slot, even if it ends in a digit, as random
+/// names may.
 fn slot_in_name(worker: &str) -> Option<Slot> {
     let name = worker.trim_end_matches(|c: char| c.is_ascii_digit());
     let has_digits = name.contains(|c: char| c.is_ascii_digit());

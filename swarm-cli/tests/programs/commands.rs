@@ -1,4 +1,4 @@
-//! Every command of `swarm` and of `kubectl swarm` in the README and the pages of `docs` parses.
+//! Checks that every command of `swarm` and `kubectl swarm` in the README and in `docs` parses.
 
 #![expect(
     clippy::unwrap_used,
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Words of a shell before a command.
+/// Shell words that may precede a command.
 const BEFORE: [&str; 5] = ["$ ", "cargo ", "nohup ", "TERM=xterm-256color ", "sudo -u swarm "];
 
 /// The README, and the pages of `docs`.
@@ -21,8 +21,8 @@ fn pages() -> Vec<PathBuf> {
     pages.chain([root.join("README.md")]).collect()
 }
 
-/// The command in a line of a console without pipes, redirections, comments, and arguments that are for
-/// another program.
+/// Returns the command in a console line, without pipes, redirections, comments, and another
+/// program's arguments.
 fn command(line: &str) -> Option<String> {
     let mut line = line.trim();
     while let Some(rest) = BEFORE.iter().find_map(|words| line.strip_prefix(words)) {
@@ -30,7 +30,7 @@ fn command(line: &str) -> Option<String> {
     }
     let line = line.split(['|', '<', '>', '&', '#', ';']).next()?;
     let line = line.split(" -- ").next()?;
-    // `swarm: ` begins a message.
+    // The prefix `swarm: ` begins a message.
     if line.starts_with("swarm ") {
         return Some(line.to_owned());
     }
@@ -51,7 +51,7 @@ fn every_command_in_the_documentation_parses() {
     }
     assert!(commands.len() >= 35, "only {} commands were found", commands.len());
     for (command, page) in commands {
-        // Only help is printed, once everything before it has parsed.
+        // Only help is printed, after everything before it has parsed.
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{command} --help")]).env("PATH", &path);
         let output = shell.current_dir(&empty).output().unwrap();

@@ -1,5 +1,5 @@
-//! `kubectl swarm import` as a program: exit codes, what goes where, and `--live` with a kubectl that a
-//! test scripts.
+//! Runs `kubectl swarm import` as a program, and checks exit codes, outputs, and `--live` with a
+//! scripted kubectl.
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only")]
 
@@ -46,8 +46,8 @@ fn a_mistake_prints_nothing_but_what_to_correct() {
     assert_eq!((nothing.status.code(), nothing.stdout.len()), (Some(2), 0));
 }
 
-/// Runs `import` where kubectl is a script that answers each request with what `answers` has for a part
-/// of it, and fails on others.
+/// Runs `import` with a scripted kubectl. It answers a request that contains a key of `answers`,
+/// and fails on others.
 fn live(args: &[&str], answers: &[(&str, &str)]) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let mut script = "#!/bin/sh\ncase \"$*\" in\n".to_owned();
@@ -136,7 +136,7 @@ fn a_directory_without_a_kustomization_is_its_manifests() {
     copy("config.yml", "config.yml");
     copy("worker.yaml", "worker.yaml");
     copy("controller.yaml", "controller.yml");
-    // Files of other programs in the same folder.
+    // The folder also has files of other programs.
     fs::write(dir.path().join("ci.yaml"), "jobs: {build: {steps: []}}\n").unwrap();
     fs::write(dir.path().join("list.json"), "[1, 2]").unwrap();
     fs::write(dir.path().join("chart.yaml"), "a: {{ .Values.a }}: b\n").unwrap();
@@ -148,8 +148,8 @@ fn a_directory_without_a_kustomization_is_its_manifests() {
     let manifest = text(&output.stdout);
     assert!(manifest.contains("name: stream:cars:updated") && manifest.contains("swarm-worker"));
     for note in [
-        "ci.yaml:1: this is no object and has neither `jobs` nor `workloads`; left out",
-        "list.json:1: this is no object",
+        "ci.yaml:1: this is not an object and has neither `jobs` nor `workloads`; left out",
+        "list.json:1: this is not an object",
         "chart.yaml: document 1 does not parse",
         "controller.yml:1: Deployment `swarm-controller` is the previous operator",
     ] {

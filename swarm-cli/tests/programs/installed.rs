@@ -1,4 +1,5 @@
-//! Programs that not every machine has. A test that needs one is skipped without it, with a line.
+//! Programs that a machine may lack. A test that needs such a program is skipped without it, with a
+//! message.
 
 #![expect(clippy::print_stderr, reason = "a test that does not run says so")]
 

@@ -1,5 +1,5 @@
-//! Flags that `kubectl swarm` passes on to kubectl, and its sentences about kubectl's answers. Each test
-//! scripts a kubectl of its own.
+//! Tests the flags that `kubectl swarm` passes on to kubectl, and its sentences about kubectl's
+//! answers. Each test uses a scripted kubectl.
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only")]
 
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 struct Kubectl(TempDir);
 
 impl Kubectl {
-    /// It answers with these lines of a shell script, which find all words in `$*`.
+    /// Adds these lines of a shell script as the answer; `$*` has all words.
     fn new(script: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let asked = dir.path().join("asked");
@@ -47,7 +47,7 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Every flag of kubectl that says which cluster is meant, and as which user.
+/// Every flag of kubectl that selects the cluster or the user.
 const FLAGS: [(&str, &str); 17] = [
     ("--kubeconfig", "a file"),
     ("--context", "prod"),
@@ -80,7 +80,7 @@ fn every_command_passes_kubectls_flags_on_wherever_they_stand() {
     for command in commands {
         for (flag, value) in FLAGS {
             let joined = format!("{flag}={value}");
-            // The namespace chooses among the objects that a plan reads.
+            // The namespace selects objects that a plan reads.
             let is_passed_on = flag != "--namespace" || command[0] != "plan";
             for words in [vec![joined.as_str()], vec![flag, value]] {
                 for args in [[&words, command].concat(), [command, &words].concat()] {

@@ -32,7 +32,7 @@ use operator::{Machine, signal, until};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::Signal;
 
-/// How many jobs each worker runs, once every stream runs exactly once.
+/// Returns the number of jobs of each worker, once every stream runs exactly once.
 fn loads(machine: &Machine, workers: usize) -> BTreeMap<String, usize> {
     until("every stream runs once", || {
         let running = machine.running().filter(|running| running.len() == workers)?;
@@ -47,12 +47,12 @@ fn gone(machine: &Machine) {
     until("no process is left", || machine.processes().is_empty().then_some(()));
 }
 
-/// The one message of a run that was refused.
+/// Returns the only message of a refused run.
 fn refusal(output: &Output, code: i32) -> String {
     let (stdout, stderr) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!((output.status.code(), &*stdout), (Some(code), ""), "{stderr}");
-    // Below the sentence only the line that is wrong, with a mark.
+    // Below the sentence is only the invalid line, with a mark.
     let (sentence, rest) = stderr.split_once('\n').unwrap();
     assert!(rest.is_empty() || rest.lines().eq(rest.lines().filter(|it| it.contains(" | "))));
     assert!(rest.is_empty() || sentence.contains(".yaml:"), "{stderr}");
@@ -83,7 +83,7 @@ fn an_edit_of_the_file_moves_the_fewest_jobs() {
     assert_eq!(loads(&machine, 2).into_values().collect::<Vec<_>>(), [14, 13]);
 }
 
-/// Two seconds are long enough to see that workers are not stopped before.
+/// Two seconds are long enough to see that workers are not stopped earlier.
 #[test]
 fn workers_are_started_and_stopped_as_the_jobs_need_them() {
     let machine = Machine::new();
@@ -121,7 +121,7 @@ fn another_runner_and_other_params_reach_jobs_where_they_run() {
     machine.edit("url: one", "url: two");
     until("the new param", || logs().contains("first two\n").then_some(()));
     assert_eq!(logs().matches("first").count(), 28, "the others run on");
-    // One that ends at once is restarted like any other, and its successor begins all the same.
+    // A worker that ends at once is restarted like any other, and its successor starts as well.
     machine.edit(&run("first"), "command: [sh, -c, 'echo broken; exit 3']");
     until("failures", || logs().contains("ended with exit code 3").then_some(()));
     machine.edit("command: [sh, -c, 'echo broken; exit 3']", &run("last"));
@@ -223,7 +223,7 @@ fn a_settled_pool_ends_with_0_where_that_was_asked_for() {
     assert!(String::from_utf8_lossy(&none.stdout).contains("27 without a worker (no-workers)"));
 }
 
-/// What these files say about pods does nothing here.
+/// Settings about pods in these files have no effect here.
 #[test]
 fn files_of_managed_pools_run_as_they_are() {
     let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/samples");
@@ -241,7 +241,7 @@ fn files_of_managed_pools_run_as_they_are() {
     }
 }
 
-/// Puts a named pipe in place of the file.
+/// Replaces the file with a named pipe.
 fn make_pipe(machine: &Machine) {
     std::fs::remove_file(machine.file()).unwrap();
     mkfifoat(CWD, machine.file(), Mode::RUSR | Mode::WUSR).unwrap();

@@ -1,4 +1,4 @@
-//! What the program writes for people who start, and for their editors and shells.
+//! Tests the texts for new users, and for their editors and shells.
 
 #![expect(
     clippy::unwrap_used,
@@ -85,7 +85,7 @@ fn the_schema_in_the_repository_is_the_one_that_is_printed() {
     assert!(committed == schema, "deploy/swarm.schema.json is stale: run `just generate`");
 }
 
-/// The manifest with which the README begins, as somebody would copy it.
+/// Copies the manifest at the beginning of the README.
 #[test]
 fn the_manifest_of_the_readme_is_a_plan_for_two_workers() {
     let readme = fs::read_to_string(repository().join("README.md")).unwrap();

@@ -1,4 +1,4 @@
-//! Runs the example of `docs/own-program.md` as the page says, and compares what it shows.
+//! Runs the example of `docs/own-program.md` as the page describes, and compares the output.
 
 #![expect(
     clippy::unwrap_used,
@@ -68,7 +68,7 @@ impl Example {
         Operator(operator.spawn().unwrap())
     }
 
-    /// What a query answers.
+    /// Returns the answer to a query.
     fn query(&self, sql: &str) -> String {
         let output = self.run(&format!("sqlite3 -cmd '.timeout 5000' readings.db \"{sql}\""));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -93,7 +93,7 @@ impl Operator {
 
 impl Drop for Operator {
     fn drop(&mut self) {
-        // Its workers end when it does.
+        // Its workers end with it.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -111,7 +111,7 @@ fn until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A line of a log without its time, and with one digit for every number: those differ.
+/// Normalizes a line of a log: without its time, and with one digit for every number.
 fn without_numbers(line: &str) -> String {
     let line = line.split_once("Z ").map_or(line, |(_, rest)| rest);
     let mut shown = String::new();
@@ -147,12 +147,12 @@ fn the_recorder_runs_and_its_database_refuses_a_lower_token() {
         (example.logs().matches(" INFO ready job=").count() == 2).then_some(())
     });
 
-    // Another holder, which is late.
+    // Another holder comes late.
     let (command, shown) = console[1].strip_prefix("$ ").unwrap().split_once('\n').unwrap();
     let late = example.run(command);
     let (first, refusal) = shown.split_once('\n').unwrap();
     assert_eq!(String::from_utf8_lossy(&late.stdout).trim_end(), first);
-    // Versions of sqlite3 write different words around those of the trigger.
+    // Versions of sqlite3 add different words to the trigger's message.
     let reason = "fenced: this job has a newer token";
     let complaint = String::from_utf8_lossy(&late.stderr);
     assert!(refusal.contains(reason) && complaint.contains(reason), "{complaint}");
@@ -166,7 +166,7 @@ fn the_recorder_runs_and_its_database_refuses_a_lower_token() {
     }
 }
 
-/// The runner that the page shows for a cluster is one that a worker takes.
+/// A worker accepts the runner that the page shows for a cluster.
 #[test]
 fn the_arguments_for_a_cluster_select_a_runner() {
     let blocks = Example::new().blocks("yaml");
@@ -176,7 +176,7 @@ fn the_arguments_for_a_cluster_select_a_runner() {
     assert!(matches!(runner, Ok(swarm_spec::manifest::Runner::Command(_))), "{runner:?}");
 }
 
-/// And so is the one with a secret.
+/// A worker also accepts the runner with a secret.
 #[test]
 fn the_runner_with_a_secret_is_one() {
     let blocks = Example::new().blocks("yaml");

@@ -1,4 +1,4 @@
-//! `kubectl swarm` prints nothing that steers a terminal, whoever wrote what it reads.
+//! `kubectl swarm` prints nothing that controls a terminal, even from untrusted input.
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only")]
 
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-/// What `kubectl swarm replicas` prints where kubectl answers with these Leases.
+/// Runs `kubectl swarm replicas` with a kubectl that answers with these Leases.
 fn replicas(leases: &Value, args: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let (kubectl, answer) = (dir.path().join("kubectl"), dir.path().join("answer"));
@@ -21,7 +21,8 @@ fn replicas(leases: &Value, args: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Whoever may write a Lease in the operator's namespace may not write to the terminal of who lists them.
+/// A user who may write a Lease in the operator's namespace must not control the terminal of a user
+/// who lists the Leases.
 #[test]
 fn what_a_lease_says_of_a_replica_does_not_steer_a_terminal() {
     let evil = "1\u{9b}2J\u{202e}\u{1b}]0;x\u{7}";

@@ -1,5 +1,5 @@
-//! The page of all commands is the help that the programs print.
-//! `UPDATE=1 cargo test -p swarm-cli --test programs reference::` updates it.
+//! Checks that the page of all commands equals the help of the programs. `UPDATE=1 cargo test -p
+//! swarm-cli --test programs reference::` updates it.
 
 #![expect(
     clippy::unwrap_used,
@@ -36,10 +36,10 @@ fn the_page_of_commands_is_what_the_programs_print() {
     assert!(committed == page, "docs/reference/cli.md is stale: run `just generate`");
 }
 
-/// The help of a program and of each of its commands.
+/// Returns the help of a program and of each of its commands.
 fn program(name: &str, binary: &str) -> String {
     let help = |args: &[&str]| {
-        // Values of the environment would appear in the help.
+        // The help would show values from the environment.
         let output = Command::new(binary).args(args).arg("--help").env_clear().output().unwrap();
         assert!(output.status.success(), "{name} {args:?}");
         String::from_utf8(output.stdout).unwrap()
@@ -52,8 +52,8 @@ fn program(name: &str, binary: &str) -> String {
     page
 }
 
-/// Makes the section of the worker from its argument types, since its program belongs to another crate. A test
-/// of that crate compares the page with the output of the program.
+/// Makes the worker's section from its argument types, since its program belongs to another crate.
+/// A test of that crate compares the page with the program's output.
 fn worker() -> String {
     let name = "swarm-worker";
     let mut program = swarm_worker::Command::augment_subcommands(clap::Command::new(name))
@@ -65,7 +65,7 @@ fn worker() -> String {
     let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
     names.extend(shown.map(|command| Some(command.get_name().to_owned())));
     for name in names.iter().flatten() {
-        // Values of the environment would appear in the help.
+        // The help would show values from the environment.
         let hide = |command: clap::Command| command.mut_args(|arg| arg.hide_env_values(true));
         program = program.mut_subcommand(name, hide);
     }
@@ -78,7 +78,7 @@ fn worker() -> String {
     sections.collect()
 }
 
-/// The names below `Commands:`.
+/// Returns the names below `Commands:`.
 fn commands(help: &str) -> Vec<&str> {
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let listed = listed.take_while(|line| !line.is_empty()).filter(|line| line.starts_with("  "));

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The limit for every wait, on a machine that is busy with other things.
+/// Limit of every wait, on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// The first start of the pool, which has a terminal of its own in the page.
+/// The first start of the pool, which uses a separate terminal in the page.
 const START: &str = "swarm local cameras.yaml";
 
 /// A reader of the page, in a directory that is also the home directory.
@@ -144,8 +144,8 @@ fn merge(into: &mut Value, edit: Value) {
     }
 }
 
-/// A line with one digit for every number and one blank between words: times, tokens and widths differ.
-/// The names of workers stay.
+/// Normalizes a line: one digit for every number and one blank between words, since times, tokens
+/// and widths differ. The names of workers stay.
 fn without_numbers(line: &str) -> String {
     let mut shown = Vec::new();
     for word in line.split_whitespace() {
@@ -163,7 +163,7 @@ fn without_numbers(line: &str) -> String {
     shown.join(" ")
 }
 
-/// The blocks of the page in order, each with its language.
+/// Returns the blocks of the page in order, each with its language.
 fn blocks(page: &str) -> Vec<(&str, &str)> {
     let inside = page.split("```").skip(1).step_by(2);
     inside.map(|block| block.split_once('\n').unwrap()).collect()

@@ -10,8 +10,8 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-/// Verifies logs with lines such as `1000 a s1 1 start`, the time in milliseconds; a line that
-/// begins with `{` or `!` is written as it is, without the `!`.
+/// Verifies logs with lines such as `1000 a s1 1 start`, with the time in milliseconds. A line that
+/// begins with `{` or `!` is written unchanged, without the `!`.
 fn verify(logs: &[&str], args: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
@@ -39,7 +39,7 @@ fn document(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The page shows a log before each command, and its answer after it.
+/// The page shows a log before each command, and the answer after it.
 #[test]
 fn the_logs_of_the_page_are_judged_as_it_shows() {
     let page = include_str!("../../../docs/run-log.md");
@@ -133,7 +133,7 @@ fn what_the_logs_do_not_show_is_not_judged() {
     assert_eq!((code(&empty), &text(&empty)[..]), (1, expected));
     let cut = verify(&["1000 a s1 1 tick\n2000 b s1 1 start\n2500 a s1 1 stop"], &[]);
     let expected = "2 jobs, 1 run\nnot judged: the logs are empty or incomplete\n\
-                    1 run without a start in the logs: nobody knows what ran before\n";
+                    1 run without a start in the logs: the runs before it are unknown\n";
     assert_eq!((code(&cut), &text(&cut)[..]), (1, expected));
     let killed = verify(&["1000 a s1 1 start\n2000 a s1 1 tick\n2500 a s2 2 start"], &[]);
     let expected = "1 job, 2 runs\nno job was run by two workers at once, and no token decreased\n\
@@ -177,7 +177,7 @@ fn a_log_that_is_given_twice_counts_once() {
     );
 }
 
-/// A log is written by whoever wrote it.
+/// The contents of a log are untrusted.
 #[test]
 fn names_in_a_log_do_not_steer_the_terminal() {
     let line = |t: u64, session: &str, event: &str| {

@@ -1,4 +1,4 @@
-//! A full disk, and one that cannot be written. Needs a file system of its own, which only
+//! A full disk, and a disk that cannot be written. The tests need their own file system, which only
 //! root may mount, in a mount namespace that ends with the test.
 
 use std::fs;
@@ -11,14 +11,14 @@ use crate::chaos::pool::Pool;
 
 const JOBS: [&str; 3] = ["a", "b", "c"];
 
-/// A mount namespace in which a directory is a small file system of its own.
+/// A mount namespace in which a directory is a small file system.
 struct Namespace {
     holder: Child,
     dir: PathBuf,
 }
 
 impl Namespace {
-    /// Nothing, with a message, where this is not permitted.
+    /// Returns `None`, with a message, if this is not permitted.
     fn with_disk_on(dir: &Path) -> Option<Self> {
         let script = "mount -t tmpfs -o size=1m,mode=700 tmpfs \"$0\" && echo mounted && exec cat";
         let mut holder = Command::new("unshare")
@@ -43,7 +43,7 @@ impl Namespace {
         vec!["nsenter".to_owned(), namespace]
     }
 
-    /// The directory as it is seen from outside.
+    /// Returns the directory's path outside the namespace.
     fn seen(&self) -> PathBuf {
         let root = format!("/proc/{}/root", self.holder.id());
         Path::new(&root).join(self.dir.strip_prefix("/").unwrap())
@@ -64,7 +64,7 @@ impl Drop for Namespace {
     }
 }
 
-/// A pool whose state directory is a disk of its own.
+/// A pool whose state directory is a separate disk.
 fn on_its_own_disk() -> Option<(Pool, Namespace)> {
     let pool = Pool::new(&manifest(&format!("replicas: 2\n  {SHORT}"), &JOBS));
     let namespace = Namespace::with_disk_on(pool.dir())?;

@@ -1,5 +1,5 @@
-//! Every phase of a handover, held still, times every fault, times every process that it can
-//! affect.
+//! Tests every combination of a stopped phase of a handover, a fault, and a process that the fault
+//! can hit.
 
 use std::fs;
 use std::sync::Mutex;
@@ -13,16 +13,16 @@ use crate::chaos::pool::{Pool, signal};
 /// The workers' lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
-/// A killed worker's jobs run again within this.
+/// Maximum time until a killed worker's jobs run again.
 pub(crate) const KILLED: Duration = Duration::from_secs(2);
 
-/// A frozen worker's jobs run again within this: 1.07 leases and two seconds.
+/// Maximum time until a frozen worker's jobs run again: 1.07 leases and two seconds.
 pub(crate) const FROZEN: Duration = Duration::from_millis(3_000 * 107 / 100 + 2_000);
 
-/// What a machine that runs many pools at once may add.
+/// Additional time on a machine that runs many pools at once.
 pub(crate) const HEADROOM: Duration = Duration::from_secs(4);
 
-/// How many pools run at once. They mostly wait.
+/// Number of pools that run at once. They mostly wait.
 const SIDE_BY_SIDE: usize = 12;
 
 const JOBS: [&str; 3] = ["left", "moving", "right"];
@@ -30,24 +30,24 @@ const JOBS: [&str; 3] = ["left", "moving", "right"];
 /// The phase of the handover of `moving` from worker 0 to worker 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// It did not begin.
+    /// The handover has not begun.
     Rest,
-    /// It is released in the ledger, and the old holder, which is frozen, has not seen it.
+    /// The ledger has released the job. The previous holder is frozen and has not seen it.
     Released,
-    /// The old holder has asked the job to stop, and the job takes its time.
+    /// The previous holder has asked the job to stop, and the job is stopping.
     Stopping,
-    /// The old holder has acknowledged, and the operator, which is frozen, has granted nothing.
+    /// The previous holder has acknowledged. The operator is frozen and has granted nothing.
     Acknowledged,
-    /// It is granted in the ledger, and the new holder, which is frozen, has not seen it.
+    /// The ledger has granted the job. The new holder is frozen and has not seen it.
     Granted,
-    /// The new holder runs it, and the operator, which is frozen, has not seen that.
+    /// The new holder runs the job. The operator is frozen and has not seen it.
     Started,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Kill,
-    /// It resumes only when its lease has expired, and before any other frozen process.
+    /// The process resumes only when its lease has expired, and before any other frozen process.
     Freeze,
 }
 
@@ -93,7 +93,7 @@ fn manifest(policy: &str) -> String {
     job::manifest(&format!("replicas: 2\n  {terms}"), &jobs)
 }
 
-/// A pool in which the handover stands still.
+/// A pool whose handover stays in a phase.
 struct Held {
     pool: Pool,
     workers: [i32; 2],
@@ -215,8 +215,8 @@ impl Held {
     }
 }
 
-/// Runs a case, and returns how long the longest gap was, and how long the test itself kept
-/// things from going on. Nothing if the machine was so slow that the phase passed before the fault.
+/// Runs a case. Returns the longest gap, and the delay that the test itself caused. Returns `None`
+/// if a slow machine left the phase before the fault.
 fn played(case: Case) -> Option<(Duration, Duration)> {
     let Case { policy, phase, fault, victim } = case;
     let mut pool = Pool::new(&manifest(policy));
@@ -249,7 +249,7 @@ fn played(case: Case) -> Option<(Duration, Duration)> {
     Some((pool.judged(), kept)).filter(|_| is_hit)
 }
 
-/// How long a job may stand still.
+/// Returns the maximum gap of a job.
 fn bound(case: Case, kept: Duration) -> Duration {
     let is_operator_still = matches!(case.phase, Phase::Acknowledged | Phase::Started)
         || case.victim == Victim::Operator;

@@ -37,7 +37,7 @@ fn input_that_makes_no_sense_is_one_sentence_and_exit_code_2() {
         assert_eq!(output.status.code(), Some(2), "{start}: {stdout}{stderr}");
         assert!(stdout.is_empty() && stderr.contains(expected), "{start}: {stderr}");
         let mut lines = stderr.trim_end().lines().skip(1);
-        // The line that is wrong, and a mark below it.
+        // The message contains the invalid line, with a mark below it.
         assert!(lines.all(|line| line.contains(" | ")), "{stderr}");
         assert!(stderr.len() < 1_000 && !stderr.contains("panicked"), "{stderr}");
     }
@@ -50,8 +50,8 @@ fn a_command_that_does_not_exist_is_reported_in_the_worker_s_log_and_retried() {
     let (_, after) = rest.split_once(']').unwrap();
     let mut pool = Pool::new(&format!("{before}command: [no-such-program, x]{after}"));
     pool.start();
-    // Settled means granted and acknowledged; the worker's log reports whether a program runs
-    // well.
+    // A settled pool has granted and acknowledged its jobs; only the worker's log reports whether a
+    // program runs well.
     pool.until("settled", || pool.stdout().contains("settled in").then_some(()));
     pool.until("the worker reports why", || {
         let log = fs::read_to_string(pool.path("logs").join("w-0.log")).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! The program of the jobs of these tests. It logs its own runs, so that the
-//! verdict does not depend on the worker.
+//! The program of the jobs of these tests. It logs its own runs, so that the verdict is independent
+//! of the worker.
 //!
-//! In the state directory, `hold.JOB` keeps the job from ending when it is asked to, and `end.JOB`
-//! lets it end by itself; it creates `stopping.JOB` when it is asked to end.
+//! In the state directory, `hold.JOB` delays the job's end, and `end.JOB` ends the job. The job
+//! creates `stopping.JOB` when it is asked to end.
 
 use std::env;
 use std::fs::File;
@@ -13,13 +13,13 @@ use std::time::Duration;
 use swarm_adapters_host::runlog::boottime_ns;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Where the jobs of a state directory write.
+/// Returns the path of the jobs' log in a state directory.
 pub(crate) const LOG: &str = "jobs.log";
 
-/// How often a job logs that it runs.
+/// Time between two log lines of a running job.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The words of a command that runs this program.
+/// Returns a command that runs this program.
 pub(crate) fn command() -> Vec<String> {
     let program = env::current_exe().unwrap().to_str().unwrap().to_owned();
     [&program, "chaos::this_is_the_program_of_a_job", "--exact", "--nocapture"]
@@ -27,7 +27,7 @@ pub(crate) fn command() -> Vec<String> {
         .to_vec()
 }
 
-/// A Swarm of these jobs, with these other lines in its spec.
+/// Makes a Swarm of these jobs, with further lines in its spec.
 pub(crate) fn manifest(spec: &str, jobs: &[&str]) -> String {
     let command = serde_json::to_string(&command()).unwrap();
     let jobs: Vec<_> = jobs.iter().map(|job| format!("    - {{name: {job}}}\n")).collect();
@@ -45,7 +45,7 @@ spec:
     )
 }
 
-/// The terms of most tests: short, so that they are quick.
+/// Terms of most tests: short, so that the tests are quick.
 pub(crate) const SHORT: &str =
     "handover: {policy: Exclusive, lease: {duration: 3s, renew: 300ms}, stopTimeout: 1s}";
 
@@ -69,7 +69,7 @@ impl Job {
     }
 }
 
-/// Runs as the job that the environment names, until it is asked to end.
+/// Runs as the job in the environment until it is asked to end.
 pub(crate) async fn run() {
     let Ok(name) = env::var("SWARM_JOB") else { return };
     let mut terminate = signal(SignalKind::terminate()).unwrap();

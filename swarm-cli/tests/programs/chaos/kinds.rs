@@ -28,7 +28,7 @@ fn loads(held: &BTreeMap<String, u64>) -> Vec<usize> {
     loads
 }
 
-/// How often a job was started.
+/// Counts the starts of a job.
 fn starts(pool: &Pool, job: &str) -> usize {
     pool.lines().iter().filter(|line| line.job == job && line.event == "start").count()
 }
@@ -64,7 +64,7 @@ fn an_edit_in_the_middle_of_a_handover_is_carried_out_after_it() {
     fs::write(pool.path("hold.a"), "").unwrap();
     pool.edit("name: a, pin: 0", "name: a, pin: 1");
     pool.until("a is asked to stop", || pool.path("stopping.a").exists().then_some(()));
-    // Edited back, with another change, while a is moving.
+    // The edit is reverted, with another change, while a is moving.
     pool.edit("name: a, pin: 1", "name: a, pin: 0");
     pool.edit("name: b, pin: 0", "name: b, pin: 1");
     fs::remove_file(pool.path("hold.a")).unwrap();
@@ -108,7 +108,7 @@ fn a_finite_job_is_done_once_and_for_all() {
     pool.judged();
 }
 
-/// Waits until each of so many workers runs `a` and `b`.
+/// Waits until each of this many workers runs `a` and `b`.
 fn everywhere(pool: &Pool, workers: usize) {
     pool.until("every worker runs all", || {
         let runs = pool.runs();
@@ -132,7 +132,8 @@ fn replication_changes_while_jobs_run() {
     everywhere(&pool, 3);
     pool.edit("replication: All", "replication: One");
     pool.until("each job on one worker", || pool.at_rest(&["a", "b"]));
-    // A worker that is killed while everybody is asked to release is not waited for longer than that.
+    // A worker that is killed while all workers are asked to release is not waited for longer than
+    // that.
     pool.edit("replication: One", "replication: All");
     everywhere(&pool, 3);
     let killed = pool.worker(1);
@@ -218,7 +219,7 @@ fn a_paused_pool_moves_nothing_until_it_goes_on() {
     pool.until("the third worker is there", session_of_third);
     pool.runs_on(&JOBS);
     assert_eq!(pool.settled(&JOBS), before);
-    // A crashed worker is replaced in its slot, paused or not.
+    // A crashed worker is replaced in its slot, even if the pool is paused.
     let killed = pool.worker(0);
     signal(killed.unwrap(), Signal::KILL);
     pool.until("another worker", || pool.worker(0).filter(|now| Some(*now) != killed));

@@ -15,19 +15,20 @@ use tempfile::TempDir;
 
 use crate::chaos::job;
 
-/// The limit for every wait, on a machine that is busy with other things.
+/// Limit of every wait, on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// How often a condition is polled.
+/// Time between two checks of a condition.
 const LOOK: Duration = Duration::from_millis(10);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm");
 
-/// A file, a state directory, and at most one operator. Its drop ends all leftover processes.
+/// A manifest, a state directory, and at most one operator. Dropping it ends all leftover
+/// processes.
 pub(crate) struct Pool {
     root: TempDir,
     dir: PathBuf,
-    /// The same directory, as the test sees it.
+    /// The directory's path for the test.
     seen: PathBuf,
     operator: Option<Child>,
     operators: u32,
@@ -41,7 +42,7 @@ pub(crate) struct Held {
     pub(crate) session: String,
     pub(crate) slot: u64,
     pub(crate) token: u64,
-    /// The revision at which the job was released, if it was.
+    /// The revision at which the job was released, if it was released.
     pub(crate) releasing_since: Option<u64>,
 }
 
@@ -73,8 +74,8 @@ impl Pool {
         pool
     }
 
-    /// The same, with operators that are started by this command, and the state directory visible
-    /// at another path.
+    /// The same, with operators that this command starts, and with another path of the state
+    /// directory for the test.
     pub(crate) fn through(mut self, wrapper: Vec<String>, seen: PathBuf) -> Self {
         self.wrapper = wrapper;
         self.seen = seen;
@@ -85,7 +86,7 @@ impl Pool {
         &self.dir
     }
 
-    /// A file of the state directory.
+    /// Returns the path of a file in the state directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.seen.join(name)
     }
@@ -94,7 +95,7 @@ impl Pool {
         self.root.path().join("swarm.yaml")
     }
 
-    /// Replaces the manifest, as an editor does that renames.
+    /// Replaces the manifest by renaming, as an editor does.
     pub(crate) fn write(&self, text: &str) {
         let beside = self.root.path().join(".swarm.yaml");
         fs::write(&beside, text).unwrap();
@@ -162,7 +163,7 @@ impl Pool {
         self.operator.as_ref().unwrap().id().try_into().unwrap()
     }
 
-    /// Kills the operator and waits until it is gone.
+    /// Kills the operator, and waits until it has ended.
     pub(crate) fn kill_operator(&mut self) {
         let mut operator = self.operator.take().unwrap();
         operator.kill().unwrap();
@@ -177,7 +178,7 @@ impl Pool {
         status
     }
 
-    /// Asks the operator to end, which takes at most ten seconds and leaves no process behind.
+    /// Asks the operator to end. That takes at most ten seconds and leaves no process behind.
     pub(crate) fn end(&mut self) {
         let since = Instant::now();
         signal(self.operator(), Signal::TERM);
@@ -207,7 +208,7 @@ impl Pool {
         Some(serde_json::from_str::<Value>(&text).ok()?["ledger"].take())
     }
 
-    /// The holder of every job.
+    /// Returns the holder of every job.
     pub(crate) fn held(&self) -> BTreeMap<String, Held> {
         let ledger = self.ledger().unwrap_or_default();
         let mut held = BTreeMap::new();
@@ -229,13 +230,13 @@ impl Pool {
         held
     }
 
-    /// The state of a job that nobody holds, such as `done`.
+    /// Returns the state of a job without a holder, such as `done`.
     pub(crate) fn waits(&self, job: &str) -> Option<String> {
         let ledger = self.ledger()?;
         ledger["waits"][job].as_object()?.keys().next().cloned()
     }
 
-    /// The revision that a session acknowledged last.
+    /// Returns the revision that a session last acknowledged.
     pub(crate) fn acknowledged(&self, session: &str) -> Option<u64> {
         let states = fs::read_dir(self.path("leases")).ok()?.filter_map(|entry| {
             let name = entry.ok()?.file_name().into_string().ok()?;
@@ -246,7 +247,7 @@ impl Pool {
         lease["ack"]["revision"].as_u64()
     }
 
-    /// Whether the view of a session, as it is published, grants a job.
+    /// Whether a session's published view grants a job.
     pub(crate) fn is_published(&self, session: &str, job: &str) -> bool {
         let path = self.path("sessions").join(session).join("view.json");
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -254,8 +255,8 @@ impl Pool {
         view["jobs"][job].is_object()
     }
 
-    /// The worker of every job, once each of `jobs` is held by one worker and runs there, under the
-    /// ledger's session and token and nowhere else, as the processes of this machine show.
+    /// Returns the worker of every job, once each of `jobs` has one holder and runs only there,
+    /// under the ledger's session and token, as this machine's processes show.
     pub(crate) fn at_rest(&self, jobs: &[&str]) -> Option<BTreeMap<String, u64>> {
         let held = self.held();
         let is_wanted = held.keys().map(String::as_str).collect::<BTreeSet<_>>()
@@ -271,7 +272,7 @@ impl Pool {
         if runs.len() != jobs.len() || !held.iter().all(as_held) {
             return None;
         }
-        // A job that has not logged yet may not handle the signal to end yet.
+        // A job that has not logged yet may not handle the signal yet.
         let lines = self.lines();
         let is_up = |(job, held): (&String, &Held)| {
             let last = lines.iter().rfind(|line| line.job == *job);
@@ -281,7 +282,7 @@ impl Pool {
         is_at_rest.then(|| held.into_iter().map(|(job, held)| (job, held.slot)).collect())
     }
 
-    /// The sessions and tokens under which each job runs, from the environments of processes.
+    /// Returns each job's sessions and tokens, from the environments of processes.
     pub(crate) fn runs(&self) -> BTreeMap<String, Vec<(String, String)>> {
         let mut runs = BTreeMap::<_, Vec<_>>::new();
         for environment in processes(&self.dir).into_values() {
@@ -300,13 +301,13 @@ impl Pool {
         self.until("every job runs once", || self.at_rest(jobs))
     }
 
-    /// The jobs' own log.
+    /// Reads the jobs' own log.
     pub(crate) fn lines(&self) -> Vec<Line> {
         let text = fs::read_to_string(self.path(job::LOG)).unwrap_or_default();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Waits until every job has logged twice that it still runs: a second copy of one would have
+    /// Waits until every job has logged twice that it runs: a second copy of a job would have
     /// logged, too.
     pub(crate) fn runs_on(&self, jobs: &[&str]) {
         let from = self.lines().len();
@@ -331,8 +332,8 @@ impl Pool {
         Verdict { code: output.status.code(), report }
     }
 
-    /// Judges the log of the workers and that of the jobs, and returns the longest time that any
-    /// job was not run.
+    /// Judges the workers' log and the jobs' log. Returns the longest time without a run of any
+    /// job.
     pub(crate) fn judged(&self) -> Duration {
         self.judged_as(&[])
     }
@@ -359,7 +360,7 @@ impl Pool {
             .unwrap_or_else(|| panic!("not within {DEADLINE:?}: {what}\n{}", self.history()))
     }
 
-    /// All that could explain a failure.
+    /// Returns all data that could explain a failure.
     pub(crate) fn history(&self) -> String {
         let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
         let mut parts = vec![self.stdout(), self.complaints(), read(&self.path("ledger.json"))];
@@ -407,7 +408,7 @@ fn asked<T>(mut answer: impl FnMut() -> Option<T>) -> Option<T> {
 }
 
 pub(crate) fn signal(pid: i32, kind: Signal) {
-    // It may have just ended.
+    // The process may have just ended.
     let _ = kill_process(Pid::from_raw(pid).unwrap(), kind);
 }
 

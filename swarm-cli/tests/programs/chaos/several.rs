@@ -1,4 +1,4 @@
-//! Faults of several workers at once, and of one right after the start of the operator.
+//! Faults of several workers at once, and of a worker right after the operator's start.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::chaos::pool::{Pool, signal};
 
 const JOBS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// A pool of five workers with a job each.
+/// A pool of five workers with one job each.
 fn running() -> Pool {
     let mut pool = Pool::new(&manifest(&format!("replicas: 5\n  {SHORT}"), &JOBS));
     pool.start();
@@ -18,7 +18,7 @@ fn running() -> Pool {
     pool
 }
 
-/// Sends a signal to the first `count` workers, and waits until others run all of the jobs.
+/// Sends a signal to the first `count` workers, and waits until other workers run all jobs.
 fn replaced(pool: &Pool, count: u64, kind: Signal) {
     let before: Vec<_> = (0..count).map(|slot| pool.worker(slot)).collect();
     for pid in before.iter().flatten() {
@@ -56,8 +56,8 @@ fn a_worker_that_freezes_right_after_a_restart_of_the_operator_is_replaced_in_ti
     assert!(gap < restarted.max(FROZEN) + HEADROOM, "{gap:?}");
 }
 
-/// If more than three (or 30 %) fall silent at once, none is revoked for two leases, and then
-/// one (or 10 %) is replaced per lease until three are left.
+/// If more than three workers (or 30 %) fall silent at once, none is revoked for two leases. Then
+/// one (or 10 %) is replaced per lease, until three are left.
 #[test]
 fn of_many_workers_that_freeze_at_once_some_are_replaced_later() {
     let mut pool = running();

@@ -1,4 +1,4 @@
-//! State that somebody removed or corrupted, while the pool runs and while it does not.
+//! State that was removed or corrupted, while the pool runs and while it does not.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn running() -> Pool {
     pool
 }
 
-/// A third worker makes a job move, and a job is added.
+/// Adds a third worker, which makes a job move, and a job.
 fn moves_on(pool: &Pool) {
     pool.edit("replicas: 2", "replicas: 3");
     pool.edit("    - {name: a}\n", "    - {name: a}\n    - {name: e}\n");
@@ -26,7 +26,7 @@ fn moves_on(pool: &Pool) {
     pool.runs_on(&jobs);
 }
 
-/// The one message of an operator that ended by itself.
+/// Returns the only message of an operator that ended by itself.
 fn refused(pool: &mut Pool) -> String {
     pool.start();
     assert_eq!(pool.ended().code(), Some(1), "{}", pool.history());

@@ -1,4 +1,4 @@
-//! Holds `docs/http-api.md` to what the program answers.
+//! Compares `docs/http-api.md` with the answers of the program.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::local::operator::Machine;
 use crate::local::web::{ONE_FAILS, address, json};
 
-/// The names of all fields, each with those that it is in. Of a list, the first element counts.
+/// Returns the paths of all fields. Only the first element of a list is visited.
 fn fields(value: &Value, within: &str) -> BTreeSet<String> {
     match value {
         Value::Object(object) => {

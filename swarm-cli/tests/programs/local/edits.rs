@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::operator::{Machine, Operator, until};
 
-/// A Swarm of so many jobs, whose workers only write lines to their logs.
+/// Makes a Swarm of `jobs` jobs, whose workers only write lines to their logs.
 fn manifest(jobs: u32) -> String {
     let mut text = "apiVersion: swarm.k8slab.info/v1alpha1\n\
                     kind: Swarm\n\
@@ -45,7 +45,7 @@ fn a_loop_that_closes_the_file_at_each_line_makes_one_edit() {
             let mut file = OpenOptions::new().append(true).open(machine.file()).unwrap();
             writeln!(file, "{line}").unwrap();
             drop(file);
-            // The pace of a shell that starts a process for each line.
+            // A shell that starts a process for each line has the same delay.
             sleep(Duration::from_millis(3));
         }
         let output = operator.prints("61 jobs on 2 workers, 1 new");

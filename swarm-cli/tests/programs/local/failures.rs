@@ -1,4 +1,4 @@
-//! Jobs that fail: the time until a person knows about it.
+//! Measures the time until a user sees a failing job.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::local::operator::{Machine, get, until};
 
 const JOBS: usize = 5;
 
-/// Jobs that end with code 3 as soon as there is a file with their name.
+/// Jobs that end with code 3 once a file with their name exists.
 fn pool() -> Machine {
     let machine = Machine::new();
     let dir = machine.path().display();
@@ -37,7 +37,7 @@ spec:
     machine
 }
 
-/// Before, a job's end was reported with the next renewal of a lease, every four seconds.
+/// Previously a job's end was reported with the next renewal of a lease, every four seconds.
 #[test]
 fn a_failure_is_known_at_once_and_comes_first() {
     let machine = pool();
@@ -62,7 +62,7 @@ fn a_failure_is_known_at_once_and_comes_first() {
     eprintln!("failures were known after {took:?}");
     assert!(took[0] < Duration::from_millis(800), "even with a busy machine: {took:?}");
     let named = "job-0 on w-";
-    until("a person is told", || operator.prints("settled").contains(named).then_some(()));
+    until("the failure is reported", || operator.prints("settled").contains(named).then_some(()));
     let output = operator.prints(named);
     assert!(output.contains("ended with exit code 3 (`no camera`)"), "{output}");
     let mut status = Command::new(env!("CARGO_BIN_EXE_swarm"));
@@ -79,7 +79,7 @@ fn a_failure_is_known_at_once_and_comes_first() {
     operator.signal(Signal::TERM);
 }
 
-/// Prints a line that is in no file as it is, and fails at once.
+/// Prints a line that no file contains in this form, and fails at once.
 const SECRET: &str = "hunter 2 is the password";
 const LEAKS: &str = "
 apiVersion: swarm.k8slab.info/v1alpha1

@@ -1,4 +1,4 @@
-//! What other users, and a person's own environment, may do to a pool.
+//! Effects of other users and of the user's own environment on a pool.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -12,7 +12,7 @@ use super::operator::{Machine, until};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm");
 
-/// A user who is nobody in particular.
+/// The id of another user.
 const OTHER: u32 = 65_534;
 
 /// A process that is ended with the test.

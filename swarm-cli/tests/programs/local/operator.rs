@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// The limit for every wait, on a machine that is busy with other things.
+/// Limit of every wait, on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(1);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm");
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/samples/streams.yaml");
 
-/// A directory with a copy of the sample, and the operators that were started in it. Its drop ends
-/// all leftover processes.
+/// A directory with a copy of the sample and its operators. Dropping it ends all leftover
+/// processes.
 pub(crate) struct Machine {
     dir: TempDir,
 }
@@ -51,19 +51,19 @@ impl Machine {
         fs::write(self.file(), text).unwrap();
     }
 
-    /// Edits the file as an editor does, in place.
+    /// Edits the file in place, as an editor does.
     pub(crate) fn edit(&self, from: &str, to: &str) {
         let text = fs::read_to_string(self.file()).unwrap();
         assert!(text.contains(from), "{from} is not in the file");
         self.write(&text.replacen(from, to, 1));
     }
 
-    /// The state directory of its pool.
+    /// Returns the state directory of its pool.
     pub(crate) fn state(&self) -> PathBuf {
         self.path().join("state")
     }
 
-    /// Starts an operator by these words, to which its own command is added.
+    /// Starts an operator with a command to which the operator's own command is added.
     pub(crate) fn started_by(&self, words: &[&str]) -> Operator<'_> {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).arg(PROGRAM).arg("local").arg(self.file());
@@ -78,7 +78,7 @@ impl Machine {
         command
     }
 
-    /// The directory of everything.
+    /// Returns the directory of all files.
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -152,7 +152,8 @@ impl Machine {
         fs::read_dir("/proc").unwrap().filter_map(|entry| process(entry.ok()?)).collect()
     }
 
-    /// What each live worker answers on `/internal/version`; `None` while one of them does not.
+    /// Returns each live worker's answer to `/internal/version`; `None` while any of them does not
+    /// answer.
     pub(crate) fn running(&self) -> Option<BTreeMap<String, BTreeSet<String>>> {
         let jobs = |(worker, _): (String, i32)| Some((worker.clone(), self.asked(&worker)?));
         self.workers().into_iter().map(jobs).collect()
@@ -222,7 +223,7 @@ impl Drop for Operator<'_> {
     }
 }
 
-/// Has the programs of this test take the signals that its caller ignores, as with `nohup cargo test`.
+/// Makes this test's programs handle signals that its caller ignores, as with `nohup cargo test`.
 fn hear() {
     for signal in [Signal::HUP, Signal::INT] {
         let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -248,11 +249,11 @@ pub(crate) fn until_handled(program: &Child, kind: Signal) {
 }
 
 pub(crate) fn signal(pid: i32, kind: Signal) {
-    // It may have just ended.
+    // The process may have just ended.
     let _ = kill_process(Pid::from_raw(pid).unwrap(), kind);
 }
 
-/// The answer to a request over HTTP, with its headers; `None` if there is none.
+/// Returns the answer to an HTTP request, with its headers; `None` without an answer.
 pub(crate) fn get(address: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     // In this version, long answers are not sent in chunks.

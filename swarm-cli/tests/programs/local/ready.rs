@@ -43,7 +43,7 @@ fn settings_that_start_no_process_reach_running_jobs_and_touch_none() {
     taken(1);
     machine.edit("restart:", "ready: {line: up, timeout: 1s}, restart:");
     taken(2);
-    // A check that none of them could pass would have ended them by now, had it been applied.
+    // If the readiness check were applied, it would fail and end the jobs.
     let since = Instant::now();
     until("longer than the check may take", || {
         (Duration::from_secs(2) < since.elapsed()).then_some(())

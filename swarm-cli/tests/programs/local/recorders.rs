@@ -174,7 +174,7 @@ impl Recorders<'_> {
         cameras.iter().map(|camera| before[camera].path.clone()).collect()
     }
 
-    /// Asks one ffmpeg to end, as somebody might by mistake: its job is restarted under its token.
+    /// Asks one ffmpeg to end, as a user might by mistake. Its job is restarted under its token.
     fn end_a_recorder(&self) {
         until_the_next_second(&self.video);
         let before = newest(&self.video);
@@ -195,8 +195,8 @@ impl Recorders<'_> {
         logs.matches(" INFO started job=").count()
     }
 
-    /// Every start has a file of its own, and every file is complete; those of a recorder that was
-    /// killed can be played up to its last second.
+    /// Checks that every start has its own file, and that every file is complete. A killed recorder's
+    /// file can be played up to its last second.
     fn judge(&self, killed: &BTreeSet<PathBuf>) {
         let all = recordings(&self.video);
         assert_eq!(all.len(), self.starts(), "each start has a file: {all:?}");
@@ -265,7 +265,7 @@ fn ffmpeg_knows_the_arguments_of_the_readme_and_says_why_a_camera_is_not_there()
     let video = machine.path().join("video");
     fs::create_dir(&video).unwrap();
     let manifest = manifest().replace("/var/lib/video", video.to_str().unwrap());
-    // Port 9 is closed wherever nobody discards.
+    // Port 9 is closed unless a discard server runs.
     let off = (1..=3).fold(manifest, |text, n| {
         text.replace(&format!("rtsp://camera-{n}.example/"), "rtsp://127.0.0.1:9/")
     });

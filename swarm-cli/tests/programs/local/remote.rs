@@ -20,7 +20,7 @@ fn command(words: &[&str]) -> Command {
     command
 }
 
-/// What a command prints that succeeds.
+/// Returns the output of a command that succeeds.
 fn printed(dir: &Path, words: &[&str]) -> String {
     text(&asked(dir, words), 0).0
 }

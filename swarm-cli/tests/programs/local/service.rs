@@ -1,4 +1,4 @@
-//! `swarm local` as a service: what it tells the service manager.
+//! `swarm local` as a service: its reports to the service manager.
 
 use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc::{Receiver, channel};
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::local::operator::{Machine, until};
 
-/// The lines that a service manager gets.
+/// Lines that a service manager receives.
 fn listen(machine: &Machine) -> (String, Receiver<String>) {
     let path = machine.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -52,7 +52,7 @@ fn a_service_manager_learns_when_the_pool_runs_what_it_does_and_how_long_its_end
     assert_eq!(machine.processes(), []);
 }
 
-/// The unit in `deploy/systemd` starts this program as it is.
+/// The unit in `deploy/systemd` starts this program without changes.
 #[test]
 fn the_unit_uses_options_that_exist() {
     let unit = include_str!("../../../../deploy/systemd/swarm@.service");

@@ -77,7 +77,7 @@ fn every_job_finalises_when_all_processes_are_asked_to_end_in_any_order() {
             assert!(!log.contains(bad), "{bad}: {log}");
         }
         assert!(others(&machine).is_empty());
-        // The one that runs once was stopped, and is not done.
+        // The run-to-completion job was stopped, and is not done.
         let _next = machine.settled();
         until("all run again", || (lines(&machine, ": recording") == 12).then_some(()));
     }
@@ -122,7 +122,7 @@ fn a_pool_that_is_started_with_nohup_outlives_its_terminal_and_its_jobs_start_wi
     let mut operator = machine.started_by(&["sh", "-c", script]);
     operator.prints("settled in");
     until("the job says", || logs(&machine).contains("a: SigIgn:").then_some(()));
-    // Two belong to the C library, which lets nobody change them.
+    // Two signals belong to the C library, which lets no program change them.
     let zero = ["0000000000000000\n", "0000000180000000\n"];
     let is_zero = zero.iter().any(|mask| logs(&machine).contains(&format!("a: SigIgn:\t{mask}")));
     assert!(is_zero, "{}", logs(&machine));

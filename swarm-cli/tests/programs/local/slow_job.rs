@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::local::operator::{Machine, until};
 
-/// Each job notes when it starts and ends. `slow` ends once there is a file `go`.
+/// Each job records its start and end. `slow` ends once the file `go` exists.
 const MANIFEST: &str = r#"
 apiVersion: swarm.k8slab.info/v1alpha1
 kind: Swarm
@@ -23,7 +23,7 @@ spec:
     - {name: slow, pin: 0, params: {cmd: "SLOW"}}
 "#;
 
-/// An event of a job, and the nanosecond at which it happened.
+/// An event of a job, and its time in nanoseconds.
 struct Noted {
     what: String,
     at: u128,
@@ -40,7 +40,7 @@ fn manifest(machine: &Machine, policy: &str) -> String {
     MANIFEST.replace("POLICY", policy).replace("QUICK", &quick).replace("SLOW", &slow)
 }
 
-/// The notes of a job, in order.
+/// Returns the records of a job, in order.
 fn notes(machine: &Machine, job: &str) -> Vec<Noted> {
     let text = fs::read_to_string(machine.path().join("notes")).unwrap_or_default();
     let noted = |line: &str| {
@@ -56,7 +56,7 @@ fn starts(machine: &Machine, job: &str) -> usize {
     notes(machine, job).iter().filter(|it| it.what == "starts").count()
 }
 
-/// Milliseconds that a job that has moved once stood still.
+/// Returns the gap of a job that has moved once, in milliseconds.
 fn stood_still(machine: &Machine, job: &str) -> u128 {
     let notes = notes(machine, job);
     let at = |n: usize| notes.get(n).map(|it| it.at).unwrap();

@@ -1,4 +1,4 @@
-//! The end of jobs, pools and workers: every job has its stop timeout, whatever ends it.
+//! The end of jobs, pools and workers: every job has its stop timeout, however it ends.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn logs(machine: &Machine) -> String {
 
 pub(crate) fn record(machine: &Machine, jobs: usize) {
     until("all jobs record", || {
-        // Not those that quote the runner.
+        // Lines that quote the runner are excluded.
         let count = logs(machine).lines().filter(|line| line.ends_with(": recording")).count();
         (jobs <= count).then_some(())
     });
@@ -202,7 +202,7 @@ fn a_suspended_pool_is_killed_as_well() {
     assert_eq!(machine.processes(), []);
 }
 
-/// A lease of 20 s would be too short for that, and nobody has written one.
+/// A lease of 20 s would be too short for that, and the manifest sets none.
 #[test]
 fn a_stop_timeout_needs_no_lease_and_one_that_is_too_short_is_refused_with_what_to_write() {
     let machine = pool(1, "{stopTimeout: 2m}", "exit 0", "{name: rec}");

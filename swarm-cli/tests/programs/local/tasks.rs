@@ -1,5 +1,5 @@
-//! What people want to know of a pool, and how many keys it takes: a script on a real terminal, and
-//! the same from another one.
+//! Common tasks of a user, and the number of keys that they need: a script on a real terminal, and
+//! the same tasks from another terminal.
 
 use std::fs;
 use std::process::Command;
@@ -34,10 +34,10 @@ spec:
       pin: 7
 "#;
 
-/// What only the page of a job shows: the events of the pool tell much of the same.
+/// Text that only the page of a job shows: the pool's events contain much of the same.
 const OF_A_JOB: &str = "older, newer";
 
-/// A script of keys, of which a text that is typed counts as one.
+/// A script of keys. A typed text counts as one key.
 struct Script<'a> {
     tty: Tty<'a>,
     keys: usize,
@@ -57,17 +57,17 @@ impl Script<'_> {
         });
     }
 
-    /// Goes back to where each task begins.
+    /// Returns to the page on which each task begins.
     fn back(&mut self) {
         self.tty.type_in(b"\x1b");
-        // Otherwise the terminal takes it for the beginning of a longer key.
+        // Without a pause the terminal takes it for the beginning of a longer key.
         self.tty.shows("end   ?");
         self.tty.type_in(b"\x1b");
         self.tty.shows("━━ jobs of w-");
     }
 }
 
-/// The eight tasks on a terminal of this size; returns how many keys they took.
+/// Performs the eight tasks on a terminal of this size. Returns the number of keys.
 fn tasks(machine: &Machine, (rows, columns): (u16, u16), envs: &[(&str, &str)]) -> usize {
     machine.write(MANIFEST);
     let tty = Tty::start(machine, &[], envs);
@@ -122,7 +122,7 @@ fn eight_tasks_take_at_most_three_keys_each_at_every_size() {
 fn eight_tasks_take_one_command_each_from_another_terminal() {
     let machine = Machine::new();
     machine.write(MANIFEST);
-    // As in a pipe, and on a terminal that cannot be drawn on.
+    // The output equals that in a pipe, or on a terminal that cannot be drawn on.
     let _tty = Tty::start(&machine, &[], &[("TERM", "dumb")]);
     let asked = |words: &[&str]| {
         let mut command = Command::new(OPERATOR);

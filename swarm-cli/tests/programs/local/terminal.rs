@@ -1,4 +1,4 @@
-//! `swarm local` on a real terminal: a pseudo terminal that is its controlling one.
+//! Tests `swarm local` on a real terminal: a pseudo terminal that controls its session.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,7 +21,7 @@ pub(crate) const OPERATOR: &str = env!("CARGO_BIN_EXE_swarm");
 pub(crate) struct Tty<'a> {
     machine: &'a Machine,
     keyboard: File,
-    /// The other side, kept open to check the state in which it is left.
+    /// The other side, kept open to check its final state.
     line: File,
     pub(crate) screen: Arc<Mutex<Screen>>,
     pub(crate) child: Child,
@@ -109,7 +109,7 @@ impl<'a> Tty<'a> {
         tcsetwinsize(&self.line, size(rows, columns)).unwrap();
     }
 
-    /// Whether the program has the whole terminal to itself.
+    /// Whether the program uses the full screen of the terminal.
     pub(crate) fn is_taken(&self) -> bool {
         let seen = self.screen.lock().unwrap();
         let screen = seen.parser.screen();
@@ -200,7 +200,7 @@ fn a_terminal_that_goes_away_ends_everything() {
     let machine = Machine::new();
     let mut tty = Tty::start(&machine, &[], &[]);
     tty.shows("settled in");
-    // As when a window is closed: the system tells the programs on it.
+    // Closing a window has the same effect: the system sends SIGHUP to the programs on it.
     signal(i32::try_from(tty.child.id()).unwrap(), Signal::HUP);
     tty.ended();
     until("no process is left", || machine.processes().is_empty().then_some(()));
@@ -209,7 +209,7 @@ fn a_terminal_that_goes_away_ends_everything() {
 #[test]
 fn what_others_left_on_the_terminal_is_cleared_at_the_start_and_by_ctrl_l() {
     let machine = Machine::new();
-    // As of a program that was killed while it had the whole terminal.
+    // A program that was killed in full screen leaves this output.
     let left = "\x1b[?1049h\x1b[?25l\x1b[23;1H left by a killed program";
     let words = [machine.file().into_os_string()];
     let mut tty = Tty::start_with(&machine, &words, &[], left);

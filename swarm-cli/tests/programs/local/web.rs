@@ -161,7 +161,7 @@ fn what_is_no_address_is_refused_with_an_example() {
     assert!(message.contains("write a port, or IP:PORT such as 127.0.0.1:8080"), "{message}");
 }
 
-/// Two jobs on one worker, one of which fails and is given up.
+/// Two jobs on one worker: one fails and is given up.
 pub(crate) const ONE_FAILS: &str = "\
 apiVersion: swarm.k8slab.info/v1alpha1
 kind: Swarm
@@ -204,7 +204,7 @@ fn a_job_that_fails_is_told_wherever_one_looks() {
         get(&address, "/metrics")?.contains("\nswarm_failing_jobs 1\n").then_some(())
     });
     machine.edit("  jobs: [", "  jbos: [");
-    let readyz = until("readiness tells it", || {
+    let readyz = until("readiness reports it", || {
         get(&address, "/readyz").filter(|answer| answer.contains("invalid since "))
     });
     assert!(readyz.contains(" 200 OK\r\n"), "{readyz}");

@@ -1,4 +1,5 @@
-//! The input of `plan`, and how invalid input is refused: exit code 2, one message, no output.
+//! Tests the input of `plan`, and the refusal of invalid input: exit code 2, one message, no
+//! output.
 
 use std::ops::Range;
 
@@ -6,7 +7,7 @@ use super::{Files, document, refusal, repository, swarm};
 
 const TWO: &str = "jobs: [{name: a}, {name: b}]";
 
-/// A text for each number, one after the other.
+/// Makes a text for each number, and joins the texts.
 fn repeated(numbers: Range<u32>, text: impl Fn(u32) -> String) -> String {
     numbers.map(text).collect::<Vec<_>>().concat()
 }

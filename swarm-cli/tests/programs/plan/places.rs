@@ -1,5 +1,5 @@
-//! Where `plan` finds manifests: directories, several files, kustomizations and URLs, and what it says
-//! where no Swarm is.
+//! Tests the sources of manifests for `plan`: directories, several files, kustomizations and URLs,
+//! and the messages about missing Swarms.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -29,7 +29,7 @@ fn a_directory_is_all_its_manifests_and_with_r_those_below_it() {
         "k8s/deep/er/set.yaml",
         "kind: StatefulSet\nmetadata: {name: w}\nspec: {replicas: 2}\n",
     );
-    // A link to a directory could lead around in circles.
+    // A link to a directory could form a loop.
     symlink("..", files.0.path().join("k8s/deep/loop")).unwrap();
 
     let output = files.plan(&["-R", "-f", "k8s", "-o", "json"]);
@@ -116,7 +116,7 @@ fn manifests_without_a_swarm_are_a_note_and_no_error() {
     let output = files.plan_of("kind: Service\nmetadata: {name: w}\n", &["-f", "-"]);
     assert_eq!((output.status.code(), said(&output).contains(note)), (Some(0), true));
 
-    // The program before the pipe has failed, or the question names what is not there.
+    // Either the program before the pipe failed, or the arguments name a missing object.
     let message = refusal(&files.plan_of("", &["-f", "-"]));
     assert!(message.contains("standard input: no Swarm in it: it is empty"), "{message}");
     let message = refusal(&files.plan(&["-f", "k8s", "--name", "streams"]));
@@ -131,7 +131,7 @@ fn manifests_without_a_swarm_are_a_note_and_no_error() {
     assert_eq!(message, expected);
 }
 
-/// A kubectl that prints its words to `asked` and then runs this line.
+/// Makes a kubectl that prints its words to `asked` and then runs this line.
 fn kubectl(files: &Files, line: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     let script = format!("#!/bin/sh\nprintf '%s\\n' \"$*\" > asked\n{line}\n");
@@ -162,7 +162,7 @@ fn kubectl_builds_kustomizations_and_fetches_urls() {
                     valid directory\n";
     assert_eq!(message, expected);
 
-    // It prints objects one behind the other.
+    // kubectl prints the objects one after another.
     let swarm = r#"{"apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm", "metadata": {"name": "any"},
         "spec": {"pool": {"statefulSet": {"name": "w"}}, "jobs": [{"name": "a"}]}}"#;
     files.write("got.json", &format!("{swarm}\n{{\"kind\": \"StatefulSet\", \"metadata\": {{\"name\": \"w\"}}, \"spec\": {{\"replicas\": 5}}}}\n"));
@@ -198,7 +198,7 @@ fn without_kubectl_a_sentence_names_what_is_missing_and_another_way() {
     }
 }
 
-/// The real kubectl, where this machine has one.
+/// Finds the real kubectl, if this machine has one.
 #[test]
 fn the_kubectl_of_this_machine_builds_and_fetches_without_a_cluster() {
     use std::io::{Read as _, Write as _};

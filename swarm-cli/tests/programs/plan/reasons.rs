@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{planned, swarm};
 use crate::plan::{Files, document};
 
-/// The moves as `job from to reason`, `-` for nobody.
+/// Returns the moves as `job from to reason`, with `-` for no worker.
 fn moves(document: &Value) -> Vec<String> {
     let slot = |slot: &Value| if slot.is_null() { "-".to_owned() } else { slot.to_string() };
     let text = |value: &Value| value.as_str().unwrap().to_owned();

@@ -74,7 +74,7 @@ fn a_plan_that_cannot_be_printed_is_a_failure() {
     assert!(message.starts_with("kubectl swarm: the plan cannot be printed: "), "{message}");
 }
 
-/// A pipe gets none, as all other tests show.
+/// A pipe gets no colours, as all other tests show.
 #[test]
 fn colours_are_only_where_a_terminal_has_them_and_nobody_objects() {
     let files = Files::new();
