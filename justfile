@@ -155,6 +155,11 @@ bless-api:
 bless-instructions:
     UPDATE=1 cargo run --release --locked -p swarm-bench -- instructions
 
+# Build small static programs for images and packages; the symbols of PROGRAM are in PROGRAM.debug (needs binutils).
+[group('build it')]
+dist:
+    .ci/dist
+
 # Run the 27 streams on this machine.
 [group('run it')]
 local *ARGS:

@@ -262,14 +262,24 @@ fn cancel_on_signal(stopping: CancellationToken) -> std::io::Result<impl Future<
     })
 }
 
-/// Logs every panic with a backtrace. A panicking turn is contained, so only this log shows its
-/// place.
+/// Logs every panic like anything else, with a backtrace. A turn that panics is contained, so nothing
+/// else would show where it panicked.
+///
+/// A program whose symbols are split off shows addresses instead of names. The program is loaded anywhere, so
+/// the log also has the address of this function, whose place in the file of symbols is known.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let backtrace = Backtrace::force_capture();
         let place = panic.location().map(ToString::to_string);
         let message = panic.payload_as_str().unwrap_or("no message");
-        tracing::error!(message, place, %backtrace, "panicked");
+        let names = backtrace.to_string();
+        if names.contains("log_panics") {
+            tracing::error!(message, place, backtrace = names, "panicked");
+        } else {
+            let backtrace = format!("{backtrace:#}");
+            let log_panics = log_panics as fn() as *const ();
+            tracing::error!(message, place, ?log_panics, backtrace, "panicked");
+        }
     }));
 }
 
