@@ -1,8 +1,8 @@
-//! The jobs of a Swarm: the list in its spec, and the lists in the ConfigMaps that it names.
+//! Lists of jobs: the list in a Swarm's spec, and the lists in the ConfigMaps that the spec names.
 //!
-//! - [`convert`]: what a Swarm asks for, in the terms of the core.
-//! - `sources`: fetches lists of jobs; `reading`: where they are read.
-//! - `cooldown` and `memory_budget`: how often lists are read that cost much, and how many are kept.
+//! - [`convert`]: translates a Swarm's spec into the terms of the core.
+//! - `sources`: fetches lists of jobs. `reading`: parses them on threads of its own.
+//! - `cooldown`: limits how often costly lists are read. `memory_budget`: limits how many are kept.
 //! - `listed`: notices edits that remove most jobs.
 
 pub mod convert;
@@ -23,17 +23,17 @@ use cooldown::Cooldowns;
 use memory_budget::MemoryBudget;
 use reading::Reading;
 
-/// Fetches and reads the lists of jobs in ConfigMaps.
+/// Fetches and parses the lists of jobs in ConfigMaps.
 pub(crate) struct JobSources {
     client: Client,
     caches: Arc<Caches>,
     sharing: Sharing,
     metrics: Metrics,
-    /// The threads that read lists.
+    /// The threads that parse lists.
     reading: Reading,
-    /// The tenants whose lists rest.
+    /// The end of each tenant's shared cooldown.
     cooldowns: Cooldowns,
-    /// The memory that kept lists take.
+    /// The memory that kept lists use.
     memory_budget: MemoryBudget,
 }
 

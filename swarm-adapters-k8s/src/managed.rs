@@ -1,10 +1,10 @@
-//! Managed pools: the objects that the operator makes for a Swarm, as they should be and as they are.
+//! Managed pools: their wanted objects, their observed objects, and the writes between the two.
 //!
-//! - [`wanted`]: which objects a pool is made of, and what each of them says. A pure function.
-//! - `observed`: the objects as watches show them, and who has changed them.
-//! - `keep`: writes the difference; `removal` removes what is not wanted any more.
-//! - `rolls` and `rollouts`: how many pools get a newer template at a time.
-//! - `events`: why pods are missing, as only Events say.
+//! - [`wanted`]: lists the objects of a pool and their content. A pure function.
+//! - `observed`: the objects as watches show them, and the clients that changed them.
+//! - `keep`: writes the difference. `removal`: removes objects that are no longer wanted.
+//! - `rolls` and `rollouts`: limit how many pools get a newer template at a time.
+//! - `events`: finds the reason for missing pods, which only Events state.
 
 pub(crate) mod events;
 pub(crate) mod keep;
@@ -25,16 +25,16 @@ use crate::status::publisher::EventPublisher;
 use crate::watch::caches::Caches;
 use observed::MadeObjects;
 
-/// Makes the objects of managed pools, keeps them in shape, and removes them.
+/// Creates the objects of managed pools, reconciles them, and removes them.
 pub(crate) struct ManagedPools {
     pub(crate) client: Client,
-    /// The image of their workers.
+    /// The default image of workers.
     pub(crate) worker_image: String,
     /// The objects as the watches show them.
     pub(crate) made: MadeObjects,
     pub(crate) caches: Arc<Caches>,
     pub(crate) sharing: Sharing,
-    /// Scales a workload that was just made.
+    /// Scales new workloads.
     pub(crate) workloads: Arc<Workloads>,
     pub(crate) metrics: Metrics,
     pub(crate) events: Arc<EventPublisher>,

@@ -1,4 +1,4 @@
-//! What a Swarm's status says: derived from one turn, written, and never read back for a decision.
+//! Status of a Swarm. Each turn derives and writes it; no decision reads it back.
 
 mod after_refusal;
 mod autoscale;
@@ -57,7 +57,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// The verdict on a turn that was carried out.
+    /// The verdict on a completed turn.
     #[must_use]
     pub fn of(facts: &TurnSummary<'_>) -> Self {
         let of_turn = rollout::verdict(facts.pool, facts.rollout, Self::of_turn(facts));
@@ -80,7 +80,7 @@ impl Verdict {
         }
     }
 
-    /// The same with the jobs that still stop, where that is what a person waits for.
+    /// Adds the jobs that still stop, if a person waits for them.
     fn naming(self, sessions: &SessionReport) -> Self {
         let waits_for_stops = [
             Reason::Shared(Shared::JobsWaiting),
@@ -105,7 +105,7 @@ impl Verdict {
         }
     }
 
-    /// The same without what is wrong with single pods.
+    /// The verdict on a turn, without problems of single pods.
     fn of_turn(facts: &TurnSummary<'_>) -> Self {
         let TurnSummary { decision, desired, progress, refreshed, sessions, refusals, .. } = *facts;
         let common = facts.common();
@@ -113,7 +113,8 @@ impl Verdict {
         refusals
             .verdict()
             .or_else(|| pool::scaled_to_zero(facts, common.wanted()))
-            // Workers that get nothing do not count as ready, so this is the reason behind it.
+            // Workers that get no jobs do not count as ready. So they are the reason for the
+            // incomplete pool.
             .or_else(|| sessions.excluded().filter(|_| is_incomplete))
             .or_else(|| common.start().map(Self::from))
             .or_else(|| sessions.verdict())
@@ -130,35 +131,35 @@ impl From<verdict::Verdict> for Verdict {
     }
 }
 
-/// What a turn came to.
+/// Inputs and results of a turn, from which its status follows.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnSummary<'a> {
     /// The name of the Swarm.
     pub swarm: &'a str,
-    /// What was decided.
+    /// The turn's decision.
     pub decision: &'a Decision,
-    /// What was wanted.
+    /// The desired state.
     pub desired: &'a Desired,
-    /// How many workers the jobs need; `None` if their number says nothing.
+    /// The number of workers that the jobs need; `None` if every worker runs all jobs.
     pub need: Option<Need>,
-    /// What was seen.
+    /// The observed state.
     pub observed: &'a Observed,
-    /// How far the pool is.
+    /// Progress of the pool.
     pub progress: &'a Progress,
     /// The pool's workload.
     pub pool: &'a Workload,
     /// Progress of the pool's workload with its newest template.
     pub rollout: &'a RolloutReport,
-    /// Which workers have what was published.
+    /// The workers that have their newest jobs, and the workers that do not.
     pub refreshed: &'a Refreshed,
-    /// What there is to say about sessions.
+    /// The report on sessions.
     pub sessions: &'a SessionReport,
-    /// What was refused while the turn went on.
+    /// Writes that the API server refused during the turn.
     pub refusals: &'a Refusals,
 }
 
 impl<'a> TurnSummary<'a> {
-    /// The part that one machine has as well.
+    /// The part that a pool on one machine has as well.
     fn common(&self) -> Summary<'a> {
         let Self { decision, desired, progress, .. } = *self;
         Summary { decision, desired, progress }
@@ -218,8 +219,9 @@ pub fn after_turn(
     judged(generation, before, status, verdict, extra)
 }
 
-/// The status that was there `before` if only the ledger's revision is another. Whoever takes a ledger over
-/// counts it up, and nobody needs to be told: of a replica that is gone it would be a write for every Swarm.
+/// Returns the status `before` if only the ledger's revision differs. A replica that takes over a
+/// ledger increments its revision. Users do not need that number: after the loss of a replica it would
+/// cost a write for every Swarm.
 #[must_use]
 pub fn unless_only_taken_over(before: Option<&SwarmStatus>, status: SwarmStatus) -> SwarmStatus {
     match before {
@@ -236,7 +238,7 @@ const POOL_READY: &str = "PoolReady";
 const ALL_ASSIGNED: &str = "AllJobsAssigned";
 const CONVERGED: &str = "Converged";
 
-/// A condition without what all have in common.
+/// A condition, without the fields that all conditions share.
 struct Part {
     kind: &'static str,
     status: &'static str,
@@ -319,19 +321,19 @@ fn count(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
 
-/// The message of the condition about refused writes, while it is true.
+/// The message of the condition about refused writes, if it is true.
 #[must_use]
 pub fn refused_writes(status: &SwarmStatus) -> Option<&str> {
     message_of(status, refusals::REFUSED)
 }
 
-/// The message of the condition about too few workers, while it is true.
+/// The message of the condition about too few workers, if it is true.
 #[must_use]
 pub fn autoscale_limited(status: &SwarmStatus) -> Option<&str> {
     message_of(status, AUTOSCALE_LIMITED)
 }
 
-/// The message of the condition about failing jobs, while some fail.
+/// The message of the condition about failing jobs, if jobs fail.
 #[must_use]
 pub fn failing_jobs(status: &SwarmStatus) -> Option<&str> {
     let mut healthy = status.conditions.iter().filter(|it| it.type_ == HEALTHY);
@@ -340,13 +342,13 @@ pub fn failing_jobs(status: &SwarmStatus) -> Option<&str> {
         .map(|it| it.message.as_str())
 }
 
-/// The message of the condition about pods that do not suit the Swarm, while it is true.
+/// The message of the condition about pods that do not suit the Swarm, if it is true.
 #[must_use]
 pub fn misconfigured(status: &SwarmStatus) -> Option<&str> {
     message_of(status, MISCONFIGURED)
 }
 
-/// The message of the condition about workers that no policy keeps to their own Leases.
+/// The message of the condition about workers that no policy restricts to their own Leases.
 #[must_use]
 pub fn unprotected_sessions(status: &SwarmStatus) -> Option<&str> {
     message_of(status, SESSIONS_UNPROTECTED)
@@ -364,7 +366,7 @@ pub fn says(status: Option<&SwarmStatus>, verdict: &Verdict) -> bool {
     ready.is_some_and(|it| it.reason == verdict.reason.as_str() && it.message == verdict.message)
 }
 
-/// The reason of the condition `Ready`, as it was last written.
+/// The last written reason of the condition `Ready`.
 #[must_use]
 pub fn ready_reason(status: Option<&SwarmStatus>) -> Option<&str> {
     let ready = status?.conditions.iter().find(|condition| condition.type_ == "Ready");

@@ -1,4 +1,4 @@
-//! From the resource to the core's terms. Needs no client and no clock.
+//! Conversion of the resource into the core's terms. Needs no client and no clock.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -10,11 +10,11 @@ use swarm_spec::convert::{self, Home};
 use swarm_spec::error::SpecError;
 use swarm_spec::manifest::{self, Gathered, SourceError, SourceRecord};
 
-/// What a Swarm asks for, with its inline jobs alone.
+/// The desired state of a Swarm, with only its inline jobs.
 ///
 /// # Errors
 ///
-/// [`SpecError`] for what a schema older than this operator let through.
+/// [`SpecError`] if a schema older than this operator accepted an invalid spec.
 pub fn desired(swarm: &Swarm) -> Result<Desired, SpecError> {
     convert::desired(swarm.metadata.name.as_deref().unwrap_or_default(), &swarm.spec)
 }
@@ -28,8 +28,9 @@ pub fn lease_terms(swarm: &Swarm) -> Result<LeaseTerms, SpecError> {
     convert::lease_terms(&swarm.spec, Home::Cluster)
 }
 
-/// All jobs of `swarm`: its own, and those of its sources among `config_maps`, which lie in its
-/// namespace. `gone` are the ConfigMaps of its last list that do not exist now.
+/// All jobs of `swarm`: its inline jobs, and the jobs of its sources among `config_maps`. These
+/// ConfigMaps are in the Swarm's namespace. `gone` are the ConfigMaps of the previous list that no
+/// longer exist.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Cooldown of lists of jobs that cost much to read. Each list rests after a read, and all costly lists of
-//! one tenant rest together.
+//! Cooldown of lists of jobs that are costly to read. Each list rests after a read. All costly
+//! lists of one tenant also rest together.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,13 +11,14 @@ use tokio::time::Instant;
 pub(crate) const COOLDOWN_FACTOR: u32 = 3;
 /// Sets the rest that all costly lists of a tenant share, by the same formula.
 pub(crate) const SHARED_COOLDOWN_FACTOR: u32 = 9;
-/// Frees this much of the shared rest: 5 s of work × `SHARED_COOLDOWN_FACTOR`, after a time without work.
+/// The part of the shared rest that is free: 5 s of work × `SHARED_COOLDOWN_FACTOR`. A tenant has
+/// all of it again after a time without work.
 pub(crate) const COOLDOWN_FREE: Duration = Duration::from_secs(45);
 /// Bounds the rest of a list.
 pub(crate) const COOLDOWN_MAX: Duration = Duration::from_mins(2);
 
-/// The end of the shared rest of each tenant's costly lists. The time to read a list counts, and for a large
-/// list the time to fetch it and to carry it out.
+/// The end of the shared rest of each tenant's costly lists. The time to parse a list counts. For a
+/// large list, the time to fetch it and to act on it counts too.
 #[derive(Default)]
 pub(crate) struct Cooldowns(Mutex<BTreeMap<String, Instant>>);
 
@@ -31,7 +32,7 @@ impl Cooldowns {
         *until = (*until + rest).min(now + COOLDOWN_FREE + COOLDOWN_MAX);
     }
 
-    /// Before when none of a tenant's is read again.
+    /// The time before which no costly list of `tenant` is read again.
     pub(crate) fn until(&self, tenant: &str) -> Option<Instant> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(tenant)?.checked_sub(COOLDOWN_FREE)

@@ -4,23 +4,23 @@ use swarm_core::handover::Cell;
 use swarm_core::{JobName, Jobs, Ledger};
 use swarm_spec::removal::Removal;
 
-/// The jobs that a Swarm listed last.
+/// The jobs of a Swarm's previous list.
 #[derive(Default)]
 pub(crate) struct Listed {
-    /// Their names, and the generation of the spec; `None` before the first look.
+    /// Names of the jobs, and the generation of the spec; `None` before the first look.
     last: Option<(Vec<JobName>, Option<i64>)>,
-    /// A removal that is not announced yet.
+    /// A removal that was not announced yet.
     removal: Option<Removal>,
 }
 
 impl Listed {
-    /// Whether nothing is known of the list before.
+    /// Whether no previous list is known.
     pub(crate) fn is_first_look(&self) -> bool {
         self.last.is_none()
     }
 
-    /// Compares the first list that is seen, `jobs`, with the jobs of the ledger. Jobs whose removal has
-    /// begun there were announced before. O(jobs · log jobs).
+    /// Compares the first list, `jobs`, with the jobs of the ledger. Skips jobs whose removal has
+    /// begun in the ledger: another process announced them. O(jobs · log jobs).
     pub(crate) fn begin(&mut self, ledger: &Ledger, jobs: &Jobs) {
         let is_going =
             |cell: &Cell| matches!(cell, Cell::Releasing { .. } | Cell::ReleasingAll { .. });
@@ -29,8 +29,9 @@ impl Listed {
         self.removal = Removal::between(before.map(|(job, _)| job), jobs);
     }
 
-    /// Takes note of the jobs that a Swarm of this generation lists. `were_read` says whether its
-    /// sources were read since the last call. O(1) if nothing can have changed, else O(jobs · log jobs).
+    /// Records the jobs that a Swarm of this generation lists. `were_read` says whether its sources
+    /// were read since the previous call. O(1) if nothing can have changed, else O(jobs · log
+    /// jobs).
     pub(crate) fn note(&mut self, generation: Option<i64>, were_read: Read, jobs: &Jobs) {
         if let Some((names, of)) = &self.last {
             if *of == generation && were_read == Read::Before {
@@ -41,7 +42,7 @@ impl Listed {
         self.last = Some((jobs.keys().cloned().collect(), generation));
     }
 
-    /// The announcement of a removal, once.
+    /// Returns the announcement of a removal, once.
     pub(crate) fn announced(&mut self) -> Option<String> {
         let removal = self.removal.take()?;
         Some(format!(
@@ -51,7 +52,7 @@ impl Listed {
     }
 }
 
-/// When the sources of a Swarm were read.
+/// The time at which the sources of a Swarm were read: in this turn, or before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     Now,

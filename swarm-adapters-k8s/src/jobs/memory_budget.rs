@@ -1,8 +1,7 @@
-//! How much memory the lists of jobs from sources take that are kept, and the ledgers with these jobs, by
-//! namespace.
+//! Memory budget of each namespace, for the kept lists of jobs and the ledgers with these jobs.
 //!
-//! Each list is bounded, and a namespace may have any number of Swarms that name the same ConfigMaps, each
-//! of which keeps a list of its own.
+//! Each list has a limit of its own. But a namespace may have any number of Swarms that name the
+//! same ConfigMaps, and each Swarm keeps its own list.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,20 +10,21 @@ use swarm_core::{Job, JobName, Jobs};
 
 use crate::locks::unpoisoned;
 
-/// The most bytes that the lists of one namespace, and its ledgers, take in this process: some 500,000 jobs.
+/// The most bytes that the lists and ledgers of one namespace use in this process: about 500,000
+/// jobs.
 const BYTES_MAX: usize = 128 << 20;
-/// What a job takes beside its name, in the list and in a ledger that was read.
+/// Bytes of a job without its name, in the list and in a parsed ledger.
 const OF_JOB: usize = 200;
-/// How often its name is there: once in each of them.
+/// Copies of a job's name: one in the list, one in the ledger.
 const NAMES: usize = 2;
-/// What a param takes beside its texts.
+/// Bytes of a param without its texts.
 const OF_PARAM: usize = 100;
 
-/// What is kept of each namespace. Its clones share that.
+/// The bytes that each namespace uses. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryBudget(Arc<Mutex<BTreeMap<String, usize>>>);
 
-/// A list that is kept, as long as this is.
+/// A list's share of the budget. Dropping it returns the bytes.
 #[derive(Debug)]
 pub(crate) struct Place {
     of: MemoryBudget,
@@ -33,8 +33,8 @@ pub(crate) struct Place {
 }
 
 impl MemoryBudget {
-    /// The place of a list of a Swarm, in place of the one that it has; a sentence if there is none, and
-    /// then it keeps what it has.
+    /// Replaces `before`, the share of a Swarm's list, with a share for `jobs`. If the budget has
+    /// no room, returns `before` and a sentence that says why.
     pub(crate) fn take(
         &self,
         namespace: &str,
@@ -46,12 +46,11 @@ impl MemoryBudget {
         let kept = all.get(namespace).copied().unwrap_or(0);
         let others = kept - before.as_ref().map_or(0, |before| before.bytes);
         let sum = others + bytes;
-        // What a list takes less than before is never refused.
+        // A list that needs less than before is never refused.
         if BYTES_MAX < sum && kept < sum {
             let reason = format!(
-                "the sources have {} jobs; with them the lists of all Swarms of namespace \
-                 `{namespace}` need {} MB of at most {} MB; have fewer jobs, or fewer Swarms that \
-                 list the same jobs",
+                "namespace `{namespace}` has no room for these {} jobs: the lists of its Swarms would \
+                 need {} MB of at most {} MB; list fewer jobs, or list them in fewer Swarms",
                 jobs.len(),
                 sum.div_ceil(1_000_000),
                 BYTES_MAX / 1_000_000
@@ -61,7 +60,7 @@ impl MemoryBudget {
         all.insert(namespace.to_owned(), sum);
         drop(all);
         if let Some(mut before) = before {
-            // It is counted already.
+            // `all` counts its bytes already.
             before.bytes = bytes;
             return Ok(before);
         }
@@ -103,8 +102,8 @@ mod tests {
         assert!(none.is_none());
         assert_eq!(
             reason,
-            "the sources have 140000 jobs; with them the lists of all Swarms of namespace `a` need \
-             168 MB of at most 134 MB; have fewer jobs, or fewer Swarms that list the same jobs"
+            "namespace `a` has no room for these 140000 jobs: the lists of its Swarms would need \
+             168 MB of at most 134 MB; list fewer jobs, or list them in fewer Swarms"
         );
         let _other = take("b", None).unwrap();
         let mut three = three.into_iter();

@@ -1,8 +1,9 @@
-//! Fetches the ConfigMaps that hold jobs, when their versions say that there is something new.
+//! Fetches the ConfigMaps that hold jobs, when their versions have changed.
 //!
-//! Whoever may write ConfigMaps decides how much there is to read. So it is counted before it is kept,
-//! read beside the turns, and a Swarm whose lists take long rests before they are read again, as do all of
-//! its tenant whose lists take long while these together take too much.
+//! Any author of ConfigMaps decides how much the operator has to read. So lists are counted before
+//! they are kept, and parsed in parallel with the turns. A Swarm whose lists take long rests before
+//! its lists are read again. All slow lists of a tenant rest while they take too much time
+//! together.
 
 use std::time::Duration;
 
@@ -33,40 +34,40 @@ use crate::watch::cached::{self, Cache};
 use crate::watch::caches::Caches;
 use crate::watch::strip;
 
-/// A ConfigMap by name, and its version.
+/// Name and version of a ConfigMap.
 type Version = (String, Option<String>);
 
-/// Lists that take less to read are read as often as they change.
+/// The longest reading time of a list that needs no rest: it is read whenever it changes.
 const QUICK: Duration = Duration::from_millis(250);
 
-/// From when on it is said that a change waits.
+/// The shortest rest that the status reports.
 const LONG_REST: Duration = Duration::from_secs(10);
 
-/// How many keys that no source names are kept, for the message where a key is missing.
+/// Number of keys outside the sources that are kept, for the message about a missing key.
 const OTHER_KEYS: usize = 8;
-/// What the API server answers while it knows of no version that is so late.
+/// The API server's status code for a version that it has not seen yet.
 const TOO_EARLY: u16 = 504;
-/// How long a list that finds no place is not read again.
+/// Time until a list that found no room is read again.
 const NO_PLACE: Duration = Duration::from_secs(30);
 
-/// What the sources of a Swarm said last.
+/// The latest content of a Swarm's sources.
 #[derive(Default)]
 pub(crate) struct Loaded {
-    /// Which ConfigMaps were read, and the generation of the spec that names them.
+    /// The ConfigMaps that were read, and the generation of the spec that names them.
     seen: Option<(Vec<Version>, Option<i64>)>,
-    /// What is wrong with those.
+    /// The problem with these ConfigMaps.
     complaint: Option<Verdict>,
-    /// The last good list.
+    /// The last valid list.
     jobs: Option<Jobs>,
-    /// The ConfigMaps that its selectors found.
+    /// The ConfigMaps that the Swarm's selectors found.
     record: Option<SourceRecord>,
-    /// Where that is counted.
+    /// The list's share of the memory budget.
     place: Option<Place>,
-    /// Before when they are not read again.
+    /// The time before which the sources are not read again.
     rests_until: Option<Instant>,
-    /// Whether they were read in this turn.
+    /// Whether the sources were read in this turn.
     is_new: bool,
-    /// Whether they were not quick, and so rest with those of their tenant.
+    /// Whether reading the sources was slow, so that they share the rest of their tenant.
     is_costly: bool,
 }
 
@@ -76,22 +77,22 @@ impl Loaded {
         Self { record: Some(SourceRecord::default()), ..Self::default() }
     }
 
-    /// The ConfigMaps that the selectors of the list in force found; `None` before any list was read.
+    /// The ConfigMaps that the selectors of the current list found; `None` before the first list.
     pub(crate) fn record(&self) -> Option<&SourceRecord> {
         self.record.as_ref()
     }
 
-    /// Whether they were not quick to read and to carry out.
+    /// Whether reading the sources and acting on them was slow.
     pub(crate) fn is_costly(&self) -> bool {
         self.is_costly
     }
 
-    /// When they were read.
+    /// Whether the sources were read in this turn.
     pub(crate) fn read(&self) -> Read {
         if self.is_new { Read::Now } else { Read::Before }
     }
 
-    /// For how long changes of the sources are not read, if there are any.
+    /// The remaining rest of the sources, if they have changed.
     fn rests_for(
         &self,
         found: &[Version],
@@ -101,9 +102,9 @@ impl Loaded {
         self.requeue_after(found, generation, tenants).filter(|rest| !rest.is_zero())
     }
 
-    /// After which time changes that were not read while the lists rest are; those of the tenant rest until
-    /// then, too. It is zero where the rest ended in the middle of a turn: that turn has not read them, and
-    /// nothing else shows them again.
+    /// Time until changes that the rest has delayed are read. The tenant's shared rest counts too.
+    /// It is zero if the rest ended in the middle of a turn: that turn has not read the changes,
+    /// and no later event shows them again.
     fn requeue_after(
         &self,
         found: &[Version],
@@ -121,9 +122,9 @@ impl Loaded {
 
 /// The jobs of a Swarm that has sources.
 pub(crate) struct JobList {
-    /// The last good list; `None` if there was none yet.
+    /// The last valid list; `None` before the first one.
     pub(crate) jobs: Option<Jobs>,
-    /// What is wrong with the newest list.
+    /// The problem with the newest list.
     pub(crate) complaint: Option<Verdict>,
 }
 
@@ -134,18 +135,18 @@ enum Fetched {
     Refused(Verdict),
 }
 
-/// The lists that were fetched.
+/// The fetched lists.
 struct NewLists {
     jobs: Result<Gathered, SourceError>,
-    /// How long it took to fetch them; of small ones nothing, since that says more of the API server.
+    /// Time of the fetch. Zero for small lists, where it mostly measures the API server.
     fetched_in: Duration,
-    /// How long it took to read them.
+    /// Time of the parsing.
     parsed_in: Duration,
 }
 
 impl JobSources {
-    /// The jobs of a Swarm that has sources: the last good list, and what is wrong with the newest. A
-    /// list may lack nothing that the ledger has on record.
+    /// The jobs of a Swarm that has sources: the last valid list, and the problem with the newest.
+    /// Every ConfigMap on the ledger's record must be in the list.
     pub(crate) async fn resolve(
         &self,
         turn: &Turn<'_>,
@@ -173,7 +174,7 @@ impl JobSources {
                         Err(error) => loaded.complaint = Some(verdict(error)),
                     }
                 }
-                // Nothing shows that it may be read now, so it is tried again and again.
+                // No event shows when access is granted, so every turn tries again.
                 Fetched::Refused(verdict) => {
                     return Ok(JobList { jobs: loaded.jobs.clone(), complaint: Some(verdict) });
                 }
@@ -184,7 +185,7 @@ impl JobSources {
         Ok(JobList { jobs: loaded.jobs.clone(), complaint })
     }
 
-    /// Notes that the lists of a Swarm cost so much time, if they were read in this turn.
+    /// Adds `took` to the cost of a Swarm's lists, if they were read in this turn.
     pub(crate) fn note_cost(&self, turn: &Turn<'_>, loaded: &mut Loaded, took: Duration) {
         if loaded.is_new && QUICK < took {
             loaded.is_costly = true;
@@ -192,7 +193,7 @@ impl JobSources {
         }
     }
 
-    /// Keeps a list in place of the one before, if there is room for it.
+    /// Replaces the kept list with `gathered`, if the memory budget has room.
     fn keep(&self, turn: &Turn<'_>, loaded: &mut Loaded, gathered: Gathered) {
         let Gathered { jobs, record } = gathered;
         match self.memory_budget.take(turn.namespace, &jobs, loaded.place.take()) {
@@ -203,7 +204,7 @@ impl JobSources {
             Err((place, reason)) => {
                 loaded.place = place;
                 loaded.complaint = Some(verdict(SourceError::TooLarge(reason)));
-                // Nothing shows that others have fewer now, so it is read again.
+                // No event shows when other lists shrink, so this list is read again later.
                 let again = Instant::now() + NO_PLACE;
                 loaded.seen = None;
                 loaded.rests_until = loaded.rests_until.max(Some(again));
@@ -211,7 +212,7 @@ impl JobSources {
         }
     }
 
-    /// After which time to look again at sources that changed while they rest.
+    /// Time until the next look at sources that changed during their rest.
     pub(crate) fn rest_for(&self, turn: &Turn<'_>, loaded: &Loaded) -> Option<Duration> {
         let swarm = turn.swarm;
         if loaded.rests_until.is_none() && !loaded.is_costly {
@@ -221,8 +222,8 @@ impl JobSources {
         loaded.requeue_after(&self.caches.sources_of(swarm), swarm.metadata.generation, tenants)
     }
 
-    /// Fetches the ConfigMaps `found` and reads them; a verdict if one of them is refused. Those on
-    /// `record` must exist.
+    /// Fetches and parses the ConfigMaps `found`. Returns a verdict if the API server refuses one.
+    /// The ConfigMaps on `record` must exist.
     async fn read(
         &self,
         turn: &Turn<'_>,
@@ -283,8 +284,8 @@ impl JobSources {
     }
 }
 
-/// The ConfigMaps that the last list came from, as the ledger has them; none for a Swarm without a
-/// selector that must find any.
+/// The ConfigMaps of the previous list, from the ledger; empty for a Swarm without a selector that
+/// must find any.
 async fn source_record(
     swarm: &Swarm,
     ledgers: &KubeLedgerStore,
@@ -294,15 +295,15 @@ async fn source_record(
         return Ok(SourceRecord::default());
     }
     match ledgers.sources().await {
-        // The turn has the same answer, and reports it.
+        // The turn gets the same refusal and reports it.
         Err(StoreError::Refused { .. }) => Ok(SourceRecord::default()),
         answer => answer,
     }
 }
 
-/// The ConfigMap as it was at this version or later, if it is there. The API server has that in memory, since
-/// a watch has told of it; without a version it would read the store, which costs it twice as much. Where the
-/// store was rolled back to before that version, no answer comes from memory.
+/// The ConfigMap at this version or later, if it exists. A watch has shown this version, so the API
+/// server has it in memory. A read without a version would go to the store, at twice the cost. If
+/// the store was rolled back to an earlier version, memory has no answer.
 async fn get(
     api: &Api<ConfigMap>,
     name: &str,
@@ -316,18 +317,17 @@ async fn get(
     }
 }
 
-/// Why the newest list of jobs is not read yet.
+/// The verdict on a Swarm whose newest list of jobs is not read yet.
 fn throttled() -> Verdict {
     let message = format!(
-        "the ConfigMaps of jobs changed, and are read within {} minutes: large lists of this \
-         namespace change too often for a tenth of the operator's time; change them less often, or \
-         divide them among namespaces",
+        "changed lists of jobs are read within {} minutes: large lists of this namespace take too \
+         much of the operator's time; change them less often, or divide them among namespaces",
         COOLDOWN_MAX.as_secs() / 60
     );
     Verdict { reason: Reason::SourcesThrottled, message }
 }
 
-/// Why the newest list of jobs is not used.
+/// The verdict on a newest list of jobs that is not used.
 fn verdict(error: SourceError) -> Verdict {
     let (reason, message) = match error {
         SourceError::Missing(message) => (Reason::SourceMissing, message),
@@ -337,15 +337,15 @@ fn verdict(error: SourceError) -> Verdict {
     Verdict { reason, message }
 }
 
-/// How many bytes its keys and texts have.
+/// Bytes of the keys and texts of a ConfigMap.
 fn contents(map: &ConfigMap) -> usize {
     let texts = map.data.iter().flatten().map(|(key, text)| key.len() + text.len());
     let others = map.binary_data.iter().flatten().map(|(key, data)| key.len() + data.0.len());
     texts.chain(others).sum()
 }
 
-/// The ConfigMap with the texts that a source of `swarm` may mean, and the first of its other keys, of
-/// which it may have 70,000. Of a key with bytes the name is kept, for the message about it.
+/// The ConfigMap with only the texts that a source of `swarm` may refer to, and a few of its other
+/// keys. It may have 70,000 keys. A key with bytes keeps only its name, for the message about it.
 fn named_keys(swarm: &Swarm, mut map: ConfigMap) -> ConfigMap {
     let keys = swarm.spec.job_sources.iter().flat_map(|source| {
         let named = source.config_map.as_ref().map(|named| &named.key);
@@ -373,7 +373,7 @@ fn named_keys(swarm: &Swarm, mut map: ConfigMap) -> ConfigMap {
 }
 
 impl Caches {
-    /// The ConfigMaps that the sources of `swarm` speak of, with their versions, each once.
+    /// The ConfigMaps to which the sources of `swarm` refer, with their versions, each once.
     fn sources_of(&self, swarm: &Swarm) -> Vec<Version> {
         let namespace = swarm.namespace().unwrap_or_default();
         let mut found = Vec::new();
@@ -395,14 +395,14 @@ impl Caches {
     }
 }
 
-/// Whether a ConfigMap has the labels that `source` selects by.
+/// Whether a ConfigMap has the labels that `source` selects.
 fn has(source: &JobSource, map: &PartialObjectMeta<ConfigMap>) -> bool {
     let has = |(key, value)| map.labels().get(key) == Some(value);
     source.selector.as_ref().is_some_and(|selector| selector.match_labels.iter().all(has))
 }
 
-/// The Swarms that a change of this ConfigMap may concern. One whose labels were others before is told of as it
-/// was, too.
+/// The Swarms that a change of this ConfigMap may concern. If its labels changed, the caller passes
+/// its previous state as well.
 pub(crate) fn with_source(
     swarms: &Cache<Swarm>,
     map: &PartialObjectMeta<ConfigMap>,

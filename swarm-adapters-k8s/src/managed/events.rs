@@ -1,6 +1,8 @@
-//! What only Events tell of a managed pool whose pods do not run: which pull secret is missing, and why a
-//! StatefulSet makes no pods. They are read once for each trouble, by the rights that managed pools have:
-//! a cluster has many Events, and a pool that runs needs none of them.
+//! Events about a managed pool whose pods do not run. Only they state which pull secret is missing,
+//! and why a StatefulSet creates no pods.
+//!
+//! The operator reads them once for each problem, with its rights for managed pools. A cluster has
+//! many Events, and a healthy pool needs none of them.
 
 use std::sync::Arc;
 
@@ -14,32 +16,32 @@ use crate::pool::trouble;
 use crate::pool::workload::{Kind, Workload};
 use crate::turn::Turn;
 
-/// Of one object and for one reason there are few, since repeats are counted in one Event.
+/// The most Events to read. One object and reason have few, since one Event counts all repeats.
 const EVENTS_MAX: u32 = 50;
-/// Of a kubelet that looks for the pull secrets of a pod.
+/// The kubelet's reason if it cannot read a pull secret of a pod.
 const NO_SECRET: &str = "FailedToRetrieveImagePullSecret";
-/// Of a controller whose pods are refused.
+/// A controller's reason if its pods are refused.
 const NOT_MADE: &str = "FailedCreate";
 
-/// The trouble of a pool that Events were read for, and what they say. Whoever has lost it reads them
-/// once more.
+/// The problem for which Events were read, and their text. A process that has lost it reads them
+/// again.
 #[derive(Debug, Default)]
 pub(crate) struct Explained {
     of: Option<Trouble>,
     says: Option<String>,
 }
 
-/// Why pods do not run, or are not made.
+/// A problem of a pool: its pods do not run, or are not created.
 #[derive(Debug, PartialEq, Eq)]
 struct Trouble {
-    /// What is known without Events.
+    /// The sentence that needs no Events.
     sentence: String,
-    /// The UID of the object, and the reason, of Events that tell more.
-    told_by: Option<(String, &'static str)>,
+    /// The UID and the reason of the Events that explain the problem.
+    explained_by: Option<(String, &'static str)>,
 }
 
 impl Explained {
-    /// The trouble with what Events say of it.
+    /// The sentence about the problem, with the text of its Event.
     fn shown(&self) -> Option<String> {
         let sentence = self.of.as_ref()?.sentence.clone();
         Some(match &self.says {
@@ -50,20 +52,20 @@ impl Explained {
 }
 
 impl Trouble {
-    /// The trouble of a pool, if there is any.
+    /// The problem of a pool, if it has one.
     fn of<'a>(pool: &Workload, pods: impl Iterator<Item = &'a Pod>) -> Option<Self> {
         if let Some((pod, sentence)) = trouble::shown(pods) {
             let uid = pod.uid().filter(|_| trouble::may_lack_a_secret(pod));
-            return Some(Self { sentence, told_by: uid.map(|uid| (uid, NO_SECRET)) });
+            return Some(Self { sentence, explained_by: uid.map(|uid| (uid, NO_SECRET)) });
         }
         let sentence = pool.trouble.clone()?;
-        let is_told = pool.kind == Kind::StatefulSet;
-        Some(Self { sentence, told_by: is_told.then(|| (pool.uid.clone(), NOT_MADE)) })
+        let is_explained = pool.kind == Kind::StatefulSet;
+        Some(Self { sentence, explained_by: is_explained.then(|| (pool.uid.clone(), NOT_MADE)) })
     }
 }
 
 impl ManagedPools {
-    /// Why pods of `pool` do not run, or are not made, if that is known.
+    /// Explains why pods of `pool` do not run, or are not created, if known.
     pub(crate) async fn explain(
         &self,
         turn: &Turn<'_>,
@@ -75,15 +77,15 @@ impl ManagedPools {
         if explained.of == trouble {
             return explained.shown();
         }
-        let told_by = trouble.as_ref().and_then(|trouble| trouble.told_by.as_ref());
-        let told_by = told_by.filter(|_| turn.swarm.spec.pool.managed.is_some());
-        let says = match told_by {
+        let explained_by = trouble.as_ref().and_then(|trouble| trouble.explained_by.as_ref());
+        let explained_by = explained_by.filter(|_| turn.swarm.spec.pool.managed.is_some());
+        let says = match explained_by {
             Some((uid, reason)) => self.events(&pool.namespace, uid, reason).await,
             None => Ok(None),
         };
         match says {
             Ok(says) => *explained = Explained { of: trouble, says },
-            // It is only an explanation: the turn goes on, and the next one asks again.
+            // The explanation is optional: the turn goes on, and the next turn asks again.
             Err(error) => {
                 debug!("Events of {} were not read: {error}", pool.name);
                 *explained = Explained::default();
@@ -93,7 +95,7 @@ impl ManagedPools {
         explained.shown()
     }
 
-    /// What the latest Event with this reason says of an object.
+    /// The text of the latest Event about an object with this reason.
     async fn events(
         &self,
         namespace: &str,
@@ -107,7 +109,7 @@ impl ManagedPools {
     }
 }
 
-/// What the latest of some Events says.
+/// The text of the latest of these Events.
 fn latest(events: Vec<Event>) -> Option<String> {
     let time = |event: &Event| {
         let last = event.last_timestamp.as_ref().map(|time| time.0);
@@ -135,15 +137,15 @@ mod tests {
         assert_eq!(Trouble::of(&pool, std::iter::empty()), None);
         pool.trouble = Some("0 of 2 pods are made".into());
         let of_set = Trouble::of(&pool, std::iter::empty()).unwrap();
-        assert_eq!(of_set.told_by, Some(("set".to_owned(), NOT_MADE)));
+        assert_eq!(of_set.explained_by, Some(("set".to_owned(), NOT_MADE)));
 
         let lacks =
             pod("image `x` cannot be pulled, its pull secrets are `a`: each must exist here");
         let of_pod = Trouble::of(&pool, [&lacks].into_iter()).unwrap();
-        assert_eq!(of_pod.told_by, Some(("u0".to_owned(), NO_SECRET)));
+        assert_eq!(of_pod.explained_by, Some(("u0".to_owned(), NO_SECRET)));
         let full = pod("no node takes it: full");
         let full = Trouble::of(&pool, [&full].into_iter()).unwrap();
-        assert_eq!(full.told_by, None, "the pod tells it itself");
+        assert_eq!(full.explained_by, None, "the pod reports it itself");
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Makes managed pools and keeps them in shape: what is missing or changed is applied again, what is not
-//! wanted any more is removed, what somebody else made is never touched.
+//! Creates managed pools and reconciles them. Missing or changed objects are applied again. Surplus
+//! objects are removed. Objects that the operator did not create are never touched.
 //!
-//! Nothing that a pool is made of has an owner reference: a Swarm that is deleted with
-//! `--cascade=foreground` would lose its workers, and their rights, before they have let go of their jobs.
-//! The operator removes everything itself, after the release.
+//! The objects have no owner references. Otherwise deletion of a Swarm with `--cascade=foreground`
+//! would remove workers and their rights before the workers have released their jobs. The operator
+//! removes all objects itself, after the release.
 
 mod contest;
 mod namesake;
@@ -29,47 +29,48 @@ use crate::requests::{CHANGED_RETRY, REFUSED_RETRY, bounded};
 use crate::status::{Reason, RefusedRequest, Verdict};
 use crate::turn::Turn;
 
-/// How long the watch may take to show what was made.
+/// The time that the watch may take to show a write.
 const SHOWN_WITHIN: Duration = Duration::from_secs(5);
-/// When to look again whether a name is free.
+/// The interval of looks at a name that is taken.
 const TAKEN_AGAIN: Duration = Duration::from_secs(5);
-/// When to look again whether what is being deleted is gone.
+/// The interval of looks at an object that is being deleted.
 const GOING_AGAIN: Duration = Duration::from_secs(1);
-/// When to look again whether it is a pool's turn to roll.
+/// The interval at which a pool asks for its turn to roll.
 const ROLL_AGAIN: Duration = Duration::from_secs(5);
 
-/// What this process remembers of the objects of one managed pool.
+/// State of this process about the objects of one managed pool.
 #[derive(Default)]
 pub(crate) struct Making {
     applied: BTreeMap<(ObjectKind, String), Applied>,
     repairs: BTreeMap<(ObjectKind, String), Repairs>,
-    /// What is wrong with the pool as it is asked for, by the digest of that, and when it was asked.
+    /// The refusal of a wanted pool: the digest of that pool, the verdict, and the time of the
+    /// request.
     refused: Option<(u64, Verdict, Instant)>,
 }
 
-/// An object as it was after it was last applied.
+/// An object after its last apply.
 #[derive(Clone, Debug)]
 struct Applied {
     wanted: u64,
     seen: Seen,
     at: Instant,
-    /// Whether the watch has shown it since.
+    /// Whether the watch has shown the object since that apply.
     is_shown: bool,
 }
 
 impl Making {
-    /// Forgets what was applied before a rollback of the store.
+    /// Forgets applies that a rollback of the store may have undone.
     pub(crate) fn forget_undone(&mut self) {
         self.applied.clear();
     }
 }
 
-/// What came of keeping a pool in shape.
+/// Result of reconciling a pool.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// What is wrong, so that it is not as asked for.
+    /// The reason why the pool is not as wanted.
     pub(crate) complaint: Option<Verdict>,
-    /// After which time to look again.
+    /// Time until the next look.
     pub(crate) requeue_after: Option<Duration>,
 }
 
@@ -78,7 +79,8 @@ impl Kept {
         self.complaint.get_or_insert(verdict);
     }
 
-    /// The answer to a request; `None` if that was refused, which is complained about.
+    /// Returns the answer to a request. For a refused request it records a complaint and returns
+    /// `None`.
     fn unless_refused<T>(
         &mut self,
         metrics: &Metrics,
@@ -100,50 +102,52 @@ impl Kept {
     }
 }
 
-/// What is to be done about one object.
+/// The action that one object needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Due {
     Nothing,
-    /// It does not exist.
+    /// Create the object, which does not exist.
     Create {
-        /// Whether it did, so that somebody has deleted it.
+        /// Whether the object existed before, so that another client has deleted it.
         was_there: bool,
     },
-    /// The one that is there is to be as wanted.
+    /// Apply the object, which exists.
     Apply {
         at: At,
-        /// Who is the cause, if it is not a change of the wish.
+        /// The change by another client that makes the apply necessary; `None` if the wish has
+        /// changed.
         drift: Option<Drift>,
     },
-    /// The one that is there is being deleted.
+    /// Wait until the existing object, which is being deleted, is removed.
     AwaitEnd,
-    /// The one that is there is somebody else's.
+    /// Complain: the existing object belongs to another owner.
     Taken {
-        /// The Swarm that it was made for.
+        /// The Swarm for which the object was created.
         by: Option<String>,
     },
-    /// What is there may not be looked at, which was complained about.
+    /// Nothing: the API server refused a read of the object. The refusal is already in the
+    /// complaint.
     Hidden,
 }
 
-/// An object as it was last known. Whoever has changed it since, another replica perhaps, is not written
-/// over.
+/// UID and version of an object's last known state. A write with them fails if another client,
+/// perhaps another replica, has changed the object since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct At {
     uid: String,
     version: u64,
 }
 
-/// Somebody changed or deleted what was made.
+/// A change or deletion of an object by another client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Drift {
-    /// The field manager that changed it; `None` if it was deleted.
+    /// The field manager of the change; `None` for a deletion.
     by: Option<String>,
-    /// The labels that it was known by and has lost, as they should be.
+    /// The identifying labels that the object has lost, with their wanted values.
     labels: Vec<(&'static str, String)>,
 }
 
-/// One object, what is to be done about it, and how the watch last showed it.
+/// One object, the action that it needs, and its state in the watch.
 struct Todo<'a> {
     wanted: &'a Wanted,
     due: Due,
@@ -151,8 +155,8 @@ struct Todo<'a> {
 }
 
 impl Todo<'_> {
-    /// Whether this only brings back what was there, or makes what the pods cannot do without whatever
-    /// they are: nothing that could be wanted otherwise by now.
+    /// Whether the action only repairs an object, or creates an object that all pods need
+    /// regardless of their template. Such an action stays correct after a change of the spec.
     fn is_repair(&self) -> bool {
         match &self.due {
             Due::Nothing => false,
@@ -168,7 +172,7 @@ impl Todo<'_> {
     }
 }
 
-/// The state that one object is brought about with.
+/// The state with which one object is reconciled.
 struct Keeping<'a> {
     making: &'a mut Making,
     scaling: &'a mut Scaling,
@@ -178,16 +182,16 @@ struct Keeping<'a> {
 /// The effect of an apply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// None: the API server only says whether it would take the object.
+    /// No effect: the API server only says whether it would accept the object.
     DryRun,
     Write,
 }
 
-/// What is to be done about `wanted`, which the watch last showed as `there`.
+/// The action that `wanted` needs. `there` is its state in the watch.
 fn due(wanted: &Wanted, there: Option<&Seen>, applied: Option<&mut Applied>) -> Due {
     let Some(there) = there else {
         return match applied {
-            // The watch may not have shown it yet.
+            // The watch may not have shown the new object yet.
             Some(it) if !it.is_shown && it.at.elapsed() < SHOWN_WITHIN => {
                 let is_same = it.wanted == wanted.digest;
                 if is_same { Due::Nothing } else { Due::Create { was_there: false } }
@@ -202,7 +206,7 @@ fn due(wanted: &Wanted, there: Option<&Seen>, applied: Option<&mut Applied>) -> 
     let Some(applied) = applied.filter(|it| it.seen.uid == there.uid) else {
         return apply(there.version, None);
     };
-    // The watch may not have shown what was made of it last.
+    // The watch may not have shown the last apply yet.
     let newest = there.version.max(applied.seen.version);
     if applied.wanted != wanted.digest {
         return apply(newest, None);
@@ -219,7 +223,7 @@ fn due(wanted: &Wanted, there: Option<&Seen>, applied: Option<&mut Applied>) -> 
 }
 
 impl ManagedPools {
-    /// Brings the managed pool of the Swarm into shape. Writes nothing if it is.
+    /// Reconciles the managed pool of the Swarm. Writes nothing if no object differs.
     pub(crate) async fn keep(
         &self,
         turn: &Turn<'_>,
@@ -247,7 +251,8 @@ impl ManagedPools {
         }
         is_refused |= !self.is_acceptable(namespace, &todo, making, &mut kept).await?;
         if is_refused {
-            // What runs goes on as it is, with all that it needs; what was never made is not begun.
+            // A running pool keeps all objects that it needs. A pool that was never created is not
+            // begun.
             let has_pods = self.has_workload(namespace, name);
             todo.retain(|todo| has_pods && todo.is_repair());
             surplus.clear();
@@ -255,7 +260,7 @@ impl ManagedPools {
         let mut has_all = true;
         for todo in todo {
             let mut wanted = todo.wanted.clone();
-            // Its account may have been made just now.
+            // The turn may just have created the account.
             if let Some(account) = self.account(turn, making) {
                 wanted.run_as(&account);
             }
@@ -276,22 +281,22 @@ impl ManagedPools {
         Ok(kept)
     }
 
-    /// The UID of the account that the operator made for the pods of the Swarm, as last known.
+    /// The UID of the account that the operator created for the pods of the Swarm, as last known.
     fn account(&self, turn: &Turn<'_>, making: &Making) -> Option<String> {
         let Turn { namespace, name, .. } = turn;
         let shown = self.made.get(ObjectKind::ServiceAccount, namespace, name, name);
-        // The watch may not have shown it yet.
+        // The watch may not have shown the account yet.
         let applied = making.applied.get(&(ObjectKind::ServiceAccount, (*name).to_owned()));
         let applied = applied.filter(|it| !it.is_shown).map(|it| it.seen.clone());
         shown.into_iter().chain(applied).max_by_key(|seen| seen.version).map(|seen| seen.uid)
     }
 
-    /// Whether the workload was made for the Swarm of this name.
+    /// Whether a workload was created for the Swarm of this name.
     fn has_workload(&self, namespace: &str, swarm: &str) -> bool {
         self.made.of_swarm(namespace, swarm).iter().any(|(kind, _)| kind.is_workload())
     }
 
-    /// The objects about which something is to be done now, in the order in which it is.
+    /// The objects that need an action now, in the order of the actions.
     async fn todo<'a>(
         &self,
         turn: &Turn<'_>,
@@ -321,7 +326,7 @@ impl ManagedPools {
         Ok(todo)
     }
 
-    /// What was made for the Swarm and is not wanted any more.
+    /// Objects that were created for the Swarm and are no longer wanted.
     fn surplus(&self, turn: &Turn<'_>, wanted: &[Wanted]) -> Vec<(ObjectKind, String)> {
         let mut made = self.made.of_swarm(turn.namespace, turn.name);
         made.retain(|(kind, name)| !wanted.iter().any(|it| it.kind == *kind && it.name == *name));
@@ -332,8 +337,9 @@ impl ManagedPools {
         made
     }
 
-    /// Whether the API server would take the workload as it is wanted now, before anything is written.
-    /// What it refuses is asked again after a while: the cause may be gone unseen.
+    /// Asks the API server with a dry run whether it would accept the workload, before the first
+    /// write. A refused workload is tried again after a while, since no event shows that the cause
+    /// has ended.
     async fn is_acceptable(
         &self,
         namespace: &str,
@@ -374,7 +380,7 @@ impl ManagedPools {
         }
     }
 
-    /// Does what is due about one object. Returns whether pods that need it may be made.
+    /// Reconciles one object. Returns whether pods that need it may be created.
     async fn bring_about(
         &self,
         turn: &Turn<'_>,
@@ -390,7 +396,7 @@ impl ManagedPools {
             Due::AwaitEnd => {
                 let message = format!("{kind} `{name}` is being deleted; another is made then");
                 kept.complain(Verdict { reason: Reason::PoolBeingMade, message });
-                // The watch does not show the end of what others have made.
+                // The watch does not show the end of objects that others created.
                 kept.requeue_after(GOING_AGAIN);
                 return Ok(false);
             }
@@ -413,7 +419,7 @@ impl ManagedPools {
         }
         let applied = self.apply_made(namespace, wanted, seen_at.as_ref(), Mode::Write).await;
         if seen_at.is_some() && matches!(applied, Err(StoreError::Conflict { .. })) {
-            // It is gone, or not as it was seen.
+            // The object was deleted or changed since it was read.
             kept.requeue_after(CHANGED_RETRY);
             return Ok(false);
         }
@@ -437,7 +443,7 @@ impl ManagedPools {
         Ok(true)
     }
 
-    /// Gives a workload that was just made its number of workers, without which it has one.
+    /// Scales a new workload, which has one worker at first.
     async fn scale_new(
         &self,
         turn: &Turn<'_>,
@@ -445,7 +451,7 @@ impl ManagedPools {
         object: DynamicObject,
         scaling: &mut Scaling,
     ) -> Result<(), StoreError> {
-        // Where the number follows the jobs, the first turn makes it more.
+        // If the number follows the jobs, the first turn scales the workload up.
         let swarm = turn.swarm;
         let least = || swarm.spec.autoscale.as_ref().map(|terms| terms.min.unwrap_or(1));
         let wanted = swarm.spec.replicas.or_else(least);
@@ -459,7 +465,7 @@ impl ManagedPools {
         match (wanted, parsed) {
             (Some(wanted), Some(pool)) if pool.replicas != wanted => {
                 match self.workloads.scale(turn, &pool, wanted, scaling).await {
-                    // The next turn scales it.
+                    // The next turn scales the workload.
                     Err(StoreError::Conflict { .. }) => Ok(()),
                     scaled => scaled,
                 }
@@ -468,8 +474,7 @@ impl ManagedPools {
         }
     }
 
-    /// Writes `wanted` by server-side apply; the one that is as it was seen, or one that does not exist
-    /// yet.
+    /// Writes `wanted` by server-side apply, to the object `at` or to a new one.
     async fn apply_made(
         &self,
         namespace: &str,
@@ -479,13 +484,13 @@ impl ManagedPools {
     ) -> Result<DynamicObject, StoreError> {
         let Wanted { kind, name, .. } = wanted;
         let mut object = wanted.object.clone();
-        // Without it another one that took the name would be changed, or one made anew.
+        // The UID keeps the apply from changing or recreating another object of the same name.
         object.metadata.uid = at.map(|at| at.uid.clone());
         let version = at.map(|at| at.version).filter(|version| 0 < *version);
         object.metadata.resource_version = version.map(|version| version.to_string());
         let mut params = PatchParams::apply(MANAGER);
-        // Of an object that is ours, the fields that we write are, too. Where there is none, somebody
-        // else may make one at this moment.
+        // The operator owns the fields that it writes of its own object. Without an object, another
+        // client may be creating one at this moment.
         params.force = at.is_some();
         params.dry_run = mode == Mode::DryRun;
         let api: Api<DynamicObject> =
@@ -494,8 +499,8 @@ impl ManagedPools {
         bounded(what, api.patch(name, &params, &Patch::Apply(&object))).await
     }
 
-    /// The verdict on a managed pool for which the operator has no rights, if that is why it knows
-    /// nothing of it.
+    /// The verdict on a managed pool if the operator has no rights for such pools, and so cannot
+    /// see it.
     pub(crate) async fn forbidden(&self, namespace: &str) -> Option<Verdict> {
         let api: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
         let one = ListParams::default().limit(1);

@@ -1,9 +1,11 @@
-//! What is known of the objects of managed pools: by whom, and in which state, they were last seen.
+//! Last seen states of the objects of managed pools, and the clients that changed them.
 //!
-//! Of each only metadata is watched. Whoever changes a field that the operator applied takes it over, and
-//! the operator's entry in `managedFields` shrinks: so an object is in shape while that entry is as it was
-//! after the last apply. The watches begin when the first Swarm asks for such a pool: nobody else needs the
-//! rights for them.
+//! The watches read only metadata. A client that changes a field of the operator takes over its
+//! ownership, and the operator's entry in `managedFields` shrinks. So an object is in shape as long
+//! as that entry is as it was after the last apply.
+//!
+//! The watches begin when the first Swarm asks for a managed pool. An operator without managed
+//! pools does not need the rights for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -36,23 +38,23 @@ use crate::watch::rollback::Rollbacks;
 use crate::watch::streams;
 use crate::watch::strip::{self, Cut, Slim};
 
-/// An object of a managed pool as it was last seen.
+/// The last seen state of an object of a managed pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) uid: String,
     pub(crate) version: u64,
     /// Whether it is being deleted.
     pub(crate) is_going: bool,
-    /// Which fields are the operator's: digests of their paths, in order.
+    /// Digests of the paths of the fields that the operator owns, in order.
     pub(crate) ours: Box<[u32]>,
-    /// Who else changed a field last: one of the operator's, if that can be told.
+    /// The other client that last changed a field, preferably a field of the operator.
     pub(crate) other: Option<String>,
-    /// Of a workload, what it was made of.
+    /// The annotation of a workload that says which spec it was created from.
     pub(crate) made_of: Option<String>,
 }
 
 impl Seen {
-    /// An object as it is now, which was last seen as `before`.
+    /// The current state of an object whose last seen state was `before`.
     pub(crate) fn of(object: &impl Resource, before: Option<&Self>) -> Self {
         let meta = object.meta();
         let uid = meta.uid.clone().unwrap_or_default();
@@ -80,8 +82,9 @@ impl Seen {
     }
 }
 
-/// Who of the `others` changed a field last: one that was the operator's, since `before` it was. Whoever
-/// was found to have done that stays the one while the operator has not put it back.
+/// The one of `others` that last changed a field, preferably a field that the operator has lost
+/// since `before`. A client that was found stays the result until the operator has restored the
+/// field.
 fn other(ours: &[u32], others: &[&ManagedFieldsEntry], before: Option<&Seen>) -> Option<String> {
     let newest = |all: &[&ManagedFieldsEntry]| {
         let newest = all.iter().max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
@@ -95,12 +98,12 @@ fn other(ours: &[u32], others: &[&ManagedFieldsEntry], before: Option<&Seen>) ->
         |path: &u32| before.ours.binary_search(path).is_ok() && ours.binary_search(path).is_err();
     let mut takers = others.to_vec();
     takers.retain(|entry| paths(entry).iter().any(is_lost));
-    // A field that was removed is nobody's.
+    // A removed field has no owner.
     newest(&takers).or_else(|| newest(others))
 }
 
-/// Digests of the paths of all fields of a manager, in order. They stand in place of the fields where an
-/// object was cut down.
+/// Digests of the paths of all fields of a manager, in order. In a stripped object they replace the
+/// fields.
 fn paths(entry: &ManagedFieldsEntry) -> Vec<u32> {
     fn walk(fields: &Value, outer: u64, found: &mut Vec<u32>) {
         for (name, inner) in fields.as_object().into_iter().flatten() {
@@ -124,10 +127,10 @@ fn paths(entry: &ManagedFieldsEntry) -> Vec<u32> {
     found
 }
 
-/// How many fields of others are looked at, for each manager: an honest one has some dozens.
+/// The most fields of each other manager that are read: a normal manager has some dozens.
 const PATHS_MAX: usize = 4_096;
 
-/// Leaves what [`Seen`] is about.
+/// Strips an object to the fields that [`Seen`] reads.
 struct ObjectCut;
 
 impl<K: Resource> Cut<K> for ObjectCut {
@@ -147,12 +150,12 @@ impl<K: Resource> Cut<K> for ObjectCut {
     }
 }
 
-/// Where an object is: its kind, namespace and name.
+/// Kind, namespace and name of an object.
 pub(crate) type Place = (ObjectKind, String, String);
-/// A namespace and the name of a Swarm.
+/// Namespace and name of a Swarm.
 type Owner = (String, String);
 
-/// The objects of all managed pools. Its clones share one state.
+/// The objects of all managed pools. Clones share the state.
 #[derive(Clone, Default)]
 pub(crate) struct MadeObjects {
     followed: Followed<State>,
@@ -170,7 +173,7 @@ struct State {
 }
 
 impl MadeObjects {
-    /// Begins to watch, unless that has begun.
+    /// Starts the watches, unless they have started.
     pub(crate) fn ask(&self) {
         self.asked.ask();
     }
@@ -180,12 +183,12 @@ impl MadeObjects {
         self.followed.is_filled()
     }
 
-    /// Returns once all kinds were listed.
+    /// Waits until all kinds were listed.
     pub(crate) async fn wait_until_filled(&self) {
         self.followed.wait_until_filled().await;
     }
 
-    /// An object that was made for the Swarm of this name.
+    /// The state of an object that was created for the Swarm of this name.
     pub(crate) fn get(
         &self,
         kind: ObjectKind,
@@ -199,8 +202,8 @@ impl MadeObjects {
         found.map(|(_, seen)| seen.clone())
     }
 
-    /// Whether the workload at this place may roll now because of the operator, which is one of so many
-    /// `replicas`. Then it counts until it `has_rolled`.
+    /// Whether the workload at this place may roll now because of a change of the operator, which
+    /// has this many `replicas`. If so, it counts as rolling until it `has_rolled`.
     pub(crate) fn may_roll(
         &self,
         place: &Place,
@@ -210,19 +213,19 @@ impl MadeObjects {
         self.followed.state().rolls.may_begin(place, replicas, has_rolled)
     }
 
-    /// All that was made for the Swarm of this name.
+    /// All objects that were created for the Swarm of this name.
     pub(crate) fn of_swarm(&self, namespace: &str, swarm: &str) -> Vec<(ObjectKind, String)> {
         let owner = (namespace.to_owned(), swarm.to_owned());
         self.followed.state().of_swarm.get(&owner).into_iter().flatten().cloned().collect()
     }
 
-    /// Every Swarm, there or not, for which something was made.
+    /// Every Swarm for which objects were created, even if it no longer exists.
     pub(crate) fn owners(&self) -> Vec<Owner> {
         self.followed.state().of_swarm.keys().cloned().collect()
     }
 
-    /// Follows all kinds in `scope` once somebody asks, for as long as the stream is polled, which gives
-    /// the Swarms of those that changed.
+    /// Watches all kinds in `scope` once [`ask`](Self::ask) was called. The stream drives the
+    /// watches, and yields the Swarms of changed objects.
     pub(crate) fn follow(
         &self,
         scope: &Scope,
@@ -331,7 +334,7 @@ fn place(kind: ObjectKind, object: &impl ResourceExt) -> Place {
     (kind, object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// The Swarm that an object was made for.
+/// The Swarm for which an object was created.
 fn swarm_of(object: &impl ResourceExt) -> String {
     object.labels().get(SWARM_LABEL).cloned().unwrap_or_default()
 }
@@ -341,13 +344,14 @@ impl State {
         self.there.get(place).map(|(_, seen)| seen)
     }
 
-    /// An object is there. Whose turn it is if a turn could see a difference.
+    /// Records a new or changed object. Returns the Swarms to reconcile, if a turn could see a
+    /// difference.
     fn seen(&mut self, place: Place, swarm: String, seen: Seen) -> Vec<ObjectRef<Swarm>> {
         self.note_roll(&place, &seen);
         let before = self.there.get(&place);
         let is_news = before.is_none_or(|(of, before)| *of != swarm || !before.is_as(&seen));
         let is_moved = before.is_some_and(|(of, _)| *of != swarm);
-        // The Swarm that it was made for may have been robbed of it.
+        // The previous Swarm of the object may have lost it to another one.
         let mut meant = Vec::from_iter(is_moved.then(|| self.gone(&place)).flatten());
         let owner = (place.1.clone(), swarm.clone());
         self.of_swarm.entry(owner).or_default().insert((place.0, place.2.clone()));
@@ -356,8 +360,9 @@ impl State {
         meant
     }
 
-    /// Notes that a workload rolls because of an operator, this one or another: it was made of something
-    /// else before. Of what is there when this one starts that cannot be told.
+    /// Records a rollout that this or another replica caused: the workload was created from
+    /// something else before. For a workload that exists when this process starts, the cause is
+    /// unknown.
     fn note_roll(&mut self, place: &Place, seen: &Seen) {
         if !place.0.is_workload() {
             return;
@@ -375,7 +380,7 @@ impl State {
         }
     }
 
-    /// An object is gone. Whose turn it is.
+    /// Records a removed object. Returns the Swarm to reconcile.
     fn gone(&mut self, place: &Place) -> Option<ObjectRef<Swarm>> {
         let swarm = self.forget(place)?;
         Some(ObjectRef::new(&swarm).within(&place.1))

@@ -1,5 +1,6 @@
-//! Removes what was made for managed pools: one object that is not wanted any more, all of a Swarm that was
-//! released, and what is left of Swarms that are gone. What somebody else made is never removed.
+//! Removes objects of managed pools: single surplus objects, all objects of a released Swarm, and
+//! the rest of Swarms that no longer exist. Objects that the operator did not create are never
+//! removed.
 
 use std::fmt::Debug;
 
@@ -22,14 +23,14 @@ use crate::status::RefusedRequest;
 use crate::turn::Turn;
 use crate::watch::streams;
 
-/// What becomes of the ConfigMap with the view of a Swarm that was deleted.
+/// The end of the ConfigMap with the view of a deleted Swarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EndOfView {
-    /// It is not this Swarm's, or is going already.
+    /// The ConfigMap stays: it is not this Swarm's, or is being deleted already.
     Stays,
-    /// It holds something else beside the view, so it loses the view alone.
+    /// The ConfigMap stays without the view: it has other content.
     LetGo,
-    /// It holds the view and nothing else.
+    /// The ConfigMap is deleted: it holds only the view.
     Deleted,
 }
 
@@ -48,7 +49,7 @@ fn end_of_view(found: &ConfigMap, swarm: &str) -> EndOfView {
 }
 
 impl ManagedPools {
-    /// Removes one object that was made for the Swarm of this name, if it still is that.
+    /// Removes one object, if it is still labelled as created for the Swarm of this name.
     pub(super) async fn remove_made(
         &self,
         kind: ObjectKind,
@@ -66,8 +67,8 @@ impl ManagedPools {
         }
     }
 
-    /// Deletes the very object that was found, unless it is going already, or was made for another Swarm
-    /// than the labels say by now.
+    /// Deletes exactly the object `found`. Keeps it if it is being deleted already, or was created
+    /// for another Swarm than its labels say.
     async fn delete_made<K>(
         &self,
         api: &Api<K>,
@@ -90,18 +91,18 @@ impl ManagedPools {
         };
         tracing::info!(what, namespace = found.namespace(), "removed from a managed pool");
         match bounded(what, api.delete(&found.name_any(), &params)).await {
-            // It is gone, or another one has its name.
+            // The object no longer exists, or another one has its name.
             Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Removes all that was made for the Swarm of this name, workloads first.
+    /// Removes all objects that were created for the Swarm of this name, workloads first.
     async fn remove_pool(&self, namespace: &str, swarm: &str) -> Result<(), StoreError> {
         self.remove_kinds(ObjectKind::ALL.into_iter().rev(), namespace, swarm).await
     }
 
-    /// Removes the workload of a managed pool, and leaves all else that its pods need to end.
+    /// Removes the workload of a managed pool. Keeps all other objects, which its pods need to end.
     pub(crate) async fn remove_workloads(&self, turn: &Turn<'_>) -> Result<(), StoreError> {
         if turn.swarm.spec.pool.managed.is_none() {
             return Ok(());
@@ -110,7 +111,8 @@ impl ManagedPools {
         self.remove_kinds(workloads.into_iter(), turn.namespace, turn.name).await
     }
 
-    /// Removes what was made for the Swarm of this name of these kinds, in their order.
+    /// Removes the objects of these kinds that were created for the Swarm of this name, in the
+    /// order of the kinds.
     async fn remove_kinds(
         &self,
         kinds: impl Iterator<Item = ObjectKind>,
@@ -137,8 +139,8 @@ impl ManagedPools {
         Ok(())
     }
 
-    /// Removes all that was made for a Swarm that was released. What may not be removed is left, and said
-    /// so: the Swarm does not stay for it.
+    /// Removes all objects that were created for a released Swarm. If the API server refuses, it
+    /// leaves them and reports that. The Swarm does not wait for them.
     pub(crate) async fn remove(&self, turn: &Turn<'_>) -> Result<(), StoreError> {
         let Turn { swarm, namespace, name, .. } = *turn;
         if swarm.spec.pool.managed.is_none() {
@@ -160,9 +162,9 @@ impl ManagedPools {
         Ok(())
     }
 
-    /// Removes the view of a managed pool. Of a ConfigMap that has become somebody else's, or holds
-    /// anything beside the view, only what this operator wrote is taken away: whoever may delete a Swarm
-    /// may not delete that.
+    /// Removes the view of a managed pool. If the ConfigMap has another owner or other content, it
+    /// removes only the operator's fields: a user with the right to delete a Swarm may lack the
+    /// right to delete a ConfigMap.
     async fn remove_view(&self, turn: &Turn<'_>) -> Result<(), StoreError> {
         let Turn { swarm, namespace, .. } = *turn;
         if swarm.spec.view.as_ref().is_some_and(|view| view.config_map_name.is_some()) {
@@ -186,7 +188,8 @@ impl ManagedPools {
             }
             EndOfView::Deleted => {
                 tracing::info!(what, namespace, "removed from a managed pool");
-                // Of the version that was looked at: a key may have come since.
+                // The precondition requires the version that was read: another client may have
+                // added a key since.
                 let preconditions = Some(Preconditions { uid, resource_version });
                 let params = DeleteParams { preconditions, ..DeleteParams::background() };
                 bounded(what, api.delete(&name, &params)).await.map(drop)
@@ -194,7 +197,7 @@ impl ManagedPools {
         }
     }
 
-    /// Removes what was made for Swarms that do not exist any more.
+    /// Removes objects that were created for Swarms that no longer exist.
     pub(crate) async fn sweep(&self) {
         let swarms = &self.caches.swarms;
         if !swarms.is_filled() || !self.made.is_filled() {
@@ -214,8 +217,9 @@ impl ManagedPools {
     async fn sweep_pool(&self, namespace: &str, swarm: &str) -> Result<(), StoreError> {
         let api: Api<Swarm> = Api::namespaced(self.client.clone(), namespace);
         let named = ListParams::default().fields(&format!("metadata.name={swarm}"));
-        // The cache may be late: a Swarm that is there keeps what was made for one of its name. It is a
-        // list of one, since a `get` says "not found" of Swarms that are not served at the moment, too.
+        // The cache may be stale: an existing Swarm keeps the objects of its name. The request is a
+        // list of one Swarm, since a `get` also returns "not found" for Swarms that are temporarily
+        // not served.
         let found = bounded(format!("Swarm `{swarm}`"), api.list(&named)).await?;
         if found.items.iter().any(|it| it.spec.pool.managed.is_some()) {
             return Ok(());
@@ -233,7 +237,7 @@ mod tests {
     use super::*;
     use crate::testing::{Asked, World, swarm};
 
-    /// A ConfigMap that holds the view of Swarm `owner` in `key`, and these texts.
+    /// A ConfigMap that holds the view of Swarm `owner` in `key`, with the texts `data`.
     fn view(owner: &str, key: &str, data: &Value) -> Value {
         let annotations = json!({OWNER_ANNOTATION: owner, KEY_ANNOTATION: key});
         json!({
@@ -245,7 +249,7 @@ mod tests {
         })
     }
 
-    /// What is asked about `a-config` when the managed Swarm `a` is deleted, but to read it.
+    /// The requests about `a-config`, without reads, when the managed Swarm `a` is deleted.
     async fn removing(map: Value) -> Vec<Asked> {
         let spec = json!({"pool": {"managed": {}}, "jobs": []});
         let world = World { swarms: vec![swarm("a", &spec)], ..World::default() };
@@ -259,7 +263,8 @@ mod tests {
         asked
     }
 
-    /// Whoever may make and delete a managed Swarm, and no ConfigMap, has nothing else removed.
+    /// A user who may create and delete a managed Swarm, but no ConfigMap, cannot use that to
+    /// remove other content.
     #[tokio::test]
     async fn of_a_view_that_is_anothers_nothing_is_removed() {
         let key = "config.yml";

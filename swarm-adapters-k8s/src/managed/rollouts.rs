@@ -1,4 +1,5 @@
-//! Whether a managed pool may roll because the operator has changed, or waits for others.
+//! Decides whether a managed pool may roll because the operator has changed, or waits for other
+//! pools.
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 
@@ -8,8 +9,8 @@ use super::wanted::{MadeOf, ObjectKind, Wanted};
 use crate::turn::Turn;
 
 impl ManagedPools {
-    /// Whether the change of `wanted` comes from the operator, and enough pools roll for that already, or
-    /// nothing of this one is to move.
+    /// Whether the rollout of `wanted` has to wait. It waits if the operator caused it and enough
+    /// other pools roll for that reason, or if the pool's workers must not move.
     pub(super) fn must_wait_to_roll(
         &self,
         turn: &Turn<'_>,
@@ -29,7 +30,7 @@ impl ManagedPools {
         !self.made.may_roll(&place, self.sharing.replicas(), |place| self.has_rolled(place))
     }
 
-    /// Whether all pods of a workload are of the newest template, or it is gone.
+    /// Whether all pods of a workload have the newest template, or the workload no longer exists.
     fn has_rolled(&self, (kind, namespace, name): &Place) -> bool {
         let pools = &self.caches.pools;
         if *kind == ObjectKind::StatefulSet {
@@ -40,7 +41,7 @@ impl ManagedPools {
     }
 }
 
-/// Whether all pods of a Deployment are of its newest template and available.
+/// Whether all pods of a Deployment have its newest template and are available.
 pub(super) fn is_rolled_out(deployment: &Deployment) -> bool {
     let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     deployment.status.as_ref().is_some_and(|status| {
@@ -52,7 +53,7 @@ pub(super) fn is_rolled_out(deployment: &Deployment) -> bool {
     })
 }
 
-/// The same of a StatefulSet.
+/// Whether all pods of a StatefulSet have its newest template and are available.
 pub(super) fn is_set_rolled_out(set: &StatefulSet) -> bool {
     let replicas = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     set.status.as_ref().is_some_and(|status| {

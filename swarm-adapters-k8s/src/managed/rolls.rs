@@ -1,9 +1,9 @@
-//! Bounds how many pools roll at a time because the operator has changed, as after its upgrade. A change
-//! by a user never waits.
+//! Bounds how many pools roll at a time because the operator has changed, for example after its
+//! upgrade. A change by a user never waits.
 //!
-//! Every replica of the operator watches all workloads, and sees by what they are made of which ones
-//! another replica rolls. Until it sees that, the replicas could begin with too many: so each of them
-//! begins with no more than its part.
+//! Every replica of the operator watches all workloads. Their annotations show which ones another
+//! replica rolls. Until the watch shows that, the replicas together could start too many rollouts.
+//! So each replica starts only its own part of the limit.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,42 +12,43 @@ use tokio::time::Instant;
 
 use super::observed::Place;
 
-/// How many pools roll at a time.
+/// The most pools that roll at a time.
 const AT_A_TIME: usize = 5;
-/// How long a pool may hold up others.
+/// The longest time for which a pool holds up others.
 const ROLLS_WITHIN: Duration = Duration::from_mins(10);
-/// How long the caches may take to show that a rollout has begun.
+/// The time that the caches may take to show that a rollout has begun.
 const SHOWN_WITHIN: Duration = Duration::from_secs(5);
 
-/// The workloads that roll because of the operator, or may do.
+/// The workloads that roll because of the operator, or may do so.
 #[derive(Debug, Default)]
 pub(crate) struct Rolls(BTreeMap<Place, Roll>);
 
 #[derive(Debug)]
 struct Roll {
     since: Instant,
-    /// How long the caches may take to show it.
+    /// The time that the caches may take to show the rollout.
     shown_within: Duration,
-    /// Whether it was begun here.
+    /// Whether this replica started the rollout.
     is_ours: bool,
 }
 
 impl Rolls {
-    /// A workload is there when this operator starts: it may roll, and may have begun long ago.
+    /// Records a workload that exists when this operator starts. It may be rolling, and may have
+    /// begun long ago.
     pub(crate) fn found(&mut self, place: &Place) {
         let roll = Roll { since: Instant::now(), shown_within: Duration::ZERO, is_ours: false };
         self.0.entry(place.clone()).or_insert(roll);
     }
 
-    /// A workload begins to roll because of this operator or another.
+    /// Records a rollout that this or another replica has started.
     pub(crate) fn begun(&mut self, place: &Place) {
         self.0.retain(|_, roll| roll.since.elapsed() < ROLLS_WITHIN);
         let is_ours = self.0.get(place).is_some_and(|roll| roll.is_ours);
         self.note(place, is_ours);
     }
 
-    /// Whether the workload may roll now, where so many `replicas` of the operator decide on such. Then
-    /// it counts until it `has_rolled`.
+    /// Whether the workload may roll now, if this many `replicas` of the operator start rollouts.
+    /// If so, it counts as rolling until it `has_rolled`.
     pub(crate) fn may_begin(
         &mut self,
         place: &Place,
@@ -104,7 +105,7 @@ mod tests {
         assert!((0..2).all(|n| rolls.may_begin(&place(n), 2, never)));
         assert!(!rolls.may_begin(&place(2), 2, never), "two of five are its part");
         assert!(!rolls.may_begin(&place(2), 9, never));
-        // The other replica has begun with as many, and then goes.
+        // The other replica has started as many rollouts, and then leaves.
         rolls.begun(&place(10));
         rolls.begun(&place(11));
         assert!(rolls.may_begin(&place(2), 1, never));

@@ -1,9 +1,9 @@
-//! The objects of a managed pool, with their content: a pure function of the Swarm and of the operator's
-//! image of workers. Nothing here sends a request.
+//! Objects of a managed pool, with their content: a pure function of the Swarm and of the
+//! operator's worker image. This module sends no requests.
 //!
-//! All of them are called like the Swarm, some with a suffix, and have its label. Server-side apply
-//! writes what is here and leaves every other field to others; the number of replicas is never among
-//! it, since it reaches the workload by the scale subresource only.
+//! All objects have the name of the Swarm, some with a suffix, and its label. Server-side apply
+//! writes these fields and leaves all others to their owners. The number of replicas is never among
+//! them, since it reaches the workload only by the scale subresource.
 
 mod template;
 #[cfg(test)]
@@ -29,19 +29,19 @@ use twox_hash::XxHash3_64;
 
 use crate::annotations::MADE_ANNOTATION;
 
-/// The field manager of all that is made for managed pools.
+/// The field manager of all objects of managed pools.
 pub const MANAGER: &str = "swarm-operator-pool";
-/// The suffix of the name of the ConfigMap with the files, after the name of the Swarm.
+/// The suffix after the name of the Swarm in the name of the ConfigMap with the files.
 const FILES_SUFFIX: &str = "-files";
-/// The role that workers of sessions are bound to.
+/// The role to which workers of sessions are bound.
 pub(crate) const WORKER_ROLE: &str = "swarm-session-worker";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const OPERATOR: &str = "swarm-operator";
-/// The label that names the Swarm once more, as other tools expect it.
+/// The label that repeats the name of the Swarm, as other tools expect it.
 const INSTANCE: &str = "app.kubernetes.io/instance";
 
-/// The kinds of objects that a managed pool is made of, in the order in which they are made: pods find
-/// all that they need.
+/// Kinds of the objects of a managed pool. They are created in this order, so that pods find all
+/// objects that they need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
     /// The account of the pods.
@@ -50,18 +50,18 @@ pub enum ObjectKind {
     RoleBinding,
     /// Files of the user.
     ConfigMap,
-    /// How they are reached.
+    /// The addresses of the pods.
     Service,
-    /// How many may be missing.
+    /// The disruption budget, which limits how many pods may be missing.
     Budget,
-    /// What makes the pods.
+    /// The workload of pods without fixed names.
     Deployment,
-    /// What makes pods that keep their names.
+    /// The workload of pods that keep their names.
     StatefulSet,
 }
 
 impl ObjectKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::ServiceAccount,
         Self::RoleBinding,
@@ -72,7 +72,7 @@ impl ObjectKind {
         Self::StatefulSet,
     ];
 
-    /// How the API server calls it.
+    /// Group, version and plural name of the kind in the API.
     #[must_use]
     pub fn resource(self) -> ApiResource {
         match self {
@@ -86,7 +86,7 @@ impl ObjectKind {
         }
     }
 
-    /// Whether it makes pods.
+    /// Whether objects of the kind create pods.
     #[must_use]
     pub fn is_workload(self) -> bool {
         matches!(self, Self::Deployment | Self::StatefulSet)
@@ -99,25 +99,25 @@ impl fmt::Display for ObjectKind {
     }
 }
 
-/// One object as it should be.
+/// One wanted object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
-    /// What it is.
+    /// The kind of the object.
     pub kind: ObjectKind,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
-    /// What server-side apply writes.
+    /// The object that server-side apply writes.
     pub object: DynamicObject,
-    /// Tells apart what is written.
+    /// A digest of the written fields.
     pub digest: u64,
-    /// Of a workload, what it is made of.
+    /// The cause of a workload's content; empty for other kinds.
     pub made_of: MadeOf,
 }
 
 impl Wanted {
-    /// Of a workload whose pods are in sessions by an account that the operator makes: lets its pods be
-    /// replaced where they run as an account other than the one with this UID. The tokens of an account
-    /// that is deleted are void, also when another one has its name. O(the size of the object).
+    /// Writes the account's UID into the pod template of a workload of sessions. If the UID has
+    /// changed, the pods are replaced: tokens of a deleted account are void, even if a new account
+    /// has its name. O(the size of the object).
     pub fn run_as(&mut self, account: &str) {
         if let Some(noted) = self.object.data.pointer_mut(template::ACCOUNT_AT) {
             *noted = account.into();
@@ -125,25 +125,25 @@ impl Wanted {
         }
     }
 
-    /// Whether this is such a workload, and it is not known yet as which account its pods run.
+    /// Whether the pod template needs the UID of an account that is not known yet.
     #[must_use]
     pub fn lacks_account(&self) -> bool {
         self.object.data.pointer(template::ACCOUNT_AT).is_some_and(|noted| noted == "")
     }
 }
 
-/// What a workload is made of. A change of the pods that the user did not ask for comes from the operator,
-/// and not all pools are to roll at once for that.
+/// The cause of a workload's content. If pods change and the user's wish does not, the operator is
+/// the cause. Such changes must not roll all pools at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MadeOf {
-    /// Tells apart what users ask for.
+    /// A digest of the fields that the user wrote.
     pub asked: u64,
-    /// Tells apart the pods.
+    /// A digest of the pods.
     pub pods: u64,
 }
 
 impl MadeOf {
-    /// As the annotation has it.
+    /// Parses the text of the annotation.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (asked, pods) = text.split_once('.')?;
@@ -151,7 +151,7 @@ impl MadeOf {
         Some(Self { asked: number(asked)?, pods: number(pods)? })
     }
 
-    /// Whether the pods differ from those of `before` though the user asks for the same.
+    /// Whether the pods differ from the pods of `before`, although the user's wish is the same.
     #[must_use]
     pub fn is_by_operator(self, before: Self) -> bool {
         before.asked == self.asked && before.pods != self.pods
@@ -164,30 +164,30 @@ impl fmt::Display for MadeOf {
     }
 }
 
-/// Why a managed pool cannot be made as it is asked for; a sentence that names the field.
+/// The reason why a managed pool cannot be created as wanted: a sentence that names the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ManagedError(pub String);
 
-/// What a managed pool is made of, as far as it can be made as it is asked for.
+/// The objects of a managed pool, without an invalid workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WantedPool {
-    /// The objects, in the order in which they are made; without the workload if that is refused.
+    /// The objects, in the order of their creation; without the workload if that is refused.
     pub objects: Vec<Wanted>,
-    /// Why the workload cannot be made. What its pods need can be, all the same.
+    /// The reason why the workload cannot be created. The other objects still can.
     pub refused: Option<ManagedError>,
 }
 
-/// The objects that the managed pool of `swarm` is made of; none if the pool is not managed.
-/// `worker_image` is the image of workers where the Swarm names none. The workload is refused if the pod
-/// template cannot be merged, or would take from the workers what they need. O(the size of the spec).
+/// The objects of the managed pool of `swarm`; none if the pool is not managed. `worker_image` is
+/// the image of workers if the Swarm names none. The workload is refused if the pod template cannot
+/// be merged, or would remove fields that the workers need. O(the size of the spec).
 #[must_use]
 pub fn wanted(swarm: &Swarm, worker_image: &str) -> WantedPool {
     let Some(managed) = &swarm.spec.pool.managed else { return WantedPool::default() };
     let pool = Pool { swarm, managed, worker_image, name: swarm.name_any() };
     let mut all = Vec::new();
     if managed.service_account_name.is_none() {
-        // Pods say themselves whether they get a token of it.
+        // The pods themselves say whether they get a token of the account.
         let account = json!({"automountServiceAccountToken": false});
         all.push(pool.object(ObjectKind::ServiceAccount, "", account));
         if swarm.protocol() == ProtocolSpec::Session {
@@ -215,21 +215,21 @@ pub fn wanted(swarm: &Swarm, worker_image: &str) -> WantedPool {
     WantedPool { objects: all, refused }
 }
 
-/// What was made for the Swarm of this name, as a selector.
+/// The label selector of objects that were created for the Swarm of this name.
 #[must_use]
 pub fn selector_of(swarm: &str) -> String {
     format!("{MANAGED_BY}={OPERATOR},{SWARM_LABEL}={swarm}")
 }
 
-/// Whether this is the selector of the workload that was made for the Swarm of this name.
+/// Whether this is the selector of the workload that was created for the Swarm of this name.
 #[must_use]
 pub fn is_selector_of(selector: &LabelSelector, swarm: &str) -> bool {
     let labels = BTreeMap::from([(SWARM_LABEL.to_owned(), swarm.to_owned())]);
     selector.match_expressions.is_none() && selector.match_labels.as_ref() == Some(&labels)
 }
 
-/// The labels by which an object is known to be made for a Swarm of this name and that it does not have,
-/// with the values that they should have.
+/// The identifying labels that an object of the Swarm of this name lacks, with the values that it
+/// should have.
 #[must_use]
 pub fn missing_labels(
     labels: &BTreeMap<String, String>,
@@ -240,15 +240,15 @@ pub fn missing_labels(
     expected.into_iter().filter(is_missing).map(|(key, value)| (key, value.to_owned())).collect()
 }
 
-/// The Swarm that an object is labelled to be made for.
+/// The Swarm for which an object was created, according to its labels.
 #[must_use]
 pub fn labelled_for(labels: &BTreeMap<String, String>) -> Option<String> {
     let is_made = labels.get(MANAGED_BY).is_some_and(|by| by == OPERATOR);
     labels.get(SWARM_LABEL).filter(|_| is_made).cloned()
 }
 
-/// The Swarm that an object was made for, by labels that the operator wrote and nobody has changed since:
-/// `managedFields` say which those are. `None` if there is none.
+/// The Swarm for which an object was created. It counts only labels that the operator wrote and no
+/// other client has changed since, according to `managedFields`. `None` if there is no such label.
 #[must_use]
 pub fn made_for(metadata: &ObjectMeta) -> Option<&str> {
     let entries = metadata.managed_fields.iter().flatten();
@@ -262,7 +262,7 @@ pub fn made_for(metadata: &ObjectMeta) -> Option<&str> {
     metadata.labels.as_ref()?.get(written).map(String::as_str)
 }
 
-/// What the objects of one pool have in common.
+/// The common parts of the objects of one pool.
 struct Pool<'a> {
     swarm: &'a Swarm,
     managed: &'a ManagedSpec,
@@ -281,7 +281,7 @@ impl Pool<'_> {
         })
     }
 
-    /// Which pods are the workers. It can never be changed, so it is as small as can be.
+    /// The selector of the workers. It is immutable, so it is as small as possible.
     fn selector(&self) -> Value {
         json!({SWARM_LABEL: self.name})
     }
@@ -306,7 +306,7 @@ impl Pool<'_> {
         })
     }
 
-    /// Gives each pod a name, and lets all of them be found.
+    /// The service that gives each pod a DNS name, and resolves to all pods.
     fn service_of_pods(&self) -> Value {
         let port = self.managed.port();
         json!({"spec": {
@@ -340,13 +340,13 @@ impl Pool<'_> {
         let spec = json!({
             "maxUnavailable": most,
             "selector": {"matchLabels": self.selector()},
-            // A pod that is broken does not keep a node from being drained.
+            // A pod that is not ready does not block the drain of a node.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         });
         Some(self.object(ObjectKind::Budget, "", json!({"spec": spec})))
     }
 
-    /// Why the view of plain workers and the files cannot both be, if they are to be one ConfigMap.
+    /// The error if the view of plain workers and the files would be the same ConfigMap.
     fn view_is_files(&self) -> Option<ManagedError> {
         self.managed.files.as_ref()?;
         let files = format!("{}{FILES_SUFFIX}", self.name);
@@ -372,14 +372,15 @@ impl Pool<'_> {
         });
         let kind = match self.managed.kind.unwrap_or_default() {
             ManagedKind::Deployment => {
-                // A new pod is ready before an old one goes: its jobs pause as short as can be.
+                // A new pod is ready before an old one is stopped, so that its jobs pause only
+                // briefly.
                 let bounds = json!({"maxSurge": 1, "maxUnavailable": 0});
                 spec["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": bounds});
                 ObjectKind::Deployment
             }
             ManagedKind::StatefulSet => {
                 spec["serviceName"] = format!("{}-pods", self.name).into();
-                // All pods start and end at once; the operator decides what they run.
+                // All pods start and end at once. The operator decides which jobs they run.
                 spec["podManagementPolicy"] = "Parallel".into();
                 ObjectKind::StatefulSet
             }
@@ -392,15 +393,15 @@ impl Pool<'_> {
     }
 }
 
-/// The `ConfigMap` of the files, and where it is mounted.
+/// The files for the `ConfigMap`, and the path at which it is mounted.
 fn files_of(managed: &ManagedSpec) -> Option<(&FilesSpec, &str)> {
     let files = managed.files.as_ref()?;
     Some((files, files.mount_path.as_deref().unwrap_or("/config")))
 }
 
-/// Tells apart what is written; the same on every machine, since it stands in annotations.
+/// A digest of the written fields. It is the same on every machine, since annotations contain it.
 fn digest(of: &impl serde::Serialize) -> u64 {
-    // Only a map with keys that are no texts cannot be written.
+    // Serialization fails only for a map whose keys are not strings.
     serde_json::to_value(of).map_or(0, |value| XxHash3_64::oneshot(value.to_string().as_bytes()))
 }
 

@@ -1,12 +1,12 @@
-//! The status after a turn that could not be carried out.
+//! Status after a failed turn.
 
 use swarm_client::api::SwarmStatus;
 
 use super::{ALL_ASSIGNED, CONVERGED, HEALTHY, POOL_READY, Part, Reason, Verdict, judged};
 use crate::pool::rollout::ROLLING_OUT;
 
-/// The status after a turn that could not be carried out: the counts of the last good one stay. Nothing is
-/// known about workers of a pool that is not there.
+/// The status after a failed turn. It keeps the counts of the last completed turn. If the pool does
+/// not exist, nothing is known about its workers.
 #[must_use]
 pub fn after_refusal(
     generation: Option<i64>,
@@ -45,7 +45,7 @@ pub fn after_refusal(
         )
     };
     let mut extra: Vec<_> = [POOL_READY, ALL_ASSIGNED, CONVERGED, HEALTHY].map(as_before).into();
-    // The condition has the time at which the rollout began.
+    // The condition holds the time at which the rollout began.
     let is_rolling = status.conditions.iter().any(|it| it.type_ == ROLLING_OUT);
     extra.extend((has_pool && is_rolling).then(|| as_before(ROLLING_OUT)));
     judged(generation, before, status.clone(), verdict, extra)

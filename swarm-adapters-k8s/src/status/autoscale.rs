@@ -1,24 +1,24 @@
-//! What the status says of the number of workers that the jobs need.
+//! Part of the status about the number of workers that the jobs need.
 
 use super::{Part, TurnSummary, Wanted, count, counted, number};
 
-/// The type of the condition while the pool has fewer workers than its jobs need.
+/// The type of the condition, which is true while the pool has fewer workers than its jobs need.
 pub(crate) const AUTOSCALE_LIMITED: &str = "AutoscaleLimited";
 
-/// How many workers the pool is to have by its terms of autoscaling, or else by its jobs: for whoever
-/// scales it by other means.
+/// The number of workers that the pool should have, by its autoscaling terms or else by its jobs.
+/// External autoscalers read it from the status.
 #[must_use]
 pub fn desired_workers(facts: &TurnSummary<'_>) -> i32 {
     let TurnSummary { desired, progress, need, .. } = *facts;
     let follows = desired.autoscale.is_some();
     match need.filter(|_| !follows) {
         Some(need) => i32::try_from(need.workers).unwrap_or(i32::MAX),
-        // Where every worker runs all jobs, any number is as good as another.
+        // If every worker runs all jobs, the jobs do not determine the number.
         None => count(progress.workers_wanted),
     }
 }
 
-/// The condition, only while it is true.
+/// The condition, if it is true.
 pub(super) fn part(facts: &TurnSummary<'_>, wanted: Wanted) -> Option<Part> {
     let TurnSummary { desired, progress, pool, need, .. } = *facts;
     let (terms, need) = (desired.autoscale?, need?);

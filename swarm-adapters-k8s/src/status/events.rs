@@ -1,10 +1,11 @@
 //! Events about Swarms: each text is an Event of its own, and their number is bounded.
 //!
-//! The recorder of kube merges Events of one reason and keeps the first note, so a reader finds the cause
-//! of yesterday. Here the same text within six minutes is counted in one Event, as `kubectl` shows
-//! (`x3 over 2m`), and another text is another Event. Each reason of an object has a budget of its own:
-//! ten Events at once, and then one in five minutes. So a reason that flaps hides no other and fills no
-//! store.
+//! The recorder of kube merges Events of one reason and keeps the first note, so readers see an
+//! outdated cause. Here only the same text within six minutes counts in one Event, as `kubectl`
+//! shows (`x3 over 2m`). Another text is another Event.
+//!
+//! Each reason of an object has its own budget: ten Events at once, then one in five minutes. So a
+//! reason that flaps neither hides other reasons nor fills the store.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -24,13 +25,13 @@ use crate::locks::unpoisoned;
 const SERIES_WITHIN: Duration = Duration::from_mins(6);
 /// The number of Events of one reason and object that are written at once.
 const BURST: u32 = 10;
-/// The time until one more of them is allowed, as in client-go.
+/// The time until the budget allows one more Event, as in client-go.
 const ONE_IN: Duration = Duration::from_mins(5);
 /// The interval at which the recorder forgets objects without recent Events.
 const SWEEP_IN: Duration = Duration::from_mins(1);
 /// The longest note of an Event that the API server takes, in bytes.
 const NOTE_BYTES_MAX: usize = 1024;
-/// Stands for the rest of a note.
+/// Replaces the rest of a note that was cut.
 const CUT: char = '…';
 
 /// Decides which Events are written.
@@ -53,7 +54,7 @@ struct Written {
     recent: Vec<Recent>,
 }
 
-/// An Event that a repeat counts in.
+/// An Event in which a repeat counts.
 struct Recent {
     says: Says,
     name: String,
@@ -69,7 +70,8 @@ pub(crate) struct Says {
     pub(crate) note: String,
 }
 
-/// The moment at which all written Events are paid off, at one per `ONE_IN`. `BURST` may be open at once.
+/// The moment at which the budget is full again: each written Event moves it by `ONE_IN`. It is at
+/// most `BURST` × `ONE_IN` ahead.
 #[derive(Default)]
 struct Allowance(Option<Instant>);
 
@@ -78,9 +80,9 @@ struct Allowance(Option<Instant>);
 pub(crate) enum Due {
     /// A new Event.
     Create(Box<Event>),
-    /// Another occurrence of the one with this name.
+    /// Another occurrence of the Event with this name.
     Repeat { name: String, series: EventSeries },
-    /// Nothing: too many were written.
+    /// No write: the budget is used up.
     Nothing,
 }
 
@@ -104,7 +106,7 @@ impl Recorder {
         Self { instance, state: Mutex::default() }
     }
 
-    /// Returns the write that reports `says` of an object, and counts it as written.
+    /// Returns the write that reports `says` about an object, and counts it as written.
     pub(crate) fn due(&self, regarding: ObjectReference, says: Says) -> Due {
         let (now, time) = (Instant::now(), MicroTime(Timestamp::now()));
         let mut state = unpoisoned(&self.state);
@@ -128,7 +130,7 @@ impl Recorder {
         Due::Create(Box::new(self.event(regarding, says, name, time)))
     }
 
-    /// An Event was not written, so the next one is no repeat of it.
+    /// Forgets an Event that was not written, so that the next one does not count as its repeat.
     pub(crate) fn forget(&self, uid: &str, says: &Says) {
         if let Some(written) = unpoisoned(&self.state).of_object.get_mut(uid) {
             written.recent.retain(|it| it.says != *says);
@@ -158,7 +160,7 @@ impl Recorder {
 }
 
 impl State {
-    /// Forgets the objects about which nothing is left to know.
+    /// Forgets the objects without recent Events.
     fn sweep(&mut self, now: Instant) {
         if self.swept.is_some_and(|at| now.saturating_duration_since(at) < SWEEP_IN) {
             return;
@@ -168,7 +170,7 @@ impl State {
     }
 }
 
-/// A note that is not too long: an Event with a longer one is refused.
+/// Cuts a note to the length that the API server accepts.
 fn noted(mut note: String) -> String {
     if NOTE_BYTES_MAX < note.len() {
         note.truncate(note.floor_char_boundary(NOTE_BYTES_MAX - CUT.len_utf8()));

@@ -4,13 +4,13 @@ use super::Part;
 use crate::pool::fit::Misfit;
 use crate::pool::workload::Workload;
 
-/// The condition, and the reason of the Event.
+/// The type of the condition, and the reason of its Event.
 pub(crate) const MISCONFIGURED: &str = "PoolMisconfigured";
 
 /// Number of misfits that the message describes.
 const SHOWN: usize = 4;
 
-/// The condition while there are any. Jobs may run well for now, so the Swarm is ready.
+/// The condition, if there are misfits. Jobs may still run well, so the Swarm stays ready.
 pub(super) fn part(pool: &Workload) -> Option<Part> {
     let Misfit { reason, .. } = pool.misfits.first()?;
     let shown: Vec<_> = pool.misfits.iter().take(SHOWN).map(|it| it.message.as_str()).collect();

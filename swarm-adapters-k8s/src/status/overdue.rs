@@ -1,14 +1,14 @@
-//! What the status says of plain workers that have not been ready for too long.
+//! Part of the status about plain workers that have not been ready for too long.
 
 use swarm_core::{Overdue, Replication};
 
 use super::{Part, TurnSummary, counted, number, shortened};
 
-/// The condition, and the reason of the Event.
+/// The type of the condition, and the reason of its Event.
 pub(crate) const NOT_READY_TOO_LONG: &str = "NotReadyTooLong";
 
-/// The workers that have not been ready for longer than `rebalance.notReadyGrace`, and what becomes
-/// of their jobs; `None` if there are none.
+/// The workers that have not been ready for longer than `rebalance.notReadyGrace`, and the effect
+/// on their jobs; `None` if there are no such workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotReadyTooLong {
     pub(crate) workers: Vec<String>,

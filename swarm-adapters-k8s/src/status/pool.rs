@@ -1,4 +1,4 @@
-//! The part of the status about the workers of a pool, as the workload counts them.
+//! Part of the status about the workers of a pool, as the workload counts them.
 
 use swarm_core::verdict::{Reason as Shared, Wanted, counted, number, workers_ready};
 
@@ -28,13 +28,14 @@ pub(super) fn ready(facts: &TurnSummary<'_>, wanted: Wanted) -> Part {
     Part::new(POOL_READY, is_ready, reason, all.join("; "))
 }
 
-/// Returns whether there are jobs to run, and no worker for them, now or soon.
+/// Whether there are jobs to run, and no worker for them, now or soon.
 fn has_jobs_and_no_worker(facts: &TurnSummary<'_>, wanted: Wanted) -> bool {
     let progress = facts.progress;
     wanted.suspended < wanted.jobs && progress.workers_now == 0 && progress.workers_wanted == 0
 }
 
-/// The verdict on a workload that is scaled to 0 while there are jobs: nobody but a person makes workers.
+/// The verdict on a workload that is scaled to 0 while there are jobs. Only a person can add
+/// workers.
 pub(super) fn scaled_to_zero(facts: &TurnSummary<'_>, wanted: Wanted) -> Option<Verdict> {
     let TurnSummary { swarm, desired, pool, .. } = *facts;
     let is_scaled = has_jobs_and_no_worker(facts, wanted);
@@ -43,7 +44,7 @@ pub(super) fn scaled_to_zero(facts: &TurnSummary<'_>, wanted: Wanted) -> Option<
     }
     let run = wanted.jobs - wanted.suspended;
     let (kind, name) = (pool.kind, &pool.name);
-    // Where the Swarm decides, an edit of the workload would be undone.
+    // If the Swarm decides the size, the operator would undo an edit of the workload.
     let scaled = match desired.replicas {
         Some(_) => format!("swarm {swarm}"),
         None => format!("{} {name}", kind.as_str().to_lowercase()),

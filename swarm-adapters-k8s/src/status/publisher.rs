@@ -21,12 +21,12 @@ pub(crate) struct EventPublisher {
 }
 
 impl EventPublisher {
-    /// Publishes in the name of `member`, one of the replicas.
+    /// Publishes as `member`, the name of this replica.
     pub(crate) fn new(client: Client, member: String, metrics: Metrics) -> Self {
         Self { client, recorder: Recorder::new(member), metrics }
     }
 
-    /// Publishes an Event about `swarm`. Events are for people; one that is lost changes nothing.
+    /// Publishes an Event about `swarm`. Events are for people, so a lost Event is no error.
     pub(crate) async fn publish(
         &self,
         swarm: &Swarm,
@@ -57,7 +57,7 @@ impl EventPublisher {
         }
         match published {
             Ok(Ok(())) => {}
-            // A namespace on its way out takes no more Events.
+            // A namespace that is being deleted accepts no Events.
             Ok(Err(kube::Error::Api(status))) if status.is_forbidden() => {
                 self.metrics.count_refused(RefusedRequest::Event);
                 tracing::info!(reason = status.message, "an Event was refused");

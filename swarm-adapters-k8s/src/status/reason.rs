@@ -1,23 +1,24 @@
-//! Reasons why a Swarm is ready or not, as words: reasons of both homes, and reasons of Kubernetes.
+//! Reasons why a Swarm is ready or not. Some are shared with the pool on one machine, the others
+//! are specific to Kubernetes.
 
 use swarm_core::verdict::Reason as Shared;
 
-/// Why a Swarm is ready or not: the reasons of the condition `Ready` and of Events.
+/// Reason why a Swarm is ready or not, for the condition `Ready` and for Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// A reason that one machine can have as well.
+    /// A reason that a pool on one machine can have as well.
     Shared(Shared),
     /// Workers get the newest template of their workload.
     RollingOut,
-    /// They should get it, and the rollout does not proceed.
+    /// A rollout of the newest template does not proceed.
     RolloutStalled,
-    /// The pool is meant to have no workers, and there are jobs.
+    /// The pool is scaled to no workers, and there are jobs.
     ScaledToZero,
-    /// Workers should be replaced, and may not be.
+    /// Workers need a replacement, but a budget or a rule forbids it.
     RefreshBlocked,
     /// Workers hold Leases for longer than the Swarm allows, so they get no jobs.
     LeaseTooLong,
-    /// Workers claim what cannot be, so they are not believed.
+    /// Workers make impossible claims, so the operator ignores them.
     WorkersSuspect,
     /// Many workers are silent at once, so their Leases are not revoked yet.
     RevocationHeld,
@@ -27,42 +28,42 @@ pub enum Reason {
     PoolNotFound,
     /// More than one workload has the labels.
     PoolAmbiguous,
-    /// Some pods that have the labels belong to another Swarm.
+    /// Some pods with the labels belong to another Swarm.
     PodsClaimed,
-    /// A ConfigMap that should hold jobs, or its key, is not there.
+    /// A ConfigMap that should hold jobs does not exist, or lacks the key.
     SourceMissing,
-    /// A ConfigMap that should hold jobs may not be read.
+    /// The operator has no right to read a ConfigMap that should hold jobs.
     SourceForbidden,
-    /// A ConfigMap that should hold jobs holds something else.
+    /// A ConfigMap that should hold jobs has invalid content.
     SourceInvalid,
-    /// The ConfigMaps that hold jobs hold more than is read.
+    /// The ConfigMaps that hold jobs are larger than the operator reads.
     SourcesTooLarge,
-    /// Large lists of jobs of the namespace change all the time, so changes of this one wait.
+    /// Large lists of jobs in the namespace change too often, so changes of this list wait.
     SourcesThrottled,
-    /// Somebody keeps scaling the pool although the Swarm decides.
+    /// Another client keeps scaling the pool, although the Swarm decides its size.
     ScaleContested,
-    /// Somebody keeps changing the view that the Swarm publishes.
+    /// Another client keeps changing the view that the Swarm publishes.
     ViewContested,
-    /// The operator makes the pool, or what is in its way goes.
+    /// The operator creates the pool, or waits until an object with its name is deleted.
     PoolBeingMade,
-    /// The API server refuses the pool as it is asked for.
+    /// The API server refuses the pool as specified.
     PoolRefused,
-    /// The operator has no rights to make pools.
+    /// The operator has no rights to create pools.
     ManagedForbidden,
-    /// An object that is to be made exists, and is somebody else's.
+    /// An object with the name of a wanted object exists, and the operator did not create it.
     NameTaken,
-    /// Somebody keeps changing what the operator has made.
+    /// Another client keeps changing an object of the operator.
     Contested,
     /// The spec cannot be used.
     InvalidSpec,
-    /// A turn panicked, which is a defect of the operator.
+    /// A turn panicked: a bug in the operator.
     TurnPanicked,
-    /// A store refuses for good; the word is the store's.
+    /// The API server refuses a write or read permanently. The word is its own.
     Refused(&'static str),
 }
 
 impl Reason {
-    /// The word in conditions and Events.
+    /// The word for conditions and Events.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -130,7 +131,7 @@ impl Reason {
         }
     }
 
-    /// Whether an Event about it is a warning.
+    /// Whether an Event with this reason is a warning.
     #[must_use]
     pub fn is_warning(self) -> bool {
         let warns = [
@@ -142,7 +143,8 @@ impl Reason {
         self.is_stalled() || warns.contains(&self)
     }
 
-    /// Whether it is mostly over in a moment, as where a Swarm is applied before its pool.
+    /// Whether the reason mostly lasts only a moment, for example when a Swarm is applied before
+    /// its pool.
     pub(crate) fn is_often_brief(self) -> bool {
         matches!(self, Self::PoolNotFound | Self::SourceMissing)
     }

@@ -1,4 +1,4 @@
-//! What the status says of workers that do not have their newest jobs yet.
+//! Part of the status about workers that do not have their newest jobs yet.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use swarm_core::verdict::{Reason as Shared, stale_workers};
 
 use super::{CONVERGED, Part, Reason, Verdict};
 
-/// For how long after a publication nothing is said of workers that were nudged and are being asked:
-/// mostly they answer within a fraction of that.
+/// The time after a publication without a report on nudged workers. Most of them answer much
+/// sooner.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The source of the report about a worker's jobs.
@@ -16,39 +16,39 @@ pub enum KnownBy {
     /// There is no report.
     #[default]
     Nobody,
-    /// The workers, when they are asked or were replaced.
+    /// The workers' answers, or their replacement.
     Workers,
-    /// The sessions, which acknowledge it.
+    /// The acknowledgements of sessions.
     Sessions,
 }
 
-/// How far the workers are with what was published.
+/// Progress of the workers with the newest publication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refreshed {
     /// The workers that are not known to have their newest jobs, or were not nudged for them yet.
     pub stale: Vec<String>,
     /// The source of the report about a worker's jobs.
     pub known_by: KnownBy,
-    /// Whether workers are replaced.
+    /// Whether the operator replaces stale workers.
     pub replaces: bool,
-    /// Whether they wait because too many workers are unavailable.
+    /// Whether replacements wait because too many workers are unavailable.
     pub is_full: bool,
-    /// Why one could not be replaced.
+    /// The reason why a worker could not be replaced.
     pub blocked: Option<String>,
-    /// How long ago the newest publication was made.
+    /// Time since the newest publication.
     pub since_change: Duration,
-    /// After which time to look again.
+    /// Time until the next look.
     pub requeue_after: Option<Duration>,
 }
 
 impl Refreshed {
-    /// Whether it will soon be clear what the workers have.
+    /// Whether it will soon be known which jobs the workers have.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
         !self.replaces && !self.stale.is_empty() && self.since_change < ANSWERS_WITHIN
     }
 
-    /// Adds the sessions that have not acknowledged what was published for them.
+    /// Adds the sessions that have not acknowledged their newest publication.
     pub(crate) fn add_sessions(&mut self, stale: &[String]) {
         self.stale.extend_from_slice(stale);
         if !stale.is_empty() {
@@ -56,7 +56,7 @@ impl Refreshed {
         }
     }
 
-    /// Looks again in time to report workers that do not answer.
+    /// Requeues in time to report workers that do not answer.
     pub(crate) fn requeue_in_time(&mut self) {
         if self.is_under_way() {
             let left = ANSWERS_WITHIN.saturating_sub(self.since_change);
@@ -64,7 +64,7 @@ impl Refreshed {
         }
     }
 
-    /// What is to be said if nothing else is.
+    /// The verdict on stale workers, for a turn without other problems.
     pub(super) fn verdict(&self) -> Option<Verdict> {
         if self.stale.is_empty() {
             return None;

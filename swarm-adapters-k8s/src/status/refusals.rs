@@ -1,4 +1,4 @@
-//! What the status says of writes that the API server refused while the turn went on without them.
+//! Part of the status about writes that the API server refused while the turn went on without them.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,33 @@ use super::{Part, Reason, Verdict};
 /// The type and the reason of the condition.
 pub(super) const REFUSED: &str = "WriteRefused";
 
-/// What was refused: the label of the metric, from a closed set.
+/// Kind of a refused request: the label of the metric, from a closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RefusedRequest {
-    /// The claim on a pod that goes by labels: it gets no jobs.
+    /// The claim on a pod that the Swarm selects by labels: the pod gets no jobs.
     Claim,
     /// The revocation of a silent session's Lease: its jobs wait.
     Revocation,
-    /// An annotation on a pod, which only makes things faster.
+    /// An annotation on a pod, which only makes a refresh faster.
     Annotation,
-    /// The removal of what nobody needs any more.
+    /// The removal of an object that is no longer needed.
     Cleanup,
-    /// The finalizer: without it nothing of a Swarm is begun, and nothing ends.
+    /// The finalizer. Without it no work for a Swarm begins or ends.
     Finalizer,
-    /// A source of jobs, which may not be read.
+    /// A read of a source of jobs.
     Source,
     /// The ledger, a view, or the number of workers: the turn ended there.
     Turn,
-    /// The same, of a Swarm that is deleted.
+    /// The ledger, a view, or the number of workers of a Swarm that is being deleted.
     Release,
-    /// The status itself, so that nothing else can be reported there.
+    /// The status itself, so the metric is its only report.
     Status,
     /// An Event.
     Event,
 }
 
 impl RefusedRequest {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 10] = [
         Self::Claim,
         Self::Revocation,
@@ -78,29 +78,29 @@ impl RefusedRequest {
     }
 }
 
-/// The writes of one turn that were refused, by what they were, each with its sentence.
+/// The refused requests of one turn, by kind, each with its sentence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusals(BTreeMap<RefusedRequest, Vec<String>>);
 
 impl Refusals {
-    /// Adds one; `reason` is a sentence that names the object.
+    /// Adds a refused request. `reason` is a sentence that names the object.
     pub fn add(&mut self, write: RefusedRequest, reason: String) {
         self.0.entry(write).or_default().push(reason);
     }
 
-    /// Whether nothing was refused.
+    /// Whether no request was refused.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What is to be said before anything else: jobs or workers wait for a person.
+    /// The verdict on refusals for which jobs or workers wait. It comes before all other verdicts.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         self.about(RefusedRequest::holds_up)
     }
 
-    /// The condition, only while it is true.
+    /// The condition, if it is true.
     pub(super) fn part(&self) -> Option<Part> {
         let Verdict { reason, message } = self.about(|_| true)?;
         Some(Part::new(reason.as_str(), true, reason.as_str(), message))

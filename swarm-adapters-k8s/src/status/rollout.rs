@@ -1,4 +1,4 @@
-//! The part of the status about a rollout: workers that get another template of their workload.
+//! Part of the status about a rollout: workers that get another template of their workload.
 
 use swarm_core::verdict::Reason as Shared;
 
@@ -6,7 +6,7 @@ use super::{Part, Reason, Verdict};
 use crate::pool::rollout::{Deadline, Hold, ROLLING_OUT, Rollout, RolloutReport, Templates};
 use crate::pool::workload::Workload;
 
-/// The verdict on a turn whose other verdict is `of_turn`: a rollout comes before what it causes.
+/// The verdict on a turn whose other verdict is `of_turn`. A rollout comes before its effects.
 pub(super) fn verdict(pool: &Workload, report: &RolloutReport, of_turn: Verdict) -> Verdict {
     let Some(part) = part(pool, report) else {
         return match (of_turn.reason, held(pool, &report.rollout)) {
@@ -35,7 +35,7 @@ pub(super) fn verdict(pool: &Workload, report: &RolloutReport, of_turn: Verdict)
     Verdict { reason, message: format!("{}; {}", part.message, of_turn.message) }
 }
 
-/// The condition, only while pods are replaced.
+/// The condition, if pods are being replaced.
 pub(super) fn part(pool: &Workload, report: &RolloutReport) -> Option<Part> {
     let kind = pool.kind;
     let message = match &report.rollout {
@@ -72,13 +72,13 @@ pub(super) fn part(pool: &Workload, report: &RolloutReport) -> Option<Part> {
     Some(Part::new(ROLLING_OUT, true, reason.as_str(), format!("{message}{stalled}")))
 }
 
-/// Returns the sentence that counts the workers with the new template.
+/// The sentence that counts the workers with the new template.
 fn run(updated: u32, replicas: u32) -> String {
     let runs = if replicas == 1 { "worker runs" } else { "workers run" };
     format!("{updated} of {replicas} {runs} the new template")
 }
 
-/// That pods keep an older template, and what it takes; `None` if there are none.
+/// The sentence about pods that keep an older template, with the remedy; `None` if there are none.
 pub(super) fn held(pool: &Workload, rollout: &Rollout) -> Option<String> {
     let Rollout::Held { pods, why } = rollout else { return None };
     let why = match why {

@@ -1,4 +1,4 @@
-//! What the status says of sessions: who is live, who does not answer, and what helps.
+//! Part of the status about sessions: which are live, which do not answer, and the remedy.
 
 use std::time::Duration;
 
@@ -10,48 +10,48 @@ use swarm_core::{Desired, Failing, FailingJob, Observed, Progress, Replication};
 
 use super::{Part, Reason, Verdict, counted, number, shortened};
 
-/// The condition that says whether jobs fail.
+/// The condition that says whether jobs are healthy.
 pub(crate) const HEALTHY: &str = "Healthy";
 
-/// The reason why it is false, and that of the Event.
+/// The reason of a false condition, and of its Event.
 pub(crate) const JOBS_FAILING: &str = "JobsFailing";
 
-/// The condition while a policy is missing that Exclusive relies on.
+/// The condition, which is true while a policy is missing that mode Exclusive needs.
 pub(crate) const SESSIONS_UNPROTECTED: &str = "SessionsUnprotected";
 
-/// Number of failing jobs, or of jobs that still stop, that the message describes.
+/// Number of failing jobs, or of jobs that still stop, that a message describes.
 pub(crate) const SHOWN: usize = 3;
 
 /// A worker that does not release its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unanswered {
-    /// The worker's name, or its slot where that has another worker now.
+    /// The worker's name, or its slot if another worker has that slot now.
     pub worker: String,
-    /// Since when it has been asked.
+    /// The time of the first request.
     pub since: Timestamp,
-    /// How many jobs wait for it.
+    /// Number of jobs that wait for the worker.
     pub jobs: usize,
 }
 
-/// A job that its former worker is asked to stop.
+/// A job that its previous worker still has to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StillStopping {
     /// The job.
     pub job: String,
     /// The worker's name, or its slot if another worker has that slot now.
     pub worker: String,
-    /// Time since which it has been asked.
+    /// The time of the request.
     pub since: Timestamp,
 }
 
-/// A session that fell silent and was revoked, and whose jobs others may run by now.
+/// A silent session that was revoked. Other workers may run its jobs now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fenced {
     /// The worker's name, or its slot if another worker has that slot now.
     pub worker: String,
     /// The time of its last renewal.
     pub since: Timestamp,
-    /// The longest time that its jobs stood still.
+    /// The longest time for which one of its jobs was not running.
     pub stood: Duration,
     /// Its jobs.
     pub jobs: Vec<String>,
@@ -73,40 +73,40 @@ impl Fenced {
     }
 }
 
-/// What there is to say about sessions after a turn.
+/// Report on the sessions of a pool after a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionReport {
     /// Jobs that are kept away from workers for a while.
     pub quarantined: Vec<String>,
-    /// How many sessions live.
+    /// Number of live sessions.
     pub living: usize,
     /// The workers that have not acknowledged their newest view.
     pub stale: Vec<String>,
-    /// The workers that get no jobs because of what they claim.
+    /// The workers that get no jobs because of impossible claims.
     pub suspects: Vec<(String, Suspicion)>,
-    /// The workers with jobs that fail.
+    /// The workers with failing jobs.
     pub failing: Vec<(String, Failing)>,
-    /// The workers that nothing keeps from the Leases of others.
+    /// The workers that no policy restricts to their own Leases.
     pub unprotected: Vec<String>,
-    /// How long a Lease may last.
+    /// The longest duration of a Lease.
     pub lease: Duration,
-    /// How many silent sessions are not revoked, since many are silent at once.
+    /// Number of silent sessions that are not revoked, because many are silent at once.
     pub held_back: usize,
     /// The workers that were asked long ago to release jobs.
     pub unanswered: Vec<Unanswered>,
-    /// Number of jobs that their former workers still have to stop.
+    /// Number of jobs that their previous workers still have to stop.
     pub stopping: usize,
-    /// The first of these. Jobs that their workers name as still stopping come first, then jobs
-    /// that have been asked for the longest time.
+    /// The first of the stopping jobs. Jobs that their workers report as still stopping come first,
+    /// then the jobs with the oldest requests.
     pub slowest: Vec<StillStopping>,
-    /// The sessions that were revoked and hold nothing since this turn.
+    /// The revoked sessions that have held no jobs since this turn.
     pub fenced: Vec<Fenced>,
-    /// Whether nothing but a proof ends their ownership.
+    /// Whether only a proof ends their ownership.
     pub is_exclusive: bool,
 }
 
 impl SessionReport {
-    /// What is to be said before anything else but a pool that is not complete.
+    /// The most important verdict on sessions. Only an incomplete pool comes before it.
     pub(super) fn verdict(&self) -> Option<Verdict> {
         self.all().next()
     }
@@ -122,7 +122,7 @@ impl SessionReport {
         (!shown.is_empty()).then(|| format!("still to stop: {}{more}", shown.join(", ")))
     }
 
-    /// The conditions: each only while it is true.
+    /// The conditions that are true.
     pub(super) fn parts(&self) -> Vec<Part> {
         let part = |Verdict { reason, message }: Verdict| {
             Part::new(reason.as_str(), true, reason.as_str(), message)
@@ -130,7 +130,8 @@ impl SessionReport {
         self.all().map(part).chain(self.unprotected()).collect()
     }
 
-    /// Workers that could answer for others. None does by itself, so the Swarm is ready all the same.
+    /// The condition about workers that could renew the Leases of other workers. No worker of the
+    /// project does that, so the Swarm stays ready.
     fn unprotected(&self) -> Option<Part> {
         let names: Vec<_> = self.unprotected.iter().map(String::as_str).collect();
         let message = format!(
@@ -144,24 +145,24 @@ impl SessionReport {
         is_so.then(|| Part::new(SESSIONS_UNPROTECTED, true, SESSIONS_UNPROTECTED, message))
     }
 
-    /// The same without what jobs have printed, where that is hidden.
+    /// The report without the output of jobs, if the Swarm hides it.
     #[must_use]
     pub fn with_output(mut self, output: JobOutput) -> Self {
         if output == JobOutput::Hidden {
-            let silent = |(worker, told): (String, Failing)| (worker, told.without_output());
+            let silent = |(worker, it): (String, Failing)| (worker, it.without_output());
             self.failing = self.failing.into_iter().map(silent).collect();
         }
         self
     }
 
-    /// How many jobs fail.
+    /// Number of failing jobs.
     #[must_use]
     pub fn failing_jobs(&self) -> usize {
         self.failing.iter().map(|(_, failing)| failing.count).sum()
     }
 
-    /// Whether jobs fail, as far as workers tell. A job that fails has a worker, so the Swarm is ready
-    /// unless all of them fail.
+    /// The condition about failing jobs, as their workers report them. A failing job has a worker,
+    /// so the Swarm is ready unless all jobs fail.
     pub(super) fn healthy(&self, observed: &Observed) -> Part {
         if 0 < self.failing_jobs() {
             return Part::new(HEALTHY, false, JOBS_FAILING, self.are_failing());
@@ -174,7 +175,7 @@ impl SessionReport {
         Part { kind: HEALTHY, status: "Unknown", reason: "NotReported".to_owned(), message }
     }
 
-    /// The verdict where every job that has a worker ends by itself.
+    /// The verdict if every job that has a worker fails.
     pub(super) fn all_failing(&self, desired: &Desired, progress: &Progress) -> Option<Verdict> {
         let of_each = match desired.replication {
             Replication::One => 1,
@@ -188,7 +189,8 @@ impl SessionReport {
         })
     }
 
-    /// The failing jobs: how many, and the worst of them with their workers and last lines.
+    /// The sentence about failing jobs: their number, and the worst of them with workers and last
+    /// lines.
     pub(super) fn are_failing<'a>(&'a self) -> String {
         let all = self
             .failing
@@ -212,7 +214,7 @@ impl SessionReport {
         each.into_iter().flatten()
     }
 
-    /// Workers that get no jobs at all, though they are there.
+    /// The verdict on existing workers that get no jobs at all.
     pub(super) fn excluded(&self) -> Option<Verdict> {
         self.too_long().or_else(|| self.suspect())
     }
@@ -241,7 +243,7 @@ impl SessionReport {
         Some(Verdict { reason: Reason::LeaseTooLong, message })
     }
 
-    /// Workers whose Leases say what cannot be.
+    /// The verdict on workers whose Leases make impossible claims.
     fn suspect(&self) -> Option<Verdict> {
         let claim = |(worker, why): &(String, Suspicion)| match why {
             Suspicion::LongLease(_) => None,
@@ -314,14 +316,14 @@ mod tests {
 
     use super::*;
 
-    fn told(sessions: &SessionReport) -> Vec<String> {
+    fn reported(sessions: &SessionReport) -> Vec<String> {
         let parts = sessions.parts().into_iter();
         parts.map(|it| format!("{}={} {}", it.kind, it.status, it.message)).collect()
     }
 
     #[test]
     fn each_trouble_is_a_condition_that_says_what_helps() {
-        assert_eq!(told(&SessionReport::default()), Vec::<String>::new());
+        assert_eq!(reported(&SessionReport::default()), Vec::<String>::new());
         let since = "2026-01-01T10:20:30Z".parse().unwrap();
         let sessions = SessionReport {
             suspects: vec![
@@ -335,7 +337,7 @@ mod tests {
             is_exclusive: true,
             ..SessionReport::default()
         };
-        let all = told(&sessions);
+        let all = reported(&sessions);
         let words = |n: usize, words: &[&str]| words.iter().all(|word| all[n].contains(word));
         assert!(
             words(0, &["LeaseTooLong=True", "`w-0` says 30s", "longer than the 20s"]),
@@ -347,7 +349,7 @@ mod tests {
         assert!(words(3, &["w-1", "since 10:20:30 UTC, 2 jobs", "Delete the pod"]), "{all:?}");
         assert_eq!(all.len(), 4);
         let weaker = SessionReport { is_exclusive: false, ..sessions };
-        assert!(told(&weaker)[3].contains("after handover.releaseTimeout"));
+        assert!(reported(&weaker)[3].contains("after handover.releaseTimeout"));
     }
 
     #[test]
@@ -367,9 +369,9 @@ mod tests {
     fn a_missing_policy_is_said_where_exclusive_relies_on_it() {
         let mut sessions =
             SessionReport { unprotected: vec!["w-1".into()], ..SessionReport::default() };
-        assert_eq!(told(&sessions), Vec::<String>::new());
+        assert_eq!(reported(&sessions), Vec::<String>::new());
         sessions.is_exclusive = true;
-        let all = told(&sessions);
+        let all = reported(&sessions);
         assert!(all[0].starts_with("SessionsUnprotected=True nothing keeps this"), "{all:?}");
         assert!(all[0].contains(": w-1. An administrator"), "{all:?}");
         assert_eq!(sessions.verdict(), None, "it is ready all the same");

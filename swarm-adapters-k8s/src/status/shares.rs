@@ -1,4 +1,4 @@
-//! What the status says of jobs with a share, and of those that gave way to more important ones.
+//! Part of the status about jobs with a share, and about jobs that more important ones displaced.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,11 @@ use swarm_core::{JobName, MoveReason, Replication, Reservations, ShareClass, Una
 
 use super::{TurnSummary, number, shortened};
 
-/// The most priorities that are told apart.
+/// The most priorities that get entries of their own.
 const CLASSES_MAX: usize = 10;
 
-/// What jobs with a share reserve; `None` where none has one, or every worker runs all jobs.
+/// Reservations of jobs with a share. `None` if no job has a share, or if every worker runs all
+/// jobs.
 pub(super) fn reservations(facts: &TurnSummary<'_>) -> Option<Reservations> {
     let TurnSummary { decision, desired, observed, .. } = *facts;
     let is_planned = desired.replication == Replication::One;
@@ -49,7 +50,7 @@ pub(super) fn status(found: &Reservations) -> SharesStatus {
     }
 }
 
-/// Which jobs with a share wait behind more important ones; the end of a sentence.
+/// The jobs with a share that wait behind more important jobs, as the end of a sentence.
 pub(super) fn waits(found: &Reservations) -> String {
     let has_room = found.classes.iter().position(|class| 0 < class.jobs);
     let behind = |(n, class): (usize, &ShareClass)| {
@@ -64,8 +65,8 @@ pub(super) fn waits(found: &Reservations) -> String {
     format!("; jobs with a higher priority come before {}", shortened(&behind))
 }
 
-/// A sentence about jobs that had a worker until this turn, and have none since there is room for
-/// more important ones only; `None` if there are none.
+/// The sentence about jobs that lost their worker in this turn, because there is only room for more
+/// important jobs; `None` if there are none.
 pub(crate) fn displaced(facts: &TurnSummary<'_>) -> Option<String> {
     let TurnSummary { decision, desired, .. } = *facts;
     let priority = |job: &JobName| desired.jobs.get(job).map_or(0, |job| job.priority);

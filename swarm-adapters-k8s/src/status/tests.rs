@@ -20,7 +20,7 @@ fn observed(presences: &[Presence]) -> Observed {
     Observed::new((0..).zip(presences).map(worker), 1, [])
 }
 
-/// The status of a turn on a warm pool, and what each condition says.
+/// The status of a turn on a warm pool, and a line for each condition.
 fn status(desired: &Desired, observed: &Observed) -> (SwarmStatus, Vec<String>) {
     status_with(desired, observed, &SessionReport::default())
 }
@@ -70,14 +70,14 @@ fn status_in(
         refusals,
     };
     let status = after_turn(Some(7), None, &facts, &Verdict::of(&facts));
-    let told = status.conditions.iter();
-    let told = told.map(|it| format!("{}={} {}", it.type_, it.status, it.reason)).collect();
+    let reported = status.conditions.iter();
+    let reported = reported.map(|it| format!("{}={} {}", it.type_, it.status, it.reason)).collect();
     let is_current = ready_reason(Some(&status)).is_some() && status.conditions[0].status == "True";
     assert_eq!(judged_at(7, &status) == Kstatus::Current, is_current, "{status:?}");
-    (status, told)
+    (status, reported)
 }
 
-/// Returns the verdict of kstatus on a Swarm of this generation with this status.
+/// The verdict of kstatus on a Swarm of this generation with this status.
 fn judged_at(generation: i64, status: &SwarmStatus) -> Kstatus {
     kstatus(&json!({"metadata": {"generation": generation}, "status": status}))
 }
@@ -123,8 +123,8 @@ fn a_pool_of_labels_that_no_pod_has_is_not_ready() {
     let none = Observed::new([], 0, []);
     let decision = decide(&Ledger::new(1), &all, &none);
     let pool = Workload::of_pods(&swarm, 0);
-    let (status, told) = status_in(&pool, &decision, &all, &none, &SessionReport::default());
-    assert!(told.contains(&"PoolReady=False NoWorkers".to_owned()), "{told:?}");
+    let (status, reported) = status_in(&pool, &decision, &all, &none, &SessionReport::default());
+    assert!(reported.contains(&"PoolReady=False NoWorkers".to_owned()), "{reported:?}");
     let pool_ready = status.conditions.iter().find(|it| it.type_ == POOL_READY).unwrap();
     let message = &pool_ready.message;
     assert!(message.starts_with("no pod with the labels app=x is a worker"), "{message}");
@@ -134,7 +134,7 @@ fn a_pool_of_labels_that_no_pod_has_is_not_ready() {
 fn a_worker_that_is_not_ready_for_too_long_has_a_condition_and_its_jobs_move() {
     let all = Desired::new(jobs(["a", "b"]).unwrap());
     let late = Presence::NotReady(Duration::from_mins(5));
-    let (status, told) = status(&all, &observed(&[Presence::Ready, late]));
+    let (status, reported) = status(&all, &observed(&[Presence::Ready, late]));
     let expected = [
         "Ready=True Settled",
         "PoolReady=False WorkersMissing",
@@ -143,7 +143,7 @@ fn a_worker_that_is_not_ready_for_too_long_has_a_condition_and_its_jobs_move() {
         "Healthy=Unknown NotReported",
         "NotReadyTooLong=True NotReadyTooLong",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     let message = &status.conditions.last().unwrap().message;
     assert!(message.ends_with("w-1; other workers have their jobs now"), "{message}");
 }
@@ -190,10 +190,10 @@ fn a_swarm_is_not_ready_while_jobs_wait_for_sessions_of_another_life() {
         decision.ledger.cells.jobs.insert("a".parse().unwrap(), record);
         status_of(&decision, &desired, &ready, &sessions)
     };
-    let (_, told) = kept_away(0);
-    assert_eq!(told[..2], ["Ready=False Recovering", "Reconciling=True Recovering"]);
-    let (status, told) = kept_away(3);
-    assert_eq!(told[..2], ["Ready=False JobsWaiting", "Reconciling=True JobsWaiting"]);
+    let (_, reported) = kept_away(0);
+    assert_eq!(reported[..2], ["Ready=False Recovering", "Reconciling=True Recovering"]);
+    let (status, reported) = kept_away(3);
+    assert_eq!(reported[..2], ["Ready=False JobsWaiting", "Reconciling=True JobsWaiting"]);
     assert_eq!(status.quarantined, 1);
     let message = &status.conditions[0].message;
     let expected = "1 of 2 jobs waits: 1 for a while, after crashing several workers";
@@ -205,9 +205,9 @@ fn jobs_without_a_worker_tell_how_many_workers_would_be_enough() {
     let names = ["a", "b", "c", "d", "e"];
     let mut desired = Desired::new(jobs(names).unwrap());
     desired.max_jobs = Some(1);
-    let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
+    let (status, reported) = status(&desired, &observed(&[Presence::Ready; 2]));
     assert_eq!((status.assigned, status.desired_workers), (2, Some(5)));
-    assert_eq!(told[..2], ["Ready=False JobsUnassigned", "Reconciling=True JobsUnassigned"]);
+    assert_eq!(reported[..2], ["Ready=False JobsUnassigned", "Reconciling=True JobsUnassigned"]);
 }
 
 #[test]
@@ -217,9 +217,9 @@ fn a_pool_that_may_have_too_few_workers_says_how_many_its_jobs_need() {
     let (per_worker, cooldown) = (PerWorker::Jobs(5), Duration::from_mins(5));
     desired.autoscale = Some(Autoscale { min: 1, max: 2, per_worker, cooldown });
     desired.replicas = Some(2);
-    let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
+    let (status, reported) = status(&desired, &observed(&[Presence::Ready; 2]));
     assert_eq!(status.desired_workers, Some(2));
-    assert!(told.contains(&"AutoscaleLimited=True AtMaximum".to_owned()), "{told:?}");
+    assert!(reported.contains(&"AutoscaleLimited=True AtMaximum".to_owned()), "{reported:?}");
     let expected =
         "5 jobs need 5 workers, and spec.autoscale.max is 2; 3 jobs have no worker".to_owned();
     assert_eq!(autoscale_limited(&status), Some(expected.as_str()));
@@ -244,11 +244,11 @@ fn what_the_jobs_need_is_told_at_all_times() {
 fn a_pool_that_changes_its_size_reconciles() {
     let mut desired = Desired::new(jobs(["a", "b"]).unwrap());
     desired.replicas = Some(3);
-    let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
+    let (status, reported) = status(&desired, &observed(&[Presence::Ready; 2]));
     let expected =
         ["Ready=False Scaling", "Reconciling=True Scaling", "PoolReady=False WorkersMissing"];
     assert_eq!((status.workers_ready, status.workers_desired), (2, 3));
-    assert_eq!(told[..3], expected);
+    assert_eq!(reported[..3], expected);
 }
 
 #[test]
@@ -257,20 +257,20 @@ fn a_refusal_keeps_the_counts_and_what_it_does_not_speak_of() {
     let (before, _) = status(&desired, &observed(&[Presence::Ready; 2]));
     let verdict = Verdict { reason: Reason::PoolNotFound, message: "gone".into() };
     let after = after_refusal(Some(8), Some(&before), &verdict);
-    let told = after.conditions.iter().map(|it| format!("{}={}", it.type_, it.status));
+    let reported = after.conditions.iter().map(|it| format!("{}={}", it.type_, it.status));
     let expected = ["Ready=False", "Stalled=True", "PoolReady=False", "AllJobsAssigned=Unknown"];
-    assert_eq!(told.take(4).collect::<Vec<_>>(), expected);
+    assert_eq!(reported.take(4).collect::<Vec<_>>(), expected);
     assert_eq!((after.jobs, after.assigned), (2, 2));
     assert_eq!((after.workers_ready, after.ready.as_str()), (0, "0/2"), "no worker is seen");
     let verdict = Verdict { reason: Reason::InvalidSpec, ..verdict };
     let after = after_refusal(Some(8), Some(&before), &verdict);
-    let told = after.conditions.iter().map(|it| format!("{}={}", it.type_, it.status));
+    let reported = after.conditions.iter().map(|it| format!("{}={}", it.type_, it.status));
     let expected = ["Ready=False", "Stalled=True", "PoolReady=True", "AllJobsAssigned=True"];
-    assert_eq!(told.take(4).collect::<Vec<_>>(), expected);
+    assert_eq!(reported.take(4).collect::<Vec<_>>(), expected);
     assert_eq!(after.ready, "2/2");
 }
 
-/// The condition has the time at which the rollout began, from which its deadline counts.
+/// The condition holds the time at which the rollout began, from which its deadline counts.
 #[test]
 fn a_refusal_keeps_that_a_rollout_began() {
     let desired = Desired::new(jobs(["a", "b"]).unwrap());
@@ -293,9 +293,9 @@ fn a_refusal_keeps_that_a_rollout_began() {
 fn where_all_run_all_jobs_each_counts_once() {
     let mut all = Desired::new(jobs(["a", "b", "c"]).unwrap());
     all.replication = swarm_core::Replication::All;
-    let (status, told) = status(&all, &observed(&[Presence::Ready; 2]));
+    let (status, reported) = status(&all, &observed(&[Presence::Ready; 2]));
     assert_eq!((status.jobs, status.assigned, status.shares), (3, 3, None));
-    assert_eq!(told[..2], ["Ready=True Settled", "PoolReady=True AllWorkersReady"]);
+    assert_eq!(reported[..2], ["Ready=True Settled", "PoolReady=True AllWorkersReady"]);
     let message = |n: usize| status.conditions[n].message.as_str();
     assert_eq!(message(0), "3 jobs on 2 workers");
     assert_eq!(message(2), "each of 3 jobs is for every worker");
@@ -306,19 +306,19 @@ fn suspended_jobs_are_counted_and_are_no_trouble() {
     let mut some = Desired::new(jobs(["a", "b", "c"]).unwrap());
     some.jobs.get_mut("c").unwrap().suspend = true;
     let seen = observed(&[Presence::Ready; 2]);
-    let (found, told) = status(&some, &seen);
+    let (found, reported) = status(&some, &seen);
     assert_eq!((found.jobs, found.assigned, found.suspended), (3, 2, 1));
     assert_eq!((found.unassigned.len(), found.desired_workers), (0, Some(1)));
-    assert_eq!(told[0], "Ready=True Settled");
+    assert_eq!(reported[0], "Ready=True Settled");
     assert_eq!(found.conditions[0].message, "2 jobs on 2 workers; 1 is suspended");
     some.suspend = true;
     some.jobs.insert("d".parse().unwrap(), swarm_core::Job::default());
     let ledger = decide(&Ledger::new(1), &some, &seen).ledger;
-    let (found, told) =
+    let (found, reported) =
         status_of(&decide(&ledger, &some, &seen), &some, &seen, &SessionReport::default());
     assert_eq!((found.assigned, found.suspended), (0, 4));
-    assert_eq!(told[0], "Ready=True Suspended");
-    assert_eq!(told[2], "AllJobsAssigned=True AllAssigned");
+    assert_eq!(reported[0], "Ready=True Suspended");
+    assert_eq!(reported[2], "AllJobsAssigned=True AllAssigned");
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn what_shares_come_to_is_counted_by_priority_and_stays_small() {
     for n in 0..20 {
         add(&format!("low-{n:02}"), share(90, -n));
     }
-    let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
+    let (status, reported) = status(&desired, &observed(&[Presence::Ready; 2]));
     let shares = status.shares.unwrap();
     let sums = [shares.capacity, shares.reserved, shares.free, shares.largest_free];
     assert_eq!(sums, [200, 170, 30, 30]);
@@ -347,7 +347,7 @@ fn what_shares_come_to_is_counted_by_priority_and_stays_small() {
     assert_eq!(classes[..3], [(5, 1, 100, 0), (3, 1, 70, 1), (0, 0, 0, 1)]);
     assert_eq!(classes[9], (-7, 0, 0, 13), "all lower ones are in the last");
     assert_eq!(shares.classes[9].waiting_percent, 13 * 90);
-    assert_eq!(told[0], "Ready=False JobsUnassigned");
+    assert_eq!(reported[0], "Ready=False JobsUnassigned");
     let message = &status.conditions[3].message;
     assert!(message.contains("come before 1 of priority 3, 1 of priority 0"), "{message}");
 }
@@ -368,22 +368,22 @@ fn a_swarm_whose_jobs_all_fail_is_not_ready() {
     use swarm_core::handover::SessionId;
     let desired = Desired::new(jobs(["a", "b"]).unwrap());
     let seen = observed(&[Presence::Ready; 2]);
-    let told = |count: usize, seen: &Observed| {
+    let reported = |count: usize, seen: &Observed| {
         let failing = swarm_core::Failing { count, worst: vec![] };
         let failing = vec![("w-0".to_owned(), failing)];
         let sessions = SessionReport { failing, living: 2, ..SessionReport::default() };
-        let (status, told) = status_with(&desired, seen, &sessions);
-        (status.failing, told[0].clone(), told.last().unwrap().clone())
+        let (status, reported) = status_with(&desired, seen, &sessions);
+        (status.failing, reported[0].clone(), reported.last().unwrap().clone())
     };
     let ready =
         |failing: i32, healthy: &str| (failing, "Ready=True Settled".into(), healthy.into());
-    assert_eq!(told(1, &seen), ready(1, "Healthy=False JobsFailing"));
+    assert_eq!(reported(1, &seen), ready(1, "Healthy=False JobsFailing"));
     let none = "Ready=False AllJobsFailing".to_owned();
-    assert_eq!(told(2, &seen), (2, none, "Healthy=False JobsFailing".into()));
+    assert_eq!(reported(2, &seen), (2, none, "Healthy=False JobsFailing".into()));
     let worker = |n: u32| {
         let session = Some(SessionId::new("p", n.into()));
         (Slot(n), WorkerSeen::new(format!("w-{n}"), Presence::Ready, session))
     };
     let sessions = Observed::new((0..2).map(worker), 1, []);
-    assert_eq!(told(0, &sessions).2, "Healthy=True NoneFailing");
+    assert_eq!(reported(0, &sessions).2, "Healthy=True NoneFailing");
 }

@@ -1,4 +1,4 @@
-//! Notices somebody who changes again and again what the operator puts back.
+//! Notices another client that repeatedly reverts the operator's repairs.
 
 use std::time::Duration;
 
@@ -7,20 +7,22 @@ use tokio::time::Instant;
 use crate::managed::wanted::Wanted;
 use crate::status::{Reason, Verdict};
 
-/// So many repairs within this time are a contest: then the operator waits.
+/// Number of repairs, and the time within which that many are a contest. During a contest the
+/// operator waits.
 const CONTEST: (usize, Duration) = (5, Duration::from_mins(1));
 
-/// When one object was repaired lately.
+/// The times of the latest repairs of one object.
 #[derive(Debug, Default)]
 pub(super) struct Repairs(Vec<Instant>);
 
 impl Repairs {
-    /// It was repaired.
+    /// Records a repair.
     pub(super) fn note(&mut self) {
         self.0.push(Instant::now());
     }
 
-    /// What there is to say instead of one more repair of `wanted`, which `by` has changed.
+    /// The verdict that replaces one more repair of `wanted`, which `by` has changed; `None` if
+    /// there is no contest.
     pub(super) fn contested(&mut self, wanted: &Wanted, by: Option<&str>) -> Option<Verdict> {
         let (count, within) = CONTEST;
         self.0.retain(|at| at.elapsed() < within);
@@ -40,7 +42,7 @@ impl Repairs {
         Some(Verdict { reason: Reason::Contested, message })
     }
 
-    /// When the next repair may be made.
+    /// Time until the next repair is allowed.
     pub(super) fn again_in(&self) -> Duration {
         let first = self.0.first().map_or(Duration::ZERO, Instant::elapsed);
         CONTEST.1.saturating_sub(first)

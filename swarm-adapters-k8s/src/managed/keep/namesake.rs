@@ -1,8 +1,8 @@
-//! An object that is there, under the name of one that is to be made, though the watch does not show it:
-//! whose it is, and what to do about it.
+//! Objects that have the name of a wanted object, but that the watch does not show: their owners,
+//! and the action that they need.
 //!
-//! Objects are watched by the labels that say whose they are. Where somebody has changed these,
-//! `managedFields` still say that the operator has made the object.
+//! The watch selects objects by labels that identify the Swarm. If another client has changed these
+//! labels, `managedFields` still show that the operator created the object.
 
 use std::fmt::Write as _;
 
@@ -21,8 +21,8 @@ use crate::turn::Turn;
 use crate::version;
 
 impl ManagedPools {
-    /// What is due about an object that the watch does not show, and that was seen as `before` when it
-    /// was last applied.
+    /// The action for an object that the watch does not show. `before` is its state after its last
+    /// apply.
     pub(super) async fn namesake(
         &self,
         wanted: &Wanted,
@@ -52,7 +52,8 @@ impl ManagedPools {
     }
 }
 
-/// What there is to say of an object that is somebody else's, or of the Swarm `by`.
+/// The verdict on an object that the operator did not create, or that it created for the Swarm
+/// `by`.
 pub(super) fn taken(wanted: &Wanted, by: Option<&str>) -> Verdict {
     let Wanted { kind, name, .. } = wanted;
     let message = match by {
@@ -68,8 +69,8 @@ pub(super) fn taken(wanted: &Wanted, by: Option<&str>) -> Verdict {
     Verdict { reason: Reason::NameTaken, message }
 }
 
-/// What was refused, with what to do about it, if that is to put back the labels of an object: where the
-/// operator is fenced, it may not write what has not got them.
+/// Adds the remedy to a refused repair of an object's labels. Where a policy restricts the
+/// operator, it may not write objects without these labels.
 pub(super) fn with_remedy(error: StoreError, wanted: &Wanted, drift: Option<&Drift>) -> StoreError {
     let Some(Drift { by, labels }) = drift.filter(|drift| !drift.labels.is_empty()) else {
         return error;
@@ -80,7 +81,7 @@ pub(super) fn with_remedy(error: StoreError, wanted: &Wanted, drift: Option<&Dri
     let who = by.as_ref().map_or_else(|| "another client".to_owned(), |by| format!("`{by}`"));
     let mut command = format!("kubectl label --overwrite -n {namespace} {kind} {name}");
     for (label, value) in labels {
-        // A text cannot fail to be written to.
+        // Writes to a string cannot fail.
         let _ = write!(command, " {label}={value}");
     }
     let reason = format!(

@@ -1,5 +1,5 @@
-//! The pods of a managed pool: what the operator needs of them, with the user's template merged over it
-//! as far as that takes nothing away.
+//! Pod template of a managed pool: the operator's part, with the user's template merged over it.
+//! The user's template must not remove anything that the workers need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,33 +16,33 @@ use super::{ManagedError, Pool, digest, files_of, hex};
 use crate::annotations::{ACCOUNT_ANNOTATION, FILES_ANNOTATION};
 use crate::pool::fit::{Times, grace_for, grace_of, is_enough};
 
-/// The container of the worker.
+/// The name of the worker's container.
 const WORKER: &str = "worker";
-/// Where `swarm-worker` is put for an image of the user's own.
+/// The directory of `swarm-worker` in a container with the user's own image.
 const INSTALLED_AT: &str = "/swarm";
-/// Where a worker of a session keeps its record.
+/// The directory in which a worker of a session keeps its record.
 const STATE_DIR: &str = "/var/lib/swarm";
-/// Where plain workers read their jobs.
+/// The directory in which plain workers read their jobs.
 const VIEW_DIR: &str = "/app/config";
-/// Memory that a worker itself may use, in MiB. It uses 11 MiB with some dozens of jobs.
+/// Memory for the worker itself, in MiB. It uses 11 MiB with some dozens of jobs.
 const WORKER_MIB: u32 = 64;
-/// Memory that a command may use, in MiB: twice what ffmpeg uses to record 1080p without encoding it.
+/// Memory for a command, in MiB: twice the use of ffmpeg when it records 1080p without encoding.
 const JOB_MIB: u32 = 128;
-/// The least and the most jobs of a worker that the limit of memory counts.
+/// Bounds of the number of jobs that the memory limit counts.
 const JOBS_LEAST: u32 = 16;
 const JOBS_MOST: u32 = 512;
 /// The user and group of the workers, unless the template says otherwise.
 const USER: i64 = 65_532;
-/// Where that annotation is in a workload.
+/// The JSON pointer to the account annotation in a workload.
 pub(super) const ACCOUNT_AT: &str =
     "/spec/template/metadata/annotations/swarm.k8slab.info~1account";
-/// The variables that say to the worker in which container it runs, and with which image.
+/// The variables with the worker's container and image.
 const CONTAINER_VARIABLE: &str = "SWARM_CONTAINER";
 const IMAGE_VARIABLE: &str = "SWARM_IMAGE";
-/// The variable that says the termination grace to the worker.
+/// The variable with the termination grace.
 const GRACE: &str = "SWARM_GRACE";
 
-/// The template of the pods.
+/// The pod template.
 pub(super) fn pod_template(pool: &Pool<'_>) -> Result<Value, ManagedError> {
     let ours = ours(pool)?;
     let mut merged = ours.clone();
@@ -50,12 +50,13 @@ pub(super) fn pod_template(pool: &Pool<'_>) -> Result<Value, ManagedError> {
         merged.merge_from(parsed(theirs)?);
         check(pool, &ours, &merged)?;
     }
-    tell_grace(&mut merged);
+    set_grace(&mut merged);
     check_times(pool, &merged)?;
     serde_json::to_value(merged).map_err(|error| ManagedError(error.to_string()))
 }
 
-/// The user's template in the terms of Kubernetes. Whatever is lost there would silently be missing.
+/// Parses the user's template as a Kubernetes object. Refuses unknown fields, which would otherwise
+/// silently be missing.
 fn parsed(theirs: &Value) -> Result<PodTemplateSpec, ManagedError> {
     let at = "spec.pool.managed.podTemplate";
     let parsed: PodTemplateSpec = serde_path_to_error::deserialize(theirs).map_err(|error| {
@@ -72,13 +73,13 @@ fn parsed(theirs: &Value) -> Result<PodTemplateSpec, ManagedError> {
     }
 }
 
-/// The first field of `given` that `kept` does not have, as a path that begins with a dot.
+/// The path of the first field of `given` that `kept` lacks. It begins with a dot.
 fn lost(given: &Value, kept: &Value) -> Option<String> {
     match (given, kept) {
         (Value::Object(given), Value::Object(kept)) => {
             given.iter().find_map(|(name, value)| match kept.get(name) {
                 Some(kept) => Some(format!(".{name}{}", lost(value, kept)?)),
-                // What is empty may be left out.
+                // Empty values may be missing.
                 None if is_empty(value) => None,
                 None => Some(format!(".{name}")),
             })
@@ -100,7 +101,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// What the operator makes of the fields of `pool.managed` alone.
+/// The pod template that follows from the fields of `pool.managed` alone.
 fn ours(pool: &Pool<'_>) -> Result<PodTemplateSpec, ManagedError> {
     let managed = pool.managed;
     let is_session = pool.swarm.protocol() == ProtocolSpec::Session;
@@ -110,16 +111,16 @@ fn ours(pool: &Pool<'_>) -> Result<PodTemplateSpec, ManagedError> {
         metadata["annotations"][FILES_ANNOTATION] = hex(digest(&files.data)).into();
     }
     if is_session && managed.service_account_name.is_none() {
-        // Its UID is written here once it is made.
+        // The UID is written here once the account exists.
         metadata["annotations"][ACCOUNT_ANNOTATION] = "".into();
     }
     let mut spec = json!({
         "serviceAccountName": account,
-        // The token by which a worker writes its Lease; others never call the API.
+        // A worker writes its Lease with this token. Other workers never call the API.
         "automountServiceAccountToken": is_session,
         "terminationGracePeriodSeconds": grace_seconds(pool),
-        // Not all on one node: its loss would be that of all workers. Wanted, and not insisted on, so
-        // that pods of a node that is lost start on those that are left.
+        // The pods spread over nodes, so that the loss of one node is not the loss of all workers.
+        // The constraint is soft, so that pods of a lost node start on the remaining nodes.
         "topologySpreadConstraints": [{
             "maxSkew": 1,
             "topologyKey": "kubernetes.io/hostname",
@@ -144,12 +145,12 @@ fn ours(pool: &Pool<'_>) -> Result<PodTemplateSpec, ManagedError> {
         .map_err(|error| ManagedError(format!("spec.pool.managed: {error}")))
 }
 
-/// Whether `swarm-worker` is put into a container of another image.
+/// Whether `swarm-worker` is installed into a container of another image.
 fn is_installed(pool: &Pool<'_>) -> bool {
     pool.managed.image.is_some() && pool.managed.runs_our_worker(pool.swarm.protocol())
 }
 
-/// What holds for every container.
+/// The security context of every container.
 fn restricted(is_ours: bool) -> Value {
     let mut context = json!({
         "allowPrivilegeEscalation": false,
@@ -161,16 +162,16 @@ fn restricted(is_ours: bool) -> Value {
     context
 }
 
-/// Resources of a container unless the Swarm says otherwise, with this limit of memory in MiB.
+/// The default resources of a container with this memory limit in MiB.
 fn default_resources(memory: u32) -> Value {
     let limit = format!("{memory}Mi");
     json!({"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": limit}})
 }
 
-/// The limit of memory of the container of the worker in MiB: [`WORKER_MIB`], and with an image of the
-/// user's own [`JOB_MIB`] for each of so many jobs. The number of jobs is rounded up to a power of two,
-/// so that few changes of it replace pods. It does not depend on the runner, which may change while
-/// workers run.
+/// The memory limit of the worker's container in MiB. It is [`WORKER_MIB`], plus [`JOB_MIB`] for
+/// each job if the image is the user's own. The number of jobs is rounded up to a power of two, so
+/// that few of its changes replace pods. The limit does not depend on the runner, which may change
+/// while workers run.
 fn memory_limit(pool: &Pool<'_>) -> u32 {
     if pool.managed.image.is_none() {
         return WORKER_MIB;
@@ -204,7 +205,7 @@ fn worker(pool: &Pool<'_>) -> Result<Value, ManagedError> {
     let mut worker = json!({
         "name": WORKER,
         "image": managed.image.as_deref().unwrap_or(pool.worker_image),
-        // An image that was loaded into the node by hand is taken as it is.
+        // A node may use an image that was loaded into it by hand.
         "imagePullPolicy": "IfNotPresent",
         "env": env(pool)?,
         "ports": [{"name": "http", "containerPort": managed.port(), "protocol": "TCP"}],
@@ -226,14 +227,14 @@ fn worker(pool: &Pool<'_>) -> Result<Value, ManagedError> {
     if runs_ours {
         let get = |path: &str, period: i64| json!({"httpGet": {"path": path, "port": "http"}, "periodSeconds": period});
         worker["readinessProbe"] = get("/internal/health", 1);
-        // Not the health: without an API server a session is not well, and a new process would not
-        // help.
+        // The probe does not ask for health: without an API server a session is unhealthy, and a
+        // new process would not help.
         worker["livenessProbe"] = get("/ping", 10);
     }
     Ok(worker)
 }
 
-/// Quantities as Kubernetes takes them: numbers are texts there, too.
+/// Converts quantities to the Kubernetes form, in which numbers are strings too.
 fn quantities(resources: &swarm_spec::spec::ResourcesSpec) -> Value {
     use swarm_spec::spec::IntOrString;
     let texts = |all: &Option<BTreeMap<String, IntOrString>>| {
@@ -253,7 +254,7 @@ fn quantities(resources: &swarm_spec::spec::ResourcesSpec) -> Value {
     Value::Object(all)
 }
 
-/// The variables by which a worker is configured, then the user's.
+/// The variables that configure a worker, then the user's variables.
 fn env(pool: &Pool<'_>) -> Result<Vec<Value>, ManagedError> {
     let managed = pool.managed;
     let mut ours = Vec::new();
@@ -262,14 +263,14 @@ fn env(pool: &Pool<'_>) -> Result<Vec<Value>, ManagedError> {
     set("HTTP_PORT", managed.port().to_string());
     let protocol = pool.swarm.protocol();
     if protocol == ProtocolSpec::Session && managed.runs_our_worker(protocol) {
-        // The runner itself is in the views, so that another one needs no other pods.
+        // The runner itself is in the views, so a new runner needs no new pods.
         set("RUNNER", "swarm".into());
     } else if let Some(runner) = pool.swarm.spec.worker.as_ref().and_then(|it| it.runner.as_ref()) {
         set("RUNNER", runner_text(runner));
     }
     ours.extend(secret_params(pool));
     if managed.runs_our_worker(protocol) {
-        // The worker says with them where a program is missing.
+        // The worker names them in its message about a missing program.
         let image = managed.image.as_deref().unwrap_or(pool.worker_image);
         for (name, value) in [(CONTAINER_VARIABLE, WORKER), (IMAGE_VARIABLE, image)] {
             ours.push(json!({"name": name, "value": value}));
@@ -288,7 +289,7 @@ fn env(pool: &Pool<'_>) -> Result<Vec<Value>, ManagedError> {
         for (name, time) in terms.into_iter().filter_map(|(name, it)| Some((name, it?))) {
             set(name, text(time.into()));
         }
-        // Said anew when the user's template is merged.
+        // [`set_grace`] updates the variable after the merge of the user's template.
         set(GRACE, format!("{}s", grace_seconds(pool)));
         for (name, path) in [("POD_UID", "metadata.uid"), ("POD_NAMESPACE", "metadata.namespace")] {
             let value_from = json!({"fieldRef": {"fieldPath": path}});
@@ -310,7 +311,7 @@ fn env(pool: &Pool<'_>) -> Result<Vec<Value>, ManagedError> {
     Ok(ours)
 }
 
-/// The variables in which the params of Secrets reach a worker, which passes them on to its jobs.
+/// The variables that carry the params of Secrets to a worker, which passes them to its jobs.
 fn secret_params(pool: &Pool<'_>) -> impl Iterator<Item = Value> {
     let runner = pool.swarm.spec.worker.as_ref().and_then(|it| it.runner.as_ref());
     let params = runner.and_then(|it| it.params_from.as_deref()).unwrap_or_default();
@@ -322,7 +323,8 @@ fn secret_params(pool: &Pool<'_>) -> impl Iterator<Item = Value> {
     )
 }
 
-/// A runner for the worker's command line. A kubelet would take `$(` for the beginning of a variable.
+/// Writes a runner for the worker's command line. A kubelet would read `$(` as the start of a
+/// variable.
 fn runner_text(runner: &RunnerSpec) -> String {
     json!(runner).to_string().replace("$(", "$$(")
 }
@@ -334,7 +336,8 @@ fn text(time: Duration) -> String {
 fn volumes(pool: &Pool<'_>) -> Vec<Value> {
     let mut volumes = Vec::new();
     if pool.swarm.protocol() == ProtocolSpec::Session {
-        // Which jobs run, so that a restarted container can tell which of them ended the last one.
+        // The volume keeps the record of running jobs. A restarted container reads which of them
+        // ended its previous process.
         volumes.push(json!({"name": "state", "emptyDir": {}}));
     } else {
         let view = pool.swarm.view_config_map();
@@ -354,7 +357,7 @@ fn mounts(pool: &Pool<'_>) -> Vec<Value> {
     let mut mounts = vec![if pool.swarm.protocol() == ProtocolSpec::Session {
         json!({"name": "state", "mountPath": STATE_DIR})
     } else {
-        // The whole directory: a subPath mount would never be updated.
+        // The mount is the whole directory: a kubelet never updates a subPath mount.
         json!({"name": "config", "mountPath": VIEW_DIR, "readOnly": true})
     }];
     if let Some((_, path)) = files_of(pool.managed) {
@@ -366,7 +369,7 @@ fn mounts(pool: &Pool<'_>) -> Vec<Value> {
     mounts
 }
 
-/// Checks that the user's template took nothing from the workers that they need.
+/// Checks that the user's template keeps everything that the workers need.
 fn check(
     pool: &Pool<'_>,
     ours: &PodTemplateSpec,
@@ -423,7 +426,7 @@ fn has_volume(spec: &PodSpec, volume: &Volume) -> bool {
     spec.volumes.iter().flatten().any(|it| it == volume)
 }
 
-/// What a container of ours has lost, if anything.
+/// The part of the operator's container that the merge has lost, if any.
 fn broken(before: &Container, after: &Container) -> Option<String> {
     if before.image != after.image {
         return Some("write spec.pool.managed.image instead of its image".into());
@@ -443,7 +446,7 @@ fn broken(before: &Container, after: &Container) -> Option<String> {
     lost.map(|port| format!("its port {} is needed; remove the change", port.container_port))
 }
 
-/// A port that two containers of a pod, or one twice, say that they have.
+/// A port that the pod declares twice, in one or two containers.
 fn port_twice(spec: &PodSpec) -> Option<i32> {
     let mut seen = BTreeSet::new();
     let ports = spec.containers.iter().flat_map(|it| it.ports.iter().flatten());
@@ -454,19 +457,19 @@ fn port_twice(spec: &PodSpec) -> Option<i32> {
     twice.next()
 }
 
-/// Time that the pods of a pool have to end.
+/// Termination grace of the pods of a pool, in seconds.
 fn grace_seconds(pool: &Pool<'_>) -> i64 {
     grace_for(written_stop_timeout(pool).unwrap_or(LeaseTerms::default().stop_timeout))
 }
 
-/// Says why a termination grace is too short for the jobs, if it is.
+/// The error if a termination grace is too short for the jobs.
 fn too_short(pool: &Pool<'_>, pod: &PodSpec) -> Option<String> {
     let least = grace_seconds(pool);
     let grace = grace_of(pod.termination_grace_period_seconds.unwrap_or(least));
     let (protocol, written) = (pool.swarm.protocol(), written_stop_timeout(pool));
     let stop = match protocol {
         ProtocolSpec::Session => written.unwrap_or(LeaseTerms::default().stop_timeout),
-        // Plain workers stop for nobody unless the Swarm writes a stop timeout.
+        // Plain workers need no grace unless the Swarm writes a stop timeout.
         ProtocolSpec::Plain => written?,
     };
     if is_enough(grace, stop, protocol) {
@@ -483,7 +486,7 @@ fn too_short(pool: &Pool<'_>, pod: &PodSpec) -> Option<String> {
     })
 }
 
-/// Checks that the worker would start with the times that variables and arguments say.
+/// Checks that the worker would start with the times in its variables and arguments.
 fn check_times(pool: &Pool<'_>, merged: &PodTemplateSpec) -> Result<(), ManagedError> {
     let protocol = pool.swarm.protocol();
     if protocol != ProtocolSpec::Session || !pool.managed.runs_our_worker(protocol) {
@@ -506,14 +509,14 @@ fn check_times(pool: &Pool<'_>, merged: &PodTemplateSpec) -> Result<(), ManagedE
     }
 }
 
-/// Time that a job may take to stop, if the Swarm says it.
+/// The stop timeout of jobs, if the Swarm writes it.
 fn written_stop_timeout(pool: &Pool<'_>) -> Option<Duration> {
     let handover = pool.swarm.spec.handover.as_ref();
     handover.and_then(|handover| handover.stop_timeout).map(Into::into)
 }
 
-/// Tells a worker of a session how long it has to end, as the merged template has it.
-fn tell_grace(template: &mut PodTemplateSpec) {
+/// Writes the termination grace of the merged template into the variable of a session's worker.
+fn set_grace(template: &mut PodTemplateSpec) {
     let Some(spec) = &mut template.spec else { return };
     let Some(seconds) = spec.termination_grace_period_seconds else { return };
     let grace = format!("{seconds}s");

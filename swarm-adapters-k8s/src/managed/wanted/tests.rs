@@ -186,10 +186,10 @@ fn pods_have_the_time_that_their_jobs_may_take_to_stop() {
         let pool = json!({"managed": managed});
         let all = made(&json!({"pool": pool, "worker": worker, "handover": handover}))?;
         let spec = workload(&all)["spec"]["template"]["spec"].clone();
-        let told = spec["containers"][0]["env"].as_array().unwrap().iter();
-        let told = told.filter(|it| it["name"] == "SWARM_GRACE").map(|it| it["value"].clone());
-        let told: Vec<_> = told.collect();
-        Ok::<_, String>((spec["terminationGracePeriodSeconds"].as_i64().unwrap(), told))
+        let values = spec["containers"][0]["env"].as_array().unwrap().iter();
+        let values = values.filter(|it| it["name"] == "SWARM_GRACE").map(|it| it["value"].clone());
+        let values: Vec<_> = values.collect();
+        Ok::<_, String>((spec["terminationGracePeriodSeconds"].as_i64().unwrap(), values))
     };
     let managed = || json!({"image": "reader:1"});
     let lease = json!({"duration": "2m"});
