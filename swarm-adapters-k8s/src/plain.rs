@@ -1,11 +1,12 @@
-//! Plain workers, which read a mounted view and say nothing.
+//! Plain workers, which read a mounted view and do not report back.
 //!
-//! - [`view`]: the view of a Swarm as a key of a ConfigMap, and who else writes it.
-//! - [`refresh_order`]: who is brought to a publication, and in which order. A pure function.
-//! - `refresh` carries it out: it nudges kubelets, or replaces pods.
+//! - [`view`]: the view of a Swarm as a key of a ConfigMap, and the other clients that write it.
+//! - [`refresh_order`]: which workers get a publication, and in which order. A pure function.
+//! - `refresh`: carries out that plan. It nudges kubelets, or replaces pods.
 //! - [`nudge`]: when a pod is nudged, and how often.
-//! - `version_polls`: asks workers what they run; `answer` reads one answer.
-//! - `filled_slots`: the pods that fill slots of the ledger; `publications`: what was published, and when.
+//! - `version_polls`: asks workers which jobs they run. `answer`: reads one answer.
+//! - `filled_slots`: the pods that fill slots of the ledger. `publications`: the latest
+//!   publications, with their times.
 
 pub(crate) mod answer;
 pub(crate) mod filled_slots;
@@ -25,7 +26,7 @@ use version_polls::VersionPolls;
 pub(crate) struct PlainWorkers {
     client: Client,
     metrics: Metrics,
-    /// The questions that workers are asked.
+    /// The scheduled questions to workers.
     pub(crate) version_polls: VersionPolls,
 }
 

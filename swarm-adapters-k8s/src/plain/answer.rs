@@ -1,4 +1,4 @@
-//! Asks a worker what it runs, over HTTP on its pod's own address.
+//! Asks a worker which jobs it runs, over HTTP at the address of its pod.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -13,16 +13,16 @@ use swarm_client::api::VersionEndpoint;
 use swarm_core::ViewEntry;
 use tokio::net::TcpStream;
 
-/// How long an answer may take, from connecting to its last byte.
+/// The longest time of an answer, from connecting to its last byte.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
-/// The most bytes of an answer: some 20,000 jobs with the longest names.
+/// The largest answer, in bytes: some 20,000 jobs with the longest names.
 const ANSWER_BYTES_MAX: usize = 6 << 20;
-/// The bytes of an answer beside its jobs.
+/// Bytes of an answer without its jobs.
 const BESIDE_JOBS_BYTES: usize = 64 << 10;
 /// The longest pause between two questions to one worker.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
-/// What a worker says of itself. Fields we do not know are its own business.
+/// A worker's answer. Unknown fields are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Answer {
     #[serde(default)]
@@ -31,38 +31,39 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// One that is too long to be about the jobs in question.
+    /// The answer of a worker whose response is too long for the jobs in question.
     fn of_something_else() -> Self {
         Self { version: 0, jobs: None }
     }
 
-    /// Whether the worker runs what `entry` says. The jobs count if it reports them: the version of
-    /// programs that were made for earlier operators stays 0.
+    /// Whether the worker runs the jobs of `entry`. If the worker reports jobs, they decide:
+    /// programs for earlier versions of the operator always report version 0.
     pub(crate) fn is_of(&self, entry: &ViewEntry) -> bool {
         let Some(jobs) = &self.jobs else { return entry.version <= self.version };
         jobs.iter().map(String::as_str).eq(entry.jobs.iter().map(swarm_core::JobName::as_str))
     }
 }
 
-/// How long to wait before a worker is asked for the `n`th time, counted from 0, about the same
-/// publication: 100 ms at first, half as much again every time, 15 s at most.
+/// The pause before question `n`, counted from 0, about the same publication. It starts at 100 ms
+/// and grows by half each time, up to 15 s.
 pub(crate) fn pause(n: u32) -> Duration {
     let pause = 0.1 * 1.5_f64.powi(i32::try_from(n.min(20)).unwrap_or(20));
     Duration::from_secs_f64(pause).min(PAUSE_MAX)
 }
 
-/// The most bytes that a worker needs to say that it runs what `entry` says: whatever has more says
-/// something else, and is not read to its end. O(jobs).
+/// The most bytes of an answer that reports the jobs of `entry`. A longer answer reports other
+/// jobs, so the rest of it is not read. O(jobs).
 pub(crate) fn bytes_max(entry: &ViewEntry) -> usize {
-    // Everything but letters and digits may be escaped, as in `\u003c`, and stand in a line of its own.
+    // All characters but letters and digits may be escaped, as in `\u003c`. Each may have a line of
+    // its own.
     let escaped = |c: char| if c.is_ascii_alphanumeric() { 1 } else { 6 * c.len_utf16() };
     let name = |name: &str| name.chars().map(escaped).sum::<usize>() + 16;
     let jobs = entry.jobs.iter().map(|job| name(job.as_str())).sum::<usize>();
     (BESIDE_JOBS_BYTES + jobs).min(ANSWER_BYTES_MAX)
 }
 
-/// Asks the worker at `address`, of whose answer so many bytes are read; `None` if there is no answer,
-/// or none that makes sense.
+/// Asks the worker at `address`, and reads at most `bytes_max` bytes of its answer. Returns `None`
+/// without a valid answer.
 pub(crate) async fn ask(
     address: IpAddr,
     endpoint: &VersionEndpoint,
@@ -104,7 +105,7 @@ async fn get(
         let body = Limited::new(response.into_body(), bytes_max).collect().await?;
         Ok(body.to_bytes())
     };
-    // The connection is driven here, so that nothing of it outlives this question.
+    // This task drives the connection, so that the connection ends with the question.
     tokio::pin!(exchange);
     tokio::select! {
         answer = &mut exchange => answer,
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!((pause(13), pause(u32::MAX)), (PAUSE_MAX, PAUSE_MAX));
     }
 
-    /// Answers one request with these bytes, in a server of its own.
+    /// Answers one request with these bytes, from a server of its own.
     async fn asked(response: &str) -> (Option<Answer>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -155,7 +156,7 @@ mod tests {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = vec![0; 1_024];
             let read = stream.read(&mut request).await.unwrap();
-            // Nobody may read it to its end.
+            // The client may close the connection before it has read all bytes.
             let _ = stream.write_all(response.as_bytes()).await;
             String::from_utf8_lossy(&request[..read]).into_owned()
         });

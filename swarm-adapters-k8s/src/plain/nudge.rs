@@ -1,38 +1,42 @@
-//! Makes the kubelet bring a changed view into a running pod at once instead of after a minute.
+//! Nudges: changes of a pod that make its kubelet update a mounted view at once instead of after a
+//! minute.
 //!
-//! Any change of a pod makes its kubelet sync the pod's mounts. So, once the view's write is
-//! acknowledged, the version that concerns the pod is written into an annotation of it. The
-//! kubelet may hear of the pod before it hears of the ConfigMap and then mounts the old one; and
-//! the same annotation twice changes nothing. Hence the annotation counts attempts, and a few are
-//! made on a short schedule. A nudge is due while the annotation does not have the slot's version,
-//! which survives any crash of the operator.
+//! A kubelet syncs the mounts of a pod after any change of the pod. So, once the write of the view
+//! is acknowledged, the operator writes the pod's version into an annotation of the pod.
+//!
+//! The kubelet may see the pod before it sees the ConfigMap, and then it mounts the old view.
+//! Writing the same annotation again changes nothing. So the annotation also counts attempts, and a
+//! few are made on a short schedule.
+//!
+//! A nudge is due while the annotation lacks the slot's version. That survives any crash of the
+//! operator.
 
 use std::time::Duration;
 
-/// How long after an attempt the next one is due; the first is due at once.
+/// The pauses between attempts. The first attempt is due at once.
 ///
-/// The second mends the race soon. The third is a late net. There are no more, since a kubelet
-/// syncs a pod about once a second: each attempt makes a change that follows wait for its turn.
+/// The second attempt soon repairs a lost race. The third is a late safety net. There are no more:
+/// a kubelet syncs a pod about once a second, so each attempt delays later changes.
 const PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(5)];
 
-/// How many attempts are made for one write of the view.
+/// Number of attempts for one write of the view.
 const ROUND: usize = PAUSES.len() + 1;
 
-/// What is to be done for one pod.
+/// The next nudge of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nudge {
     /// Write this annotation now.
     Now(String),
     /// Look again after this time.
     In(Duration),
-    /// Nothing; the pod has been nudged often enough for this version.
+    /// No nudge: the pod had enough nudges for this version.
     Done,
 }
 
-/// Decides whether a pod is to be nudged for `version`.
+/// Decides whether a pod needs a nudge for `version`.
 ///
-/// `annotation` is what the pod carries, `since` how long ago this process saw it appear. An
-/// annotation of a higher version is of another time (a ledger that was lost) and counts as none.
+/// `annotation` is the pod's annotation, and `since` the time since this process first saw it. An
+/// annotation of a higher version belongs to a lost ledger, and counts as none.
 #[must_use]
 pub fn nudge(annotation: Option<&str>, version: u64, since: Duration) -> Nudge {
     let Some((_, attempt)) = annotation.and_then(parse).filter(|(of, _)| *of == version) else {
@@ -47,8 +51,8 @@ pub fn nudge(annotation: Option<&str>, version: u64, since: Duration) -> Nudge {
     }
 }
 
-/// The annotation that nudges a pod once more for `version`, which it may have been nudged for
-/// often enough: the view was repaired since. It begins another round of attempts.
+/// The annotation that nudges a pod again for `version`, after a repair of the view. It begins
+/// another round of attempts.
 #[must_use]
 pub fn again(annotation: Option<&str>, version: u64) -> String {
     let made = annotation.and_then(parse).filter(|(of, _)| *of == version);

@@ -1,34 +1,35 @@
-//! What this process published for a Swarm, and when: later turns wait for workers to read it.
+//! Latest publications of this process for a Swarm, with their times. Later turns wait for workers
+//! to read them.
 
 use std::time::Duration;
 
 use swarm_core::Turn;
 use tokio::time::Instant;
 
-/// What this process published for a Swarm, and when.
+/// The latest publications of this process for a Swarm.
 pub(crate) struct Publications {
-    /// When this process began to look after it.
+    /// The time at which this process began to manage the Swarm.
     since: Instant,
-    /// The view's version, and when this process changed it.
+    /// The view's version, and the time at which this process changed it.
     version: u64,
     pub(crate) changed: Option<Instant>,
-    /// When plain workers were last asked to release jobs; at first, when watching began, since an
-    /// earlier process may have asked them.
+    /// The time at which plain workers were last asked to release jobs. At first it is the start of
+    /// the watch, since an earlier process may have asked them.
     pub(crate) handed_over: Instant,
 }
 
 impl Publications {
-    /// Nothing since `now`.
+    /// No publications before `now`.
     pub(crate) fn since(now: Instant) -> Self {
         Self { since: now, version: 0, changed: None, handed_over: now }
     }
 
-    /// How long ago this process changed the view, or began.
+    /// Time since this process changed the view, or since it began.
     pub(crate) fn since_change(&self) -> Duration {
         self.changed.unwrap_or(self.since).elapsed()
     }
 
-    /// Remembers when what was published.
+    /// Records the times of the turn's publications.
     pub(crate) fn remember(&mut self, turn: &Turn) {
         let Turn { decision, changed } = turn;
         if *changed && self.version != decision.ledger.version {

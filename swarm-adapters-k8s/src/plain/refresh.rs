@@ -1,4 +1,4 @@
-//! Carries out refreshes: nudges workers, evicts or deletes their pods, and says what they are asked.
+//! Refreshes workers: nudges them, evicts or deletes their pods, and sets the questions to them.
 
 mod replace;
 
@@ -30,64 +30,65 @@ use crate::status::{KnownBy, Refreshed, RefusedRequest};
 use crate::turn::Turn;
 use crate::version;
 
-/// How many pods are nudged at a time.
+/// The number of pods that are nudged at a time.
 const AT_A_TIME: usize = 16;
 
-/// What this process knows of the pods of one pool.
+/// State of this process about the pods of one pool.
 #[derive(Default)]
 pub(crate) struct KnownPods {
-    /// Each of them by its UID.
+    /// State of each pod by its UID.
     pub(crate) by_uid: BTreeMap<String, KnownPod>,
-    /// By name the UIDs of the pods that were replaced, and for which publication, while that is the
-    /// newest one.
+    /// UIDs of the replaced pods by name, with the publication that replaced them. An entry is kept
+    /// while its publication is the newest one.
     replaced: BTreeMap<String, (String, u64)>,
-    /// Why a pod could not be replaced, and when.
+    /// The time and the reason of a replacement that failed.
     blocked: Option<(Instant, String)>,
 }
 
-/// What a refresh goes by.
+/// Inputs of a refresh.
 pub(crate) struct Refreshing<'a> {
     pub(crate) pool: &'a Workload,
     pub(crate) slots: &'a Slots,
     pub(crate) observed: &'a Observed,
-    /// The decision that was published.
+    /// The published decision.
     pub(crate) decision: &'a Decision,
-    /// How long ago the view changed.
+    /// Time since the view changed.
     pub(crate) since_change: Duration,
-    /// When the view was repaired last.
+    /// The time of the latest repair of the view.
     pub(crate) repaired_at: Option<Instant>,
 }
 
-/// What this process knows of one pod.
+/// State of this process about one pod.
 #[derive(Default)]
 pub(crate) struct KnownPod {
-    /// The last nudge, and when it was made.
+    /// The latest nudge, and its time.
     nudge: Option<(String, Instant)>,
-    /// The last publication that gave jobs of it to others, and when it was first nudged for that.
+    /// The latest publication that gave jobs of the pod to other workers, and the time of the pod's
+    /// first nudge for it.
     handoff_nudge: Option<(u64, Instant)>,
-    /// The newest publication it is known to have.
+    /// The newest publication that the pod is known to have.
     has: u64,
-    /// The publication it started with, as long as its annotation does not say so.
+    /// The publication with which the pod started, until its annotation records that.
     started: Option<u64>,
-    /// When the API server last refused an annotation of it, and why.
+    /// The time and the reason of the latest refused annotation.
     refused: Option<(Instant, String)>,
-    /// Whether it was evicted or deleted, while the cache may not have seen that yet.
+    /// Whether the pod was evicted or deleted, until the cache shows that.
     pub(crate) is_replaced: bool,
-    /// The version that our last write made of it, which the cache may not have seen yet; 0 if there
-    /// was none.
+    /// The version of the pod after this process's latest write, which the cache may not show yet;
+    /// 0 if there was no write.
     written: u64,
 }
 
 impl KnownPods {
-    /// The version at which to write `pod`: the newest one that is known. Whoever has written it since,
-    /// another replica perhaps, is not written over.
+    /// The newest known version of `pod`, as the precondition of a write. The write fails if
+    /// another client, perhaps another replica, has written the pod since.
     pub(crate) fn version_of(&self, pod: &Pod) -> Option<String> {
         let known = self.by_uid.get(pod.metadata.uid.as_deref()?);
         let ours = known.map(|known| known.written).filter(|ours| version::of(pod) < *ours);
         ours.map(|ours| ours.to_string()).or_else(|| pod.resource_version())
     }
 
-    /// Pod `uid` was written, which made `version`; 0 if it was not as it was known.
+    /// Records a write of pod `uid`, and the `version` after it; 0 if the pod had changed before.
     pub(crate) fn wrote(&mut self, uid: &str, version: u64) {
         match self.by_uid.get_mut(uid) {
             Some(known) => known.written = version,
@@ -101,8 +102,8 @@ impl KnownPods {
 }
 
 impl PlainWorkers {
-    /// Brings the workers of a pool closer to their publication, and returns the workers that have not
-    /// got it yet.
+    /// Brings the workers of a pool closer to their publication. Returns the workers that do not
+    /// have it yet.
     pub(crate) async fn refresh(
         &self,
         turn: &mut Turn<'_>,
@@ -115,7 +116,7 @@ impl PlainWorkers {
         let alive: BTreeSet<&str> = live.iter().map(|it| it.uid.as_str()).collect();
         pods.by_uid.retain(|uid, _| alive.contains(uid.as_str()));
         for known in pods.by_uid.values_mut().filter(|known| known.nudge.is_none()) {
-            // A mark may be allowed now; nudges are repeated.
+            // Nudges are repeated, and a refused annotation may be allowed now.
             known.refused.take_if(|(at, _)| REFUSED_RETRY <= at.elapsed());
         }
         let endpoint = turn.swarm.spec.worker.as_ref().and_then(|it| it.version_endpoint.as_ref());
@@ -139,7 +140,7 @@ impl PlainWorkers {
             Replacing { mode: terms.mode, plan: &plan, version: decision.ledger.version };
         let retry_in = self.replace(pool, &live, replacing, pods).await?;
         let after = self::workers(&live, refreshing, &answers, pods, Instant::now());
-        // A second look shows what remains after these attempts.
+        // A second plan shows what remains after these attempts.
         let next = refresh(&terms, &after, unavailable, since_change);
         let refused = pods.by_uid.values().filter_map(|known| known.refused.as_ref());
         let allowed_in = refused.clone().map(|(at, _)| REFUSED_RETRY.saturating_sub(at.elapsed()));
@@ -157,7 +158,7 @@ impl PlainWorkers {
         };
         let mut refreshed = Refreshed {
             stale: next.stale.iter().filter_map(name).collect(),
-            // Sessions acknowledge what they have.
+            // Sessions acknowledge their jobs.
             known_by,
             replaces: terms.replaces(),
             is_full: plan.is_full,
@@ -174,7 +175,8 @@ impl PlainWorkers {
         Ok(refreshed)
     }
 
-    /// Writes the annotations of `plan`, in its order; returns whether no pod has changed meanwhile.
+    /// Writes the annotations of `plan`, in its order. Returns whether no pod has changed
+    /// meanwhile.
     async fn nudge(
         &self,
         pool: &Workload,
@@ -188,7 +190,7 @@ impl PlainWorkers {
             due.extend(named.map(|it| Note::on(it, pods, NUDGE_ANNOTATION, annotation.clone())));
         }
         for it in live {
-            // What was refused may be allowed now.
+            // A refused annotation may be allowed now.
             let known = pods.by_uid.get(&it.uid);
             let is_due = known.and_then(|known| known.refused.as_ref());
             let is_due = is_due.is_some_and(|(at, _)| REFUSED_RETRY <= at.elapsed());
@@ -204,8 +206,8 @@ impl PlainWorkers {
         Ok(has_done_all)
     }
 
-    /// Writes down with which publication pods started, for whoever comes after this process. Returns
-    /// whether no pod has changed meanwhile.
+    /// Writes the publication with which pods started into annotations, for later processes.
+    /// Returns whether no pod has changed meanwhile.
     async fn mark_started(
         &self,
         pool: &Workload,
@@ -227,8 +229,9 @@ impl PlainWorkers {
         Ok(has_done_all)
     }
 
-    /// Writes an annotation into each of these pods; returns by UID those that are done with, and whether
-    /// these are all. The others are not as they were seen, or gone: the watch shows it.
+    /// Writes an annotation into each of these pods. Returns the completed annotations by UID, and
+    /// whether all are completed. The other pods have changed or no longer exist, which the watch
+    /// shows.
     async fn annotate(
         &self,
         pool: &Workload,
@@ -253,7 +256,7 @@ impl PlainWorkers {
                     has_done_all = false;
                     continue;
                 }
-                // Without the annotation the view arrives all the same, only later.
+                // The view arrives without the annotation too, only later.
                 Err(StoreError::Refused { reason, .. }) => {
                     tracing::warn!(reason, "a pod was not annotated");
                     self.metrics.count_refused(RefusedRequest::Annotation);
@@ -283,11 +286,11 @@ impl Note {
         Self { uid: it.uid.clone(), version, pod: it.pod.name_any(), key, value }
     }
 
-    /// Returns the version that this made.
+    /// Writes the annotation, and returns the version of the pod after it.
     async fn write(&self, api: &Api<Pod>) -> Result<u64, StoreError> {
         let Self { uid, version, pod, key, value } = self;
-        // Preconditions: a pod that took the name meanwhile is not meant, and what another replica wrote
-        // that has the Swarm by now is newer.
+        // Preconditions: the write must not reach another pod of the same name. It must not
+        // overwrite newer annotations of another replica, either.
         let metadata =
             json!({"uid": uid, "resourceVersion": version, "annotations": {*key: value}});
         let (patch, params) = (Patch::Merge(json!({"metadata": metadata})), PatchParams::default());
@@ -296,7 +299,7 @@ impl Note {
     }
 }
 
-/// What is known of each worker at `now`.
+/// The known state of each worker at `now`.
 fn workers(
     live: &[Live],
     refreshing: &Refreshing<'_>,
@@ -310,7 +313,7 @@ fn workers(
         let record = ledger.slots.get(&it.slot)?;
         let known = pods.by_uid.entry(it.uid.clone()).or_default();
         let annotation = |key| it.pod.annotations().get(key);
-        // What an earlier process wrote is as old as can be.
+        // An annotation of an earlier process counts as infinitely old.
         let before = || Some((annotation(NUDGE_ANNOTATION)?.clone(), Duration::MAX));
         let nudge = known.nudge.as_ref();
         let nudge = nudge.map(|(text, at)| (text.clone(), now.saturating_duration_since(*at)));
@@ -345,7 +348,7 @@ fn workers(
     live.iter().filter_map(worker).collect()
 }
 
-/// How many slots of the pool have no worker that is ready.
+/// Number of slots of the pool without a ready worker.
 fn unavailable(refreshing: &Refreshing<'_>, live: &[Live], pods: &KnownPods) -> usize {
     let Refreshing { slots, observed, .. } = refreshing;
     let is_going = |it: &&Live| pods.by_uid.get(&it.uid).is_some_and(|known| known.is_replaced);
@@ -396,7 +399,7 @@ mod tests {
             let asked = scene.asked();
             versions.extend(asked.iter().map(|it| it.body["metadata"]["resourceVersion"].clone()));
         }
-        // The last time the cache was older than our own write.
+        // In the last write the cache was older than the process's own write.
         assert_eq!(versions, ["5", "7", "9"]);
         assert_eq!(pods.by_uid["u"].nudge.as_ref().unwrap().0, "3.1", "that one was made");
         assert_eq!(scene.services.metrics.nudges.get(), 1);

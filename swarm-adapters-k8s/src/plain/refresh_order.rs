@@ -1,12 +1,13 @@
-//! How plain workers are brought to what was published for them: who is nudged, who is replaced,
-//! and who waits for others. Decided here, as data; the controller carries it out.
+//! Plan of a refresh: which plain workers are nudged, which are replaced, and which wait for
+//! others. It is data, which the controller carries out.
 //!
-//! A worker is known to have a publication if it says so at its `versionEndpoint`, or if its pod
-//! was created after that publication. Where neither can be known, nudges are all there is. Workers
-//! that gave jobs to others come first: the others wait until each of them is known to have stopped
-//! those jobs, or for [`PLAIN_HANDOVER`] after it was nudged, so that a job is hardly ever run
-//! twice. That needs no memory: the ledger records which workers gave jobs, and annotations which
-//! were nudged.
+//! A worker is known to have a publication if its `versionEndpoint` says so, or if its pod was
+//! created after the publication. If neither can be known, nudges are the only means.
+//!
+//! Workers that gave jobs to others come first. The others wait until each of these is known to
+//! have stopped the jobs, or until [`PLAIN_HANDOVER`] after its nudge. So a job hardly ever runs
+//! twice. That needs no memory: the ledger records which workers gave jobs, and annotations record
+//! which were nudged.
 
 use std::time::Duration;
 
@@ -15,24 +16,25 @@ use swarm_core::{PLAIN_HANDOVER, Slot};
 
 use super::nudge::{Nudge, again, nudge, version_of};
 
-/// How long a worker that gains jobs waits at most for the replacement of one that gave some.
+/// The longest time for which a worker that gains jobs waits for the replacement of a worker that
+/// gave some.
 const RELEASE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What the Swarm asks for.
+/// The refresh settings of a Swarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefreshTerms {
-    /// How a stale worker is brought up to date.
+    /// The way to update a stale worker.
     pub mode: RefreshMode,
-    /// How many workers may be unavailable at a time before no more are replaced.
+    /// The most unavailable workers with which a replacement may begin.
     pub unavailable_max: usize,
-    /// Whether workers can be asked what they run.
+    /// Whether workers can be asked which jobs they run.
     pub asks: bool,
-    /// The longest wait of gainers for those who gave.
+    /// The longest time for which workers that gain jobs wait for workers that gave some.
     pub release_timeout: Duration,
 }
 
 impl RefreshTerms {
-    /// The terms of `swarm`.
+    /// The settings of `swarm`.
     #[must_use]
     pub fn of(swarm: &Swarm) -> Self {
         let refresh = swarm.spec.refresh.clone().unwrap_or_default();
@@ -54,14 +56,14 @@ impl RefreshTerms {
         matches!(self.mode, RefreshMode::Evict | RefreshMode::Delete)
     }
 
-    /// Whether it can be known what a worker has.
+    /// Whether the jobs of a worker can be known.
     #[must_use]
     pub fn knows(&self) -> bool {
         self.asks || self.replaces()
     }
 }
 
-/// One worker that is there, and what is known of it.
+/// One existing worker, and its known state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Worker {
     /// Its slot.
@@ -70,18 +72,19 @@ pub struct Worker {
     pub version: u64,
     /// The publication that last gave one of its jobs to another worker.
     pub last_handoff_version: u64,
-    /// The newest publication that it is known to have.
+    /// The newest publication that the worker is known to have.
     pub has: u64,
-    /// The nudge it carries, and how long ago that was made.
+    /// The nudge in the worker's annotation, and its age.
     pub nudge: Option<(String, Duration)>,
-    /// Whether the view was repaired since that was made: somebody else may have been read
-    /// meanwhile.
+    /// Whether the view was repaired since the nudge. The worker may have read another client's
+    /// view before the repair.
     pub is_repaired: bool,
-    /// How long ago it was first nudged for the jobs that it gave; `None` if not by this process.
+    /// Time since the first nudge for the jobs that the worker gave; `None` if another process made
+    /// it.
     pub handoff_nudged_for: Option<Duration>,
-    /// Whether it is ready.
+    /// Whether the worker is ready.
     pub is_ready: bool,
-    /// Whether it is on its way out.
+    /// Whether the worker's pod is being deleted.
     pub is_leaving: bool,
 }
 
@@ -90,7 +93,7 @@ impl Worker {
         self.nudge.as_ref().and_then(|(annotation, _)| version_of(annotation)).unwrap_or(0)
     }
 
-    /// For how long the others wait for this one.
+    /// The time for which other workers wait for this one.
     fn delays_others_for(&self, terms: &RefreshTerms) -> Duration {
         let has_released = terms.asks && self.last_handoff_version <= self.has;
         if self.last_handoff_version == 0 || has_released {
@@ -103,7 +106,7 @@ impl Worker {
     }
 }
 
-/// What is to be done now.
+/// The actions of a refresh.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refresh {
     /// The workers to nudge, in this order, each with its annotation.
@@ -114,14 +117,14 @@ pub struct Refresh {
     pub stale: Vec<Slot>,
     /// Whether replacements wait because too many workers are unavailable.
     pub is_full: bool,
-    /// After which time to look again.
+    /// Time until the next look.
     pub requeue_after: Option<Duration>,
 }
 
-/// Decides what to do about `workers`, which stand in the order of their slots.
+/// Plans the refresh of `workers`, which are sorted by slot.
 ///
-/// `unavailable` is how many of the pool's slots have no worker that is ready, `since_change` how
-/// long ago the newest publication was made. O(workers).
+/// `unavailable` is the number of the pool's slots without a ready worker. `since_change` is the
+/// time since the newest publication. O(workers).
 #[must_use]
 pub fn refresh(
     terms: &RefreshTerms,

@@ -1,8 +1,9 @@
-//! Asks workers what they run, beside turns: often after a publication, then ever less often, and
-//! slowly for as long as they live, so that a worker that comes to run something else is noticed.
+//! Asks workers which jobs they run, in parallel with turns. It asks often after a publication,
+//! then ever less often. It goes on slowly as long as the workers live, so that it notices a worker
+//! that starts to run other jobs.
 //!
-//! A turn says what there is to ask, and reads what is known by now. It waits for no answer: one that
-//! is news causes a turn of its own.
+//! A turn sets the questions, and reads the answers known so far. It waits for no answer: an answer
+//! that brings news causes a turn of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -21,27 +22,27 @@ use super::filled_slots::{Live, started_with};
 use crate::fairness::slots::FairSlots;
 use crate::locks::unpoisoned;
 
-/// How many workers one operator asks at a time, shared among namespaces.
+/// The number of workers that one operator asks at a time, shared among namespaces.
 const AT_A_TIME: usize = 64;
-/// How many of those whose answers may be long.
+/// The number of questions at a time whose answers may be long.
 const LONG_AT_A_TIME: usize = 2;
-/// Up to how many bytes an answer is short.
+/// The largest size of a short answer, in bytes.
 const SHORT_BYTES_MAX: usize = 256 << 10;
-/// How often a worker is asked that runs what was published for it.
+/// The interval of questions to a worker that runs its published jobs.
 const ASK_AGAIN: Duration = Duration::from_mins(5);
 
-/// The questions of one operator. Its clones share one state.
+/// The scheduled questions of one operator. Clones share the state.
 #[derive(Clone, Default)]
 pub(crate) struct VersionPolls(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// That the first question is an earlier one now.
+    /// Notifies the scheduler that the first question is now an earlier one.
     is_earlier: Notify,
 }
 
-/// A namespace and the name of a Swarm.
+/// Namespace and name of a Swarm.
 type Key = (String, String);
 
 #[derive(Default)]
@@ -51,28 +52,28 @@ struct State {
     in_time: BTreeSet<(Instant, Key, String)>,
 }
 
-/// The workers of a pool, and what was published for them.
+/// The workers of a pool, and the published ledger.
 #[derive(Clone, Copy)]
 struct Workers<'a> {
     live: &'a [Live],
     ledger: &'a Ledger,
 }
 
-/// What one worker is asked.
+/// The question to one worker.
 struct Question {
     address: IpAddr,
     endpoint: VersionEndpoint,
-    /// What it should run.
+    /// The jobs that the worker should run.
     entry: Arc<ViewEntry>,
-    /// The newest publication that it is known to run; 0 if none.
+    /// The newest publication that the worker is known to run; 0 if none.
     has: u64,
-    /// How often it was asked in a row without a good answer.
+    /// Number of questions in a row without a good answer.
     asked: u32,
-    /// When it is asked next; `None` while it is being asked.
+    /// The time of the next question; `None` while one is in progress.
     at: Option<Instant>,
 }
 
-/// A question under way.
+/// A question in progress.
 struct Asked {
     key: Key,
     uid: String,
@@ -82,9 +83,8 @@ struct Asked {
 }
 
 impl VersionPolls {
-    /// Sets what the workers of a Swarm are asked, in place of what was set before; returns by UID
-    /// which publication each is known to run. O(workers), and O(jobs) if one of them is to run
-    /// something new.
+    /// Replaces the questions to the workers of a Swarm. Returns by UID the publication that each
+    /// worker is known to run. O(workers), and O(jobs) if a worker is to run other jobs.
     pub(crate) fn set(
         &self,
         key: &Key,
@@ -97,13 +97,13 @@ impl VersionPolls {
         known
     }
 
-    /// Asks the workers of a Swarm nothing more.
+    /// Drops the questions to the workers of a Swarm.
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
         self.state().forget(&(namespace.to_owned(), name.to_owned()));
     }
 
-    /// Asks, for as long as the stream is polled, which gives the Swarms of workers whose answers
-    /// are news.
+    /// Asks the questions. The stream drives them, and yields the Swarms of workers whose answers
+    /// bring news.
     pub(crate) fn follow(&self) -> impl Stream<Item = ObjectRef<Swarm>> + Send + use<> {
         let due = stream::unfold(self.clone(), async |questions| {
             let due = questions.next().await;
@@ -120,14 +120,14 @@ impl VersionPolls {
             }
         };
         let questions = self.clone();
-        // All that are due wait side by side, so that nobody stands in the way of others.
+        // All due questions wait in parallel, so that a slow one does not block others.
         due.map(answered).buffer_unordered(usize::MAX).filter_map(move |(answer, asked)| {
             let news = questions.state().take_in(answer.as_ref(), &asked, Instant::now());
             std::future::ready(news)
         })
     }
 
-    /// The next question, once it is due.
+    /// Waits for the next question that is due.
     async fn next(&self) -> Asked {
         loop {
             let earlier = self.0.is_earlier.notified();
@@ -136,7 +136,7 @@ impl VersionPolls {
                 Err(first) => first,
             };
             match first {
-                // Either way it is time to look again.
+                // After the timeout or the notification, look again.
                 Some(at) => drop(timeout_at(at, earlier).await),
                 None => earlier.await,
             }
@@ -161,7 +161,8 @@ impl State {
         for it in live {
             let Some(record) = ledger.slots.get(&it.slot) else { continue };
             let Some(address) = address(it) else { continue };
-            // One that started with it reads its jobs once, and cannot come to run others.
+            // A worker that started with the publication has read its jobs once, and cannot run
+            // others.
             if record.version <= started_with(&it.pod, ledger.version) {
                 continue;
             }
@@ -177,7 +178,8 @@ impl State {
                     let Some(entry) = entries.remove(&record.worker) else { continue };
                     let has = old.as_ref().map_or(0, |old| old.has);
                     self.drop_due(key, &it.uid, old);
-                    // Nobody runs what was published this very moment, so the first one waits, too.
+                    // No worker runs a publication of this very moment, so the first question waits
+                    // too.
                     let at = now + pause(0);
                     self.in_time.insert((at, key.clone(), it.uid.clone()));
                     let (endpoint, entry) = (endpoint.clone(), Arc::new(entry));
@@ -208,7 +210,7 @@ impl State {
         }
     }
 
-    /// Takes the first question if it is due at `now`; else returns when it is.
+    /// Takes the first question if it is due at `now`; otherwise returns its time.
     fn take_due(&mut self, now: Instant) -> Result<Asked, Option<Instant>> {
         while let Some((at, key, uid)) = self.in_time.first().cloned() {
             if now < at {
@@ -225,10 +227,11 @@ impl State {
         Err(None)
     }
 
-    /// Takes in what a worker answered, `None` for nothing; returns whose turn it is if that is news.
+    /// Records a worker's answer; `None` means no answer. Returns the Swarm to reconcile if the
+    /// answer brings news.
     ///
-    /// Silence proves nothing: a worker that ran something is taken to run it until it says
-    /// otherwise, or its pod goes.
+    /// Silence proves nothing: a worker that ran its jobs counts as running them until it reports
+    /// otherwise, or its pod is removed.
     fn take_in(
         &mut self,
         answer: Option<&Answer>,
@@ -238,7 +241,7 @@ impl State {
         let Asked { key, uid, entry, .. } = asked;
         let question = self.of_swarm.get_mut(key)?.get_mut(uid)?;
         if question.at.is_some() || !Arc::ptr_eq(&question.entry, entry) {
-            // It is asked something else by now.
+            // The worker has another question now.
             return None;
         }
         let had = question.has;
@@ -256,7 +259,7 @@ impl State {
     }
 }
 
-/// Where a worker is asked; one on its way out is not.
+/// The address of a worker's pod; `None` while the pod is being deleted.
 fn address(it: &Live) -> Option<IpAddr> {
     let is_leaving = it.pod.metadata.deletion_timestamp.is_some();
     let address = it.pod.status.as_ref()?.pod_ip.as_deref()?;
@@ -303,7 +306,8 @@ mod tests {
         serde_json::from_value(json!({"version": 0, "jobs": jobs})).unwrap()
     }
 
-    /// Asks the one worker at `now`, which is when it is due; returns whether its answer is news.
+    /// Asks the only worker at `now`, when its question is due. Returns whether its answer brings
+    /// news.
     fn asked(state: &mut State, jobs: Option<&[&str]>, now: Instant) -> bool {
         let due = state.take_due(now).unwrap_or_else(|at| panic!("it is due at {at:?}"));
         state.take_in(jobs.map(answer).as_ref(), &due, now).is_some()
@@ -357,7 +361,7 @@ mod tests {
         assert!(state.in_time.is_empty() && state.of_swarm.is_empty(), "nobody is left");
     }
 
-    /// A worker that says it runs `job-0`, or something else once it `is_adrift`.
+    /// A worker that reports `job-0`, or another job once it `is_adrift`.
     async fn worker(is_adrift: Arc<AtomicBool>) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -380,7 +384,7 @@ mod tests {
     async fn an_answer_causes_a_turn_though_hundreds_of_workers_are_silent() {
         let is_adrift = Arc::new(AtomicBool::new(false));
         let port = worker(is_adrift).await;
-        // They take the connection and never answer.
+        // This server accepts connections and never answers.
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let silent_port = silent.local_addr().unwrap().port();
         let questions = VersionPolls::default();

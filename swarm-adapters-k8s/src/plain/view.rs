@@ -28,45 +28,46 @@ use crate::requests::bounded;
 use crate::version;
 use crate::watch::strip;
 
-/// The ConfigMap that every namespace has from the cluster.
+/// The ConfigMap that the cluster creates in every namespace.
 const ROOT_CA: &str = "kube-root-ca.crt";
-/// The most bytes a view may have: a ConfigMap holds 1 MiB in all.
+/// The largest view, in bytes: a ConfigMap holds 1 MiB in all.
 const VIEW_BYTES_MAX: usize = 900_000;
 
-/// The most lists, maps and values of a text that is read as a view, which has fewer by its bytes.
+/// The most lists, maps and values of a text that is parsed as a view. A view within its limit of
+/// bytes has fewer.
 const VIEW_VALUES_MAX: usize = 600_000;
 
 /// Returns whether a Swarm with this name exists in the namespace.
 pub type Exists = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// A view that is there.
+/// A published view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// Which publication it is.
+    /// The number of the publication.
     pub version: u64,
-    /// When it was written, by the API server's clock, in whole seconds.
+    /// The time of the write, by the API server's clock, in whole seconds.
     pub at: Timestamp,
 }
 
-/// Whose view is in the place that a Swarm asks for.
+/// The owner of the view in the ConfigMap that a Swarm names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Occupant {
-    /// The ConfigMap is not there.
+    /// The ConfigMap does not exist.
     Nobody,
     /// This Swarm has written a view into the ConfigMap.
     ThisSwarm,
-    /// The ConfigMap is of another owner, and this Swarm never wrote into it.
+    /// The ConfigMap has another owner, and this Swarm never wrote into it.
     Others,
 }
 
 /// Publishes the view of one Swarm.
 ///
-/// Only one key, one label and three annotations of the ConfigMap are ours, by server-side apply; it
-/// may exist before, and whatever else it holds stays. A key that holds something else than a view is
-/// never written, unless this Swarm wrote a view there before.
+/// The operator owns only one key, one label and three annotations of the ConfigMap, by server-side
+/// apply. The ConfigMap may exist before, and its other content stays. The operator never writes a
+/// key with other content than a view, unless this Swarm wrote a view there before.
 ///
-/// A Swarm of sessions that names no ConfigMap takes none over: the admission policy asks its writer for no
-/// right to change one.
+/// A Swarm of sessions that names no ConfigMap never takes over an existing one: the admission
+/// policy does not check its author's right to change one.
 pub struct ConfigMapViewStore {
     api: Api<ConfigMap>,
     namespace: String,
@@ -74,33 +75,33 @@ pub struct ConfigMapViewStore {
     key: String,
     format: ViewFormat,
     swarm: String,
-    /// Whether it may write into a ConfigMap that this Swarm never wrote into.
+    /// Whether the store may write into a ConfigMap into which this Swarm never wrote.
     takes_over: bool,
     exists: Exists,
     cache: Store<ConfigMap>,
-    /// Where views of others are read, and whose this one is.
+    /// The threads that parse views of others, and the tenant of this view.
     reading: (Reading, String),
-    /// While the cache may lag behind.
+    /// State that the cache may not show yet.
     last: Mutex<Last>,
-    /// When this process wrote a publication again that somebody had changed.
+    /// Times at which this process repaired a publication that another client had changed.
     repairs: std::sync::Mutex<Repairs>,
 }
 
-/// What is known beside what the cache shows.
+/// State in addition to the cache.
 #[derive(Debug, Default)]
 struct Last {
-    /// What this process applied last, and the version that made.
+    /// The ConfigMap after this process's latest apply.
     applied: Option<ConfigMap>,
-    /// The view that is there was changed since the cache saw it, so it is read.
+    /// Whether the view has changed since the cache saw it, so that it must be read.
     is_behind: bool,
-    /// A view that is newer than the one that was to be published, which was refused for that: the
-    /// version of its object, and what was to be published.
+    /// A publication that was refused because a newer view exists: the version of the existing
+    /// object, and of the refused publication.
     ahead: Option<(u64, u64)>,
 }
 
 impl ConfigMapViewStore {
-    /// The view store of `swarm`. `cache` follows the ConfigMaps with [`VIEW_LABEL`], made
-    /// [`strip`]; `exists` returns which Swarms exist in the namespace.
+    /// The view store of `swarm`. `cache` follows the ConfigMaps with [`VIEW_LABEL`], reduced by
+    /// [`strip`]. `exists` returns whether a Swarm exists in the namespace.
     #[must_use]
     pub fn new(client: Client, swarm: &Swarm, cache: Store<ConfigMap>, exists: Exists) -> Self {
         let namespace = swarm.namespace().unwrap_or_default();
@@ -120,22 +121,22 @@ impl ConfigMapViewStore {
         }
     }
 
-    /// Has views of others be read as all texts of this tenant are.
+    /// Parses views of others on the threads of `reading`, as texts of `tenant`.
     #[must_use]
     pub(crate) fn reading_by(mut self, reading: Reading, tenant: String) -> Self {
         self.reading = (reading, tenant);
         self
     }
 
-    /// When a publication was last written again, since somebody had changed or deleted it: workers
-    /// may have read what was there meanwhile.
+    /// The time of the latest repair of a publication that another client had changed or deleted.
+    /// Workers may have read the other view meanwhile.
     #[must_use]
     pub fn repaired_at(&self) -> Option<Instant> {
         self.repairs.lock().unwrap_or_else(PoisonError::into_inner).last()
     }
 
-    /// Returns whose view is there now, by the annotation that every publication writes. The API server is
-    /// asked only if the cache does not show a view of this Swarm.
+    /// The owner of the current view, by the annotation of every publication. Asks the API server
+    /// only if the cache does not show a view of this Swarm.
     ///
     /// # Errors
     ///
@@ -153,7 +154,7 @@ impl ConfigMapViewStore {
         })
     }
 
-    /// Whether this is still the place that `swarm` asks for.
+    /// Whether the store still has the ConfigMap, key and format that `swarm` asks for.
     #[must_use]
     pub fn is_for(&self, swarm: &Swarm) -> bool {
         self.name == swarm.view_config_map()
@@ -161,8 +162,7 @@ impl ConfigMapViewStore {
             && self.format == swarm.view_format()
     }
 
-    /// The newest view known to be there; `None` if there is none, or if nobody knows when it was
-    /// written.
+    /// The newest known view; `None` if there is no view, or if its time of writing is unknown.
     pub async fn published(&self) -> Option<Published> {
         let known = self.known(&*self.last.lock().await)?;
         let version = known.annotations().get(VERSION_ANNOTATION)?.parse().ok()?;
@@ -175,7 +175,7 @@ impl ConfigMapViewStore {
         format!("view ConfigMap `{}`", self.name)
     }
 
-    /// The newest ConfigMap known: our own write, or what the cache saw after it.
+    /// The newest known ConfigMap: this process's own write, or a later state from the cache.
     fn known(&self, last: &Last) -> Option<ConfigMap> {
         let key = ObjectRef::new(&self.name).within(&self.namespace);
         let cached = self.cache.get(&key).map(|object| (*object).clone());
@@ -188,13 +188,14 @@ impl ConfigMapViewStore {
         }
     }
 
-    /// The ConfigMap, if there is one. Its key is ours, or holds a view or nothing.
+    /// The ConfigMap, if it exists. Its key is this Swarm's, or holds a view, or is empty.
     async fn existing(&self, last: &Last) -> Result<Option<ConfigMap>, StoreError> {
         let known = self.known(last).filter(|known| !last.is_behind && self.is_ours(known));
         if known.is_some() {
             return Ok(known);
         }
-        // One that a person made, or another Swarm, or none; or another key than before.
+        // The cache shows no ConfigMap with this Swarm's view in this key. Another owner's may
+        // exist.
         let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
         if let Some(found) = &found
             && !self.is_ours(found)
@@ -206,25 +207,27 @@ impl ConfigMapViewStore {
         Ok(found.map(|found| slimmed(found, &self.key)))
     }
 
-    /// Returns whether this Swarm has written a view into the object before.
+    /// Whether this Swarm has written a view into the object before.
     fn has_written(&self, meta: &ObjectMeta) -> bool {
         let annotations = meta.annotations.as_ref();
         annotations.and_then(|all| all.get(OWNER_ANNOTATION)) == Some(&self.swarm)
     }
 
-    /// Returns whether the policy asked for the right to use the ConfigMap, or this Swarm wrote into it.
+    /// Whether the admission policy checked the author's right to change the ConfigMap, or this
+    /// Swarm wrote into it before.
     fn may_use(&self, existing: &ConfigMap) -> bool {
         self.takes_over || self.has_written(&existing.metadata)
     }
 
-    /// Whether this Swarm has written its view into this key before. Then it counts, whatever somebody
-    /// else has made of it since.
+    /// Whether this Swarm has written its view into this key before. Changes by other clients since
+    /// do not matter.
     fn is_ours(&self, existing: &ConfigMap) -> bool {
         self.has_written(&existing.metadata)
             && existing.annotations().get(KEY_ANNOTATION) == Some(&self.key)
     }
 
-    /// The operator may write every ConfigMap, whoever wrote the Swarm may not.
+    /// Refuses the cluster's own ConfigMap. The operator may write every ConfigMap, but the author
+    /// of the Swarm may not.
     fn refuse_cluster_own(&self) -> Result<(), StoreError> {
         if self.name != ROOT_CA {
             return Ok(());
@@ -235,7 +238,7 @@ impl ConfigMapViewStore {
         Err(StoreError::Refused { code: "ViewOccupied", reason })
     }
 
-    /// What the key holds. Whoever wrote it may have meant to keep the reader busy.
+    /// Parses the content of the key. Its author may have made it slow to parse.
     async fn read(&self, found: &ConfigMap) -> Result<Option<View>, StoreError> {
         let text = found.data.as_ref().and_then(|data| data.get(&self.key));
         let Some(text) = text.cloned() else { return Ok(None) };
@@ -264,7 +267,7 @@ impl ConfigMapViewStore {
         Err(StoreError::Refused { code: "ViewClaimed", reason })
     }
 
-    /// Refuses a ConfigMap that this Swarm did not make, if no policy asked for the right to change it. The
+    /// Refuses a ConfigMap of another owner, if no policy checked the right to change it. The
     /// content stays unread.
     fn refuse_takeover(&self, existing: &ConfigMap) -> Result<(), StoreError> {
         if self.may_use(existing) {
@@ -291,8 +294,8 @@ impl ConfigMapViewStore {
         Err(StoreError::Refused { code: "ViewImmutable", reason })
     }
 
-    /// Refuses to publish over a newer view, as one that another operator has published: first the
-    /// ledger is read again. What it says then counts, and whoever edited the view loses.
+    /// Refuses to publish over a newer view, which another operator may have published, so that the
+    /// ledger is read again first. After that the ledger wins, and an edited view is overwritten.
     fn refuse_older(
         &self,
         existing: &ConfigMap,
@@ -308,9 +311,9 @@ impl ConfigMapViewStore {
         Err(StoreError::Conflict { what: self.what() })
     }
 
-    /// Whether a view without workers is there, of whichever version. In a pool of sessions only it
-    /// stays as it is: its version is that of the publication by which the last plain worker went,
-    /// so that worker stops, and moves of sessions write nothing.
+    /// Whether the published view has no workers, in any version. In a pool of only sessions that
+    /// view stays. Its version is the publication that removed the last plain worker, so that
+    /// worker stops its jobs. Moves of sessions then need no writes.
     fn is_emptied(&self, existing: &ConfigMap) -> bool {
         let Some(version) = existing.annotations().get(VERSION_ANNOTATION) else { return false };
         let parsed = version.parse().ok();
@@ -318,7 +321,7 @@ impl ConfigMapViewStore {
         empty.is_some_and(|yaml| self.holds(existing, &yaml, version))
     }
 
-    /// Whether what follows from the ledger is there already.
+    /// Whether the view of the ledger is already published.
     fn is_published(
         &self,
         existing: &ConfigMap,
@@ -340,28 +343,28 @@ impl ConfigMapViewStore {
     }
 }
 
-/// The view that a text is.
+/// Parses a text as a view.
 fn read(text: &str, format: ViewFormat) -> Result<View, String> {
     if let Some(why) = yaml::too_many_values(text, VIEW_VALUES_MAX) {
         return Err(why);
     }
     match format {
-        // Whoever changes the format had a view before.
+        // After a change of the format, the key still holds the previous view.
         ViewFormat::Hostports if is_hostports(text) => Ok(View::default()),
         ViewFormat::Hostports | ViewFormat::Workloads => swarm_spec::view::read(text),
     }
 }
 
-/// Whether a ledger names sessions and no plain worker.
+/// Whether a ledger has sessions and no plain workers.
 pub(crate) fn has_only_sessions(ledger: &Ledger) -> bool {
     let mut records = ledger.slots.values().peekable();
     records.peek().is_some() && records.all(|record| !record.session.is_plain())
 }
 
-/// What plain workers read: sessions have views of their own.
+/// The view for plain workers: sessions have views of their own.
 fn of_plain_workers(ledger: &Ledger) -> View {
     if has_only_sessions(ledger) {
-        // Whatever they run, which may be all jobs each.
+        // The jobs of sessions do not matter here, and each may run all jobs.
         return View { version: ledger.version, ..View::default() };
     }
     let mut view = ledger.view();
@@ -389,13 +392,13 @@ fn hostports(view: &View) -> Result<String, StoreError> {
     Ok(lines)
 }
 
-/// Whether a text is nothing but lines `host,port`.
+/// Whether a text has only lines `host,port`.
 fn is_hostports(text: &str) -> bool {
     hostport::lines(text).all(|(_, line)| hostport::job_of(line).is_some())
 }
 
-/// How many bytes of the view are names of jobs that all workers run: each entry has all of them. It
-/// may be too many to make the view and measure it.
+/// Bytes of the names of jobs that all workers run: each entry repeats all of them. A view with too
+/// many would be too large to build and measure.
 fn bytes_of_all(ledger: &Ledger) -> usize {
     let is_plain = |record: &&SlotRecord| record.session.is_plain();
     let entries = ledger.slots.values().filter(is_plain).count();
@@ -405,7 +408,7 @@ fn bytes_of_all(ledger: &Ledger) -> usize {
     entries.saturating_mul(names)
 }
 
-/// The view that follows from a ledger, if it is not too large.
+/// The view of a ledger, if it is not too large.
 fn view_of(ledger: &Ledger, format: ViewFormat) -> Result<(String, u64), StoreError> {
     let of_all = match format {
         ViewFormat::Workloads => bytes_of_all(ledger),
@@ -497,7 +500,7 @@ impl ViewStore for ConfigMapViewStore {
             "data": {&self.key: yaml},
         });
         if let Some(seen) = seen {
-            // Whoever has published since then goes by a later ledger.
+            // A later publication follows from a later ledger.
             patch["metadata"]["resourceVersion"] = seen.into();
         }
         let (params, patch) = (PatchParams::apply(FIELD_MANAGER).force(), Patch::Apply(patch));
@@ -513,27 +516,27 @@ impl ViewStore for ConfigMapViewStore {
     }
 }
 
-/// The annotations that are read.
+/// The annotations of views.
 const ANNOTATIONS: [&str; 3] = [OWNER_ANNOTATION, VERSION_ANNOTATION, KEY_ANNOTATION];
 
-/// Drops from a ConfigMap that is kept what nobody reads. Whoever may write one may give it the label of
-/// views, 70,000 keys and as many labels; of it stay the digest of the key that it says is ours, enough to
-/// see whether the view is still as it was written, and our own annotations.
+/// Drops from a cached ConfigMap the parts that no code reads. Any author of a ConfigMap may add
+/// the label of views, 70,000 keys and as many labels. Only the operator's annotations and a digest
+/// of its key stay. The digest shows whether the view is still as written.
 pub fn strip(map: &mut ConfigMap) {
     let named = map.annotations().get(KEY_ANNOTATION);
-    // Before it was named, most views had a ConfigMap for themselves.
+    // Without the annotation, as in older versions, most views had a ConfigMap of their own.
     let only = || map.data.iter().find(|data| data.len() == 1)?.keys().next();
     let key = named.or_else(only).cloned().unwrap_or_default();
     strip_to(map, &key);
 }
 
-/// The same for a view in this key.
+/// Strips a ConfigMap with a view in this key.
 fn strip_to(map: &mut ConfigMap, key: &str) {
     map.binary_data = None;
     let text = map.data.take().and_then(|mut data| data.remove(key));
     map.data = text.map(|text| [(key.to_owned(), digest(&text))].into());
     let meta = &mut map.metadata;
-    // When we wrote it is all that is asked of who wrote what.
+    // Only the time of the operator's own write is read from `managedFields`.
     let managed = meta.managed_fields.take().unwrap_or_default();
     let ours = managed.into_iter().filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
     let last = ours.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));

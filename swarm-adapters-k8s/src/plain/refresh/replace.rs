@@ -1,4 +1,4 @@
-//! Replaces pods that run old jobs: by eviction, which asks disruption budgets, or by deletion.
+//! Replaces pods that run old jobs, by eviction, which respects disruption budgets, or by deletion.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,15 +20,16 @@ use crate::plain::view::Published;
 use crate::pool::workload::Workload;
 use crate::requests::bounded;
 
-/// How long to wait after a pod could not be replaced.
+/// The pause after a pod could not be replaced.
 const BLOCKED_FOR: Duration = Duration::from_secs(5);
 
-/// What became of an attempt.
+/// The result of a replacement.
 enum Outcome {
     Replaced,
-    /// It is gone or another one already.
+    /// The pod no longer exists, or another one has its name.
     Past,
-    /// A budget, or the API server's rules, forbid it; why, as a sentence.
+    /// A budget or a rule of the API server forbids the replacement. The text is a sentence that
+    /// says why.
     Blocked(String),
 }
 
@@ -37,12 +38,12 @@ enum Outcome {
 pub(super) struct Replacing<'a> {
     pub(super) mode: RefreshMode,
     pub(super) plan: &'a Refresh,
-    /// The publication that the new pods are to read.
+    /// The publication that the new pods have to read.
     pub(super) version: u64,
 }
 
 impl PlainWorkers {
-    /// Replaces pods until one cannot be. Returns when to try again.
+    /// Replaces pods until a replacement fails. Returns the time until the next attempt.
     pub(super) async fn replace(
         &self,
         pool: &Workload,
@@ -52,7 +53,7 @@ impl PlainWorkers {
     ) -> Result<Option<Duration>, StoreError> {
         pods.replaced.retain(|_, (_, of)| *of == version);
         if plan.replace.is_empty() {
-            // While all that may be unavailable are, nothing is known of the budget.
+            // While the most allowed workers are unavailable, nothing is known about the budget.
             pods.blocked.take_if(|_| !plan.is_full);
             return Ok(None);
         }
@@ -87,7 +88,7 @@ impl PlainWorkers {
 
 async fn replace(api: &Api<Pod>, mode: RefreshMode, it: &Live) -> Result<Outcome, StoreError> {
     let (name, uid) = (it.pod.name_any(), Some(it.uid.clone()));
-    // The cache may be late: what is there now counts, and only in this very state.
+    // The cache may be stale, so the replacement requires the pod's current state.
     let found = bounded(format!("pod `{name}`"), api.get_metadata_opt(&name)).await?;
     let Some(found) = found.filter(|pod| pod.metadata.uid == uid) else {
         return Ok(Outcome::Past);
@@ -120,12 +121,12 @@ async fn replace(api: &Api<Pod>, mode: RefreshMode, it: &Live) -> Result<Outcome
             answer => answer.map(|()| Outcome::Replaced),
         }
     };
-    // After a conflict, which is a change in between, the next look shows the pod's state.
+    // After a conflict, which is a concurrent change, the next turn sees the pod's state.
     bounded(format!("pod `{name}`"), request).await
 }
 
-/// Asks for an eviction. The request that kube builds calls the options `delete_options`, which the API
-/// server does not know and ignores, and with them the preconditions.
+/// Requests an eviction. The request that kube builds calls the options `delete_options`. The API
+/// server does not know that name, so it ignores the options and their preconditions.
 async fn evict(api: &Api<Pod>, name: &str, params: &DeleteParams) -> kube::Result<()> {
     let eviction = json!({
         "apiVersion": "policy/v1",
@@ -137,7 +138,7 @@ async fn evict(api: &Api<Pod>, name: &str, params: &DeleteParams) -> kube::Resul
     api.create_subresource::<_, Status>("eviction", name, &post, &eviction).await.map(drop)
 }
 
-/// Notes which of `pods` were created after what is `published` now, and so started with it.
+/// Records the pods that were created after the publication `published`, and so started with it.
 pub(crate) fn note_started<'a>(
     published: &Published,
     pods: impl IntoIterator<Item = &'a Arc<Pod>>,
@@ -149,8 +150,8 @@ pub(crate) fn note_started<'a>(
             continue;
         }
         let predecessor = known.replaced.get(&pod.name_any()).filter(|(of, _)| *of != uid);
-        // Both times are the API server's, in whole seconds: within one second the order is unknown,
-        // but for a pod whose name was in use until its predecessor was replaced.
+        // Both times are the API server's, in whole seconds, so the order within one second is
+        // unknown. The exception is a pod whose name was in use until its predecessor was replaced.
         let version = match predecessor {
             _ if published.at < created.0 => published.version,
             Some((_, version)) => *version,

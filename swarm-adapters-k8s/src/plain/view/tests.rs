@@ -76,7 +76,7 @@ fn sessions_do_not_stand_in_the_shared_view_and_their_moves_do_not_change_it() {
     };
     let mixed = with_sessions(ledger(["a", "b"]), 1);
     assert_eq!((mixed.workers.len(), mixed.version), (1, 1));
-    // Its version is not lower than any before, or the last plain worker would not believe it.
+    // The version is not lower than any previous one, or the last plain worker would ignore it.
     let all = with_sessions(ledger(["a", "b"]), 2);
     assert_eq!(all.to_yaml(), "workloads: {}\nversion: 1\n");
 }

@@ -1,5 +1,5 @@
-//! Who else writes into the key of a view: known from `managedFields`, and from how often a publication
-//! had to be written again.
+//! Other clients that write into the key of a view. They are known from `managedFields`, and from
+//! the number of repairs.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -16,20 +16,21 @@ use tokio::time::Instant;
 use super::ConfigMapViewStore;
 use crate::requests::bounded;
 
-/// So many repairs of what one and the same field manager has done, within this time, are a contest: somebody
-/// keeps at it. Two people who each edit a view once are none.
+/// Number of repairs after changes by one field manager, and the time within which that many are a
+/// contest. Two people who each edit a view once are no contest.
 const CONTEST: (usize, Duration) = (3, Duration::from_mins(5));
-/// How field managers of kubectl begin: a person who writes a view by hand is no operator.
+/// The prefix of kubectl's field managers. A person who writes a view by hand is not another
+/// operator.
 const KUBECTL: &str = "kubectl";
 
-/// A field manager that is not the operator, and when it last changed anything.
+/// Another field manager, and the time of its last change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Writer {
     pub(crate) manager: String,
     pub(crate) at: Timestamp,
 }
 
-/// Who else last wrote into `key`, or, if nobody else has, into anything beside it.
+/// The other client that last wrote into `key`, or else into any other field.
 fn last_other(fields: &[ManagedFieldsEntry], key: &str) -> Option<Writer> {
     let others = fields.iter().filter(|entry| entry.manager.as_deref() != Some(FIELD_MANAGER));
     let last = others
@@ -38,7 +39,7 @@ fn last_other(fields: &[ManagedFieldsEntry], key: &str) -> Option<Writer> {
     last.map(|(_, writer)| writer)
 }
 
-/// Which program other than kubectl wrote into `key` after `since`, and does not belong to us.
+/// The program, other than this operator and kubectl, that wrote into `key` after `since`.
 fn program_since(map: &ConfigMap, key: &str, since: Timestamp) -> Option<Writer> {
     let entries = map.metadata.managed_fields.iter().flatten();
     let writers = entries.filter(|entry| owns(entry, key)).filter_map(writer);
@@ -55,12 +56,13 @@ fn writer(entry: &ManagedFieldsEntry) -> Option<Writer> {
 }
 
 impl ConfigMapViewStore {
-    /// The view that is there, whoever wrote it, and which program other than ours and kubectl has
-    /// written it after `since`; `None` if the key is missing or empty.
+    /// The current view of any author, and the program, other than this operator and kubectl, that
+    /// has written it after `since`. `None` if the key is missing or empty.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Refused`] if it is another Swarm's, or no view.
+    /// [`StoreError::Refused`] if the view belongs to another Swarm, or the key holds other
+    /// content.
     pub(crate) async fn running(
         &self,
         since: Timestamp,
@@ -72,15 +74,15 @@ impl ConfigMapViewStore {
         Ok(view.map(|view| (view, program_since(&found, &self.key, since))))
     }
 
-    /// Who has changed what was published. Our next write takes the key back, and with it what is known of
-    /// that.
+    /// The client that has changed the publication. It must be read before the next write, which
+    /// takes the key back and removes that client from `managedFields`.
     pub(super) async fn changed_by(&self) -> Option<Writer> {
         let found = bounded(self.what(), self.api.get_metadata_opt(&self.name)).await.ok()??;
         last_other(found.managed_fields(), &self.key)
     }
 
-    /// What there is to say while somebody keeps changing what is published, as another operator does
-    /// that writes the same view.
+    /// The contest and its sentence, while another client keeps changing the view, for example
+    /// another operator that writes the same view.
     pub(crate) fn contest(&self) -> Option<(Contest, String)> {
         let contest = self.repairs.lock().unwrap_or_else(PoisonError::into_inner).contest()?;
         let message = contest.message(&self.name, &self.key);
@@ -88,23 +90,24 @@ impl ConfigMapViewStore {
     }
 }
 
-/// When this process last wrote a publication again that somebody had changed or deleted.
+/// The repairs of a publication that another client had changed or deleted.
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
-    /// The times, oldest first, and who made each necessary, if known; the last one stays.
+    /// Times of the repairs, oldest first, and the client that caused each, if known. The latest
+    /// repair always stays.
     all: Vec<(Instant, Option<Writer>)>,
 }
 
-/// Somebody keeps changing what is published.
+/// Repeated changes of a publication by another client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contest {
-    /// How often it was written again lately.
+    /// Number of repairs within that time.
     repairs: usize,
-    /// Within which time.
+    /// The time in which the repairs count.
     within: Duration,
-    /// Who changes it, if known.
+    /// The client that makes the changes, if known.
     by: Option<Writer>,
-    /// How long it goes on if nobody changes it any more.
+    /// Time until the contest ends without further changes.
     pub(crate) ends_in: Duration,
 }
 
@@ -118,7 +121,7 @@ impl Repairs {
         self.all.push((Instant::now(), by));
     }
 
-    /// What whoever wrote last keeps doing, if he does.
+    /// The contest with the latest writer, if there is one.
     fn contest(&self) -> Option<Contest> {
         let (count, within) = CONTEST;
         let (_, by) = self.all.last()?;
