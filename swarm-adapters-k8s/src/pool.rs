@@ -1,10 +1,12 @@
-//! The pool of a Swarm: its workload, and the pods of that.
+//! Pool of a Swarm: its workload, and the workload's pods.
 //!
-//! - `pools`: which workload is the pool; `claims`: which pods, where a Swarm names them by labels.
-//! - [`workload`]: all that is read of a workload, in one form; [`rollout`]: its progress.
-//! - [`slots`]: which pod fills which slot; [`observe`]: the facts about pods.
-//! - [`fit`]: whether pods suit their Swarm; [`trouble`]: why a pod does not run.
-//! - `scaling` and `autoscale`: the number of workers; `deletion_cost`: which pod goes first.
+//! - `pools`: finds the workload that is the pool. `claims`: claims pods that a Swarm selects by
+//!   labels.
+//! - [`workload`]: the fields of any workload, in one form. [`rollout`]: its progress.
+//! - [`slots`]: assigns pods to slots. [`observe`]: the facts about pods.
+//! - [`fit`]: finds pods that do not suit their Swarm. [`trouble`]: finds the reason why a pod does
+//!   not run.
+//! - `scaling` and `autoscale`: the number of workers. `deletion_cost`: which pod is removed first.
 
 pub(crate) mod autoscale;
 pub(crate) mod claims;
@@ -25,7 +27,8 @@ use kube::Client;
 use crate::metrics::Metrics;
 use crate::status::publisher::EventPublisher;
 
-/// Writes the workloads of pools, and the pods of pools by labels or of Deployments.
+/// Writes workloads of pools. Also writes pods that a Swarm selects by labels, and pods of
+/// Deployments.
 pub(crate) struct Workloads {
     client: Client,
     metrics: Metrics,

@@ -1,4 +1,5 @@
-//! Gives the pool of a Swarm with `autoscale` the number of workers that its jobs need.
+//! Autoscaling: gives the pool of a Swarm with `autoscale` the number of workers that its jobs
+//! need.
 
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use super::workload::Workload;
 use crate::clock;
 use crate::ledger::{KubeLedgerStore, LARGE_POOL_JOBS};
 
-/// What this process remembers of the number of workers that a Swarm needs. Whoever has lost it begins
-/// with the pool as it is, and a whole cooldown: nothing is read back from the status.
+/// State of this process about the number of workers that a Swarm needs. A process that has lost it
+/// begins with the pool's current size and a whole cooldown. The status is never read back.
 #[derive(Debug, Default)]
 pub(crate) struct Autoscaling {
     scaler: Autoscaler,
@@ -18,7 +19,7 @@ pub(crate) struct Autoscaling {
 }
 
 impl Autoscaling {
-    /// What the jobs of `desired` need on `pool`.
+    /// The number of workers that the jobs of `desired` need on `pool`.
     pub(crate) fn need(
         &mut self,
         ledger: &Ledger,
@@ -26,15 +27,15 @@ impl Autoscaling {
         pool: &Workload,
     ) -> Option<Need> {
         if desired.jobs.len() < LARGE_POOL_JOBS {
-            // It is found in no time, and what is kept takes memory for each of many pools.
+            // The number is quick to compute, and a cache would use memory for each of many pools.
             self.needs = Needs::default();
             return Need::of(ledger, desired, pool.first_slot);
         }
         self.needs.of(ledger, desired, pool.first_slot)
     }
 
-    /// Decides on the number of workers of a Swarm whose number follows its jobs: it becomes that of
-    /// `desired`. Returns after which time there are to be fewer.
+    /// Sets the number of workers in `desired`, if the number follows the jobs. Returns the time
+    /// until a reduction.
     pub(crate) async fn decide(
         &mut self,
         ledgers: &KubeLedgerStore,
@@ -51,7 +52,7 @@ impl Autoscaling {
         Ok(scale.look_in)
     }
 
-    /// How many workers `pool` is to have, and after which time it is to have fewer.
+    /// The number of workers for `pool`, and the time until a reduction.
     fn step(&mut self, ledger: &Ledger, desired: &Desired, pool: &Workload) -> Option<Scale> {
         let Some(terms) = desired.autoscale else {
             self.scaler = Autoscaler::default();

@@ -1,5 +1,5 @@
-//! Which pods a Swarm has that names them by labels. Each is claimed by an annotation before it is
-//! given jobs, so that two Swarms with overlapping labels never share a pod.
+//! Claims of pods that a Swarm selects by labels. An annotation claims each pod before it gets
+//! jobs, so two Swarms with overlapping labels never share a pod.
 
 use std::sync::Arc;
 
@@ -21,26 +21,26 @@ use crate::turn::Turn;
 use crate::watch::cached::{has_labels, with_pool, with_uid};
 use crate::watch::caches::Caches;
 
-/// How many pods are claimed at a time.
+/// The number of pods that are claimed at a time.
 const AT_A_TIME: usize = 16;
 
-/// The pods that have the labels that a Swarm names.
+/// The pods with the labels that a Swarm selects.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
-    /// Those that it has.
+    /// The pods of this Swarm.
     pub(crate) own: Vec<Arc<Pod>>,
-    /// Those that nobody has yet.
+    /// The pods that no Swarm has claimed yet.
     pub(crate) free: Vec<Arc<Pod>>,
-    /// Those of other Swarms: the name of the pod, and that of its Swarm.
+    /// The pods of other Swarms: the names of the pod and of its Swarm.
     pub(crate) foreign: Vec<(String, String)>,
 }
 
 impl Caches {
-    /// The pods with the labels that `swarm` names. O(pods of the namespace).
+    /// The pods with the labels that `swarm` selects. O(pods of the namespace).
     pub(crate) fn members(&self, swarm: &Swarm) -> Members {
         let mut members = Members::default();
         for pod in self.pools.non_statefulset.pods_in(&swarm.namespace().unwrap_or_default()) {
-            // One that has ended is no worker any more, whoever had it.
+            // A pod that has ended is no worker any longer, whichever Swarm had it.
             if !is_meant(swarm, &pod) || is_terminal(&pod) {
                 continue;
             }
@@ -72,7 +72,7 @@ impl Caches {
     }
 }
 
-/// Whether a pod has the labels that `swarm` names.
+/// Whether a pod has the labels that `swarm` selects.
 fn is_meant(swarm: &Swarm, pod: &Pod) -> bool {
     let labels = swarm.spec.pool.pods.as_ref().map(|pods| &pods.match_labels);
     labels.is_some_and(|labels| !labels.is_empty() && has_labels(pod, labels))
@@ -82,13 +82,13 @@ fn is_claimed(swarm: &Swarm, pod: &Pod) -> bool {
     pod.annotations().get(CLAIM_ANNOTATION) == swarm.metadata.uid.as_ref()
 }
 
-/// Whether a change of this pod may concern `swarm`: it has the labels, or had them.
+/// Whether a change of this pod may concern `swarm`: the pod has the labels, or had them.
 pub(crate) fn may_concern(swarm: &Swarm, pod: &Pod) -> bool {
     is_meant(swarm, pod) || is_claimed(swarm, pod)
 }
 
 impl Members {
-    /// What there is to say about pods that were left to others.
+    /// The verdict on pods that belong to other Swarms.
     pub(crate) fn complaint(&self) -> Option<Verdict> {
         const SHOWN: usize = 5;
         let mut shown: Vec<_> = self.foreign.iter().collect();
@@ -108,8 +108,8 @@ impl Members {
 }
 
 impl Workloads {
-    /// Claims the pods that nobody has. They count once the watch shows the claim. One that may not be
-    /// claimed does not hold up the others.
+    /// Claims the free pods. A claim counts once the watch shows it. A refused claim does not delay
+    /// the others.
     pub(crate) async fn claim(
         &self,
         turn: &mut Turn<'_>,
@@ -121,7 +121,7 @@ impl Workloads {
             let (api, owner) = (api.clone(), swarm.uid());
             async move {
                 let name = pod.name_any();
-                // Whoever else claims it changes the version: one of the two conflicts.
+                // A concurrent claim changes the version, so one of the two writes conflicts.
                 let patch = Patch::Merge(json!({"metadata": {
                     "uid": pod.uid(),
                     "resourceVersion": pod.resource_version(),
@@ -136,7 +136,8 @@ impl Workloads {
         let mut claims = futures::stream::iter(due).buffer_unordered(AT_A_TIME);
         while let Some(claimed) = claims.next().await {
             match claimed {
-                // In a conflict the pod is gone, changed or another's: the watch reports it.
+                // After a conflict the pod was removed, changed or claimed by another Swarm. The
+                // watch reports it.
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(StoreError::Refused { reason, .. }) => {
                     self.metrics.count_refused(RefusedRequest::Claim);

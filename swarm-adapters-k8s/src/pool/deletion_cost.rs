@@ -1,5 +1,5 @@
-//! Which pods of a Deployment go first when it gets fewer: those that were emptied. Kubernetes reads
-//! an annotation for it, and follows the annotation where it can.
+//! Order in which a Deployment removes pods when it scales down: emptied pods first. Kubernetes
+//! reads an annotation for that, and follows it if possible.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -16,21 +16,21 @@ use crate::plain::refresh::KnownPods;
 use crate::requests::bounded;
 use crate::version;
 
-/// The lowest cost that Kubernetes takes.
+/// The lowest cost that Kubernetes accepts.
 const LOWEST: &str = "-2147483648";
 
-/// What becomes of the cost of a pod.
+/// The new deletion cost of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Price {
-    /// It goes first.
+    /// The lowest cost: the pod is removed first. `before` is its previous cost.
     Lowest { before: String },
-    /// It costs again what it did.
+    /// The previous cost again.
     Before(Option<String>),
 }
 
 impl Price {
-    /// What is to be done for a pod in `slot`, if anything. From `end` on slots are emptied; they are
-    /// empty, and fewer pods are asked for, if `is_emptied`.
+    /// The change for a pod in `slot`, if it needs one. Slots from `end` on are to be emptied. If
+    /// `is_emptied`, they are empty and the pool is scaled down.
     fn of(pod: &Pod, slot: Slot, end: Option<u32>, is_emptied: bool) -> Option<Self> {
         let annotation = |key| pod.annotations().get(key).map(String::as_str);
         let is_beyond = end.is_some_and(|end| end <= slot.0);
@@ -54,23 +54,23 @@ impl Price {
     }
 }
 
-/// The size that a pool is to have, and the size that it is given now.
+/// The wanted size of a pool, and the size that this turn gives it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shrink {
-    /// The number of workers that the Swarm asks for; `None` if the pool decides.
+    /// The number of workers that the Swarm asks for; `None` if the workload decides.
     pub(crate) wanted: Option<u32>,
-    /// The number of pods that the pool is about to be given; `None` if it keeps what it has.
+    /// The number of pods that this turn gives the pool; `None` if it keeps its size.
     pub(crate) replicas: Option<u32>,
 }
 
 impl Workloads {
-    /// Makes the pods that were emptied the first to go, right before `pool` is given fewer
-    /// replicas; and takes that back where a pod is meant to stay after all.
-    /// Returns whether that is done: a pod that has changed meanwhile is to be looked at again.
+    /// Marks emptied pods as the first to be removed, right before `pool` is scaled down. Restores
+    /// the cost of pods that stay after all. Returns whether all pods are done: a pod that has
+    /// changed meanwhile needs another look.
     ///
     /// # Errors
     ///
-    /// Also those of single pods: without their annotations nothing is to be scaled.
+    /// Errors of single pods count too: without their annotations the pool must not be scaled.
     pub(crate) async fn set_deletion_cost(
         &self,
         pool: &Workload,
@@ -98,7 +98,7 @@ impl Workloads {
             let patched = api.patch_metadata(&name, &params, &patch);
             match bounded(format!("pod `{name}`"), patched).await {
                 Ok(written) => pods.wrote(&uid, version::of(&written)),
-                // It is gone, or not as it was seen.
+                // The pod was removed or changed since it was read.
                 Err(StoreError::Conflict { .. }) => {
                     pods.wrote(&uid, 0);
                     is_done = false;

@@ -1,6 +1,8 @@
-//! Where the pods of a pool do not suit their Swarm, as their template says it: a termination grace that
-//! is too short, a runner that reaches nobody, a mount that is never updated. A pure function of the
-//! Swarm and of a pod's spec; each finding is a warning, and stops nothing.
+//! Fit of pods to their Swarm, according to their template. Examples of misfits are a short
+//! termination grace, a runner that no worker uses, and a mount that is never updated.
+//!
+//! This is a pure function of the Swarm and of a pod's spec. Each finding is a warning, and stops
+//! nothing.
 
 mod grace;
 mod mounts;
@@ -14,26 +16,26 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use said::Said;
 use swarm_client::api::Swarm;
 
-/// Number of containers of a pod that are kept.
+/// Number of containers of a pod that the cache keeps.
 const CONTAINERS_MAX: usize = 16;
 
-/// One way in which the pods of a pool do not suit their Swarm.
+/// A finding: one way in which the pods of a pool do not suit their Swarm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// A word for it.
+    /// The word for the finding.
     pub reason: &'static str,
     /// A sentence that names the container, what is wrong, and what to write.
     pub message: String,
 }
 
-/// All ways in which pods with this spec do not suit `swarm`. O(the size of the spec).
+/// All misfits of pods with this spec. O(the size of the spec).
 #[must_use]
 pub fn misfits(swarm: &Swarm, pod: &PodSpec) -> Vec<Misfit> {
     let all = [grace::misfit(swarm, pod), runner::misfit(swarm, pod), mounts::misfit(swarm, pod)];
     all.into_iter().flatten().collect()
 }
 
-/// Leaves of a pod's spec what [`misfits`] reads, in a bounded size.
+/// Reduces a pod's spec to the fields that [`misfits`] reads, in a bounded size.
 pub(crate) fn cut(pod: PodSpec) -> PodSpec {
     let PodSpec { containers, init_containers, volumes, .. } = pod;
     let sidecars = init_containers.into_iter().flatten().filter(|it| it.restart_policy.is_some());
@@ -53,7 +55,7 @@ pub(crate) fn cut(pod: PodSpec) -> PodSpec {
     };
     let volumes: Vec<_> = of_maps.into_iter().filter(|it| is_mounted(&it.name)).collect();
     PodSpec {
-        // Without it a pod has the 30 seconds of Kubernetes.
+        // Without a value, Kubernetes gives a pod 30 seconds.
         termination_grace_period_seconds: pod
             .termination_grace_period_seconds
             .filter(|grace| *grace != grace::KUBERNETES_SECONDS),
@@ -64,18 +66,19 @@ pub(crate) fn cut(pod: PodSpec) -> PodSpec {
     }
 }
 
-/// Does the same as a text, which takes a tenth of the memory: every replica has the templates of all.
+/// Reduces a pod's spec with [`cut`] and writes it as a text, which uses a tenth of the memory.
+/// Every replica keeps the templates of all pools.
 pub(crate) fn packed(pod: PodSpec) -> Option<String> {
     serde_json::to_string(&cut(pod)).ok()
 }
 
-/// Reads what [`packed`] wrote.
+/// Parses the text of [`packed`].
 pub(crate) fn unpacked(text: &str) -> Option<PodSpec> {
     serde_json::from_str(text).ok()
 }
 
-/// Leaves of a pod what [`misfits`] reads. Of the many pods of a cluster only those of workers say
-/// something.
+/// Reduces a pod's spec to the fields that [`misfits`] reads. Only pods of workers have such
+/// fields.
 pub(crate) fn cut_pod(pod: PodSpec) -> PodSpec {
     let mut kept = cut(pod);
     let has_value = |it: &Container| it.env.iter().flatten().any(|it| it.value.is_some());
@@ -86,7 +89,7 @@ pub(crate) fn cut_pod(pod: PodSpec) -> PodSpec {
     kept
 }
 
-/// Whether a container says that it is a worker of sessions that takes the options of `swarm-worker`.
+/// Whether a container declares a worker of sessions, with the options of `swarm-worker`.
 fn is_session_worker(container: &Container) -> bool {
     said::PROTOCOL.of(container) == Said::Value("session".to_owned())
 }

@@ -1,6 +1,6 @@
-//! From slots and their pods to the facts about a pool that the overseer judges.
+//! Observation of slots and their pods, as the facts about a pool that the overseer judges.
 //!
-//! Times are ages on this process's monotonic clock, counted from when *we* first saw something: a
+//! Times are ages on this process's monotonic clock, since the process first saw a state. So a
 //! restart of the operator makes it wait longer, never shorter.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::slots::Slots;
 
-/// Since when this process has seen what it sees of one pool.
+/// The times at which this process first saw the current states of one pool.
 #[derive(Debug)]
 pub struct Sightings {
     watched: Instant,
@@ -24,16 +24,16 @@ pub struct Sightings {
 }
 
 impl Sightings {
-    /// Nothing seen yet; watching starts `now`.
+    /// No states seen yet; watching starts `now`.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         let (away, not_ready, leaving) = Default::default();
         Self { watched: now, away, not_ready, leaving }
     }
 
-    /// What is seen of a pool at `now`.
+    /// The facts about a pool at `now`.
     ///
-    /// Pods that `is_lost` says stand on a node that nobody reaches are as good as gone.
+    /// `is_lost` says whether a pod is on an unreachable node. Such a pod counts as away.
     pub fn observe(
         &mut self,
         slots: &Slots,
@@ -48,7 +48,7 @@ impl Sightings {
             let is_lost = pod.is_some_and(|pod| is_lost(pod) || waits_for_successor(slots, pod));
             let sight = Sight::of(pod, wanted.contains(&slot), is_lost);
             let away = since(&mut self.away, slot, sight == Sight::Away, now);
-            // One that is recreated again and again is not ready all that time.
+            // A pod that is recreated repeatedly is not ready for the whole time.
             let is_unready = matches!(sight, Sight::Away | Sight::NotReady);
             let not_ready = since(&mut self.not_ready, slot, is_unready, now);
             let leaving = since(&mut self.leaving, slot, sight == Sight::Leaving, now);
@@ -77,12 +77,13 @@ impl Sightings {
     }
 }
 
-/// Whether somebody else is expected in the slot of this pod, soon and perhaps before it is gone.
+/// Whether another pod is expected in the slot of this pod soon, perhaps before this pod is
+/// removed.
 fn waits_for_successor(slots: &Slots, pod: &Pod) -> bool {
     slots.are_bound() && pod.metadata.deletion_timestamp.is_some()
 }
 
-/// What one look at a slot shows.
+/// The state of a slot in one observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sight {
     Ready,
@@ -98,9 +99,9 @@ impl Sight {
         match (alive, wanted) {
             (None, true) => Self::Away,
             (None, false) => Self::Nothing,
-            // No kubelet reports when it ends. It may come back as it was.
+            // No kubelet reports the pod's end. It may come back unchanged.
             (Some(_), true) if is_lost => Self::Away,
-            // A pod on its way out still runs its jobs, whether its slot is wanted or not.
+            // A pod that is being deleted still runs its jobs, whether its slot is wanted or not.
             (Some(pod), _) if pod.metadata.deletion_timestamp.is_some() => Self::Leaving,
             (Some(_), false) => Self::Leaving,
             (Some(pod), true) if is_ready(pod) => Self::Ready,
@@ -109,7 +110,7 @@ impl Sight {
     }
 }
 
-/// For how long `slot` has been in a state, keeping the time it was first seen in it.
+/// The time for which `slot` has been in a state. Keeps the time at which the state was first seen.
 fn since(
     first_seen: &mut BTreeMap<Slot, Instant>,
     slot: Slot,

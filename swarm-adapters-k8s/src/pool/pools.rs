@@ -1,4 +1,4 @@
-//! Which workload is the pool of a Swarm, and whose pool a pod belongs to.
+//! Finds the workload that is the pool of a Swarm, and the Swarm of a pod.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,15 +41,15 @@ impl Caches {
                     pod.metadata.deletion_timestamp.is_none() && !observe::is_terminal(pod)
                 };
                 let Members { own, free, .. } = self.members(swarm);
-                // Those that are only now claimed are on their way.
+                // Pods that are being claimed count already.
                 let pods = own.iter().chain(&free).filter(stays).count();
                 Ok(Workload::of_pods(swarm, pods))
             }
         }
     }
 
-    /// Returns how the pods of `pool` do not suit `swarm`. The template of the workload is judged, and in a
-    /// pool of labelled pods each pod.
+    /// The ways in which the pods of `pool` do not suit `swarm`. It judges the template of the
+    /// workload, or each pod in a pool of labelled pods.
     pub(crate) fn misfits(&self, swarm: &Swarm, pool: &Workload) -> Vec<Misfit> {
         if pool.kind != Kind::Pods {
             let template = self.template_of(pool);
@@ -66,7 +66,7 @@ impl Caches {
         found
     }
 
-    /// Returns the part of a workload's template that the cache keeps. A pool of labelled pods has none.
+    /// The cached part of a workload's template. A pool of labelled pods has none.
     fn template_of(&self, pool: &Workload) -> Option<PodSpec> {
         let (namespace, name) = (&pool.namespace, &pool.name);
         match pool.kind {
@@ -82,18 +82,17 @@ impl Caches {
         }
     }
 
-    /// The service account of `pod`, one of `pool`, if that is known.
+    /// The service account of `pod`, one of `pool`, if known.
     pub(crate) fn account_of(&self, pool: &Workload, pod: &Pod) -> Option<String> {
         if pool.kind == Kind::Pods {
             return pod.spec.as_ref()?.service_account_name.clone();
         }
-        // A template that names none means the one of the namespace.
+        // A template without an account uses the default account of the namespace.
         let named = self.template_of(pool)?.service_account_name;
         Some(named.unwrap_or_else(|| "default".into()))
     }
 
-    /// The pods that may be workers of `pool`; of a StatefulSet those that have the names of its
-    /// own.
+    /// The pods that may be workers of `pool`. For a StatefulSet they are the pods with its names.
     pub(crate) fn pods_of(&self, swarm: &Swarm, pool: &Workload) -> Vec<Arc<Pod>> {
         match pool.kind {
             Kind::StatefulSet => self.pods.with(&of_pool(&pool.namespace, &pool.name)),
@@ -103,8 +102,8 @@ impl Caches {
     }
 }
 
-/// Refuses a workload that has the name of a managed pool and was made by somebody else. One whose labels
-/// somebody has changed is known by its selector, which nobody can change.
+/// Refuses a workload that has the name of a managed pool, but that the operator did not create. If
+/// another client has changed the labels of its own workload, the immutable selector identifies it.
 fn is_own(
     swarm: &Swarm,
     workload: &impl ResourceExt,
@@ -118,7 +117,7 @@ fn is_own(
     is_own.then_some(()).ok_or_else(|| Verdict { reason: Reason::PoolNotFound, message: message() })
 }
 
-/// The workload that is meant.
+/// The workload with this name, or with these labels.
 fn find<K: Cached>(
     cache: &Cache<K>,
     kind: Kind,
@@ -156,7 +155,7 @@ fn find<K: Cached>(
     }
 }
 
-/// The Swarms whose pool this workload is, was, or makes ambiguous.
+/// The Swarms whose pool this workload is or was, or whose pool it makes ambiguous.
 pub(crate) fn with_pool(
     swarms: &Cache<Swarm>,
     kind: Kind,
@@ -164,13 +163,14 @@ pub(crate) fn with_pool(
 ) -> Vec<ObjectRef<Swarm>> {
     let (namespace, name) = (pool.namespace().unwrap_or_default(), pool.name_any());
     let mut meant = swarms.with(&cached::with_pool(kind, &namespace, Some(&name)));
-    // Labels may have been removed just now; then the cache does not show whose pool it was.
+    // The labels may just have been removed. Then the cache does not show which pool the workload
+    // was.
     meant.extend(swarms.with(&cached::with_pool(kind, &namespace, None)));
     meant.iter().map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
 }
 
 impl Pools {
-    /// The Swarms whose worker `pod` is.
+    /// The Swarms that have `pod` as a worker.
     pub(crate) fn of_pod(&self, swarms: &Cache<Swarm>, pod: &Pod) -> Vec<ObjectRef<Swarm>> {
         let namespace = pod.namespace().unwrap_or_default();
         if let Some((set, _)) = controller(pod, "StatefulSet") {
@@ -186,7 +186,7 @@ impl Pools {
         meant
     }
 
-    /// The Swarms whose pool the Deployment of a `ReplicaSet` is.
+    /// The Swarms whose pool is the Deployment of a `ReplicaSet`.
     pub(crate) fn of_replica_set(
         &self,
         swarms: &Cache<Swarm>,
@@ -196,7 +196,7 @@ impl Pools {
         self.with_pod(swarms, Kind::Deployment, &set.namespace().unwrap_or_default(), &name)
     }
 
-    /// The Swarms whose pool the ledger of this name is of.
+    /// The Swarms whose pool the ledger of this name belongs to.
     pub(crate) fn of_ledger(
         &self,
         swarms: &Cache<Swarm>,
@@ -210,7 +210,7 @@ impl Pools {
         }
     }
 
-    /// The Swarms whose pool is the workload called `name`, to which a pod belongs.
+    /// The Swarms whose pool is the workload `name`, which owns a pod.
     fn with_pod(
         &self,
         swarms: &Cache<Swarm>,

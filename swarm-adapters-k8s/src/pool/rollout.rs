@@ -1,7 +1,7 @@
 //! Progress of a pool's pods with the newest template, as their workload reports it.
 //!
-//! It is reported and decides nothing: jobs move by what is seen of pods and sessions.
-//! The rules are those of kstatus, which Flux, Argo CD and Helm share.
+//! The progress is only reported. Jobs move by the state of pods and sessions. The rules are the
+//! rules of kstatus, which Flux, Argo CD and Helm share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,23 +17,24 @@ use super::workload::Workload;
 /// The condition while pods are replaced. Its last transition is the beginning of the rollout.
 pub(crate) const ROLLING_OUT: &str = "RollingOut";
 
-/// The condition of a Deployment that says how far its rollout is.
+/// The condition of a Deployment that reports the progress of its rollout.
 pub(crate) const PROGRESSING: &str = "Progressing";
 
-/// The deadline of a StatefulSet, which has none of its own: that of Deployments by default. It counts from
-/// the beginning of the rollout, or from the last pod that was made or deleted.
+/// The deadline of a StatefulSet, which has none of its own: the default deadline of Deployments.
+/// It counts from the beginning of the rollout, or from the last creation or deletion of a pod.
 pub const DEADLINE: Duration = Duration::from_mins(10);
 
-/// The time that the controller of a workload may take to see an edit before that is reported.
+/// The time that the controller of a workload may take to see an edit before the status reports
+/// that.
 pub(crate) const SEEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// Progress of a workload's pods with its newest template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Rollout {
-    /// All pods have it, or nothing is known about templates.
+    /// All pods have the template, or nothing is known about templates.
     #[default]
     Done,
-    /// The controller of the workload has not seen its last edit.
+    /// The controller of the workload has not seen the workload's last edit.
     Unseen,
     /// Pods are being replaced, or the new ones are not available yet.
     UnderWay {
@@ -42,7 +43,7 @@ pub enum Rollout {
         /// The deadline for the next progress.
         deadline: Deadline,
     },
-    /// Pods keep an older template until somebody acts.
+    /// Pods keep an older template until a person acts.
     Held {
         /// The pods and their templates.
         pods: Templates,
@@ -54,22 +55,22 @@ pub enum Rollout {
 /// Counts of pods by their template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Templates {
-    /// Number of pods that have the newest one.
+    /// Number of pods that have the newest template.
     pub updated: u32,
-    /// Number of pods that are to have it now.
+    /// Number of pods that should have the newest template now.
     pub wanted: u32,
-    /// Number of pods that there are to be.
+    /// Number of pods that the workload should have.
     pub replicas: u32,
 }
 
 /// The deadline for the next progress of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// The workload has none, so it is counted here: [`DEADLINE`] and `minReadySeconds`.
+    /// The workload has no deadline, so the operator counts [`DEADLINE`] plus `minReadySeconds`.
     Counted(Duration),
-    /// The controller of the workload counts it, and it has not passed.
+    /// The controller of the workload counts the deadline, and it has not passed.
     Running,
-    /// It has passed by the word of the controller. It is so many seconds.
+    /// The controller reports that the deadline of this many seconds has passed.
     Exceeded(u32),
     /// The Deployment is paused.
     Paused,
@@ -78,14 +79,14 @@ pub enum Deadline {
 /// The reason why pods keep an older template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// The pods are replaced by somebody who deletes them.
+    /// A person replaces the pods by deleting them.
     OnDelete,
-    /// The partition of the StatefulSet lets no more of them through.
+    /// The partition of the StatefulSet lets no more pods get the template.
     Partition,
 }
 
 impl Rollout {
-    /// Returns the progress of a StatefulSet.
+    /// The progress of a StatefulSet.
     #[must_use]
     pub fn of_set(set: &StatefulSet) -> Self {
         let (Some(spec), Some(status)) = (&set.spec, &set.status) else { return Self::Done };
@@ -113,7 +114,7 @@ impl Rollout {
         let is_under_way = if is_one {
             has_old
         } else if kept == 0 {
-            // The revisions become one when all pods are ready.
+            // The two revisions become the same when all pods are ready.
             true
         } else {
             updated < pods.wanted || count(status.ready_replicas.unwrap_or_default()) < replicas
@@ -129,7 +130,7 @@ impl Rollout {
         }
     }
 
-    /// Returns the progress of a Deployment.
+    /// The progress of a Deployment.
     #[must_use]
     pub fn of_deployment(deployment: &Deployment) -> Self {
         let (Some(spec), Some(status)) = (&deployment.spec, &deployment.status) else {
@@ -147,8 +148,8 @@ impl Rollout {
         let progressing = conditions.into_iter().find(|it| it.type_ == PROGRESSING);
         let reason = progressing.and_then(|it| it.reason.as_deref());
         let is_exceeded = reason == Some("ProgressDeadlineExceeded");
-        // The reason stays when a pod fails later, and then that is no rollout. A Deployment without a
-        // deadline has no such condition, and kstatus waits for its pods at any time.
+        // The reason stays when a pod fails later, which is not a rollout. A Deployment without a
+        // deadline has no such condition. For it, kstatus waits for available pods at any time.
         let is_open = reason != Some("NewReplicaSetAvailable");
         let is_short = of(status.available_replicas) < replicas;
         if made <= updated && !(is_open && is_short) {
@@ -180,15 +181,16 @@ fn count(number: i32) -> u32 {
 pub struct RolloutReport {
     /// Progress with the newest template.
     pub rollout: Rollout,
-    /// The reason for which only a person can help, as part of a sentence; `None` while it may proceed.
+    /// The reason why only a person can help, as part of a sentence; `None` while the rollout may
+    /// proceed.
     pub stalled: Option<String>,
-    /// After which time to look again.
+    /// Time until the next look.
     pub requeue_after: Option<Duration>,
 }
 
 impl RolloutReport {
-    /// The report on `pool`, which has these `pods`, at `now`. The status `before` has when the rollout
-    /// began, so that an operator that starts does not count from zero.
+    /// The report on `pool`, which has these `pods`, at `now`. The previous status holds the
+    /// beginning of the rollout, so a restarted operator does not count from zero.
     #[must_use]
     pub fn of(
         pool: &Workload,
@@ -200,7 +202,8 @@ impl RolloutReport {
         let Rollout::UnderWay { deadline, .. } = rollout else {
             return Self { rollout, ..Self::default() };
         };
-        // A pod that is being deleted is none of the newest template, as after `kubectl rollout undo`.
+        // A pod that is being deleted never has the newest template, for example after `kubectl
+        // rollout undo`.
         let stay = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
         let newest = stay.max_by_key(|pod| pod.metadata.creation_timestamp.clone());
         let is_hopeless = newest.is_some_and(|pod| trouble::is_hopeless(pod));
@@ -229,13 +232,13 @@ impl RolloutReport {
     }
 }
 
-/// When the rollout began that a status reports.
+/// The beginning of the rollout in a status.
 fn begun(status: &SwarmStatus) -> Option<Timestamp> {
     let condition = status.conditions.iter().find(|it| it.type_ == ROLLING_OUT)?;
     Some(condition.last_transition_time.0)
 }
 
-/// When a pod was last made, or had to be gone.
+/// The latest creation of a pod, or the latest time by which a pod had to be removed.
 fn last_change(pods: &[Arc<Pod>]) -> Option<Timestamp> {
     let times = pods.iter().flat_map(|pod| {
         let meta = &pod.metadata;
@@ -252,7 +255,7 @@ mod tests {
 
     const COUNTED: Deadline = Deadline::Counted(DEADLINE);
 
-    /// A StatefulSet of three, with these fields of spec and status in addition.
+    /// A StatefulSet of three pods, with these additional fields of spec and status.
     fn set(spec: &Value, status: &Value) -> Rollout {
         let mut object = json!({
             "metadata": {"name": "w", "generation": 2},
@@ -353,7 +356,7 @@ mod tests {
         assert_eq!(deployment(&none, &unavailable, open), under_way(3, 3, Deadline::Running));
         assert_eq!(deployment(&none, &unavailable, done), Rollout::Done, "one fails later");
         assert_eq!(deployment(&none, &none, open), Rollout::Done);
-        // One without a deadline has no such condition.
+        // A Deployment without a deadline has no such condition.
         let short = json!({"availableReplicas": 2, "conditions": []});
         assert_eq!(deployment(&none, &short, open), under_way(3, 3, Deadline::Running));
         assert_eq!(deployment(&none, &json!({"conditions": []}), open), Rollout::Done);

@@ -1,4 +1,4 @@
-//! Gives the pool of a Swarm that decides on it its number of workers, and notices who scales against it.
+//! Scales the pool of a Swarm that decides its size, and notices clients that scale against it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,17 +20,17 @@ use crate::status::{Reason, Verdict};
 use crate::turn::Turn;
 use crate::version;
 
-/// So many take-overs within this time are a contest: somebody keeps at it.
+/// Number of reverted take-overs, and the time within which that many are a contest.
 const CONTEST: (usize, Duration) = (3, Duration::from_mins(5));
 
-/// The number of pods that this process asked a workload for, and the version that made.
+/// The number of pods of this process's latest scaling, and the workload's version after it.
 #[derive(Clone, Copy, Debug)]
 struct Scaled {
     replicas: u32,
     version: u64,
 }
 
-/// By which of its fields a Swarm decides on the size of its pool.
+/// The field by which a Swarm decides the size of its pool.
 enum Decider {
     Replicas,
     Autoscale,
@@ -49,21 +49,21 @@ impl fmt::Display for Decider {
     }
 }
 
-/// What this process remembers of the size of a pool.
+/// State of this process about the size of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Scaling {
-    /// Our own last scaling.
+    /// The latest scaling by this process.
     scaled: Option<Scaled>,
-    /// The UID of the workload, and its replicas, when it was last looked at.
+    /// UID and replicas of the workload at the previous look.
     seen: Option<(String, u32)>,
-    /// What somebody else scaled the pool to, until that is reverted.
+    /// The size that another client gave the pool, until the operator reverts it.
     taken_over: Option<u32>,
-    /// When that was reverted, lately.
+    /// The times of the latest reverts.
     takeovers: Vec<Instant>,
 }
 
 impl Scaling {
-    /// The pool as it is after our own last scaling, which the cache may not have seen yet.
+    /// The pool after this process's latest scaling, which the cache may not show yet.
     pub(crate) fn as_scaled<'a>(&self, pool: &'a Workload) -> Cow<'a, Workload> {
         let seen = version::number(pool.resource_version.as_deref());
         match self.scaled.filter(|scaled| seen < scaled.version) {
@@ -72,8 +72,8 @@ impl Scaling {
         }
     }
 
-    /// Remembers that somebody else scaled the pool of a Swarm that decides on it itself. A workload that
-    /// was made again has the replicas that it was made with, and nobody scaled it.
+    /// Records that another client scaled the pool of a Swarm that decides its size. A recreated
+    /// workload has its initial replicas, so it does not count.
     pub(crate) fn note_takeover(&mut self, wanted: Option<u32>, pool: &Workload) {
         let now = pool.replicas;
         let Some(wanted) = wanted else {
@@ -89,13 +89,13 @@ impl Scaling {
         }
     }
 
-    /// Forgets what was seen before a rollback of the store. That somebody scales against us stays.
+    /// Forgets states from before a rollback of the store. Take-overs by other clients are kept.
     pub(crate) fn forget_undone(&mut self) {
         (self.scaled, self.seen, self.taken_over) = (None, None, None);
     }
 
-    /// What there is to say while somebody keeps scaling the pool of `swarm` against it, as an
-    /// autoscaler does that points to the workload.
+    /// The verdict on another client that keeps scaling the pool of `swarm`, for example an
+    /// autoscaler that points to the workload.
     pub(crate) fn contest(&self, swarm: &Swarm, pool: &Workload) -> Option<Verdict> {
         self.contest_ends_in()?;
         let (count, name, kind, pool) =
@@ -119,7 +119,7 @@ impl Scaling {
         Some(Verdict { reason: Reason::ScaleContested, message })
     }
 
-    /// How long the contest goes on if nobody scales the pool any more; `None` if there is none.
+    /// Time until the contest ends without further scaling; `None` if there is none.
     fn contest_ends_in(&self) -> Option<Duration> {
         let (count, within) = CONTEST;
         let first = self.takeovers.len().checked_sub(count)?;
@@ -128,7 +128,7 @@ impl Scaling {
 }
 
 impl Workloads {
-    /// Gives the pool this number of pods, unless it changed since it was seen.
+    /// Scales the pool to this number of pods, unless the pool has changed since it was read.
     pub(crate) async fn scale(
         &self,
         turn: &Turn<'_>,

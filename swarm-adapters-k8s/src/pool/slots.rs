@@ -1,5 +1,5 @@
-//! Which pod fills which slot: by the ordinal in its name, as in a StatefulSet, or by being
-//! [bound](bind) to it.
+//! Assignment of pods to slots: by the ordinal in the pod's name, as in a StatefulSet, or by a
+//! [binding](bind).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use swarm_core::{Candidate, Ledger, Slot, bind};
 use super::observe::{is_ready, is_terminal};
 use super::workload::Workload;
 
-/// Who fills which slot of a pool.
+/// The pods in the slots of a pool.
 #[derive(Clone, Debug, Default)]
 pub struct Slots {
-    /// The slots that somebody is meant to fill.
+    /// The slots that should have a worker.
     pub wanted: BTreeSet<Slot>,
-    /// The pod in each slot; also in slots that nobody is meant to fill any more.
+    /// The pod in each slot, including slots that should no longer have a worker.
     pub pods: BTreeMap<Slot, Arc<Pod>>,
     names: Names,
 }
 
-/// How workers are called.
+/// The names of workers.
 #[derive(Clone, Debug)]
 enum Names {
-    /// By their pool and slot.
+    /// Workers have the name of the pool with their slot.
     Ordinal(String),
-    /// As their pods are; those without a pod, as the ledger remembers them.
+    /// Workers have the names of their pods. A worker without a pod has its name in the ledger.
     Bound(BTreeMap<Slot, String>),
 }
 
@@ -37,7 +37,7 @@ impl Default for Names {
 }
 
 impl Slots {
-    /// The slots of a StatefulSet. Pods that it does not control are left out; a name proves nothing.
+    /// The slots of a StatefulSet. Other pods are left out, even if their names match.
     pub fn by_ordinal(pool: &Workload, pods: impl IntoIterator<Item = Arc<Pod>>) -> Self {
         let end = pool.first_slot.saturating_add(pool.replicas);
         let with_slot = |pod: Arc<Pod>| Some((ordinal(pool, &pod)?, pod));
@@ -48,8 +48,8 @@ impl Slots {
         }
     }
 
-    /// The slots of a pool whose pods have no ordinals, as `ledger` remembers them. All `pods` are
-    /// its own. From slot `end` on, if there is one, they are emptied.
+    /// The slots of a pool whose pods have no ordinals, as recorded in `ledger`. All `pods` belong
+    /// to the pool. Slots from `end` on are being emptied.
     pub fn by_binding(
         pool: &Workload,
         ledger: Option<&Ledger>,
@@ -72,7 +72,7 @@ impl Slots {
         }
     }
 
-    /// The name of the worker in `slot`; empty as long as nobody ever filled it.
+    /// The name of the worker in `slot`; empty if the slot never had a worker.
     #[must_use]
     pub fn name(&self, slot: Slot) -> String {
         match &self.names {
@@ -84,14 +84,15 @@ impl Slots {
         }
     }
 
-    /// Whether a pod that is being deleted may leave its slot to another before it is gone.
+    /// Whether another pod may take the slot of a pod that is being deleted before that pod is
+    /// removed.
     #[must_use]
     pub fn are_bound(&self) -> bool {
         matches!(self.names, Names::Bound(_))
     }
 }
 
-/// A pod that is there, for the rule of the core.
+/// An existing pod, as a candidate for the core's binding rule.
 fn candidate(pod: &Pod) -> Option<Candidate> {
     let mut candidate = Candidate::ready(pod.name_any());
     candidate.uid = pod.uid()?;

@@ -1,22 +1,24 @@
-//! Why a pod of a pool does not run, in one sentence: an image that cannot be pulled, no node that takes
-//! it, a container that ends at once. Kubernetes says so in several places; a user looks into the Swarm.
+//! Reason why a pod does not run, in one sentence: for example an image that cannot be pulled, no
+//! suitable node, or a container that ends at once. Kubernetes reports these in several places, but
+//! users look at the Swarm.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt as _;
 
-/// How it is told that an image may not be pulled because a secret is missing.
+/// The words in a sentence about an image that may lack a pull secret.
 const PULL_SECRETS: &str = "cannot be pulled, its pull secrets are";
 
-/// The reasons of containers that no registry, node or time will help.
+/// The reasons for waiting containers that no registry, node or time can resolve.
 const HOPELESS: [&str; 2] = ["ErrImageNeverPull", "InvalidImageName"];
 
-/// The words before the error of a registry, while the kubelet waits to try again.
+/// The words before a registry's error, while the kubelet waits for its next attempt.
 const PULL_ERROR: &str = ": ErrImagePull: ";
 
 /// The longest quotation of a message.
 const QUOTED_MAX: usize = 240;
 
-/// Why `pod` does not run, if it tells; `None` for one that runs or has ended.
+/// The reason why `pod` does not run, if its status has one; `None` for a pod that runs or has
+/// ended.
 #[must_use]
 pub fn of(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
@@ -38,7 +40,7 @@ pub fn of(pod: &Pod) -> Option<String> {
 fn waiting(pod: &Pod, container: &ContainerStatus) -> Option<String> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let (name, image) = (&container.name, &container.image);
-    // The kubelet says the same of an image in two ways, by turns.
+    // The kubelet alternates between two messages about the same image.
     let message = waiting.message.as_deref();
     let message = message.map(|it| it.rsplit_once(PULL_ERROR).map_or(it, |(_, error)| error));
     let why = quoted(message);
@@ -67,15 +69,15 @@ fn waiting(pod: &Pod, container: &ContainerStatus) -> Option<String> {
     }
 }
 
-/// The memory that a container may use, as its pod says it.
+/// The memory limit of a container, from the pod's spec.
 fn memory_limit(pod: &Pod, container: &str) -> Option<String> {
     let found = pod.spec.as_ref()?.containers.iter().find(|it| it.name == container)?;
     let limits = found.resources.as_ref()?.limits.as_ref()?;
     limits.get("memory").map(|limit| limit.0.clone())
 }
 
-/// That a container which is not ready has ended before, and how. The sentence is the same while it waits
-/// for its restart, runs, and ends again.
+/// The sentence about a container that is not ready and has ended before. It stays the same while
+/// the container waits for its restart, runs, and ends again.
 fn ended(pod: &Pod, container: &ContainerStatus) -> Option<String> {
     let ended = container.last_state.as_ref()?.terminated.as_ref()?;
     if container.ready {
@@ -101,7 +103,7 @@ fn ended(pod: &Pod, container: &ContainerStatus) -> Option<String> {
     ))
 }
 
-/// The reason why a container of `pod` can never start, whatever the kubelet tries.
+/// The reason why a container of `pod` can never start, however often the kubelet tries.
 #[must_use]
 pub fn hopeless(pod: &Pod) -> Option<&str> {
     let status = pod.status.as_ref()?;
@@ -114,14 +116,14 @@ pub fn hopeless(pod: &Pod) -> Option<&str> {
     reasons.find(|reason| HOPELESS.contains(reason))
 }
 
-/// Whether a container of `pod`, of the cache, can never start.
+/// Whether a container of the cached `pod` can never start.
 #[must_use]
 pub fn is_hopeless(pod: &Pod) -> bool {
     let reason = pod.status.as_ref().and_then(|status| status.reason.as_deref());
     reason.is_some_and(|reason| HOPELESS.contains(&reason))
 }
 
-/// A message of bounded length, without line breaks.
+/// A message without line breaks, of bounded length.
 #[must_use]
 pub fn quoted(message: Option<&str>) -> String {
     let message = message.unwrap_or("no reason is given");
@@ -133,21 +135,22 @@ pub fn quoted(message: Option<&str>) -> String {
     quoted
 }
 
-/// What the cache keeps of what [`of`] says.
-fn told(pod: &Pod) -> Option<&str> {
+/// The sentence of [`of`] that the cache keeps.
+fn shown_reason(pod: &Pod) -> Option<&str> {
     pod.status.as_ref()?.message.as_deref()
 }
 
-/// Whether `pod`, of the cache, waits for an image, and one of its pull secrets may be missing.
+/// Whether the cached `pod` waits for an image and may lack one of its pull secrets.
 #[must_use]
 pub fn may_lack_a_secret(pod: &Pod) -> bool {
-    told(pod).is_some_and(|why| why.contains(PULL_SECRETS))
+    shown_reason(pod).is_some_and(|why| why.contains(PULL_SECRETS))
 }
 
-/// The first of `pods` by name that does not run, and a sentence on it that says how many more do not.
+/// The first of `pods` by name that does not run, and a sentence about it. The sentence counts the
+/// other pods that do not run.
 #[must_use]
 pub fn shown<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<(&'a Pod, String)> {
-    let troubled = pods.into_iter().filter_map(|pod| Some((pod, told(pod)?)));
+    let troubled = pods.into_iter().filter_map(|pod| Some((pod, shown_reason(pod)?)));
     let mut troubled: Vec<_> = troubled.collect();
     troubled.sort_by_key(|(pod, _)| pod.name_any());
     let (pod, why) = troubled.first()?;
@@ -232,10 +235,10 @@ mod tests {
             }]})
         };
         let failed = json!({"exitCode": 3, "reason": "Error"});
-        let told = "container `worker` ends again and again, last with exit code 3";
+        let expected = "container `worker` ends again and again, last with exit code 3";
         for state in [&back_off, &running, &ended] {
             let pod = pod(&spec, &status(state, false, failed.clone()));
-            assert_eq!(of(&pod).as_deref(), Some(told));
+            assert_eq!(of(&pod).as_deref(), Some(expected));
         }
         assert_eq!(of(&pod(&spec, &status(&running, true, failed))), None, "it is well again");
         let evicted = json!({"exitCode": 137, "reason": "Evicted", "message": "node is full\n"});

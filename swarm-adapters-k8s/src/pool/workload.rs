@@ -1,5 +1,5 @@
-//! The workload of a pool: all that is read of a StatefulSet, of a Deployment, or of pods that go by
-//! labels, in one form.
+//! Workload of a pool: the fields of a StatefulSet, of a Deployment, or of labelled pods, in one
+//! form.
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -20,25 +20,25 @@ pub(crate) const FAILURE: &str = "ReplicaFailure";
 /// The workload of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// What it is.
+    /// The kind of the workload.
     pub kind: Kind,
-    /// Its namespace.
+    /// The namespace of the workload.
     pub namespace: String,
-    /// Its name; that of the Swarm for pods that go by labels.
+    /// The name of the workload; the Swarm's name for labelled pods.
     pub name: String,
-    /// Its UID; that of the Swarm for pods that go by labels.
+    /// The UID of the workload; the Swarm's UID for labelled pods.
     pub uid: String,
-    /// How many pods it is meant to have.
+    /// Number of pods that it should have.
     pub replicas: u32,
-    /// How many pods it has, by its own word.
+    /// Number of pods that it reports.
     pub pods: i32,
     /// The lowest slot.
     pub first_slot: u32,
-    /// Which pods are its own, as a label selector.
+    /// The label selector of its pods.
     pub selector: Option<String>,
-    /// The version of what was read; `None` for pods that go by labels.
+    /// The version that was read; `None` for labelled pods.
     pub resource_version: Option<String>,
-    /// Why pods are missing, or do not run, if that is known.
+    /// The reason why pods are missing or do not run, if known.
     pub trouble: Option<String>,
     /// Ways in which its pods do not suit their Swarm.
     pub misfits: Vec<Misfit>,
@@ -47,14 +47,14 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// What a ledger is bound to.
+    /// The claimant to which a ledger is bound.
     #[must_use]
     pub fn claimant(&self) -> Claimant {
         let (kind, name, uid) = (self.kind.to_string(), self.name.clone(), self.uid.clone());
         Claimant { kind, name, uid }
     }
 
-    /// The pods of `swarm` that go by labels, of which there are so many that are to stay.
+    /// The labelled pods of `swarm`. `pods` is the number of pods that stay.
     #[must_use]
     pub fn of_pods(swarm: &Swarm, pods: usize) -> Self {
         let labels = swarm.spec.pool.pods.iter().flat_map(|pods| &pods.match_labels);
@@ -75,7 +75,7 @@ impl Workload {
         }
     }
 
-    /// A workload that is gone: its `claim` on a ledger is all that is left of it.
+    /// A deleted workload, of which only its `claim` on a ledger remains.
     #[must_use]
     pub fn gone(kind: Kind, namespace: &str, claim: Claimant) -> Self {
         Self {
@@ -140,8 +140,9 @@ impl From<&Deployment> for Workload {
     }
 }
 
-/// That pods of a StatefulSet are not made, as when a quota refuses them: unlike a Deployment it has no
-/// condition for it, only Events. All of its pods are ready, and it has seen that there are to be more.
+/// The sentence about pods that a StatefulSet cannot create, for example because of a quota. Unlike
+/// a Deployment it reports that only in Events. Its pods are all ready, and it has seen that it
+/// should have more.
 fn missing_pods(set: &StatefulSet) -> Option<String> {
     let (spec, status) = (set.spec.as_ref()?, set.status.as_ref()?);
     let (wanted, made) = (spec.replicas.unwrap_or(1), status.replicas);
@@ -157,7 +158,7 @@ fn missing_pods(set: &StatefulSet) -> Option<String> {
     ))
 }
 
-/// Why pods of a Deployment are refused, as by a quota.
+/// The reason why pods of a Deployment are refused, for example by a quota.
 fn refused_pods(deployment: &Deployment) -> Option<String> {
     let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut failures = conditions.filter(|it| it.type_ == FAILURE && it.status == "True");
@@ -205,8 +206,8 @@ mod tests {
             Workload::from(&serde_json::from_value::<StatefulSet>(object).unwrap()).trouble
         };
         assert_eq!((trouble(1, 2), trouble(2, 1)), (None, None));
-        let told = trouble(2, 2).unwrap();
-        assert!(told.starts_with("2 of 3 pods are made; if it stays so"), "{told}");
+        let reported = trouble(2, 2).unwrap();
+        assert!(reported.starts_with("2 of 3 pods are made; if it stays so"), "{reported}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Whether workers have the time to stop their jobs before their pods are killed.
+//! Checks that workers have the time to stop their jobs before their pods are killed.
 
 use std::time::Duration;
 
@@ -11,31 +11,31 @@ use swarm_spec::spec::{ProtocolSpec, SESSION_CLOSE};
 use super::said::{self, Said};
 use super::{Misfit, is_session_worker};
 
-/// The termination grace of a pod that says none, in seconds.
+/// The default termination grace of a pod, in seconds.
 pub(super) const KUBERNETES_SECONDS: i64 = 30;
-/// The time that a worker takes for its termination grace if nothing says another.
+/// The default termination grace of a worker.
 const WORKER_GRACE: Duration = Duration::from_secs(30);
-/// The least termination grace that is proposed, in seconds: a worker that is to end keeps its jobs
-/// for that time while they are moved.
+/// The shortest termination grace that a message proposes, in seconds. A worker that is ending
+/// keeps its jobs for that time while they are moved.
 const LEAST_SECONDS: u64 = 30;
-/// Time that a pod has to end beyond the time that its jobs have to stop. It is for signals, for
-/// the last write of its Lease, and for the kubelet.
+/// Time of a pod beyond the stop timeout of its jobs. It is for signals, for the last write of its
+/// Lease, and for the kubelet.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// The termination grace in seconds that suits jobs that may take `stop_timeout` to stop:
-/// `max(30 s, stop timeout + 10 s)`, rounded up.
+/// The termination grace in seconds for jobs that may take `stop_timeout` to stop: `max(30 s, stop
+/// timeout + 10 s)`, rounded up.
 pub(crate) fn grace_for(stop_timeout: Duration) -> i64 {
     let seconds = whole_seconds(stop_timeout.saturating_add(MARGIN));
     i64::try_from(seconds.max(LEAST_SECONDS)).unwrap_or(i64::MAX)
 }
 
-/// The termination grace of a pod, from its seconds; a negative one is none.
+/// The termination grace of a pod as a duration; negative seconds count as zero.
 pub(crate) fn grace_of(seconds: i64) -> Duration {
     Duration::from_secs(seconds.try_into().unwrap_or_default())
 }
 
-/// Returns whether a pod with this grace ends in time if its jobs take `stop` to stop. A worker of a
-/// session has to close it after that.
+/// Whether a pod with this grace ends in time if its jobs take `stop` to stop. A worker of a
+/// session also has to close the session.
 pub(crate) fn is_enough(grace: Duration, stop: Duration, protocol: ProtocolSpec) -> bool {
     match protocol {
         ProtocolSpec::Session => stop.saturating_add(SESSION_CLOSE) <= grace,
@@ -56,34 +56,35 @@ fn written(swarm: &Swarm) -> Option<Duration> {
     swarm.spec.handover.as_ref()?.stop_timeout.map(Into::into)
 }
 
-/// The times that a worker of sessions is given.
+/// The timing settings of a worker of sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Times {
-    /// The time that its jobs have to stop.
+    /// Stop timeout of its jobs.
     pub(crate) stop: Duration,
-    /// The time that it takes to end.
+    /// Time in which the worker has to end.
     pub(crate) given: Duration,
 }
 
 impl Times {
-    /// The times in a container; `None` if they cannot be known.
+    /// The settings of a container; `None` if they cannot be known.
     pub(crate) fn of(worker: &Container) -> Option<Self> {
         let stop = time(&said::STOP_TIMEOUT, worker, LeaseTerms::default().stop_timeout)?;
         Some(Self { stop, given: time(&said::GRACE, worker, WORKER_GRACE)? })
     }
 
-    /// Whether a worker refuses to start with them.
+    /// Whether a worker with these settings refuses to start.
     fn are_refused(self) -> bool {
         !is_enough(self.given, self.stop, ProtocolSpec::Session)
     }
 
-    /// Whether a worker starts with them, and closes its session before its pod is killed.
+    /// Whether a worker with these settings starts, and closes its session before its pod is
+    /// killed.
     pub(crate) fn fit(self, grace: Duration) -> bool {
         !self.are_refused() && self.given <= grace
     }
 }
 
-/// Judges the times that a worker of sessions is given.
+/// Judges the timing settings of a worker of sessions.
 fn of_worker(swarm: &Swarm, worker: &Container, grace: Duration) -> Option<Misfit> {
     let times = Times::of(worker)?;
     let (Times { stop, given }, name) = (times, &worker.name);
@@ -133,7 +134,7 @@ fn of_swarm(swarm: &Swarm, grace: Duration, workers: usize) -> Option<Misfit> {
     (!is_enough(grace, stop, protocol)).then_some(Misfit { reason: "GraceTooShort", message })
 }
 
-/// A time of a worker; `None` if it cannot be known.
+/// One timing setting of a worker; `None` if it cannot be known.
 fn time(option: &said::Opt, worker: &Container, default: Duration) -> Option<Duration> {
     match option.of(worker) {
         Said::Default => Some(default),

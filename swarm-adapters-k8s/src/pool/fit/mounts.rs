@@ -1,4 +1,4 @@
-//! Whether the view of a Swarm is mounted so that workers see its changes.
+//! Checks that the view of a Swarm is mounted so that workers see its changes.
 
 use k8s_openapi::api::core::v1::{PodSpec, Volume, VolumeMount, VolumeProjection};
 use swarm_client::api::Swarm;
@@ -7,15 +7,15 @@ use swarm_spec::spec::ProtocolSpec;
 use super::Misfit;
 use crate::plain::refresh_order::RefreshTerms;
 
-/// Number of mounts of a container that are kept.
+/// Number of mounts of a container that the cache keeps.
 const MOUNTS_MAX: usize = 16;
-/// Number of sources of a volume that are kept.
+/// Number of sources of a volume that the cache keeps.
 const SOURCES_MAX: usize = 16;
-/// The longest path that is kept.
+/// The longest path that the cache keeps.
 const PATH_MAX: usize = 256;
 
-/// That a container has a file of the view by a `subPath`, which no kubelet updates. Pods that are
-/// replaced for every change may read it so.
+/// The finding about a container that mounts a file of the view by a `subPath`, which no kubelet
+/// updates. Pods that are replaced for every change may mount it so.
 pub(super) fn misfit(swarm: &Swarm, pod: &PodSpec) -> Option<Misfit> {
     if swarm.protocol() == ProtocolSpec::Session || RefreshTerms::of(swarm).replaces() {
         return None;
@@ -56,7 +56,7 @@ fn maps_of(volume: &Volume) -> impl Iterator<Item = &str> {
     volume.config_map.iter().map(|it| it.name.as_str()).chain(projected)
 }
 
-/// Of these volumes those of ConfigMaps, without all else.
+/// The ConfigMap volumes among `volumes`, without other fields.
 pub(super) fn of_config_maps(volumes: Option<Vec<Volume>>) -> Vec<Volume> {
     let of_maps = volumes.into_iter().flatten().filter_map(|volume| {
         let of_map = volume.config_map.map(|mut map| {
@@ -85,7 +85,7 @@ pub(super) fn of_config_maps(volumes: Option<Vec<Volume>>) -> Vec<Volume> {
     of_maps.collect()
 }
 
-/// Of these mounts those of parts of `volumes`; `None` if there are none.
+/// The mounts of parts of `volumes`; `None` if there are none.
 pub(super) fn kept(
     mounts: Option<Vec<VolumeMount>>,
     volumes: &[Volume],

@@ -1,4 +1,4 @@
-//! Whether the runner that a Swarm says reaches its workers.
+//! Checks that the runner of a Swarm reaches its workers.
 
 use k8s_openapi::api::core::v1::PodSpec;
 use swarm_client::api::Swarm;
@@ -8,8 +8,8 @@ use swarm_spec::spec::ProtocolSpec;
 use super::said::{self, Said, kind_of_runner, word_of};
 use super::{Misfit, is_session_worker};
 
-/// That no worker does what the Swarm says, if that can be known. The operator gives the workers of
-/// managed pools what they need for it.
+/// The finding that no worker uses the Swarm's runner, if known. The operator configures the
+/// workers of managed pools itself, so these have no such finding.
 pub(super) fn misfit(swarm: &Swarm, pod: &PodSpec) -> Option<Misfit> {
     if swarm.spec.pool.managed.is_some() {
         return None;
@@ -21,7 +21,8 @@ pub(super) fn misfit(swarm: &Swarm, pod: &PodSpec) -> Option<Misfit> {
     for container in &pod.containers {
         let is_worker = is_session_worker(container);
         match said::RUNNER.of(container) {
-            // Another copy of the same, as in a file that `local` runs, too.
+            // The container repeats the Swarm's runner, for example in a file that `local` also
+            // runs.
             Said::Value(text) if kind_of_runner(&text) == wanted => return None,
             Said::Value(text) if kind_of_runner(&text) == "swarm" => return None,
             Said::Elsewhere => return None,
@@ -33,7 +34,7 @@ pub(super) fn misfit(swarm: &Swarm, pod: &PodSpec) -> Option<Misfit> {
     let is_ignored = match others.first() {
         Some((_, "log")) => wanted != "log",
         Some(_) => true,
-        // A program that reads a file learns no runner; one in a session may ask for it.
+        // A program that reads a file gets no runner. A program in a session may ask for it.
         None => !is_session && wanted == "command",
     };
     if !is_ignored {

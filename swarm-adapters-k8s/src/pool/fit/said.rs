@@ -1,9 +1,9 @@
-//! Settings that a container gives to `swarm-worker`, by its arguments or, without them, by variables.
+//! Settings that a container gives to `swarm-worker`: its arguments, or else its variables.
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource};
 use swarm_spec::manifest::Runner;
 
-/// The longest value that is kept.
+/// The longest value that the cache keeps.
 const VALUE_MAX: usize = 64;
 
 /// One option of `swarm-worker`.
@@ -17,19 +17,19 @@ pub(super) const GRACE: Opt = Opt { argument: "--grace", variable: "SWARM_GRACE"
 pub(super) const STOP_TIMEOUT: Opt = Opt { argument: "--stop-timeout", variable: "STOP_TIMEOUT" };
 pub(super) const RUNNER: Opt = Opt { argument: "--runner", variable: "RUNNER" };
 
-/// A value as far as a container's spec says it.
+/// The value of an option, if a container's spec contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// It is not set, so the default counts.
+    /// The option is not set, so the default counts.
     Default,
-    /// It is this.
+    /// The option has this value.
     Value(String),
-    /// It comes from an object, or is made of other variables.
+    /// The value comes from an object, or contains other variables.
     Elsewhere,
 }
 
 impl Opt {
-    /// The value in `container`. Arguments come before variables, as for `swarm-worker`.
+    /// The value in `container`. Arguments have priority over variables, as for `swarm-worker`.
     pub(super) fn of(&self, container: &Container) -> Said {
         if let Some(value) = self.argument_of(container) {
             return literal(Some(value));
@@ -58,7 +58,7 @@ impl Opt {
     }
 }
 
-/// A kubelet replaces `$(` and what follows.
+/// The value, unless it contains `$(`, which a kubelet replaces.
 fn literal(value: Option<&str>) -> Said {
     match value {
         None | Some("") => Said::Default,
@@ -67,7 +67,7 @@ fn literal(value: Option<&str>) -> Said {
     }
 }
 
-/// All that a container says to `swarm-worker`, as variables; `None` if it says nothing.
+/// All options that a container gives to `swarm-worker`, as variables; `None` if it gives none.
 pub(super) fn kept(container: &Container) -> Option<Vec<EnvVar>> {
     let all = [PROTOCOL, GRACE, STOP_TIMEOUT, RUNNER].into_iter().filter_map(|option| {
         let name = option.variable.to_owned();
@@ -91,7 +91,7 @@ pub(super) fn kept(container: &Container) -> Option<Vec<EnvVar>> {
     (!all.is_empty()).then_some(all)
 }
 
-/// The word for a runner that is given by its word or as a whole.
+/// The word for a runner that is written as its word or in full.
 pub(super) fn kind_of_runner(value: &str) -> &'static str {
     match value {
         "log" => "log",

@@ -13,7 +13,7 @@ fn swarm(spec: &Value) -> Swarm {
     serde_json::from_value(object).unwrap()
 }
 
-/// The findings about pods with this spec. Those about what a cache keeps of it must be the same.
+/// The findings about pods with this spec. The cached part of the spec must give the same findings.
 fn said_of(swarm: &Swarm, pod: &Value) -> Vec<(&'static str, String)> {
     let pod: PodSpec = serde_json::from_value(pod.clone()).unwrap();
     let all = misfits(swarm, &pod);
@@ -64,7 +64,7 @@ fn a_grace_of_the_worker_that_is_longer_than_that_of_its_pod_is_a_contradiction(
     let (_, message) = one(&swarm, &session(20, &json!([])));
     assert!(message.contains("takes 30s to end (SWARM_GRACE, 30s if it is not"), "{message}");
     assert_eq!(said_of(&swarm, &session(60, &grace("60s"))), []);
-    // A value from elsewhere cannot be judged.
+    // A value from another object cannot be judged.
     let elsewhere = json!([{"name": "SWARM_GRACE", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}]);
     assert_eq!(said_of(&swarm, &session(5, &elsewhere)), []);
     let by_argument = worker(
@@ -117,12 +117,12 @@ fn a_runner_that_reaches_no_worker_is_named() {
     for taken in [
         &["run", "--protocol=session", "--runner=swarm"][..],
         &["run", "--protocol=session", "--runner={command: [own]}"],
-        // It may well ask for it.
+        // The program may ask for the runner.
         &["own"],
     ] {
         assert_eq!(said_of(&session, &pod(taken)), [], "{taken:?}");
     }
-    // As in the samples, whose files `local` runs, too.
+    // The samples repeat the runner, since `local` runs their files too.
     let log = of("Plain", &json!({"log": {}}));
     assert_eq!(said_of(&log, &pod(&["run", "--runner=log"])), []);
     assert_eq!(said_of(&log, &pod(&["own"])), []);
