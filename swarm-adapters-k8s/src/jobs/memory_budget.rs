@@ -49,8 +49,8 @@ impl MemoryBudget {
         // A list that needs less than before is never refused.
         if BYTES_MAX < sum && kept < sum {
             let reason = format!(
-                "namespace `{namespace}` has no room for these {} jobs: the lists of its Swarms would \
-                 need {} MB of at most {} MB; list fewer jobs, or list them in fewer Swarms",
+                "namespace `{namespace}` has no room for these {} jobs: its lists would need {} MB of \
+                 at most {} MB; list fewer jobs, or list them in fewer Swarms",
                 jobs.len(),
                 sum.div_ceil(1_000_000),
                 BYTES_MAX / 1_000_000
@@ -102,8 +102,8 @@ mod tests {
         assert!(none.is_none());
         assert_eq!(
             reason,
-            "namespace `a` has no room for these 140000 jobs: the lists of its Swarms would need \
-             168 MB of at most 134 MB; list fewer jobs, or list them in fewer Swarms"
+            "namespace `a` has no room for these 140000 jobs: its lists would need 168 MB of \
+             at most 134 MB; list fewer jobs, or list them in fewer Swarms"
         );
         let _other = take("b", None).unwrap();
         let mut three = three.into_iter();

@@ -79,7 +79,7 @@ mod tests {
         let read = |tenant: &'static str, bytes: usize| {
             let (report, reading) = (report.clone(), reading.clone());
             async move {
-                reading.of(tenant, bytes, move || report.send((tenant, bytes))).await.0.unwrap()
+                reading.of(tenant, bytes, move || report.send((tenant, bytes))).await.0.unwrap();
             }
         };
         let queued: futures::stream::FuturesUnordered<_> =

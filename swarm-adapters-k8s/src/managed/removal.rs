@@ -163,7 +163,7 @@ impl ManagedPools {
     }
 
     /// Removes the view of a managed pool. If the ConfigMap has another owner or other content, it
-    /// removes only the operator's fields: a user with the right to delete a Swarm may lack the
+    /// removes only the operator's fields. A user with the right to delete a Swarm may lack the
     /// right to delete a ConfigMap.
     async fn remove_view(&self, turn: &Turn<'_>) -> Result<(), StoreError> {
         let Turn { swarm, namespace, .. } = *turn;

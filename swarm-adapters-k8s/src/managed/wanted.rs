@@ -248,7 +248,7 @@ pub fn labelled_for(labels: &BTreeMap<String, String>) -> Option<String> {
 }
 
 /// The Swarm for which an object was created. It counts only labels that the operator wrote and no
-/// other client has changed since, according to `managedFields`. `None` if there is no such label.
+/// other client has changed since, according to `managedFields`. `None` without such a label.
 #[must_use]
 pub fn made_for(metadata: &ObjectMeta) -> Option<&str> {
     let entries = metadata.managed_fields.iter().flatten();

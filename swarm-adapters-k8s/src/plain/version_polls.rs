@@ -358,7 +358,7 @@ mod tests {
             state.set(&key(), &endpoint(1), Workers { live: &live(1), ledger: &second }, now);
         assert_eq!(known["uid-0"], second.version);
         state.set(&key(), &endpoint(1), Workers { live: &live(0), ledger: &second }, now);
-        assert!(state.in_time.is_empty() && state.of_swarm.is_empty(), "nobody is left");
+        assert!(state.in_time.is_empty() && state.of_swarm.is_empty(), "no question is left");
     }
 
     /// A worker that reports `job-0`, or another job once it `is_adrift`.
@@ -391,7 +391,7 @@ mod tests {
         let many = ("n".to_owned(), "many".to_owned());
         let start = Instant::now();
         questions.set(&many, &endpoint(silent_port), &live(200), &ledger(200));
-        assert!(start.elapsed() < Duration::from_secs(5), "a turn waits for nobody");
+        assert!(start.elapsed() < Duration::from_secs(5), "a turn waits for no worker");
         questions.set(&key(), &endpoint(port), &live(1), &ledger(1));
         let mut news = Box::pin(questions.follow());
         let news = tokio::time::timeout(Duration::from_mins(1), news.next()).await;

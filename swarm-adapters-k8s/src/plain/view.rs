@@ -162,7 +162,7 @@ impl ConfigMapViewStore {
             && self.format == swarm.view_format()
     }
 
-    /// The newest known view; `None` if there is no view, or if its time of writing is unknown.
+    /// The newest known view; `None` without a view, or if its time of writing is unknown.
     pub async fn published(&self) -> Option<Published> {
         let known = self.known(&*self.last.lock().await)?;
         let version = known.annotations().get(VERSION_ANNOTATION)?.parse().ok()?;
@@ -287,7 +287,7 @@ impl ConfigMapViewStore {
         }
         let reason = format!(
             "ConfigMap `{}` is immutable, so workers cannot get new views; delete it, which \
-             recreates it, then scale the pool to 0 and back: a kubelet does not read an immutable \
+             recreates it. Then scale the pool to 0 and back: a kubelet does not read an immutable \
              ConfigMap again",
             self.name
         );

@@ -40,7 +40,7 @@ impl Caches {
     pub(crate) fn members(&self, swarm: &Swarm) -> Members {
         let mut members = Members::default();
         for pod in self.pools.non_statefulset.pods_in(&swarm.namespace().unwrap_or_default()) {
-            // A pod that has ended is no worker any longer, whichever Swarm had it.
+            // A pod that has ended is not a worker any longer, whichever Swarm had it.
             if !is_meant(swarm, &pod) || is_terminal(&pod) {
                 continue;
             }

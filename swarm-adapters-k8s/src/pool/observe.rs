@@ -251,7 +251,11 @@ mod tests {
         let mut deleted = pod(0, false);
         deleted.metadata.deletion_timestamp =
             serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-        assert_eq!(seen(deleted, true, start + second), away(second), "nobody confirms its end");
+        assert_eq!(
+            seen(deleted, true, start + second),
+            away(second),
+            "no kubelet confirms its end"
+        );
         assert_eq!(seen(pod(0, true), false, start + second), (Presence::Ready, same.clone()));
         assert_eq!(seen(pod(0, true), true, start + 2 * second), away(Duration::ZERO));
     }

@@ -108,7 +108,7 @@ impl Rollout {
         }
         let rolling = strategy.and_then(|it| it.rolling_update.as_ref());
         let partition = count(rolling.and_then(|it| it.partition).unwrap_or_default());
-        // A partition counts pods from the first one, whatever its ordinal.
+        // A partition counts pods from the first one, regardless of its ordinal.
         let kept = partition.min(replicas);
         let pods = Templates { updated, wanted: replicas - kept, replicas };
         let is_under_way = if is_one {
@@ -238,7 +238,7 @@ fn begun(status: &SwarmStatus) -> Option<Timestamp> {
     Some(condition.last_transition_time.0)
 }
 
-/// The latest creation of a pod, or the latest time by which a pod had to be removed.
+/// The latest creation of a pod, or the latest deadline of a deletion.
 fn last_change(pods: &[Arc<Pod>]) -> Option<Timestamp> {
     let times = pods.iter().flat_map(|pod| {
         let meta = &pod.metadata;

@@ -30,7 +30,7 @@ struct Scaled {
     version: u64,
 }
 
-/// The field by which a Swarm decides the size of its pool.
+/// The field of a Swarm that decides the size of its pool.
 enum Decider {
     Replicas,
     Autoscale,

@@ -75,7 +75,7 @@ impl Workload {
         }
     }
 
-    /// A deleted workload, of which only its `claim` on a ledger remains.
+    /// A deleted workload. Only its `claim` on a ledger remains.
     #[must_use]
     pub fn gone(kind: Kind, namespace: &str, claim: Claimant) -> Self {
         Self {

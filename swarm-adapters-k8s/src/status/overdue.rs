@@ -8,7 +8,7 @@ use super::{Part, TurnSummary, counted, number, shortened};
 pub(crate) const NOT_READY_TOO_LONG: &str = "NotReadyTooLong";
 
 /// The workers that have not been ready for longer than `rebalance.notReadyGrace`, and the effect
-/// on their jobs; `None` if there are no such workers.
+/// on their jobs; `None` without such workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotReadyTooLong {
     pub(crate) workers: Vec<String>,

@@ -13,7 +13,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// The source of the report about a worker's jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KnownBy {
-    /// There is no report.
+    /// No source reports it.
     #[default]
     Nobody,
     /// The workers' answers, or their replacement.

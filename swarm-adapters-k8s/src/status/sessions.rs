@@ -130,8 +130,8 @@ impl SessionReport {
         self.all().map(part).chain(self.unprotected()).collect()
     }
 
-    /// The condition about workers that could renew the Leases of other workers. No worker of the
-    /// project does that, so the Swarm stays ready.
+    /// The condition about workers that could renew the Leases of other workers. `swarm-worker`
+    /// never does that, so the Swarm stays ready.
     fn unprotected(&self) -> Option<Part> {
         let names: Vec<_> = self.unprotected.iter().map(String::as_str).collect();
         let message = format!(
@@ -374,7 +374,7 @@ mod tests {
         let all = reported(&sessions);
         assert!(all[0].starts_with("SessionsUnprotected=True nothing keeps this"), "{all:?}");
         assert!(all[0].contains(": w-1. An administrator"), "{all:?}");
-        assert_eq!(sessions.verdict(), None, "it is ready all the same");
+        assert_eq!(sessions.verdict(), None, "it is ready anyway");
     }
 
     #[test]
@@ -401,7 +401,7 @@ mod tests {
         let expected = "False JobsFailing 1 job fails: `a` on `w-0` ended with exit code 3 \
                         (`no such camera`)";
         assert_eq!(healthy(&sessions), expected);
-        assert_eq!(sessions.verdict(), None, "it is ready all the same");
+        assert_eq!(sessions.verdict(), None, "it is ready anyway");
         assert!(healthy(&SessionReport::default()).starts_with("Unknown NotReported"));
         let many = Failing { count: 7, ..Failing::of(&[job("b", FailingState::Failed, 1)], 3) };
         let failing = [sessions.failing, vec![("w-1".into(), many)]].concat();

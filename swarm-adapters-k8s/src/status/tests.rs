@@ -111,7 +111,7 @@ fn every_reason_is_judged_by_kstatus_as_it_is_meant() {
             (false, false) => Kstatus::InProgress,
         };
         assert_eq!(judged_at(7, &status), expected, "{reason:?}");
-        assert_eq!(judged_at(8, &status), Kstatus::InProgress, "nobody has looked since the edit");
+        assert_eq!(judged_at(8, &status), Kstatus::InProgress, "no turn since the edit");
     }
 }
 

@@ -21,8 +21,8 @@ impl Repairs {
         self.0.push(Instant::now());
     }
 
-    /// The verdict that replaces one more repair of `wanted`, which `by` has changed; `None` if
-    /// there is no contest.
+    /// The verdict that replaces one more repair of `wanted`, which `by` has changed; `None`
+    /// without a contest.
     pub(super) fn contested(&mut self, wanted: &Wanted, by: Option<&str>) -> Option<Verdict> {
         let (count, within) = CONTEST;
         self.0.retain(|at| at.elapsed() < within);

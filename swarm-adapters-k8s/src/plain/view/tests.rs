@@ -57,7 +57,7 @@ fn a_view_in_which_all_workers_have_all_jobs_is_measured_before_it_is_made() {
     for (record, nonce) in of_sessions.slots.values_mut().zip(0..) {
         record.session = swarm_core::handover::SessionId::new("pod", nonce);
     }
-    assert!(workloads(&of_sessions).is_ok(), "nobody reads it");
+    assert!(workloads(&of_sessions).is_ok(), "no worker reads it");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn of_a_view_that_a_tenant_filled_only_the_own_key_and_our_annotations_are_kept(
     assert_eq!(kept["metadata"]["managedFields"][0]["time"], "2026-01-01T00:00:59Z");
     let long = of(json!({OWNER_ANNOTATION: "x".repeat(200_000)}));
     assert!(long.to_string().len() < 500, "{long}");
-    assert_eq!(long["data"], Value::Null, "nobody knows which is ours");
+    assert_eq!(long["data"], Value::Null, "its key is unknown");
 }
 
 #[test]

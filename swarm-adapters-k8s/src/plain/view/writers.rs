@@ -17,7 +17,7 @@ use super::ConfigMapViewStore;
 use crate::requests::bounded;
 
 /// Number of repairs after changes by one field manager, and the time within which that many are a
-/// contest. Two people who each edit a view once are no contest.
+/// contest. Single edits by two people do not count as one.
 const CONTEST: (usize, Duration) = (3, Duration::from_mins(5));
 /// The prefix of kubectl's field managers. A person who writes a view by hand is not another
 /// operator.

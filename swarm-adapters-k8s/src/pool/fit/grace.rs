@@ -121,8 +121,8 @@ fn of_worker(swarm: &Swarm, worker: &Container, grace: Duration) -> Option<Misfi
     None
 }
 
-/// Judges the termination grace by the stop timeout of the Swarm. A program that is not known to be `swarm-worker` has
-/// no stop timeout of its own, so only a written one counts.
+/// Judges the termination grace by the stop timeout of the Swarm. A program that is not known to be
+/// `swarm-worker` has no stop timeout of its own, so only a written one counts.
 fn of_swarm(swarm: &Swarm, grace: Duration, workers: usize) -> Option<Misfit> {
     let stop = written(swarm)?;
     let protocol = if 0 < workers { ProtocolSpec::Session } else { swarm.protocol() };
