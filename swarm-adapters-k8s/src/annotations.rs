@@ -6,7 +6,7 @@
 
 /// Keeps a deleted Swarm until its workers have a view without jobs.
 pub const FINALIZER: &str = "swarm.k8slab.info/release";
-/// Marks a ledger that became one piece, of which parts may be left.
+/// Marks a ledger that no longer has parts, but whose old parts may still exist.
 pub const PARTS_LEFT_ANNOTATION: &str = "swarm.k8slab.info/parts-left";
 /// The record of the ConfigMaps that the jobs come from; see [`swarm_spec::manifest::SourceRecord`].
 pub const SOURCES_ANNOTATION: &str = "swarm.k8slab.info/sources";
@@ -35,7 +35,7 @@ pub const STATEFUL_PODS: &str = "apps.kubernetes.io/pod-index";
 
 /// The annotation of a workload that records what it was made of: [`MadeOf`](crate::managed::wanted::MadeOf).
 pub const MADE_ANNOTATION: &str = "swarm.k8slab.info/made-of";
-/// Tells pods to be replaced when the files change.
+/// Digest of the files. Its change makes the workload replace the pods.
 pub const FILES_ANNOTATION: &str = "swarm.k8slab.info/files";
-/// Tells pods to be replaced when their account is another one.
+/// Name of the pods' account. Its change makes the workload replace the pods.
 pub const ACCOUNT_ANNOTATION: &str = "swarm.k8slab.info/account";

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 /// tests may advance, is never behind it.
 static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
 
-/// The present moment. A clock that stands still while the machine is suspended makes an observer
-/// wait longer, never shorter.
+/// The present moment. On some machines the clock pauses while the machine is suspended. An
+/// observer then waits longer, never shorter.
 pub(crate) fn now() -> Moment {
     let start = *START;
     Moment(Instant::now().into_std().saturating_duration_since(start))

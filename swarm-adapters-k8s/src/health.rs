@@ -1,9 +1,9 @@
-//! Whether the operator's own loop makes progress: what `/healthz` answers.
+//! Checks whether the operator's own loop makes progress, for `/healthz`.
 //!
-//! A controller beats while it polls what triggers its turns, and every turn is known from its start
-//! to its end. Neither waits for the API server: a watch that fails is one more event of the loop, and
-//! every request of a turn ends after ten seconds, whatever becomes of it. So an operator that fails
-//! this check hangs, and only a restart helps; one without an API server passes it.
+//! A controller beats while it polls its triggers, and every turn is known from its start to its
+//! end. Neither waits for the API server. A failed watch is only one more event of the loop, and
+//! every request of a turn ends after ten seconds. So an operator that fails this check hangs, and
+//! only a restart helps. An operator without an API server passes the check.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,12 +12,12 @@ use std::time::Duration;
 use futures::{Stream, StreamExt, stream};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// How often a controller beats.
+/// The interval between the beats of a controller.
 const BEAT: Duration = Duration::from_secs(5);
-/// How long a controller may be without a beat.
+/// The longest healthy time without a beat.
 const LOOP_MAX: Duration = Duration::from_mins(1);
-/// How long one turn may take. One of a thousand workers takes seconds; with an API server that needs
-/// most of its ten seconds for every answer it takes minutes.
+/// The longest healthy turn. A turn of a thousand workers takes seconds. With an API server that
+/// needs most of its ten seconds for every answer, it takes minutes.
 const TURN_MAX: Duration = Duration::from_mins(10);
 
 /// The health of one process. Its clones share one state.
@@ -28,23 +28,23 @@ pub struct Health(Arc<Mutex<State>>);
 struct State {
     /// When each controller beat last, on a monotonic clock.
     loops: BTreeMap<u64, Instant>,
-    /// The turns under way: of which Swarm, and since when.
+    /// The turns under way, each with its Swarm and its start.
     turns: BTreeMap<u64, (String, Instant)>,
     last: u64,
-    /// How many turns have begun.
+    /// The number of turns that have begun.
     begun: u64,
-    /// When somebody last asked for `/healthz`.
+    /// The time of the last request for `/healthz`.
     probed: Option<Instant>,
 }
 
-/// How much this process does.
+/// The load of this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// The turns that are under way.
     pub(crate) under_way: usize,
-    /// How many turns have begun so far.
+    /// The number of turns that have begun so far.
     pub(crate) begun: u64,
-    /// When somebody last asked whether it is healthy.
+    /// The time of the last health check.
     pub(crate) probed: Option<Instant>,
 }
 
@@ -127,7 +127,7 @@ impl Health {
     }
 }
 
-/// Something that has to make progress until this is dropped.
+/// An activity that has to make progress until this guard is dropped.
 #[derive(Debug)]
 #[must_use = "it ends when it is dropped"]
 pub(crate) struct UnderWay {

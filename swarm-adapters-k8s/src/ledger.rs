@@ -39,7 +39,7 @@ pub use writer::Writing;
 const OBJECT_BYTES_MAX: usize = 1_200_000;
 /// The most jobs of one ledger: 1,024 parts.
 const JOBS_MAX: usize = 4_000_000;
-/// How often a ledger is read that changes while its parts are.
+/// The most reads of a ledger that changes while its parts are being read.
 const READS_MAX: usize = 5;
 /// The metadata of an object, as an API server is asked for it.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -59,14 +59,15 @@ pub struct Lookups {
     pub is_current: IsCurrent,
 }
 
-/// Keeps the ledger of one pool in the API server.
+/// Stores the ledger of one pool in the API server.
 ///
-/// Creating the object claims the pool for one Swarm. The claim of a Swarm that is gone is taken
-/// over with the next save, and what is held stays.
+/// Creating the object claims the pool for one Swarm. If that Swarm was deleted, the next save
+/// takes over its claim and keeps its holdings.
 ///
-/// A ledger that is too large for one object has its jobs in parts, which are objects of their own.
-/// They are written before the ledger that names them and removed after it, so that whatever is
-/// interrupted leaves either ledger, whole, and perhaps parts that nobody names.
+/// A ledger that is too large for one object stores its jobs in parts, which are separate objects.
+/// The store writes parts before the ledger that names them, and removes them after it. An
+/// interruption therefore leaves one of both ledgers complete, and perhaps parts that no ledger
+/// names.
 pub struct KubeLedgerStore {
     client: Client,
     api: Api<SwarmLedger>,
@@ -129,7 +130,7 @@ impl KubeLedgerStore {
         Self { writing, ..self }
     }
 
-    /// Reads the ledger anew when it is next asked for, whatever is known of it.
+    /// Makes the next load read the ledger from the API server, without its cached copy.
     pub async fn distrust(&self) {
         self.memory.lock().await.head = None;
     }
@@ -145,12 +146,12 @@ impl KubeLedgerStore {
         &self.pool.uid
     }
 
-    /// Removes the ledger, if it is still as this store knows it; its parts go with it.
+    /// Removes the ledger and its parts if the ledger still has its known version.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unavailable`] or [`StoreError::Refused`]. One that has changed meanwhile is
-    /// somebody else's by now, and stays.
+    /// [`StoreError::Unavailable`] or [`StoreError::Refused`]. A ledger that has changed meanwhile
+    /// belongs to another operator and stays.
     pub async fn remove(&self) -> Result<(), StoreError> {
         let known = self.memory.lock().await.head.take();
         let head = match known {
@@ -202,7 +203,7 @@ impl KubeLedgerStore {
         self.write(spec, before, parts_left).await
     }
 
-    /// Saves a ledger in so many parts over the one `before`; what new parts say comes into
+    /// Saves a ledger in `count` parts over the one `before`. Adds the contents of new parts to
     /// `contents`.
     async fn save_in_parts(
         &self,
@@ -215,7 +216,7 @@ impl KubeLedgerStore {
         let before = if let Some(before) = before {
             before
         } else {
-            // Parts belong to an object that is there: an empty ledger comes first.
+            // The owner of the parts must exist, so write an empty ledger first.
             let empty = Split::of(&Ledger::new(ledger.cells.first_token.0), 1).head();
             let empty = Stored { incarnation: ledger.cells.incarnation, ..empty };
             let spec = to_spec(empty, Vec::new(), &self.swarm, &self.pool);
@@ -297,7 +298,7 @@ impl LedgerStore for KubeLedgerStore {
             if let Some(read) = &read
                 && memory.is_rolled_back(read, &self.rollbacks)
             {
-                // What this turn goes by is undone; the next one has it from the store.
+                // The input of this turn was rolled back. The next turn reads the store again.
                 return Err(StoreError::Conflict { what: self.what() });
             }
             let Some(mut read) = read else {
@@ -336,11 +337,11 @@ impl LedgerStore for KubeLedgerStore {
 
     async fn save(&self, ledger: &Ledger, seen: Option<&Seen>) -> Result<Seen, StoreError> {
         let mut memory = self.memory.lock().await;
-        // Whatever happens now, what was read before is no longer to be trusted.
+        // Drop the known ledger first: an interrupted write leaves its version unknown.
         let Memory { head, contents, .. } = &mut *memory;
         let before = head.take().filter(|known| Some(&known.seen) == seen);
         if seen.is_some() && before.is_none() {
-            // Which parts it has is not known any more.
+            // The names of its parts are no longer known.
             return Err(StoreError::Conflict { what: self.what() });
         }
         check_jobs(ledger, &self.pool.name)?;
@@ -354,7 +355,7 @@ impl LedgerStore for KubeLedgerStore {
         let is_tidy = self.parts.delete(&garbage - &named).await;
         written.is_untidy = !is_tidy || before.as_ref().is_some_and(|before| before.is_untidy);
         contents.retain(|name, _| named.contains(name));
-        // The write counts, whatever it shows about the store.
+        // The write succeeded, even if it is evidence of a rollback.
         memory.is_rolled_back(&written, &self.rollbacks);
         memory.standing = Standing::Writer;
         written.keep(ledger);
@@ -364,7 +365,7 @@ impl LedgerStore for KubeLedgerStore {
     }
 }
 
-/// Removes a ledger in this very state. One that has changed is needed by somebody.
+/// Removes a ledger at exactly this version. A ledger that has changed is still needed.
 async fn remove(
     api: &Api<SwarmLedger>,
     name: &str,
@@ -384,8 +385,8 @@ async fn create<K: DeserializeOwned>(client: &Client, url: &str, body: Vec<u8>) 
     client.request(strict(creation(url, body)?)?).await
 }
 
-/// The same, of which the metadata of the new object alone is answered: the rest may be long, and the caller
-/// has it.
+/// Creates an object, and asks for an answer with only its metadata. The rest may be long, and the
+/// caller has it.
 async fn create_silently<K: DeserializeOwned>(
     client: &Client,
     url: &str,
@@ -447,8 +448,8 @@ fn check_jobs(ledger: &Ledger, pool: &str) -> Result<(), StoreError> {
     Err(StoreError::Refused { code: "LedgerTooLarge", reason })
 }
 
-/// What it means that a ledger could not be read. One that is there and has another form is no
-/// failure of the API server.
+/// Classifies a failure to read a ledger. An existing ledger in another format is no failure of the
+/// API server.
 fn unreadable(pool: &str, error: StoreError) -> StoreError {
     let StoreError::Unavailable { source, .. } = &error else { return error };
     let Some(kube::Error::SerdeError(detail)) = source.downcast_ref() else { return error };

@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The content of a mutex whatever became of its last holder: what the controller keeps in one is
-/// never left half changed.
+/// Locks a mutex even if its last holder panicked. The controller never leaves the content of such
+/// a mutex half changed.
 pub(crate) fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

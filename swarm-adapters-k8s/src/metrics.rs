@@ -37,7 +37,7 @@ pub struct Metrics {
     pub sessions: Gauge,
     /// Jobs whose release is not acknowledged yet.
     pub releases_under_way: Gauge,
-    /// Jobs that fail, by what their workers tell.
+    /// Failing jobs, as their workers report them.
     pub failing_jobs: Gauge,
     /// Requests that the API server refused permanently, by purpose.
     pub refusals: Family<RefusalLabels, Counter>,
@@ -281,7 +281,7 @@ mod tests {
     fn what_a_swarm_asks_for_goes_with_it_and_not_with_an_earlier_one_of_its_name() {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
-        let told = || {
+        let values = || {
             let mut text = String::new();
             prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
             let lines = text.lines().filter(|line| line.contains("name=\"s\""));
@@ -294,8 +294,8 @@ mod tests {
         let labels = "{namespace=\"n\",name=\"s\"}";
         let expected =
             [format!("swarm_needed_workers{labels} 3"), format!("swarm_jobs{labels} 50")];
-        assert_eq!(told(), expected);
+        assert_eq!(values(), expected);
         drop(later);
-        assert!(told().is_empty());
+        assert!(values().is_empty());
     }
 }

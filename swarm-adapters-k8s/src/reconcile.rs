@@ -1,4 +1,4 @@
-//! What a trigger leads to: one turn of one Swarm, whatever becomes of it, and when the next is due.
+//! Reconciles one Swarm: runs one turn, handles its outcome, and schedules the next turn.
 
 mod finalizer;
 mod memory;
@@ -37,13 +37,13 @@ use release::Released;
 use report::Reporter;
 use turn::Stages;
 
-/// How long a turn waits for the first lists, which all turns need.
+/// Time that a turn waits for the first lists, which all turns need.
 const LISTED_WITHIN: Duration = Duration::from_secs(10);
 /// When to look again whether what a Swarm needs was listed.
 const LISTED_IN: Duration = Duration::from_secs(1);
-/// How often to look whether the Swarms are listed.
+/// Interval at which the sweep checks whether the Swarms are listed.
 const SWARMS_AGAIN: Duration = Duration::from_millis(100);
-/// How often what is left of pods and Swarms that are gone is looked for.
+/// Interval at which the sweep removes leftovers of deleted pods and Swarms.
 const SWEEP: Duration = Duration::from_secs(30);
 
 /// The operator: what all turns share, and what it remembers of each Swarm.
@@ -60,25 +60,26 @@ impl Operator {
         Self { services, memories: Memories::default(), reporter, finalizers }
     }
 
-    /// What is remembered of `swarm`, by its UID.
+    /// Returns the memory of `swarm`, found by its UID.
     pub(crate) fn memory(&self, swarm: &Swarm) -> Arc<Mutex<Memory>> {
         let Services { caches, metrics, .. } = &*self.services;
         let fresh = || Memory::new(caches.rollbacks.epoch(), metrics);
         self.memories.of(swarm.uid().unwrap_or_default(), fresh)
     }
 
-    /// Forgets a Swarm that is gone.
+    /// Forgets a deleted Swarm.
     fn forget(&self, swarm: &Swarm) {
         self.memories.forget(&swarm.uid().unwrap_or_default());
         let (namespace, name) = named(swarm);
         self.services.forget(namespace, name);
     }
 
-    /// Forgets the Swarms that vanished without our release: somebody removed the finalizer by hand, or
-    /// the watch missed their end. What they added to the gauges goes with them.
+    /// Forgets the Swarms that vanished without a release: a user removed the finalizer by hand, or
+    /// the watch missed the deletion. Their shares of the gauges are removed with them.
     pub(crate) fn forget_vanished(&self) {
         let swarms = &self.services.caches.swarms;
-        // What is still its own in an outage is needed after it.
+        // A replica keeps the memories of its own Swarms through an outage, and uses them
+        // afterwards.
         let is_ours = |uid: &str| self.services.sharing.share.owns(uid);
         self.memories.retain(|uid| is_ours(uid) && !swarms.with(&with_uid(uid)).is_empty());
         self.services
@@ -92,9 +93,10 @@ impl Operator {
     pub(crate) async fn sweep(&self) {
         self.services.readiness.wait_until_filled().await;
         let Caches { ledgers, swarms, .. } = &*self.services.caches;
-        // The first sweep is for what an operator left that ended in the middle of a release, so it
-        // waits for all that it compares. Nobody else waits for the ledgers; the controller waits for
-        // the Swarms, and a store wakes one waiter only.
+        // The first sweep removes leftovers of an operator that ended in the middle of a release.
+        // So the sweep waits for both caches that it compares. No other task waits for the ledgers.
+        // The controller waits for the Swarms, and a store wakes only one waiter, so the sweep
+        // polls.
         if ledgers.wait_until_ready().await.is_err() {
             return;
         }
@@ -108,7 +110,7 @@ impl Operator {
             self.forget_vanished();
             let Services { sharing, events, .. } = &*self.services;
             HostingCheck { sharing, swarms, events }.warn(&mut looks).await;
-            // What is left of Swarms that are gone is nobody's, so one replica is elected to look for it.
+            // Leftovers of deleted Swarms belong to no replica, so one elected replica sweeps them.
             let Some(permit) = self.services.sharing.sweeper.permit(SWEEPER) else { continue };
             let sweep = async {
                 self.services.ledgers.sweep(&mut kept).await;
@@ -195,7 +197,7 @@ impl Operator {
         Ok(Action::await_change())
     }
 
-    /// What becomes of a Swarm whose caches are not filled yet, or never can be.
+    /// Handles a Swarm whose caches are not filled yet, or never can be.
     async fn not_filled(&self, swarm: &Swarm) -> Result<Action, StoreError> {
         let is_made = swarm.spec.pool.managed.is_some() && !self.services.managed.made.is_filled();
         if is_made && let Some(verdict) = self.services.managed.forbidden(named(swarm).0).await {
@@ -218,7 +220,7 @@ impl Operator {
              has the backtrace. The last good assignment keeps running, and the turn is tried again"
         );
         let verdict = Verdict { reason: Reason::TurnPanicked, message };
-        // What panicked may be what a report needs, too.
+        // Reporting may run the same code that panicked.
         match contained(Box::pin(self.report_refusal(swarm, verdict))).await {
             Ok(reported) => reported,
             Err(panicked) => {
@@ -265,7 +267,7 @@ pub(crate) async fn reconcile(
         operator.forget(&swarm);
     }
     let Services { caches, client, background, .. } = &*operator.services;
-    // Somebody may have edited it while it waited.
+    // The Swarm may have been edited while it waited for a slot.
     let newest = {
         let (namespace, name) = named(&swarm);
         caches.swarms.get(namespace, name)
@@ -277,7 +279,7 @@ pub(crate) async fn reconcile(
     let turn = permitted(Arc::clone(&swarm), Arc::clone(&operator));
     let outcome = in_a_task(background, fence::by(Arc::clone(&permit), turn)).await;
     if !permit.is_good() {
-        // Whoever has it now begins with it anew.
+        // The replica that owns the Swarm now starts with an empty memory.
         operator.forget(&swarm);
         return Ok(Action::await_change());
     }
@@ -381,17 +383,17 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_turn_that_computes_holds_up_no_other() {
-        let (tell, told) = std::sync::mpsc::channel();
-        let told = std::sync::Mutex::new(told);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let receiver = std::sync::Mutex::new(receiver);
         let swarms = vec![fresh("slow"), fresh("quick")];
         let scene = World { swarms, ..World::default() }.with(move |asked| {
             if asked.path.contains("slow") {
                 // It keeps its thread until the other turn has come this far.
-                let told = told.lock().unwrap().recv_timeout(Duration::from_secs(10));
-                told.expect("the other turn waits for this one");
+                let answer = receiver.lock().unwrap().recv_timeout(Duration::from_secs(10));
+                answer.expect("the other turn waits for this one");
                 return (200, fresh("slow"));
             }
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
             (200, fresh("quick"))
         });
         let turn = |name| reconcile(scene.swarm(name), scene.operator.clone());

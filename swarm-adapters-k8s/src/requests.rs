@@ -6,9 +6,9 @@ use std::time::Duration;
 use swarm_client::api::GOES_BACK;
 use swarm_core::ports::StoreError;
 
-/// How long one request may take before its outcome counts as unknown.
+/// The time limit of a request, after which its outcome counts as unknown.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a refusal counts before the request is tried again: its cause may be gone unseen.
+/// The time until a refused request is tried again. No watch shows that the cause was removed.
 pub(crate) const REFUSED_RETRY: Duration = Duration::from_secs(30);
 /// When to look again at an object that was not as it was seen when it was written. By then the watch
 /// has shown what became of it.
@@ -17,10 +17,10 @@ pub(crate) const CHANGED_RETRY: Duration = Duration::from_millis(200);
 /// The API server's words about fields that its CRDs do not have.
 const STRICT: &str = "strict decoding error";
 
-/// What the API server says when an admission webhook refuses, with a code of the webhook's choice.
+/// The API server's answer when an admission webhook refuses. The webhook chooses the code.
 const DENIED_BY_WEBHOOK: &str = "denied the request";
 
-/// Awaits one request, for a bounded time, and classifies a failure by what the caller can do.
+/// Awaits one request with a time limit, and classifies a failure for the caller.
 pub(crate) async fn bounded<T>(
     what: String,
     request: impl Future<Output = kube::Result<T>>,
@@ -37,7 +37,7 @@ pub(crate) async fn in_time<T>(
     answer.map_err(|elapsed| StoreError::Unavailable { what, source: elapsed.into() })
 }
 
-/// Classifies a failure by what the caller can do.
+/// Classifies a failure by the possible reactions of a caller.
 pub(crate) fn classify_error(what: String, error: kube::Error) -> StoreError {
     match &error {
         // Another operator has published what follows from a later ledger.
@@ -74,8 +74,8 @@ pub(crate) fn classify_error(what: String, error: kube::Error) -> StoreError {
     }
 }
 
-/// Whether a patch named an object by its UID, and another one has its name by now. In a patch the API
-/// server takes a UID for no precondition, but for a field that must not change.
+/// Whether a patch named an object by its UID, and an object with another UID has its name now. The
+/// API server treats a UID in a patch as an immutable field, and not as a precondition.
 fn is_of_another_uid(status: &kube::core::Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     status.is_invalid() && causes.into_iter().any(|cause| cause.field == "metadata.uid")

@@ -1,9 +1,10 @@
-//! The operator on Kubernetes: what triggers a turn, and one turn of one Swarm.
+//! The operator on Kubernetes: wires watches, caches and services, and runs the controller.
 //!
-//! Watches feed caches, and every change of a Swarm, of its workload, pods or view triggers a turn:
-//! observe, decide, write the ledger, publish the views, refresh the workers it concerns, write the
-//! status. An acknowledgement in a Lease triggers one, too, and so does a session that has fallen
-//! silent; a mere renewal does not. A turn that finds everything as it should be writes nothing.
+//! Watches fill caches, and every change of a Swarm, its workload, pods or view triggers a turn. A
+//! turn observes, decides, writes the ledger, publishes the views, refreshes the affected workers,
+//! and writes the status. An acknowledgement in a Lease triggers a turn, too, and so does a session
+//! that has fallen silent; a mere renewal does not. A turn that finds everything up to date writes
+//! nothing.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -28,8 +29,9 @@ use crate::reconcile::{Operator, error_policy, reconcile};
 use crate::services::{Services, Watched};
 use crate::sessions::seen::SeenSessions;
 
-/// Bounds the triggered turns of kube-rs; 0 is no bound. [`FairSlots`](crate::fairness::slots::FairSlots)
-/// choose the next turn, and must know every waiting one.
+/// The concurrency of kube-rs, where 0 is no bound.
+/// [`FairSlots`](crate::fairness::slots::FairSlots) bounds the turns and chooses the next one, so
+/// it must know every waiting turn.
 const CONCURRENCY: u16 = 0;
 
 /// The signs of life that an operator gives.
@@ -73,7 +75,7 @@ pub async fn run(
     let slots = services.sharing.reconcile_slots.clone();
     let shutdown = async move {
         shutdown.await;
-        // Turns under way are finished, and those that wait are for whoever comes next.
+        // Turns under way are finished. The next operator runs the waiting ones.
         slots.close();
     };
     let leases = services
@@ -129,7 +131,7 @@ fn in_background(operator: &Arc<Operator>) -> JoinSet<()> {
     tasks
 }
 
-/// What the first of these tasks that panics panicked with; never, if none does.
+/// The payload of the first panic in these tasks. Never returns if none panics.
 async fn first_panic(tasks: &mut JoinSet<()>) -> Box<dyn Any + Send> {
     while let Some(ended) = tasks.join_next().await {
         if let Some(payload) = ended.err().and_then(|error| error.try_into_panic().ok()) {
@@ -146,7 +148,7 @@ async fn announce(services: Arc<Services>) {
     services.sessions.views.wait_until_filled().await;
     if caches.is_ok() {
         tracing::info!("caches are filled");
-        // Whoever is asked to end when this one is ready leaves it something to go on with.
+        // A replica may end as soon as this one is ready, so this one first waits for its share.
         services.sharing.begins().await;
         services.readiness.filled.send_replace(true);
     }

@@ -2,7 +2,7 @@
 
 use kube::{Api, Client, Resource};
 
-/// Where the operator looks for Swarms.
+/// The namespaces that the operator watches for Swarms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// In all namespaces.

@@ -37,7 +37,7 @@ use ended::Ended;
 use leases::{Known, Leases};
 use views::Views;
 
-/// How long a turn may rest while something is overdue and held back.
+/// The longest rest of a turn while something is overdue and held back.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The least pause before another look.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -57,7 +57,7 @@ pub(crate) struct Sessions {
     pub(crate) alarms: Alarms,
 }
 
-/// What this process knows of the sessions of one Swarm.
+/// The knowledge of this process about the sessions of one Swarm.
 #[derive(Default)]
 pub(crate) struct KnownSessions {
     pub(crate) overseer: Overseer,
@@ -66,39 +66,40 @@ pub(crate) struct KnownSessions {
     pods: BTreeSet<String>,
     /// On which node each pod was seen: the node's name and UID, by the pod's UID.
     nodes: BTreeMap<String, (String, String)>,
-    /// What sessions tell of jobs that fail.
+    /// The failing jobs that sessions report.
     failing: BTreeMap<SessionId, Failing>,
-    /// Those that nothing keeps from the Leases of others.
+    /// The sessions whose pods may write the Leases of other pods, since no policy prevents it.
     unprotected: BTreeSet<SessionId>,
-    /// Since when a release has been waiting for its answer, for people.
+    /// The moment at which each release began to wait for its acknowledgement, for people.
     owed: report::Since,
-    /// Since when each job that is released has been, for people.
+    /// The moment at which the release of each job began, for people.
     released: report::Released,
-    /// The revoked sessions whose jobs stand still, for people.
+    /// The revoked sessions whose jobs run nowhere yet, for people.
     standing: fenced::Standing,
 }
 
-/// What there is to report of the sessions, beside what the overseer makes of a worker.
+/// The summary of the sessions for the report, without the overseer's judgement of each worker.
 #[derive(Default)]
 pub(crate) struct SessionSummary {
-    /// How many sessions are live.
+    /// The number of live sessions.
     pub(crate) living: usize,
-    /// The workers that are given nothing because of what they claim.
+    /// The workers that get no jobs because their claims are suspicious.
     pub(crate) suspects: Vec<(String, Suspicion)>,
-    /// The sessions of workers that tell of failing jobs, with the worker's name.
+    /// The sessions whose workers report failing jobs, with the name of the worker.
     pub(crate) failing: BTreeMap<SessionId, (String, Failing)>,
     /// The workers that nothing keeps from the Leases of others.
     pub(crate) unprotected: Vec<String>,
-    /// How many sessions are silent and not revoked, since many are silent at once.
+    /// The number of silent sessions that are not revoked, because many are silent at once.
     pub(crate) held_back: usize,
     /// After which time to look again.
     pub(crate) again_in: Option<Duration>,
-    /// What is waited for if there is nothing but to notice a session that falls silent.
+    /// The alarm that is enough while the Swarm waits only for a session to fall silent.
     pub(crate) alarm: Option<Alarm>,
 }
 
 impl KnownSessions {
-    /// Takes in what the Leases say, each since this process first saw it say so.
+    /// Records the content of each Lease, with the moment at which this process first saw that
+    /// content.
     fn learn_leases(&mut self, leases: Vec<Known>) {
         self.failing.clear();
         self.unprotected.clear();
@@ -115,7 +116,7 @@ impl KnownSessions {
         }
     }
 
-    /// What there is to report of the workers in `pool`.
+    /// Summarizes the sessions of the workers in `pool`.
     pub(crate) fn summary(&self, now: Moment, pool: &PoolFacts) -> SessionSummary {
         let suspicions = self.overseer.suspicions(now, pool.unix_time_us);
         // Of several sessions of one pod the last one counts.
@@ -132,15 +133,16 @@ impl KnownSessions {
             let living = self.overseer.living(pod);
             summary.living += usize::from(living.is_some());
             if let Some((session, failing)) = living.and_then(|it| self.failing.get_key_value(it)) {
-                let told = (worker.name.clone(), failing.clone());
-                summary.failing.insert(session.clone(), told);
+                let reported = (worker.name.clone(), failing.clone());
+                summary.failing.insert(session.clone(), reported);
             }
             let is_unprotected = living.is_some_and(|it| self.unprotected.contains(it));
             summary.unprotected.extend(is_unprotected.then(|| worker.name.clone()));
             let suspicion = by_pod.get(pod);
             summary.suspects.extend(suspicion.map(|why| (worker.name.clone(), *why)));
         }
-        // A renewal is no event, and it may release the brake.
+        // A renewal triggers no turn, although it may end the doubt or the hold. So look again
+        // soon.
         if self.overseer.is_in_doubt(now) || 0 < summary.held_back {
             summary.again_in = summary.again_in.into_iter().chain([LOOK_AGAIN]).min();
             summary.alarm = None;
@@ -171,8 +173,8 @@ impl KnownSessions {
 }
 
 impl Sessions {
-    /// Learns what there is to know of the sessions of a Swarm: of the pods that fill its slots, and of
-    /// all that the ledger or a view names.
+    /// Learns all facts about the sessions of a Swarm: those of the pods that fill its slots, and
+    /// those that the ledger or a view names.
     pub(crate) async fn learn(
         &self,
         turn: &Turn<'_>,
@@ -193,7 +195,7 @@ impl Sessions {
         sessions.pods = named.chain(in_pool).collect();
         sessions.nodes.retain(|uid, _| sessions.pods.contains(uid));
         let leases = self.leases_of(namespace, sessions);
-        // What nothing names and nobody shows any more needs no proof.
+        // A session that neither the ledger, a view nor a Lease names needs no proof any more.
         let shown: BTreeSet<_> = leases.iter().map(|known| &known.seen.session).collect();
         let mut viewed = BTreeSet::from_iter(viewed);
         sessions.overseer.forget(|session| shown.contains(session) || viewed.contains(session));

@@ -1,7 +1,8 @@
-//! Which Swarms are this operator's: all, if it runs alone, or its share among the replicas of a group.
+//! The share of this operator: all Swarms if it runs alone, or some of them as a replica of a
+//! group.
 //!
-//! A replica has one Lease, whatever it watches. The Swarms of each scope are shared among the replicas
-//! that watch that scope.
+//! A replica has one Lease for all scopes that it watches. The replicas that watch a scope share
+//! the Swarms of that scope.
 
 pub(crate) mod fence;
 pub(crate) mod hosting;
@@ -32,19 +33,19 @@ use types::{Hosting, Types};
 
 /// The group of the replicas of an operator, in their namespace.
 pub const GROUP: &str = "swarm-operator";
-/// How long a replica that has no share yet is not ready.
+/// The longest time for which a replica without a share stays unready.
 const BEGINS_WITHIN: Duration = Duration::from_secs(24);
-/// How long to wait before the types are asked for again that could not be watched.
+/// The pause before the types are watched again after a failure.
 const TYPES_RETRY: Duration = Duration::from_secs(5);
 
-/// What this operator may act on in one scope. Its clones are the same.
+/// The share of this operator in one scope. Clones refer to the same share.
 #[derive(Clone)]
 pub struct Sharing {
     pub(crate) scope: Scope,
     pub(crate) share: Arc<Share<Swarm>>,
-    /// What is left of Swarms that are gone: one key, for whoever is elected.
+    /// The right to sweep leftovers of deleted Swarms: one key, which one elected replica owns.
     pub(crate) sweeper: Arc<Share<Swarm>>,
-    /// How many Swarms may be worked on at a time.
+    /// Bounds the Swarms that are reconciled at a time.
     pub(crate) reconcile_slots: FairSlots,
     pub(crate) writing: Writing,
     objects: Arc<Objects>,
@@ -91,14 +92,15 @@ impl Sharing {
         self.objects.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(count));
     }
 
-    /// How many replicas there are, this one among them. One that is dead may count for as long as its
-    /// Lease lasts.
+    /// The number of replicas, including this one. A dead replica may count until its Lease
+    /// expires.
     pub(crate) fn replicas(&self) -> usize {
         let members = self.member.as_ref().map(Member::members).unwrap_or_default();
         members.iter().filter(|it| it.is_alive).count().max(1)
     }
 
-    /// The controllers of the scope of which no replica has anything, by what all of them say.
+    /// The controllers of the scope that no replica hosts, according to the statuses of all
+    /// replicas.
     pub(crate) fn unhosted(&self) -> BTreeSet<&'static str> {
         let Some(member) = &self.member else { return BTreeSet::new() };
         let members = member.members();
@@ -133,20 +135,20 @@ pub struct Replica {
     hosted: Arc<Mutex<Hosted>>,
 }
 
-/// What a replica hosts, by its type.
+/// The type of a replica, and the scopes in which it hosts controllers.
 struct Hosted {
     started_as: String,
     types: Types,
-    /// What is wrong with the newest types, so that older ones count.
+    /// The fault of the newest types, if older types are in force for that reason.
     problem: Option<String>,
     /// The scopes that it watches, each with its slots for reconciles.
     scopes: Vec<(Scope, FairSlots)>,
 }
 
 impl Replica {
-    /// Becomes the replica `id`, of this type, of those whose Leases are in the namespace of `clients`.
-    /// While the API server does not answer, this waits. By the UID of its pod it knows that whoever ran
-    /// in the pod before has ended.
+    /// Joins the group as the replica `id` of this type. The Leases of the group are in the
+    /// namespace of `clients`. Waits while the API server does not answer. The UID of the pod
+    /// proves that an earlier process in the same pod has ended.
     ///
     /// # Errors
     ///
@@ -186,11 +188,11 @@ impl Replica {
         self.hosted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This replica's share of a scope. To be asked for once.
+    /// This replica's share of a scope. Call it once for each scope.
     ///
     /// # Errors
     ///
-    /// [`JoinError`] if the scope is none that there can be.
+    /// [`JoinError`] if the scope is invalid.
     pub fn share(&self, scope: Scope) -> Result<Sharing, JoinError> {
         let hosting = self.hosting();
         let share = Arc::new(self.host(types::SWARM, &scope, &hosting)?);
@@ -235,7 +237,7 @@ impl Replica {
         }
     }
 
-    /// Takes in what the ConfigMap says. What cannot be read changes nothing.
+    /// Applies the types in the ConfigMap. Invalid types change nothing.
     fn learn_types(&self, map: Option<&ConfigMap>) {
         let text = map.and_then(|map| map.data.as_ref()?.get(types::KEY));
         let read = Types::read(text.map_or("", String::as_str));
@@ -258,7 +260,7 @@ impl Replica {
         for (scope, reconcile_slots) in scopes {
             reconcile_slots.set(count_of(&hosting, types::SWARM).into());
             for kind in [types::SWARM, types::SWEEPER] {
-                // The share from before is still the one that is asked; it goes by what is owned now.
+                // The existing share stays in use, and answers by the new hosting.
                 if let Err(error) = self.host(kind, &scope, &hosting) {
                     tracing::error!(%error, kind, "a controller cannot be hosted");
                 }
@@ -266,8 +268,8 @@ impl Replica {
         }
     }
 
-    /// Has its Lease say how it does: its version, how many Swarms it has, with how many workers, how many
-    /// turns wait for one, are under way and began in a second, and whether it makes progress.
+    /// Publishes the state of this replica in its Lease: its version, Swarms, workers, turns and
+    /// health.
     pub fn tell(&self, version: String, health: Health) {
         let (objects, before) = (Arc::clone(&self.objects), Mutex::new((Instant::now(), 0)));
         let hosted = Arc::clone(&self.hosted);
@@ -283,7 +285,7 @@ impl Replica {
                 let all = loads.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
                 (hosted.started_as.clone(), hosted.problem.clone(), all)
             };
-            let told = json!({
+            let status = json!({
                 "type": started_as,
                 "typesProblem": problem,
                 "version": version,
@@ -295,11 +297,11 @@ impl Replica {
                 "secondsSinceProbe": load.probed.map(|at| at.elapsed().as_secs()),
                 "isHealthy": health.check().is_ok(),
             });
-            if let Value::Object(told) = told { told } else { Map::new() }
+            if let Value::Object(status) = status { status } else { Map::new() }
         });
     }
 
-    /// All replicas, with what they say of themselves.
+    /// All replicas, each with its published state.
     #[must_use]
     pub fn members(&self) -> Value {
         json!(self.member.members())
@@ -311,7 +313,7 @@ impl Replica {
         self.member.id().to_string()
     }
 
-    /// What it owns, and what it knows of the others.
+    /// The share of this replica, and its knowledge of the other replicas.
     #[must_use]
     pub fn status(&self) -> ReplicaStatus {
         self.member.status()
@@ -330,7 +332,8 @@ impl Replica {
     }
 }
 
-/// How many workers a controller has; one, if it is not hosted, for the turns that are still under way.
+/// The number of workers of a controller. A controller that is not hosted has one, for turns that
+/// are still under way.
 fn count_of(hosting: &Hosting, kind: &str) -> u8 {
     hosting.get(kind).copied().unwrap_or(1)
 }

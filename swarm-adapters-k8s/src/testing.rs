@@ -52,7 +52,7 @@ impl Asked {
     }
 }
 
-/// What there is when a test begins.
+/// The objects and services at the beginning of a test.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) swarms: Vec<Value>,
@@ -125,7 +125,7 @@ impl World {
     }
 }
 
-/// What the API server answers to a request that it does not carry out.
+/// The API server's answer to a request that it refuses.
 pub(crate) fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
     let failure = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,

@@ -55,8 +55,8 @@ pub(crate) fn begin(
     let (pods, of_pods) = cached(scope.api(client), stateful, rollbacks);
     let (others, of_others) = non_statefulset::non_statefulset(scope, client, rollbacks);
     let (views, of_views) = cached(scope.api(client), everything().labels(VIEW_LABEL), rollbacks);
-    // Any ConfigMap may be a source of jobs: only names, labels and versions are kept. Content is
-    // fetched where a Swarm asks for it. Nobody is asked for any before some Swarm has sources.
+    // Any ConfigMap may be a source of jobs, so only names, labels and versions are kept. A turn
+    // fetches the content for its Swarm. The watch begins when the first Swarm has sources.
     let asked_sources = OnDemand::default();
     let (sources, of_sources) = cached(scope.api(client), everything(), rollbacks);
     let (ledgers, of_ledgers) = node_health::ledgers(scope.api(client), rollbacks);

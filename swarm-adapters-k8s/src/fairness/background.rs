@@ -1,5 +1,6 @@
-//! Threads for what computes for long: the texts and turns of large Swarms. They have a lower priority, so
-//! they have what all others leave of the processors, and nobody's small turn waits in their queues.
+//! Threads for long computations: the texts and turns of large Swarms. They have a lower priority,
+//! so they use the processor time that all other threads leave. No small turn waits in their
+//! queues.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -11,9 +12,11 @@ use std::task::Poll;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
-/// How many threads there are: large turns go one by one, and beside one the lists of others are fetched.
+/// The number of threads. Large turns run one after another on one thread, while the other fetches
+/// lists.
 const THREADS: usize = 2;
-/// What they yield to others, as `nice` has it: beside one thread at 0 they have a tenth of a processor.
+/// The `nice` value of these threads. In competition with one thread at 0 they get a tenth of a
+/// processor.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 
@@ -121,7 +124,7 @@ async fn ended<T: Send + 'static>(
 pub(crate) async fn go_on() {
     let asked = LEAVES.try_with(|leaves| leaves.swap(true, Ordering::Relaxed));
     if asked == Ok(false) {
-        // Whoever polls the turn sees now that it is to go on elsewhere.
+        // The poll of the turn returns here, and the caller moves the turn to the background.
         tokio::task::yield_now().await;
     }
 }
@@ -147,18 +150,18 @@ mod tests {
     #[tokio::test]
     async fn a_turn_goes_on_in_the_background_once_it_asks_for_that() {
         let background = Background::start().unwrap();
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let (sender, receiver) = tokio::sync::oneshot::channel();
         let turn = async {
             let begun = here();
             go_on().await;
             let asked = here();
             // It is woken there, too, and stays there.
-            let said = told.await.unwrap();
+            let said = receiver.await.unwrap();
             go_on().await;
             (begun, asked, said, here())
         };
-        let telling = async { tell.send(7).unwrap() };
-        let (turn, ()) = tokio::join!(background.turn(turn), telling);
+        let sending = async { sender.send(7).unwrap() };
+        let (turn, ()) = tokio::join!(background.turn(turn), sending);
         let (begun, asked, said, after) = turn.unwrap();
         assert_ne!(begun.0, "background");
         assert!(asked.0 == "background" && NICE <= asked.1, "{asked:?}");
@@ -186,16 +189,16 @@ mod tests {
         assert!(turn.await.unwrap_err().is_panic());
 
         let held = Arc::new(());
-        let (holds, (tell, told)) = (Arc::clone(&held), tokio::sync::oneshot::channel());
+        let (holds, (sender, receiver)) = (Arc::clone(&held), tokio::sync::oneshot::channel());
         let turn = background.turn(async move {
             go_on().await;
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
             std::future::pending::<()>().await;
             drop(holds);
         });
         tokio::select! {
             _ = turn => panic!("it waits for ever"),
-            () = async { told.await.unwrap() } => {}
+            () = async { receiver.await.unwrap() } => {}
         }
         while Arc::strong_count(&held) > 1 {
             tokio::task::yield_now().await;

@@ -24,20 +24,20 @@ pub(crate) struct FairSlots(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many there are, or will be once those that are too many have ended their turns.
+    /// The number of slots. After it shrinks, more may stay busy until their turns end.
     count: usize,
-    /// How many are busy, for each namespace that has any.
+    /// The number of busy slots of each namespace that has any.
     busy: BTreeMap<String, usize>,
-    /// Who waits, for each namespace that has any.
+    /// The queue of each namespace that waits.
     waiting: BTreeMap<String, Queue>,
-    /// These namespaces, those first that have waited longest since they got one.
+    /// The waiting namespaces. The first has waited longest since it got a slot.
     order: VecDeque<String>,
     is_closed: bool,
 }
 
 type Waits = oneshot::Sender<FairSlot>;
 
-/// Who of a namespace waits.
+/// The waiting turns of a namespace.
 #[derive(Debug, Default)]
 struct Queue {
     first: VecDeque<Waits>,
@@ -111,13 +111,13 @@ impl FairSlots {
         given.await.ok()
     }
 
-    /// From now on there are so many. Turns that are under way go on.
+    /// Sets the number of slots. Turns that are under way continue.
     pub(crate) fn set(&self, count: usize) {
         self.state().count = count;
         self.give();
     }
 
-    /// How many there are, and how many turns wait for one.
+    /// The number of slots, and the number of turns that wait for one.
     pub(crate) fn load(&self) -> (usize, usize) {
         let state = self.state();
         (state.count, state.waiting.values().map(Queue::len).sum())
@@ -131,10 +131,11 @@ impl FairSlots {
         state.order.clear();
     }
 
-    /// Gives those that are free to those whose turn it is.
+    /// Gives free slots to the next waiting turns.
     fn give(&self) {
         while let Some((waits, namespace)) = self.next() {
-            // Whoever does not wait any more lets it go at once, which is why nothing is locked here.
+            // If the receiver has stopped waiting, the slot is dropped here, and its drop locks the
+            // state. So this function must not hold the lock.
             drop(waits.send(FairSlot { of: self.clone(), namespace }));
         }
     }
@@ -192,7 +193,7 @@ mod tests {
         slots.one(namespace).now_or_never().flatten()
     }
 
-    /// As many as a namespace gets at once.
+    /// All slots that a namespace gets at once.
     fn all(slots: &FairSlots, namespace: &str) -> Vec<FairSlot> {
         std::iter::from_fn(|| now(slots, namespace)).collect()
     }

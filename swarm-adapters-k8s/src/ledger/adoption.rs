@@ -1,5 +1,6 @@
-//! Takes over pools whose jobs somebody else assigned: finds the view that their workers read, and
-//! notices an operator that may still write it. What is taken over is the core's decision.
+//! Takes over pools whose jobs another operator assigned. Finds the view that their workers read,
+//! and detects an operator that may still write it. The core decides which assignments to take
+//! over.
 
 use futures::TryStreamExt as _;
 use jiff::Timestamp;
@@ -19,17 +20,17 @@ use crate::requests::bounded;
 use crate::turn::Turn;
 use crate::watch::streams;
 
-/// How many Deployments of a namespace are asked for at a time: each may have more than a megabyte.
+/// The number of Deployments in a page: each may be larger than a megabyte.
 const PAGE: u32 = 25;
 
 impl Ledgers {
-    /// The view that the first ledger of the Swarm takes over, if it asks for that, has assigned nothing
-    /// yet, and workers run something by a view.
+    /// The view that the first ledger of the Swarm takes over. `None` unless the Swarm asks for a
+    /// takeover, has assigned nothing yet, and the view has workers with jobs.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Refused`] if what is there is no view, or another Swarm's, or if the operator of
-    /// before still runs.
+    /// [`StoreError::Refused`] if the ConfigMap is not a view, belongs to another Swarm, or if the
+    /// previous operator still runs.
     pub(crate) async fn adoptable(
         &self,
         turn: &Turn<'_>,
@@ -75,7 +76,7 @@ impl Ledgers {
         Ok(())
     }
 
-    /// An Event about what was taken over.
+    /// Publishes an Event about the takeover.
     pub(crate) async fn report_adoption(&self, turn: &Turn<'_>, adoption: Adoption, moves: usize) {
         let Adoption { jobs, workers, doubled, .. } = adoption;
         let note = format!(
@@ -86,8 +87,9 @@ impl Ledgers {
     }
 }
 
-/// Refuses to take over a view that another program has written since the Swarm was created: whoever
-/// moves over stops the operator of before first, and one that runs elsewhere is seen by nothing else.
+/// Refuses to take over a view that another program wrote after the Swarm was created. A migration
+/// stops the previous operator first. Only this check detects a previous operator that runs
+/// elsewhere.
 fn refuse_writer(swarm: &Swarm, writer: &Writer) -> Result<(), StoreError> {
     let (manager, at, name) = (writer.manager.escape_debug(), writer.at, swarm.name_any());
     let reason = format!(

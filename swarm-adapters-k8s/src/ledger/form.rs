@@ -17,25 +17,25 @@ use crate::annotations::{PARTS_LEFT_ANNOTATION, SOURCES_ANNOTATION};
 use crate::version;
 use crate::watch::rollback::{Epoch, Rollbacks};
 
-/// From how many jobs on a pool is large: what is known of it stays in memory as it is used, since
-/// making it again in each turn takes longer than all else.
+/// The number of jobs from which a pool is large. The ledger of a large pool stays in memory in its
+/// decoded form, since decoding it in each turn would take most of the turn.
 pub(crate) const LARGE_POOL_JOBS: usize = 10_000;
 
-/// What this process read or wrote last, as text: a quarter of what it takes in use, and of a
-/// thousand pools few are in use.
+/// The ledger that this process last read or wrote, as text. Text takes a quarter of the memory of
+/// the decoded form, and of a thousand pools only a few are active at a time.
 #[derive(Default)]
 pub(super) struct Memory {
     /// Stale is harmless: the save would conflict.
     pub(super) head: Option<Head>,
-    /// How far the object was when it was last read or written.
+    /// The newest known state of the object, from the last read or write.
     newest: Option<Newest>,
-    /// What the parts say. They never change, so they are right whatever became of the head.
+    /// The contents of the parts. Parts never change, so these stay correct for any later head.
     pub(super) contents: Contents,
     /// Whether this process is the writer.
     pub(super) standing: Standing,
 }
 
-/// How far an object was.
+/// A state of the object that later states must not fall behind.
 struct Newest {
     uid: String,
     version: u64,
@@ -53,7 +53,7 @@ impl Memory {
             Newest { uid: uid.clone(), version, revision: *revision, epoch: rollbacks.epoch() };
         let before = self.newest.replace(newest).filter(|before| before.uid == *uid);
         let Some(before) = before else {
-            // It was restored, or made anew: whoever wrote that one displaced nobody.
+            // The object was restored or recreated, so its writer displaced no other writer.
             self.standing = Standing::Unknown;
             return false;
         };
@@ -79,7 +79,7 @@ pub(super) struct Head {
     pub(super) revision: u64,
     pub(super) writer: Option<Writer>,
     pub(super) parts: Vec<PartName>,
-    /// Whether there may be parts that nobody needs.
+    /// Whether unneeded parts may exist.
     pub(super) is_untidy: bool,
     /// The record of the ConfigMaps that the jobs come from, as text.
     pub(super) sources: String,
@@ -88,7 +88,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// What is kept of an object, which the server knows under this metadata.
+    /// Keeps the needed fields of a ledger, with the metadata of the stored `object`.
     pub(super) fn of(spec: &SwarmLedgerSpec, object: &SwarmLedger) -> Result<Self, StoreError> {
         let what = || format!("ledger of pool `{}`", spec.pool.name);
         let text = serde_json::to_vec(spec)
@@ -115,7 +115,7 @@ impl Head {
         self.large = (LARGE_POOL_JOBS <= ledger.cells.jobs.len()).then(|| ledger.clone());
     }
 
-    /// What the object says.
+    /// Decodes the content of the object.
     pub(super) fn spec(&self) -> Result<SwarmLedgerSpec, StoreError> {
         serde_json::from_slice(&self.spec).map_err(|error| StoreError::Unavailable {
             what: "the ledger in memory".into(),
@@ -123,7 +123,7 @@ impl Head {
         })
     }
 
-    /// How many bytes it has.
+    /// The size of the object in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.spec.len()
     }
@@ -150,8 +150,8 @@ fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// The parts of a divided ledger by name: those that `before` has as well keep theirs, all others
-/// are new at `revision`.
+/// Names the parts of a divided ledger. A part that equals its counterpart in `before` keeps its
+/// name. All other parts get a new name at `revision`.
 pub(super) fn names(split: &Split<'_>, before: &[PartName], revision: u64) -> Vec<PartName> {
     let is_same_count = before.len() == split.digests().len();
     let name = |(place, digest): (usize, &u64)| {
@@ -161,7 +161,7 @@ pub(super) fn names(split: &Split<'_>, before: &[PartName], revision: u64) -> Ve
     split.digests().iter().enumerate().map(name).collect()
 }
 
-/// What those of the named parts say that were not there `before`.
+/// The contents of the named parts that are not in `before`.
 pub(super) fn new_contents(
     split: &Split<'_>,
     names: &[PartName],
@@ -182,7 +182,7 @@ pub(super) fn new_contents(
     parts.into_iter().map(holdings).collect()
 }
 
-/// The object for what is `stored`, with the jobs in these parts, if any.
+/// Builds the spec of the object for `stored`, with its jobs in these parts, if any.
 pub(super) fn to_spec(
     stored: Stored,
     parts: Vec<PartName>,

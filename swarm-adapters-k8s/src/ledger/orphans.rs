@@ -15,8 +15,8 @@ use crate::requests::bounded;
 use crate::status::RefusedRequest;
 use crate::watch::caches::Caches;
 
-/// The ledgers that no Swarm of the cache concerns and that are to stay all the same, by namespace and
-/// name, with the version that was looked at.
+/// The orphaned ledgers that stay although no Swarm in the cache concerns them, by namespace and
+/// name, with the version that was checked.
 pub(crate) type Kept = BTreeMap<(String, String), Option<String>>;
 
 impl Caches {
@@ -39,8 +39,8 @@ impl Caches {
 }
 
 impl Ledgers {
-    /// Removes the ledgers whose Swarms do not exist any more. Of those that no Swarm of the cache
-    /// concerns the API server itself is asked, once for each state of them.
+    /// Removes the ledgers whose Swarms were deleted. If no Swarm in the cache concerns a ledger,
+    /// the sweep asks the API server, once for each version of the ledger.
     pub(crate) async fn sweep(&self, kept: &mut Kept) {
         if !self.caches.swarms.is_filled() {
             return;
@@ -73,8 +73,9 @@ impl Ledgers {
         let swarms: Api<Swarm> = Api::namespaced(self.client.clone(), namespace);
         let named = ListParams::default().fields(&format!("metadata.name={}", claim.swarm.name));
         let what = format!("Swarm `{}`", claim.swarm.name);
-        // Its Swarm was there before it, so one that is not there now is gone for good. It is a list of
-        // one, since a `get` says "not found" of Swarms that are not served at the moment, too.
+        // The Swarm existed before its ledger, so a Swarm that is missing now was deleted. The
+        // request is a list of one, since a `get` also answers "not found" while the API server
+        // does not serve Swarms.
         let found = bounded(what, swarms.list_metadata(&named)).await?;
         if found.items.iter().any(|swarm| swarm.metadata.uid.as_ref() == Some(&claim.swarm.uid)) {
             return Ok(());

@@ -1,9 +1,10 @@
-//! The parts of one ledger as `SwarmLedgerPart` objects: written once, read by name, removed.
+//! The parts of one ledger as `SwarmLedgerPart` objects, which are written once, read by name, and
+//! removed.
 //!
-//! A part is identified by its name: the revision it was written for, and the digest of its content.
-//! A writer that replaces revision *r* gives its new parts a higher one, and every other part it
-//! names was named by the ledger it replaces. So a part of revision *r* or lower that the ledger of
-//! revision *r* does not name is garbage, whoever looks and however late.
+//! The name of a part has the revision that it was written for, and the digest of its content. A
+//! writer that replaces revision *r* gives new parts a higher revision. All other parts that it
+//! names were named by the ledger that it replaces. So a part of revision *r* or lower is garbage
+//! if the ledger of revision *r* does not name it. That holds for every reader, at any later time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,15 +21,16 @@ use swarm_core::ports::StoreError;
 
 use crate::requests::{bounded, classify_error, in_time};
 
-/// How many parts are read at a time.
+/// The most parts that are read at a time.
 const READ_AT_A_TIME: usize = 8;
-/// How many are written, or removed, at a time: each takes the API server some milliseconds of a core, and a
-/// large ledger has a hundred. More at a time, of two replicas, hold up the small requests of everybody.
+/// The most parts that are written or removed at a time. Each takes the API server some
+/// milliseconds of a core, and a large ledger has a hundred. With more, two replicas would delay
+/// the small requests of all clients.
 const WRITTEN_AT_A_TIME: usize = 2;
-/// What an API server without the resource says.
+/// The answer of an API server that does not have the resource.
 const NO_RESOURCE: &str = "404 page not found";
 
-/// What parts say.
+/// The contents of parts, by name.
 pub(super) type Contents = BTreeMap<PartName, PartHoldings>;
 
 /// The objects.
@@ -63,7 +65,7 @@ impl Parts {
         holdings: &PartHoldings,
     ) -> Result<(), StoreError> {
         let body = self.object(head, name, holdings)?;
-        // Twice: an object of this name may belong to a ledger that is gone.
+        // Try twice: an object of this name may belong to a deleted ledger.
         for _ in 0..2 {
             let written =
                 super::create_silently(&self.client, self.api.resource_url(), body.clone());
@@ -114,8 +116,8 @@ impl Parts {
         Ok(object)
     }
 
-    /// Whether the part that is there already is the one that was to be written. One that belongs
-    /// to a ledger that is gone would go too, and is removed.
+    /// Whether the existing part is the one that was to be written. A part of a deleted ledger
+    /// would be garbage-collected, so this removes it.
     async fn is_there(&self, head: &str, name: PartName) -> Result<bool, StoreError> {
         let Some(found) = self.get(name).await? else { return Ok(false) };
         if owned_by(&found, head) {
@@ -137,7 +139,7 @@ impl Parts {
         })
     }
 
-    /// Reads those of the `wanted` parts that `contents` does not have. `Some` is one that is missing.
+    /// Reads the `wanted` parts that `contents` lacks. Returns the name of a missing part, if any.
     pub(super) async fn read(
         &self,
         wanted: &[PartName],
@@ -211,7 +213,7 @@ fn owned_by(object: &impl ResourceExt, head: &str) -> bool {
     object.owner_references().iter().any(|owner| owner.uid == head)
 }
 
-/// What a part says, if it is what its name says.
+/// The content of a part, if it matches the digest in its name.
 fn checked(
     ledger: &str,
     name: PartName,
@@ -240,7 +242,7 @@ fn unreadable(ledger: &str, name: PartName, detail: &str) -> StoreError {
     StoreError::Refused { code: "LedgerUnreadable", reason }
 }
 
-/// That a part is not there, although the ledger names it.
+/// The error for a missing part that the ledger names.
 pub(super) fn missing(ledger: &str, name: PartName) -> StoreError {
     unreadable(ledger, name, "the object does not exist")
 }

@@ -72,7 +72,7 @@ impl KubeLedgerStore {
         let mut memory = self.memory.lock().await;
         let Some(head) = memory.head.take_if(|head| head.sources != text) else { return Ok(()) };
         let mut written = self.write(head.spec()?, Some(&head), head.is_untidy).await?;
-        // The write counts, whatever it shows about the store.
+        // The write succeeded, even if it is evidence of a rollback.
         memory.is_rolled_back(&written, &self.rollbacks);
         memory.standing = Standing::Writer;
         written.large = head.large;

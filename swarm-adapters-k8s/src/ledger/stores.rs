@@ -45,7 +45,8 @@ pub(crate) struct Ledgers {
 }
 
 impl Stores {
-    /// What there is to say while somebody keeps writing over the view, and how long that goes on.
+    /// The report about a writer that keeps overwriting the view, and the remaining time of that
+    /// contest.
     pub(crate) fn views_contest(&self) -> Option<(Duration, Verdict)> {
         let (contest, message) = self.views.as_ref()?.contest()?;
         Some((contest.ends_in, Verdict { reason: Reason::ViewContested, message }))

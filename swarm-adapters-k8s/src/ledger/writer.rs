@@ -1,6 +1,6 @@
-//! Who writes a ledger. Of several operators each ledger has one writer at a time, which stands in it;
-//! whoever takes it over counts its epoch up, in a write of its own, before anything is decided. What
-//! the writer from before still sends names a version that is gone, and is refused.
+//! The writer of a ledger. Each ledger has one writer at a time, and names it. An operator that
+//! takes over first increases the ledger's epoch, in a separate write, and decides only afterwards.
+//! Late writes of the previous writer name an outdated version, and the API server refuses them.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use tokio::time::Instant;
 
 use super::form::Head;
 
-/// For how long a ledger is left alone that somebody else took over.
+/// The time for which an operator leaves a ledger alone after another operator took it over.
 const LEFT_ALONE: Duration = Duration::from_mins(10);
 
-/// How an operator writes.
+/// The identity and mode of an operator as a writer.
 #[derive(Clone, Debug)]
 pub struct Writing {
     /// The operator, by a name that no other process ever has.
     pub member: String,
-    /// Whether it takes a ledger over before it goes by it. Of operators that do not, whoever writes
-    /// last is the writer.
+    /// Whether the operator takes a ledger over before it uses the ledger. Without takeovers, the
+    /// last one to write is the writer.
     pub takes_over: bool,
 }
 
@@ -37,7 +37,7 @@ impl Writing {
     }
 }
 
-/// What a store knows of its being the writer.
+/// The knowledge of a store about its role as the writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It has not been, as far as it knows.
@@ -45,17 +45,17 @@ pub(super) enum Standing {
     Unknown,
     /// It is, or was until a moment ago.
     Writer,
-    /// Somebody else took over, who should not have: it was noticed then.
+    /// An operator outside the group took over, noticed at this moment.
     Displaced(Instant),
 }
 
 impl Standing {
-    /// Whether a ledger with this head is to be taken over first.
+    /// Whether to take over a ledger with this head first.
     ///
     /// # Errors
     ///
-    /// Another operator took it over, which does not belong to the same group: nobody in that would. They
-    /// are not to fight, so the ledger is left alone for a while.
+    /// An operator outside the group took it over: a member of the group would not have. To avoid a
+    /// fight, this operator leaves the ledger alone for a while.
     pub(super) fn asks_to_take_over(
         &mut self,
         head: &Head,

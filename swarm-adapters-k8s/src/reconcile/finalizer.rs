@@ -37,7 +37,7 @@ impl Finalizers {
         self.write(swarm, &finalizers).await
     }
 
-    /// Removes the finalizer, if it is there.
+    /// Removes the finalizer, if the Swarm has it.
     pub(super) async fn remove(&self, swarm: &Swarm) -> Result<(), StoreError> {
         if !has_finalizer(swarm) {
             return Ok(());
@@ -47,8 +47,9 @@ impl Finalizers {
         self.write(swarm, &finalizers).await
     }
 
-    /// Whoever else changes them changes the version: a conflict, never a finalizer that is lost. So
-    /// an answer of 422 is always a refusal.
+    /// Writes the list of finalizers at the known version. A concurrent writer changes the version,
+    /// so this write fails with a conflict and loses no finalizer. An answer of 422 is therefore
+    /// always a refusal.
     async fn write(&self, swarm: &Swarm, finalizers: &[String]) -> Result<(), StoreError> {
         let (namespace, name) = named(swarm);
         let api: Api<Swarm> = Api::namespaced(self.client.clone(), namespace);

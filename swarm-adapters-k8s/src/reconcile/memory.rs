@@ -1,5 +1,5 @@
-//! What this process remembers of each Swarm from one turn to the next: one small state per concern,
-//! each in the file of that concern. All of it can be lost, which only costs time.
+//! The memory of this process about each Swarm, from one turn to the next: one small state per
+//! concern, in the file of that concern. Losing all of it costs only time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,17 +28,17 @@ use crate::sessions::KnownSessions;
 use crate::sessions::silent::Silent;
 use crate::watch::rollback::Epoch;
 
-/// What this process remembers of one Swarm.
+/// The memory of this process about one Swarm.
 pub(crate) struct Memory {
-    /// Of which epoch of the store it is.
+    /// The epoch of the store to which this memory belongs.
     pub(crate) epoch: Epoch,
     pub(crate) stores: Stores,
     pub(crate) sightings: Sightings,
     pub(crate) sessions: KnownSessions,
     pub(crate) decider: Decider,
-    /// How many sessions and releases of it are counted among all.
+    /// The sessions and releases of this Swarm that the gauges include.
     pub(crate) counted: Counted,
-    /// What it needs, for autoscalers of others.
+    /// The needs of this Swarm, published for external autoscalers.
     pub(crate) asked: Asked,
     pub(crate) loaded: Loaded,
     pub(crate) publications: Publications,
@@ -49,7 +49,7 @@ pub(crate) struct Memory {
     pub(crate) explained: Explained,
     pub(crate) silent: Silent,
     pub(crate) reports: Reports,
-    /// Since when the workers of a deleted Swarm are asked to stop.
+    /// The moment at which the workers of a deleted Swarm were first asked to stop.
     pub(crate) releasing: Option<Instant>,
 }
 

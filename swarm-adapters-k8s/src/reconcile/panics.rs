@@ -12,9 +12,9 @@ pub(crate) struct Panicked(String);
 
 /// Runs `turn` to its end, or to the panic that ends it.
 ///
-/// What the turn has written so far stays, as if the process had been killed there. Whatever it may
-/// have left half changed in memory is to be discarded by the caller. The panic hook has logged the
-/// backtrace by then.
+/// Requests that the turn has sent stay in effect, as if the process had been killed. The caller
+/// discards all memory that the turn may have left half changed. The panic hook has logged the
+/// backtrace.
 pub(crate) async fn contained<T>(turn: impl Future<Output = T>) -> Result<T, Panicked> {
     let outcome = AssertUnwindSafe(turn).catch_unwind().await;
     outcome.map_err(|payload| Panicked(message(&*payload).to_owned()))

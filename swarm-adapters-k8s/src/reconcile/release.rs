@@ -22,13 +22,13 @@ use crate::turn::Turn;
 /// The longest wait for another nudge before a deleted Swarm is finalized.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How far a release has come.
+/// The progress of a release.
 pub(crate) enum Released {
     /// Workers are still asked to stop.
     NotYet {
         /// After which time to look again.
         requeue_after: Duration,
-        /// What the API server refuses meanwhile.
+        /// The refusal of the API server that delays the release.
         refused: Option<Verdict>,
     },
     /// Nothing holds the Swarm any more.
@@ -62,7 +62,8 @@ impl Stages<'_> {
         }
         services.managed.remove(&turn).await?;
         operator.finalizers.remove(turn.swarm).await?;
-        // After the finalizer: a ledger that is missing before was lost, and is no release.
+        // The ledger is removed after the finalizer. A ledger that goes missing earlier was lost,
+        // which is no release.
         if let Some(ledgers) = memory.stores.ledgers.take()
             && let Err(error) = ledgers.remove().await
         {
@@ -74,13 +75,13 @@ impl Stages<'_> {
         Ok(Released::Entirely)
     }
 
-    /// Asks the workers of a Swarm to stop whose namespace is being deleted, and removes the workload that
-    /// was made for it. Returns after which time to look again.
+    /// Asks the workers of a Swarm whose namespace is being deleted to stop, and removes the
+    /// workload that was made for it. Returns the time until the next check.
     ///
-    /// The order comes first. Without it, workers that end with their pods keep their jobs for as long as
-    /// their grace allows, since they wait for moves that nobody makes. Its answer is not waited for: the
-    /// pods end meanwhile, and a worker that ends stops its jobs as for an empty view. The rights of the
-    /// workers stay: they close their Leases with them.
+    /// The order to stop comes first. Without it, workers that end with their pods keep their jobs
+    /// for the whole grace period, since they wait for moves that never come. Nothing waits for the
+    /// answer: the pods end meanwhile, and a worker that ends stops its jobs as it would for an
+    /// empty view. The workers keep their rights, since they close their Leases with them.
     ///
     /// # Errors
     ///
@@ -95,7 +96,7 @@ impl Stages<'_> {
     async fn released(&mut self) -> Result<Option<Duration>, StoreError> {
         let swarm = self.turn.swarm;
         let mut nothing = Desired::default();
-        // Whatever else is wrong with the spec, no worker is given up without proof.
+        // An invalid spec does not allow giving up a worker without proof.
         nothing.policy = asked_policy(swarm);
         if let Ok(desired) = convert::desired(swarm) {
             (nothing.timing, nothing.policy) = (desired.timing, desired.policy);
@@ -122,10 +123,11 @@ impl Stages<'_> {
         }
     }
 
-    /// Returns whether nothing that the Swarm published can be anywhere, so that no worker acts on it:
-    /// neither a view of its own in its `place`, nor one of a session, nor a grant to a session.
+    /// Returns whether no publication of the Swarm can exist, so that no worker acts on one. A
+    /// publication is a view in its `place`, a view of a session, or a grant to a session.
     ///
-    /// A ledger alone is no publication: a turn saves the ledger first, and is refused the view after.
+    /// A ledger alone is no publication: a turn saves the ledger first, and the view may be refused
+    /// then.
     async fn has_published_nothing(
         &mut self,
         pool: Option<&Workload>,
@@ -161,8 +163,8 @@ impl Stages<'_> {
         !self.services.sessions.views.of_swarm(self.turn.namespace, self.turn.name).is_empty()
     }
 
-    /// The pool whose workload is gone, or cannot be distinguished from others: as the ledger that
-    /// the Swarm has claimed remembers it.
+    /// The pool whose workload was deleted or cannot be distinguished from others, as the claimed
+    /// ledger records it.
     async fn pool_that_is_gone(&self) -> Result<Option<Workload>, StoreError> {
         let (Self { services, .. }, Turn { swarm, namespace, .. }) = (self, &self.turn);
         let (kind, meant) = swarm.pool();
@@ -214,12 +216,13 @@ impl Stages<'_> {
             let wait = refreshed.requeue_after.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
             return Ok((!is_over).then_some(wait));
         }
-        // These workers do not report. The early nudges are made; the late one is not waited for.
+        // These workers do not report. The early nudges are sent; the release does not wait for the
+        // late one.
         Ok(refreshed.requeue_after.filter(|wait| *wait <= RELEASE_WAIT_MAX))
     }
 
-    /// Empties the view of a Swarm whose ledger cannot do so: its pool is gone, or the ledger was
-    /// lost and no pod is there to make one for.
+    /// Empties the view of a Swarm whose ledger cannot do so: its pool was deleted, or the ledger
+    /// was lost and no pod exists to create one for.
     async fn empty_view(&self) -> Result<(), StoreError> {
         let views = self.services.ledgers.view_store(&self.turn);
         let version = match views.version().await? {
@@ -230,7 +233,7 @@ impl Stages<'_> {
     }
 }
 
-/// What the spec asks for, whether it can be used or not.
+/// The policy that the spec asks for, even if the rest of the spec is invalid.
 fn asked_policy(swarm: &Swarm) -> Policy {
     let handover = swarm.spec.handover.as_ref();
     match handover.and_then(|handover| handover.policy).unwrap_or_default() {

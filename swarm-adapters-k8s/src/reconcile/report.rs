@@ -39,7 +39,7 @@ use crate::watch::rollback::Epoch;
 /// The time that a brief reason lasts before it becomes an Event.
 const BRIEF: Duration = Duration::from_secs(10);
 
-/// Finds the message of a condition that is there only while it is true.
+/// Finds the message of a condition that exists only while it is true.
 type MessageOf = fn(&SwarmStatus) -> Option<&str>;
 
 /// The conditions that are an Event when they become true, by the reason of the Event.
@@ -50,7 +50,7 @@ const WARNINGS: [(&str, MessageOf); 4] = [
     (MISCONFIGURED, status::misconfigured),
 ];
 
-/// What was reported of one Swarm.
+/// Reports about one Swarm that were published earlier.
 #[derive(Default)]
 pub(crate) struct Reports {
     /// The status as it was last written, while the cache may lag behind.
@@ -63,14 +63,14 @@ pub(crate) struct Reports {
     quarantined: BTreeSet<String>,
     /// The jobs that the Swarm lists.
     pub(crate) listed: Listed,
-    /// Since when a reason without an Event is that of the condition.
+    /// The reason of the condition that has no Event yet, and the moment at which it began.
     brief: Option<(Reason, Instant)>,
-    /// Since when the controller of the workload has not seen its last edit.
+    /// The moment at which the controller of the workload was first found behind the last edit.
     unseen: Option<Instant>,
 }
 
 impl Reports {
-    /// Somebody else may have written the status.
+    /// Forgets the written status, since another replica may have changed it.
     pub(crate) fn forget_status(&mut self) {
         (self.status, self.version) = (None, None);
     }
@@ -119,7 +119,7 @@ impl Reports {
         is_due
     }
 
-    /// The newest version of `swarm` that is known.
+    /// The newest known version of `swarm`.
     fn version_of(&self, swarm: &Swarm) -> Option<String> {
         let seen = swarm.resource_version();
         let number = |version: &Option<String>| version::number(version.as_deref());
@@ -127,13 +127,13 @@ impl Reports {
     }
 }
 
-/// What a turn came to, for the status.
+/// The outcome of a turn, for the status.
 pub(crate) enum Outcome {
     Done(Box<Done>),
     Refused(Verdict),
-    /// The pool is not there yet.
+    /// The pool does not exist yet.
     Awaited {
-        /// What it waits for.
+        /// The missing object, as reason and message.
         verdict: Verdict,
         /// After which time to look again.
         requeue_after: Duration,
@@ -147,7 +147,7 @@ pub(crate) struct Done {
     /// The decision of the core, as it was saved.
     pub(crate) decided: swarm_core::Turn,
     pub(crate) desired: Desired,
-    /// How many workers the jobs need.
+    /// The number of workers that the jobs need.
     pub(crate) need: Option<Need>,
     pub(crate) observed: Observed,
     pub(crate) progress: Progress,
@@ -155,13 +155,13 @@ pub(crate) struct Done {
     pub(crate) rollout: RolloutReport,
     pub(crate) refreshed: Refreshed,
     pub(crate) sessions: SessionReport,
-    /// What was refused while the turn went on.
+    /// The writes that the API server refused during the turn.
     pub(crate) refusals: Refusals,
     pub(crate) next: Option<Duration>,
     pub(crate) alarm: Option<Alarm>,
-    /// What there is to say of somebody who scales against the Swarm, or writes over its view.
+    /// The report about another writer that scales against the Swarm or overwrites its view.
     pub(crate) contest: Option<Verdict>,
-    /// What is wrong with the newest list of jobs, so that an older one was used.
+    /// The fault of the newest list of jobs, if an older list was used for that reason.
     pub(crate) complaint: Option<Verdict>,
 }
 
@@ -193,7 +193,8 @@ impl Done {
     }
 }
 
-/// Whether somebody who keeps undoing what the operator does is the likely cause, or more than that.
+/// Whether the condition shows a contest with another writer instead of `reason`. The contest is the
+/// likely cause of `reason`, or matters more.
 fn is_outdone_by_a_contest(reason: Reason) -> bool {
     let is_outdone = [
         Reason::Shared(Shared::Settled),
@@ -380,8 +381,8 @@ impl Reporter {
         reports.quarantined = jobs.iter().cloned().collect();
     }
 
-    /// Writes the status of the Swarm as it is `at` this version: of another one it may not be true, or
-    /// another replica has written it by now. Returns the version after that.
+    /// Writes the status of the Swarm if the Swarm is still `at` this version. After that version
+    /// the status may be wrong, or another replica may have written it. Returns the new version.
     async fn write_status(
         &self,
         turn: &Turn<'_>,

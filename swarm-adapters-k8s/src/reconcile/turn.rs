@@ -1,6 +1,6 @@
-//! One turn of one Swarm, in stages: what it asks for is resolved, what there is to know is learned
-//! and observed, the core decides, what it decided is saved and published, workers are refreshed, and
-//! what came of it is reported. Each stage takes what the one before it made.
+//! One turn of one Swarm, in stages: resolve the spec, learn facts and observe, decide in the core,
+//! save and publish the decision, refresh workers, and report the result. Each stage takes the
+//! result of the previous one.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ const RESYNC: Duration = Duration::from_mins(10);
 struct Resolved {
     pool: Workload,
     desired: Desired,
-    /// What is wrong with the newest list of jobs, so that an older one is used.
+    /// The fault of the newest list of jobs, if an older list is used for that reason.
     complaint: Option<Verdict>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Carried {
     pub(crate) progress: Progress,
     pub(crate) refreshed: Refreshed,
     pub(crate) sessions: SessionReport,
-    /// Why pods do not run or are not made, if that is known.
+    /// The reason why pods do not run or are not created, if known.
     pub(crate) trouble: Option<String>,
     /// Pods that open no session, and the time until another look.
     pub(crate) silence: Silence,
@@ -92,9 +92,9 @@ pub(crate) struct Carried {
     pub(crate) requeue_after: Option<Duration>,
     /// After which time the pool is to have fewer workers, if nothing changes.
     pub(crate) scale_in: Option<Duration>,
-    /// How many workers the jobs need.
+    /// The number of workers that the jobs need.
     pub(crate) need: Option<Need>,
-    /// What makes that look unnecessary: nothing is under way.
+    /// The alarm that replaces `requeue_after` while nothing is under way.
     pub(crate) alarm: Option<Alarm>,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Stages<'a> {
         Self { operator, services: &operator.services, turn: Turn::of(swarm), memory }
     }
 
-    /// Brings a Swarm that is wanted closer to what it asks for, and reports what came of it.
+    /// Reconciles a Swarm that is not deleted, and reports the result.
     pub(super) async fn apply(mut self) -> Result<Action, StoreError> {
         let started = Instant::now();
         let mut outcome = self.outcome().await;
@@ -192,7 +192,7 @@ impl<'a> Stages<'a> {
         pool.misfits = services.caches.misfits(turn.swarm, &pool);
         pool.misfits.extend(silence.misfit);
         let refusals = std::mem::take(&mut turn.refusals);
-        // That another Swarm is gone, or that something is allowed now, no watch shows.
+        // No watch shows that another Swarm was deleted or that a refused write is allowed now.
         let is_refused = complaint.is_some() || !refusals.is_empty();
         let again = is_refused.then_some(REFUSED_RETRY);
         let requeue_after = requeue_after.filter(|_| alarm.is_none());
@@ -227,8 +227,8 @@ impl<'a> Stages<'a> {
         done
     }
 
-    /// Returns what the Swarm asks for, and for which pool. Of a pool by labels the pods are claimed that
-    /// nobody has.
+    /// Returns the desired state of the Swarm and its pool. Claims the unclaimed pods of a pool
+    /// that is selected by labels.
     async fn resolve(&mut self) -> Result<Resolved, Stop> {
         let Self { services, turn, memory, .. } = self;
         let swarm = turn.swarm;
@@ -252,11 +252,11 @@ impl<'a> Stages<'a> {
                 desired.jobs = jobs;
                 complaint = list.complaint.or(complaint);
             } else if let Some(verdict) = list.complaint {
-                // Without any list the workers go on with what they have.
+                // Without any list the workers keep their present jobs.
                 return Err(verdict.into());
             }
         }
-        // An older list may not suit what the rest of the spec asks for by now.
+        // An older list may contradict newer parts of the spec.
         check_jobs(&desired.jobs, &swarm.spec).map_err(|error| invalid(error.to_string()))?;
         Ok(Resolved { pool, desired, complaint })
     }
@@ -279,14 +279,18 @@ impl<'a> Stages<'a> {
         Ok(())
     }
 
-    /// One turn through the core, then what follows from it.
+    /// Runs one turn through the core and carries out its decision.
     ///
-    /// The order matters. What new pods started with is read before anything new is published. What
-    /// is learned of sessions comes before what is seen of their pods, since a session that renews
-    /// keeps its pod. Revocations are answered before the decision, which may count on them. Nothing
-    /// is published before the ledger is saved, nobody is nudged before the view is published, and
-    /// the pool is scaled last, when the workers that go were asked to stop. How many workers there are
-    /// to be comes before all that goes by it.
+    /// The order matters:
+    ///
+    /// - The versions that new pods started with are read before anything new is published.
+    /// - Facts about sessions come before observations of their pods, since a session that renews
+    ///   keeps its pod.
+    /// - Revocations are answered before the decision, which may rely on them.
+    /// - The ledger is saved before anything is published, and the view is published before any
+    ///   nudge.
+    /// - The target size of the pool is known before all stages that use it.
+    /// - The pool is scaled last, after the surplus workers were asked to stop.
     pub(super) async fn carry_out(
         &mut self,
         pool: &Workload,
@@ -492,7 +496,7 @@ impl<'a> Stages<'a> {
     }
 }
 
-/// Returns what is asked for, with what the workers can take by the labels of their pods.
+/// Returns the desired state, with the capacities of the workers from the labels of their pods.
 fn sized<'a>(swarm: &Swarm, desired: &'a Desired, slots: &Slots) -> Cow<'a, Desired> {
     let listed = swarm.spec.worker.as_ref().and_then(|worker| worker.capacity.as_ref());
     if !listed.is_some_and(|all| all.iter().any(|it| it.match_labels.is_some())) {
@@ -504,7 +508,7 @@ fn sized<'a>(swarm: &Swarm, desired: &'a Desired, slots: &Slots) -> Cow<'a, Desi
     Cow::Owned(sized)
 }
 
-/// What a turn comes to whose managed pool is not there yet.
+/// The outcome of a turn whose managed pool does not exist yet.
 fn not_made(verdict: Verdict, kept: Kept) -> Outcome {
     if verdict.reason != Reason::PoolNotFound {
         return Outcome::Refused(verdict);
@@ -515,7 +519,8 @@ fn not_made(verdict: Verdict, kept: Kept) -> Outcome {
     Outcome::Awaited { verdict: kept.complaint.unwrap_or_else(being_made), requeue_after }
 }
 
-/// What a turn goes by, and what there is to report of sessions. Writes nothing.
+/// Collects the facts for the decision, and the summary of the sessions for the report. Writes
+/// nothing.
 fn observe(
     swarm: &Swarm,
     pool: &Workload,

@@ -49,7 +49,7 @@ struct State {
 }
 
 impl Alarms {
-    /// Sets the alarm of a Swarm, in place of the one that was set before; `None` for no alarm.
+    /// Sets the alarm of a Swarm and replaces the previous one. `None` removes the alarm.
     pub(crate) fn set(&self, namespace: &str, name: &str, alarm: Option<Alarm>) {
         let key = (namespace.to_owned(), name.to_owned());
         let mut state = self.state();

@@ -1,5 +1,5 @@
-//! Which pods were seen to have ended for good: a fact that stays true, so it is kept after the pod
-//! itself is gone.
+//! The pods that were seen to have terminated. Termination is final, so this record outlives the
+//! pod.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use kube::ResourceExt;
 
 use crate::locks::unpoisoned;
 
-/// How many are remembered. One that is forgotten only costs time: the grace of its Lease has to
+/// The number of pods to remember. Forgetting one costs only time: the grace of its Lease has to
 /// elapse.
 const REMEMBERED: usize = 20_000;
 
@@ -24,7 +24,7 @@ struct Remembered {
 }
 
 impl Ended {
-    /// Takes in a pod, or the last that was seen of one that is gone.
+    /// Records whether a pod has terminated. For a deleted pod, `pod` is its last known state.
     pub(crate) fn note(&self, pod: &Pod) {
         if let Some(uid) = pod.uid().filter(|_| has_terminated(pod)) {
             unpoisoned(&self.0).note(uid, REMEMBERED);
@@ -48,8 +48,8 @@ impl Remembered {
     }
 }
 
-/// Whether the kubelet says that all containers of the pod have terminated. Its phase alone is no
-/// proof: it is also set for pods whose node nobody reaches.
+/// Whether the kubelet reports that all containers of the pod have terminated. The phase alone is
+/// no proof: Kubernetes also sets it for pods on unreachable nodes.
 pub(crate) fn has_terminated(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let is_over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));

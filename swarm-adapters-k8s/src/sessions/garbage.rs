@@ -1,5 +1,5 @@
-//! Removes what is left of sessions that have ended and that no ledger names: the view first, then
-//! the Lease, so that whoever finds a Lease gone finds no view either.
+//! Removes leftovers of ended sessions that no ledger names: the view first, then the Lease. So a
+//! missing Lease implies a missing view.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::requests::bounded;
 use crate::status::RefusedRequest;
 use crate::turn::Turn;
 
-/// How long a Lease has to be left before the sweep deletes it.
+/// Age that a leftover Lease must reach before the sweep deletes it.
 const LEFT_FOR: Duration = Duration::from_secs(30);
 /// The most surplus Leases that one sweep deletes.
 const SURPLUS_AT_ONCE: usize = 256;
@@ -58,8 +58,8 @@ impl Sessions {
         is_more
     }
 
-    /// Whether nobody can act for a session any more: it closed its Lease, or did not renew it for so
-    /// long that it is over and its pod is gone.
+    /// Whether the session can no longer act: it closed its Lease, or its Lease expired long ago
+    /// and its pod was deleted.
     fn is_left(&self, namespace: &str, session: &SessionId) -> bool {
         let Some(known) = self.leases.get(namespace, session) else { return true };
         let terms = LeaseTerms { duration: known.seen.duration, ..LeaseTerms::default() };
@@ -71,8 +71,9 @@ impl Sessions {
         }
     }
 
-    /// Removes the view of a session, if there is one and it is as it is known. Returns whether it is
-    /// gone: one that was written since, by another replica perhaps, is to be looked at again.
+    /// Removes the view of a session if the view still has its known version. Returns whether the
+    /// view no longer exists. A view that was written since, perhaps by another replica, is checked
+    /// again later.
     pub(crate) async fn remove_view_of(
         &self,
         namespace: &str,
@@ -114,8 +115,8 @@ impl Sessions {
         is_gone(bounded(format!("Lease `{name}`"), removed).await)
     }
 
-    /// Removes the Leases of pods that are gone and of which no Swarm knows, and those that are too
-    /// many for their pods.
+    /// Removes the Leases of deleted pods that no Swarm knows, and the surplus Leases of existing
+    /// pods.
     pub(crate) async fn sweep(&self) {
         self.sweep_surplus().await;
         let now = clock::now();
@@ -138,7 +139,7 @@ impl Sessions {
     async fn sweep_surplus(&self) {
         for (namespace, name, uid) in self.leases.surplus().into_iter().take(SURPLUS_AT_ONCE) {
             let api: Api<Object> = Api::namespaced(self.client.clone(), &namespace);
-            // Whatever its pod writes into it meanwhile.
+            // The UID alone is the precondition, since the pod may still write into the Lease.
             let preconditions = Some(Preconditions { uid: Some(uid), resource_version: None });
             let params = DeleteParams { preconditions, ..DeleteParams::default() };
             let removed = api.delete(&name, &params);
@@ -150,7 +151,8 @@ impl Sessions {
     }
 }
 
-/// Whoever was faster did the same, or it has changed and is looked at again.
+/// Treats a conflict as success: another replica removed the object, or it changed and is checked
+/// again.
 fn is_gone<T>(removed: Result<T, StoreError>) -> Result<(), StoreError> {
     match removed {
         Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
@@ -165,8 +167,8 @@ mod tests {
 
     use crate::testing::{World, conflict, failure};
 
-    /// What of the view of session `pod-1` is asked to be deleted, which is answered with this code; and
-    /// whether it is gone.
+    /// Removes the view of session `pod-1` while the API server answers with `code`. Returns the
+    /// deletion that was requested, and whether the view counts as removed.
     async fn removed(code: u16) -> (serde_json::Value, bool) {
         let scene = World::default().with(move |_| match code {
             200 => (200, json!({"kind": "Status", "status": "Success"})),

@@ -1,8 +1,8 @@
-//! The Leases of sessions, as one watch of all of them reports, each with the moment at which this
+//! The Leases of sessions, from one watch of all of them, each with the moment at which this
 //! process first saw its present version.
 //!
-//! That moment is taken as the event arrives. A renewal is noted and triggers nothing: turns follow
-//! from what a session acknowledges, not from its heartbeats.
+//! The moment is taken when the event arrives. A renewal is recorded and triggers no turn:
+//! acknowledgements trigger turns, heartbeats do not.
 
 mod book;
 
@@ -52,7 +52,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What the overseer learns of it.
+    /// The facts about the Lease for the overseer.
     pub(crate) fn facts(&self) -> LeaseFacts {
         let SeenLease { lease, duration, former, .. } = self.seen.clone();
         LeaseFacts { lease, duration, began: self.began, former, has_renewed: self.has_renewed }
@@ -63,10 +63,11 @@ impl Known {
             // Said by the first write of a session and by all that follow.
             let SeenLease { session: _, lease, former, duration, failing, is_unprotected: _ } =
                 &known.seen;
-            // Restarts alone are no news, or a job that fails again and again would cause turns.
+            // A restart alone is no news. Otherwise a job that keeps failing would keep triggering
+            // turns.
             let given_up = failing.worst.iter().filter(|it| it.state == FailingState::Failed);
-            let told = (failing.count, given_up.count());
-            (lease.holder, lease.ack.clone(), former.clone(), *duration, told)
+            let reported = (failing.count, given_up.count());
+            (lease.holder, lease.ack.clone(), former.clone(), *duration, reported)
         };
         news(self) != news(before)
     }
@@ -79,7 +80,7 @@ impl Cut<Object> for LeaseCut {
     fn cut(object: &mut Object) {
         let said = object.metadata.annotations.take();
         strip::metadata(&mut object.metadata, &[]);
-        // How long they may be is for whoever reads them to say.
+        // The reader of these texts limits their length.
         let said = said
             .into_iter()
             .flatten()
@@ -100,16 +101,16 @@ struct State {
     current: Book,
     /// The complete state while it is being listed.
     fresh: Book,
-    /// How many appeared since the first list.
+    /// The number of Leases that appeared since the first list.
     appeared: u64,
     /// When the watch last failed.
     failed: Option<Moment>,
     /// The Leases that cannot be used, by namespace and name, so that each is reported once.
     ignored: BTreeSet<(String, String)>,
-    /// The Leases beyond those that one pod may have, with their UIDs: nobody reads them, and the
-    /// sweep deletes them.
+    /// The Leases in excess of the maximum for one pod, with their UIDs. The operator ignores them,
+    /// and the sweep deletes them.
     surplus: BTreeMap<(String, String), String>,
-    /// The namespaces whose sessions tell of too many jobs.
+    /// The namespaces whose sessions report too many jobs.
     full: BTreeSet<String>,
     /// The rollbacks of the store that were noticed before the last list began.
     epoch: Epoch,
@@ -148,13 +149,13 @@ impl Leases {
         self.0.wait_until_filled().await;
     }
 
-    /// What the Leases of the sessions of one pod say.
+    /// The known Leases of the sessions of one pod.
     pub(crate) fn of_pod(&self, namespace: &str, uid: &str) -> Vec<Known> {
         let state = self.state();
         state.current.of_pod(namespace, uid).cloned().collect()
     }
 
-    /// What the Lease of a session says.
+    /// The known Lease of a session.
     pub(crate) fn get(&self, namespace: &str, session: &SessionId) -> Option<Known> {
         self.state().current.get(namespace, session).cloned()
     }
@@ -244,7 +245,7 @@ impl Leases {
                 let read = state.read(&object, now, self.0.is_filled());
                 if let Some((namespace, mut known)) = read {
                     let is_less = state.fresh.limit(&namespace, &mut known);
-                    state.tell_of(&namespace, is_less);
+                    state.warn_of_limit(&namespace, is_less);
                     let surplus = state.fresh.insert(namespace, known);
                     state.set_aside(surplus);
                 }
@@ -267,7 +268,7 @@ impl Leases {
                     return Vec::new();
                 };
                 let is_less = state.current.limit(&namespace, &mut known);
-                state.tell_of(&namespace, is_less);
+                state.warn_of_limit(&namespace, is_less);
                 let session = known.seen.session.clone();
                 let before = state.current.get(&namespace, &session);
                 if before.is_none() {
@@ -300,8 +301,9 @@ impl Leases {
 }
 
 impl State {
-    /// What `object` says, and since when it does. If that cannot be used, it is what it said before,
-    /// under its present version, and it counts as not renewed. `appears` is false while the first list is read.
+    /// Reads `object`, and determines since when it has this content. An unusable object keeps its
+    /// previous content under its present version, and counts as not renewed. `appears` is false
+    /// during the first list.
     fn read(&mut self, object: &Object, now: Moment, appears: bool) -> Option<(String, Known)> {
         let namespace = object.namespace().unwrap_or_default();
         let name = object.name_any();
@@ -339,8 +341,8 @@ impl State {
 }
 
 impl State {
-    /// Says once after each list that what is told in a namespace is left out.
-    fn tell_of(&mut self, namespace: &str, is_less: bool) {
+    /// Logs, once after each list, that some reports of a namespace are left out.
+    fn warn_of_limit(&mut self, namespace: &str, is_less: bool) {
         if is_less && self.full.insert(namespace.to_owned()) {
             tracing::warn!(
                 namespace,

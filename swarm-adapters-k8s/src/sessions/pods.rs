@@ -1,4 +1,4 @@
-//! What is known of the pods behind sessions, and which Swarm a Lease concerns.
+//! Facts about the pods of sessions, and the Swarms that a Lease concerns.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use crate::watch::caches::Caches;
 use crate::watch::node_health::{NodeState, is_out_of_service};
 
 impl Caches {
-    /// The pod with this UID, if it is there.
+    /// The pod with this UID, if it exists.
     pub(super) fn pod(&self, namespace: &str, uid: &str) -> Option<Arc<Pod>> {
         let caches = [&self.pods, &self.pools.non_statefulset.pods];
         let mut found = caches.into_iter().flat_map(|pods| pods.with(&with_uid(uid)));
         found.find(|pod| pod.metadata.namespace.as_deref() == Some(namespace))
     }
 
-    /// Whether a pod with this UID is there.
+    /// Whether a pod with this UID exists.
     pub(super) fn has_pod(&self, namespace: &str, uid: &str) -> bool {
         self.pod(namespace, uid).is_some()
     }
 }
 
 impl Sessions {
-    /// The Swarms that a change of a session may concern: those whose worker its pod is, and the one
-    /// that writes its view.
+    /// The Swarms that a change of a session may concern: the Swarms that have its pod as a worker,
+    /// and the Swarm that writes its view.
     pub(crate) fn concerned_by(&self, (namespace, session): &Named) -> Vec<ObjectRef<Swarm>> {
         let pod = self.caches.pod(namespace, session.pod_uid());
         let of_pod = |pod: Arc<Pod>| self.caches.pools.of_pod(&self.caches.swarms, &pod);
@@ -71,7 +71,7 @@ impl Sessions {
     }
 }
 
-/// What is kept of a pod's containers says of them; see [`several_containers`].
+/// The states of the pod's containers, as far as the cache keeps them; see [`several_containers`].
 fn containers(pod: &Pod) -> Containers {
     let Some(status) = &pod.status else { return Containers::Unknown };
     let Some(all) = &status.container_statuses else { return Containers::One };
@@ -88,7 +88,7 @@ fn node_of(nodes: &Store<Node>, pod: &Pod) -> Option<Arc<Node>> {
     name.and_then(|name| nodes.get(&ObjectRef::new(name)))
 }
 
-/// Whether the node that was seen under this name and UID is gone, or said to be off for good.
+/// Whether the node with this name and UID was deleted, or is marked out of service.
 fn is_node_off(nodes: &Store<Node>, (name, uid): &(String, String)) -> bool {
     let node = nodes.get(&ObjectRef::new(name));
     node.is_none_or(|node| node.uid().as_ref() != Some(uid) || is_out_of_service(&node))

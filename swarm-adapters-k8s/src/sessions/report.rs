@@ -1,4 +1,4 @@
-//! What there is to say to a person about the sessions of a Swarm.
+//! The report about the sessions of a Swarm, for people.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::{KnownSessions, SessionSummary};
 use crate::clock;
 use crate::status::{SHOWN, SessionReport, StillStopping, Unanswered};
 
-/// Since when each session has owed an answer, by the wall clock: for people only.
+/// The moment from which each session owes an answer, by the wall clock: for people only.
 pub(super) type Since = BTreeMap<SessionId, Timestamp>;
 
-/// Since when each job has been released by its session, by the wall clock: for people only.
+/// The moment at which the release of each job began, by the wall clock: for people only.
 pub(super) type Released = BTreeMap<JobName, (SessionId, Timestamp)>;
 
 impl KnownSessions {
-    /// What there is to say once `ledger` was published.
+    /// Reports on the sessions after `ledger` was published.
     pub(crate) fn report(
         &mut self,
         ledger: &Ledger,
@@ -119,9 +119,12 @@ pub(super) fn worker(
     }
 }
 
-/// What workers tell of the failing jobs that they hold. O(jobs), where any fail.
-fn held(ledger: &Ledger, told: BTreeMap<SessionId, (String, Failing)>) -> Vec<(String, Failing)> {
-    if told.is_empty() {
+/// The reported failing jobs that their workers still hold. O(jobs), where any fail.
+fn held(
+    ledger: &Ledger,
+    reported: BTreeMap<SessionId, (String, Failing)>,
+) -> Vec<(String, Failing)> {
+    if reported.is_empty() {
         return Vec::new();
     }
     let (mut counts, mut for_all) = (BTreeMap::<&SessionId, usize>::new(), 0);
@@ -149,5 +152,5 @@ fn held(ledger: &Ledger, told: BTreeMap<SessionId, (String, Failing)>) -> Vec<(S
         let granted = counts.get(&session).copied().unwrap_or_default() + for_all;
         (worker, failing.limited(granted, failing.worst.len()))
     };
-    told.into_iter().map(of).filter(|(_, failing)| 0 < failing.count).collect()
+    reported.into_iter().map(of).filter(|(_, failing)| 0 < failing.count).collect()
 }

@@ -1,4 +1,4 @@
-//! Revokes Leases and looks for those that are missing, as the overseer wants it.
+//! Revokes Leases and looks for missing ones, as the overseer asks.
 
 use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease as Object;
@@ -18,12 +18,12 @@ use crate::turn::Turn;
 use crate::watch::rollback::Epoch;
 use crate::{clock, version};
 
-/// How many requests are under way at a time.
+/// The most concurrent requests.
 const AT_A_TIME: usize = 16;
 
 impl Sessions {
-    /// Carries out what the overseer wants done: looks for Leases that no watch shows, and revokes
-    /// those of silent sessions.
+    /// Carries out the overseer's orders: looks for Leases that no watch shows, and revokes the
+    /// Leases of silent sessions.
     pub(crate) async fn revoke_due(
         &self,
         turn: &mut Turn<'_>,
@@ -43,7 +43,7 @@ impl Sessions {
         for reason in self.revoke_silent(namespace, silent, sessions).await {
             turn.refusals.add(RefusedRequest::Revocation, reason);
         }
-        // What the requests brought is newer than what was read before them.
+        // The answers to these requests are newer than the Leases that were read before.
         let leases = self.leases_of(namespace, sessions);
         sessions.learn_leases(leases);
         Ok(())
@@ -78,13 +78,13 @@ impl Sessions {
                     Answer::Written
                 }
                 Ok(false) => Answer::Failed,
-                // What is refused takes a person; the other sessions go on.
+                // A refusal needs a person to resolve it; the other sessions continue.
                 Err(StoreError::Refused { reason, .. }) => {
                     self.metrics.count_refused(RefusedRequest::Revocation);
                     refused.push(reason);
                     Answer::Failed
                 }
-                // What cannot be reached is tried again.
+                // A failed request is tried again.
                 Err(_) => {
                     sessions.overseer.learn(clock::now(), Fact::StoreFailed);
                     Answer::Failed
@@ -121,7 +121,7 @@ impl Sessions {
         }
     }
 
-    /// Looks in the store itself for a Lease; returns whether it is there.
+    /// Looks for a Lease in the store itself, without the cache. Returns whether it exists.
     async fn find(
         &self,
         api: &Api<Object>,

@@ -22,7 +22,7 @@ use crate::turn::Turn;
 /// about a second.
 pub(crate) const OPENS_WITHIN: Duration = Duration::from_secs(15);
 
-/// Since when this process has seen pods run without any session, by UID.
+/// The moment at which this process first saw each pod run without any session, by UID.
 #[derive(Debug, Default)]
 pub(crate) struct Silent(BTreeMap<String, Instant>);
 
@@ -84,14 +84,14 @@ impl Sessions {
     }
 }
 
-/// Whether containers of a pod run, as far as that is known.
+/// Whether containers of a pod run, if known.
 fn runs(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let is_troubled = trouble::shown([pod]).is_some();
     phase == Some("Running") && pod.metadata.deletion_timestamp.is_none() && !is_troubled
 }
 
-/// The sentence about these pods, which run as `account`, if that is known.
+/// The sentence about these pods, which run as `account`, if known.
 fn sentence(namespace: &str, account: Option<&str>, pods: &[String]) -> Option<Misfit> {
     let first = pods.first()?;
     let names: Vec<_> = pods.iter().map(String::as_str).collect();

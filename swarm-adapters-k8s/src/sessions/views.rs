@@ -1,4 +1,4 @@
-//! Which views are there and what they say, and what this process wrote itself.
+//! The views of sessions: their observed content, and the writes of this process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -63,10 +63,10 @@ struct State {
     /// The complete state while it is being listed.
     fresh: BTreeMap<Key, ObservedView>,
     written: BTreeMap<Key, WrittenView>,
-    /// What was written before that list began, by the version that made.
+    /// The versions of the writes that began before the list.
     before_list: BTreeMap<Key, u64>,
     of_swarm: BTreeMap<Key, BTreeSet<String>>,
-    /// What was refused, since a newer view is there.
+    /// The writes that were refused because a newer view exists.
     refused: BTreeMap<Key, ViewMark>,
 }
 
@@ -76,7 +76,7 @@ struct ObservedView {
     uid: String,
     version: u64,
     swarm: String,
-    /// What it says; `None` if somebody edited it.
+    /// The content of the view; `None` if another writer edited it.
     content: Option<ViewMark>,
 }
 
@@ -86,15 +86,15 @@ struct WrittenView {
     content: ViewMark,
     /// The UID of the view that was written.
     uid: String,
-    /// The version that made; `None` until the answer is there.
+    /// The version after the write; `None` until the answer arrives.
     version: Option<u64>,
     /// The version at which it was seen to go, before the answer was there.
     gone: Option<u64>,
 }
 
 impl Views {
-    /// Follows the views that `api` reaches, for as long as the stream is polled, which gives the
-    /// Swarms of those that are not as they were written.
+    /// Follows the views that `api` reaches, while the stream is polled. The stream returns the
+    /// Swarms whose views differ from the written ones.
     pub(crate) fn follow(
         &self,
         api: Api<Slim<ViewMeta, ViewCut>>,
@@ -137,7 +137,7 @@ impl Views {
         state.there.contains_key(&key) || state.written.contains_key(&key)
     }
 
-    /// What a view is known to say.
+    /// The known content of a view.
     pub(crate) fn says(&self, namespace: &str, session: &SessionId) -> Option<ViewMark> {
         let (state, key) = (self.state(), key(namespace, &session.to_string()));
         let written = state.written.get(&key).filter(|written| written.version.is_some());
@@ -173,7 +173,7 @@ impl Views {
         !is_changed
     }
 
-    /// What a view must be for it to be removed: as it is known. `None` if nothing is.
+    /// Preconditions that the view still has its known version. `None` if no view is known.
     pub(crate) fn as_known(&self, namespace: &str, name: &str) -> Option<Preconditions> {
         let (state, key) = (self.state(), key(namespace, name));
         let written = state.written.get(&key);
@@ -185,13 +185,13 @@ impl Views {
         Some(Preconditions { uid: stated(uid), resource_version })
     }
 
-    /// A view was refused, since the one that is there is newer. Whether the very same was refused
-    /// before.
+    /// Records that the API server refused a view because a newer one exists. Returns whether the
+    /// same view was refused before.
     pub(crate) fn is_refused_again(&self, namespace: &str, name: &str, content: ViewMark) -> bool {
         self.state().refused.insert(key(namespace, name), content) == Some(content)
     }
 
-    /// A view is about to be removed: its end is no news.
+    /// Expects the removal of a view, so that its deletion triggers no turn.
     pub(crate) fn expect_gone(&self, namespace: &str, name: &str) {
         let (mut state, key) = (self.state(), key(namespace, name));
         state.written.remove(&key);
@@ -255,11 +255,12 @@ impl State {
         undone
     }
 
-    /// A view is there. Whose turn it is if that is not as it was written.
+    /// Records an observed view. Returns its Swarm if the view differs from the written one.
     fn seen(&mut self, key: Key, there: ObservedView) -> Option<ObjectRef<Swarm>> {
         let swarm = ObjectRef::new(&there.swarm).within(&key.0);
         let is_news = match self.written.get(&key) {
-            // Our own write, or one from before it, or it will be compared when the answer is there.
+            // This is our own write or an older one, or the comparison happens when the answer
+            // arrives.
             Some(WrittenView { content, version, .. }) => {
                 version.is_some_and(|version| version < there.version)
                     && there.content != Some(*content)
@@ -275,7 +276,7 @@ impl State {
         is_news.then_some(swarm)
     }
 
-    /// A view is gone since `version`. Whose turn it is.
+    /// Records that a view was deleted at `version`. Returns its Swarm if that needs a turn.
     fn gone(&mut self, key: &Key, version: u64) -> Option<ObjectRef<Swarm>> {
         let there = self.forget(key)?;
         match self.written.get_mut(key) {

@@ -29,7 +29,7 @@ use crate::pool::observe::unix_time_us;
 use crate::requests::bounded;
 use crate::turn::Turn;
 
-/// How many views are written at a time.
+/// The most views that are written at a time.
 const AT_A_TIME: usize = 32;
 /// The most bytes that one may have: the API server takes 1.5 MiB, and who wrote what is added.
 const VIEW_BYTES_MAX: usize = 900_000;
@@ -59,7 +59,7 @@ fn spec(view: SessionView, details: &Details, worker: &str) -> WorkerViewSpec {
 pub(crate) struct PoolViews<'a> {
     pub(crate) sessions: &'a Sessions,
     pub(crate) turn: &'a Turn<'a>,
-    /// What workers are told beside the names of their jobs.
+    /// Details for workers in addition to the names of their jobs.
     pub(crate) details: &'a Details,
     pub(crate) shared: &'a ConfigMapViewStore,
     /// Knows which views are news, and who can read them.
@@ -73,8 +73,8 @@ struct Due {
 }
 
 impl PoolViews<'_> {
-    /// Whether nobody could read the shared view: the operator makes all pods of the pool, they are in
-    /// sessions, and no pod was given a view to mount.
+    /// Whether no worker can read the shared view: the operator creates all pods of the pool, they
+    /// use sessions, and none mounts a view.
     fn has_no_plain_reader(&self) -> bool {
         let swarm = self.turn.swarm;
         swarm.spec.pool.managed.is_some()
@@ -124,8 +124,8 @@ impl PoolViews<'_> {
         if matches!(written, Err(StoreError::Conflict { .. }))
             && views.is_refused_again(namespace, &name, due.mark)
         {
-            // The ledger was read since, so this one was edited, or is left of a store that was rolled
-            // back. The next turn makes it anew.
+            // The ledger was read since. So another writer edited this view, or a rolled back store
+            // left it. The next turn recreates it.
             sessions.remove_view_of(namespace, &name).await?;
         }
         written?;
@@ -137,7 +137,7 @@ impl PoolViews<'_> {
     }
 }
 
-/// What each session is to run. A plain worker has no view of its own.
+/// The view of each session. A plain worker has no view of its own.
 fn session_views(ledger: &Ledger) -> BTreeMap<SessionId, SessionView> {
     let mut views = ledger.session_views();
     views.retain(|session, _| !session.is_plain());

@@ -1,8 +1,9 @@
-//! Sends what changes anything only by the permit of the turn that asks for it: while the Swarm is this
-//! replica's, checked right before the request is sent. Whatever a turn does goes through here, so no
-//! write can be forgotten.
+//! Sends writes only with the permit of the turn that asks for them. The permit is checked right
+//! before the request is sent: the Swarm must still belong to this replica. All requests of a turn
+//! go through here, so no write can bypass the check.
 //!
-//! A request that was sent may still be carried out late. Then the version that it names decides.
+//! The API server may carry out a sent request late. Then the version that the request names
+//! decides.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ tokio::task_local! {
     static PERMIT: Arc<Permit>;
 }
 
-/// Why a request was not sent.
+/// The reason why a request was not sent.
 #[derive(Debug, thiserror::Error)]
 enum NotSent {
     #[error("another replica owns the Swarm now")]

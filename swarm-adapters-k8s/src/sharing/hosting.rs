@@ -12,39 +12,39 @@ use super::{Sharing, fence};
 use crate::status::publisher::EventPublisher;
 use crate::watch::cached::{Cache, with_uid};
 
-/// What was seen at the look before, and which Swarms were warned about it.
+/// The result of the previous look, and the Swarms that were warned.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     before: BTreeSet<&'static str>,
-    told: BTreeMap<&'static str, BTreeSet<String>>,
+    warned: BTreeMap<&'static str, BTreeSet<String>>,
 }
 
 impl Looks {
-    /// The controllers to warn about: those that are found for the second time in a row. While replicas
-    /// change, nobody may have one for a moment.
+    /// The controllers to warn about: those that lack a host for the second look in a row. While
+    /// replicas change, a controller may lack a host for a moment.
     fn take_in(&mut self, unhosted: BTreeSet<&'static str>) -> Vec<&'static str> {
-        self.told.retain(|kind, _| unhosted.contains(kind));
+        self.warned.retain(|kind, _| unhosted.contains(kind));
         let lasting: Vec<_> = unhosted.intersection(&self.before).copied().collect();
         self.before = unhosted;
         lasting
     }
 
-    /// Whether nobody was warned about a controller yet.
+    /// Whether this warning about a controller is the first.
     fn begins(&mut self, kind: &'static str) -> bool {
-        let is_new = !self.told.contains_key(kind);
-        self.told.entry(kind).or_default();
+        let is_new = !self.warned.contains_key(kind);
+        self.warned.entry(kind).or_default();
         is_new
     }
 
     /// Whether the Swarm with this UID is to be warned about a controller: once, also if it came when
     /// others had been.
     fn is_news(&mut self, kind: &'static str, uid: &str) -> bool {
-        self.told.entry(kind).or_default().insert(uid.to_owned())
+        self.warned.entry(kind).or_default().insert(uid.to_owned())
     }
 
     /// Forgets the Swarms that are gone.
     fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
-        self.told.values_mut().for_each(|told| told.retain(|uid| is_there(uid)));
+        self.warned.values_mut().for_each(|uids| uids.retain(|uid| is_there(uid)));
     }
 }
 
@@ -56,8 +56,9 @@ pub(crate) struct HostingCheck<'a> {
 }
 
 impl HostingCheck<'_> {
-    /// Looks whether each controller is hosted by some replica. The replica with the sweeper warns about the
-    /// Swarms that nobody works on; about a sweeper that nobody has, each warns its own Swarms.
+    /// Warns if no replica hosts a controller. The replica with the sweeper warns all Swarms about
+    /// a missing controller of Swarms. If the sweeper is missing, each replica warns its own
+    /// Swarms.
     pub(crate) async fn warn(&self, looks: &mut Looks) {
         let Self { sharing, swarms, .. } = self;
         looks.retain(|uid| !swarms.with(&with_uid(uid)).is_empty());
@@ -107,7 +108,7 @@ mod tests {
         let both = || BTreeSet::from([types::SWARM, types::SWEEPER]);
         assert!(look(both(), "a").is_empty());
         assert_eq!(look([types::SWARM].into(), "a"), [types::SWARM]);
-        assert_eq!(look(both(), "a"), Vec::<&str>::new(), "it was told, the other was away");
+        assert_eq!(look(both(), "a"), Vec::<&str>::new(), "it was warned, the other was away");
         assert_eq!(look(both(), "a"), [types::SWEEPER]);
         assert_eq!(look(both(), "later"), [types::SWARM, types::SWEEPER], "it came since");
         assert!(look(both(), "later").is_empty());

@@ -1,5 +1,6 @@
-//! Which controllers each replica of the operator hosts, and with how many workers: by its type, as a
-//! ConfigMap lists them, and by what that says for its ID. Nothing here asks the API server.
+//! The controllers that each replica of the operator hosts, with their numbers of workers. A
+//! ConfigMap lists the types of replicas, and may override a type for an ID. Nothing here asks the
+//! API server.
 
 use std::collections::BTreeMap;
 
@@ -98,8 +99,8 @@ impl Types {
         Ok(types)
     }
 
-    /// What the replica `id` hosts, which was started with this type. One whose type is not listed
-    /// hosts everything.
+    /// The controllers of the replica `id`, which was started with this type. A replica with an
+    /// unlisted type hosts everything.
     #[must_use]
     pub fn hosting(&self, started_as: &str, id: &str) -> Hosting {
         let of_replica = self.replicas.get(id);

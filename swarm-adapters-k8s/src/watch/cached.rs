@@ -49,14 +49,15 @@ pub(crate) type NamespaceMeta = PartialObjectMeta<Namespace>;
 /// A `ReplicaSet` by its name and owner.
 pub(crate) type ReplicaSetMeta = PartialObjectMeta<ReplicaSet>;
 
-/// What is kept of one kind of objects, and under which names they are found.
+/// A kind of cached objects: the fields to keep, and the keys for look-ups.
 pub(crate) trait Cached:
     Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned
 {
-    /// Whether others go by its labels. Then a change of them also tells what the object was before.
+    /// Whether objects are found by their labels. Then a change of labels also reports the previous
+    /// object.
     const IS_FOUND_BY_LABELS: bool = false;
 
-    /// Drops what nobody reads.
+    /// Drops the fields that no reader needs.
     fn strip(&mut self);
 
     /// Namespace and name.
@@ -75,7 +76,7 @@ impl Cached for Swarm {
         let finalizers = self.metadata.finalizers.take();
         // Among the annotations is a copy of the whole spec, made by `kubectl apply`.
         strip::metadata(&mut self.metadata, &[]);
-        // Whoever removes one writes the others again.
+        // A replica that removes one finalizer has to write the others back.
         self.metadata.finalizers = finalizers;
     }
 
@@ -102,12 +103,12 @@ pub(crate) fn with_uid(uid: &str) -> String {
     format!("uid {uid}")
 }
 
-/// The key of Swarms that name this pool, or that name none and go by labels.
+/// The key of the Swarms that name this pool, or of the Swarms that select pools by labels.
 pub(crate) fn with_pool(kind: Kind, namespace: &str, name: Option<&str>) -> String {
     format!("{kind} {namespace}/{}", name.unwrap_or_default())
 }
 
-/// The key of Swarms that name this source of jobs, or that go by labels.
+/// The key of the Swarms that name this source of jobs, or of the Swarms that select sources by labels.
 pub(crate) fn with_source(namespace: &str, name: Option<&str>) -> String {
     format!("source {namespace}/{}", name.unwrap_or_default())
 }
@@ -182,7 +183,7 @@ impl Cached for ReplicaSetMeta {
     }
 }
 
-/// The key of what the object with this UID controls.
+/// The key of the objects that the object with this UID controls.
 pub(crate) fn owned_by(uid: &str) -> String {
     format!("of {uid}")
 }
@@ -198,14 +199,14 @@ pub(crate) fn in_namespace(namespace: &str) -> String {
     format!("in {namespace}")
 }
 
-/// Labels of pods that tell nothing about a pool.
+/// Labels that every pod has, and that therefore select no pool.
 const EVERY_POD_HAS: [&str; 3] =
     ["controller-revision-hash", "pod-template-hash", "statefulset.kubernetes.io/pod-name"];
 
 impl Cached for Pod {
     fn strip(&mut self) {
-        // A pool may go by the labels of pods, and so may the capacity of workers; not by those that
-        // Kubernetes gives to every pod.
+        // The labels of pods may select a pool or set the capacity of workers. The labels that
+        // Kubernetes adds to every pod may not.
         self.labels_mut().retain(|name, _| !EVERY_POD_HAS.contains(&name.as_str()));
         strip::metadata(&mut self.metadata, &OF_PODS);
         let (several, trouble) = (several_containers(self), trouble::of(self));
@@ -213,7 +214,7 @@ impl Cached for Pod {
         let spec = self.spec.take().unwrap_or_default();
         let node_name = spec.node_name.clone();
         let of_set = self.labels().contains_key(STATEFUL_PODS);
-        // The template of a StatefulSet tells what its pods would.
+        // The template of the StatefulSet has the same content as the specs of its pods.
         let kept = if of_set { PodSpec::default() } else { fit::cut_pod(spec) };
         self.spec = Some(PodSpec { node_name, ..kept });
         if let Some(status) = self.status.take() {
@@ -221,12 +222,12 @@ impl Cached for Pod {
                 phase: status.phase,
                 conditions: status.conditions,
                 pod_ip: status.pod_ip,
-                // In place of the states that tell it.
+                // The message summarizes the dropped states of the containers.
                 message: trouble,
                 reason: hopeless,
                 ..Default::default()
             };
-            // Of the others nobody asks; their times alone are a quarter of a pod.
+            // No reader needs the other conditions, whose times alone take a quarter of a pod.
             kept.conditions.iter_mut().for_each(|all| all.retain(|one| one.type_ == "Ready"));
             // Of a pod that has ended it matters whether all of it has.
             let has_ended = matches!(kept.phase.as_deref(), Some("Succeeded" | "Failed"));
@@ -236,7 +237,7 @@ impl Cached for Pod {
             kept.container_statuses = containers.or(several);
             self.status = Some(kept);
             if has_ended {
-                // Of those of Jobs there may be many, and none is a worker any more.
+                // Jobs may leave many ended pods, and none of them is a worker any more.
                 self.spec = None;
                 self.metadata.annotations = None;
             }
@@ -258,8 +259,8 @@ impl Cached for Pod {
     }
 }
 
-/// The states of a pod's containers, if it has several that may run at a time, sidecars and those of
-/// a debugger included; none of them unless the kubelet has reported on all. `None` if it has one.
+/// The states of a pod's containers, if several can run at a time. Sidecars and debug containers
+/// count. Empty until the kubelet has reported on all of them. `None` if the pod has one container.
 pub(crate) fn several_containers(pod: &Pod) -> Option<Vec<ContainerStatus>> {
     let spec = pod.spec.as_ref()?;
     let sidecars = spec.init_containers.iter().flatten();
@@ -376,8 +377,8 @@ impl<K: Cached> Cut<K> for ForCache {
     }
 }
 
-/// A cache, and the stream of changes that keeps it; the cache is ahead of the stream, which also has
-/// what is gone.
+/// A cache, and the stream of changes that fills it. The cache is ahead of the stream. The stream
+/// also returns deleted objects.
 pub(crate) fn cached<K>(
     api: Api<Slim<K, ForCache>>,
     config: watcher::Config,

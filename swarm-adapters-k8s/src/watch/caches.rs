@@ -18,18 +18,19 @@ use super::rollback::Rollbacks;
 
 /// The caches that watches keep.
 pub(crate) struct Caches {
-    /// All Swarms, those of other replicas as records.
+    /// All Swarms. The cache keeps Swarms of other replicas as records.
     pub(crate) swarms: Cache<Swarm>,
     pub(crate) foreign_swarms: ForeignSwarms,
     pub(crate) pools: Pools,
     /// The pods of StatefulSets.
     pub(crate) pods: Cache<Pod>,
     pub(crate) views: Cache<ConfigMap>,
-    /// Namespaces by name only, where the operator serves them all: those that are going matter.
+    /// Namespaces by name only, if the operator serves all: it needs the ones that are being
+    /// deleted.
     pub(crate) namespaces: Store<NamespaceMeta>,
-    /// Nodes by name and taints, where the operator serves all namespaces: those that are lost matter.
+    /// Nodes by name and taints, if the operator serves all namespaces: it needs the lost nodes.
     pub(crate) nodes: Store<Node>,
-    /// Ledgers by name and version only: which there are, and which were written by somebody else.
+    /// Ledgers by name and version only: their existence, and writes of other operators.
     pub(crate) ledgers: Store<LedgerMeta>,
     /// All ConfigMaps, by name, labels and version only, once some Swarm has sources.
     pub(crate) sources: Cache<PartialObjectMeta<ConfigMap>>,
@@ -40,11 +41,11 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// Returns when every cache has its first complete state whose absences are taken for true. For
-    /// that of the Swarms the controller itself waits.
+    /// Returns when every cache has its first complete state, so that a missing object certainly
+    /// does not exist. The controller itself waits for the cache of the Swarms.
     ///
-    /// To be awaited by one task only: a second waiter would take the place of the first, which
-    /// would then never wake.
+    /// Only one task may await this: a second waiter would replace the first, which would never
+    /// wake.
     pub(crate) async fn wait_until_filled(&self) -> Result<(), WriterDropped> {
         self.pools.sets.store.wait_until_ready().await?;
         self.pods.store.wait_until_ready().await?;
@@ -70,7 +71,7 @@ impl Caches {
         namespace.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some())
     }
 
-    /// The Swarms one of whose workers runs on `node`. O(pods): nodes change rarely.
+    /// The Swarms that have a worker on `node`. O(pods): nodes change rarely.
     pub(crate) fn with_worker_on(&self, node: &Node) -> Vec<ObjectRef<Swarm>> {
         let runs_there = |pod: &Arc<Pod>| {
             pod.spec.as_ref().is_some_and(|spec| spec.node_name == node.metadata.name)

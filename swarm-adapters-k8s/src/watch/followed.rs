@@ -1,4 +1,4 @@
-//! What a watch has shown so far, shared by those who ask and the one that follows it.
+//! The state of a watch so far, shared by its readers and its one writer.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -27,7 +27,7 @@ impl<S: Default> Default for Followed<S> {
 }
 
 impl<S> Followed<S> {
-    /// The state, for as long as nobody else may look at it.
+    /// Locks the state.
     pub(crate) fn state(&self) -> MutexGuard<'_, S> {
         unpoisoned(&self.0.state)
     }

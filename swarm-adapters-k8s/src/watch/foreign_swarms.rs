@@ -1,6 +1,6 @@
-//! What a replica keeps of the Swarms of other replicas: a record, which says who a Swarm is and which
-//! objects it is about, and nothing of what it wants. The whole Swarm is read when its first turn here
-//! begins, and it becomes a record again once it is somebody else's.
+//! The cached records of Swarms that belong to other replicas. A record has the identity of a Swarm
+//! and the objects that it refers to, without the rest of its spec. The first turn on this replica
+//! reads the whole Swarm. After the Swarm moves to another replica, the cache keeps a record again.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use super::strip::Slim;
 use crate::requests::bounded;
 use crate::sharing::Sharing;
 
-/// What the cache of the Swarms is told beside the events of its watch.
+/// A correction of the cache of Swarms, in addition to the events of its watch.
 pub(crate) enum Correction {
     /// A Swarm that it may have as a record only.
     Whole(Arc<Swarm>),
-    /// Some Swarms may have become somebody else's.
+    /// Some Swarms may belong to another replica now.
     Shrink,
 }
 
@@ -33,18 +33,19 @@ pub(crate) enum Correction {
 pub(crate) struct ForeignSwarms(mpsc::UnboundedSender<Correction>);
 
 impl ForeignSwarms {
-    /// The one that tells, and what it is told.
+    /// Returns the sender of corrections and the stream that receives them.
     pub(crate) fn new() -> (Self, impl Stream<Item = Correction> + Send + use<>) {
-        let (tell, told) = mpsc::unbounded_channel();
-        let told = stream::unfold(told, |mut told| async { Some((told.recv().await?, told)) });
-        (Self(tell), told)
+        let (sender, received) = mpsc::unbounded_channel();
+        let received = stream::unfold(received, |mut all| async { Some((all.recv().await?, all)) });
+        (Self(sender), received)
     }
 
-    /// The whole Swarm, of which the cache may have a record only; `None` if it is gone.
+    /// Returns the whole Swarm, of which the cache may have only a record; `None` if it was
+    /// deleted.
     ///
     /// # Errors
     ///
-    /// If it cannot be read.
+    /// [`StoreError`] if the request fails.
     pub(crate) async fn whole(
         &self,
         client: &Client,
@@ -55,30 +56,31 @@ impl ForeignSwarms {
         }
         let name = swarm.name_any();
         let api = Api::<Swarm>::namespaced(client.clone(), &swarm.namespace().unwrap_or_default());
-        // Not by a list of one: that waits until the cache of the API server is known to be new, for up to a
-        // tenth of a second where nothing is written.
+        // A list of one would wait until the API server's cache is known to be current. That takes
+        // up to a tenth of a second while nothing is written.
         let found = bounded(format!("Swarm `{name}`"), api.get_opt(&name)).await?;
         let Some(mut found) = found.filter(|found| found.uid() == swarm.uid()) else {
             return Ok(None);
         };
         found.strip();
         let found = Arc::new(found);
-        self.tell(Correction::Whole(Arc::clone(&found)));
+        self.send(Correction::Whole(Arc::clone(&found)));
         Ok(Some(found))
     }
 
     /// Has the cache forget what Swarms of others want.
     pub(crate) fn shrink(&self) {
-        self.tell(Correction::Shrink);
+        self.send(Correction::Shrink);
     }
 
-    fn tell(&self, correction: Correction) {
-        // Without anybody who listens there is no cache that anybody would read.
+    fn send(&self, correction: Correction) {
+        // Without a receiver there is no cache left to correct.
         let _ = self.0.send(correction);
     }
 }
 
-/// Returns the cache of the Swarms, with those of other replicas as records, and its correction.
+/// Returns the cache of the Swarms with its correction and its changes. Swarms of other replicas
+/// are records in it.
 pub(crate) fn cached_swarms(
     api: Api<Slim<Swarm, ForCache>>,
     rollbacks: &Rollbacks,
@@ -99,8 +101,8 @@ pub(crate) fn cached_swarms(
     let config = watcher::Config::default();
     let events = streams::events(api, config, rollbacks).map(Either::Left);
     let both = stream::select(events, corrections.map(Either::Right));
-    let changes = both.flat_map(move |told| {
-        stream::iter(match told {
+    let changes = both.flat_map(move |change| {
+        stream::iter(match change {
             Either::Left(event) => seen(event).map_or(Vec::new(), |event| {
                 let changed = keeper.apply(event.modify(|swarm| keep(swarm, &is_ours)));
                 changed.iter().for_each(&hurry);
@@ -116,7 +118,7 @@ pub(crate) fn cached_swarms(
     (cache, records, changes.map(Ok))
 }
 
-/// Strips a Swarm to what is kept of it.
+/// Strips a Swarm to the fields that the cache keeps.
 pub(crate) fn keep(swarm: &mut Swarm, is_ours: impl Fn(&Swarm) -> bool) {
     swarm.strip();
     if !is_ours(swarm) {
@@ -124,10 +126,11 @@ pub(crate) fn keep(swarm: &mut Swarm, is_ours: impl Fn(&Swarm) -> bool) {
     }
 }
 
-/// Takes in a correction. Whatever the watch has shown meanwhile is newer, and stays.
+/// Applies a correction. State that the watch has shown meanwhile is newer, and stays.
 ///
-/// While a list is read, a Swarm that was read by its name is left to the list, or to the next turn that reads
-/// it: it may be newer than the list, which would then look like a store that was set back.
+/// During a list, a Swarm that was read by name is ignored. It may be newer than the list, which
+/// would then look like a rolled back store. The list delivers that Swarm, or the next turn reads
+/// it.
 pub(crate) fn correct(
     keeper: &mut Keeper<Swarm>,
     correction: Correction,
@@ -158,8 +161,8 @@ fn is_record(swarm: &Swarm) -> bool {
     swarm.metadata.generation.is_none()
 }
 
-/// Whether a Swarm wants something that its status does not tell of yet; of a record, whether it did when the
-/// watch last showed it.
+/// Whether the spec of a Swarm is newer than its status. For a record: whether it was when the
+/// watch last showed the Swarm.
 pub(crate) fn is_edited(swarm: &Swarm) -> bool {
     let observed = swarm.status.as_ref().map(|status| status.observed_generation);
     if is_record(swarm) {
@@ -169,8 +172,8 @@ pub(crate) fn is_edited(swarm: &Swarm) -> bool {
     }
 }
 
-/// What is left says which objects the Swarm is about: its pool, its sources of jobs and its view. It has a
-/// status, an empty one, only if the Swarm is edited.
+/// Reduces a Swarm to a record: the pool, the sources of jobs and the view that it refers to. The
+/// record has a status, an empty one, only if the Swarm is edited.
 fn shrink(swarm: &mut Swarm) {
     let status = is_edited(swarm).then(Default::default);
     swarm.metadata.generation = None;
@@ -291,13 +294,13 @@ mod tests {
         let (record, read) = (Arc::new(record), serde_json::to_value(at(6, &["a", "b"])).unwrap());
         let found = World::default().with(move |_| (200, read.clone()));
         let gone = World::default().with(|_| failure(404, "NotFound", "no"));
-        let (records, told) = ForeignSwarms::new();
+        let (records, received) = ForeignSwarms::new();
         let client = |scene: &Scene| scene.services.client.clone();
 
         let whole = records.whole(&client(&found), record.clone()).await.unwrap().unwrap();
         assert_eq!(whole.spec.jobs.len(), 2);
-        let told = std::pin::pin!(told).next().await;
-        assert!(matches!(told, Some(Correction::Whole(_))));
+        let received = std::pin::pin!(received).next().await;
+        assert!(matches!(received, Some(Correction::Whole(_))));
         let whole = records.whole(&client(&found), whole).await.unwrap().unwrap();
         assert_eq!((whole.spec.jobs.len(), found.asked().len()), (2, 1), "it is asked for once");
 

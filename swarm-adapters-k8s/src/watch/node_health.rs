@@ -1,5 +1,5 @@
-//! Notices what goes: ledgers that somebody deletes, namespaces on their way out, and nodes that
-//! nobody reaches.
+//! Watches for objects that disappear: deleted ledgers, namespaces that are being deleted, and
+//! unreachable nodes.
 
 use std::collections::HashMap;
 
@@ -31,8 +31,8 @@ pub(crate) fn namespaces(
     }
 }
 
-/// A cache of which ledgers there are, and the stream of those that went: such a pool may need one
-/// again, or be free for another Swarm. What is written into a ledger needs no turn.
+/// A cache of the existing ledgers, and the stream of deleted ones. The pool of a deleted ledger
+/// may need a new one, or be free for another Swarm. A write to a ledger triggers no turn.
 pub(crate) fn ledgers(
     api: Api<Slim<LedgerMeta, ForCache>>,
     rollbacks: &Rollbacks,
@@ -51,20 +51,20 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// By this taint an administrator says that a node is off and stays so.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// How a node fares.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeState {
-    /// Its kubelet answers, or was heard of a moment ago.
+    /// Its kubelet answers, or answered a moment ago.
     There,
-    /// Nobody reaches it; what is on it may run on.
+    /// It does not answer; its containers may still run.
     Unreachable,
-    /// Somebody said that it is off for good.
+    /// A person marked it as out of service.
     Off,
 }
 
 impl NodeState {
-    /// What the cache says of the node of this name; an operator that may not look at nodes takes all
-    /// of them to be there. One that was deleted is off.
+    /// The state of the node of this name, from the cache. A deleted node is off. Without rights to
+    /// read nodes, the operator takes all of them to be reachable.
     fn of(nodes: &Store<Node>, name: &str) -> Self {
         match nodes.get(&ObjectRef::new(name)) {
             Some(node) if is_out_of_service(&node) => Self::Off,
@@ -74,7 +74,7 @@ impl NodeState {
         }
     }
 
-    /// That of the node of a pod.
+    /// The state of a pod's node.
     pub(crate) fn of_pod(nodes: &Store<Node>, pod: &Pod) -> Self {
         let name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         name.map_or(Self::There, |name| Self::of(nodes, name))
@@ -119,7 +119,7 @@ fn has_taint(node: &Node, key: &str) -> bool {
     taints.into_iter().any(|taint| taint.key == key)
 }
 
-/// Whether somebody said that the node is off and stays so.
+/// Whether a person marked the node as out of service.
 pub(crate) fn is_out_of_service(node: &Node) -> bool {
     has_taint(node, OUT_OF_SERVICE)
 }

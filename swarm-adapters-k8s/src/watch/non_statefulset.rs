@@ -1,6 +1,6 @@
-//! The watches that only pools other than StatefulSets need: of Deployments, of what they make, and
-//! of pods that no StatefulSet makes. They begin when the first Swarm asks for such a pool, so that
-//! nobody else pays for them.
+//! The watches that only pools without a StatefulSet need: Deployments, the sets of replicas that they make, and pods
+//! outside StatefulSets. They begin when the first Swarm asks for such a pool. Other installations
+//! do not pay for them.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(crate) struct Streams {
     pub(crate) pods: Changes<Pod>,
 }
 
-/// The caches, and the streams that fill them once somebody asks.
+/// The caches, and the streams that fill them after the first request.
 pub(crate) fn non_statefulset(
     scope: &Scope,
     client: &Client,
@@ -68,7 +68,7 @@ impl NonStatefulSet {
         self.pods.store.wait_until_ready().await
     }
 
-    /// The pods of a Deployment: those that a `ReplicaSet` of it controls, by UID.
+    /// The pods of a Deployment, found by the UID of each `ReplicaSet` of it.
     pub(crate) fn pods_of(&self, deployment: &Workload) -> Vec<Arc<Pod>> {
         let sets = self.replica_sets.with(&owned_by(&deployment.uid));
         let uids = sets.iter().filter_map(|set| set.metadata.uid.as_deref());

@@ -1,5 +1,5 @@
-//! Watches that begin when somebody needs them, so that nobody else pays for them, or needs rights for
-//! them.
+//! Watches that begin on demand. Installations that do not need them pay nothing for them, and need
+//! no rights for them.
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt};
@@ -15,8 +15,8 @@ impl OnDemand {
         self.0.send_if_modified(|asked| !std::mem::replace(asked, true));
     }
 
-    /// The same stream, not polled before somebody asks. A watch asks the API server for nothing before
-    /// its stream is polled.
+    /// Returns the same stream, not polled before the first request. A watch sends no request
+    /// before its stream is polled.
     pub(crate) fn once_asked<T: Send + 'static>(
         &self,
         stream: impl Stream<Item = T> + Send + 'static,

@@ -1,20 +1,20 @@
-//! Whether the store behind the API server was rolled back to an older copy, and which watches have
-//! listed everything again since.
+//! Detects that the store behind the API server was rolled back to an older copy, and tracks the
+//! watches that have listed everything again since.
 //!
-//! A watch that is resumed names the version it has seen. A store that was rolled back has not come
-//! so far yet, and says nothing until it has: what was undone, and what is written meanwhile, is never
-//! shown to that watch. So whoever finds evidence of a rollback reports it here, every watch then
-//! begins with a list, and no turn is taken before all of them have.
+//! A resumed watch names the version that it has seen. A store that was rolled back has not reached
+//! this version, and sends nothing until it has. So that watch never shows undone writes, nor the
+//! writes of that interval. Any component that finds evidence of a rollback reports it here. Every
+//! watch then begins with a list, and no turn runs before all lists are complete.
 //!
-//! Evidence is an answer from the store itself that is older than what was seen before. It counts
-//! once: what was seen before the last rollback proves nothing about another one.
+//! Evidence is an answer from the store itself that is older than an earlier observation. Evidence
+//! counts once: an observation from before the last rollback proves nothing about another one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// How many rollbacks were noticed by a moment. What is remembered of the store belongs to one.
+/// The number of rollbacks noticed so far. Each memory about the store belongs to one epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(u64);
 
@@ -37,8 +37,8 @@ impl Rollbacks {
         self.0.borrow().epoch
     }
 
-    /// Reports that the store answered with something older than what was seen in the epoch `seen_in`;
-    /// returns whether that is news.
+    /// Reports that the store's answer is older than an observation from the epoch `seen_in`.
+    /// Returns whether this is news.
     ///
     /// `evidence` is a sentence for the log.
     pub fn report(&self, seen_in: Epoch, evidence: &str) -> bool {
@@ -53,9 +53,9 @@ impl Rollbacks {
         is_news
     }
 
-    /// Reports a rollback if the store answered with a version of an object that is older than the
-    /// one in which it was `seen` before it was asked; returns whether it is older. A version of 0 is
-    /// none, and proves nothing.
+    /// Compares an answer of the store with the version that was `seen` before the request, and
+    /// reports a rollback if the answer is older. Returns whether it is. Version 0 means no
+    /// version, and proves nothing.
     pub(crate) fn compare(
         &self,
         seen_in: Epoch,
@@ -85,8 +85,8 @@ impl Rollbacks {
         let _ = self.0.subscribe().wait_for(|state| state.epoch != epoch).await;
     }
 
-    /// Registers a watch that lists in the present epoch for the first time. Until it has, nobody
-    /// reads what it keeps, so nobody waits for it here.
+    /// Registers a watch that lists for the first time, in the present epoch. Turns do not wait for
+    /// it here, since its state has no readers before its first list is complete.
     pub(crate) fn register(&self) -> Listing {
         let mut id = 0;
         self.0.send_modify(|state| {

@@ -17,19 +17,19 @@ use tokio::time::{Instant, sleep_until};
 use super::rollback::{Epoch, Listing, Rollbacks};
 use super::strip::{Cut, Slim};
 
-/// How many objects a list has a page. A page is there as text before its objects are, one by one, so
-/// this bounds what whoever writes them can take: 94 MB, since an object has 1.5 MB, most of which may be
-/// characters that take six bytes in JSON.
+/// The number of objects in a page of a list. The text of a page is in memory before its objects
+/// are read one by one, so this bounds its memory. The worst case is 94 MB: an object has 1.5 MB,
+/// mostly of characters that take six bytes in JSON.
 const PAGE: u32 = 10;
-/// The same where only metadata is asked for: 71 MB, since only annotations, of which there are 256 KiB,
-/// may have such characters.
+/// The number of objects in a page of metadata. The worst case is 71 MB: only annotations may have
+/// such characters, and they have at most 256 KiB.
 pub(crate) const PAGE_OF_METADATA: u32 = 25;
-/// How often everything is listed though no watch has failed. It is the net under watches that miss
-/// something, and under a rollback of the store that left no evidence.
+/// The interval at which every watch lists again even without a failure. This resync repairs
+/// watches that missed an event, and finds rollbacks that left no evidence.
 const LIST_EVERY: Duration = Duration::from_mins(10);
 
-/// The pages of a list, each of which is requested when it is polled for, by `list` with the parameters
-/// of that page. It ends with the last page, or with the first that cannot be had.
+/// The pages of a list. `list` requests each page, with its parameters, when the stream is polled
+/// for it. The stream ends with the last page, or with the first failure.
 pub(crate) fn pages<T: Clone, E, F: Future<Output = Result<ObjectList<T>, E>>>(
     params: ListParams,
     list: impl Fn(ListParams) -> F,
@@ -46,12 +46,12 @@ pub(crate) fn pages<T: Clone, E, F: Future<Output = Result<ObjectList<T>, E>>>(
     })
 }
 
-/// The events of all objects that `api` reaches: a list, then what changes.
+/// The events of all objects that `api` reaches: a list, then changes.
 ///
-/// It begins with a list again when the watch has failed, when the store was rolled back, and every
-/// ten minutes. A watch that failed is not resumed: what it missed may have been undone since, and
-/// the API server would show it nothing until the store is as far as it was. Lists are consistent
-/// ones, from the store itself.
+/// The stream lists again after a failure of the watch, after a rollback of the store, and every
+/// ten minutes. It does not resume a failed watch. The missed events may have been undone by a
+/// rollback, and a resumed watch would show nothing until the store reaches its old version. Lists
+/// are consistent reads from the store itself.
 pub(crate) fn events<K, C>(
     api: Api<Slim<K, C>>,
     config: watcher::Config,
@@ -67,7 +67,7 @@ where
     listed(open, rollbacks.clone()).backoff(pauses())
 }
 
-/// The event of what was cut down.
+/// Unwraps the objects of an event after they were cut down.
 fn bare<K, C>(event: Event<Slim<K, C>>) -> Event<K> {
     match event {
         Event::Apply(object) => Event::Apply(object.into_inner()),
@@ -94,7 +94,7 @@ struct Listed<K, F> {
     rollbacks: Rollbacks,
     /// Where this watch says that it has listed everything, once it has begun.
     listing: Option<Listing>,
-    /// Whether whoever reads the events has the end of the list.
+    /// Whether the reader of the events has received the end of the list.
     is_applied: bool,
     running: Option<Running<K>>,
 }
@@ -117,7 +117,7 @@ impl<K: 'static, F: Fn() -> Events<K>> Listed<K, F> {
                 events: (self.open)(),
                 until: None,
             });
-            // Only now has whoever reads the events taken in the end of the list.
+            // The reader polls again, so it has applied the end of the list.
             if std::mem::take(&mut self.is_applied) {
                 listing.done(running.epoch);
             }

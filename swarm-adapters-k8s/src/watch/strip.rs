@@ -1,6 +1,6 @@
-//! What is kept of objects that somebody else wrote. Each is cut down as it is read: of the objects in a
-//! page of a list one at a time is there as a whole, however many fields, keys or managers it has, and
-//! what stays of it is bounded by what honest objects have.
+//! Cuts down objects that other programs wrote, as they are read. Of the objects in a page, only
+//! one at a time is whole in memory, however many fields, keys or managers it has. The rest has a
+//! bounded size, chosen to be enough for honest objects.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,16 +15,16 @@ use serde::{Deserialize, Deserializer};
 
 /// The most bytes of an annotation that is kept; what the operator writes has some twenty.
 const ANNOTATION_BYTES_MAX: usize = 1 << 10;
-/// The most bytes of labels of an object that are kept, in the order of their names: fifty of the
-/// longest. Those of a pod count as they are: any of them may be what a pool or a capacity goes by.
+/// The most bytes of an object's labels that are kept, in the order of their names: fifty of the
+/// longest. Labels of a pod are kept unchanged, since each may select a pool or set a capacity.
 const LABELS_BYTES_MAX: usize = 16 << 10;
 /// The most bytes of owners that are kept, the controller before others. The API server bounds neither
 /// their number nor their names.
 const OWNERS_BYTES_MAX: usize = 2 << 10;
 
-/// How objects are cut down.
+/// A way to cut down objects of type `K`.
 pub(crate) trait Cut<K> {
-    /// Drops what nobody reads.
+    /// Drops the fields that no reader needs.
     fn cut(object: &mut K);
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn metadata(meta: &mut ObjectMeta, annotations: &[&str]) {
     }
 }
 
-/// Drops all annotations but these, and those that are too long to be what the operator wrote.
+/// Keeps only the named annotations. Also drops those that are too long to come from the operator.
 pub(crate) fn keep_annotations(meta: &mut ObjectMeta, names: &[&str]) {
     let Some(annotations) = &mut meta.annotations else { return };
     annotations.retain(|name, value| {
@@ -138,8 +138,8 @@ fn bytes_of(owner: &OwnerReference) -> usize {
     api_version.len() + kind.len() + name.len() + uid.len()
 }
 
-/// The selector of a workload. One that is longer than all labels that are kept becomes one that selects
-/// nothing and cannot be told.
+/// Keeps the selector of a workload if it is short enough. A selector that is longer than all kept
+/// labels is replaced by one that selects nothing.
 pub(crate) fn selector(selector: LabelSelector) -> LabelSelector {
     let LabelSelector { match_expressions, match_labels } = &selector;
     let of_labels = match_labels.iter().flatten().map(|(name, value)| name.len() + value.len());
@@ -222,7 +222,7 @@ mod tests {
                 CUT.fetch_add(1, Ordering::Relaxed);
             }
         }
-        // The second is no ConfigMap: what was read before it was cut down by then.
+        // The second item is not a ConfigMap. The first item was cut down before the error.
         let page = r#"{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {}, "items": [
             {"metadata": {"name": "a"}, "data": {"a": "b"}}, {"metadata": 3}
         ]}"#;

@@ -1,5 +1,5 @@
-//! A ledger survives the way into objects and back, and an operator of before there were parts
-//! refuses one that has any.
+//! A ledger survives the conversion to objects and back. An operator from before parts existed
+//! refuses a ledger that has any.
 
 use super::*;
 use swarm_core::stored::{StoredHolder, Waits};
@@ -9,7 +9,7 @@ fn claimant() -> Claimant {
     Claimant { kind: "K".into(), name: "n".into(), uid: "u".into() }
 }
 
-/// What the job `n` is called.
+/// The name of job `n`.
 fn name(n: usize) -> String {
     format!("stream:camera{n:05}:new")
 }
@@ -24,7 +24,7 @@ fn empty() -> Ledger {
     Ledger::new(1_790_000_000_000_000)
 }
 
-/// What is remembered of an object with this spec.
+/// The head that is kept for an object with this spec.
 fn head(spec: &SwarmLedgerSpec) -> Head {
     let mut object = SwarmLedger::new("statefulset.w", spec.clone());
     object.metadata.resource_version = Some("7".into());

@@ -1,5 +1,5 @@
-//! Leases by their pods, as far as they are kept: so many of each pod, and so much of what the sessions of
-//! a namespace tell of jobs.
+//! Leases by their pods, within two limits: the number of Leases of a pod, and the size of the
+//! reports about jobs in a namespace.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use super::{Known, Named};
 /// for the operator yet. An admission policy cannot count them.
 pub(super) const LEASES_PER_POD_MAX: usize = 16;
 
-/// The most bytes that the jobs take that the sessions of a namespace call finished, still stopping, or
-/// failing: what two hundred workers tell that have 1,000 finished jobs each that are not released yet.
-/// Nothing else of a Lease is larger than the Lease itself as an empty one.
-const TOLD_BYTES_MAX: usize = 32 << 20;
-/// What a finished job takes beside its name.
+/// The most bytes that a namespace's sessions may use for finished, stopping and failing jobs. It
+/// is enough for two hundred workers with 1,000 finished, unreleased jobs each. Nothing else in a
+/// Lease is larger than an empty Lease.
+const REPORT_BYTES_MAX: usize = 32 << 20;
+/// The size of a finished job without its name.
 const OF_JOB: usize = 100;
 
 /// A namespace and the UID of a pod.
@@ -25,8 +25,8 @@ type Pod = (String, String);
 #[derive(Default)]
 pub(super) struct Book {
     pods: BTreeMap<Pod, BTreeMap<SessionId, Known>>,
-    /// What the sessions of each namespace tell, in bytes.
-    told: BTreeMap<String, usize>,
+    /// The size of the reports about jobs in each namespace, in bytes.
+    report_bytes: BTreeMap<String, usize>,
 }
 
 impl Book {
@@ -53,13 +53,14 @@ impl Book {
         })
     }
 
-    /// Leaves out what a session tells of jobs, if its namespace tells too much already; returns whether
-    /// it did. It tells it again with each renewal, until it is believed.
+    /// Drops the report of a session about jobs if the reports of its namespace are too large
+    /// already. Returns whether it did. The session repeats its report with each renewal until
+    /// there is room.
     pub(super) fn limit(&self, namespace: &str, known: &mut Known) -> bool {
-        let all = self.told.get(namespace).copied().unwrap_or(0);
-        let before = self.get(namespace, &known.seen.session).map_or(0, told);
-        let own = told(known);
-        let is_too_much = before < own && TOLD_BYTES_MAX < all - before + own;
+        let all = self.report_bytes.get(namespace).copied().unwrap_or(0);
+        let before = self.get(namespace, &known.seen.session).map_or(0, report_size);
+        let own = report_size(known);
+        let is_too_much = before < own && REPORT_BYTES_MAX < all - before + own;
         if is_too_much {
             known.seen.lease.ack.finished.clear();
             known.seen.lease.ack.stopping = Stopping::default();
@@ -68,12 +69,12 @@ impl Book {
         is_too_much
     }
 
-    /// Takes in a Lease; returns the oldest one of its pod if the pod has more than
-    /// [`LEASES_PER_POD_MAX`] then. The newest is that of the process that runs.
+    /// Inserts a Lease. If its pod then has more than [`LEASES_PER_POD_MAX`], removes and returns
+    /// the oldest. The newest belongs to the running process.
     pub(super) fn insert(&mut self, namespace: String, known: Known) -> Option<(String, Known)> {
         let session = known.seen.session.clone();
         self.remove(&namespace, &session);
-        *self.told.entry(namespace.clone()).or_default() += told(&known);
+        *self.report_bytes.entry(namespace.clone()).or_default() += report_size(&known);
         let of_pod = self.pods.entry(pod(&namespace, &session)).or_default();
         of_pod.insert(session, known);
         if of_pod.len() <= LEASES_PER_POD_MAX {
@@ -91,10 +92,10 @@ impl Book {
         if sessions.is_empty() {
             self.pods.remove(&pod);
         }
-        if let Some(all) = self.told.get_mut(namespace) {
-            *all -= told(&known);
+        if let Some(all) = self.report_bytes.get_mut(namespace) {
+            *all -= report_size(&known);
             if *all == 0 {
-                self.told.remove(namespace);
+                self.report_bytes.remove(namespace);
             }
         }
         Some(known)
@@ -121,8 +122,8 @@ fn pod(namespace: &str, session: &SessionId) -> Pod {
     (namespace.to_owned(), session.pod_uid().to_owned())
 }
 
-/// How many bytes it takes what a session tells of jobs.
-fn told(known: &Known) -> usize {
+/// The size of the report of a session about jobs, in bytes.
+fn report_size(known: &Known) -> usize {
     let Ack { stopping, finished, .. } = &known.seen.lease.ack;
     let jobs = finished.keys().chain(stopping.jobs.keys());
     let jobs = jobs.map(|job| job.as_str().len() + OF_JOB);
@@ -162,7 +163,7 @@ mod tests {
             assert_eq!(note(of(pod, pod + 1, &ack)), 1);
         }
         let most = (0..200).filter(|pod| count(*pod) == 900).count();
-        assert_eq!(most, TOLD_BYTES_MAX / (900 * 200), "those that came first");
+        assert_eq!(most, REPORT_BYTES_MAX / (900 * 200), "those that came first");
         let last = known(199);
         assert_eq!((count(199), last.seen.lease.ack.revision, last.seen.lease.number), (0, 7, 1));
         assert_eq!(note(of(199, 300, &ack)), 0, "a renewal that says the same is no news");

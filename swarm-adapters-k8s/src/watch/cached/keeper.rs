@@ -13,7 +13,7 @@ use super::{Cache, Cached, Name};
 use crate::version;
 use crate::watch::rollback::{Epoch, Rollbacks};
 
-/// Who writes a cache.
+/// The writer of a cache.
 pub(crate) struct Keeper<K: Cached + 'static> {
     cache: Cache<K>,
     writer: Writer<K>,
@@ -27,7 +27,7 @@ pub(crate) struct Keeper<K: Cached + 'static> {
 }
 
 impl<K: Cached> Keeper<K> {
-    /// An empty cache, and the one that fills it.
+    /// Returns an empty cache and its keeper.
     pub(crate) fn of_new_cache(rollbacks: &Rollbacks) -> (Cache<K>, Self) {
         let (store, writer) = store();
         let cache = Cache { store, index: Arc::default() };
@@ -39,21 +39,21 @@ impl<K: Cached> Keeper<K> {
         )
     }
 
-    /// What the cache has of this name.
+    /// The cached object with the name of `object`.
     pub(crate) fn get(&self, object: &K) -> Option<Arc<K>> {
         let (namespace, name) = object.name();
         self.cache.get(&namespace, &name)
     }
 
-    /// All that the cache has.
+    /// All cached objects.
     pub(crate) fn all(&self) -> Vec<Arc<K>> {
         self.cache.store.state()
     }
 
-    /// Takes in an event; returns what has changed in the cache. Of what is found by labels, and has others than
-    /// before, it also returns what it was before.
+    /// Applies an event and returns the changed objects. If a kind is found by labels and the
+    /// labels of an object changed, also returns the previous object.
     ///
-    /// A list changes what differs from what was there before, so one that is repeated changes
+    /// A list changes only the objects that differ from the cached ones, so a repeated list changes
     /// nothing. O(objects · log objects) at its end.
     pub(crate) fn apply(&mut self, event: Event<K>) -> Vec<K> {
         let before = if K::IS_FOUND_BY_LABELS { self.replaced_by(&event) } else { Vec::new() };
@@ -65,7 +65,7 @@ impl<K: Cached> Keeper<K> {
         changed
     }
 
-    /// What the cache has in place of what an event brings.
+    /// The cached objects that an event replaces.
     fn replaced_by(&self, event: &Event<K>) -> Vec<Arc<K>> {
         match event {
             Event::Init | Event::InitApply(_) => Vec::new(),
@@ -98,7 +98,7 @@ impl<K: Cached> Keeper<K> {
         }
     }
 
-    /// What a list has changed. An object that it has in an older version than the cache had is
+    /// The changes of a complete list. An object in an older version than the cached one is
     /// evidence that the store was rolled back.
     fn differences(&mut self, before: Vec<Arc<K>>) -> Vec<K> {
         let seen_in = std::mem::replace(&mut self.listed, self.listing);
@@ -123,7 +123,7 @@ impl<K: Cached> Keeper<K> {
     }
 }
 
-/// Which objects have which keys. It follows the same events as the cache, a moment earlier.
+/// The keys of all objects. It follows the same events as the cache, a moment earlier.
 #[derive(Default)]
 pub(super) struct Index {
     pub(super) current: Keys,
@@ -236,7 +236,7 @@ mod tests {
         swarm
     }
 
-    /// What a list of these changes.
+    /// The names of the objects that this list changes.
     fn list(keeper: &mut Keeper<Swarm>, listed: &[Swarm]) -> Vec<String> {
         assert_eq!(keeper.apply(Event::Init).len(), 0);
         for swarm in listed {
@@ -276,18 +276,18 @@ mod tests {
         };
         let (_, mut keeper) =
             Keeper::<PartialObjectMeta<ConfigMap>>::of_new_cache(&Rollbacks::default());
-        let mut told = |event| {
+        let mut changed = |event| {
             let changed = keeper.apply(event);
             changed.iter().map(|it| it.labels().get("l").cloned()).collect::<Vec<_>>()
         };
         let is = |label: &str| Some(label.to_owned());
-        assert_eq!(told(Event::Apply(labelled(1, Some("x")))), [is("x")]);
-        assert_eq!(told(Event::Apply(labelled(2, Some("x")))), [is("x")], "the same labels");
-        assert_eq!(told(Event::Apply(labelled(3, Some("y")))), [is("y"), is("x")]);
-        assert_eq!(told(Event::Init).len(), 0);
-        assert_eq!(told(Event::InitApply(labelled(4, None))).len(), 0);
-        assert_eq!(told(Event::InitDone), [None, is("y")]);
-        assert_eq!(told(Event::Delete(labelled(5, None))), [None]);
+        assert_eq!(changed(Event::Apply(labelled(1, Some("x")))), [is("x")]);
+        assert_eq!(changed(Event::Apply(labelled(2, Some("x")))), [is("x")], "the same labels");
+        assert_eq!(changed(Event::Apply(labelled(3, Some("y")))), [is("y"), is("x")]);
+        assert_eq!(changed(Event::Init).len(), 0);
+        assert_eq!(changed(Event::InitApply(labelled(4, None))).len(), 0);
+        assert_eq!(changed(Event::InitDone), [None, is("y")]);
+        assert_eq!(changed(Event::Delete(labelled(5, None))), [None]);
     }
 
     #[test]
