@@ -1,4 +1,4 @@
-//! How operator and workers reach the API server. Nothing here sends a request.
+//! Connects operator and workers to the API server. Nothing here sends a request.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use http::header::USER_AGENT;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
-/// Two clients of one API server. The one that watches retries on its own; the other sends each
-/// request once, since a retried request could hold up a turn for minutes while the next turn would
-/// see a fresher state.
+/// Two clients of one API server. The client for watches retries on its own. The other client sends
+/// each request once: a retry could delay a turn for minutes, and the next turn sees a fresher
+/// state.
 #[derive(Clone)]
 pub struct Clients {
     watching: Client,
@@ -17,7 +17,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// A pair for tests, and for whoever builds clients otherwise. `watching` may retry on its own,
+    /// A pair for tests and other callers with their own clients. `watching` may retry on its own,
     /// `control` must not.
     #[must_use]
     pub fn new(watching: Client, control: Client) -> Self {
@@ -55,7 +55,7 @@ pub async fn connect(kubeconfig: Option<&Path>, agent: &str) -> Result<Clients, 
         Some(file) => from_file(file).await.map_err(|error| ConnectError(error.into()))?,
         None => Config::infer().await.map_err(|error| ConnectError(error.into()))?,
     };
-    // What is not ASCII text is of no use in a log.
+    // A log cannot show text that is not ASCII.
     config.headers.extend(HeaderValue::from_str(agent).ok().map(|agent| (USER_AGENT, agent)));
     let client = |config: Config| {
         Client::try_from(config).map_err(|error: kube::Error| ConnectError(error.into()))

@@ -1,4 +1,4 @@
-//! How soon a watch that failed is tried again.
+//! Pauses before a failed watch is tried again.
 
 use std::time::Duration;
 

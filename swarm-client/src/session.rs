@@ -1,8 +1,8 @@
-//! The Lease of a session, as an object: how the worker writes it and how the operator reads it.
+//! The Lease of a session as an object, which the worker writes and the operator reads.
 //!
-//! The object is named like the session. Its holder shows the state of the session: the session itself
-//! while it is live, nobody once it closed, anybody else after it was revoked. Times in it are for
-//! people; nobody decides by them.
+//! The object has the name of the session. Its holder shows the state of the session: the session
+//! itself while it is live, empty after it closed, any other name after it was revoked. Times in
+//! the object are for people; no decision uses them.
 //!
 //! [`KubeSession`] and [`KubeSessionViews`] are the worker's side, as adapters of the core's ports.
 
@@ -31,13 +31,14 @@ pub use store::KubeSession;
 pub const SESSION_LABEL: &str = "swarm.k8slab.info/session";
 /// The acknowledgement of a session in its Lease, as JSON: [`StoredAck`].
 pub const ACK_ANNOTATION: &str = "swarm.k8slab.info/ack";
-/// Names the session before this one in the same place, of which certainly nothing is left.
+/// Names the previous session in the same place, of which certainly no process is left.
 pub const PREDECESSOR_ANNOTATION: &str = "swarm.k8slab.info/predecessor";
-/// Which jobs of the session fail, as JSON: [`Failing`]. It is for people, and missing while none does.
+/// The failing jobs of the session, as JSON: [`Failing`]. It is for people, and missing while no
+/// job fails.
 pub const FAILING_ANNOTATION: &str = "swarm.k8slab.info/failing";
 /// Says `missing` where the API server would let the session write the Leases of others.
 pub const POLICY_ANNOTATION: &str = "swarm.k8slab.info/policy";
-/// All that a session says.
+/// All annotations that a session writes.
 pub const ANNOTATIONS: [&str; 5] = [
     ACK_ANNOTATION,
     STOPPING_ANNOTATION,
@@ -47,7 +48,7 @@ pub const ANNOTATIONS: [&str; 5] = [
 ];
 /// The value of that annotation.
 const POLICY_MISSING: &str = "missing";
-/// How many failing jobs are told one by one.
+/// The most failing jobs that are reported one by one.
 const FAILING_MAX: usize = 3;
 /// The most bytes of that annotation that are read: three jobs with the longest names and texts.
 const FAILING_BYTES_MAX: usize = 64 << 10;
@@ -56,9 +57,10 @@ pub const ACK_BYTES_MAX: usize = 160 << 10;
 /// The most finished jobs in one acknowledgement. A session that has more names the others once
 /// these were released.
 pub const FINISHED_MAX: usize = 1_000;
-/// How many bytes a session writes of finished jobs at most, which leaves room for all the rest.
+/// The most bytes that a session writes about finished jobs, which leaves room for all other
+/// content.
 const FINISHED_BYTES_MAX: usize = 128 << 10;
-/// Who holds a Lease that an operator took away.
+/// The holder of a Lease that an operator revoked.
 const REVOKED: &str = "revoked";
 
 /// The acknowledgement in every write of a Lease.
@@ -96,13 +98,13 @@ fn is_zero(value: &u64) -> bool {
 pub struct SeenLease {
     /// Whose it is.
     pub session: SessionId,
-    /// What the protocol knows of it.
+    /// The Lease as the protocol sees it.
     pub lease: Lease,
     /// For how long the session says it may act after a renewal.
     pub duration: Duration,
-    /// What it says of the session before it in the same place.
+    /// The session's report about the previous session in the same place.
     pub former: Former,
-    /// What it says of jobs that fail.
+    /// The session's report about failing jobs.
     pub failing: Failing,
     /// Whether it says that nothing keeps it from the Leases of others.
     pub is_unprotected: bool,
@@ -152,7 +154,7 @@ pub fn written(
     }
 }
 
-/// The same object, which tells which jobs fail.
+/// Adds the report about failing jobs to the object, if any job fails.
 #[must_use]
 pub fn telling(mut object: Object, failing: &Failing) -> Object {
     if 0 < failing.count {
@@ -184,8 +186,8 @@ pub fn foreign() -> Object {
     }
 }
 
-/// What a session tells of jobs that fail. What makes no sense tells nothing: it is for people, and no
-/// session loses its lease over it.
+/// Reads the session's report about failing jobs. An invalid report counts as empty: it is for
+/// people, and no session loses its lease over it.
 fn told(object: &Object) -> Failing {
     let text = object.annotations().get(FAILING_ANNOTATION);
     let text = text.filter(|text| text.len() <= FAILING_BYTES_MAX);
@@ -207,7 +209,7 @@ fn reported(finished: &BTreeMap<JobName, Token>) -> BTreeMap<String, u64> {
     first.map(|(job, token)| (job.to_string(), token.0)).collect()
 }
 
-/// The patch by which an operator revokes the Lease that it saw at `version`, and no later one.
+/// The patch with which an operator revokes the Lease at exactly this `version`.
 #[must_use]
 pub fn revocation(version: LeaseVersion) -> serde_json::Value {
     serde_json::json!({
@@ -222,7 +224,7 @@ pub fn version(object: &Object) -> Option<LeaseVersion> {
     object.metadata.resource_version.as_deref()?.parse().ok().map(LeaseVersion)
 }
 
-/// Who holds the Lease `object`, by its name.
+/// The holder of the Lease `object`, found by its name.
 #[must_use]
 pub fn holder(object: &Object) -> Holder {
     let holder = object.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
@@ -233,11 +235,11 @@ pub fn holder(object: &Object) -> Holder {
     }
 }
 
-/// What a Lease says.
+/// Reads a Lease.
 ///
 /// # Errors
 ///
-/// A sentence, if it is no Lease of a session, or none that this version understands.
+/// A sentence, if the object is not a session's Lease, or this version cannot read it.
 pub fn seen(object: &Object) -> Result<SeenLease, String> {
     let name = object.name_any();
     let session = SessionId::from_stored(&name);
@@ -275,7 +277,7 @@ pub fn seen(object: &Object) -> Result<SeenLease, String> {
     };
     let predecessor = object.annotations().get(PREDECESSOR_ANNOTATION);
     let predecessor = predecessor.map(|text| SessionId::from_stored(text));
-    // What a session says concerns its own pod only.
+    // A session may only make statements about its own pod.
     let is_its_own = |it: &SessionId| it.pod_uid() == session.pod_uid() && *it != session;
     let former = Former {
         session: predecessor.filter(|it| !it.is_plain() && is_its_own(it)),

@@ -1,4 +1,4 @@
-//! How a worker follows the one object that says what its session is to run.
+//! Follows the one object that lists the jobs of a worker's session.
 //!
 //! The watch asks for one name only, which is all that a worker needs. It continues by itself after
 //! a restart of the API server, and when its version is too old. An invalid object is reported in a
@@ -31,7 +31,7 @@ pub struct KubeSessionViews {
     is_there: bool,
     /// Whether the list that is being received has had it so far.
     is_listed: bool,
-    /// Whether the watch fails at the moment, so that it is said once.
+    /// Whether the watch fails at present, so that each failure is logged once.
     fails: bool,
 }
 
@@ -46,7 +46,7 @@ impl KubeSessionViews {
         Self { session, api, events, is_there: false, is_listed: false, fails: false }
     }
 
-    /// What an event says; `None` if it says nothing new.
+    /// Applies an event; `None` if it brings nothing new.
     fn take_in(&mut self, event: Event<DynamicObject>) -> Option<ViewUpdate> {
         match event {
             Event::Init => self.is_listed = false,

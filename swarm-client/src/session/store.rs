@@ -21,9 +21,9 @@ use super::{seen, telling, unprotected, version, written};
 use crate::api::WorkerView;
 use crate::client::Clients;
 
-/// What deploy/base/policy.yaml says where it refuses another's Lease, whatever its objects are called.
+/// Text of deploy/base/policy.yaml in each refusal of another session's Lease.
 const POLICY_SAYS: &str = "of a session";
-/// What the API server says before it asks any policy.
+/// Text of the API server when the worker lacks rights, before it evaluates any policy.
 const NO_RIGHT: &str = "cannot create resource";
 
 /// One session's place in the API server.
@@ -36,15 +36,15 @@ pub struct KubeSession {
     views: Api<WorkerView>,
     /// The UID of our Lease, once it was seen.
     uid: Mutex<Option<String>>,
-    /// What every write tells.
+    /// The report about failing jobs, part of every write.
     failing: Mutex<Arc<Failing>>,
     /// Whether nothing keeps this worker from the Leases of others.
     is_unprotected: AtomicBool,
 }
 
 impl KubeSession {
-    /// A session in `namespace` with these lease `terms`. What it knows of the `former` one in its
-    /// place is written every time.
+    /// A session in `namespace` with these lease `terms`. Every write contains its report about the
+    /// `former` session in its place.
     #[must_use]
     pub fn new(
         clients: &Clients,
@@ -103,8 +103,8 @@ impl SessionStore for KubeSession {
         }
         let params = PostParams::default();
         let answer = if write.expected.is_some() {
-            // Whoever expects a version has seen the object. Without its UID nothing would keep
-            // this from recreating it.
+            // An expected version implies that the object was seen. Without its UID, this PUT could
+            // recreate a deleted Lease.
             let Some(uid) = self.uid() else {
                 return Err(StoreError::Conflict { what: self.what() });
             };
@@ -147,9 +147,9 @@ impl SessionStore for KubeSession {
     }
 }
 
-/// Whether a dry run of another pod's Lease has shown that the policy is not in force. Policies are asked
-/// before quotas, and before the store knows whether there is such a Lease already, as one that somebody
-/// made to hide that.
+/// Whether a dry run of another pod's Lease has shown that the policy is not in force. The API
+/// server evaluates policies before quotas, and before it looks for an existing Lease. So an
+/// existing Lease cannot hide a missing policy.
 fn has_passed_policy(answer: kube::Result<()>) -> bool {
     match answer {
         Ok(()) => true,
@@ -167,8 +167,8 @@ fn no_answer(what: String, reason: &str) -> StoreError {
     StoreError::Unavailable { what, source: reason.into() }
 }
 
-/// A failure by what a worker can do about it. What is neither a change nor a refusal passes, such
-/// as the failures of an API server that has too much to do.
+/// Classifies a failure by the possible reactions of a worker. A failure that is neither a change
+/// nor a refusal is temporary, such as an overloaded API server.
 fn classify_error(what: String, error: kube::Error) -> StoreError {
     let refused = |advice: &str, message: &str| StoreError::Refused {
         code: "SessionRefused",
