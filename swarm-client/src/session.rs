@@ -156,11 +156,11 @@ pub fn written(
 
 /// Adds the report about failing jobs to the object, if any job fails.
 #[must_use]
-pub fn telling(mut object: Object, failing: &Failing) -> Object {
+pub fn with_failing(mut object: Object, failing: &Failing) -> Object {
     if 0 < failing.count {
-        let told = Failing::sum([failing], FAILING_MAX);
-        let told = serde_json::to_string(&told).unwrap_or_default();
-        object.annotations_mut().insert(FAILING_ANNOTATION.to_owned(), told);
+        let report = Failing::sum([failing], FAILING_MAX);
+        let report = serde_json::to_string(&report).unwrap_or_default();
+        object.annotations_mut().insert(FAILING_ANNOTATION.to_owned(), report);
     }
     object
 }
@@ -188,11 +188,11 @@ pub fn foreign() -> Object {
 
 /// Reads the session's report about failing jobs. An invalid report counts as empty: it is for
 /// people, and no session loses its lease over it.
-fn told(object: &Object) -> Failing {
+fn read_failing(object: &Object) -> Failing {
     let text = object.annotations().get(FAILING_ANNOTATION);
     let text = text.filter(|text| text.len() <= FAILING_BYTES_MAX);
-    let told: Option<Failing> = text.and_then(|text| serde_json::from_str(text).ok());
-    told.unwrap_or_default().limited(usize::MAX, FAILING_MAX)
+    let report: Option<Failing> = text.and_then(|text| serde_json::from_str(text).ok());
+    report.unwrap_or_default().limited(usize::MAX, FAILING_MAX)
 }
 
 /// As many finished jobs as one acknowledgement holds, in the order of their names.
@@ -288,7 +288,7 @@ pub fn seen(object: &Object) -> Result<SeenLease, String> {
         lease: Lease { version, holder, number: stored.write, ack },
         duration: Duration::from_millis(stored.duration_ms),
         former,
-        failing: told(object),
+        failing: read_failing(object),
         is_unprotected: object
             .annotations()
             .get(POLICY_ANNOTATION)
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_session_tells_of_failing_jobs_is_read_and_nonsense_is_ignored() {
+    fn what_a_session_reports_of_failing_jobs_is_read_and_nonsense_is_ignored() {
         let job = |n: usize| FailingJob {
             job: format!("job-{n}").parse().unwrap(),
             state: FailingState::Restarting,
@@ -344,9 +344,9 @@ mod tests {
         let (terms, former) = (LeaseTerms::default(), Former::default());
         let plain = || written(&session, &write(Holder::Session), &terms, &former);
         let failing = Failing::of(&(0..9).map(job).collect::<Vec<_>>(), 100);
-        let mut object = telling(plain(), &failing);
-        assert_eq!(told(&object), Failing { count: 9, worst: (0..3).map(job).collect() });
-        assert_eq!(told(&telling(plain(), &Failing::default())), Failing::default());
+        let mut object = with_failing(plain(), &failing);
+        assert_eq!(read_failing(&object), Failing { count: 9, worst: (0..3).map(job).collect() });
+        assert_eq!(read_failing(&with_failing(plain(), &Failing::default())), Failing::default());
         object.metadata.resource_version = Some("42".to_owned());
         for nonsense in ["", "{}", "{\"count\": -1}", &"x".repeat(FAILING_BYTES_MAX + 1)] {
             let annotations = object.annotations_mut();

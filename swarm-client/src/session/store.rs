@@ -17,7 +17,7 @@ use swarm_core::ports::{SessionStore, StoreError};
 use swarm_core::session::Former;
 use swarm_core::{Failing, Position};
 
-use super::{seen, telling, unprotected, version, written};
+use super::{seen, unprotected, version, with_failing, written};
 use crate::api::WorkerView;
 use crate::client::Clients;
 
@@ -97,7 +97,7 @@ impl SessionStore for KubeSession {
     async fn write(&self, write: &LeaseWrite) -> Result<LeaseVersion, StoreError> {
         let failing = Arc::clone(&self.failing.lock().unwrap_or_else(PoisonError::into_inner));
         let object = written(&self.session, write, &self.terms, &self.former);
-        let mut object = telling(object, &failing);
+        let mut object = with_failing(object, &failing);
         if self.is_unprotected.load(Ordering::Relaxed) {
             object = unprotected(object);
         }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_is_told_from_what_is_refused_and_from_what_passes() {
+    fn a_change_a_refusal_and_a_temporary_failure_are_distinguished() {
         for (code, reason) in [(409, "Conflict"), (409, "AlreadyExists"), (404, "NotFound")] {
             assert!(matches!(classified(code, reason), StoreError::Conflict { .. }), "{reason}");
         }
