@@ -243,6 +243,10 @@ async fn theirs_stays(context: &Context) -> Result<()> {
 
 /// All states at once, deleted by the first command of the documented uninstallation.
 async fn documented_uninstall(context: &Context, all: &[Case], contexts: &[Context]) -> Result<()> {
+    // The operator removes the ledger of a deleted Swarm some time later. Without this deletion `apply` may
+    // find the ledger unchanged, just before the operator removes it.
+    let ledger = ["swarmledgers.swarm.k8slab.info", "statefulset.unreadable"];
+    context.kubectl(&[&["delete", "--ignore-not-found"], &ledger[..]].concat()).await?;
     for (case, context) in all.iter().zip(contexts) {
         context.apply(&case.manifest()).await.context(case.name)?;
     }
