@@ -302,10 +302,10 @@ fn moves(place: &str, manifest: String, view: &swarm_core::View) -> Result<Strin
         name: None,
         namespace: None,
         workers: Some(workers),
-        before: Before::View(&Source::of(place, view.to_yaml())),
         reach: Reach::Target,
     };
-    let answer = answer::answer(&question).map_err(|explained| explained.to_string())?;
+    let answer = answer::answer(&question, Before::View(&Source::of(place, view.to_yaml())))
+        .map_err(|explained| explained.to_string())?;
     let entries: usize = view.workers.values().map(|entry| entry.jobs.len()).sum();
     let held = answer.held.map_or(0, |held| held.len());
     let (doubled, moved) =

@@ -203,15 +203,16 @@ fn ask(args: &ClusterPlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusa
     let (manifest, said) = input.read(cluster)?;
     notes.extend(said);
     let view = view_of(from.as_deref())?;
-    let answer = answer::answer(&Question {
+    let question = Question {
         home: Home::Cluster,
         manifest: &manifest,
         name: options.name.as_deref(),
         namespace: namespace.as_deref(),
         workers: options.workers,
-        before: view.as_ref().map_or(Before::Nothing, Before::View),
         reach: options.reach(),
-    });
+    };
+    let before = view.as_ref().map_or(Before::Nothing, Before::View);
+    let answer = answer::answer(&question, before);
     answer.map_err(|unplanned| match unplanned {
         Unplanned::Wrong(explained) => Refusal::Wrong(explained),
         // An empty pipe has a cause: the previous program failed.

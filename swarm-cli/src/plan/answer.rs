@@ -23,21 +23,19 @@ pub(crate) struct Question<'a> {
     pub(crate) namespace: Option<&'a str>,
     /// The number of workers, instead of the file's.
     pub(crate) workers: Option<u32>,
-    /// The current assignment.
-    pub(crate) before: Before<'a>,
     /// Extent of the plan.
     pub(crate) reach: Reach,
 }
 
 /// The assignment that a plan begins with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Before<'a> {
     /// No job is assigned.
     Nothing,
     /// The text of a view.
     View(&'a Source),
     /// The assignment of a pool that runs.
-    Pool(&'a Assignment),
+    Pool(Assignment),
 }
 
 /// Extent of a plan.
@@ -91,13 +89,36 @@ impl fmt::Display for Unplanned {
     }
 }
 
-/// Answers the question.
+/// A manifest that can be planned.
+#[derive(Clone, Debug)]
+pub(crate) struct Plannable {
+    /// The Swarm's name.
+    pub(crate) name: String,
+    /// The number of workers.
+    pub(crate) workers: u32,
+    worker_name: String,
+    first_slot: u32,
+    desired: Desired,
+    reach: Reach,
+    notes: Vec<String>,
+}
+
+/// Answers the question about a pool with the assignment `before`.
 ///
 /// # Errors
 ///
 /// [`Unplanned`]
-pub(crate) fn answer(question: &Question<'_>) -> Result<Answer, Unplanned> {
-    let Question { home, manifest: file, name, namespace, workers, before, reach } = *question;
+pub(crate) fn answer(question: &Question<'_>, before: Before<'_>) -> Result<Answer, Unplanned> {
+    read(question)?.plan(before)
+}
+
+/// Reads the manifest of the question.
+///
+/// # Errors
+///
+/// [`Unplanned`]
+pub(crate) fn read(question: &Question<'_>) -> Result<Plannable, Unplanned> {
+    let Question { home, manifest: file, name, namespace, workers, reach } = *question;
     let shown = match namespace {
         Some(namespace) => format!("{}, namespace `{namespace}`", file.shown),
         None => file.shown.clone(),
@@ -127,31 +148,43 @@ pub(crate) fn answer(question: &Question<'_>) -> Result<Answer, Unplanned> {
     let workers = workers
         .or(replicas)
         .ok_or_else(|| in_file("it does not specify the number of workers; use --workers"))?;
-    let pool = pool(first_slot, workers, &desired);
-    let held = match before {
-        Before::Nothing => None,
-        Before::View(Source { text, shown, .. }) => {
-            Some(view::held(text, &pool).map_err(|reason| format!("{shown}: {reason}"))?)
+    Ok(Plannable { name, workers, worker_name, first_slot, desired, reach, notes })
+}
+
+impl Plannable {
+    /// Plans for a pool with the assignment `before`.
+    ///
+    /// # Errors
+    ///
+    /// [`Unplanned::Wrong`], if `before` is an invalid view.
+    pub(crate) fn plan(self, before: Before<'_>) -> Result<Answer, Unplanned> {
+        let Self { name, workers, worker_name, first_slot, desired, reach, notes } = self;
+        let pool = pool(first_slot, workers, &desired);
+        let held = match before {
+            Before::Nothing => None,
+            Before::View(Source { text, shown, .. }) => {
+                Some(view::held(text, &pool).map_err(|reason| format!("{shown}: {reason}"))?)
+            }
+            Before::Pool(assignment) => Some(assignment),
+        };
+        let nobody = Assignment::default();
+        let rules = match reach {
+            Reach::Step => desired.rules,
+            Reach::Target => Rules { moves_max: None, ..desired.rules },
+        };
+        let held_now = held.as_ref().unwrap_or(&nobody);
+        let request = Request { jobs: &desired.jobs, held: held_now, pool: &pool, rules };
+        let plan = request.plan();
+        let mut document = Document::new(workers, &plan);
+        if reach == Reach::Step {
+            document.deferred = Some(plan.deferred.iter().map(ToString::to_string).collect());
         }
-        Before::Pool(assignment) => Some(assignment.clone()),
-    };
-    let nobody = Assignment::default();
-    let rules = match reach {
-        Reach::Step => desired.rules,
-        Reach::Target => Rules { moves_max: None, ..desired.rules },
-    };
-    let request =
-        Request { jobs: &desired.jobs, held: held.as_ref().unwrap_or(&nobody), pool: &pool, rules };
-    let plan = request.plan();
-    let mut document = Document::new(workers, &plan);
-    if reach == Reach::Step {
-        document.deferred = Some(plan.deferred.iter().map(ToString::to_string).collect());
+        if document.leaves_some() {
+            document.workers_enough = Some(enough(&request, first_slot, desired.max_jobs));
+        }
+        let jobs = desired.jobs;
+        Ok(Answer { document, name, worker_name, first_slot, held, jobs, notes })
     }
-    if document.leaves_some() {
-        document.workers_enough = Some(enough(&request, first_slot, desired.max_jobs));
-    }
-    let jobs = desired.jobs;
-    Ok(Answer { document, name, worker_name, first_slot, held, jobs, notes })
 }
 
 /// Classifies an error of the manifest.

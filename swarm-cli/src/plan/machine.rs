@@ -50,39 +50,36 @@ async fn ask(args: &PlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal
     let part = input::named(file)?;
     let manifest = Source::of(part.shown, part.text);
     let view = view_of(from.as_deref())?;
-    let first = Question {
+    let question = Question {
         home: Home::Machine,
         manifest: &manifest,
         name: options.name.as_deref(),
         namespace: None,
         workers: options.workers,
-        before: view.as_ref().map_or(Before::Nothing, Before::View),
         reach: options.reach(),
     };
-    let planned = |question| answer::answer(question).map_err(refusal);
-    let answer = planned(&first)?;
-    if view.is_some() {
-        return Ok(answer);
+    let plannable = answer::read(&question).map_err(refusal)?;
+    if let Some(view) = &view {
+        return plannable.plan(Before::View(view)).map_err(refusal);
     }
-    let pool = PoolArgs { pool: dir.is_none().then(|| answer.name.clone()), dir: dir.clone() };
+    let pool = PoolArgs { pool: dir.is_none().then(|| plannable.name.clone()), dir: dir.clone() };
     let running = swarm_local::running(&pool).await;
     let running = running.map_err(|error| Refusal::Impossible(format!("{error:#}")))?;
     let Some(RunningPool { dir, revision, workers, held }) = running else {
         return match &args.dir {
             Some(dir) => Err(format!("no pool runs in {}", dir.display()).into()),
-            None => Ok(answer),
+            None => plannable.plan(Before::Nothing).map_err(refusal),
         };
     };
     notes.push(format!("compared with the pool in {}, revision {revision}", dir.display()));
-    let planned = planned(&Question { before: Before::Pool(&held), ..first })?;
-    if options.workers.is_none() && planned.document.workers as usize != workers {
-        let wanted = planned.document.workers;
+    let wanted = plannable.workers;
+    if options.workers.is_none() && wanted as usize != workers {
         notes.push(format!(
             "the pool has {workers} workers, and the plan is for {wanted}; --workers {workers} plans for the \
              workers of the pool"
         ));
     }
-    Ok(planned)
+    plannable.plan(Before::Pool(held)).map_err(refusal)
 }
 
 fn refusal(unplanned: Unplanned) -> Refusal {

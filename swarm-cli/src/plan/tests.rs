@@ -62,10 +62,9 @@ fn ask(manifest: &Source, workers: u32, view: Option<&Source>) -> Answer {
         name: None,
         namespace: None,
         workers: Some(workers),
-        before: view.map_or(Before::Nothing, Before::View),
         reach: Reach::Target,
     };
-    answer(&question).unwrap()
+    answer(&question, view.map_or(Before::Nothing, Before::View)).unwrap()
 }
 
 proptest! {
@@ -169,10 +168,9 @@ spec: {replicas: 2, ordinals: {start: 5}}
         name: None,
         namespace: None,
         workers: None,
-        before: Before::Nothing,
         reach: Reach::Target,
     };
-    let document = answer(&question).unwrap().document;
+    let document = answer(&question, Before::Nothing).unwrap().document;
     let slots: BTreeSet<_> = document.assignment.values().map(|slot| Slot(*slot)).collect();
     assert_eq!(slots, BTreeSet::from([Slot(5), Slot(6)]));
     assert_eq!(
