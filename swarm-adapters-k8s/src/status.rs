@@ -162,7 +162,7 @@ impl<'a> TurnSummary<'a> {
     /// The part that a pool on one machine has as well.
     fn common(&self) -> Summary<'a> {
         let Self { decision, desired, progress, .. } = *self;
-        Summary { decision, desired, progress }
+        Summary::of(decision, desired, progress)
     }
 }
 
@@ -176,7 +176,8 @@ pub fn after_turn(
 ) -> SwarmStatus {
     let TurnSummary { decision, desired, observed, progress, pool, .. } = *facts;
     let TurnSummary { refreshed, sessions, refusals, .. } = *facts;
-    let (plan, wanted) = (&decision.plan, facts.common().wanted());
+    let common = facts.common();
+    let (plan, wanted) = (&decision.plan, common.wanted());
     let reservations = shares::reservations(facts);
     let mut unassigned = BTreeMap::<String, i32>::new();
     let without = plan.unassigned.values().filter(|why| **why != Unassigned::Suspended);
@@ -206,7 +207,7 @@ pub fn after_turn(
         selector: pool.selector.clone(),
         conditions: Vec::new(),
     };
-    let assigned = all_assigned(facts, wanted, reservations.as_ref());
+    let assigned = all_assigned(facts, &common, reservations.as_ref());
     let mut extra = vec![pool::ready(facts, wanted), assigned];
     extra.extend(rollout::part(pool, facts.rollout));
     extra.extend(autoscale::part(facts, wanted));
@@ -255,9 +256,10 @@ impl Part {
 
 fn all_assigned(
     facts: &TurnSummary<'_>,
-    wanted: Wanted,
+    common: &Summary<'_>,
     reservations: Option<&Reservations>,
 ) -> Part {
+    let wanted = common.wanted();
     let Wanted { jobs: all, without, suspended } = wanted;
     let beside = wanted.are_suspended();
     if without == 0 {
@@ -273,7 +275,7 @@ fn all_assigned(
         };
         return Part::new(ALL_ASSIGNED, true, "AllAssigned", message);
     }
-    let words = facts.common().reasons_without_worker();
+    let words = common.reasons_without_worker();
     let (words, waits) = (words.join(", "), reservations.map_or_else(String::new, shares::waits));
     let message = format!("{}: {words}{waits}{beside}", wanted.no_worker());
     Part::new(ALL_ASSIGNED, false, "JobsUnassigned", message)

@@ -93,12 +93,10 @@ pub struct Verdict {
 /// A turn that was carried out, as it is judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
-    /// The decision of the turn.
-    pub decision: &'a Decision,
-    /// The wishes that the turn had.
-    pub desired: &'a Desired,
-    /// The progress of the pool after the turn.
-    pub progress: &'a Progress,
+    decision: &'a Decision,
+    desired: &'a Desired,
+    progress: &'a Progress,
+    wanted: Wanted,
 }
 
 /// Numbers of jobs to run, without jobs that are done.
@@ -112,27 +110,27 @@ pub struct Wanted {
     pub suspended: usize,
 }
 
+impl<'a> Summary<'a> {
+    /// Summarizes a turn that had these wishes, from its decision and the progress of the pool after it.
+    /// O(jobs) if some jobs are done, else O(1).
+    #[must_use]
+    pub fn of(decision: &'a Decision, desired: &'a Desired, progress: &'a Progress) -> Self {
+        Self { decision, desired, progress, wanted: Wanted::of(decision, desired, progress) }
+    }
+}
+
 impl Summary<'_> {
-    /// Counts the jobs to run. A plan for all workers names suspended jobs only. O(jobs) if some are done,
-    /// else O(1).
+    /// Returns the numbers of jobs to run.
     #[must_use]
     pub fn wanted(&self) -> Wanted {
-        let Self { decision, desired, progress } = *self;
-        let is_done = |job: &&JobName| {
-            let record = decision.ledger.cells.jobs.get(*job);
-            record.is_some_and(|record| matches!(record.cell, Cell::Done { .. }))
-        };
-        let has_done = 0 < progress.jobs.done;
-        let done = if has_done { desired.jobs.keys().filter(is_done).count() } else { 0 };
-        let JobCounts { unassigned: without, suspended, .. } = progress.jobs;
-        Wanted { jobs: desired.jobs.len() - done, without, suspended }
+        self.wanted
     }
 
     /// Judges a turn that granted nothing: the pool is new, paused, or waits for earlier sessions.
     #[must_use]
     pub fn start(&self) -> Option<Verdict> {
         let Self { decision, progress, .. } = *self;
-        let jobs = self.wanted().jobs;
+        let jobs = self.wanted.jobs;
         match decision.waiting {
             Some(Waiting::PoolIncomplete { ready, desired }) => {
                 let message = format!(
@@ -156,7 +154,7 @@ impl Summary<'_> {
     #[must_use]
     pub fn unsettled(&self) -> Option<Verdict> {
         let Self { desired, progress, .. } = *self;
-        let wanted = self.wanted();
+        let wanted = self.wanted;
         if 0 < wanted.without {
             return Some(self.without_worker(wanted));
         }
@@ -182,12 +180,21 @@ impl Summary<'_> {
         Some(Verdict { reason: Reason::Scaling, message })
     }
 
+    /// Judges a turn after which no job waits, and workers do not have their newest jobs yet.
+    #[must_use]
+    pub fn stale(&self) -> Option<Verdict> {
+        let Progress { stale, jobs, .. } = self.progress;
+        let names: Vec<_> = stale.iter().map(String::as_str).collect();
+        let is_so = !names.is_empty() && jobs.waiting() == 0;
+        is_so.then(|| Verdict { reason: Reason::Refreshing, message: stale_workers(&names) })
+    }
+
     /// Judges a turn after which every job has a worker that is ready: some jobs wait for a moment, or the
     /// pool is settled.
     #[must_use]
     pub fn settled(&self) -> Verdict {
         let Self { decision, progress, .. } = *self;
-        let wanted = self.wanted();
+        let wanted = self.wanted;
         if 0 < progress.jobs.waiting() {
             return waiting(progress.jobs, wanted.jobs);
         }
@@ -200,7 +207,7 @@ impl Summary<'_> {
 
     /// The verdict on a Swarm where everything stays as it is.
     fn paused(&self) -> Verdict {
-        let Self { decision, desired, progress } = *self;
+        let Self { decision, desired, progress, .. } = *self;
         let without = progress.jobs.unassigned;
         let is_run =
             |cell: &Cell| cell.holder().is_some() || matches!(cell, Cell::Everywhere { .. });
@@ -247,6 +254,18 @@ impl Summary<'_> {
 }
 
 impl Wanted {
+    /// Counts the jobs to run. A plan for all workers names suspended jobs only.
+    fn of(decision: &Decision, desired: &Desired, progress: &Progress) -> Self {
+        let is_done = |job: &&JobName| {
+            let record = decision.ledger.cells.jobs.get(*job);
+            record.is_some_and(|record| matches!(record.cell, Cell::Done { .. }))
+        };
+        let has_done = 0 < progress.jobs.done;
+        let done = if has_done { desired.jobs.keys().filter(is_done).count() } else { 0 };
+        let JobCounts { unassigned: without, suspended, .. } = progress.jobs;
+        Self { jobs: desired.jobs.len() - done, without, suspended }
+    }
+
     /// Returns the number of jobs that a worker runs or is to run.
     #[must_use]
     pub fn assigned(self) -> usize {
@@ -396,7 +415,7 @@ mod tests {
         let decision = decide(&Ledger::new(1), desired, &observed);
         let mut progress = Progress::of(&decision, desired, &observed, vec![]);
         change(&mut progress);
-        let turn = Summary { decision: &decision, desired, progress: &progress };
+        let turn = Summary::of(&decision, desired, &progress);
         let verdict = turn.start().or_else(|| turn.unsettled()).unwrap_or_else(|| turn.settled());
         format!("{}: {}", verdict.reason.as_str(), verdict.message)
     }

@@ -550,7 +550,7 @@ impl Operation {
         snapshot.mark_silent(&self.silent);
         snapshot.mark_stopping(&mut self.stopping);
         snapshot.mark_failing(&self.failing);
-        let turn = Summary { decision, desired: &self.wanted.desired, progress: &progress };
+        let turn = Summary::of(decision, &self.wanted.desired, &progress);
         snapshot.judge(&turn, workers);
         for sentence in self.failures.news(&snapshot) {
             self.outlets.voice.say(&sentence);

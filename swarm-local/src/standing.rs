@@ -5,9 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use swarm_adapters_host::clock::unix_s;
 use swarm_core::Unassigned;
-use swarm_core::verdict::{
-    Reason, Summary, Verdict, failing_jobs, number, shortened, stale_workers,
-};
+use swarm_core::verdict::{Reason, Summary, Verdict, failing_jobs, number, shortened};
 
 use super::snapshot::{FailingRow, JobCounts, Snapshot, StoppingRow, Word, WorkerRow};
 use super::text::{age, counted};
@@ -34,13 +32,6 @@ fn coming(workers: &Workers) -> Option<Verdict> {
     let are = number(names.len(), "this worker is", "these workers are");
     let message = format!("{are} not ready: {}", shortened(&names));
     (!names.is_empty()).then_some(Verdict { reason: Reason::WorkersNotReady, message })
-}
-
-/// Returns the verdict if workers have not confirmed their newest jobs.
-fn stale(turn: &Summary<'_>) -> Option<Verdict> {
-    let names: Vec<_> = turn.progress.stale.iter().map(String::as_str).collect();
-    let message = || stale_workers(&names);
-    (!names.is_empty()).then(|| Verdict { reason: Reason::Refreshing, message: message() })
 }
 
 impl Snapshot {
@@ -87,7 +78,7 @@ impl Snapshot {
             .or_else(|| turn.unsettled())
             .or_else(|| self.all_failing())
             .or_else(|| coming(workers))
-            .or_else(|| stale(turn).filter(|_| turn.progress.jobs.waiting() == 0))
+            .or_else(|| turn.stale())
             .unwrap_or_else(|| turn.settled());
         (self.reason, self.message) = (reason.as_str(), message);
     }
