@@ -34,7 +34,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What it must not know: clocks (a [`Moment`](swarm_core::handover::Moment) is an argument), stores, and
+//! It has no access to clocks (a [`Moment`](swarm_core::handover::Moment) is an argument), stores or
 //! Kubernetes.
 
 mod bucket;

@@ -43,7 +43,7 @@ pub struct PingArgs {
     /// The address to ping
     #[arg(value_name = "HOST:PORT")]
     pub address: String,
-    /// How long to wait for the response, in milliseconds
+    /// The longest time to wait for the response, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub timeout_ms: u64,
 }

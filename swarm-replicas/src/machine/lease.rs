@@ -106,7 +106,7 @@ pub struct MemberLease {
 }
 
 impl MemberLease {
-    /// What a [`Watch`](swarm_core::handover::Watch) looks at.
+    /// The part of the Lease that a [`Watch`](swarm_core::handover::Watch) compares.
     pub(super) fn lease(&self) -> Lease {
         let Self { version, holder, number, duration: _, card: _ } = self;
         Lease { version: *version, holder: *holder, number: *number, ack: Ack::default() }

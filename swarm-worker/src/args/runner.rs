@@ -22,10 +22,10 @@ pub struct RunnerArgs {
     /// The time from one ping to the next
     #[arg(long, value_name = "TIME", env = "PING_INTERVAL", default_value = "30s", value_parser = duration)]
     pub ping_interval: Duration,
-    /// How long to wait for the response to a ping
+    /// The longest time to wait for the response to a ping
     #[arg(long, value_name = "TIME", env = "PING_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub ping_timeout: Duration,
-    /// How long a job may take to stop before it is killed
+    /// The time that a job has to stop before it is killed
     #[arg(long, value_name = "TIME", env = "STOP_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub stop_timeout: Duration,
     /// The program of `--runner command` and its arguments. {job} is replaced by the job's name,
