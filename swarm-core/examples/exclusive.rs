@@ -2,8 +2,8 @@
 //!
 //! `cargo run -p swarm-core --example exclusive`
 //!
-//! Time is simulated, and the store is in memory. With a clock, and a store that compares and sets,
-//! this is a whole scheduler.
+//! Time is simulated, and the store is in memory. With a clock and a store with compare-and-set,
+//! the example would be a whole scheduler.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ use swarm_core::overseer::{
 use swarm_core::session::{Details, Former, Session, SessionEffect, SessionEvent};
 use swarm_core::{Desired, JobsError, Ledger, Presence, Slot, decide, jobs};
 
-/// What workers and scheduler share.
+/// The store that workers and scheduler share.
 struct Store {
     ledger: Ledger,
     leases: BTreeMap<SessionId, Lease>,
@@ -33,7 +33,7 @@ impl Store {
     }
 }
 
-/// A worker: it does what its session says, and reports what came of it.
+/// A worker, which carries out the effects of its session and reports their results.
 struct Worker {
     name: &'static str,
     session: Session,
@@ -42,7 +42,7 @@ struct Worker {
 
 impl Worker {
     fn start(name: &'static str, now: Moment) -> Self {
-        // The number is random where it counts, drawn anew by every process.
+        // In production the number is random: every process draws another one.
         let (session, todo) = Session::open(SessionId::new(name, 1), LeaseTerms::default(), now);
         Self { name, session, todo: todo.into() }
     }
@@ -99,7 +99,7 @@ impl Worker {
     }
 }
 
-/// One turn of the scheduler: learn, revoke, decide, save, publish.
+/// Runs one turn of the scheduler: learn, revoke, decide, save, publish.
 fn schedule(now: Moment, overseer: &mut Overseer, desired: &Desired, store: &mut Store) {
     let duration = overseer.terms().duration;
     for (session, lease) in &store.leases {
@@ -126,11 +126,11 @@ fn schedule(now: Moment, overseer: &mut Overseer, desired: &Desired, store: &mut
         let presence = Presence::Ready;
         (Slot(slot), WorkerFacts { name, presence, pod, is_wanted: true, is_replaced: false })
     };
-    // The wall clock: the tokens of a ledger that was lost are passed by it.
+    // The wall clock, so that new tokens exceed the tokens of a lost ledger.
     let unix_time_s = BEGAN_UNIX_S + now.0.as_secs();
     let pool = PoolFacts::new((0..).zip(NAMES).map(worker), unix_time_s * 1_000_000);
     let observed = overseer.observed(now, desired.policy, pool);
-    // Where several schedulers may run, this is a compare-and-set, and one that fails ends the turn.
+    // With several schedulers this is a compare-and-set. If it fails, the turn ends.
     store.ledger = decide(&store.ledger, desired, &observed).ledger;
     overseer.note(now, &store.ledger);
     for due in overseer.publications(&store.ledger, &Details::default(), 1) {
@@ -141,7 +141,7 @@ fn schedule(now: Moment, overseer: &mut Overseer, desired: &Desired, store: &mut
 }
 
 const NAMES: [&str; 2] = ["ann", "bob"];
-/// When this story begins, in seconds since 1970.
+/// Start of the simulated time, in seconds since 1970.
 const BEGAN_UNIX_S: u64 = 1_790_000_000;
 
 fn main() -> Result<(), JobsError> {

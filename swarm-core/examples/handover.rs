@@ -1,6 +1,6 @@
 //! Two workers, as threads, hand a job over: `cargo run -p swarm-core --example handover`.
 #![expect(clippy::print_stdout, clippy::unwrap_used, clippy::wildcard_imports, reason = "example")]
-#![expect(clippy::disallowed_methods, reason = "whoever drives the core reads the clock")]
+#![expect(clippy::disallowed_methods, reason = "the program that drives the core reads the clock")]
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::thread::{sleep, spawn};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use swarm_core::session::{Session, SessionEffect as Do, SessionEvent as Event};
 use swarm_core::{Jobs, Slot, handover::*};
 
-/// What a cluster would store. The lock makes every write a compare-and-set.
+/// The data that a cluster would store. The lock makes every write a compare-and-set.
 type Store = Mutex<(Cells, BTreeMap<SessionId, Lease>)>;
 
 fn worker(store: &Store, id: &SessionId, start: Instant) {
@@ -18,7 +18,7 @@ fn worker(store: &Store, id: &SessionId, start: Instant) {
     let mut todo = VecDeque::from(effects);
     while !session.is_over() {
         let event = match todo.pop_front() {
-            Some(Do::Stop(job)) => Event::Joined(job), // Nothing really runs here.
+            Some(Do::Stop(job)) => Event::Joined(job), // The example runs no process.
             Some(Do::Write(write)) => {
                 let leases = &mut store.lock().unwrap().1;
                 let (number, version) = (write.number, LeaseVersion(write.number));
@@ -28,7 +28,7 @@ fn worker(store: &Store, id: &SessionId, start: Instant) {
                 })
             }
             Some(Do::ReadLease) => Event::LeaseRead(store.lock().unwrap().1.get(id).cloned()),
-            Some(Do::Abort) => return, // A worker that is a process ends here, and its jobs with it.
+            Some(Do::Abort) => return, // A real worker process ends here, with its jobs.
             Some(other) => {
                 println!("{id}: {other:?}");
                 continue;

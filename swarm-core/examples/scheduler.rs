@@ -11,19 +11,19 @@ use swarm_core::{
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // What is to be done: nine backups, one of which fills half a machine, one bound to slot 2.
+    // The jobs: nine backups. One fills half a machine, and one is bound to slot 2.
     let mut backups = jobs(["crm", "mail", "wiki", "git", "ci", "erp", "dns", "logs", "photos"])?;
     backups.insert("photos".parse()?, Job { share: Some(Share::new(50)?), ..Job::default() });
     backups.insert("dns".parse()?, Job { pin: Some(Slot(2)), ..Job::default() });
 
-    // What the scheduler sees of its machines, moment by moment: which are there, and which are up.
+    // The existing machines at four moments, and whether each is up.
     let moments: [(&str, &[(&str, bool)]); 4] = [
         ("three machines", &[("amber", true), ("birch", true), ("cedar", true)]),
         ("birch reboots", &[("amber", true), ("birch", false), ("cedar", true)]),
         ("daisy replaces birch", &[("amber", true), ("cedar", true), ("daisy", true)]),
         ("daisy is scrapped", &[("amber", true), ("cedar", true)]),
     ];
-    // What a real one stores: who held which backup, and which machine filled which slot last.
+    // A real scheduler stores these: the holder of each backup, and the last machine in each slot.
     let (mut held, mut slots) = (Assignment::default(), BTreeMap::new());
     for (what, machines) in moments {
         let pool = rack(&mut slots, machines);
@@ -44,7 +44,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The machines in their slots. A new one takes the slot of one that is gone, with all its backups.
+/// Returns the machines in their slots. A new machine takes the slot of a removed one, with all its
+/// backups.
 fn rack(slots: &mut BTreeMap<Slot, String>, machines: &[(&str, bool)]) -> Pool {
     let candidate = |(name, is_up): &(&str, bool)| {
         let mut candidate = Candidate::ready(*name);

@@ -1,4 +1,4 @@
-//! What would move if the pool had another size? Nothing is touched to find out.
+//! Counts the jobs that would move if the pool had another size, without moving any.
 //!
 //! `cargo run -p swarm-core --example what_if`
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
