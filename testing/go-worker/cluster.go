@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// The API server, as a pod reaches it: four requests on two kinds of objects.
+// This file connects to the API server like a pod: four requests on two kinds of objects.
 
 const (
 	account      = "/var/run/secrets/kubernetes.io/serviceaccount/"
@@ -31,15 +31,15 @@ const (
 
 type cluster struct {
 	id        string
-	former    string // The session before this one in the same container, if nothing of it is left.
+	former    string // The previous session of the same container, if none of its processes is left.
 	terms     terms
 	server    string
 	namespace string
 	http      http.Client
 }
 
-// told is the JSON of the annotation. Keys that are not here are refused by the operator.
-type told struct {
+// ackAnnotation is the JSON of the annotation ackKey. The operator refuses any other keys.
+type ackAnnotation struct {
 	Write      uint64 `json:"write"`
 	DurationMs int64  `json:"durationMs"`
 	ack
@@ -82,7 +82,7 @@ func inCluster(id, former string, terms terms) (*cluster, error) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
-	// HTTP/1.1: a request that timed out takes its connection with it, so a dead one is not kept.
+	// With HTTP/1.1 a request that timed out closes its connection, so no dead connection is kept.
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots},
 		TLSNextProto:    map[string]func(string, *tls.Conn) http.RoundTripper{},
@@ -95,9 +95,9 @@ type status int
 
 func (s status) Error() string { return http.StatusText(int(s)) }
 
-// request sends one request. Whoever calls it closes the body.
+// request sends one request. The caller closes the body.
 func (c *cluster) request(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
-	// Read anew each time: the kubelet replaces the token long before it expires.
+	// The token is read for each request: the kubelet replaces it long before it expires.
 	token, err := os.ReadFile(account + "token")
 	if err != nil {
 		return nil, err
@@ -147,8 +147,8 @@ func (c *cluster) views() string {
 	return "/apis/swarm.k8slab.info/v1alpha1/namespaces/" + c.namespace + "/workerviews"
 }
 
-// firstFinished is as many finished jobs as one acknowledgement may name. The next ones follow when a
-// view takes these away.
+// firstFinished returns the finished jobs for one acknowledgement, up to its limit. The next ones
+// follow when a view takes these away.
 func firstFinished(all map[string]uint64) map[string]uint64 {
 	first, bytes := map[string]uint64{}, 0
 	for _, job := range slices.Sorted(maps.Keys(all)) {
@@ -160,10 +160,10 @@ func firstFinished(all map[string]uint64) map[string]uint64 {
 	return first
 }
 
-// object is our Lease after a write.
+// object returns our Lease as it is after a write.
 func (c *cluster) object(w write) leaseObject {
 	w.ack.Finished = firstFinished(w.ack.Finished)
-	text, _ := json.Marshal(told{w.number, c.terms.duration.Milliseconds(), w.ack})
+	text, _ := json.Marshal(ackAnnotation{w.number, c.terms.duration.Milliseconds(), w.ack})
 	object := leaseObject{
 		"coordination.k8s.io/v1", "Lease",
 		metadata{
@@ -213,22 +213,22 @@ func (c *cluster) writeLease(w write) any {
 	return lost{w.number}
 }
 
-// readLease reads our Lease from the store itself: a GET without a version is never from a copy.
+// readLease reads our Lease from the store itself: a GET without a version never reads a cache.
 func (c *cluster) readLease(number uint64) any {
 	var object leaseObject
 	err := c.call(c.terms.renew/2, http.MethodGet, c.leases()+"/"+c.id, nil, &object)
 	if errors.Is(err, status(http.StatusNotFound)) {
 		return leaseRead{nil}
 	}
-	var told told
+	var annotation ackAnnotation
 	if err == nil {
-		err = json.Unmarshal([]byte(object.Metadata.Annotations[ackKey]), &told)
+		err = json.Unmarshal([]byte(object.Metadata.Annotations[ackKey]), &annotation)
 	}
 	if err != nil {
 		log.Print("the Lease cannot be read: ", err)
 		return lost{number}
 	}
-	read := lease{stored{object.Metadata.UID, object.Metadata.ResourceVersion}, revoked, told.Write}
+	read := lease{stored{object.Metadata.UID, object.Metadata.ResourceVersion}, revoked, annotation.Write}
 	switch object.Spec.HolderIdentity {
 	case c.id:
 		read.holder = held
@@ -247,8 +247,8 @@ func (c *cluster) readView() any {
 	return viewRead{&object.Spec}
 }
 
-// follow tells every state of our view that it sees, for ever: a list, then a watch from there on;
-// again from the start when the watch ends, however it ends.
+// follow sends every state of our view that it sees, for ever. It lists the view, then watches it, and
+// starts again with a list after any end of the watch.
 func (c *cluster) follow(events chan<- any) {
 	for {
 		if err := c.watch(events); err != nil {
@@ -270,7 +270,7 @@ func (c *cluster) watch(events chan<- any) error {
 	for _, object := range list.Items {
 		events <- viewed{object.Spec}
 	}
-	// A minute at a time, so that a connection that died silently is noticed.
+	// A watch lasts a minute, so that a connection that died silently is noticed.
 	query.Set("watch", "true")
 	query.Set("timeoutSeconds", "60")
 	query.Set("resourceVersion", list.Metadata.ResourceVersion)
@@ -294,8 +294,8 @@ func (c *cluster) watch(events chan<- any) error {
 		switch event.Type {
 		case "ADDED", "MODIFIED":
 			events <- viewed{event.Object.Spec}
-		case "ERROR": // 410 Gone: too much was missed; the list tells what is.
+		case "ERROR": // 410 Gone: the watch missed too much; the list has the present state.
 			return errors.New("the API server ended it")
-		} // DELETED: views are derived; the operator writes it again, and until then nothing changes.
+		} // DELETED is ignored: the operator writes the view again, and until then our jobs go on.
 	}
 }

@@ -1,8 +1,8 @@
 // A worker that takes part in swarm's handover protocol, in Go, with the standard library only.
 //
 // It is written from docs/protocol.md and shares no code with the workers in Rust. session.go has the
-// rules; this carries them out: it writes the Lease, follows the WorkerView, and runs jobs, which
-// here are loops that write the run log. It is for tests and for reading, and never shipped.
+// rules, and this file carries them out: it writes the Lease, follows the WorkerView, and runs jobs.
+// Its jobs are loops that write the run log. It is for tests and for reading, and never shipped.
 package main
 
 import (
@@ -19,8 +19,8 @@ import (
 	"unsafe"
 )
 
-// boottime reads CLOCK_BOOTTIME, which runs on while the machine is suspended. Go's own monotonic
-// clock does not.
+// boottime reads CLOCK_BOOTTIME, which also runs while the machine is suspended. Go's own monotonic
+// clock stops then.
 func boottime() time.Duration {
 	const clockBoottime = 7
 	var t syscall.Timespec
@@ -39,11 +39,11 @@ func die(why string) {
 
 // guard ends the process if jobs still run at the deadline.
 //
-// A goroutine is weaker than a thread of one's own: it runs only when Go's scheduler lets it, and it
-// cannot fire while the runtime has stopped the world. Here that is enough, since the jobs are
-// goroutines of the same runtime: what holds up the guard holds them up too. And as after a freeze
-// either may run first, every job asks the guard itself right before it acts (alive). Jobs that are
-// threads, C code or other processes need a guard that is none of them: a thread, or a process.
+// A goroutine is weaker than a separate thread: it runs only when Go's scheduler lets it, and it
+// cannot fire while the runtime has stopped the world. Here a goroutine is enough, since the jobs are
+// goroutines of the same runtime: a cause that delays the guard delays the jobs too. After a freeze
+// either may run first, so every job also asks the guard right before it acts (alive). If jobs are
+// threads, C code or other processes, their guard must be a separate thread or process.
 type guard struct{ deadline, jobs atomic.Int64 }
 
 func (g *guard) watch() {
@@ -52,7 +52,7 @@ func (g *guard) watch() {
 		if left <= 0 && g.jobs.Load() > 0 {
 			die("the Lease ran out while jobs ran")
 		}
-		// Never for long: a sleep does not count the time the machine is suspended.
+		// The sleep is short, because it does not count the time while the machine is suspended.
 		time.Sleep(min(max(left, time.Millisecond), 50*time.Millisecond))
 	}
 }
@@ -65,8 +65,8 @@ func (g *guard) alive() {
 
 type worker struct {
 	name    string
-	every   time.Duration // How often a job says that it runs.
-	takes   time.Duration // How long it takes to stop.
+	every   time.Duration // The time between two ticks of a job in the run log.
+	takes   time.Duration // The time that a job takes to stop.
 	grace   time.Duration
 	session *session
 	cluster *cluster
@@ -95,8 +95,8 @@ func (w *worker) note(job string, token uint64, event string) {
 	}
 }
 
-// run is a job: it says that it runs, again and again, until it is stopped. With runOnce it ends
-// after the span in its parameter `for`.
+// run is a job: it writes ticks into the run log until it is stopped. With runOnce it ends after the
+// span in its parameter `for`.
 func (w *worker) run(job string, g grant, stop <-chan struct{}) {
 	w.guard.alive()
 	w.note(job, g.Token, "start")
@@ -113,7 +113,7 @@ func (w *worker) run(job string, g grant, stop <-chan struct{}) {
 		case <-ticks.C:
 			w.guard.alive()
 			w.note(job, g.Token, "tick")
-		case <-stop: // It lets go slowly, to show that the acknowledgement waits for it.
+		case <-stop: // The job stops slowly, to show that the acknowledgement waits for it.
 			stop, done, stopping = nil, nil, time.After(w.takes)
 		case <-stopping:
 			event = joined{job}
@@ -164,7 +164,7 @@ func (w *worker) live(effects []any) {
 				log.Print("the next process will not know this session")
 			}
 		}
-		// The guard first: a job that is started asks it at once.
+		// The guard comes first, because a new job asks it at once.
 		w.guard.deadline.Store(int64(w.session.deadline))
 		for _, effect := range effects {
 			if w.carryOut(effect) {
@@ -175,7 +175,7 @@ func (w *worker) live(effects []any) {
 		select {
 		case event = <-w.events:
 		case signal := <-signals:
-			event = tick{} // After SIGCONT the deadline is looked at before anything else.
+			event = tick{} // After SIGCONT the session checks the deadline first.
 			if signal == syscall.SIGTERM {
 				log.Print("draining")
 				event = terminate{w.grace}

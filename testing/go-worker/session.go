@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// The rules of a session, as a machine: events go in with the reading of the clock, effects come out.
-// It does no I/O, so its cases are tables (session_test.go). docs/protocol.md numbers the rules.
+// This file has the rules of a session, as a state machine: events go in with a reading of the clock,
+// effects come out. It does no I/O, so its cases are tables (session_test.go). docs/protocol.md numbers
+// the rules.
 
 type grant struct {
 	Token   uint64            `json:"token"`
@@ -21,7 +22,7 @@ type view struct {
 	Jobs        map[string]grant `json:"jobs"`
 }
 
-// ack is what the session tells of its jobs with every write; see told for the rest.
+// ack is the report about jobs in every write; ackAnnotation adds the other keys.
 type ack struct {
 	Incarnation uint64            `json:"incarnation,omitempty"`
 	Revision    uint64            `json:"revision,omitempty"`
@@ -34,8 +35,8 @@ func (a ack) equals(b ack) bool {
 		maps.Equal(a.Finished, b.Finished)
 }
 
-// stopping is the annotation beside the acknowledgement (rule 13a): all that is still being stopped,
-// with the tokens it runs under. It is complete or missing, since a name that is missing proves an end.
+// stopping is the second annotation of an acknowledgement (rule 13a): all jobs that are still being
+// stopped, with their tokens. It is complete or missing, since a missing name proves an end.
 type stopping struct {
 	Reads uint64            `json:"reads"`
 	Jobs  map[string]uint64 `json:"jobs"`
@@ -47,13 +48,13 @@ const (
 	paceMax          = 500 * time.Millisecond
 )
 
-// equals compares the names of one view by their number: they only become fewer.
+// equals compares the names of one view by their number, because the names only become fewer.
 func (s *stopping) equals(t *stopping) bool {
 	return s == nil && t == nil || s != nil && t != nil && s.Reads == t.Reads && len(s.Jobs) == len(t.Jobs)
 }
 
-// stored names one stored state of the Lease. The UID is part of it: a PUT that names a version but
-// no UID makes a Lease that is gone anew, since the API server lets Leases be made by PUT.
+// stored names one stored state of the Lease. The UID is part of it: a PUT that names a version but no
+// UID recreates a deleted Lease, since the API server lets Leases be made by PUT.
 type stored struct{ uid, version string }
 
 type holder int
@@ -64,14 +65,14 @@ const (
 	revoked
 )
 
-// lease is what was read of our Lease.
+// lease is the part of our Lease that the session reads.
 type lease struct {
 	stored
 	holder holder
 	number uint64
 }
 
-// Events. Answers carry the number of the write they belong to.
+// Events. An answer has the number of its write.
 type (
 	tick    struct{}
 	viewed  struct{ view view }
@@ -79,12 +80,12 @@ type (
 		number uint64
 		stored stored
 	}
-	conflict  struct{ number uint64 } // A write was refused: the Lease is not what we saw.
-	lost      struct{ number uint64 } // No answer in time; it may have landed, or may still.
-	leaseRead struct{ lease *lease }  // Our Lease, read afresh; nil if there is none.
-	viewRead  struct{ view *view }    // Our view, read afresh; nil if there is none.
-	joined    struct{ job string }    // Nothing of the job is left.
-	finished  struct{ job string }    // A job that runs once has ended well.
+	conflict  struct{ number uint64 } // A write was refused: the Lease has changed since we read it.
+	lost      struct{ number uint64 } // No answer in time: the write may have landed, or may land later.
+	leaseRead struct{ lease *lease }  // Our Lease from a new read; nil if it does not exist.
+	viewRead  struct{ view *view }    // Our view from a new read; nil if it does not exist.
+	joined    struct{ job string }    // No process of the job is left.
+	finished  struct{ job string }    // A run-to-completion job has succeeded.
 	terminate struct{ grace time.Duration }
 )
 
@@ -100,12 +101,12 @@ type (
 		expected *stored // nil creates the Lease.
 		holder   holder
 		ack      ack
-		stopping *stopping // nil to say nothing of it.
+		stopping *stopping // nil leaves the annotation out.
 	}
 	readLease struct{}
 	readView  struct{}
-	abort     struct{ why string } // End the process, and with it every job, at once.
-	over      struct{}             // Closed, and nothing runs.
+	abort     struct{ why string } // End the process and every job at once.
+	over      struct{}             // The Lease is closed, and no job runs.
 )
 
 type phase int
@@ -132,28 +133,28 @@ type pending struct {
 	part   *stopping
 }
 
-// session is one life of one worker. Times are readings of CLOCK_BOOTTIME.
+// session is one instance of one worker. Times are readings of CLOCK_BOOTTIME.
 type session struct {
 	id       string
 	terms    terms
 	phase    phase
-	stopAt   time.Duration // While draining: when the rest is stopped.
-	adopted  bool          // Whether a view told the incarnation.
-	seen     uint64        // The greatest revision acted on.
+	stopAt   time.Duration // The time at which a draining session stops its remaining jobs.
+	adopted  bool          // Whether a view set the incarnation.
+	seen     uint64        // The greatest revision that the session acted on.
 	acked    uint64
-	life     uint64 // The incarnation that seen counts in.
+	life     uint64 // The incarnation of `seen`.
 	granted  map[string]grant
 	runs     map[string]*run
 	finished map[string]uint64
 	lease    *stored
 	deadline time.Duration
-	verified bool // Whether the views were not rolled back since jobs were last suspended.
+	verified bool // Whether a read proved that the view was not rolled back since jobs last had to stop.
 	pending  *pending
 	writes   uint64
-	told     ack
-	said     bool          // Whether something has ended, or does not run, that was taken away since acked.
-	viewedAt time.Duration // Of the latest view, or of an earlier one that left something to say.
-	toldPart *stopping
+	ackMade  ack           // Of the last write that landed.
+	said     bool          // Whether a job that was taken away since acked has ended, or does not run.
+	viewedAt time.Duration // The time of the latest view, or of an earlier one with an open statement.
+	partMade *stopping     // Of the last write that landed.
 	retrying bool
 	renewAt  time.Duration
 }
@@ -170,7 +171,7 @@ func (s *session) step(now time.Duration, event any) (effects []any) {
 	if s.phase == ended {
 		return nil
 	}
-	if s.deadline <= now && len(s.runs) > 0 { // Before anything else, whatever woke us.
+	if s.deadline <= now && len(s.runs) > 0 { // This check comes first, for any event.
 		return s.abort("jobs still run at the deadline")
 	}
 	switch e := event.(type) {
@@ -189,7 +190,7 @@ func (s *session) step(now time.Duration, event any) (effects []any) {
 	case leaseRead:
 		effects = s.readLease(now, e.lease)
 	case viewRead:
-		if e.view == nil { // Asked again after the next renewal; until then nothing resumes.
+		if e.view == nil { // The next renewal asks again; until then no job resumes.
 		} else if e.view.Incarnation == s.life && e.view.Revision >= s.seen {
 			s.verified = true
 		} else {
@@ -212,9 +213,9 @@ func (s *session) see(now time.Duration, v view) {
 	switch {
 	case v.Session != s.id || s.adopted && v.Incarnation < s.life:
 	case s.adopted && v.Incarnation > s.life:
-		s.drain(now) // A ledger that was rebuilt knows nothing of what we were granted.
+		s.drain(now) // A rebuilt ledger has no record of our grants.
 	case v.Revision > s.seen:
-		if s.acked == s.seen || s.toldPart.equals(s.part()) {
+		if s.acked == s.seen || s.partMade.equals(s.part()) {
 			s.viewedAt = now
 		}
 		s.said = s.said && s.acked != s.seen
@@ -235,7 +236,7 @@ func (s *session) ended(job string) {
 	delete(s.runs, job)
 }
 
-// part is what a write says of jobs that are still being stopped; nil if that is nothing.
+// part returns a write's statement about jobs that are still being stopped; nil if it makes none.
 func (s *session) part() *stopping {
 	if s.acked == s.seen || !s.said {
 		return nil
@@ -253,10 +254,10 @@ func (s *session) part() *stopping {
 	return &part
 }
 
-// partAt is when a write is due that says no more than that.
+// partAt returns the time of the next write that only makes that statement.
 func (s *session) partAt() time.Duration {
 	part := s.part()
-	if part == nil || part.equals(s.toldPart) || s.lease == nil {
+	if part == nil || part.equals(s.partMade) || s.lease == nil {
 		return never
 	}
 	at := max(s.viewedAt, s.renewAt-s.terms.renew) + min(s.terms.renew/8, paceMax)
@@ -287,15 +288,16 @@ func (s *session) wrote(now time.Duration, number uint64, made stored) []any {
 		return []any{over{}}
 	}
 	s.deadline = max(s.deadline, landed.sent+s.terms.duration)
-	s.told, s.toldPart = landed.ack, landed.part
+	s.ackMade, s.partMade = landed.ack, landed.part
 	if !s.verified {
 		return []any{readView{}}
 	}
 	return nil
 }
 
-// made notes that our write is what the Lease says. If a later write than the first created it, an
-// earlier one may have landed unheard, been revoked and deleted: then the session ends unused.
+// made notes that the Lease is as our write made it. If a later write than the first created it, an
+// earlier one may have landed without an answer, been revoked and deleted. Then the session ends
+// unused.
 func (s *session) made(now time.Duration, number uint64, made stored) {
 	if s.lease == nil && number != 1 {
 		s.drain(now)
@@ -305,20 +307,20 @@ func (s *session) made(now time.Duration, number uint64, made stored) {
 
 func (s *session) readLease(now time.Duration, l *lease) []any {
 	switch {
-	case l == nil && s.lease == nil: // Never made; the read may be older than the write.
+	case l == nil && s.lease == nil: // The Lease was not made yet, or the read is older than the write.
 		s.giveUp(now)
 	case l == nil || s.lease != nil && l.uid != s.lease.uid:
 		return s.abort("the Lease vanished")
 	case l.holder == held && s.isPending(l.number):
 		return s.wrote(now, l.number, l.stored)
-	case l.holder == held: // An earlier write landed late. It prolongs nothing.
+	case l.holder == held: // An earlier write landed late. It does not extend the deadline.
 		s.pending = nil
 		s.made(now, l.number, l.stored)
 	case l.holder == closed && s.phase == closing:
 		s.phase = ended
 		return []any{over{}}
 	default:
-		return s.abort("somebody else holds the Lease")
+		return s.abort("the Lease is revoked, closed or of another holder")
 	}
 	return nil
 }
@@ -346,7 +348,7 @@ func (s *session) mayRun(now time.Duration) bool {
 	return inTime && (s.phase == open || s.phase == draining && now < s.stopAt)
 }
 
-// settle brings jobs and Lease in line with what is granted and allowed now.
+// settle brings jobs and Lease in line with the grants and the permission to run.
 func (s *session) settle(now time.Duration, effects []any) []any {
 	if s.phase == ended {
 		return effects
@@ -382,7 +384,7 @@ func (s *session) settle(now time.Duration, effects []any) []any {
 
 func (s *session) write(now time.Duration, effects []any) []any {
 	a := ack{s.life, s.acked, maps.Clone(s.finished), s.phase != open}
-	hasNews := s.lease != nil && (!a.equals(s.told) || s.phase == closing || s.partAt() <= now) &&
+	hasNews := s.lease != nil && (!a.equals(s.ackMade) || s.phase == closing || s.partAt() <= now) &&
 		!(s.retrying && now < s.renewAt)
 	if s.pending != nil || !hasNews && now < s.renewAt {
 		return effects
@@ -400,7 +402,7 @@ func (s *session) write(now time.Duration, effects []any) []any {
 
 const never = time.Duration(1<<63 - 1)
 
-// wakesAt is when the mere passing of time next changes something.
+// wakesAt returns the next time at which the session acts without another event.
 func (s *session) wakesAt() time.Duration {
 	at := never
 	if s.pending == nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A session's life, case by case. The terms: lease 20 s, renewal every 4 s, stop timeout 5 s.
+// Scenarios of one session. The terms: lease 20 s, renewal every 4 s, stop timeout 5 s.
 
 const me = "pod-0000000000000001"
 
@@ -34,9 +34,12 @@ func read(uid string, holder holder, number uint64) leaseRead {
 	return leaseRead{&lease{stored{uid, fmt.Sprint(number)}, holder, number}}
 }
 
-// told tells effects in short: +a7 starts a under token 7, -a stops it, w2 r=3 is write 2 with
-// acknowledgement of revision 3, d behind it that it drains, 4 but a that view 4 is carried out except
-// for a, which still stops, and closes instead of w the last one.
+// brief abbreviates effects:
+//   - "+a7" starts a under token 7, and "-a" stops it.
+//   - "w2 r=3" is write 2 with the acknowledgement of revision 3.
+//   - A "d" after it means that the session drains.
+//   - "4 but a" means that view 4 is carried out, except that a still stops.
+//   - "closes" marks the last write.
 func brief(effects []any) string {
 	var all []string
 	for _, effect := range effects {
@@ -76,13 +79,13 @@ var lives = map[string][]step{
 	"a granted job starts and the view is acknowledged at once": {
 		{1, granted(3, "a7"), "+a7, w2 r=3"},
 	},
-	"a view is acknowledged after what it takes away was joined": {
+	"a view is acknowledged after the jobs that it takes away were joined": {
 		{1, granted(3, "a7", "b7"), "+a7, +b7, w2 r=3"},
 		{1, landed(2), ""},
 		{2, granted(4, "b7"), "-a"},
 		{3, joined{"a"}, "w3 r=4"},
 	},
-	"a job that ended is told half a second after the view while another still stops": {
+	"a job that ended is reported half a second after the view while another still stops": {
 		{1, granted(3, "a7", "b7", "c7"), "+a7, +b7, +c7, w2 r=3"},
 		{1, landed(2), ""},
 		{2, granted(4, "c7"), "-a, -b"},
@@ -104,14 +107,14 @@ var lives = map[string][]step{
 		{2.5, landed(3), ""},
 		{4, tick{}, ""},
 	},
-	"while nothing has ended nothing is told": {
+	"while no job has ended no statement is made": {
 		{1, granted(3, "a7"), "+a7, w2 r=3"},
 		{1, landed(2), ""},
 		{2, granted(4), "-a"},
 		{4.9, tick{}, ""},
 		{5, tick{}, "w3 r=3"},
 	},
-	"a view that follows in haste puts off nothing": {
+	"a view that follows quickly delays no statement": {
 		{1, granted(3, "a7", "b7"), "+a7, +b7, w2 r=3"},
 		{1, landed(2), ""},
 		{2, granted(4), "-a, -b"},
@@ -119,7 +122,7 @@ var lives = map[string][]step{
 		{2.3, granted(5, "c1"), "+c1"},
 		{2.5, tick{}, "w3 r=3 5 but b"},
 	},
-	"a lost write is told again as it is then": {
+	"a lost write is repeated with the state of that moment": {
 		{1, granted(3, "a7", "b7", "c7"), "+a7, +b7, +c7, w2 r=3"},
 		{1, landed(2), ""},
 		{2, granted(4), "-a, -b, -c"},
@@ -130,7 +133,7 @@ var lives = map[string][]step{
 		{5.4, tick{}, ""},
 		{5.5, tick{}, "w4 r=3 4 but c"},
 	},
-	"a job that is granted anew starts after the old run was joined": {
+	"a job that is granted again starts after the old run was joined": {
 		{1, granted(3, "a7"), "+a7, w2 r=3"},
 		{1, landed(2), ""},
 		{2, granted(5, "a8"), "-a"},
@@ -143,7 +146,7 @@ var lives = map[string][]step{
 		{2, granted(2, "a7"), ""},
 		{2, of(granted(9, "a7"), func(v *view) { v.Session = "pod-0000000000000002" }), ""},
 	},
-	"a later life of the ledger ends the session": {
+	"a later incarnation of the ledger ends the session": {
 		{1, granted(3, "a7"), "+a7, w2 r=3"},
 		{1, landed(2), ""},
 		{2, of(granted(1, "a1"), func(v *view) { v.Incarnation = 1 }), "-a, w3 r=3 d"},
@@ -151,7 +154,7 @@ var lives = map[string][]step{
 		{3, joined{"a"}, "w4 r=3 d closes"},
 		{4, landed(4), "over"},
 	},
-	"without renewal jobs stop in time and resume after a look at the view": {
+	"without renewal jobs stop in time and resume after a read of the view": {
 		{1, granted(3, "a7"), "+a7, w2 r=3"},
 		{1, lost{2}, ""},
 		{2, tick{}, "w3 r=3"},
@@ -165,7 +168,7 @@ var lives = map[string][]step{
 		{92, viewRead{&view{Session: me, Revision: 3}}, "+a7"},
 		{111, tick{}, "abort"}, // Counted from 91, when it was sent.
 	},
-	"what was granted in a pause is looked at before it starts": {
+	"a job that was granted in a pause starts after a read of the view": {
 		{15, granted(3, "a7"), "w2 r=3"},
 		{15, landed(2), "readView"},
 		{15, viewRead{&view{Session: me, Revision: 3}}, "+a7"},
@@ -184,7 +187,7 @@ var lives = map[string][]step{
 		{2, read("uid", held, 2), ""},
 		{16, tick{}, "-a, w3 r=3"}, // Sent at 1: suspended at 21 - 5.
 	},
-	"an older write that landed late prolongs nothing": {
+	"an older write that landed late does not extend the deadline": {
 		{1, granted(3, "a7"), "+a7, w2 r=3"},
 		{2, lost{2}, ""},
 		{3, tick{}, "w3 r=3"},
@@ -192,18 +195,18 @@ var lives = map[string][]step{
 		{3, read("uid", held, 2), "w4 r=3"},
 		{15, tick{}, "-a"},
 	},
-	"a Lease that is gone, or somebody else's, ends it at once": {
+	"a missing Lease ends the session at once": {
 		{1, granted(3, "a7"), "+a7, w2 r=3"},
 		{2, conflict{2}, "readLease"},
 		{2, leaseRead{nil}, "abort"},
 	},
-	"a revoked Lease ends it at once": {
+	"a revoked Lease ends the session at once": {
 		{1, conflict{2}, ""},
 		{4, tick{}, "w2 r=0"},
 		{4, conflict{2}, "readLease"},
 		{4, read("uid", revoked, 1), "abort"},
 	},
-	"a Lease of our name that is another object ends it at once": {
+	"a Lease of our name that is another object ends the session at once": {
 		{4, tick{}, "w2 r=0"},
 		{4, conflict{2}, "readLease"},
 		{4, read("other", held, 2), "abort"},
@@ -226,7 +229,7 @@ var lives = map[string][]step{
 	"an emptied session that drains closes early": {
 		{2, terminate{20 * time.Second}, "w2 r=0 d closes"},
 	},
-	"what is done is told and not done again": {
+	"a finished job is reported and does not run again": {
 		{1, granted(3, "a7"), "+a7, w2 r=3"},
 		{1, landed(2), ""},
 		{2, finished{"a"}, "w3 r=3"},

@@ -7,14 +7,15 @@ import (
 	"syscall"
 )
 
-// state is a directory that outlives the process: an emptyDir of this container alone. Whoever gets its
-// lock knows that the process before has ended, and so has the session that it noted.
+// state is a directory that outlives the process: an emptyDir of this container alone. A process that
+// gets its lock knows that the previous process has ended, and so has the session that it noted.
 type state struct {
 	dir  string
 	lock *os.File // Held until the process ends.
 }
 
-// openState returns the session before this one, if it is known and was one of the same pod.
+// openState opens the directory. It also returns the previous session, if one was noted and belongs to
+// the same pod.
 func openState(dir, pod string) (*state, string, error) {
 	if dir == "" {
 		return nil, "", nil
@@ -34,7 +35,7 @@ func openState(dir, pod string) (*state, string, error) {
 	return &state{dir, lock}, former, nil
 }
 
-// note names this process's session to the next one, once its Lease exists.
+// note stores this process's session for the next process, once its Lease exists.
 func (s *state) note(session string) error {
 	if s == nil {
 		return nil
