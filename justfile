@@ -32,7 +32,7 @@ actionlint:
 shellcheck:
     shellcheck .ci/*
 
-# Fail if a text breaks a writing rule that it did not break before; with PATHS, list all places there.
+# Fail if a text newly breaks a writing rule; with PATHS, list all places below them.
 [group('check a change')]
 prose *PATHS:
     VALE="$(.ci/tool vale)" cargo run --quiet --locked -p swarm-prose -- check {{ PATHS }}
@@ -47,7 +47,7 @@ lint:
 alone:
     .ci/alone
 
-# Fail if the library does not compile with the oldest Rust that it promises (root and Debian, or OLDEST_RUSTC).
+# Fail if the library does not compile with the oldest Rust that it supports (root and Debian, or OLDEST_RUSTC).
 [group('check a change')]
 oldest-rust:
     .ci/oldest-rust
@@ -84,17 +84,17 @@ examples:
 first-command:
     state=$(mktemp -d); cargo swarm local deploy/samples/streams.yaml --dir "$state/streams" --until-settled; rm -rf "$state"
 
-# Run two parts of the planner's benchmark; CI looks only at whether they succeed.
+# Run two parts of the planner's benchmark; CI checks only that they succeed.
 [group('check a change')]
 bench-smoke:
     cargo run --quiet --release --locked -p swarm-bench -- planner shares
 
-# Count the instructions of requests; fail where they are far more than in the committed list (needs valgrind).
+# Count the instructions of requests; fail if a count is far above the committed list (needs valgrind).
 [group('check a change')]
 instructions:
     cargo run --quiet --release --locked -p swarm-bench -- instructions
 
-# Fail if a dependency, a licence or a source is not agreed.
+# Fail if deny.toml does not allow a dependency, a licence or a source.
 [group('check a change')]
 deny:
     "$(.ci/tool cargo-deny)" check bans licenses sources
@@ -104,12 +104,12 @@ deny:
 advisories:
     "$(.ci/tool cargo-deny)" check advisories
 
-# Look for advisories in a copy of that database, and fetch nothing; without a copy say so.
+# Look for advisories in a local copy of that database, and fetch nothing; without a copy print a note.
 [group('check a change')]
 advisories-offline:
     .ci/advisories "$(.ci/tool cargo-deny)"
 
-# Write docs/ as a book with a search to book/.
+# Write docs/ to book/, as a book with a search.
 [group('check a change')]
 book:
     "$(.ci/tool mdbook)" build
@@ -119,7 +119,7 @@ book:
 scenarios:
     .ci/scenarios
 
-# Fail if a cluster leaves anything behind, however it ends (root; `just packages` first).
+# Fail if a cluster leaves anything behind after any kind of end (root; `just packages` first).
 [group('check a change')]
 gone:
     cargo run --quiet --locked -p swarm-e2e -- gone
@@ -134,23 +134,23 @@ packages SET="":
 generate: manifests
     UPDATE=1 cargo test --quiet --locked -p swarm-operator -p swarm-cli --test programs reference::
 
-# Write the CRDs and the JSON Schema again, from the types.
+# Regenerate the CRDs and the JSON Schema from the types.
 [group('write what is generated')]
 manifests:
     cargo run --quiet --locked -p swarm-operator -- crd > deploy/crds/swarm.yaml
     cargo run --quiet --locked -p swarm-cli --bin swarm -- schema > deploy/swarm.schema.json
 
-# Write the counts that `prose` compares with, after they fell or text moved between files.
+# Write the counts that `prose` compares with, after a count fell or text moved between files.
 [group('write what is generated')]
 bless-prose:
     VALE="$(.ci/tool vale)" cargo run --quiet --locked -p swarm-prose -- bless
 
-# List the public API of the library again, after a change that is meant.
+# Regenerate the list of the library's public API, after an intended change.
 [group('write what is generated')]
 bless-api:
     UPDATE=1 cargo test --quiet --locked -p swarm-core --test public_api
 
-# Write the list that `just instructions` compares with, after a change that is meant (needs valgrind).
+# Write the list that `just instructions` compares with, after an intended change (needs valgrind).
 [group('write what is generated')]
 bless-instructions:
     UPDATE=1 cargo run --release --locked -p swarm-bench -- instructions
@@ -170,7 +170,7 @@ local *ARGS:
 cluster:
     cargo run --locked -p swarm-e2e -- shell
 
-# Run the cluster scenarios, or those whose name contains one of the words (root, Debian packages).
+# Run the cluster scenarios, or only scenarios whose name contains one of the words (root, Debian packages).
 [group('run it')]
 e2e *SCENARIOS:
     cargo run --locked -p swarm-e2e -- scenarios {{ SCENARIOS }}
@@ -180,7 +180,7 @@ e2e *SCENARIOS:
 install:
     kubectl apply --server-side -k deploy/crds
 
-# Run the operator on this machine, for kubectl's cluster; install comes first.
+# Run the operator on this machine, for kubectl's cluster; run install first.
 [group('run it in the cluster of kubectl')]
 run *ARGS:
     cargo run --locked -p swarm-operator -- run {{ ARGS }}
@@ -190,7 +190,7 @@ run *ARGS:
 deploy VARIANT="overlays/managed": install
     kubectl apply --server-side --force-conflicts -k deploy/{{ VARIANT }}
 
-# Each command has a deadline; docs/operations.md says how to go on after it.
+# Each command has a deadline; docs/operations.md explains how to continue after it.
 #
 # Remove the Swarms, then the operator; uninstall removes the CRDs.
 [group('run it in the cluster of kubectl')]
@@ -198,7 +198,7 @@ undeploy VARIANT="overlays/managed":
     kubectl delete swarms --all --all-namespaces --ignore-not-found --timeout=60s
     kubectl delete -k deploy/{{ VARIANT }} --ignore-not-found --timeout=120s
 
-# Remove the CRDs, and with them every Swarm: undeploy comes first.
+# Remove the CRDs, and with them every Swarm; run undeploy first.
 [group('run it in the cluster of kubectl')]
 uninstall:
     kubectl delete -k deploy/crds --ignore-not-found --timeout=60s
@@ -213,11 +213,11 @@ bench:
 model:
     cargo run --release --locked -p swarm-sim
 
-# Run all that CI leaves out, since it takes long and rarely fails.
+# Run all checks that CI leaves out because they take long and rarely fail.
 [group('measure, and test for hours')]
 soak: ordinary-days soak-runs soak-cluster
 
-# Live through ordinary days of 40 recorders, in ten minutes, and judge their files (needs ffmpeg).
+# Simulate ordinary days of 40 recorders in ten minutes, and judge their files (needs ffmpeg).
 [group('measure, and test for hours')]
 ordinary-days *STAGES:
     cargo run --locked -p swarm-days -- {{ STAGES }}
@@ -234,7 +234,7 @@ soak-cluster:
 
 # Takes one to two hours on one core (needs cargo-mutants); SHARD takes a part, such as 3/40.
 #
-# Break the library in many small ways, one at a time, and list what no unit test notices.
+# Break the library in many small ways, one at a time, and list the mutants that no unit test notices.
 [group('measure, and test for hours')]
 mutants SHARD="0/1":
     cargo mutants --package swarm-core --shard {{ SHARD }}
