@@ -1,25 +1,27 @@
-//! Keys shared among several replicas of an operator, so that no two ever act on one at a time.
+//! Shares keys among several replicas of an operator, so that no two replicas ever act on one key
+//! at the same time.
 //!
-//! A key is the UID of an object. It falls into a [`Bucket`], and buckets are shared among the
-//! [`Members`] of a set, for each controller among those that host it: [`Owners`] has both
-//! directions, and the difference of two sets. [`Keys`] finds the objects of the buckets that change
-//! hands.
+//! A key is the UID of an object. It falls into a [`Bucket`]. The [`Members`] of a set that host a
+//! controller share the buckets of that controller. [`Owners`] finds the owner of a bucket, the
+//! buckets of a member, and the difference between two sets. [`Keys`] finds the objects of the
+//! buckets that change their owner.
 //!
-//! There is no leader. Every member has one Lease, in which it also says by which set it acts; a
-//! [`Replica`] is the pure machine of one member. Members may see others come and go at different
-//! times, so two of them may act by different sets. These rules, each with its name in [`Rule`], keep
-//! them apart:
+//! No member leads. Every member has one Lease, in which it also declares the set that it acts by.
+//! A [`Replica`] is the pure machine of one member. Members may see others come and go at different
+//! times, so two of them may act by different sets. These rules, each with its name in [`Rule`],
+//! keep them apart:
 //!
-//! - Before a member declares another set, it stops what it loses by it. That one write acknowledges
-//!   all keys at once.
-//! - What it gains is *locked* until its watch of all Leases, which is in the order of the store, has
-//!   returned its own write, so that it sees what everybody else declared before.
-//! - Then it acts on a key as soon as nobody else's declared set gives the key to that member itself:
-//!   not only the former owner's.
-//! - A Lease that is revoked or deleted counts for nothing less until its member has been waited out.
+//! - Before a member declares another set, it stops the keys that it loses by that set. One write
+//!   of the Lease then acknowledges all keys at once.
+//! - The keys that the member gains are *locked* until its watch has returned its own write. The
+//!   watch covers all Leases, in the order of the store. So the member has then seen every set that
+//!   others declared before.
+//! - After that, the member acts on a key as soon as no other member's declared set gives the key
+//!   to that other member. The sets of all members count, not only the set of the previous owner.
+//! - A Lease that is revoked or deleted counts in full until its member has been waited out.
 //!
-//! Of two members that act on one key, one declared its set after the other. When it saw its own write,
-//! it saw the other's set as well, and that set claims the key; so it did not begin.
+//! Of two members that act on one key, one declared its set after the other. When it saw its own
+//! write, it had also seen the other's set, which claims the key. So it did not begin.
 //!
 //! ```
 //! use swarm_replicas::machine::{Bucket, Controller, Hosts, MemberId, Members, Owners, Weight};
@@ -34,8 +36,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! It has no access to clocks (a [`Moment`](swarm_core::handover::Moment) is an argument), stores or
-//! Kubernetes.
+//! The machine has no access to clocks (a [`Moment`](swarm_core::handover::Moment) is an argument),
+//! stores or Kubernetes.
 
 mod bucket;
 mod keys;

@@ -15,7 +15,7 @@ pub struct Bucket(u16);
 const BITS: u32 = 12;
 
 impl Bucket {
-    /// How many buckets there are.
+    /// The number of buckets.
     pub const COUNT: usize = 1 << BITS;
 
     /// The bucket of an object, by its UID. O(bytes).
@@ -44,7 +44,7 @@ impl Bucket {
         (usize::from(number) < Self::COUNT).then_some(Self(number))
     }
 
-    /// Its number.
+    /// The number of the bucket.
     ///
     /// ```
     /// use swarm_replicas::machine::Bucket;
@@ -56,7 +56,7 @@ impl Bucket {
         self.0
     }
 
-    /// The hashes that fall into it.
+    /// The hashes that fall into the bucket.
     ///
     /// ```
     /// use swarm_replicas::machine::Bucket;
@@ -146,7 +146,7 @@ impl Buckets {
         Arc::make_mut(&mut self.0)[bucket.index() / 64] |= 1 << (bucket.index() % 64);
     }
 
-    /// How many there are.
+    /// The number of buckets in the set.
     ///
     /// ```
     /// assert_eq!(swarm_replicas::machine::Buckets::default().len(), 0);
@@ -156,7 +156,7 @@ impl Buckets {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     ///
     /// ```
     /// assert!(swarm_replicas::machine::Buckets::default().is_empty());
@@ -182,7 +182,7 @@ impl Buckets {
         })
     }
 
-    /// Those in `self` or in `other`.
+    /// The buckets in `self` or in `other`.
     ///
     /// ```
     /// use swarm_replicas::machine::Buckets;
@@ -194,7 +194,7 @@ impl Buckets {
         self.zip(other, |one, other| one | other)
     }
 
-    /// Those in both.
+    /// The buckets in both sets.
     ///
     /// ```
     /// use swarm_replicas::machine::Buckets;
@@ -206,7 +206,7 @@ impl Buckets {
         self.zip(other, |one, other| one & other)
     }
 
-    /// Those that are not in `other`.
+    /// The buckets of `self` that are not in `other`.
     ///
     /// ```
     /// use swarm_replicas::machine::Buckets;
@@ -233,7 +233,7 @@ impl FromIterator<Bucket> for Buckets {
     }
 }
 
-/// How many, and the first ones: 4096 numbers are nothing to read.
+/// Shows the number of buckets and the first four, since 4096 numbers are too many to read.
 impl fmt::Debug for Buckets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first: Vec<_> = self.iter().take(4).map(Bucket::number).collect();

@@ -1,9 +1,10 @@
 //! Draws of rendezvous hashing with weights, in integers.
 //!
-//! Every member draws for every bucket; the smallest draw, divided by the member's weight, wins. If
+//! Every member draws for every bucket. The smallest draw, divided by the member's weight, wins. If
 //! draws are exponentially distributed, the chance to win is exactly proportional to the weight
-//! (Schindelhauer, Schomaker, 2005). A draw is -log2(u) of a uniform `u`, in fixed point: floats may
-//! differ between machines, and two machines that disagree would both own a bucket or none.
+//! (Schindelhauer, Schomaker, 2005). A draw is -log2(u) of a uniform `u`, in fixed point. Floats
+//! may differ between machines, and two machines that disagree would both own a bucket, or neither
+//! would.
 
 use super::mix::mix;
 
@@ -46,7 +47,7 @@ fn neg_log2(hash: u64) -> u64 {
     let zeros = hash.leading_zeros();
     let number = hash << zeros;
     let high = number >> 55 & 0xff;
-    // How far it lies above the entry of the table, as a part of that entry: below 2^-8.
+    // The distance above the entry of the table, as a fraction of that entry: below 2^-8.
     let above = (number & ((1 << 55) - 1)) >> 15;
     let above = above / (256 + high);
     let square = (above * above) >> POINT;
@@ -57,7 +58,7 @@ fn neg_log2(hash: u64) -> u64 {
     (64 << POINT) - (log + LOG2[index] + ((ln * PER_LN2) >> 30)).min(64 << POINT)
 }
 
-/// What a member drew for one bucket, and its weight.
+/// The draw of a member for one bucket, and the member's weight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw {
     drawn: u64,
@@ -71,15 +72,15 @@ impl Draw {
         Self { drawn: neg_log2(mix(seed ^ salt)), weight: u64::from(weight) }
     }
 
-    /// Whether it wins over `other`. A tie is no win.
+    /// Whether this draw wins over `other`. Of two equal draws, neither wins.
     #[inline]
     pub(super) fn beats(self, other: Self) -> bool {
-        // Seven bits of weight and 46 of a draw.
+        // The product fits 64 bits: a weight has 7 bits and a draw 46.
         self.drawn * other.weight < other.drawn * self.weight
     }
 }
 
-/// What a bucket adds to all draws for it.
+/// The number that a bucket adds to all draws for it.
 #[inline]
 pub(super) fn salt(bucket: u16) -> u64 {
     mix(u64::from(bucket))

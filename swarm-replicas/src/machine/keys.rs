@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use super::{Bucket, Buckets};
 
-/// Objects by the bucket of their UID, so that a change of members touches only what changes hands.
+/// Objects by the bucket of their UID, so that a change of members touches only the objects that
+/// change their owner.
 ///
-/// `T` names an object for its user. Nothing here depends on how many objects there are, but on how
-/// many of them are in one bucket.
+/// `T` names an object for its user. The cost of an operation depends on the number of objects in
+/// one bucket, not on the number of all objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys<T> {
     by_bucket: Vec<BTreeSet<T>>,
@@ -37,7 +38,7 @@ impl<T: Ord> Keys<T> {
         bucket
     }
 
-    /// Removes an object; returns whether it was there. O(log objects of the bucket).
+    /// Removes an object; returns whether it was present. O(log objects of the bucket).
     ///
     /// ```
     /// use swarm_replicas::machine::Keys;
@@ -67,7 +68,7 @@ impl<T: Ord> Keys<T> {
         buckets.iter().flat_map(|bucket| &self.by_bucket[bucket.index()])
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     ///
     /// ```
     /// assert_eq!(swarm_replicas::machine::Keys::<u32>::default().len(), 0);
@@ -77,7 +78,7 @@ impl<T: Ord> Keys<T> {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether the number of objects is zero.
     ///
     /// ```
     /// assert!(swarm_replicas::machine::Keys::<u32>::default().is_empty());

@@ -1,4 +1,4 @@
-//! The Lease of a member: what stands in it, who writes it, and its timing.
+//! The Lease of a member: its content, its writers and its timing.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use super::{Hosts, Members};
 /// The versions of this protocol that a member speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct ProtocolRange {
-    /// The lowest.
+    /// The lowest version.
     pub least: u32,
-    /// The highest.
+    /// The highest version.
     pub most: u32,
 }
 
 impl ProtocolRange {
-    /// What this version of the crate speaks.
+    /// The versions that this version of the crate speaks.
     pub const OURS: Self = Self { least: 1, most: 1 };
 
-    /// That of a member whose card cannot be read.
+    /// The range of a member whose card cannot be read.
     pub const UNKNOWN: Self = Self { least: 0, most: 0 };
 
     /// Whether two members understand each other.
@@ -38,25 +38,25 @@ impl ProtocolRange {
     }
 }
 
-/// As in `1 to 3`.
+/// Writes the range as in `1 to 3`.
 impl fmt::Display for ProtocolRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} to {}", self.least, self.most)
     }
 }
 
-/// What a member says of itself in its Lease.
+/// The card of a member: the part of its Lease in which it describes itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Card {
-    /// The protocol that it speaks.
+    /// The versions of the protocol that it speaks.
     pub protocol: ProtocolRange,
     /// The controllers that it hosts.
     pub hosts: Hosts,
-    /// It is about to end, and takes nothing any more.
+    /// Whether it is about to end and takes no more buckets.
     #[serde(rename = "leaving", default)]
     pub is_leaving: bool,
-    /// The set that it acts by. It acts on nothing but what this set gives to it.
+    /// The set that the member acts by. It acts only on the buckets that this set gives to it.
     #[serde(default)]
     pub acts_by: Members,
 }
@@ -75,8 +75,8 @@ impl Card {
         Self { protocol, hosts, is_leaving: false, acts_by: Members::default() }
     }
 
-    /// What stands for a card that is missing or cannot be read. Nobody takes anything over while its
-    /// member may act.
+    /// The substitute for a card that is missing or cannot be read. No other member takes anything
+    /// over while the member of such a card may act.
     ///
     /// ```
     /// use swarm_replicas::machine::{Card, ProtocolRange};
@@ -93,15 +93,15 @@ impl Card {
 /// [`Holder::Revoked`] are final.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MemberLease {
-    /// Which stored state this is.
+    /// The version of the stored Lease.
     pub version: LeaseVersion,
-    /// Whom it belongs to.
+    /// The holder of the Lease.
     pub holder: Holder,
     /// The number of the member's last write that landed.
     pub number: u64,
-    /// How long the member may act after a renewal.
+    /// The time for which the member may act after a renewal.
     pub duration: Duration,
-    /// What the member says of itself.
+    /// The member's card.
     pub card: Card,
 }
 
@@ -112,8 +112,8 @@ impl MemberLease {
         Lease { version: *version, holder: *holder, number: *number, ack: Ack::default() }
     }
 
-    /// The Lease that a store holds after somebody who saw version `seen` revoked it; `None` if it has
-    /// changed since, or has no holder.
+    /// The Lease that a store holds after a revocation by a member that saw version `seen`. `None`
+    /// if the Lease has changed since, or has no holder.
     ///
     /// ```
     /// use std::time::Duration;
@@ -135,8 +135,9 @@ impl MemberLease {
 }
 
 impl MemberLease {
-    /// The Lease that a store holds after somebody who waited its member out has closed it; `None` if it
-    /// is not revoked, or is another version. That the member can act no more stays true for everybody.
+    /// The Lease that a store holds after a member that waited out this Lease's member has closed
+    /// it. `None` if the Lease is not revoked, or has another version than `seen`. A closed Lease
+    /// proves to all members that its member can act no more.
     ///
     /// ```
     /// use std::time::Duration;
@@ -161,20 +162,22 @@ impl MemberLease {
 /// A write of a member to its own Lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MemberWrite {
-    /// The version it replaces; `None` creates the Lease.
+    /// The version that the write replaces; `None` creates the Lease.
     pub expected: Option<LeaseVersion>,
     /// [`Holder::Session`] to renew, [`Holder::Closed`] to close.
     pub holder: Holder,
-    /// Counts the member's writes, so that it recognises its own.
+    /// The number of the write. It counts the member's writes, so that the member recognises its
+    /// own.
     pub number: u64,
-    /// How long the member may act after this write.
+    /// The time for which the member may act after this write.
     pub duration: Duration,
-    /// What the member says of itself.
+    /// The member's card.
     pub card: Card,
 }
 
 impl MemberWrite {
-    /// The Lease that a store holds after this write; `None` if `stored` is not what the member saw.
+    /// The Lease that a store holds after this write; `None` if `stored` is not the state that the
+    /// member saw.
     ///
     /// ```
     /// use swarm_core::handover::{LeaseVersion, Moment};
@@ -205,23 +208,24 @@ impl MemberWrite {
 /// The timing of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReplicaTerms {
-    /// The timing of their Leases. One stop timeout before the end no turn begins.
+    /// The timing of their Leases. No turn begins within one stop timeout of a Lease's end.
     pub lease: LeaseTerms,
-    /// A member counts after it has renewed its Lease so often, unless somebody acts by a set with it
-    /// already, or nobody else counts.
+    /// The number of renewals of its Lease after which a member counts. A member counts earlier if
+    /// a set that some member acts by contains it, or if no other member counts.
     ///
-    /// Every write that is sent after the first, which creates the Lease, is a renewal: also one that
-    /// says something new, and one that gets no answer. So with two renewals a member counts from its
-    /// third write on, which it sends two intervals after the first at the latest, if requests succeed.
+    /// Every write that is sent after the first, which creates the Lease, is a renewal. This
+    /// includes a write with news, and a write that gets no answer. So with two renewals a member
+    /// counts from its third write on. If requests succeed, it sends that write two intervals after
+    /// the first at the latest.
     pub join_renewals: u64,
-    /// For how long members that come are collected, so that many at once are one change.
+    /// The time for which members that come are collected, so that many at once are one change.
     pub join_window: Duration,
 }
 
 impl ReplicaTerms {
     /// Whether the member whose Lease has write `number` has renewed it often enough to count.
     pub(super) fn has_joined(&self, number: u64) -> bool {
-        // The first write is no renewal.
+        // The first write creates the Lease, so it does not count as a renewal.
         self.join_renewals <= number.saturating_sub(1)
     }
 }

@@ -1,4 +1,4 @@
-//! Who takes part, and with which weights: members, controllers, and the set that a member acts by.
+//! The participants and their weights: members, controllers, and the set that a member acts by.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -9,10 +9,11 @@ use std::sync::Arc;
 use super::bucket::fnv1a;
 use super::mix::mix;
 
-/// One process: the ID of its replica, and a random number drawn at its start. Never used again.
+/// One process: the ID of its replica, and a random number drawn at its start. It is never used
+/// again.
 ///
-/// Written out it names the member's Lease. What a member owns follows from the ID alone, so a replica
-/// that comes back under its ID gets the same buckets.
+/// Its text form is the name of the member's Lease. The buckets of a member depend on the ID alone.
+/// So a replica that comes back under its ID gets the same buckets.
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -22,10 +23,10 @@ pub struct MemberId {
     nonce: u64,
 }
 
-/// The most bytes of an ID: with the nonce it is a name of at most 253.
+/// The most bytes of an ID: with the nonce, the name of the Lease has at most 253.
 const ID_MAX: usize = 236;
 
-/// Why a text is not a member's ID.
+/// The reason why a text is not a member's ID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemberIdError {
     /// It does not fit into the name of a Lease.
@@ -70,7 +71,7 @@ impl MemberId {
         Err(MemberIdError::Id { id: id.to_owned() })
     }
 
-    /// The ID of its replica.
+    /// The ID of the member's replica.
     ///
     /// ```
     /// use swarm_replicas::machine::MemberId;
@@ -83,13 +84,13 @@ impl MemberId {
         &self.id
     }
 
-    /// What its draws depend on.
+    /// The number on which the member's draws depend.
     pub(super) fn seed(&self) -> u64 {
         mix(fnv1a(self.id.as_bytes()))
     }
 }
 
-/// As in `swarm-0-00000000000004d2`, the name of its Lease.
+/// Writes the name of the member's Lease, as in `swarm-0-00000000000004d2`.
 impl fmt::Display for MemberId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{:016x}", self.id, self.nonce)
@@ -144,16 +145,18 @@ pub struct Controller(Arc<str>);
 /// The most bytes of the name of a controller.
 const CONTROLLER_MAX: usize = 63;
 
-/// A text that names no controller.
+/// A text that is not the name of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is no controller's name: write 1 to {CONTROLLER_MAX} of a-z, 0-9 and '-'")]
+#[error(
+    "{name:?} is not the name of a controller: write 1 to {CONTROLLER_MAX} of a-z, 0-9 and '-'"
+)]
 pub struct ControllerError {
     /// The name given.
     pub name: String,
 }
 
 impl Controller {
-    /// Its name.
+    /// The name as a text.
     ///
     /// ```
     /// use swarm_replicas::machine::Controller;
@@ -199,14 +202,14 @@ impl TryFrom<String> for Controller {
     }
 }
 
-/// How much of a controller's work a member takes, beside the others: 1 to 100.
+/// The part of a controller's work that a member takes, relative to the other members: 1 to 100.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(into = "u8", try_from = "u8")]
 pub struct Weight(u8);
 
-/// A number that is no weight.
+/// A number that is not a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a weight of {weight} is out of bounds: write 1 to 100")]
 pub struct WeightError {
@@ -265,8 +268,8 @@ impl TryFrom<u8> for Weight {
 /// The controllers that a member hosts.
 pub type Hosts = BTreeMap<Controller, Weight>;
 
-/// A set of members with what each one hosts. Copies share one allocation; a digest tells most sets
-/// apart at once.
+/// A set of members with the controllers that each one hosts. Copies share one allocation. A digest
+/// distinguishes most sets at once.
 #[derive(Clone, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(into = "BTreeMap<MemberId, Hosts>")]
 #[serde(from = "BTreeMap<MemberId, Hosts>")]
@@ -276,7 +279,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// The set of these members; of two with one name the last counts.
+    /// The set of these members. Of two members with the same name, the last counts.
     ///
     /// ```
     /// use swarm_replicas::machine::{Hosts, MemberId, Members};
@@ -291,7 +294,7 @@ impl Members {
         Self::from(members.into_iter().collect::<BTreeMap<_, _>>())
     }
 
-    /// The members with what they host, by name.
+    /// The members by name, each with the controllers that it hosts.
     ///
     /// ```
     /// assert_eq!(swarm_replicas::machine::Members::default().iter().count(), 0);
@@ -315,7 +318,7 @@ impl Members {
         self.hosts.contains_key(member)
     }
 
-    /// How many there are.
+    /// The number of members.
     ///
     /// ```
     /// assert_eq!(swarm_replicas::machine::Members::default().len(), 0);
@@ -325,7 +328,7 @@ impl Members {
         self.hosts.len()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     ///
     /// ```
     /// assert!(swarm_replicas::machine::Members::default().is_empty());
@@ -335,7 +338,7 @@ impl Members {
         self.hosts.is_empty()
     }
 
-    /// What `member` hosts, if it is in the set.
+    /// The controllers that `member` hosts, if it is in the set.
     pub(super) fn hosts(&self, member: &MemberId) -> Option<&Hosts> {
         self.hosts.get(member)
     }
@@ -375,7 +378,7 @@ impl From<Members> for BTreeMap<MemberId, Hosts> {
     }
 }
 
-/// By digest first; the order means nothing.
+/// Orders by digest first; the order has no meaning.
 impl Ord for Members {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_digest = self.digest.cmp(&other.digest);

@@ -1,7 +1,7 @@
-//! Mixes numbers, so that similar ones draw unalike.
+//! Mixes numbers, so that similar numbers lead to dissimilar draws.
 
-/// Mixes 64 bits reversibly: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014). Its results decide
-/// the owner of a bucket, so every member has to compute the same ones.
+/// Mixes 64 bits reversibly: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014). Its results
+/// decide the owner of a bucket, so every member has to compute the same results.
 #[inline]
 pub(super) const fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,43 +1,43 @@
-//! Who owns which bucket under a set of members, and what differs between two sets.
+//! The owner of each bucket under a set of members, and the difference between two sets.
 
 use std::collections::BTreeMap;
 
 use super::draw::{Draw, salt};
 use super::{Bucket, Buckets, Controller, MemberId, Members, Portion, Weight};
 
-/// The owner of every bucket of every controller that anybody hosts, under one set of members.
+/// The owner of every bucket of every hosted controller, under one set of members.
 ///
-/// It depends on the set alone: two members with the same set have the same table. A member draws the
-/// same for a bucket whatever the controller, so where members host several controllers, an object
-/// tends to have one owner for all of them.
+/// The table depends on the set alone: two members with the same set have the same table. The draw
+/// of a member for a bucket does not depend on the controller. So where members host several
+/// controllers, an object tends to have one owner for all of them.
 #[derive(Clone, Debug, Default)]
 pub struct Owners {
     members: Members,
-    /// The members, ascending: owners are numbers in this list.
+    /// The members in ascending order: the columns hold positions in this list.
     names: Vec<MemberId>,
     columns: BTreeMap<Controller, Vec<u32>>,
 }
 
-/// A bucket that changes hands.
+/// A bucket that changes its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerChange<'a> {
-    /// Whose objects.
+    /// The controller whose objects change their owner.
     pub controller: &'a Controller,
-    /// Which of them.
+    /// The bucket of these objects.
     pub bucket: Bucket,
-    /// Who owned it; `None` if nobody hosted the controller.
+    /// The previous owner; `None` if no member hosted the controller.
     pub from: Option<&'a MemberId>,
-    /// Who owns it next; `None` if nobody hosts the controller any more.
+    /// The next owner; `None` if no member hosts the controller any more.
     pub to: Option<&'a MemberId>,
 }
 
 /// A member that hosts a controller.
 struct Contender {
-    /// Its place in the list of members.
+    /// Its position in the list of members.
     number: u32,
     seed: u64,
     weight: u8,
-    /// Whether it hosts the controller with the same weight in the set before.
+    /// Whether it hosted the controller with the same weight in the previous set.
     is_known: bool,
 }
 
@@ -58,9 +58,9 @@ impl Owners {
         Self::default().next(members)
     }
 
-    /// The owners under another set, from those under this one: the same as [`of`](Self::of), at the
-    /// cost of what differs. For every controller O([`Bucket::COUNT`] · members that came) and, for
-    /// each bucket of a member that went, O(members).
+    /// The owners under another set, computed from the owners under this set. The result equals
+    /// [`of`](Self::of), but only differences cost time. For every controller the cost is
+    /// O([`Bucket::COUNT`] · members that came). Each bucket of a member that went adds O(members).
     ///
     /// ```
     /// use swarm_replicas::machine::{Members, Owners};
@@ -92,7 +92,7 @@ impl Owners {
         self.members.hosts(member)?.get(controller).copied()
     }
 
-    /// For every member of this set, its place among the contenders that were known before.
+    /// The position of each member of this set among the contenders, if that contender is known.
     fn places(&self, names: &[MemberId], contenders: &[Contender]) -> Vec<Option<usize>> {
         let place = |member: &MemberId| {
             let number = u32::try_from(names.binary_search(member).ok()?).ok()?;
@@ -102,7 +102,7 @@ impl Owners {
         self.names.iter().map(place).collect()
     }
 
-    /// The set.
+    /// The set of members.
     ///
     /// ```
     /// use swarm_replicas::machine::{Members, Owners};
@@ -114,7 +114,7 @@ impl Owners {
         &self.members
     }
 
-    /// The owner of a bucket, `None` if nobody hosts the controller. O(log controllers).
+    /// The owner of a bucket, `None` if no member hosts the controller. O(log controllers).
     ///
     /// ```
     /// use swarm_replicas::machine::{Bucket, Owners};
@@ -131,7 +131,7 @@ impl Owners {
         self.names.get(usize::try_from(number).ok()?)
     }
 
-    /// What `member` owns. O([`Bucket::COUNT`] · controllers).
+    /// The buckets that `member` owns. O([`Bucket::COUNT`] · controllers).
     ///
     /// ```
     /// use swarm_replicas::machine::{MemberId, Owners};
@@ -150,7 +150,7 @@ impl Owners {
         self.columns.iter().map(|(name, column)| (name.clone(), mine(column))).collect()
     }
 
-    /// The buckets that change hands from this set to `next`, by controller and bucket.
+    /// The buckets whose owner differs between this set and `next`, by controller and bucket.
     /// O([`Bucket::COUNT`] · controllers).
     ///
     /// ```
@@ -191,8 +191,8 @@ impl Owners {
     }
 }
 
-/// The owners of all buckets of one controller, from those `before`. `places` says which contender the
-/// former owner of a number is.
+/// The owners of all buckets of one controller, computed from the owners `before`. `places` has the
+/// contender for each number of a previous owner.
 fn column(before: Option<&[u32]>, places: &[Option<usize>], contenders: &[Contender]) -> Vec<u32> {
     let came: Vec<_> = (0..contenders.len()).filter(|at| !contenders[*at].is_known).collect();
     let all: Vec<_> = (0..contenders.len()).collect();
@@ -208,7 +208,7 @@ fn column(before: Option<&[u32]>, places: &[Option<usize>], contenders: &[Conten
         let mut drawn = draw(best);
         for rival in rivals {
             let theirs = draw(*rival);
-            // Of equal draws that of the lower name wins; contenders are ordered by name.
+            // Of equal draws the lower name wins; contenders are ordered by name.
             let wins = theirs.beats(drawn) || (*rival < best && !drawn.beats(theirs));
             if wins {
                 (best, drawn) = (*rival, theirs);
@@ -219,7 +219,7 @@ fn column(before: Option<&[u32]>, places: &[Option<usize>], contenders: &[Conten
     Bucket::all().map(owner).collect()
 }
 
-/// A table follows from its set.
+/// Compares only the members, since the table follows from them.
 impl PartialEq for Owners {
     fn eq(&self, other: &Self) -> bool {
         self.members == other.members

@@ -1,4 +1,4 @@
-//! Buckets by controller: what a member owns, gains or loses.
+//! Buckets by controller: the buckets that a member owns, gains or loses.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{Bucket, Buckets, Controller};
 pub struct Portion(BTreeMap<Controller, Buckets>);
 
 impl Portion {
-    /// Whether this bucket of this controller is in it.
+    /// Whether this bucket of this controller is in the portion.
     ///
     /// ```
     /// use swarm_replicas::machine::{Bucket, Portion};
@@ -45,7 +45,7 @@ impl Portion {
         self.0.iter()
     }
 
-    /// How many buckets there are, those of each controller counted.
+    /// The number of buckets: the sum over all controllers.
     ///
     /// ```
     /// use swarm_replicas::machine::{Buckets, Controller, Portion};
@@ -60,7 +60,7 @@ impl Portion {
         self.0.values().map(Buckets::len).sum()
     }
 
-    /// Whether there are none.
+    /// Whether the portion has no buckets.
     ///
     /// ```
     /// assert!(swarm_replicas::machine::Portion::default().is_empty());
@@ -70,7 +70,7 @@ impl Portion {
         self.0.is_empty()
     }
 
-    /// What is not in `other`. O(controllers).
+    /// The buckets that are not in `other`. O(controllers).
     ///
     /// ```
     /// use swarm_replicas::machine::{Buckets, Portion};
@@ -88,7 +88,7 @@ impl Portion {
         self.0.iter().map(|(name, buckets)| (name.clone(), rest(buckets, name))).collect()
     }
 
-    /// What is in both. O(controllers).
+    /// The buckets in both portions. O(controllers).
     ///
     /// ```
     /// use swarm_replicas::machine::{Buckets, Portion};
@@ -124,7 +124,7 @@ impl Portion {
     }
 }
 
-/// Controllers with an empty set are left out.
+/// Leaves out controllers with an empty set.
 impl FromIterator<(Controller, Buckets)> for Portion {
     fn from_iter<I: IntoIterator<Item = (Controller, Buckets)>>(all: I) -> Self {
         Self(all.into_iter().filter(|(_, buckets)| !buckets.is_empty()).collect())

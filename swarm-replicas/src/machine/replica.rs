@@ -1,17 +1,20 @@
-//! A member among the replicas, as a pure machine: what it may act on, and until when.
+//! A member among the replicas, as a pure machine: the buckets on which it may act, and until when.
 //!
-//! Events go in with the reading of the member's clock, effects come out; whoever drives the machine
-//! carries them out and reports back. The clock also counts the time the machine was suspended
-//! (`CLOCK_BOOTTIME`). What it does, beside the rules of the [module](super):
+//! Events go in with the reading of the member's clock, and effects come out. The driver of the
+//! machine carries the effects out and reports back. The clock also counts the time while the
+//! computer was suspended (`CLOCK_BOOTTIME`). In addition to the rules of the [module](super), a
+//! member behaves as follows:
 //!
-//! - It may act until one lease duration after it **sent** the last renewal that succeeded. If a later
-//!   renewal succeeds, nobody has revoked its Lease, and it acts on as before.
-//! - A Lease that somebody else closed, revoked, deleted or replaced ends it for good.
-//! - The set that it aims at is a function of the Leases that it sees: all that are held and neither
-//!   leaving nor too new. One change is carried through before the next begins, so members that come
-//!   and go do not keep it from declaring any.
-//! - A member that is silent for a whole duration is revoked at the version seen. That waits while the
-//!   fault is more likely its own: its last renewal failed, or it slept, or most others are silent.
+//! - It may act until one lease duration after it **sent** the last renewal that succeeded. If a
+//!   later renewal succeeds, its Lease was not revoked, and the member continues to act as before.
+//! - If another process closes, revokes, deletes or replaces its Lease, the member ends
+//!   permanently.
+//! - The set that it aims at is a function of the Leases that it sees: all that are held and
+//!   neither leaving nor too new. It completes one change of the set before the next begins. So
+//!   members that come and go do not keep it from declaring a set.
+//! - It revokes a member that is silent for a whole duration, at the version seen. It waits while
+//!   the fault is more likely its own: its last renewal failed, it slept, or most other members are
+//!   silent.
 
 mod change;
 mod event;
@@ -39,37 +42,39 @@ pub struct Replica {
     terms: ReplicaTerms,
     rules: Rules,
     phase: Phase,
-    /// What it hosts from now on.
+    /// The controllers that it hosts from now on.
     hosts: Hosts,
     own: Own,
-    /// Its own card, as the watch returned it last.
+    /// Its own card, as its watch returned it last.
     own_card: Option<Card>,
-    /// The number of its own write that the watch returned last; 0 if none was.
+    /// The number of its own write that the watch returned last; 0 if the watch returned none.
     own_seen: u64,
     /// Whether the watch has returned a first list.
     is_listed: bool,
     peers: BTreeMap<MemberId, Peer>,
-    /// The set declared by its last write that is known to have landed.
+    /// The set declared by the last write known to have landed.
     declared: Arc<Owners>,
-    /// The number of the first write that declared it; 0 if none did.
+    /// The number of the first write that declared the set; 0 if no write did.
     declared_since: u64,
-    /// The set declared before.
+    /// The set declared previously.
     #[cfg(feature = "mutations")]
     formerly: Arc<Owners>,
     change: Option<Change>,
-    /// What it acts on, and goes on with. Part of what is declared, and of what is to be.
+    /// The buckets on which it acts and may begin turns. The declared set gives them to this member,
+    /// and so does the next set if a change is on its way.
     owned: Portion,
-    /// What is being stopped, by the number of the request. Part of what is declared.
+    /// The buckets that are being stopped, by the number of the request. The declared set has them.
     stops: BTreeMap<u64, Portion>,
     stops_asked: u64,
-    /// What is declared, and waits for others, by the moment since when.
+    /// The buckets that are declared and wait for other members, by the moment when they were
+    /// locked.
     locked: BTreeMap<Moment, Portion>,
     tables: Tables,
-    /// Since when members that came wait to be counted.
+    /// The moment since when members that came wait to be counted.
     joins_since: Option<Moment>,
-    /// From when on the silence of others counts.
+    /// The moment from when on the silence of others counts.
     counts_from: Moment,
-    /// Since when most others have been silent.
+    /// The moment since when most others have been silent.
     most_silent_since: Option<Moment>,
     stepped_at: Moment,
 }
@@ -77,9 +82,9 @@ pub struct Replica {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Open,
-    /// Everything is being stopped.
+    /// All buckets are being stopped.
     Leaving,
-    /// Nothing is acted on any more; the Lease is being closed.
+    /// The member acts on nothing any more; its Lease is being closed.
     Closing,
     Over,
 }
@@ -135,14 +140,14 @@ impl Replica {
         (replica, effects)
     }
 
-    /// The same member with one of its rules broken, for a model check to notice.
+    /// The same member with one of its rules broken, so that a model check can notice.
     #[cfg(feature = "mutations")]
     #[must_use]
     pub fn without(self, rule: super::Rule) -> Self {
         Self { rules: Rules::without(rule), ..self }
     }
 
-    /// Its identity.
+    /// The identity of the member.
     ///
     /// ```
     /// use swarm_core::handover::Moment;
@@ -159,9 +164,10 @@ impl Replica {
         &self.id
     }
 
-    /// Until when it may act on this bucket, if it may at `now`: on what it owns, and on what it is
-    /// asked to stop and has not stopped yet. Asked right before each request, whose answer is awaited
-    /// until the moment returned at most. O(log controllers).
+    /// The moment until when it may act on this bucket, if it may act on it at `now`. It may act on
+    /// the buckets that it owns, and on those it is asked to stop until they have stopped. The
+    /// driver calls this right before each request, and waits for the answer until the returned
+    /// moment at most. O(log controllers).
     ///
     /// ```
     /// use swarm_core::handover::Moment;
@@ -180,8 +186,8 @@ impl Replica {
         (acts && now < self.own.deadline()).then_some(self.own.deadline())
     }
 
-    /// Whether a turn for this bucket may begin at `now`: it is owned and not to be stopped, and the
-    /// Lease does not end within a stop timeout. O(log controllers).
+    /// Whether a turn for this bucket may begin at `now`. The member must own the bucket, must not
+    /// be asked to stop it, and its Lease must not end within a stop timeout. O(log controllers).
     ///
     /// ```
     /// use swarm_core::handover::Moment;
@@ -198,8 +204,8 @@ impl Replica {
         now < until && self.owned.contains(controller, bucket)
     }
 
-    /// What it acts on: what it owns, and what it is asked to stop and has not stopped yet. Only
-    /// before the [`deadline`](Self::deadline).
+    /// The buckets on which it acts: the buckets that it owns, and the buckets that it is asked to
+    /// stop and has not stopped yet. Valid only before the [`deadline`](Self::deadline).
     ///
     /// ```
     /// use swarm_core::handover::Moment;
@@ -217,7 +223,7 @@ impl Replica {
         acting
     }
 
-    /// What it owns, and is not asked to stop.
+    /// The buckets that it owns and is not asked to stop.
     ///
     /// ```
     /// use swarm_core::handover::Moment;
@@ -233,7 +239,7 @@ impl Replica {
         &self.owned
     }
 
-    /// Until when it may act; the clock's start if it never could.
+    /// The moment until when it may act; the clock's start if it never could.
     ///
     /// ```
     /// use swarm_core::handover::{LeaseVersion, Moment};
@@ -251,7 +257,7 @@ impl Replica {
         self.own.deadline()
     }
 
-    /// Whether it is over: the process ends, or opens another member.
+    /// Whether the member is over. The process then ends, or opens another member.
     ///
     /// ```
     /// use swarm_core::handover::{LeaseVersion, Moment};
@@ -270,9 +276,10 @@ impl Replica {
         self.phase == Phase::Over
     }
 
-    /// Takes in what happened by `now`, and says what to do about it, in order. A renewal of another
-    /// member costs O(log members), and O(members · controllers) while anything is locked; a change of
-    /// the set [as much](Owners::next) as its table.
+    /// Takes in an event that happened by `now`, and returns the effects, in order.
+    ///
+    /// A renewal of another member costs O(log members), and O(members · controllers) while any
+    /// bucket is locked. A change of the set costs [as much](Owners::next) as its table.
     ///
     /// ```
     /// use swarm_core::handover::Moment;
@@ -288,7 +295,7 @@ impl Replica {
         self.step_all(now, [event])
     }
 
-    /// Takes in all that happened by `now`, in order, and then says what to do about it.
+    /// Takes in all events that happened by `now`, in order, and then returns the effects.
     ///
     /// ```
     /// use std::time::Duration;
@@ -323,7 +330,7 @@ impl Replica {
         events: impl IntoIterator<Item = ReplicaEvent>,
     ) -> Vec<ReplicaEffect> {
         let mut effects = Vec::new();
-        // Whoever slept has heard nobody meanwhile.
+        // A member that slept has received no renewals of others meanwhile.
         if self.terms.lease.renew.saturating_mul(2) < now.since(self.stepped_at) {
             self.counts_from = now;
         }
@@ -371,7 +378,8 @@ impl Replica {
         }
     }
 
-    /// Brings the set, the buckets and the Lease in line with what is seen and allowed at `now`.
+    /// Brings the set, the buckets and the Lease in line with the state that is seen and allowed at
+    /// `now`.
     fn reconcile(&mut self, now: Moment, effects: &mut Vec<ReplicaEffect>) {
         if self.is_over() {
             return;
@@ -386,7 +394,7 @@ impl Replica {
         self.revoke(now, effects);
     }
 
-    /// Ends at once: it may not act any more.
+    /// Ends the member at once, since it may not act any more.
     fn abort(&mut self, effects: &mut Vec<ReplicaEffect>) {
         self.end();
         effects.push(ReplicaEffect::Abort);
@@ -400,7 +408,7 @@ impl Replica {
         self.locked.clear();
     }
 
-    /// When the mere passing of time next changes something. Whoever drives the machine sends a
+    /// The moment when time alone next changes something. The driver of the machine sends a
     /// [`ReplicaEvent::Tick`] then at the latest.
     ///
     /// ```
@@ -421,7 +429,7 @@ impl Replica {
         }
         let joins = self.joins_since.map(|since| since.after(self.terms.join_window));
         let joins = joins.filter(|_| self.change.is_none());
-        // What is due already waits for something else than time.
+        // A moment that has passed already waits for something other than time.
         let others = self.peers_wake_at().filter(|at| self.stepped_at < *at);
         [self.own.wakes_at(), joins, others].into_iter().flatten().min()
     }

@@ -2,17 +2,17 @@
 
 /// A rule without which two members could act on one key at a time.
 ///
-/// Nothing chooses among them: they all hold. They have names so that a model check can break each
-/// one on purpose (feature `mutations`) and show that it notices.
+/// All rules always hold. Each has a name so that a model check can break it on purpose (feature
+/// `mutations`) and show that it notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
     /// A gained bucket starts only after the watch has returned the member's own write.
     AwaitOwnWrite,
-    /// A set is declared only after everything that is lost by it was stopped.
+    /// A member declares a set only after it has stopped everything that it loses by that set.
     StopBeforeWrite,
-    /// A member whose Lease is revoked or deleted counts until it was waited out.
+    /// A member whose Lease is revoked or deleted counts until it has been waited out.
     FenceBeforeTaking,
-    /// Every other member's set counts, and not only that of the former owner.
+    /// The sets of all other members count, not only the set of the previous owner.
     AllAcknowledge,
 }
 
@@ -22,7 +22,7 @@ impl Rule {
         [Self::AwaitOwnWrite, Self::StopBeforeWrite, Self::FenceBeforeTaking, Self::AllAcknowledge];
 }
 
-/// The rules in force: all of them, unless a model check broke one.
+/// The rules in force: all of them, unless a model check has broken one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rules {
     #[cfg(feature = "mutations")]
@@ -44,7 +44,7 @@ impl Rules {
         self.broken != Some(rule)
     }
 
-    /// Whether `rule` is in force: always.
+    /// Whether `rule` is in force, which is always true here.
     #[cfg(not(feature = "mutations"))]
     #[must_use]
     pub const fn keep(self, _: Rule) -> bool {

@@ -1,4 +1,4 @@
-//! What the parts promise together: shares, single members, and small worlds at random.
+//! Properties of the parts together: shares, single members, and small random worlds.
 
 mod member;
 mod random;

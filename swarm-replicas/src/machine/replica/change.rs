@@ -1,4 +1,5 @@
-//! The set that a member acts by: which it aims at, how it gets there, and what that starts and stops.
+//! The set that a member acts by: the set it aims at, the way there, and the buckets to start and
+//! stop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,16 +13,17 @@ use crate::machine::{MemberId, Members, Owners, Portion, Rule};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Change {
     next: Arc<Owners>,
-    /// What the member owns under it.
+    /// The buckets that the member owns under the next set.
     share: Portion,
-    /// What must be stopped first.
+    /// The number of the stop request that must finish first.
     stop: Option<u64>,
-    /// The first write that carried it. From then on it may be what the Lease says, and is not given up.
+    /// The first write that carried the next set. After that write the Lease may contain the set,
+    /// so the member no longer gives the change up.
     pub(super) first_write: Option<u64>,
 }
 
-/// The tables of the sets in use, since most members act by the same set. They follow from the sets, so
-/// they make no difference between two members.
+/// The tables of the sets in use, since most members act by the same set. Tables follow from their
+/// sets, so they do not distinguish two members.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tables(Arc<BTreeMap<Members, Arc<Owners>>>);
 
@@ -36,7 +38,7 @@ impl std::hash::Hash for Tables {
 }
 
 impl Replica {
-    /// The owners under a set.
+    /// The table of the owners under a set.
     pub(super) fn owners(&mut self, members: &Members) -> Arc<Owners> {
         if let Some(known) = self.tables.0.get(members) {
             return Arc::clone(known);
@@ -49,8 +51,8 @@ impl Replica {
         owners
     }
 
-    /// The same member, which knows the tables of these sets already: a model check asks for the same
-    /// ones in millions of states.
+    /// The same member with the tables of these sets at hand, since a model check asks for the same
+    /// tables in millions of states.
     #[cfg(feature = "mutations")]
     #[must_use]
     pub fn knowing(mut self, tables: impl IntoIterator<Item = Arc<Owners>>) -> Self {
@@ -59,10 +61,13 @@ impl Replica {
         self
     }
 
-    /// The set that follows from the Leases as seen: all that are held, neither leaving nor speaking
-    /// another protocol, and that have [joined](crate::machine::ReplicaTerms::join_renewals). If nobody has, all
-    /// of them. The member counts
-    /// itself by its own Lease as seen, so members that see the same aim at the same.
+    /// The set that follows from the Leases as seen. It has the members whose Lease is held, that
+    /// are not leaving, speak this protocol and have
+    /// [joined](crate::machine::ReplicaTerms::join_renewals). If no member has joined, it has all
+    /// of the others.
+    ///
+    /// The member counts itself by its own Lease as its watch returned it. So members that see the
+    /// same Leases aim at the same set.
     pub(super) fn wanted(&self) -> Members {
         let own = self.own_card.iter().map(|card| (&self.id, self.own_seen, card));
         let others = self.peers.iter().filter(|(_, peer)| peer.counts());
@@ -82,8 +87,8 @@ impl Replica {
         if joined.is_empty() { of(false) } else { joined }
     }
 
-    /// Begins to change the set, if another is wanted and none is on its way. Members that left are
-    /// left out at once, and those that came meanwhile are taken along.
+    /// Begins to change the set, if another set is wanted and no change is on its way. A change
+    /// leaves out members that left at once. It also includes the members that came meanwhile.
     pub(super) fn aim(&mut self, now: Moment, effects: &mut Vec<ReplicaEffect>) {
         if self.phase != Phase::Open || !self.is_listed || self.change.is_some() {
             return;
@@ -108,7 +113,7 @@ impl Replica {
         self.change = Some(Change { next, share, stop, first_write: None });
     }
 
-    /// Asks to stop these buckets; returns the number of the request, if there is anything to stop.
+    /// Asks to stop these buckets. Returns the number of the request, if there is anything to stop.
     pub(super) fn stop(
         &mut self,
         buckets: Portion,
@@ -124,7 +129,8 @@ impl Replica {
         Some(number)
     }
 
-    /// The set that the next write carries: another one as soon as all that is lost by it was stopped.
+    /// The set that the next write carries. It is the next set as soon as all buckets lost by that
+    /// set have stopped.
     pub(super) fn set_to_declare(&self) -> &Owners {
         let is_stopped = |change: &&Change| {
             let is_stopped = change.stop.is_none_or(|stop| !self.stops.contains_key(&stop));
@@ -133,7 +139,8 @@ impl Replica {
         self.change.as_ref().filter(is_stopped).map_or(&self.declared, |change| &change.next)
     }
 
-    /// The member's write `number` is known to have landed: the set that it carried is declared.
+    /// Declares the set that the member's write `number` carried, since this write is known to have
+    /// landed.
     pub(super) fn declared_by(&mut self, now: Moment, number: u64) {
         let has_landed = |change: &mut Change| change.first_write.is_some_and(|it| it <= number);
         let Some(change) = self.change.take_if(has_landed) else { return };
@@ -155,7 +162,7 @@ impl Replica {
         self.locked.retain(|_, locked| !locked.is_empty());
     }
 
-    /// Starts what is declared, and what nobody else acts on.
+    /// Starts the declared buckets on which no other member acts.
     pub(super) fn start(&mut self, effects: &mut Vec<ReplicaEffect>) {
         let has_returned = self.declared_since <= self.own_seen;
         let may_start = has_returned || !self.rules.keep(Rule::AwaitOwnWrite);
@@ -166,7 +173,7 @@ impl Replica {
         let mut started = Portion::default();
         for locked in self.locked.values_mut() {
             let free = locked.without(&claimed);
-            // What is lost again by the set that is on its way is not begun.
+            // Buckets that the change on its way takes away again do not start.
             let free = self.change.as_ref().map_or(free.clone(), |change| free.and(&change.share));
             *locked = locked.without(&free);
             started.add(&free);
@@ -178,7 +185,8 @@ impl Replica {
         }
     }
 
-    /// All that other members may act on by their own sets; `None` if that cannot be known of one.
+    /// All buckets that other members may act on by their own sets; `None` if the claims of one
+    /// member are unknown.
     fn claimed(&self) -> Option<Portion> {
         let mut claimed = Portion::default();
         for (member, peer) in self.peers.iter().filter(|(_, peer)| peer.may_act(self.rules)) {
@@ -187,14 +195,14 @@ impl Replica {
         Some(claimed)
     }
 
-    /// What of a member's claims counts: all of it.
+    /// The claims of a member that count: all of them.
     #[cfg(not(feature = "mutations"))]
     #[expect(clippy::unused_self, reason = "with the feature it asks for the rules")]
     fn acknowledged_by(&self, _: &MemberId, claims: &Portion) -> Portion {
         claims.clone()
     }
 
-    /// What of a member's claims counts: all of it, unless only former owners are asked.
+    /// The claims of a member that count: all of them, unless only the previous owners are asked.
     #[cfg(feature = "mutations")]
     fn acknowledged_by(&self, member: &MemberId, claims: &Portion) -> Portion {
         if self.rules.keep(Rule::AllAcknowledge) {

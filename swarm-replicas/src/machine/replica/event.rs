@@ -6,13 +6,14 @@ use swarm_core::handover::LeaseVersion;
 
 use crate::machine::{Hosts, MemberId, MemberLease, MemberWrite, Portion};
 
-/// What happened. Answers carry the number of the request they belong to; late answers are ignored.
+/// An event that a member takes in. Answers carry the number of their request; the machine ignores
+/// late answers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReplicaEvent {
-    /// Time passed.
+    /// Time has passed.
     Tick,
-    /// The watch of the Leases of all members returned a list: all there were at one state of the
-    /// store, no older than anything that it returned before.
+    /// The watch of the Leases of all members returned a list: all Leases at one state of the
+    /// store. This state is not older than anything that the watch returned before.
     Listed(BTreeMap<MemberId, MemberLease>),
     /// The watch returned a Lease that was created or has changed, in the order of the store.
     Seen(MemberId, MemberLease),
@@ -30,16 +31,16 @@ pub enum ReplicaEvent {
         /// The number of the write.
         number: u64,
     },
-    /// No answer arrived in time; the write may have happened, or may still happen.
+    /// No answer arrived in time. The write may have happened, or may still happen.
     Lost {
         /// The number of the write.
         number: u64,
     },
-    /// The member's own Lease was read from the store itself; `None` if there is none, or another
-    /// object under its name.
+    /// The member's own Lease was read from the store itself. `None` if it does not exist, or if
+    /// another object has its name.
     LeaseRead(Option<MemberLease>),
-    /// Everything that was to be stopped has been: its turns have ended, and their requests were
-    /// answered or will never be carried out.
+    /// All buckets of a stop request have stopped. Their turns have ended, and the requests of
+    /// these turns were answered or will never be carried out.
     Stopped {
         /// The number that came with [`ReplicaEffect::Stop`].
         number: u64,
@@ -48,15 +49,16 @@ pub enum ReplicaEvent {
     Host(Hosts),
     /// The member was asked to end (SIGTERM).
     Leave,
-    /// Our revocation of this version was written.
+    /// This member's revocation of this version was written.
     RevocationWritten(MemberId, LeaseVersion),
-    /// Our revocation was refused, or there was no answer.
+    /// This member's revocation was refused, or got no answer.
     RevocationFailed(MemberId),
-    /// The process of another member is known to have ended, as by its successor in the same container.
+    /// Another member's process is known to have ended, as its successor in the same container
+    /// knows.
     ProcessEnded(MemberId),
 }
 
-/// What to do. The driver carries out effects in order, and leaves none out.
+/// An effect that a member asks for. The driver carries out all effects, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReplicaEffect {
     /// Write to the member's own Lease. The answer is [`ReplicaEvent::Written`],
@@ -65,25 +67,25 @@ pub enum ReplicaEffect {
     /// Read the member's own Lease from the store itself, not from a cache, and report
     /// [`ReplicaEvent::LeaseRead`].
     ReadLease,
-    /// These buckets are owned now: reconcile their objects.
+    /// Reconcile the objects of these buckets: the member owns them now.
     Start(Portion),
-    /// Begin no more turns for these buckets, wait for those that have begun, and report
+    /// Begin no more turns for these buckets, wait for the turns that have begun, and report
     /// [`ReplicaEvent::Stopped`].
     Stop {
         /// The number of this request.
         number: u64,
-        /// Which buckets.
+        /// The buckets to stop.
         buckets: Portion,
     },
     /// Revoke the Lease of a member by compare-and-set, at this version only. The answer is
     /// [`ReplicaEvent::RevocationWritten`] or [`ReplicaEvent::RevocationFailed`].
     Revoke(MemberId, LeaseVersion),
-    /// The member of this revoked Lease has been waited out: [confirm](crate::machine::MemberLease::confirm)
-    /// it by compare-and-set, at this version only, so that those who came later need not wait for it.
-    /// Nobody waits for an answer.
+    /// [Confirm](crate::machine::MemberLease::confirm) this revoked Lease by compare-and-set, at
+    /// this version only. Its member has been waited out, and members that came later then need not
+    /// wait for it. The machine expects no answer.
     Confirm(MemberId, LeaseVersion),
-    /// The Lease was lost: stop everything at once. The member may not act any more.
+    /// Stop everything at once: the Lease was lost. The member may not act any more.
     Abort,
-    /// The member has left: nothing of it acts, and its Lease is closed.
+    /// The member has left: it acts on nothing, and its Lease is closed.
     Over,
 }

@@ -1,4 +1,4 @@
-//! A member's own Lease: it writes it, recognises its writes, and knows until when it may act.
+//! A member's own Lease: its writes, how the member recognises them, and until when it may act.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use swarm_core::handover::{Holder, LeaseVersion, Moment};
 use super::{Phase, Replica, ReplicaEffect};
 use crate::machine::{Card, MemberLease, MemberWrite, ProtocolRange, ReplicaTerms};
 
-/// What a member knows of its own Lease.
+/// The knowledge of a member about its own Lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Own {
-    /// The version it has; `None` before it is known to exist.
+    /// The version of the Lease; `None` before the Lease is known to exist.
     version: Option<LeaseVersion>,
-    /// Until when the member may act; the clock's start if it never could.
+    /// The moment until when the member may act; the clock's start if it never could.
     deadline: Moment,
     pending: Option<Pending>,
-    /// How many writes were sent.
+    /// The number of writes that were sent.
     writes: u64,
-    /// The latest of them that is known to have landed.
+    /// The number of the latest write known to have landed.
     landed: u64,
-    /// The card in it.
+    /// The card in that write.
     landed_card: Option<Card>,
     /// Whether the last write got no answer.
     is_retry: bool,
@@ -27,7 +27,7 @@ pub(super) struct Own {
     renew_at: Moment,
 }
 
-/// A write whose answer is not known.
+/// A write whose answer has not arrived.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Pending {
     number: u64,
@@ -62,7 +62,7 @@ impl Own {
         self.pending.is_none().then_some(self.renew_at)
     }
 
-    /// Stops waiting for an answer, and tries again a little later.
+    /// Stops waiting for an answer, and retries a little later.
     pub(super) fn give_up(&mut self, now: Moment, terms: &ReplicaTerms) {
         self.pending = None;
         self.is_retry = true;
@@ -96,9 +96,12 @@ impl Replica {
         self.write_landed(now, (number, version), pending.card, effects);
     }
 
-    /// Our write `number` is what the Lease says. If another than the first created it, an earlier one
-    /// may have landed unheard, been revoked, waited out and deleted: others take this member for
-    /// ended. Then it ends unused; the next one has a name that nobody has seen.
+    /// Records that the Lease has the content of the member's write `number`.
+    ///
+    /// If another write than the first created the Lease, an earlier one may have landed unnoticed.
+    /// Other members may have revoked that Lease, waited the member out and deleted the Lease. They
+    /// then assume that this member has ended. So the member ends without acting; the next member
+    /// has a name that is new to all.
     fn write_landed(
         &mut self,
         now: Moment,
@@ -116,7 +119,7 @@ impl Replica {
         self.declared_by(now, number);
     }
 
-    /// A write was refused and the Lease was read: whose is it now?
+    /// Checks the holder of the Lease after a write was refused and the Lease was read.
     pub(super) fn lease_read(
         &mut self,
         now: Moment,
@@ -124,14 +127,15 @@ impl Replica {
         effects: &mut Vec<ReplicaEffect>,
     ) {
         match lease {
-            // What landed is gone: the store was rolled back, and other Leases with it.
+            // The landed write is missing: the store was rolled back, and other Leases with it.
             Some(lease) if lease.number < self.own.landed => self.abort(effects),
             Some(lease) if lease.holder == Holder::Session => {
                 if self.own.is_pending(lease.number) {
                     self.written(now, lease.number, lease.version, effects);
                 } else {
-                    // An earlier write of ours landed late. When it was sent is forgotten, so it
-                    // prolongs nothing; the next one is sent with the right version.
+                    // An earlier write of this member landed late. The machine no longer has the
+                    // time at which it was sent, so the write prolongs nothing. The next write has
+                    // the right version.
                     self.own.pending = None;
                     self.own.is_retry = false;
                     self.own.renew_at = now;
@@ -142,13 +146,13 @@ impl Replica {
                 self.end();
                 effects.push(ReplicaEffect::Over);
             }
-            // A Lease that was never created is not lost: the read may be older than the write.
+            // A Lease that was never created cannot be lost: the read may be older than the write.
             None if self.own.version.is_none() => self.own.give_up(now, &self.terms),
             Some(_) | None => self.abort(effects),
         }
     }
 
-    /// The watch returned the member's own Lease.
+    /// Takes in the member's own Lease, which the watch returned.
     pub(super) fn own_seen(
         &mut self,
         now: Moment,
@@ -161,7 +165,7 @@ impl Replica {
             }
             return;
         }
-        // The Lease has gone back, or is not of this process.
+        // The Lease has gone back to an earlier write, or belongs to another process.
         if lease.number < self.own_seen || self.own.writes < lease.number {
             self.abort(effects);
             return;
@@ -171,27 +175,27 @@ impl Replica {
         self.declared_by(now, lease.number);
     }
 
-    /// The watch returned that the member's own Lease was deleted.
+    /// Takes in that the member's own Lease was deleted, as the watch returned.
     pub(super) fn own_gone(&mut self, effects: &mut Vec<ReplicaEffect>) {
         if self.own_seen != 0 && self.phase != Phase::Closing {
             self.abort(effects);
         }
     }
 
-    /// Asked to end: it takes nothing any more, and stops all that it acts on.
+    /// Leaves: the member takes no more buckets, and stops all on which it acts.
     pub(super) fn leave(&mut self, effects: &mut Vec<ReplicaEffect>) {
         if self.phase != Phase::Open {
             return;
         }
         self.phase = Phase::Leaving;
-        // What was sent may have landed. What was not sent is given up.
+        // A change that was sent may have landed. The member gives up a change that was not sent.
         self.change.take_if(|change| change.first_write.is_none());
         self.locked = BTreeMap::new();
         let all = std::mem::take(&mut self.owned);
         self.stop(all, effects);
     }
 
-    /// Renews the Lease if that is due, or if there is something new to say.
+    /// Renews the Lease if a renewal is due, or if there is news to write.
     pub(super) fn write(&mut self, now: Moment, effects: &mut Vec<ReplicaEffect>) {
         let card = self.card();
         let is_closing = self.phase == Phase::Closing;
@@ -222,7 +226,7 @@ impl Replica {
         }));
     }
 
-    /// What the next write says.
+    /// The card of the next write.
     fn card(&self) -> Card {
         Card {
             protocol: ProtocolRange::OURS,

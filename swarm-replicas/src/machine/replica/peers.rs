@@ -1,4 +1,4 @@
-//! What a member sees of the others: who is held, what each one may act on, and who is silent.
+//! The other members as one member sees them: which are held or silent, and the buckets of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +12,20 @@ use crate::machine::{Card, MemberId, MemberLease, Members, Portion, ProtocolRang
 pub(super) struct Peer {
     pub(super) watch: Watch,
     pub(super) card: Card,
-    /// What its own set gives to itself; `None` if that is not known.
+    /// The buckets that its own set gives to it; `None` if they are unknown.
     pub(super) claims: Option<Portion>,
     /// Whether its Lease exists.
     has_lease: bool,
-    /// When it was first seen to be revoked, or was to be.
+    /// The moment when its Lease was first seen revoked, or this member first asked to revoke it.
     revoked_at: Option<Moment>,
-    /// The version at which the Lease was seen revoked. Taken once it is confirmed that its member ended.
+    /// The version at which the Lease was seen revoked. Taken when the end of its member is
+    /// confirmed.
     revoked_version: Option<LeaseVersion>,
 }
 
 impl Peer {
-    /// A member of whom only the name is known, in the set of another: its Lease was deleted before
-    /// anybody looked.
+    /// A member whose name is known only from the set of another member. Its Lease was deleted
+    /// before this member saw it.
     fn unseen(now: Moment) -> Self {
         let (watch, card) = (Watch::missing(now), Card::unreadable());
         Self {
@@ -41,7 +42,7 @@ impl Peer {
         self.card.protocol.overlaps(ProtocolRange::OURS)
     }
 
-    /// Whether it belongs to a set, if it has joined.
+    /// Whether it may be in a set, once it has joined.
     pub(super) fn counts(&self) -> bool {
         self.has_lease && self.watch.may_renew() && self.speaks_ours()
     }
@@ -65,7 +66,7 @@ impl Replica {
         leases: BTreeMap<MemberId, MemberLease>,
         effects: &mut Vec<ReplicaEffect>,
     ) {
-        // The very first list may be older than our first write, and no other.
+        // The first list alone may be older than this member's first write.
         self.is_listed = true;
         let gone = self.peers.keys().filter(|member| !leases.contains_key(*member));
         let gone: Vec<_> = gone.chain([&self.id]).cloned().collect();
@@ -101,7 +102,8 @@ impl Replica {
         } else {
             card.protocol.overlaps(ProtocolRange::OURS).then(|| {
                 let owners = self.owners(&card.acts_by);
-                // Equal sets share their members, so that they are found equal at once.
+                // Equal sets share their members, so that later comparisons find them equal at
+                // once.
                 card.acts_by = owners.members().clone();
                 owners.share(&member)
             })
@@ -130,7 +132,7 @@ impl Replica {
         }
     }
 
-    /// Waits members out, and forgets those that nothing depends on any more.
+    /// Waits members out, and forgets members when nothing depends on them any more.
     pub(super) fn pass_time(&mut self, now: Moment, effects: &mut Vec<ReplicaEffect>) {
         for (member, peer) in &mut self.peers {
             peer.watch.step(now, &WatchEvent::Tick, &self.terms.lease);
@@ -151,13 +153,13 @@ impl Replica {
         }
     }
 
-    /// Revokes the members that are silent, unless their silence is more likely our own fault.
+    /// Revokes silent members, unless their silence is more likely this member's own fault.
     pub(super) fn revoke(&mut self, now: Moment, effects: &mut Vec<ReplicaEffect>) {
         let lease = self.terms.lease;
         let live = self.peers.iter().filter(|(_, peer)| peer.has_lease && peer.watch.may_renew());
         let silent = live.clone().filter(|(_, peer)| peer.watch.is_silent(now, &lease));
         let silent: Vec<_> = silent.map(|(member, _)| member.clone()).collect();
-        // Those that fall silent one after the other are many, too.
+        // Members that fall silent one after another also count as many.
         let is_lately = |peer: &&Peer| {
             let lately = peer.revoked_at.filter(|at| now.since(*at) < lease.duration);
             lately.is_some() && !peer.watch.may_renew()
@@ -205,7 +207,7 @@ impl Replica {
         }
     }
 
-    /// When the silence or the end of another member next changes something.
+    /// The moment when the silence or the end of another member next changes something.
     pub(super) fn peers_wake_at(&self) -> Option<Moment> {
         let lease = self.terms.lease;
         let heard_from = self.counts_from.after(lease.duration);
@@ -218,7 +220,8 @@ impl Replica {
         self.peers.values().filter_map(wakes_at).filter(|at| self.stepped_at < *at).min()
     }
 
-    /// The members that have ended for certain and whose Leases still exist: anybody may delete these.
+    /// The members that have certainly ended and whose Leases still exist. Any member may delete
+    /// these Leases.
     ///
     /// ```
     /// use swarm_core::handover::Moment;

@@ -1,4 +1,4 @@
-//! What a member reports of itself.
+//! The status that a member reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,27 +12,28 @@ use crate::machine::{Members, ProtocolRange};
 pub struct ReplicaStatus {
     /// The set that it acts by.
     pub acts_by: Members,
-    /// By controller that it hosts or acts on.
+    /// The status by controller, for each controller that it hosts or acts on.
     pub controllers: BTreeMap<Controller, ControllerStatus>,
-    /// What somebody should know, a sentence each.
+    /// The problems that people should know about, one sentence each.
     pub problems: Vec<String>,
 }
 
 /// The state of one controller of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControllerStatus {
-    /// How many buckets it owns.
+    /// The number of buckets that it owns.
     pub owned: usize,
-    /// How many it is asked to stop.
+    /// The number of buckets that it is asked to stop.
     pub stopping: usize,
-    /// The buckets that it would own if others had let go of them, and since when.
+    /// The buckets that it would own if others had released them, each with the moment since when.
     pub locked: BTreeMap<Bucket, Moment>,
-    /// The members that keep them locked.
+    /// The members that keep these buckets locked.
     pub waits_for: BTreeSet<MemberId>,
 }
 
 impl Replica {
-    /// What to report of it. O([`Bucket::COUNT`] · controllers · members) while anything is locked.
+    /// The status to report. O([`Bucket::COUNT`] · controllers · members) while any bucket is
+    /// locked.
     ///
     /// ```
     /// use swarm_core::handover::Moment;
@@ -73,7 +74,7 @@ impl Replica {
         ReplicaStatus { acts_by, controllers, problems: self.problems() }
     }
 
-    /// The others that may act, with what they claim if that is known.
+    /// The other members that may act, each with its claims if they are known.
     fn others(&self) -> impl Iterator<Item = (&MemberId, Option<&Portion>)> {
         let live = self.peers.iter().filter(|(_, peer)| peer.may_act(self.rules));
         live.map(|(member, peer)| (member, peer.claims.as_ref()))

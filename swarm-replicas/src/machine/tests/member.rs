@@ -1,4 +1,4 @@
-//! One member after the other, told step by step.
+//! Single members and small groups, step by step.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ fn a_lease_that_was_deleted_proves_nothing() {
 #[test]
 fn a_member_that_comes_waits_for_one_whose_lease_was_deleted_before() {
     let mut world = settled(2);
-    // The other does not notice: its watch is behind.
+    // The other member does not notice: its watch is behind.
     world.crash(0);
     world.delete(0);
     let n = world.open(labels());
@@ -204,7 +204,7 @@ fn a_revoked_member_ends_for_good_and_counts_until_its_deadline() {
     let mut world = settled(2);
     let lost = world.acting(0);
     assert!(world.revoke(&id(0), None));
-    // The others see it before the member itself.
+    // The other members see the revocation before the member itself does.
     (0..9).for_each(|_| world.watch(1));
     assert!(world.acting(1).and(&lost).is_empty());
     world.run(Duration::from_millis(100), |_| ());

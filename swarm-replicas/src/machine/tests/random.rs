@@ -1,4 +1,4 @@
-//! Small worlds at random, and worlds in which members come and go all the while.
+//! Small random worlds, and worlds in which members constantly come and go.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::world::World;
 use super::*;
 
-/// Something that may happen to the member of that number.
+/// An act on the member with this number.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Open,
@@ -65,8 +65,9 @@ impl Act {
             Self::Revoke(n) if all.contains(&n) => {
                 world.revoke(&id(n as u64), None);
             }
-            // A deleted Lease is noticed by those that watched it, or by a set that names it: a member that
-            // comes when nobody else is left to tell it cannot know. So one that watches is needed.
+            // Members that watched a deleted Lease notice the deletion, and so do members that see
+            // its name in a set. A member that comes after all of these have gone cannot notice. So
+            // a Lease is deleted only once its member no longer holds it.
             Self::Delete(n) if all.contains(&n) && !world.is_held(n) => world.delete(n),
             Self::Weigh(n, weight) if all.contains(&n) => {
                 world.feed(n, ReplicaEvent::Host(hosts(&[("labels", weight)])));
@@ -86,7 +87,7 @@ impl Act {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Scope: up to 5 members, 200 acts of which few are faults, then 60 calm seconds.
+    /// Scope: up to 5 members, 200 acts with few faults, then 60 calm seconds.
     #[test]
     fn two_members_never_act_on_one_bucket_and_calm_brings_back_all(
         acts in prop::collection::vec(any_act(), 1..200),
@@ -107,8 +108,9 @@ proptest! {
     }
 }
 
-/// Every second one member comes and one that came `stay` seconds ago goes; each `crash`th crashes.
-/// Returns how many buckets were served on average, and how long one of them was not at most.
+/// Opens a member every second, and ends the member that came `stay` seconds ago. Each `crash`th
+/// member crashes instead of leaving. Returns the average number of served buckets, and the longest
+/// time that a bucket was not served.
 fn come_and_go(stay: usize, crash: usize) -> (usize, Duration) {
     let mut world = World::new();
     let labels = || hosts(&[("labels", 1)]);
@@ -150,7 +152,7 @@ fn keys_make_progress_while_members_come_and_go_every_second() {
 
 #[test]
 fn keys_make_progress_while_every_tenth_member_crashes() {
-    // They stay for longer than it takes to wait somebody out.
+    // The members stay for longer than it takes to wait a member out.
     let (served, gap) = come_and_go(20, 10);
     assert!(Bucket::COUNT * 4 / 5 < served && gap < Duration::from_secs(20), "{served}, {gap:?}");
 }

@@ -1,4 +1,4 @@
-//! Who owns what: few moves, even shares, weights.
+//! Tests of owners: few moves, even shares, weights.
 
 use std::collections::BTreeSet;
 

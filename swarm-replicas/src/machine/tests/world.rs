@@ -11,7 +11,7 @@ use super::*;
 pub(super) struct Node {
     pub(super) replica: Replica,
     pub(super) is_up: bool,
-    /// How much of the log its watch has returned; `None` before the first list.
+    /// The length of the log that its watch has returned; `None` before the first list.
     watched: Option<usize>,
     writes: VecDeque<MemberWrite>,
     answers: VecDeque<ReplicaEvent>,
@@ -19,7 +19,7 @@ pub(super) struct Node {
     confirmations: VecDeque<(MemberId, LeaseVersion)>,
     pub(super) stops: VecDeque<u64>,
     is_reading: bool,
-    /// What it was told to start or stop, kept apart from what the machine believes.
+    /// The buckets that effects started, kept apart from the machine's own state.
     running: Portion,
     stopping: BTreeMap<u64, Portion>,
 }
@@ -93,7 +93,7 @@ impl World {
         let mut acting = node.running.clone();
         node.stopping.values().for_each(|stop| acting.add(stop));
         if node.is_up {
-            assert_eq!(acting, node.replica.acting(), "what it was told is what it believes");
+            assert_eq!(acting, node.replica.acting(), "its effects are what it believes");
         }
     }
 
@@ -110,7 +110,7 @@ impl World {
         LeaseVersion(self.versions)
     }
 
-    /// The next write of a member reaches the store, even if the member has crashed since.
+    /// Lets the next write of a member reach the store, even if the member has crashed since.
     pub(super) fn apply(&mut self, n: usize) {
         let Some(write) = self.nodes[n].writes.pop_front() else { return };
         let (id, version, number) = (id(n as u64), self.version(), write.number);
@@ -124,7 +124,7 @@ impl World {
         self.nodes[n].answers.push_back(answer);
     }
 
-    /// A member gets its next answer, or what it wanted to read.
+    /// Gives a member its next answer, or the Lease that it wanted to read.
     pub(super) fn answer(&mut self, n: usize) {
         if let Some(answer) = self.nodes[n].answers.pop_front() {
             self.feed(n, answer);
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// A member stops waiting for its last write, which may still arrive.
+    /// Lets a member stop waiting for its last write, which may still arrive.
     pub(super) fn lose(&mut self, n: usize) {
         let sent = self.nodes[n].writes.back().map(|write| write.number);
         let answered = self.nodes[n].answers.pop_back().map(|answer| match answer {
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// The watch of a member returns what is next.
+    /// Lets the watch of a member return the next change.
     pub(super) fn watch(&mut self, n: usize) {
         let Some(watched) = self.nodes[n].watched else {
             self.nodes[n].watched = Some(self.log.len());
@@ -161,7 +161,7 @@ impl World {
         self.feed(n, event);
     }
 
-    /// The watch of a member begins again, with a list.
+    /// Restarts the watch of a member, with a list.
     pub(super) fn relist(&mut self, n: usize) {
         self.nodes[n].watched = None;
         self.watch(n);
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// What a member asked for about the Leases of others is carried out.
+    /// Carries out a member's next request about the Lease of another member.
     pub(super) fn carry_out_revocation(&mut self, n: usize) {
         if let Some((member, seen)) = self.nodes[n].confirmations.pop_front() {
             let version = self.version();
@@ -192,7 +192,7 @@ impl World {
         self.feed(n, event);
     }
 
-    /// Somebody revokes a Lease, at this version or whatever it is.
+    /// Revokes a Lease, if it still has the version `seen`. Without `seen`, any version will do.
     pub(super) fn revoke(&mut self, member: &MemberId, seen: Option<LeaseVersion>) -> bool {
         let version = self.version();
         let stored = self.store.get(member);
@@ -216,7 +216,7 @@ impl World {
         self.feed(n, ReplicaEvent::Tick);
     }
 
-    /// Everything on its way arrives, stops excepted.
+    /// Delivers all messages on their way, except for stops.
     pub(super) fn deliver(&mut self) {
         for n in 0..self.nodes.len() {
             for _ in 0..4 {
@@ -233,7 +233,8 @@ impl World {
         }
     }
 
-    /// Time passes in small steps; everything arrives, and what is to stop has stopped a step later.
+    /// Passes time in small steps. Each step delivers all messages, and completes the stops of the
+    /// previous step.
     pub(super) fn run(&mut self, span: Duration, mut each: impl FnMut(&Self)) {
         const STEP: Duration = Duration::from_millis(100);
         let end = self.now.after(span);
@@ -251,7 +252,7 @@ impl World {
         }
     }
 
-    /// What a member may act on at this moment.
+    /// The buckets on which a member may act at this moment.
     pub(super) fn acting(&self, n: usize) -> Portion {
         let node = &self.nodes[n];
         if node.is_up && self.now < node.replica.deadline() {
@@ -272,7 +273,7 @@ impl World {
         }
     }
 
-    /// How many buckets somebody acts on.
+    /// The number of buckets on which a member acts.
     pub(super) fn served(&self) -> usize {
         (0..self.nodes.len()).map(|n| self.acting(n).len()).sum()
     }
