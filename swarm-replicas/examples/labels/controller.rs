@@ -1,4 +1,4 @@
-//! A controller that writes the labels of each ConfigMap into an annotation of it.
+//! A controller that writes the labels of each ConfigMap into one of its annotations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use swarm_replicas::{ControllerError, Member, Permit, PermitError, Weight};
 
-/// The annotation that has the labels, as in `app=web,team=x`.
+/// The annotation with the labels, as in `app=web,team=x`.
 pub(crate) const LABELS: &str = "example.com/labels";
 
 type Error = PermitError<kube::Error>;
@@ -32,7 +32,7 @@ async fn reconcile(
     if map.annotations().get(LABELS) != Some(&wanted) {
         let api: Api<ConfigMap> =
             Api::namespaced((*client).clone(), &map.namespace().unwrap_or_default());
-        // At the version it was decided on, so that a late request changes nothing.
+        // The patch names the version that it was decided on, so a late request changes nothing.
         let patch = Patch::Merge(json!({"metadata": {
             "resourceVersion": map.resource_version(), "annotations": {LABELS: wanted},
         }}));

@@ -1,5 +1,5 @@
-//! A controller of which several run at a time, each for its share of the objects. Start it twice, with
-//! another ID each, and watch `kubectl get leases`.
+//! A controller that runs several times at once, each process for its share of the objects. Start
+//! it twice, with different IDs, and watch `kubectl get leases`.
 
 mod controller;
 

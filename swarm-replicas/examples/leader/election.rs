@@ -7,11 +7,11 @@ use futures::StreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use swarm_replicas::{ControllerError, Member, Permit, Weight};
 
-/// Any text: one object, of which there is one owner.
+/// The name of the only object, which has one owner. Any text would do.
 const LEADER: &str = "leader";
 
-/// Calls `lead` whenever this member is the leader, and drops it in the middle when it is not any more.
-/// Returns when the member has ended.
+/// Calls `lead` whenever this member becomes the leader. Drops the call when the member no longer
+/// leads, even in the middle. Returns when the member has ended.
 pub(crate) async fn run<F>(
     member: &Member,
     lead: impl Fn(Arc<Permit>) -> F,

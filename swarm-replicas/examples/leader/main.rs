@@ -1,4 +1,4 @@
-//! An election of a leader. Start it twice, with another ID each, and end the one that leads.
+//! An election of a leader. Start it twice, with different IDs, and end the leader.
 
 #![expect(clippy::print_stdout, reason = "this is what it shows")]
 

@@ -1,4 +1,5 @@
-//! No two members ever act on one object, whatever happens to them, and every object is acted on again.
+//! Tests that no two members ever act on one object, and that every object is acted on again after
+//! faults.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use std::collections::BTreeMap;
@@ -12,16 +13,17 @@ use swarm_replicas::{End, Group, Member, Share, Weight};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-/// How many objects there are.
+/// The number of objects.
 const OBJECTS: usize = 50;
-/// How long a request takes.
+/// The duration of a request.
 const REQUEST: Duration = Duration::from_millis(300);
-/// How long it takes to the next look at an object.
+/// The pause between two looks at an object.
 const PAUSE: Duration = Duration::from_millis(10);
-/// By then every object is acted on again: a Lease, its grace, two renewals and a round of turns.
+/// The time within which every object is acted on again: a Lease, its grace, two renewals and a
+/// round of turns.
 const WITHIN: Duration = Duration::from_secs(40);
 
-/// Who acts on which object now, and how often each was acted on.
+/// The member that acts on each object now, and the number of turns on each object.
 #[derive(Default)]
 struct Turns {
     now: BTreeMap<usize, String>,
@@ -29,7 +31,7 @@ struct Turns {
     cut_off: Option<String>,
 }
 
-/// A turn that is under way, also if its member is killed in the middle of it.
+/// A turn that is under way. It also ends if its member is killed in the middle of it.
 struct Turn(Arc<Mutex<Turns>>, usize);
 
 impl Turn {
@@ -48,7 +50,7 @@ impl Drop for Turn {
     }
 }
 
-/// Acts on whatever the member may act on, again and again.
+/// Acts on every object on which the member may act, again and again.
 async fn work(name: String, share: Share<ConfigMap>, turns: Arc<Mutex<Turns>>) {
     let (name, share, turns) = (&name, &share, &turns);
     let on = |object: usize| async move {
@@ -60,7 +62,7 @@ async fn work(name: String, share: Share<ConfigMap>, turns: Arc<Mutex<Turns>>) {
             let turn = Turn::begin(turns, object, name);
             let is_cut_off = turns.lock().unwrap().cut_off.as_ref() == Some(name);
             let request = async {
-                // Nobody answers a member that is cut off.
+                // A member that is cut off receives no answer.
                 sleep(if is_cut_off { Duration::MAX } else { REQUEST }).await;
                 Ok::<_, std::io::Error>(())
             };
@@ -88,7 +90,7 @@ impl World {
         (member, task)
     }
 
-    /// Waits until each object was acted on since now.
+    /// Waits until each object was acted on again.
     async fn all_are_served(&self, when: &str) {
         self.turns.lock().unwrap().count.clear();
         let start = Instant::now();
@@ -114,7 +116,7 @@ async fn no_two_members_act_on_one_object_whatever_happens() {
     sleep(WITHIN).await;
     world.all_are_served("three members").await;
 
-    // Its renewals are not answered any more: it stops in time, and the others wait as long.
+    // Its renewals get no answer any more. It stops in time, and the other members wait that long.
     world.turns.lock().unwrap().cut_off = Some("b".to_owned());
     let lease = cut_off.id().to_string();
     server.inject(Rule::on(Verb::Update, "leases").named(&lease).always(), Fault::Hang);
@@ -123,7 +125,7 @@ async fn no_two_members_act_on_one_object_whatever_happens() {
     server.heal();
     assert_eq!(cut_off.end().await, End::Lost, "its Lease was taken away meanwhile");
 
-    // A Lease that somebody deletes proves nothing, and its member ends.
+    // A deleted Lease proves nothing, and its member ends.
     server.remove("leases.coordination.k8s.io", "n", &deleted.id().to_string());
     assert_eq!(deleted.end().await, End::Lost);
     world.all_are_served("a Lease was deleted").await;
@@ -134,7 +136,7 @@ async fn no_two_members_act_on_one_object_whatever_happens() {
     world.tasks.push(task);
     world.all_are_served("replies are lost").await;
 
-    // A watch that shows nothing new delays what is gained, and nothing else.
+    // A watch that shows nothing new delays only the start of gained objects.
     server.stall_watches("leases");
     let (fifth, task) = world.start("e").await;
     world.tasks.push(task);

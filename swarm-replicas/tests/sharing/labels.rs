@@ -21,7 +21,7 @@ use swarm_replicas::{End, Group, Member, Weight};
 use tokio::task::JoinHandle;
 
 const MAPS: usize = 60;
-/// By then everything has settled: a Lease, its grace, and some time to act.
+/// The time within which everything has settled: a Lease, its grace, and some time to act.
 const WITHIN: Duration = Duration::from_mins(1);
 
 /// One process: a member, and its controller.
@@ -38,7 +38,7 @@ async fn start(server: &ApiServer, id: &str) -> Process {
     Process { member, task }
 }
 
-/// Waits until this is so.
+/// Waits until `is_so` returns a value.
 async fn until<T>(what: &str, mut is_so: impl AsyncFnMut() -> Option<T>) -> T {
     let start = tokio::time::Instant::now();
     loop {
@@ -115,13 +115,13 @@ async fn replicas_come_and_go_and_every_object_is_served_by_one() {
     settled(&[&a, &b, &c]).await;
     work_is_done(&client, 2).await;
 
-    // One leaves: at once its Lease is closed, and the others have its share.
+    // One member leaves. Its Lease is closed at once, and the other members have its share.
     assert_eq!(b.member.leave().await, End::Left);
     b.task.await.unwrap();
     settled(&[&a, &c]).await;
     work_is_done(&client, 3).await;
 
-    // One is killed: its Lease is revoked and waited out first.
+    // One member is killed. Its Lease is revoked first, and its member waited out.
     c.task.abort();
     drop(c.member);
     let killed = tokio::time::Instant::now();
@@ -132,7 +132,7 @@ async fn replicas_come_and_go_and_every_object_is_served_by_one() {
     let holders = leases.list(&ListParams::default()).await.unwrap().items;
     let holder = |lease: &Lease| lease.spec.as_ref()?.holder_identity.clone();
     let holders: BTreeSet<_> = holders.iter().filter_map(holder).collect();
-    // That of the killed one was revoked, and closed once it was waited out.
+    // The Lease of the killed member was revoked, and then closed once that member was waited out.
     assert_eq!(holders, [a.member.id().to_string(), String::new()].into());
 }
 
@@ -162,7 +162,7 @@ async fn a_gained_object_that_cannot_be_read_is_read_again() {
     let server = ApiServer::new();
     let client = server.client("n");
     put_maps(&server);
-    // So that the objects are listed before any is owned.
+    // The watch is stalled so that the objects are listed before any is owned.
     server.stall_watches("leases");
     let member = Group::new(client.clone(), "n", "labels").id("a").join().await.unwrap();
     let mut share = member.host::<ConfigMap>("labels", Weight::default()).unwrap();

@@ -1,4 +1,4 @@
-//! The example of an election: one leader at a time, and another one soon, whatever happens to it.
+//! Tests of the election example: one leader at a time, and soon another leader after every fault.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 #[path = "../../examples/leader/election.rs"]
@@ -14,15 +14,15 @@ use swarm_replicas::{End, Group, Member};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-/// By then there is another leader: a Lease, its grace, and two renewals.
+/// The time within which another leader exists: a Lease, its grace, and two renewals.
 const WITHIN: Duration = Duration::from_secs(20);
-/// By then whoever stepped back has a successor: some renewals.
+/// The time within which a leader that stepped back has a successor: some renewals.
 const SOON: Duration = Duration::from_secs(6);
 
-/// Who leads now.
+/// The ID of the member that leads now.
 type Leader = Arc<Mutex<Option<String>>>;
 
-/// A leader, until it is dropped.
+/// A leadership, which lasts until it is dropped.
 struct Leading(Leader);
 
 impl Leading {
@@ -90,13 +90,14 @@ async fn one_member_leads_and_another_when_it_is_gone() {
         candidates.remove(place)
     };
 
-    // It steps back.
+    // The leader steps back.
     let gone = take(&mut candidates, &first);
     assert_eq!(gone.member.leave().await, End::Left);
     let second = elected(&leader, &first, SOON).await;
     gone.task.await.unwrap();
 
-    // It is cut off: its renewals hang, and it stops by itself before there is another one.
+    // The next leader is cut off. Its renewals hang, and it stops by itself before another one
+    // leads.
     let cut_off = take(&mut candidates, &second);
     let lease = cut_off.member.id().to_string();
     server.inject(Rule::on(Verb::Update, "leases").named(&lease).always(), Fault::Hang);
@@ -106,7 +107,8 @@ async fn one_member_leads_and_another_when_it_is_gone() {
     assert_eq!(cut_off.member.end().await, End::Lost);
     cut_off.task.await.unwrap();
 
-    // Alone, its Lease runs out in an outage: it does not lead then, and does afterwards.
+    // The last member is alone, and its Lease runs out in an outage. It does not lead then, but
+    // does afterwards.
     server.inject(Rule::on(Verb::Update, "leases").always(), Fault::Hang);
     let start = Instant::now();
     while leader.lock().unwrap().is_some() {
