@@ -9,9 +9,9 @@ use crate::world::jobs;
 use crate::{Bounds, Fault, Goal, Step, Waited, World};
 
 impl World {
-    /// Sessions that are open, operators that watch them, and a ledger that has just granted all
-    /// jobs to the first session, which does not know it yet; or, if it starts empty, nothing but
-    /// workers whose first writes are on their way.
+    /// A world with open sessions, operators that watch them, and a ledger. The ledger has just
+    /// granted all jobs to the first session, which has not read it yet. If `bounds` start empty,
+    /// the world has only workers whose first writes are on their way.
     #[must_use]
     pub fn new(bounds: Bounds) -> Self {
         let mut cells = Cells::new(0);
@@ -21,7 +21,7 @@ impl World {
             cells.jobs.extend(jobs(&bounds).map(|job| (job, record.clone())));
             cells.revision = 1;
         }
-        // They share one until they differ.
+        // The operators share one state until they differ.
         let operator = Arc::new(bounds.new_operator());
         let mut world = Self {
             history: vec![Arc::new(cells)],

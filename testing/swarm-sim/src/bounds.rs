@@ -1,4 +1,4 @@
-//! How large a world is, and what may happen in it.
+//! The size of a world, and the faults that may happen in it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use swarm_core::handover::{HandoverTerms, LeaseTerms, Policy, Rule, Seat, Sessio
 /// One tick of the world's clock.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 
-/// Something that may happen, or not, by the bounds of a world.
+/// A fault that the bounds of a world may allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Workers and operators crash.
@@ -23,61 +23,65 @@ pub enum Fault {
     Finish,
     /// Views for one session reach another.
     ForeignView,
-    /// Ownerships end by waiting, too: the policy is at least once. How long is not counted: all
-    /// that is waited for may be over at any turn.
+    /// Ownerships also end by waiting: the policy is at least once. The length of a wait is not
+    /// counted. At any turn, all waits may be over.
     Timeout,
-    /// Jobs are wanted in slots whose workers are expected back, and wait for them.
+    /// Jobs may be wanted in slots whose workers are expected back, and wait for these workers.
     Hold,
-    /// All sessions are of one pod, one after the other: the next starts once the last has died. That
-    /// it started is the only proof that the last has ended without a word.
+    /// All sessions belong to one pod, one after the other. The next session starts once the
+    /// previous one has died. Its start is the only proof that the previous session has ended
+    /// without closing its Lease.
     Restart,
-    /// The first job a worker runs is to blame for its crash, and was for two crashes before. The next
-    /// session of its pod says so.
+    /// The first job that a worker runs is the culprit of its crash, and of two crashes before. The
+    /// next session of its pod reports that.
     Poison,
     /// Leases are deleted.
     Delete,
-    /// Reads of Leases may be old: what a session said before it said something else.
+    /// Reads of Leases may be old: they return a Lease from before the session's last change of it.
     OldLease,
-    /// Reads of Leases may be of another incarnation of the ledger, in which all was acknowledged.
+    /// Reads of Leases may be of another incarnation of the ledger, in which everything was
+    /// acknowledged.
     ForeignLease,
 }
 
-/// More sessions than any world has: each in a pod of its own, and all in one.
+/// More sessions than any world has, in two lists: each session in its own pod, and all in one pod.
 static SESSIONS: LazyLock<[Vec<SessionId>; 2]> = LazyLock::new(|| {
     const MOST: u64 = 16;
     let apart = (0..MOST).map(|n| SessionId::new(&format!("pod-{n}"), n));
     [apart.collect(), (0..MOST).map(|n| SessionId::new("pod", n)).collect()]
 });
 
-/// How large a world is, and what may happen in it.
+/// The size of a world, and the faults that may happen in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// How many states of the ledger there can be, the empty one included.
+    /// The largest number of states of the ledger, the empty one included.
     pub versions: usize,
-    /// How many sessions there can be.
+    /// The largest number of sessions.
     pub sessions: usize,
-    /// How many jobs there are.
+    /// The number of jobs.
     pub jobs: usize,
     /// The most jobs that a session may have; `None` for any number.
     pub max_jobs: Option<u32>,
-    /// How many operators act, without knowing of each other.
+    /// The number of operators, which act without knowing about each other.
     pub operators: usize,
     /// The duration of a lease, in ticks.
     pub lease: u32,
-    /// How often a session renews, in ticks; zero for always.
+    /// The interval between two renewals of a session, in ticks; zero if a renewal is always due.
     pub renew: u32,
-    /// How many ticks a worker's clock may miss per lease.
+    /// The number of ticks that a worker's clock may miss per lease.
     pub drift: u32,
     /// The stop timeout, in ticks.
     pub stop: u32,
-    /// How many writes of one session may be on their way at once; more than one allows late ones.
+    /// The number of writes of one session that may be on their way at once. More than one allows
+    /// late writes.
     pub in_flight: usize,
     /// Whether it begins with an empty ledger and workers that have only just sent their first
-    /// write, or with all sessions known and all jobs granted to the first.
+    /// write. Otherwise it begins with all sessions known and all jobs granted to the first
+    /// session.
     pub starts_empty: bool,
-    /// What may happen besides the protocol, lost and delayed messages, and time.
+    /// The faults that may happen in addition to lost and delayed messages, and time.
     pub faults: &'static [Fault],
-    /// Which rule is broken on purpose.
+    /// The rule that is broken on purpose.
     pub broken: Option<Rule>,
 }
 
@@ -106,18 +110,18 @@ impl Bounds {
         self.faults.contains(&fault)
     }
 
-    /// The identity of a session.
+    /// The identity of session number `n`.
     pub(crate) fn session(&self, n: usize) -> &'static SessionId {
         &SESSIONS[usize::from(self.may(Fault::Restart))][n]
     }
 
-    /// What holds for every session.
+    /// The seat of every session.
     pub(crate) fn seats(&self) -> BTreeMap<SessionId, Seat> {
         let seat = Seat { max_jobs: self.max_jobs, ..Seat::default() };
         (0..self.sessions).map(|n| (self.session(n).clone(), seat)).collect()
     }
 
-    /// How many sessions there are from the beginning.
+    /// The number of sessions at the beginning.
     pub(crate) fn sessions_at_first(&self) -> usize {
         if self.may(Fault::Restart) { 1 } else { self.sessions }
     }
@@ -126,8 +130,8 @@ impl Bounds {
         self.broken != Some(rule)
     }
 
-    /// The drift is the slack: both are counted in whole ticks here. Without the rule, an operator
-    /// waits for the duration alone.
+    /// The terms of the Leases. The drift is the slack, since both are counted in whole ticks here.
+    /// With `DriftMargin` broken, an operator waits for the duration alone.
     pub(crate) fn lease_terms(&self) -> LeaseTerms {
         let drift = if self.keeps(Rule::DriftMargin) { self.drift } else { 0 };
         LeaseTerms {
@@ -145,8 +149,8 @@ impl Bounds {
     }
 }
 
-/// As in `3 2 1 1 T2 d1 s0 w1 Crash Pause`: versions, sessions, jobs, operators, lease, drift, stop
-/// timeout, writes in flight; `r1` if renewals are not always due.
+/// Writes the bounds as in `3 2 1 1 T2 d1 s0 w1 Crash Pause`: versions, sessions, jobs, operators,
+/// lease, drift, stop timeout, writes in flight, faults; `r1` if renewals are not always due.
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { versions, sessions, jobs, operators, lease, drift, stop, in_flight, .. } = self;

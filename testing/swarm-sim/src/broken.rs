@@ -1,7 +1,7 @@
-//! The operator's rules, each as it is carried out with the rule in force, and with it broken.
+//! The operator's rules, each with the rule in force and with the rule broken.
 //!
-//! A worker's rules are broken inside its session, by [`Session::without`]. Those of operators need
-//! no switch in what is shipped: an operator that breaks one is given false evidence.
+//! A worker's rules are broken inside its session, by [`Session::without`]. The operator's rules
+//! need no switch in the shipped code: an operator that breaks a rule receives false evidence.
 //!
 //! [`Session::without`]: swarm_core::session::Session::without
 
@@ -11,8 +11,9 @@ use swarm_core::overseer::Proofs;
 use crate::Bounds;
 
 impl Bounds {
-    /// What a revocation of the version that was `seen` makes of the `stored` Lease; `None` if it is
-    /// refused. What is stored may stay as it is, and the operator believe that it was revoked.
+    /// The `stored` Lease after a revocation of the version that was `seen`; `None` if the
+    /// revocation is refused. With a rule broken, the stored Lease may stay unchanged while the
+    /// operator believes that it was revoked.
     pub(crate) fn revoked(
         &self,
         stored: Option<&Lease>,
@@ -27,9 +28,9 @@ impl Bounds {
         stored.revoke(at, next).ok()
     }
 
-    /// Makes an operator believe too much of a session, unless the rules are in force. The session
-    /// counts as having acknowledged everything, or as much as its Lease says of any incarnation.
-    /// Or it counts as having ended all jobs that it names.
+    /// Makes an operator believe too much about a session, unless the rules are in force. The
+    /// session counts as having acknowledged everything, or as much as its Lease shows for any
+    /// incarnation. Or it counts as having ended all jobs that it names.
     pub(crate) fn believe(&self, session: &SessionId, proofs: &Proofs, evidence: &mut Evidence) {
         if !self.keeps(Rule::AckBeforeGrant) {
             evidence.acked = u64::MAX;
@@ -52,7 +53,7 @@ impl Bounds {
         }
     }
 
-    /// What a write makes of the `stored` ledger; `None` if it is refused.
+    /// The ledger after a write over the `stored` ledger; `None` if the write is refused.
     pub(crate) fn saved(&self, stored: &Cells, save: &Save) -> Option<Cells> {
         if self.keeps(Rule::CompareAndSet) {
             return save.onto(stored).ok();

@@ -11,7 +11,7 @@ use swarm_core::handover::{Cell, Cells};
 
 use crate::{Bounds, Invariant, Step, World};
 
-/// Something that must be met on the way, or a check of it is worth nothing.
+/// A situation that the search must meet on the way. A check that never meets it is worthless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sighting {
     /// A job waits for its slot.
@@ -20,7 +20,7 @@ pub enum Sighting {
     Quarantined,
     /// A job is done.
     Done,
-    /// Two workers run one job, which at least once allows.
+    /// Two workers run one job, which the policy at least once allows.
     Overlap,
     /// A job was granted twice.
     Regranted,
@@ -61,8 +61,9 @@ impl Sighting {
     }
 }
 
-/// Whether a session that did not acknowledge the release of a job by itself was followed by another,
-/// which was granted it, while the former still stops another job.
+/// Whether a session that did not acknowledge the release of a job by itself was followed by
+/// another session. The other session was granted the job while the first one still stops another
+/// job.
 fn has_moved_in_part(world: &World, job: &JobName, cell: &Cell) -> bool {
     let asked = |cells: &&Arc<Cells>| match &cells.jobs.get(job)?.cell {
         Cell::Releasing { session, since, .. } => Some((session.clone(), *since)),
@@ -81,29 +82,30 @@ fn has_moved_in_part(world: &World, job: &JobName, cell: &Cell) -> bool {
     })
 }
 
-/// How a search ended.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// What was searched.
+    /// The bounds that were searched.
     pub bounds: Bounds,
-    /// How many different states were seen.
+    /// The number of different states.
     pub states: usize,
-    /// How long it took.
+    /// The duration of the search.
     pub took: Duration,
     /// The steps of the longest of all shortest paths.
     pub depth: usize,
-    /// What was met on the way.
+    /// The situations that the search met.
     pub sighted: Vec<Sighting>,
     /// The first broken invariant, or `None` if they hold in all states.
     pub found: Option<Found>,
 }
 
-/// How an invariant can be broken.
+/// A broken invariant, and the steps that break it.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Which.
+    /// The broken invariant.
     pub invariant: Invariant,
-    /// By which steps, the fewest there are up to those taken at the same time.
+    /// The steps to the broken state: the fewest, except for steps that were taken at the same
+    /// time.
     pub steps: Vec<Step>,
 }
 
@@ -113,7 +115,8 @@ struct Handover {
 }
 
 impl Handover {
-    /// The search for a broken rule ends with the first thing it finds, so it looks for no other.
+    /// The situations that the search must meet. The search for a broken rule ends with the first
+    /// violation, so it needs none.
     fn looked_for(&self) -> &'static [Sighting] {
         if self.bounds.broken.is_some() { &[] } else { &Sighting::ALL }
     }
@@ -137,7 +140,7 @@ impl Model for Handover {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let property = |invariant: &Invariant| {
-            // Stateright takes plain functions only.
+            // Stateright takes only plain functions.
             let condition: fn(&Self, &World) -> bool = match invariant {
                 Invariant::OneRunner => |_, world| Invariant::OneRunner.holds(world),
                 Invariant::RunnerHolds => |_, world| Invariant::RunnerHolds.holds(world),
@@ -169,13 +172,13 @@ impl Model for Handover {
     }
 }
 
-/// Walks through all states within `bounds`, breadth first, until one of `invariants` is broken.
+/// Explores all states within `bounds`, breadth first, until one of `invariants` is broken.
 #[must_use]
 pub fn check(bounds: Bounds, invariants: &[Invariant]) -> Checked {
     walk(bounds, invariants, None)
 }
 
-/// Walks as [`check`] does, through the states that at most `steps` steps lead to.
+/// Explores states as [`check`] does, but only states that at most `steps` steps lead to.
 #[must_use]
 pub fn check_within(bounds: Bounds, invariants: &[Invariant], steps: NonZeroUsize) -> Checked {
     walk(bounds, invariants, Some(steps))

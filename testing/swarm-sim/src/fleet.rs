@@ -1,9 +1,9 @@
-//! A whole pool: ledger, leases and views as stored, operators that decide for themselves, workers
-//! that come and go. Too large to walk through; random runs drive it.
+//! A whole pool: the stored ledger, Leases and views, independent operators, and workers that come
+//! and go. It is too large to explore, so random runs drive it.
 //!
-//! What is under test is the join of the shipped parts: [`decide`](swarm_core::decide) with its
-//! ledger, the [`Overseer`] and [`Session`](swarm_core::session::Session). What an adapter does
-//! between them (to see pods, to read leases, to write views) is done here in its simplest form.
+//! The runs test the shipped parts together: [`decide`](swarm_core::decide) with its ledger, the
+//! [`Overseer`] and [`Session`](swarm_core::session::Session). This module does the work of an
+//! adapter between them in its simplest form: it sees pods, reads Leases and writes views.
 
 mod act;
 mod heal;
@@ -32,20 +32,20 @@ use crate::wanted;
 use crate::worker::Worker;
 use crate::{Bounds, Life};
 
-/// What stays the same in one run.
+/// The settings that stay the same in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FleetTerms {
-    /// What it takes to end an ownership.
+    /// The policy that ends an ownership.
     pub policy: Policy,
-    /// By how many workers each job is run.
+    /// The number of workers that run each job.
     pub replication: Replication,
-    /// How many voluntary moves may be under way.
+    /// The number of voluntary moves that may be under way.
     pub moves_max: Option<usize>,
-    /// What the past counts for.
+    /// The mode of rebalancing: how much previous placements count.
     pub mode: Mode,
     /// The lowest slot.
     pub first_slot: u32,
-    /// Which rule of sessions and their watches is broken on purpose.
+    /// The rule of sessions and their watches that is broken on purpose.
     pub broken: Option<Rule>,
 }
 
@@ -62,7 +62,7 @@ impl Default for FleetTerms {
     }
 }
 
-/// Leases of four ticks, renewed with every tick; a worker's clock may miss one tick per lease.
+/// Leases of four ticks, renewed with every tick. A worker's clock may miss one tick per Lease.
 const BOUNDS: Bounds = Bounds {
     versions: usize::MAX,
     sessions: 0,
@@ -93,32 +93,33 @@ pub struct Fleet {
     pub(crate) bounds: Bounds,
     pub(crate) desired: Desired,
     first_slot: u32,
-    /// How many slots are wanted.
+    /// The number of wanted slots.
     pub(crate) wanted: u32,
-    /// The longest Lease that was ever asked for.
+    /// The longest duration of a Lease that was ever asked for.
     longest_lease: u32,
-    /// The ledger as it was and is.
+    /// The states of the ledger, the latest last.
     history: Vec<Arc<Ledger>>,
-    /// Every worker there ever was, the latest of a slot last.
+    /// Every worker so far, the latest of a slot last.
     pods: Vec<Pod>,
     operators: [Operator; 2],
     now: Moment,
-    /// How many versions of leases there were.
+    /// The number of versions of Leases so far.
     lease_versions: u64,
-    /// What may run twice: ownerships that ended by waiting, which at least once allows, and what all
-    /// ran.
+    /// The runs that may be doubled: their ownership ended by waiting, which at least once allows,
+    /// or all workers ran the job.
     excused: BTreeSet<(JobName, Token, SessionId)>,
     /// The highest token of each job, kept when the job goes.
     tokens: BTreeMap<JobName, Token>,
     /// The copy of the store, if it was copied.
     copy: Option<StoreCopy>,
-    /// The oldest ledger that a read may still give: none from before a rollback.
+    /// The position of the oldest ledger that a read may still return: none from before a rollback.
     oldest: usize,
-    /// How many workers there were when the ledger was lost.
+    /// The number of workers when the ledger was lost: the elders.
     elders: usize,
-    /// The highest token of each job then: under these, elders may still run what they were granted.
+    /// The highest token of each job when the ledger was lost. Under tokens up to these, elders may
+    /// still run jobs.
     elder_tokens: BTreeMap<JobName, Token>,
-    /// The jobs that were granted since, at least once: nobody waited for elders.
+    /// The jobs that were granted at least once since then, so that no grant waited for elders.
     unawaited: BTreeSet<JobName>,
     /// The first thing that went wrong.
     wrong: Option<String>,
@@ -132,24 +133,25 @@ struct StoreCopy {
     workers: Vec<(Option<Lease>, Option<SessionView>)>,
 }
 
-/// A worker, and what the store holds for it.
+/// A worker, and the objects that the store holds for it.
 #[derive(Clone, Debug)]
 struct Pod {
     slot: Slot,
     worker: Worker,
-    /// Its lease as it was and is; a read may be old.
+    /// The states of its Lease, the latest last; a read may be old.
     leases: Vec<Option<Lease>>,
-    /// Its acknowledgements in Leases that a rollback lost, of revisions that the copy has, too.
+    /// The acknowledgements in its Leases that a rollback lost, of revisions that the copy also
+    /// has.
     lost_acks: Vec<Ack>,
-    /// Its view as it was published; any of them may arrive, in any order.
+    /// Its published views, the latest last. Any of them may arrive, in any order.
     views: Vec<SessionView>,
-    /// What it read of the ledger, and what has not arrived yet.
+    /// Its reads of the ledger that have not arrived yet.
     reads: Vec<SessionEvent>,
     is_ready: bool,
     stuck: Option<Stuck>,
-    /// How long it claims that it may act after a renewal.
+    /// The time for which it claims that it may act after a renewal.
     claims: Duration,
-    /// The job that it believes to have crashed the one before it in its pod.
+    /// The job that it believes to have crashed its predecessor in the same pod.
     blames: Option<JobName>,
     honesty: Honesty,
 }
@@ -159,44 +161,45 @@ struct Pod {
 enum Honesty {
     /// It does.
     Honest,
-    /// It writes what it likes into its Lease. Its process counts as running.
+    /// It writes anything into its Lease. Its process counts as running.
     Lies,
-    /// It lied, and another session of its pod goes on with that.
+    /// It lied, and another session of its pod continues the lies.
     Lied,
     /// It lied, and its pod was deleted and has ended.
     Removed,
 }
 
-/// What a worker that renews its lease does not do.
+/// The duty that a worker which renews its Lease neglects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stuck {
-    /// It reads no view.
+    /// It reads no views.
     Reading,
     /// Its jobs never end.
     Stopping,
 }
 
-/// When a fleet begins, by its own clock.
+/// The time at which a fleet begins, by its own clock.
 const BEGINNING: Moment = Moment(Duration::from_secs(1_000));
 
-/// An operator's knowledge; all of it is lost when it restarts, but for its clock.
+/// An operator's knowledge. It loses everything except its clock when it restarts.
 #[derive(Clone, Debug)]
 struct Operator {
     overseer: Overseer,
     decider: Decider,
-    /// Its own clock. It may be slow: whoever waits longer does no harm.
+    /// Its own clock. It may be slow, since a longer wait does no harm.
     clock: Moment,
     began: Moment,
-    /// When it last wrote the ledger.
+    /// The moment when it last wrote the ledger.
     changed: Option<Moment>,
-    /// When a watch or a request of it last failed.
+    /// The moment when one of its watches or requests last failed.
     failed: Option<Moment>,
-    /// Since when a slot's worker is away or leaving.
+    /// The moment since when each slot's worker is away or leaving.
     away: BTreeMap<Slot, Moment>,
 }
 
 impl Fleet {
-    /// An empty ledger, three workers that have just started, six jobs, two operators.
+    /// A fleet with an empty ledger, three workers that have just started, six jobs and two
+    /// operators.
     #[must_use]
     pub fn new(terms: FleetTerms) -> Self {
         let now = BEGINNING;
@@ -237,13 +240,13 @@ impl Fleet {
         self.wrong.as_deref()
     }
 
-    /// How often the ledger was written.
+    /// The number of writes of the ledger.
     #[must_use]
     pub fn writes(&self) -> usize {
         self.history.len() - 1
     }
 
-    /// For how long the fleet has run by its own clock, which needs almost no time outside.
+    /// The time for which the fleet has run by its own clock. Real time hardly passes meanwhile.
     #[must_use]
     pub fn simulated(&self) -> Duration {
         self.now.0.saturating_sub(BEGINNING.0)
@@ -255,14 +258,14 @@ impl Fleet {
         self.ledger().cells.incarnation
     }
 
-    /// What a worker runs, with the tokens it runs it under.
+    /// The jobs that a worker runs, each with its token.
     #[must_use]
     pub fn runs(&self, n: usize) -> &BTreeMap<JobName, Token> {
         &self.pods[n].worker.running
     }
 
     fn ledger(&self) -> &Arc<Ledger> {
-        // There always is a first one.
+        // The first ledger always exists.
         &self.history[self.history.len() - 1]
     }
 
@@ -276,12 +279,12 @@ impl Fleet {
         self.bounds.lease_terms()
     }
 
-    /// The slot that comes so many after the first.
+    /// The slot with this distance from the first.
     fn slot(&self, n: u32) -> Slot {
         Slot(self.first_slot + n)
     }
 
-    /// The slots that are wanted.
+    /// The wanted slots.
     fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
         (self.first_slot..self.first_slot + self.wanted).map(Slot)
     }
@@ -290,7 +293,8 @@ impl Fleet {
         slot < self.slot(self.wanted)
     }
 
-    /// Another ledger begins: whoever runs what was granted so far stops now.
+    /// Notes that the ledger was lost. Workers that run jobs of the lost ledger now count as
+    /// elders.
     fn is_lost(&mut self) {
         self.elders = self.pods.len();
         for (job, token) in &self.tokens {
@@ -305,7 +309,8 @@ impl Fleet {
         n < self.elders && self.elder_tokens.get(job).is_some_and(|highest| token <= *highest)
     }
 
-    /// Tokens rise by one a move, and there are fewer moves than milliseconds.
+    /// The time that a new ledger's tokens start from. Tokens rise by one with each move, and there
+    /// are fewer moves than milliseconds.
     fn unix_time(&self) -> u64 {
         self.now.0.as_millis().try_into().unwrap_or(u64::MAX)
     }
@@ -324,7 +329,7 @@ impl Fleet {
         self.in_slot(self.pods[n].slot) == Some(n)
     }
 
-    /// A new worker for a slot: a container that is started again in its pod, or a new pod.
+    /// Starts a new worker for a slot: a restarted container in the same pod, or a new pod.
     fn start_pod(&mut self, slot: Slot) {
         let nonce = self.pods.len() as u64;
         let former = self.in_slot(slot).filter(|n| self.may_restart(*n));
@@ -346,7 +351,7 @@ impl Fleet {
         });
     }
 
-    /// Whether the worker that follows this one is started in the same pod.
+    /// Whether the worker that follows this one starts in the same pod.
     fn may_restart(&self, n: usize) -> bool {
         n % 4 == 3
             && self.pods[n].is_dead()
@@ -385,8 +390,7 @@ impl Pod {
         self.worker.life == Life::Up
     }
 
-    /// Whether its jobs may do something: they run on while the worker is frozen, until its
-    /// deadline.
+    /// Whether its jobs may act. They run on while the worker is frozen, until its deadline.
     fn may_run(&self) -> bool {
         let Worker { life, session, clock, .. } = &self.worker;
         match life {

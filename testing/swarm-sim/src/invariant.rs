@@ -1,4 +1,4 @@
-//! What must hold in every state.
+//! The invariants, which must hold in every state.
 
 use swarm_core::JobName;
 use swarm_core::handover::{Ack, Cell, Cells, Evidence, Holder, Lease, StepInputs, Stopping};
@@ -6,38 +6,39 @@ use swarm_core::handover::{Ack, Cell, Cells, Evidence, Holder, Lease, StepInputs
 use crate::world::jobs;
 use crate::{Fault, Life, World};
 
-/// What must hold in every state.
+/// An invariant, which must hold in every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
-    /// No job has two live runners. Under at least once, a run does not count whose ownership ended
-    /// by waiting; every other one does.
+    /// No job has two live runners. Under at least once, a run whose ownership ended by waiting
+    /// does not count. Every other run does.
     OneRunner,
-    /// Who runs a job holds it in the ledger, with the same exception. It breaks several steps
-    /// before [`Self::OneRunner`].
+    /// A session that runs a job holds it in the ledger, with the same exception. This breaks
+    /// several steps before [`Self::OneRunner`] does.
     RunnerHolds,
-    /// Nobody runs more jobs than it may have, with the same exception.
+    /// No session runs more jobs than it may have, with the same exception.
     RoomIsKept,
     /// The ledger's revision and every token only grow.
     NumbersGrow,
-    /// Who acknowledged a revision runs only what the ledger granted it then or later.
+    /// A session that acknowledged a revision runs only jobs that the ledger granted it then or
+    /// later.
     AcksAreTrue,
     /// A closed or revoked lease stays so.
     EndsAreFinal,
-    /// A job leaves its holder only if that one has released it, has closed, was revoked, or is dead;
-    /// or, under at least once, if it was waited for.
+    /// A job leaves its holder only if that holder has released it, has closed, was revoked, or is
+    /// dead. Under at least once, it also leaves a holder that was waited for.
     EndsAreProved,
     /// Every job is in the ledger.
     NothingIsLost,
     /// A job is done under the token of its last grant.
     DoneByLastGrant,
-    /// The judge that knows nothing of how steps are made finds nothing wrong with one.
+    /// The independent check `check_step` finds nothing wrong with a step.
     StepIsJudgedGood,
     /// No copy of a lease takes back an operator's knowledge about released jobs.
     ProofsStay,
 }
 
 impl Invariant {
-    /// All of them.
+    /// All invariants.
     pub const ALL: [Self; 11] = [
         Self::OneRunner,
         Self::RunnerHolds,
@@ -52,7 +53,7 @@ impl Invariant {
         Self::ProofsStay,
     ];
 
-    /// Its name in reports.
+    /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -70,7 +71,8 @@ impl Invariant {
         }
     }
 
-    /// Whether it holds in `world`. Those about steps are looked at when the step is made.
+    /// Whether the invariant holds in `world`. Invariants about steps are checked when the step is
+    /// made.
     #[must_use]
     pub fn holds(self, world: &World) -> bool {
         match self {
@@ -108,7 +110,7 @@ fn acks_are_true(world: &World) -> bool {
     world.workers.iter().enumerate().filter(|(_, worker)| worker.life == Life::Up).all(
         |(n, worker)| {
             let Some(lease) = &world.leases[n] else {
-                // It was deleted, and with it what it said.
+                // The Lease was deleted, together with its acknowledgements.
                 return worker.running.is_empty() || world.bounds.may(Fault::Delete);
             };
             worker.running.iter().all(|(job, token)| {
@@ -121,13 +123,13 @@ fn acks_are_true(world: &World) -> bool {
     )
 }
 
-/// The revision up to which an acknowledgement says that a job was released.
+/// The revision up to which an acknowledgement proves that a job was released.
 pub(crate) fn released(ack: &Ack, job: &JobName) -> u64 {
     let Stopping { reads, jobs } = &ack.stopping;
     if jobs.contains_key(job) { ack.revision } else { ack.revision.max(*reads) }
 }
 
-/// Which invariant a write of the ledger breaks.
+/// The invariant that a write of the ledger breaks, if it breaks one.
 pub(crate) fn of_write(world: &World, next: &Cells, sight: &StepInputs<'_>) -> Option<Invariant> {
     let before = world.cells();
     if next.revision <= before.revision {
@@ -156,7 +158,7 @@ pub(crate) fn of_write(world: &World, next: &Cells, sight: &StepInputs<'_>) -> O
     None
 }
 
-/// Whether what an operator knows proves that the holder of a cell has released it.
+/// Whether the operator's evidence proves that the holder of a cell has released it.
 pub(crate) fn ends_by_proof(job: &JobName, cell: &Cell, known: Option<&Evidence>) -> bool {
     let Some(known) = known else { return false };
     let is_acked = match cell {

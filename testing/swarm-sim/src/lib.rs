@@ -1,19 +1,21 @@
-//! Checks the handover protocol by walking through all its states, up to bounds.
+//! Checks the handover protocol by exploring all its states, up to bounds.
 //!
 //! The [`World`] holds a ledger with its history, leases, workers and operators. Its [`Step`]s are
-//! everything the environment may do (lose, delay, double and reorder, crash, pause, let clocks run
-//! apart) and everything the protocol does. The decisions themselves are not modelled: the steps
-//! call the functions of `swarm_core::handover` and `swarm_core::session` that are shipped.
+//! everything the environment may do and everything the protocol does. The environment may lose,
+//! delay, duplicate and reorder messages, crash or pause processes, and let clocks run apart. The
+//! decisions themselves are not modelled. The steps call the shipped functions of
+//! `swarm_core::handover` and `swarm_core::session`.
 //!
-//! - [`check`] looks for a state that breaks an [`Invariant`], by the model checker Stateright.
-//! - [`dead_ends`] looks for a state from which no path leads to all jobs running, by a walk
+//! - [`check`] looks for a state that breaks an [`Invariant`], with the model checker Stateright.
+//! - [`dead_ends`] looks for a state from which no path leads to all jobs running. It walks
 //!   backwards over the whole graph.
-//! - A [`Fleet`] is a whole pool with [`decide`](swarm_core::decide), its ledger and its watches in
-//!   it: too large to walk through, so random [`Act`]s drive it, and then all has to come right.
-//! - A [`Group`] is members that share keys, and [`check_group`] looks for a key with two owners.
+//! - A [`Fleet`] is a whole pool with [`decide`](swarm_core::decide), its ledger and its watches.
+//!   It is too large to explore, so random [`Act`]s drive it. Afterwards the pool must recover
+//!   completely.
+//! - A [`Group`] has members that share keys, and [`check_group`] looks for a key with two owners.
 //! - A [`PlainPool`] is a pool of workers that read the view that they share and answer nothing.
-//! - [`variants`] breaks one [`Rule`](swarm_core::handover::Rule) at a time on purpose; each must
-//!   be noticed, or the check is worth nothing.
+//! - [`variants`] breaks one [`Rule`](swarm_core::handover::Rule) at a time on purpose. The check
+//!   must notice each broken rule, or it is worthless.
 
 mod bounds;
 mod broken;

@@ -1,7 +1,7 @@
 //! The search for dead ends: states from which no path leads to all jobs running.
 //!
-//! Stateright's own `eventually` is unsound on graphs with cycles, and this graph is full of them.
-//! So the whole graph is built, and walked backwards from the good states.
+//! The check `eventually` of Stateright is unsound on graphs with cycles, and this graph is full of
+//! cycles. So the search builds the whole graph, and walks backwards from the good states.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -14,27 +14,27 @@ use crate::{Bounds, Life, Step, World};
 /// Writes of the ledger that a way out may need: one to release, one to grant.
 const WRITES_LEFT: usize = 2;
 
-/// What the search for dead ends saw.
+/// The result of the search for dead ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Liveness<S = Step> {
-    /// How many states there are.
+    /// The number of states.
     pub states: usize,
-    /// How many of them were judged: whoever is needed is there and can still act, and the
+    /// The number of judged states. In these, the needed members or sessions can still act, and the
     /// bounds leave room for the writes that a way out may need.
     pub judged: usize,
-    /// In how many states all jobs run with their holders, or all keys have an owner.
+    /// The number of states in which all jobs run with their holders, or all keys have an owner.
     pub good: usize,
-    /// In how many of these a job or a key has moved.
+    /// The number of good states in which a job or a key has moved.
     pub moved: usize,
-    /// How many judged states are dead ends.
+    /// The number of judged states that are dead ends.
     pub dead_ends: usize,
-    /// The steps to one of them, the fewest there are.
+    /// The fewest steps to a dead end, if there is one.
     pub example: Option<Vec<S>>,
 }
 
 /// A world whose states can all be visited.
 pub(crate) trait Walked: Clone + Hash {
-    /// What may happen in it.
+    /// A step of the world.
     type Step;
 
     fn all_steps(&self) -> Vec<Self::Step>;
@@ -45,22 +45,22 @@ pub(crate) trait Walked: Clone + Hash {
     fn verdict(&self) -> Verdict;
 }
 
-/// What a state is for the search.
+/// The judgement of a state for the search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Verdict {
-    /// Whether it is good.
+    /// Whether the state is good.
     pub(crate) is_good: bool,
-    /// Whether a good one must be reached from it.
+    /// Whether a good state must be reachable from it.
     pub(crate) is_judged: bool,
-    /// Whether it is good, and something has moved.
+    /// Whether the state is good and something has moved.
     pub(crate) has_moved: bool,
 }
 
 struct Graph<W> {
     ids: HashMap<u64, usize>,
-    /// For every state, the states it is reached from.
+    /// The states that lead to each state, by its number.
     before: Vec<Vec<u32>>,
-    /// For every state, the one it was first reached from.
+    /// The state from which each state was first reached.
     first_from: Vec<Option<usize>>,
     is_good: Vec<bool>,
     is_judged: Vec<bool>,
@@ -70,13 +70,13 @@ struct Graph<W> {
     moved: usize,
 }
 
-/// Walks through all states within `bounds` and looks for dead ends.
+/// Explores all states within `bounds` and looks for dead ends.
 #[must_use]
 pub fn dead_ends(bounds: Bounds) -> Liveness {
     walk_back(&World::new(bounds))
 }
 
-/// Walks through all states that are reached from `start` and looks for dead ends.
+/// Explores all states that are reached from `start` and looks for dead ends.
 pub(crate) fn walk_back<W: Walked>(start: &W) -> Liveness<W::Step> {
     let mut graph = Graph::default();
     graph.enter(start.clone(), None);
@@ -133,7 +133,8 @@ impl<W: Walked> Graph<W> {
         }
     }
 
-    /// The fewest steps from the beginning to a state: up the tree of first sights, and down again.
+    /// The fewest steps from the beginning to a state: back along the first visits, and then
+    /// forward again.
     fn way_to(&self, start: &W, id: usize) -> Vec<W::Step> {
         let first = |id: &usize| self.first_from[*id];
         let mut path: Vec<_> = std::iter::successors(Some(id), first).collect();
@@ -223,7 +224,7 @@ fn is_judged(world: &World) -> bool {
     let is_usable = |n: usize| {
         let worker = &world.workers[n];
         let lease = world.leases[n].as_ref().filter(|lease| lease.holder == Holder::Session);
-        // A session whose lease another write than the first has made ends as soon as it knows.
+        // A session whose Lease was not created by its first write ends as soon as it knows.
         let never_could_act = worker.session.deadline() == Moment::default();
         let is_good = lease.is_some_and(|lease| lease.number == 1 || !never_could_act);
         worker.life == Life::Up && !worker.session.is_ending() && is_good

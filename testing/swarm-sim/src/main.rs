@@ -1,5 +1,5 @@
-//! Larger checks than `cargo test` has time for, as a table; with the argument `replicas` only those of
-//! keys shared among replicas.
+//! Runs checks that are too large for `cargo test`, and prints a table. With the argument
+//! `replicas`, it runs only the checks of keys shared among replicas.
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
 use std::process::ExitCode;
@@ -55,10 +55,10 @@ fn large_groups() -> [GroupBounds; 5] {
     ]
 }
 
-/// Keys shared among replicas; returns whether everything was as it should be.
+/// Checks keys shared among replicas; returns whether all results are as expected.
 fn groups() -> bool {
     let mut is_fine = true;
-    // The walk backwards keeps the whole graph.
+    // The walk backwards keeps the whole graph in memory, so it runs only on small groups.
     for bounds in large_groups().into_iter().skip(1).take(2) {
         let start = Instant::now();
         let seen = group_dead_ends(bounds);

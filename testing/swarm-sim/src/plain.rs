@@ -1,9 +1,9 @@
 //! A pool of plain workers: programs that read the view that they share, and answer nothing.
 //!
-//! Nothing proves that such a worker has let go of a job, so two may run one for a while. What must
-//! hold is that jobs move in small steps, that nothing moves in a pause, that no worker goes while its
-//! entry of the view has jobs, and that all comes right in the end. One operator decides; it may
-//! restart at any time.
+//! Nothing proves that such a worker has released a job, so two workers may run one job for a
+//! while. These properties must hold: jobs move in small steps, nothing moves in a pause, and no
+//! worker goes while its entry of the view has jobs. In the end the pool must recover completely.
+//! One operator decides; it may restart at any time.
 
 mod judge;
 
@@ -23,22 +23,22 @@ use swarm_core::{
 use crate::bounds::TICK;
 use crate::wanted;
 
-/// Something that may happen. Everything is named by numbers that are taken modulo what there is.
+/// An act in the pool. Numbers name everything, modulo the number of things there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainAct {
     /// A tick passes.
     Tick,
-    /// A worker reads the view, so many publications old.
+    /// A worker reads the view that was published this number of publications ago.
     Read(usize, usize),
-    /// A slot gets a new pod, whatever is in it.
+    /// A slot gets a new pod, which replaces any pod in it.
     Start(u32),
     /// A slot's pod ends.
     Crash(u32),
     /// The readiness of a slot's pod changes.
     Flip(u32),
-    /// So many slots are wanted.
+    /// The user asks for this number of slots.
     Scale(u32),
-    /// The user decides that there are so many slots, or lets the workload decide.
+    /// The user fixes the number of slots, or lets the workload decide.
     Replicas(Option<u32>),
     /// A job is wanted, or no longer.
     Toggle(usize),
@@ -46,17 +46,18 @@ pub enum PlainAct {
     Pin(usize, Option<u32>),
     /// A job reserves a share of a worker, in percent, or none.
     Share(usize, Option<u8>),
-    /// A worker may have so many jobs, or any number.
+    /// A worker may have this number of jobs, or any number.
     MaxJobs(Option<u32>),
-    /// Whether everything is to stay as it is.
+    /// A pause of the Swarm begins or ends.
     Pause(bool),
-    /// Changes within so many seconds after a change are gathered.
+    /// Changes within this number of seconds after a change are collected.
     Batch(u32),
-    /// Each job is for one worker from now on, or for all.
+    /// Each job is for one worker from now on, or for all workers.
     Replicate(Replication),
-    /// From now on it takes this to end an ownership.
+    /// Ownerships end by this policy from now on.
     Change(Policy),
-    /// The operator takes a turn from the ledger so many writes ago, and may end before it publishes.
+    /// The operator takes a turn from the ledger of this number of writes ago, and may end before
+    /// it publishes.
     Turn(usize, bool),
     /// The operator restarts.
     Restart,
@@ -76,13 +77,13 @@ pub struct PlainPool {
     desired: Desired,
     wanted: u32,
     history: Vec<Arc<Ledger>>,
-    /// The view as it was published; a read of it may be old.
+    /// The published views, the latest last; a read may be old.
     views: Vec<View>,
-    /// Every pod there ever was; the latest of a slot is the last.
+    /// All pods so far. The latest pod of a slot is the last.
     pods: Vec<Pod>,
     operator: Operator,
     now: Moment,
-    /// When jobs were last taken from workers that keep them otherwise.
+    /// The moment when jobs were last taken from workers that would have kept them.
     moved: Option<Moment>,
     wrong: Option<String>,
 }
@@ -93,7 +94,7 @@ struct Pod {
     uid: String,
     is_up: bool,
     is_ready: bool,
-    /// The publication that it read last; it takes no older one.
+    /// The number of the publication that it read last. It takes no older publication.
     version: u64,
     runs: BTreeSet<JobName>,
 }
@@ -105,7 +106,7 @@ struct Operator {
     began: Moment,
     changed: Option<Moment>,
     handed_over: Moment,
-    /// Since when each slot's worker is as it is.
+    /// The state of each slot's worker, and the moment when that state began.
     since: BTreeMap<Slot, (State, Moment)>,
 }
 
@@ -126,7 +127,7 @@ impl Operator {
 }
 
 impl PlainPool {
-    /// An empty ledger, three ready workers, six jobs, and a budget of `moves_max`.
+    /// A pool with an empty ledger, three ready workers, six jobs, and a budget of `moves_max`.
     #[must_use]
     pub fn new(moves_max: Option<usize>) -> Self {
         let now = Moment(Duration::from_secs(1_000));
@@ -155,13 +156,13 @@ impl PlainPool {
         self.wrong.as_deref()
     }
 
-    /// How often the ledger was written.
+    /// The number of writes of the ledger.
     #[must_use]
     pub fn writes(&self) -> usize {
         self.history.len() - 1
     }
 
-    /// Lets something happen, and looks whether all that must hold still does.
+    /// Carries out an act, and checks that all invariants still hold.
     pub fn take(&mut self, act: PlainAct) {
         let desired = &mut self.desired;
         match act {
@@ -201,7 +202,7 @@ impl PlainPool {
     }
 
     fn ledger(&self) -> &Arc<Ledger> {
-        // There always is a first one.
+        // The first ledger always exists.
         &self.history[self.history.len() - 1]
     }
 
@@ -243,7 +244,7 @@ impl PlainPool {
         let observed = self.observed();
         let decision = self.operator.decider.decide(&ledger, &self.desired, &observed);
         if decision.ledger != *ledger {
-            // Somebody else wrote it, as far as this operator knows.
+            // Another process wrote the ledger meanwhile, as this operator sees it.
             if base != newest {
                 return;
             }
@@ -275,7 +276,7 @@ impl PlainPool {
         }
     }
 
-    /// What the operator sees of the pool.
+    /// The operator's observations of the pool.
     fn observed(&mut self) -> Observed {
         let mut operator = self.operator.clone();
         let observed = self.observed_by(&mut operator, self.now);

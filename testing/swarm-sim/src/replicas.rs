@@ -1,10 +1,11 @@
 //! Keys shared among replicas: the members, their Leases in a store, and an ordered log of them.
 //!
-//! Each member is a [`Replica`] of the shipped kind. All its buckets are keys, so every way in which
-//! the sets of these members can give a key away is in every state. What passes for time is assumed:
-//! Leases end and are renewed at any moment ([`GroupStep::Expire`], [`GroupStep::Renew`]), and whoever
-//! is waited out has ended or can act no more ([`GroupStep::Fence`]). That this follows from clocks is
-//! checked with those of sessions, which wait by the same functions.
+//! Each member is a [`Replica`] of the shipped kind. All its buckets are keys. So every state
+//! contains every way in which the sets of these members can give a key away. The model assumes the
+//! effects of time. Leases end and are renewed at any moment ([`GroupStep::Expire`],
+//! [`GroupStep::Renew`]). A member that is waited out has ended or can act no more
+//! ([`GroupStep::Fence`]). The checks of sessions show that this follows from clocks, since
+//! sessions wait by the same functions.
 
 mod check;
 mod step;
@@ -23,24 +24,25 @@ use swarm_replicas::machine::{
 pub use check::{GroupChecked, GroupVariant, check_group, group_dead_ends, group_variants};
 pub use step::GroupStep;
 
-/// How large a group is, and how often what may happen to it.
+/// The size of a group, and the number of its faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupBounds {
-    /// How many members there are.
+    /// The number of members.
     pub members: usize,
-    /// How many of them share all keys at first. The others have just sent their first writes.
+    /// The number of members that share all keys at first. The others have just sent their first
+    /// writes.
     pub settled: usize,
-    /// How many members crash.
+    /// The number of members that crash.
     pub crashes: u8,
-    /// How many live members are revoked.
+    /// The number of live members that are revoked.
     pub revocations: u8,
-    /// How many members leave.
+    /// The number of members that leave.
     pub leaves: u8,
-    /// How often a Lease of a live member ends without a renewal.
+    /// The number of times that a Lease of a live member ends without a renewal.
     pub expiries: u8,
-    /// How many answers to writes are lost, with or without the write.
+    /// The number of answers to writes that are lost, with or without the write.
     pub losses: u8,
-    /// Which rule is broken on purpose.
+    /// The rule that is broken on purpose.
     pub broken: Option<Rule>,
 }
 
@@ -59,7 +61,7 @@ impl Default for GroupBounds {
     }
 }
 
-/// As in `2 members, 1 settled, 1 crash, 1 loss`.
+/// Writes the bounds as in `2 members, 1 settled, 1 crash, 1 loss`.
 impl fmt::Display for GroupBounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { members, settled, crashes, revocations, leaves, expiries, losses, broken: _ } =
@@ -72,12 +74,12 @@ impl fmt::Display for GroupBounds {
     }
 }
 
-/// The members of every group, of which it has the first.
+/// The members of every group. A smaller group has the first of them.
 static MEMBERS: LazyLock<Vec<MemberId>> = LazyLock::new(|| {
     (0..MOST as u64).filter_map(|n| MemberId::new(&format!("m{n}"), n).ok()).collect()
 });
 
-/// What all of them host.
+/// The controllers that all members host.
 static HOSTS: LazyLock<Hosts> =
     LazyLock::new(|| "keys".parse().map(|name| (name, Weight::default())).into_iter().collect());
 
@@ -94,7 +96,8 @@ static TABLES: LazyLock<Vec<Arc<Owners>>> = LazyLock::new(|| {
 /// The most members that a group has.
 const MOST: usize = 4;
 
-/// Nothing is renewed for its own sake, nobody is silent, and whoever comes counts at once.
+/// Terms without renewals that only prolong, without silent members, and without a wait for new
+/// members.
 fn terms() -> ReplicaTerms {
     let renew = Duration::from_secs(1_000);
     let duration = Duration::from_secs(1_000_000_000);
@@ -105,15 +108,15 @@ fn terms() -> ReplicaTerms {
 /// The state that is checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// How large it is; the same in all states of one check.
+    /// The bounds of the group; the same in all states of one check.
     pub bounds: Arc<GroupBounds>,
     /// The stored Leases, by member.
     pub leases: Vec<Option<Arc<MemberLease>>>,
     /// The members.
     pub nodes: Vec<Arc<Node>>,
-    /// What some watch has not returned yet, the newest last.
+    /// The changes that some watch has not returned yet, the newest last.
     pub log: Vec<(usize, Arc<MemberLease>)>,
-    /// How much may still happen: the bounds less what has happened.
+    /// The faults that may still happen: the bounds less the faults so far.
     left: GroupLeft,
 }
 
@@ -131,16 +134,16 @@ struct GroupLeft {
 pub struct Node {
     /// The machine under test; `None` once it has ended.
     pub replica: Option<Replica>,
-    /// Its clock.
+    /// The member's clock.
     pub clock: Moment,
-    /// How many entries of the log its watch has not returned; `None` before it returned the first
-    /// list.
+    /// The number of entries of the log that its watch has not returned; `None` before it returned
+    /// the first list.
     pub behind: Option<usize>,
     /// A write that has not reached the store.
     pub request: Option<MemberWrite>,
-    /// The answer to the last one.
+    /// The answer to its last write.
     pub reply: Option<ReplicaEvent>,
-    /// What it is asked to stop.
+    /// The numbers of the stops that it was asked for.
     pub stops: Vec<u64>,
     /// Whether its Lease has ended without a renewal, so that it may not act.
     pub is_lapsed: bool,
@@ -149,7 +152,8 @@ pub struct Node {
 }
 
 impl Group {
-    /// The settled members share all keys; the others have sent their first writes.
+    /// A group in which the settled members share all keys and the others have sent their first
+    /// writes.
     #[must_use]
     pub fn new(bounds: GroupBounds) -> Self {
         let left = GroupLeft {
@@ -175,7 +179,7 @@ impl Group {
     }
 
     fn open(&mut self, n: usize) {
-        // Far enough from the clock's start that nothing is cut off there.
+        // The start is far from zero, so that no subtraction is cut off there.
         let clock = Moment(Duration::from_secs(10_000));
         let (replica, effects) = Replica::open(MEMBERS[n].clone(), HOSTS.clone(), terms(), clock);
         let replica = replica.knowing(TABLES.iter().cloned());
@@ -193,7 +197,7 @@ impl Group {
         self.carry_out(n, effects);
     }
 
-    /// Everything on its way arrives, until nothing is.
+    /// Delivers all messages on their way, until none is left.
     fn settle(&mut self) {
         let is_delivery = |step: &GroupStep| {
             use GroupStep::{Apply, Reply, Stopped, Watch};
@@ -204,7 +208,7 @@ impl Group {
         }
     }
 
-    /// What a member really acts on at this moment.
+    /// The buckets on which a member really acts at this moment.
     #[must_use]
     pub fn acting(&self, n: usize) -> Portion {
         let node = &self.nodes[n];
@@ -224,7 +228,7 @@ impl Group {
         })
     }
 
-    /// How many keys somebody acts on.
+    /// The number of keys on which a member acts.
     fn served(&self) -> usize {
         (0..self.nodes.len()).map(|n| self.acting(n).len()).sum()
     }
@@ -239,7 +243,7 @@ impl Group {
         self.leases[n].as_ref().is_some_and(|lease| lease.holder == Holder::Session)
     }
 
-    /// Whether a member is there that can still take over everything.
+    /// Whether the group has a member that can still take over everything.
     fn is_live(&self) -> bool {
         let is_usable = |(n, node): (usize, &Arc<Node>)| {
             node.replica.is_some() && !node.is_leaving && self.is_held(n)
@@ -248,7 +252,7 @@ impl Group {
     }
 }
 
-/// The bounds are the same in all states.
+/// Leaves out the bounds, which are the same in all states.
 impl Hash for Group {
     fn hash<H: Hasher>(&self, to: &mut H) {
         (&self.leases, &self.nodes, &self.log, self.left).hash(to);

@@ -1,4 +1,4 @@
-//! What may happen in a world, and what follows from it.
+//! The steps of a world, and their effects.
 
 mod choices;
 mod operator;
@@ -14,7 +14,7 @@ use crate::bounds::TICK;
 use crate::worker::Ask;
 use crate::{Fault, Invariant, Life, Worker, World};
 
-/// Something that may happen. Sessions and operators are named by number.
+/// A step of a world. Sessions and operators are named by number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// The next worker starts.
@@ -33,7 +33,8 @@ pub enum Step {
     Join(usize, JobName),
     /// A run-to-completion job has ended well.
     Finish(usize, JobName),
-    /// A worker reads a view: the ledger's state of that place in its history, for that session.
+    /// A worker reads a view: for a session, from the state of the ledger at a place in its
+    /// history.
     View(usize, usize, usize),
     /// A worker's write reaches the store.
     Apply(usize, usize),
@@ -43,20 +44,20 @@ pub enum Step {
     Reply(usize),
     /// A worker stops waiting for the answer.
     Lose(usize),
-    /// Time passes; the clocks of the workers in the set of bits miss it.
+    /// Time passes. The clocks of the workers in the set of bits miss it.
     Tick(u32),
     /// An operator reads a session's lease.
     Observe(usize, usize),
     /// An operator reads a wrong copy of a session's lease.
     ReadCopy(usize, usize, Copied),
-    /// Somebody deletes a session's lease.
+    /// A user deletes a session's Lease.
     Delete(usize),
     /// An operator learns that the containers of a worker's pod have terminated.
     LearnEnd(usize, usize),
     /// An operator revokes a silent session, and gets the answer or does not.
     Revoke(usize, usize, Answer),
-    /// An operator takes a turn from that place in the history, towards a goal: per job a place. All
-    /// that is waited for is over, or nothing is.
+    /// An operator takes a turn from a place in the history towards a goal: a place for each job.
+    /// All waits are over, or none is.
     Turn(usize, usize, Vec<Goal>, Waited),
     /// An operator restarts.
     Restart(usize),
@@ -65,39 +66,39 @@ pub enum Step {
 /// The fault of a copy of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Copied {
-    /// It is as the lease was before the session said something else.
+    /// The Lease before the session last changed it.
     Old,
-    /// It is for another incarnation of the ledger, with as much as fits acknowledged.
+    /// The Lease for another incarnation of the ledger, with as much acknowledged as fits.
     Foreign,
 }
 
-/// Where a goal has a job.
+/// The place of a job in a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Goal {
-    /// With nobody.
+    /// Without a session.
     Nowhere,
     /// With this session.
     Session(usize),
-    /// In the slot of this session, whoever comes to fill it.
+    /// In the slot of this session, for any session that comes to fill it.
     Slot(usize),
 }
 
-/// How long an operator has watched cells and workers, for all that it could wait for: timeouts of
+/// The time for which an operator has watched cells and workers. It covers all waits: timeouts of
 /// releases, the return of workers, the end of holds and quarantines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Waited {
     /// Not at all.
     Nothing,
-    /// Longer than anything is waited for.
+    /// Longer than any wait.
     Long,
 }
 
-/// Whether an answer arrives.
+/// The fate of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// It does.
+    /// It arrives.
     Arrives,
-    /// It does not; what was asked for has happened all the same.
+    /// It is lost, although the request was carried out.
     IsLost,
 }
 
@@ -196,7 +197,7 @@ impl World {
         self.answer(n, asks);
     }
 
-    /// Reads for a worker what it wants to know from the store itself.
+    /// Reads from the store itself for a worker.
     fn answer(&mut self, n: usize, asks: Vec<Ask>) {
         for ask in asks {
             let event = match ask {
@@ -220,7 +221,7 @@ impl World {
         if self.workers[n].is_waiting {
             self.take(&Step::Lose(n));
         }
-        // An unanswered write may have landed before: then the first attempt is refused.
+        // An unanswered write may have landed before. Then the first attempt is refused.
         for _ in 0..2 {
             if !self.workers[n].requests.is_empty() {
                 self.apply(n, 0);

@@ -1,4 +1,4 @@
-//! Rules broken on purpose. A check that does not notice is worth nothing.
+//! Rules broken on purpose. A check that does not notice a broken rule is worthless.
 
 use swarm_core::handover::Rule;
 
@@ -7,7 +7,7 @@ use crate::{Bounds, Checked, Fault, Invariant, check};
 /// A broken rule, and how it was noticed.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// Which rule was broken.
+    /// The broken rule.
     pub rule: Rule,
     /// The search for a runner that does not hold its job.
     pub runner_holds: Checked,
@@ -29,7 +29,7 @@ fn bounds(rule: Rule) -> Bounds {
         Rule::CheckOnResume => Bounds { faults: &[Fault::Pause], ..bounds },
         Rule::SessionIdentity => Bounds { faults: &[Fault::ForeignView], ..bounds },
         Rule::JoinBeforeClose => Bounds { faults: &[Fault::Terminate], lease: 2, ..bounds },
-        // One job stops slowly beside others, and leaves with them or before.
+        // One job stops slowly while others stop too, and leaves with them or before them.
         Rule::NameAllOrNone | Rule::HoldTheNamed => Bounds { jobs: 2, ..bounds },
         Rule::KeepWhatIsProved => Bounds { jobs: 2, faults: &[Fault::OldLease], ..bounds },
         Rule::AckOfThisIncarnation => Bounds { faults: &[Fault::ForeignLease], ..bounds },
@@ -56,10 +56,11 @@ pub fn variants(rules: impl IntoIterator<Item = Rule>) -> impl Iterator<Item = V
     })
 }
 
-/// Breaks the `rule`: the searches for a runner that does not hold its job, and for a job with two runners.
+/// Breaks the `rule`, and searches for a runner that does not hold its job, and for a job with two
+/// runners.
 #[must_use]
 pub fn searches(rule: Rule) -> [Checked; 2] {
-    // To forget a proof costs time, and no more.
+    // Forgetting a proof only costs time.
     let is_slow = rule == Rule::KeepWhatIsProved;
     [Invariant::RunnerHolds, Invariant::OneRunner]
         .map(|by| check(bounds(rule), &[if is_slow { Invariant::ProofsStay } else { by }]))

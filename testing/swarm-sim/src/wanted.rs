@@ -1,8 +1,8 @@
-//! How acts change the jobs that are wanted.
+//! Changes of the wanted jobs.
 
 use swarm_core::{Desired, Job, JobName};
 
-/// Adds job number `n` as it is first, or removes it.
+/// Adds job number `n` as `first`, or removes it.
 pub(crate) fn toggle(desired: &mut Desired, n: usize, first: Job) {
     let Ok(name) = JobName::new(&format!("job-{n}")) else { return };
     if desired.jobs.remove(&name).is_none() {

@@ -11,27 +11,27 @@ use swarm_core::{JobName, Token};
 use crate::Bounds;
 use crate::bounds::TICK;
 
-/// Whether a worker runs.
+/// The life of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Life {
     /// It runs.
     Up,
-    /// It is frozen, and knows nothing of it.
+    /// It is frozen, and does not notice.
     Paused,
-    /// It is gone, and all its jobs with it.
+    /// It has ended, and all its jobs with it.
     Dead,
 }
 
 /// A worker, and its messages on their way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worker {
-    /// Whether it runs.
+    /// The life of the worker.
     pub life: Life,
     /// The machine under test.
     pub session: Session,
-    /// What really runs, kept apart from what the session believes.
+    /// The jobs that really run, kept apart from the session's own state.
     pub running: BTreeMap<JobName, Token>,
-    /// Which of these are being stopped.
+    /// The running jobs that are being stopped.
     pub stopping: BTreeSet<JobName>,
     /// The worker's own clock.
     pub clock: Moment,
@@ -45,24 +45,25 @@ pub struct Worker {
     pub sent: u64,
     /// The largest revision of a view that was delivered.
     pub seen: u64,
-    /// Ticks its clock missed since it sent the renewal its deadline counts from.
+    /// The number of ticks that its clock missed since it sent the renewal that its deadline counts
+    /// from.
     pub slow_since_renewal: u32,
-    /// Ticks its clock missed since it sent its latest write.
+    /// The number of ticks that its clock missed since it sent its latest write.
     pub slow_since_sent: u32,
     /// The job that crashed it, if one did.
     pub culprit: Option<JobName>,
 }
 
-/// What the world must answer on a worker's behalf.
+/// A question that the world must answer for a worker.
 pub(crate) enum Ask {
     Lease,
-    /// With the number that comes with the answer.
+    /// A read of the ledger, with the number that its answer carries.
     Ledger(u64),
 }
 
 impl Worker {
     pub(crate) fn open(id: SessionId, bounds: &Bounds) -> Self {
-        // Far enough from the clock's start that nothing is cut off there.
+        // The start is far from zero, so that no subtraction is cut off there.
         let clock = Moment(Duration::from_secs(1_000));
         let (session, effects) = Session::open(id, bounds.lease_terms(), clock);
         let session = bounds.broken.into_iter().fold(session, Session::without);
@@ -85,7 +86,7 @@ impl Worker {
         worker
     }
 
-    /// Lets the session take in an event, and carries out what it asks for.
+    /// Lets the session take in an event, and carries out its effects.
     pub(crate) fn feed(&mut self, event: SessionEvent, bounds: &Bounds) -> Vec<Ask> {
         let deadline = self.session.deadline();
         let sent_before = self.slow_since_sent;
@@ -129,7 +130,7 @@ impl Worker {
         }
     }
 
-    /// The process ends, and every job with it. What it has sent may still arrive.
+    /// Ends the process and every job in it. Messages that it has sent may still arrive.
     pub(crate) fn die(&mut self) {
         self.life = Life::Dead;
         self.running.clear();
@@ -159,16 +160,16 @@ impl Worker {
         }
     }
 
-    /// Feeds all that matters for what happens next.
+    /// Hashes everything that matters for the next steps.
     pub(crate) fn digest<H: Hasher>(&self, lease: Option<&Lease>, bounds: &Bounds, to: &mut H) {
         (self.life, &self.culprit).hash(to);
         for write in &self.requests {
             let fits = write.expected == lease.map(|lease| lease.version);
             let is_final = lease.is_some_and(|lease| lease.holder != Holder::Session);
-            // A write that can never be applied any more is as good as none.
+            // A write that can never be applied equals no write.
             if fits && !is_final {
                 (write.number == self.sent, write.holder, &write.ack).hash(to);
-                // Only a first write may make the lease.
+                // Only a first write may create the Lease.
                 (write.expected.is_none() && write.number == 1).hash(to);
             } else {
                 0_u8.hash(to);

@@ -13,25 +13,25 @@ use crate::{Bounds, Fault, Invariant, Life, Worker};
 /// The state that is checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct World {
-    /// How large it is; the same in all states of one check.
+    /// The bounds of the world; the same in all states of one check.
     pub bounds: Arc<Bounds>,
-    /// The ledger as it was and is. Any of it may reach a worker at any time.
+    /// The states of the ledger, the latest last. Any of them may reach a worker at any time.
     pub history: Vec<Arc<Cells>>,
     /// The stored leases, by session.
     pub leases: Vec<Option<Arc<Lease>>>,
-    /// The stored leases as they were before their sessions said something else, by session; only
-    /// where reads may be old.
+    /// The stored Leases as they were before their sessions last changed them, by session. Only
+    /// present if reads may be old.
     pub copies: Vec<Option<Arc<Lease>>>,
     /// The workers that were ever started, by session.
     pub workers: Vec<Arc<Worker>>,
-    /// What each operator knows; all of it is lost when it crashes.
+    /// The knowledge of each operator, which it loses completely when it crashes.
     pub operators: Vec<Arc<Proofs>>,
     /// The clock of the operators, which runs with the world's.
     pub now: Moment,
-    /// How many lease versions there were.
+    /// The number of versions of Leases so far.
     pub versions: u64,
-    /// The runs whose ownership ended by waiting, which only at least once allows: by job, session
-    /// and token. They may go on, or even begin, until their worker knows better.
+    /// The runs whose ownership ended by waiting, by job, session and token. Only at least once
+    /// allows these. They may go on, or even begin, until their worker reads a newer view.
     pub excused: BTreeSet<(JobName, SessionId, Token)>,
     /// An invariant about steps that was broken on the way here.
     pub broken: Option<Invariant>,
@@ -47,7 +47,7 @@ impl World {
     /// The ledger as it is stored.
     #[must_use]
     pub fn cells(&self) -> &Cells {
-        // There always is a first one.
+        // The first state always exists.
         &self.history[self.history.len() - 1]
     }
 
@@ -56,7 +56,7 @@ impl World {
         LeaseVersion(self.versions)
     }
 
-    /// Who really runs `job` at this moment.
+    /// The workers that really run `job` at this moment.
     pub fn runners<'a>(&'a self, job: &'a JobName) -> impl Iterator<Item = usize> + 'a {
         let runs = move |(_, worker): &(usize, &Arc<Worker>)| {
             worker.life == Life::Up && worker.running.contains_key(job)
@@ -64,7 +64,7 @@ impl World {
         self.workers.iter().enumerate().filter(runs).map(|(n, _)| n)
     }
 
-    /// Who runs `job` without being excused for it.
+    /// The workers that run `job` without an excuse.
     pub fn accountable<'a>(&'a self, job: &'a JobName) -> impl Iterator<Item = usize> + 'a {
         self.runners(job).filter(move |n| {
             let token = self.workers[*n].running.get(job).copied().unwrap_or(Token(0));
@@ -72,28 +72,30 @@ impl World {
         })
     }
 
-    /// Whether the ledger can change no more within the bounds. What operators know or do then can
-    /// only hold workers back, so it is neither distinguished nor done.
+    /// Whether the ledger can no longer change within the bounds. The knowledge and the acts of
+    /// operators can then only hold workers back. So the search neither distinguishes nor takes
+    /// them.
     pub(crate) fn is_last(&self) -> bool {
         self.bounds.versions <= self.history.len()
     }
 
-    /// Whether anything may reach a session from the past that the rules would have it drop.
+    /// Whether something from the past may reach a session that the rules would make it drop.
     fn goes_back(&self) -> bool {
         self.bounds.may(Fault::ForeignView) || !self.bounds.keeps(Rule::NewerViewsOnly)
     }
 
-    /// Whether what session `n` does can matter: it runs something, holds something, or may be asked
-    /// to run something. Of the others only their lease matters, for an operator may choose them.
+    /// Whether the acts of session `n` can matter: it runs a job, holds a job, or may be asked to
+    /// run one. The Leases of other sessions still matter, since an operator may choose these
+    /// sessions.
     pub(crate) fn is_active(&self, n: usize) -> bool {
         let Some(worker) = self.workers.get(n) else { return false };
         let id = self.bounds.session(n);
-        let is_told = |cells: &&Arc<Cells>| {
+        let is_asked = |cells: &&Arc<Cells>| {
             worker.life != Life::Dead
                 && worker.seen < cells.revision
                 && !cells.view(id).jobs.is_empty()
         };
-        let has_news = self.history.iter().any(|cells| is_told(&cells));
+        let has_news = self.history.iter().any(|cells| is_asked(&cells));
         let is_new = self.leases[n].is_none() && worker.life != Life::Dead;
         self.goes_back() || is_new || !worker.running.is_empty() || self.holds(n) || has_news
     }
@@ -104,7 +106,7 @@ impl World {
         self.cells().jobs.values().any(|record| record.cell.holder() == id)
     }
 
-    /// Which states of the ledger can still matter for session `n`.
+    /// The first revision of the ledger that can still matter for session `n`.
     fn matters_from(&self, n: usize) -> u64 {
         let acked = self.leases[n].as_ref().map_or(0, |lease| lease.ack.revision);
         let is_dead = self.workers.get(n).is_some_and(|worker| worker.life == Life::Dead);
@@ -119,7 +121,7 @@ impl World {
 }
 
 impl World {
-    /// The copy of a lease that may still be read, and which operators saw that last.
+    /// Hashes the copy of a Lease that may still be read, and which operators saw that copy last.
     fn digest_copy<H: Hasher>(&self, n: usize, to: &mut H) {
         let Some(copy) = &self.copies[n] else { return };
         (copy.holder, &copy.ack).hash(to);
@@ -136,8 +138,8 @@ impl World {
     }
 }
 
-/// Two worlds are equal for the check if the same can happen in both from now on: moments count as
-/// distances from now, lease versions only as "is it the stored one".
+/// Two worlds are equal for the check if the same steps can follow in both. Moments count as
+/// distances from now, and versions of Leases only as "is it the stored one".
 impl Hash for World {
     fn hash<H: Hasher>(&self, to: &mut H) {
         (self.history.len(), self.cells(), &self.excused, self.broken).hash(to);

@@ -1,20 +1,21 @@
-//! What must hold for every write of a ledger, whoever is in the pool.
+//! The invariants of every write of a ledger, for every kind of pool.
 
 use std::time::Duration;
 
 use swarm_core::handover::SessionId;
 use swarm_core::{JobName, Ledger, stored::Stored};
 
-/// Longer than anything that is waited for.
+/// Longer than any wait.
 const LONG: Duration = Duration::from_hours(24);
 
-/// How long an operator still sleeps just before it looks again: when the turn said, or the overseer.
+/// The time that an operator still sleeps just before it looks again, as the turn or the overseer
+/// asked.
 pub(crate) fn just_before(recheck_in: Option<Duration>, wakes_in: Option<Duration>) -> Duration {
     let sleeps = recheck_in.into_iter().chain(wakes_in).min();
     sleeps.map_or(LONG, |wait| wait.saturating_sub(Duration::from_nanos(1)))
 }
 
-/// The session that holds a job.
+/// The session that holds a job, if one does.
 pub(crate) fn holder<'a>(ledger: &'a Ledger, job: &JobName) -> Option<&'a SessionId> {
     ledger.cells.jobs.get(job)?.cell.holder()
 }
@@ -26,7 +27,7 @@ pub(crate) fn numbers(before: &Ledger, after: &Ledger) -> Option<String> {
     (!forward).then(|| "the ledger does not go forward by one revision".into())
 }
 
-/// The view's number rises if and only if the view says something else, and so does each slot's.
+/// The number of the view rises if and only if its content changes. The same holds for each slot.
 pub(crate) fn publication(before: &Ledger, after: &Ledger) -> Option<String> {
     let (was, is) = (before.view(), after.view());
     let said = |view: &swarm_core::View| -> Vec<_> {
@@ -50,7 +51,7 @@ pub(crate) fn publication(before: &Ledger, after: &Ledger) -> Option<String> {
     None
 }
 
-/// Every holder is in a slot or among the former ones, nobody in both, and has its view.
+/// Every holder is in a slot or among the former sessions, never both, and has its view.
 pub(crate) fn sessions(after: &Ledger) -> Option<String> {
     let current: Vec<_> = after.slots.values().map(|record| &record.session).collect();
     if let Some(both) = after.former.keys().find(|session| current.contains(session)) {
@@ -62,7 +63,7 @@ pub(crate) fn sessions(after: &Ledger) -> Option<String> {
             let Some(view) = views.get(holder) else {
                 return Some(format!("{holder} holds {job} and has no view"));
             };
-            // Only those that fill a slot are given what all run.
+            // Only sessions that fill a slot receive the jobs that all sessions run.
             let fills = current.contains(&holder);
             let is_held = |job: &JobName| after.cells.jobs[job].cell.holder().is_some();
             let jobs = after.cells.view(holder).jobs;

@@ -1,5 +1,5 @@
-//! What may happen in a fleet. Everything is named by numbers that are taken modulo what there is,
-//! so that any list of acts is a run, and so is any part of it.
+//! The acts in a fleet. Numbers name everything, modulo the number of things there are. So every
+//! list of acts is a run, and so is every part of it.
 
 use std::sync::Arc;
 
@@ -14,30 +14,30 @@ use crate::bounds::TICK;
 use crate::wanted;
 use crate::worker::{Ask, Worker};
 
-/// Something that may happen. One that cannot happen now changes nothing.
+/// An act in a fleet. An act that cannot happen now changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// A worker does all it can: writes, answers, the newest view, joins.
+    /// A worker does everything it can: writes, answers, the newest view, joins.
     Calm(usize),
     /// A worker's writes reach the store and are answered, and so are its reads.
-    Tell(usize),
+    Report(usize),
     /// A worker's write reaches the store.
     Apply(usize),
     /// A worker's write is lost.
     Drop(usize),
     /// A worker reads the answer to its write.
     Reply(usize),
-    /// What a worker read of the ledger arrives, so many reads old.
+    /// A worker's read of the ledger arrives, from this number of reads ago.
     Read(usize, usize),
     /// A worker stops waiting for the answer.
     Lose(usize),
-    /// A worker reads a view, so many publications old.
+    /// A worker reads the view of this number of publications ago.
     View(usize, usize),
     /// A job that was to stop has ended.
     Join(usize),
     /// A run-to-completion job has ended well.
     Finish(usize),
-    /// A worker ends without a word; one of its jobs may be to blame.
+    /// A worker crashes; one of its jobs may be the culprit.
     Crash(usize, Option<usize>),
     /// A worker is frozen.
     Freeze(usize),
@@ -45,13 +45,14 @@ pub enum Act {
     Resume(usize),
     /// A worker is asked to end.
     Terminate(usize),
-    /// A worker goes on renewing its lease, and does some other thing no more.
+    /// A worker continues to renew its Lease, but neglects one duty.
     Stick(usize, Stuck),
-    /// A slot gets a new worker; if the old one still runs, it is cut off, which no operator sees.
+    /// A slot gets a new worker. If the previous worker still runs, it is cut off, which no
+    /// operator sees.
     Start(u32),
     /// A worker's readiness changes.
     Flip(usize),
-    /// So many slots are wanted.
+    /// The user asks for this number of slots.
     Scale(u32),
     /// A job is wanted, or no longer.
     Toggle(usize),
@@ -59,40 +60,41 @@ pub enum Act {
     Pin(usize, Option<u32>),
     /// A job reserves a share of a worker, in percent, or none.
     Share(usize, Option<u8>),
-    /// A job runs to completion from now on, or not any more.
+    /// A job runs to completion from now on, or no longer does.
     RunOnce(usize),
-    /// A job is for nobody for now, or for somebody again.
+    /// A job is suspended, or resumed.
     Suspend(usize),
-    /// All jobs are for nobody for now, or as they say themselves again.
+    /// All jobs are suspended, or follow their own settings again.
     SuspendAll(bool),
-    /// The worker in a slot has so much of the largest one's size, in percent, or all of it.
+    /// The worker in a slot has this percentage of the largest worker's size, or all of it.
     Size(u32, Option<u8>),
-    /// Whether everything is to stay as it is.
+    /// A pause of the Swarm begins or ends.
     Pause(bool),
-    /// The user decides that there are so many slots, or lets the workload decide.
+    /// The user fixes the number of slots, or lets the workload decide.
     Replicas(Option<u32>),
-    /// A job is more or less important than the others.
+    /// A job becomes more or less important than the others.
     Priority(usize, i32),
-    /// Changes within so many seconds after a change are gathered.
+    /// Changes within this number of seconds after a change are collected.
     Batch(u32),
-    /// From now on it takes this to end an ownership.
+    /// Ownerships end by this policy from now on.
     Change(Policy),
-    /// Leases of workers that start from now on last so many ticks and four.
+    /// The Leases of workers that start from now on last four ticks and this number of ticks.
     Lease(u32),
-    /// Each job is for one worker from now on, or for all.
+    /// Each job is for one worker from now on, or for all workers.
     Replicate(Replication),
-    /// A worker may have so many jobs, or any number.
+    /// A worker may have this number of jobs, or any number.
     MaxJobs(Option<u32>),
-    /// Time passes; the clocks of the workers in the set of bits miss it, if they may. The two highest
-    /// bits are for the clocks of operators.
+    /// Time passes. The clocks of the workers in the set of bits miss it, if they may. The two
+    /// highest bits are for the clocks of operators.
     Tick(u32),
-    /// An operator reads all leases, so many versions old.
+    /// An operator reads all Leases of this number of versions ago.
     Observe(usize, usize),
-    /// An operator learns which processes have ended.
+    /// An operator is notified of the processes that have ended.
     LearnEnds(usize),
-    /// An operator revokes what is silent; the answers may be lost.
+    /// An operator revokes silent sessions; the answers may be lost.
     Revoke(usize, bool),
-    /// An operator takes a turn from the ledger so many writes ago, and may end on the way.
+    /// An operator takes a turn from the ledger of this number of writes ago, and may end in the
+    /// middle.
     Turn(usize, usize, Option<Stop>),
     /// A watch or a request of an operator fails.
     Fail(usize),
@@ -100,35 +102,35 @@ pub enum Act {
     Restart(usize),
     /// An operator deletes the leases of sessions that have ended and hold nothing.
     Sweep(usize),
-    /// Somebody deletes a lease by hand.
+    /// A user deletes a Lease by hand.
     DeleteLease(usize),
-    /// A session writes what it likes into its Lease, and keeps to no rule from then on.
+    /// A session writes anything into its Lease, and keeps no rule afterwards.
     Lie(usize, Lie),
-    /// Somebody copies the store.
+    /// The store is copied.
     Copy,
-    /// The ledger is set back by so many writes and one, while an operator runs that knows the newest
-    /// and takes the next turn.
+    /// The ledger is rolled back by one write and this number more. An operator that has seen the
+    /// newest ledger runs meanwhile, and takes the next turn.
     RollBack(usize, usize),
-    /// The store is rolled back to its copy after it was away for so many ticks and one, as it should
-    /// be: while no operator runs, and without the ledger.
+    /// The store is rolled back to its copy, after it was away for one tick and this number more.
+    /// This follows the instructions: no operator runs meanwhile, and the ledger is left out.
     SetBack(u32),
-    /// The whole store is rolled back to its copy, with the ledger, after it was away for that
-    /// number of ticks and one. The operators in the set of bits restart meanwhile; the others
-    /// notice it and live on.
+    /// The whole store is rolled back to its copy, with the ledger. Before that, it was away for
+    /// one tick and this number more. The operators in the set of bits restart meanwhile. The
+    /// others notice the rollback and continue.
     Restore(u32, u32),
 }
 
-/// Where an operator ends in the middle of a turn.
+/// The point in a turn at which an operator ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// Before it wrote the ledger.
     BeforeSave,
-    /// Between the ledger and the publication.
+    /// Between writing the ledger and publishing it.
     BeforePublish,
 }
 
 impl Fleet {
-    /// Lets something happen, and looks whether all that must hold still does.
+    /// Carries out an act, and checks that all invariants still hold.
     pub fn take(&mut self, act: Act) {
         self.carry_out(act);
         self.judge_permits();
@@ -139,7 +141,7 @@ impl Fleet {
         let pods = self.pods.len();
         match act {
             Act::Calm(n) => self.calm(n % pods),
-            Act::Tell(n) => {
+            Act::Report(n) => {
                 for _ in 0..2 {
                     self.apply(n % pods);
                     self.reply(n % pods);
@@ -244,7 +246,7 @@ impl Fleet {
         let tokens = ledger.cells.jobs.iter();
         let tokens = tokens.map(|(job, it)| (job.clone(), it.cell.token())).collect();
         self.put_back(ledger, workers);
-        // A grant that is lost with a session that ended counts no more.
+        // A grant that was lost no longer counts if its session has ended.
         self.tokens = tokens;
         self.oldest = self.history.len() - 1;
         for o in 0..2 {
@@ -254,7 +256,7 @@ impl Fleet {
             } else {
                 self.restart(o);
             }
-            // No operator takes a turn before it has listed all Leases of the store as it is.
+            // No operator takes a turn before it has listed all Leases of the restored store.
             self.observe(o, 0);
         }
     }
@@ -262,18 +264,19 @@ impl Fleet {
     /// Makes the store unreachable for `outage` ticks and one. It stays away for longer if a
     /// rollback to this copy would not be noticed otherwise.
     fn be_away(&mut self, outage: u32, workers: &[(Option<Lease>, Option<SessionView>)]) {
-        // Whoever acts on a view that the copy lacks is not known to act, so it must have stopped.
+        // The ledger does not show that a worker with a view that the copy lacks may act. So this
+        // worker must have stopped.
         let is_forgotten = self.pods.iter().enumerate().any(|(n, pod)| {
             !pod.views.is_empty() && workers.get(n).is_none_or(|(_, view)| view.is_none())
         });
-        // With the ledger it is lost how long the Leases of those were who started before an edit.
+        // The durations of Leases that began before an edit are lost with the ledger.
         let asked = self.lease_terms().duration;
         let is_longer = |pod: &super::Pod| {
             !pod.is_dead() && pod.honesty == Honesty::Honest && asked < pod.claims
         };
         let waits = is_forgotten || self.pods.iter().any(is_longer);
         let shortest = if waits { self.longest_lease + BOUNDS.drift } else { 0 };
-        // No two ledgers are made in the same moment, or their tokens would begin alike.
+        // No two ledgers begin at the same moment, or their tokens would begin alike.
         (0..=outage.max(shortest)).for_each(|_| self.tick(0));
     }
 
@@ -295,7 +298,8 @@ impl Fleet {
             let (lease, view) = workers.next().unwrap_or_default();
             pod.lost_acks.extend(pod.leases.drain(..).flatten().map(|lease| lease.ack));
             pod.lost_acks.retain(is_of_copy);
-            // Stale reads do not reach behind the rollback, since the API server has restarted too.
+            // Stale reads do not return anything from before the rollback, since the API server has
+            // restarted, too.
             pod.leases = vec![None, lease];
             match view {
                 Some(view) => pod.views.push(view),
@@ -304,15 +308,15 @@ impl Fleet {
         }
     }
 
-    /// The ledger alone is set back in its store. Whoever wrote it last sees that.
+    /// Rolls back the ledger alone in its store. The operator that wrote it last notices.
     fn roll_back(&mut self, o: usize, back: usize) {
-        // No two ledgers begin in the same moment, or their tokens would begin alike.
+        // No two ledgers begin at the same moment, or their tokens would begin alike.
         self.tick(0);
         let (now, newest) = (self.operators[o].clock, Arc::clone(self.ledger()));
         self.operators[o].overseer.note(now, &newest);
         let before = (self.history.len() - 1).saturating_sub(1 + back).max(self.oldest);
         let older = Arc::clone(&self.history[before]);
-        // Nobody remembers a ledger in which nothing was ever written.
+        // No operator can remember a ledger that was never written.
         if 0 < newest.revision() && older.position() < newest.position() {
             self.history.push(older);
             self.is_lost();
@@ -357,7 +361,7 @@ impl Fleet {
                     let lease = self.pods[n].lease().cloned();
                     self.feed(n, SessionEvent::LeaseRead(lease));
                 }
-                // A worker of a cluster may read its view and no ledger.
+                // A worker in a cluster may read its view, but no ledger.
                 Ask::Ledger(number) => {
                     let read = self.pods[n].views.last().map(|view| SessionEvent::LedgerRead {
                         number,
@@ -370,14 +374,15 @@ impl Fleet {
         }
     }
 
-    /// Everything that a worker read of the ledger arrives.
+    /// Delivers all reads of the ledger by a worker.
     fn read(&mut self, n: usize) {
         for read in std::mem::take(&mut self.pods[n].reads) {
             self.feed(n, read);
         }
     }
 
-    /// Whatever can be done at once is done; several rounds, since answers lead to new writes.
+    /// Carries out all pending messages and joins of a worker. It takes several rounds, since
+    /// answers lead to new writes.
     pub(super) fn calm(&mut self, n: usize) {
         for _ in 0..3 {
             self.apply(n);
@@ -461,7 +466,7 @@ impl Fleet {
         let ledger = Arc::clone(self.ledger());
         let can_stop = self.pods[n].can_stop();
         let worker = &mut self.pods[n].worker;
-        // What everybody runs is never finished for all.
+        // A job that all workers run never finishes for all of them.
         let is_held = |job: &swarm_core::JobName| {
             ledger.cells.jobs.get(job).is_none_or(|record| record.cell.holder().is_some())
         };
@@ -502,7 +507,7 @@ impl Fleet {
             let is_asked = slow & (1 << (n % 30)) != 0;
             let may = self.pods[n].worker.may_be_slow(&self.bounds);
             let was_up = self.pods[n].is_up();
-            // The session is fed below, where its questions are answered.
+            // The session receives its tick below, where its questions are answered.
             if was_up {
                 self.pods[n].worker.life = Life::Paused;
             }
@@ -514,7 +519,7 @@ impl Fleet {
         }
     }
 
-    /// Nobody wakes a session before it asks for that, and until then time alone changes nothing.
+    /// Wakes a session when it asks for that. Checks that time alone changes nothing before.
     fn wake(&mut self, n: usize) {
         let Worker { session, clock, .. } = &self.pods[n].worker;
         if session.wakes_at().is_some_and(|at| at <= *clock) {

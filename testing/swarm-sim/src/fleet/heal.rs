@@ -1,4 +1,4 @@
-//! The end of a run: nothing goes wrong any more, and everything has to come right.
+//! The end of a run: no more faults happen, and everything has to recover.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use swarm_core::{Decision, JobName, Ledger, Replication, Slot, Token, decide};
 use super::{Fleet, Honesty, Operator, Pod, grace};
 use crate::Life;
 
-/// Rounds of one tick in which everything must have come right: four crashes of one job keep it
-/// away for two minutes, and a mass failure engages the brake for a while.
+/// The number of rounds of one tick within which everything must have recovered. Four crashes of
+/// one job keep the job away for two minutes, and a mass failure engages the brake for a while.
 const ROUNDS_MAX: usize = 600;
-/// Rounds until somebody deletes the pods of liars.
+/// The number of rounds before a user deletes the pods of liars.
 const ROUNDS_OF_LIES: usize = 60;
-/// Rounds until somebody deletes the pods of workers that are stuck. By then the brake has let
-/// through whoever was silent.
+/// The number of rounds before a user deletes the pods of stuck workers. The brake has then let
+/// through all silent sessions.
 const ROUNDS_STUCK: usize = 120;
-/// Rounds in which nothing must be written any more. Longer than any span that is waited for.
+/// The number of rounds in which nothing must be written any more. Longer than any wait.
 const ROUNDS_AT_REST: usize = 40;
-/// Rounds after which every worker that was frozen or cut off has renewed its lease or closed it, so
-/// that an operator knows how it is.
+/// The number of rounds after which every worker that was frozen or cut off has renewed its Lease
+/// or closed it. Operators then know its state.
 const ROUNDS_UNSURE: usize = 20;
 
 impl Fleet {
-    /// Lets all faults stop and both operators work until the pool is as it should be; it stays so.
+    /// Lets all faults stop and both operators work until the pool is as it should be and stays so.
     ///
     /// # Errors
     ///
-    /// What is still wrong in the end, or goes wrong on the way.
+    /// The problem that remains in the end, or that comes up on the way.
     pub fn heal(&mut self) -> Result<(), String> {
         (self.desired.paused, self.desired.replicas) = (false, None);
         let mut at_rest = 0;
@@ -72,7 +72,7 @@ impl Fleet {
         self.pods.iter().all(|pod| pod.is_dead() || pod.stuck.is_none())
     }
 
-    /// Somebody deletes the pods of workers that are stuck; kubelets report that they have ended.
+    /// Deletes the pods of stuck workers, as a user would; kubelets report that they have ended.
     fn remove_stuck(&mut self) {
         for pod in self.pods.iter_mut().filter(|pod| !pod.is_dead() && pod.stuck.is_some()) {
             pod.worker.die();
@@ -80,7 +80,7 @@ impl Fleet {
         }
     }
 
-    /// Looks at the rest of a pool in which some workers have been stuck for long.
+    /// Judges the rest of a pool in which some workers have been stuck for long.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl Fleet {
             self.resume(n);
             self.pods[n].is_ready = true;
             let is_wanted = self.is_latest(n) && self.is_wanted(self.pods[n].slot);
-            // Whoever lives by a longer Lease than is asked for now is given nothing: a rollout
+            // A worker with a Lease longer than the Swarm asks for now receives no jobs. A rollout
             // replaces it.
             let is_outdated = self.lease_terms().duration < self.pods[n].claims;
             if (!is_wanted || is_outdated) && round == 0 {
@@ -169,11 +169,13 @@ impl Fleet {
         self.desired.suspend || self.desired.jobs.get(job).is_some_and(|job| job.suspend)
     }
 
-    /// What is not yet as it should be, by what runs and by what an operator knows.
+    /// The difference between the pool and its goal, by the running jobs and an operator's
+    /// knowledge.
     ///
     /// # Errors
     ///
-    /// If an operator that has heard of everybody takes the pool for settled and it is not.
+    /// If an operator that has read the Leases of all sessions considers the pool settled and it is
+    /// not.
     fn amiss(&mut self, round: usize) -> Result<Option<String>, String> {
         let ledger = Arc::clone(self.ledger());
         let Operator { overseer, clock, .. } = &mut self.operators[0];
@@ -187,10 +189,10 @@ impl Fleet {
         }
         let overseer = &self.operators[0].overseer;
         let progress = overseer.progress(&decision, &self.desired, &observed);
-        // While liars are given nothing, there may be nobody to run jobs.
+        // While liars receive no jobs, there may be no worker left to run jobs.
         let is_settled = progress.is_settled() && progress.has_all_workers();
-        // A liar may say that it acts on what was published to it; who is stuck may run on, at least
-        // once, although nobody waits for it any more.
+        // A liar may claim to act on its published view. Under at least once, a stuck worker may
+        // run on although no job waits for it any more.
         let is_known = ROUNDS_UNSURE <= round && self.nobody_lies() && self.nobody_is_stuck();
         match self.differs(&ledger, &decision) {
             Some(differs) if is_settled && is_known => {
@@ -201,7 +203,7 @@ impl Fleet {
         }
     }
 
-    /// What does not run as the plan wants it.
+    /// A job that does not run as the plan wants, if there is one.
     fn differs(&self, ledger: &Ledger, decision: &Decision) -> Option<String> {
         let mut expected: BTreeMap<Slot, BTreeMap<JobName, Token>> = BTreeMap::new();
         for (job, record) in &ledger.cells.jobs {

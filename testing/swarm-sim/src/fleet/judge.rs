@@ -1,4 +1,4 @@
-//! What must hold after every act, and in every write.
+//! The invariants after every act, and of every write.
 
 mod operators;
 
@@ -13,8 +13,8 @@ use crate::invariant::released;
 use crate::written::{numbers, publication, sessions, stored};
 
 impl Fleet {
-    /// Looks at the runners: who runs a job holds it, or is one of all who may run it, unless at
-    /// least once has excused it.
+    /// Judges the runners. A worker that runs a job holds it, is one of all workers that may run
+    /// it, or is excused under at least once.
     pub(super) fn judge_state(&mut self) {
         if self.wrong.is_some() {
             return;
@@ -34,12 +34,13 @@ impl Fleet {
                 }
                 let holder = record.and_then(|record| record.cell.holder());
                 let is_excused = self.is_excused(&job, token, &id);
-                // What a ledger that is gone once granted may still run, but nowhere else.
+                // A worker may still run the jobs that a lost ledger granted to it, but no other
+                // worker may.
                 let is_elder = self.is_elders(n, &job, token);
                 if holder != Some(&id) && !is_excused && !is_elder {
                     return self.is_wrong(|| format!("{id} runs {job} and does not hold it"));
                 }
-                // A ledger of the copy does not know the grants that were lost with the newer one.
+                // A restored ledger does not have the grants that were lost with the newer ledger.
                 let is_own = record.is_some_and(|record| record.cell.token() < token);
                 if is_own && !is_elder {
                     return self.is_wrong(|| format!("{id} runs {job} under a token of its own"));
@@ -61,12 +62,12 @@ impl Fleet {
         }
     }
 
-    /// Whether it was given up to wait for the end of an ownership.
+    /// Whether the policy has given up waiting for the end of this ownership.
     pub(super) fn is_excused(&self, job: &JobName, token: Token, session: &SessionId) -> bool {
         self.excused.contains(&(job.clone(), token, session.clone()))
     }
 
-    /// Whether all ran a job under `token`, by any ledger that there was.
+    /// Whether all workers ran a job under `token`, by any ledger so far.
     fn was_for_all(&self, job: &JobName, token: Token) -> bool {
         self.history
             .iter()
@@ -74,12 +75,12 @@ impl Fleet {
             .any(|record| record.cell.token() == token && record.cell.is_for_all())
     }
 
-    /// Looks at whom an operator that knows the newest ledger does not believe.
+    /// Judges the sessions that an operator with the newest ledger suspects.
     ///
     /// # Errors
     ///
-    /// If it is a session that keeps to the protocol. One of a lost incarnation may look like a liar,
-    /// as may one whose Lease is longer than the Swarm asks for now.
+    /// If a suspected session keeps to the protocol. A session of a lost incarnation may look like
+    /// a liar. So may a session whose Lease is longer than the Swarm asks for now.
     pub(super) fn judge_suspicions(&mut self, ledger: &Ledger) -> Result<(), String> {
         let (now, unix_time_us) = (self.operators[0].clock, self.unix_time());
         let overseer = &mut self.operators[0].overseer;
@@ -96,18 +97,18 @@ impl Fleet {
         Ok(())
     }
 
-    /// Looks at a write of the ledger, by what is true and not by what the writer knew.
+    /// Judges a write of the ledger by the true state, not by the writer's knowledge.
     pub(super) fn judge_write(&mut self, before: &Ledger, made: &Decision, seen: &Observed) {
         let after = &made.ledger;
         let is_another_life = before.cells.incarnation < after.cells.incarnation;
         if is_another_life {
-            // Nobody holds anything, so that there is nothing to end.
+            // No session holds a job in a new ledger, so there is nothing to end.
             let held = after.assignment().iter().next().map(|(job, _)| format!("{job} is held"));
             let complaint = held.or_else(|| stored(after)).or_else(|| self.jobs(after));
             if let Some(complaint) = complaint {
                 self.is_wrong(|| complaint);
             }
-            // A session may have made it so.
+            // A session's claim may have led to the new incarnation.
             self.is_lost();
         }
         let complaint = (!is_another_life)
@@ -132,7 +133,7 @@ impl Fleet {
         }
     }
 
-    /// Every wanted job is in it, under a token that never falls.
+    /// Every wanted job is in the ledger, under a token that never falls.
     fn jobs(&self, after: &Ledger) -> Option<String> {
         // In a pause no job enters the ledger.
         let is_lost = |job: &&JobName| !self.desired.paused && !after.cells.jobs.contains_key(*job);
@@ -145,7 +146,8 @@ impl Fleet {
         after.cells.jobs.iter().find(falls).map(|(job, _)| format!("a token of {job} fell"))
     }
 
-    /// The ledger knows how long each of its sessions may act, also when nobody sees its Lease.
+    /// The ledger has the time for which each of its sessions may act, even if their Leases cannot
+    /// be seen.
     fn leases(&self, after: &Ledger) -> Option<String> {
         let holders = after.cells.jobs.values().filter_map(|record| record.cell.holder());
         let holders: BTreeSet<_> = holders.collect();
@@ -161,7 +163,7 @@ impl Fleet {
     /// No more jobs are taken from workers for balance than the budget has left.
     fn budget(&self, before: &Ledger, made: &Decision) -> Option<String> {
         let most = self.desired.rules.moves_max?;
-        // A canonical plan swaps jobs of full workers, whatever the budget.
+        // A canonical plan swaps jobs of full workers, regardless of the budget.
         let has_limits = self.desired.max_jobs.is_some()
             || self.desired.jobs.values().any(|job| job.share.is_some());
         if self.desired.rules.mode == Mode::Canonical && has_limits {
@@ -181,8 +183,8 @@ impl Fleet {
             .then(|| format!("{begun} moves begun, {} in flight, {most} allowed", left(before)))
     }
 
-    /// A job leaves its holder only if that one truly released it; at least once, or if it was
-    /// waited for long enough, and then it is excused from here on.
+    /// A job leaves its holder only if that holder truly released it. Under at least once, it also
+    /// leaves after a long enough wait, and the run is then excused.
     fn endings(&mut self, before: &Ledger, after: &Ledger, seen: &Observed) -> Option<String> {
         if let Some(wrong) = self.departures(before, after, seen) {
             return Some(wrong);
@@ -224,21 +226,21 @@ impl Fleet {
         None
     }
 
-    /// The ledger forgets a session that may run what all run only if that one runs nothing any
-    /// more; at least once, or if it has been gone for long enough.
+    /// The ledger forgets a session that may run jobs of all workers only if it runs none of them
+    /// any more. Under at least once, it also forgets a session that has been away for long enough.
     fn departures(&mut self, before: &Ledger, after: &Ledger, seen: &Observed) -> Option<String> {
         let (was, is) = (before.sessions(), after.sessions());
         let left = was.into_keys().filter(|session| !is.contains_key(session));
         for session in left {
             let Some(pod) = self.pods.iter().find(|pod| pod.id() == session) else { continue };
             let is_shared = |job: &JobName| {
-                // What all have just released was judged, or waited for, job by job.
+                // A job that all workers have just released was judged, or waited for, on its own.
                 let of =
                     |ledger: &Ledger| ledger.cells.jobs.get(job).map(|it| it.cell.is_for_all());
                 of(before) == Some(true) && of(after) == Some(true)
             };
             if self.desired.policy == Policy::AtLeastOnce && self.is_gone(seen, session) {
-                // Also one that reads an old view only now.
+                // This includes a session that reads an old view only now.
                 let shared = before.cells.jobs.iter().filter(|(job, _)| is_shared(job));
                 let excused =
                     shared.map(|(job, it)| (job.clone(), it.cell.token(), session.clone()));
@@ -253,7 +255,7 @@ impl Fleet {
         None
     }
 
-    /// At least once, whoever still runs what all ran may go on once that was waited for.
+    /// Under at least once, a session that still runs a job of all workers may go on after a wait.
     fn excuse_all(&mut self, job: &JobName, before: &Ledger, seen: &Observed) -> Option<String> {
         let cell = &before.cells.jobs[job].cell;
         let age = seen.ages.get(job).copied().unwrap_or_default();
@@ -275,14 +277,14 @@ impl Fleet {
         if let Some(session) = left.next() {
             return Some(format!("{job} is free while {session} still runs it"));
         }
-        // Also one that reads an old view only now.
+        // This includes a session that reads an old view only now.
         let may_run = before.sessions().into_keys().filter(|session| is_excused(session));
         let excused = may_run.map(|session| (job.clone(), cell.token(), session.clone()));
         self.excused.extend(excused.collect::<Vec<_>>());
         None
     }
 
-    /// Whether a session has been gone for as long as its return is waited for.
+    /// Whether a session has been away for as long as its return is waited for.
     fn is_gone(&self, seen: &Observed, session: &SessionId) -> bool {
         let gone = seen.evidence.get(session).and_then(|known| known.gone_for);
         gone.is_some_and(|gone| self.desired.timing.return_grace <= gone)
@@ -291,18 +293,18 @@ impl Fleet {
     fn has_released(&self, holder: &SessionId, job: &JobName, cell: &Cell) -> bool {
         let Some(pod) = self.pods.iter().find(|pod| pod.id() == holder) else { return false };
         let since = since(cell).unwrap_or(u64::MAX);
-        let has_told = |ack: &Ack| since <= released(ack, job);
-        let tells = |lease: &swarm_core::handover::Lease| {
-            lease.holder != Holder::Session || has_told(&lease.ack)
+        let has_acked = |ack: &Ack| since <= released(ack, job);
+        let proves = |lease: &swarm_core::handover::Lease| {
+            lease.holder != Holder::Session || has_acked(&lease.ack)
         };
         pod.honesty != Honesty::Honest
             || pod.is_dead()
-            || pod.lost_acks.iter().any(has_told)
-            || pod.leases.iter().skip(1).any(|it| it.as_ref().is_none_or(tells))
+            || pod.lost_acks.iter().any(has_acked)
+            || pod.leases.iter().skip(1).any(|it| it.as_ref().is_none_or(proves))
     }
 }
 
-/// At which revision a release began.
+/// The revision at which a release began.
 fn since(cell: &Cell) -> Option<u64> {
     match cell {
         Cell::Releasing { since, .. } => Some(*since),

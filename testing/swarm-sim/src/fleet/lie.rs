@@ -1,4 +1,4 @@
-//! A session that lies: it writes whatever it likes into its own Lease, and runs nothing that counts.
+//! A session that lies: it writes anything into its own Lease, and its runs do not count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use swarm_core::handover::{Ack, Holder, Lease, SessionId, Stopping};
 
 use super::{Fleet, Honesty};
 
-/// What a session writes that does not keep to the protocol.
+/// A lie: content of a Lease that breaks the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lie {
     /// The incarnation of the ledger that it claims to act on.
@@ -17,17 +17,17 @@ pub struct Lie {
     pub revision: Edge,
     /// The part of the view that it acknowledges.
     pub extent: Extent,
-    /// For how long it claims that it may act, in seconds.
+    /// The time for which it claims that it may act, in seconds.
     pub claims: Edge,
-    /// Whether it calls every job finished, under the token that job has.
+    /// Whether it reports every job as finished, under the token that the job has.
     pub finishes: bool,
     /// Whether it asks for its jobs to be moved.
     pub is_draining: bool,
-    /// Which job it calls the culprit of a crash.
+    /// The job that it names as the culprit of a crash.
     pub blames: Option<usize>,
-    /// Whether it opens another session in its pod for it.
+    /// Whether it opens another session in its pod for the lie.
     pub is_new: bool,
-    /// Which of its earlier acknowledgements it writes again instead.
+    /// The earlier acknowledgement that it writes again instead.
     pub replays: Option<usize>,
 }
 
@@ -37,25 +37,25 @@ pub enum Extent {
     /// All of it.
     #[default]
     Whole,
-    /// All except the jobs that still stop; there are no such jobs.
+    /// All except the jobs that still stop. The lie names none of these jobs.
     InPart,
 }
 
-/// A number at the edge of what makes sense.
+/// A number at the edge of its valid range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Edge {
-    /// Nothing.
+    /// Zero.
     Zero,
-    /// One less than it is.
+    /// One less than the true number.
     Before,
-    /// As it is.
+    /// The true number.
     #[default]
     Present,
-    /// One more than it is.
+    /// One more than the true number.
     After,
-    /// A lot more than it is.
+    /// Far more than the true number.
     Far,
-    /// The highest number there is.
+    /// The highest number.
     Max,
 }
 
@@ -93,7 +93,7 @@ impl Fleet {
         self.write_lie(n, ack);
     }
 
-    /// Another session of a liar, in the same pod.
+    /// Opens another session of a liar, in the same pod.
     fn open_liar(&mut self, n: usize) -> usize {
         let slot = self.pods[n].slot;
         let id = SessionId::new(&self.pods[n].uid(), self.pods.len() as u64);
@@ -137,7 +137,7 @@ impl Fleet {
         self.pods[n].leases.push(Some(lease));
     }
 
-    /// A liar goes on renewing what it wrote last.
+    /// Renews the Leases of liars with their last lies.
     pub(super) fn renew_lies(&mut self) {
         for n in 0..self.pods.len() {
             let held = self.pods[n].lease().filter(|lease| lease.holder == Holder::Session);
@@ -150,7 +150,7 @@ impl Fleet {
         }
     }
 
-    /// Somebody deletes the pods of liars; kubelets report that they have ended.
+    /// Deletes the pods of liars, as a user would; kubelets report that they have ended.
     pub(super) fn remove_liars(&mut self) {
         for pod in self.pods.iter_mut().filter(|pod| pod.honesty == Honesty::Lies) {
             pod.honesty = Honesty::Removed;

@@ -1,5 +1,5 @@
-//! What an operator of a fleet does: it hands facts to its overseer and carries out what that asks
-//! for. It decides nothing.
+//! The acts of an operator of a fleet. It hands facts to its overseer and carries out the effects.
+//! It decides nothing itself.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use swarm_core::{Ledger, Observed, Presence, Slot};
 use super::{Fleet, Operator, Pod, Stop};
 
 impl Fleet {
-    /// Reads every lease, `back` versions old, and every view.
+    /// Reads every Lease, `back` versions old, and every view.
     pub(super) fn observe(&mut self, o: usize, back: usize) {
         let now = self.operators[o].clock;
         for n in 0..self.pods.len() {
@@ -53,7 +53,7 @@ impl Fleet {
         }
     }
 
-    /// Hears from kubelets which pods have ended.
+    /// Reads from kubelets which pods have ended.
     pub(super) fn learn_ends(&mut self, o: usize) {
         let now = self.operators[o].clock;
         for n in 0..self.pods.len() {
@@ -70,14 +70,15 @@ impl Fleet {
         let latest = self.in_slot(self.pods[n].slot).map(|n| self.pods[n].id().pod_uid());
         PodFacts {
             is_lost: has_ended || latest != Some(uid),
-            // A container that is started again in a pod is no end of it, so only an empty slot is.
+            // A restarted container does not end its pod, so only the pod of an empty slot has
+            // terminated.
             has_terminated: is_heard_of && has_ended && !may_restart,
             is_node_off: false,
             containers: Containers::One,
         }
     }
 
-    /// The sessions whose Leases a copy of the store shows.
+    /// The sessions whose Leases the store shows.
     pub(super) fn shown(&self) -> Vec<SessionId> {
         let shown = self.pods.iter().filter(|pod| pod.lease().is_some());
         shown.map(|pod| pod.id().clone()).collect()
@@ -107,8 +108,8 @@ impl Fleet {
         }
     }
 
-    /// Deletes the leases of sessions that are known to have ended and hold nothing, and forgets
-    /// what nothing refers to.
+    /// Deletes the Leases of sessions that are known to have ended and hold nothing. Forgets
+    /// everything that is no longer referenced.
     pub(super) fn sweep(&mut self, o: usize) {
         let ledger = Arc::clone(self.ledger());
         let Operator { overseer, clock, .. } = &mut self.operators[o];
@@ -156,8 +157,8 @@ impl Fleet {
         if decision.ledger == *ledger {
             self.judge_wake(o, &decision);
         }
-        // Unlike the ledger, the size is written without a compare-and-set, so a store has to read the
-        // newest ledger for it.
+        // Unlike the ledger, the size is written without a compare-and-set. So a store has to read
+        // the newest ledger before it writes the size.
         if base == newest
             && let Some(count) = decision.replicas
         {
@@ -179,7 +180,8 @@ impl Fleet {
         self.read_views(o);
     }
 
-    /// What is seen of the pool, for a decision about the ledger that was noted last.
+    /// The operator's observations of the pool, for a decision about the ledger that was noted
+    /// last.
     pub(super) fn observed(&mut self, o: usize) -> Observed {
         let mut operator = self.operators[o].clone();
         let observed = self.observed_by(&mut operator);
@@ -187,7 +189,7 @@ impl Fleet {
         observed
     }
 
-    /// What `operator` sees of the pool.
+    /// The observations of the pool by `operator`.
     pub(super) fn observed_by(&self, operator: &mut Operator) -> Observed {
         let now = operator.clock;
         for n in 0..self.pods.len() {

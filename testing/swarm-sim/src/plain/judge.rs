@@ -1,4 +1,4 @@
-//! What must hold in a pool of plain workers, and its end.
+//! The invariants of a pool of plain workers, and the end of its run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use swarm_core::{
 use super::{PlainAct, PlainPool};
 use crate::written::{holder, just_before, numbers, publication, sessions, stored};
 
-/// Rounds of one tick in which everything must have come right.
+/// The number of rounds of one tick within which the pool must have recovered.
 const ROUNDS_MAX: usize = 200;
-/// Rounds in which nothing must be written any more. Longer than any span that is waited for.
+/// The number of rounds in which nothing must be written any more. Longer than any wait.
 const ROUNDS_AT_REST: usize = 20;
 
 impl PlainPool {
@@ -35,7 +35,7 @@ impl PlainPool {
         }
     }
 
-    /// In a pause no job goes to another slot than it was in; it may lose a worker that has ended.
+    /// In a pause no job goes to another slot. A job may lose a worker that has ended.
     fn moved_in_a_pause(&self, before: &Ledger, after: &Ledger) -> Option<String> {
         let (held, kept) = (before.assignment(), after.assignment());
         kept.iter()
@@ -44,7 +44,7 @@ impl PlainPool {
             .map(|(job, slot)| format!("{job} went to slot {slot} in a pause"))
     }
 
-    /// Where nobody is ready, everybody who is there keeps what it has, but for what is removed.
+    /// While no worker is ready, every present worker keeps its jobs, except for removed jobs.
     fn left_without_need(&self, before: &Ledger, after: &Ledger) -> Option<String> {
         let up = || self.pods.iter().filter(|pod| pod.is_up);
         let is_free = |it: &JobName| self.desired.jobs.get(it).is_some_and(|it| it.pin.is_none());
@@ -57,7 +57,7 @@ impl PlainPool {
             return None;
         }
         let there: BTreeSet<_> = up().map(|pod| SessionId::plain(&pod.uid)).collect();
-        // A release that has begun goes on.
+        // A release that has begun continues.
         let is_there = |job: &&JobName| {
             let cell = &before.cells.jobs[*job].cell;
             matches!(cell, Cell::Granted { session, .. } if there.contains(session))
@@ -67,7 +67,8 @@ impl PlainPool {
         Some(format!("{left} left its worker, and nobody is ready to take it"))
     }
 
-    /// What a plain worker is given under `Exclusive` could never be taken from it again.
+    /// Under `Exclusive`, a plain worker receives no jobs, since they could never be taken from it
+    /// again.
     fn granted_for_good(&self, before: &Ledger, after: &Ledger) -> Option<String> {
         let is_new = |job: &&JobName| {
             let now = holder(after, job);
@@ -78,8 +79,8 @@ impl PlainPool {
             .map(|job| format!("{job} was granted to a worker that answers nothing"))
     }
 
-    /// One batch of voluntary moves at a time: no more than the budget, and the next one only when
-    /// workers have had time to read the one before.
+    /// Voluntary moves happen in batches within the budget. The next batch begins only when workers
+    /// have had time to read the previous one.
     fn too_soon(&mut self, before: &Ledger, made: &Decision) -> Option<String> {
         let most = self.desired.rules.moves_max?;
         let has_limits = self.desired.max_jobs.is_some()
@@ -102,7 +103,7 @@ impl PlainPool {
         is_soon.then(|| format!("{begun} moves begun {since:?} after the ones before"))
     }
 
-    /// The slots beyond `count` are empty in the view that workers read before they are given up.
+    /// Before the slots beyond `count` are given up, they are empty in the view that workers read.
     pub(super) fn judge_size(&mut self, count: u32) {
         if self.wanted <= count || self.desired.replication == Replication::All {
             return;
@@ -116,7 +117,8 @@ impl PlainPool {
         }
     }
 
-    /// Where nothing was to be written, time alone changes nothing before the operator looks again.
+    /// While nothing needs to be written, time alone changes nothing before the operator looks
+    /// again.
     pub(super) fn judge_wake(&mut self, decision: &Decision) {
         let mut operator = self.operator.clone();
         let wakes_in = operator.overseer.wakes_at().map(|at| at.since(self.now));
@@ -128,11 +130,11 @@ impl PlainPool {
         }
     }
 
-    /// Lets all faults stop and the operator work until the pool is as it should be; it stays so.
+    /// Lets all faults stop and the operator work until the pool is as it should be and stays so.
     ///
     /// # Errors
     ///
-    /// What is still wrong in the end, or goes wrong on the way.
+    /// The problem that remains in the end, or that comes up on the way.
     pub fn heal(&mut self) -> Result<(), String> {
         (self.desired.paused, self.desired.replicas) = (false, None);
         self.desired.policy = Policy::AtLeastOnce;
@@ -167,7 +169,8 @@ impl PlainPool {
         }
     }
 
-    /// What is not yet as it should be, by what runs and by what the operator knows.
+    /// The difference between the pool and its goal, by the running jobs and the operator's
+    /// knowledge.
     fn amiss(&mut self) -> Option<String> {
         let ledger = Arc::clone(self.ledger());
         self.operator.overseer.note(self.now, &ledger);

@@ -9,18 +9,18 @@ use swarm_replicas::machine::Rule;
 use super::{Group, GroupBounds, GroupStep};
 use crate::liveness::{Liveness, Verdict, Walked, walk_back};
 
-/// How a search ended.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct GroupChecked {
-    /// What was searched.
+    /// The bounds that were searched.
     pub bounds: GroupBounds,
-    /// How many different states were seen.
+    /// The number of different states.
     pub states: usize,
-    /// How long it took.
+    /// The duration of the search.
     pub took: Duration,
     /// The steps of the longest of all shortest paths.
     pub depth: usize,
-    /// Whether the last member owned something on the way, or the check is worth nothing.
+    /// Whether the last member owned a key on the way. Otherwise the check is worthless.
     pub has_moved: bool,
     /// The fewest steps to two owners of one key, or `None` if there are none in any state.
     pub found: Option<Vec<GroupStep>>,
@@ -59,7 +59,7 @@ fn has_moved(group: &Group) -> bool {
     !group.acting(group.nodes.len() - 1).is_empty()
 }
 
-/// Walks through all states within `bounds`, breadth first, until a key has two owners.
+/// Explores all states within `bounds`, breadth first, until a key has two owners.
 #[must_use]
 pub fn check_group(bounds: GroupBounds) -> GroupChecked {
     let start = Instant::now();
@@ -104,8 +104,8 @@ impl Walked for Group {
     }
 }
 
-/// Walks through all states within `bounds` and looks for those with a usable member from which no
-/// path leads to an owner for every key.
+/// Explores all states within `bounds`. Looks for states with a usable member from which no path
+/// leads to an owner for every key.
 #[must_use]
 pub fn group_dead_ends(bounds: GroupBounds) -> Liveness<GroupStep> {
     walk_back(&Group::new(bounds))
@@ -114,7 +114,7 @@ pub fn group_dead_ends(bounds: GroupBounds) -> Liveness<GroupStep> {
 /// A broken rule, and how it was noticed.
 #[derive(Clone, Debug)]
 pub struct GroupVariant {
-    /// Which rule was broken.
+    /// The broken rule.
     pub rule: Rule,
     /// The search with the rule broken.
     pub broken: GroupChecked,
@@ -126,7 +126,7 @@ pub struct GroupVariant {
 fn bounds(rule: Rule) -> GroupBounds {
     let bounds = GroupBounds { broken: Some(rule), ..GroupBounds::default() };
     match rule {
-        // Each of two that come must be able to miss the other.
+        // Two members that come must each be able to miss the other.
         Rule::AwaitOwnWrite | Rule::AllAcknowledge => bounds,
         Rule::StopBeforeWrite => GroupBounds { settled: 1, ..bounds },
         Rule::FenceBeforeTaking => GroupBounds { settled: 2, revocations: 1, ..bounds },

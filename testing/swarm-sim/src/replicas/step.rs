@@ -1,4 +1,4 @@
-//! What may happen in a group, and what follows from it.
+//! The steps of a group, and their effects.
 
 use std::sync::Arc;
 
@@ -7,35 +7,36 @@ use swarm_replicas::machine::{MemberId, MemberLease, ReplicaEffect, ReplicaEvent
 
 use super::{Group, MEMBERS, Node, terms};
 
-/// Something that may happen to a member, named by number.
+/// A step of a member, which is named by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GroupStep {
     /// Its write reaches the store.
     Apply(usize),
     /// It reads the answer to its write.
     Reply(usize),
-    /// It stops waiting for the answer and writes again. What has not reached the store never does.
+    /// It stops waiting for the answer and writes again. A write that has not reached the store is
+    /// lost.
     Lose(usize),
-    /// Its watch returns what is next: the first list, or one change.
+    /// Its watch returns the next item: the first list, or one change.
     Watch(usize),
-    /// What it is asked to stop has ended.
+    /// The turns of a stop that it was asked for have ended.
     Stopped(usize),
-    /// It ends without a word. Its write may still reach the store.
+    /// It crashes. Its write may still reach the store.
     Crash(usize),
     /// It is asked to end.
     Leave(usize),
-    /// Somebody revokes its Lease.
+    /// Another process revokes its Lease.
     Revoke(usize),
     /// Its Lease ends without a renewal.
     Expire(usize),
-    /// Its Lease is renewed after all: nobody has revoked it.
+    /// Its Lease is renewed after all, since it was not revoked.
     Renew(usize),
-    /// The first has waited the second out, which can act no more.
+    /// The first member has waited the second out. The second can act no more.
     Fence(usize, usize),
 }
 
 impl Group {
-    /// Everything that may happen next.
+    /// All steps that may happen next.
     #[must_use]
     pub fn steps(&self) -> Vec<GroupStep> {
         let mut steps = Vec::new();
@@ -61,7 +62,7 @@ impl Group {
         may(0 < self.left.crashes, GroupStep::Crash(n));
         may(0 < self.left.leaves && !node.is_leaving, GroupStep::Leave(n));
         may(0 < self.left.expiries && !node.is_lapsed, GroupStep::Expire(n));
-        // A revoked Lease ends in any case, so that whoever was revoked can be waited out.
+        // A revoked Lease always ends, so that its member can be waited out.
         let is_lost = !self.is_held(n) && self.leases[n].is_some();
         may(is_lost && !node.is_lapsed, GroupStep::Expire(n));
         may(node.is_lapsed && self.is_held(n), GroupStep::Renew(n));
@@ -81,7 +82,7 @@ impl Group {
     pub fn after(&self, step: &GroupStep) -> Option<Self> {
         let mut next = self.clone();
         next.take(step);
-        // To wait somebody out twice changes nothing.
+        // Waiting a member out twice changes nothing.
         let may_repeat = matches!(step, GroupStep::Fence(..));
         (!may_repeat || next != *self).then_some(next)
     }
@@ -139,7 +140,7 @@ impl Group {
         Arc::make_mut(&mut self.nodes[n])
     }
 
-    /// The versions of each Lease are counted for themselves: only equality means anything.
+    /// Counts the versions of each Lease separately, since only equality matters.
     fn next_version(&self, n: usize) -> LeaseVersion {
         LeaseVersion(self.leases[n].as_ref().map_or(1, |lease| lease.version.0 + 1))
     }
@@ -226,7 +227,7 @@ impl Group {
                 }
                 ReplicaEffect::Confirm(member, seen) => self.confirm(&member, seen),
                 ReplicaEffect::Abort | ReplicaEffect::Over => self.end(n),
-                // Nobody is silent here.
+                // No member is silent here.
                 ReplicaEffect::Start(_) | ReplicaEffect::Revoke(..) => (),
             }
         }
@@ -241,7 +242,7 @@ impl Group {
         }
     }
 
-    /// The process is gone. What it has sent may still arrive.
+    /// Ends the process. Messages that it has sent may still arrive.
     fn end(&mut self, n: usize) {
         let node = self.node(n);
         node.replica = None;

@@ -1,4 +1,4 @@
-//! What may happen next in a world.
+//! The steps that may happen next in a world.
 
 use swarm_core::handover::{Life as Seen, Rule, Watch};
 use swarm_core::overseer::Proofs;
@@ -6,7 +6,7 @@ use swarm_core::overseer::Proofs;
 use crate::{Answer, Copied, Fault, Goal, Life, Step, Waited, Worker, World};
 
 impl World {
-    /// Everything that may happen next.
+    /// All steps that may happen next.
     #[must_use]
     pub fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
@@ -22,7 +22,7 @@ impl World {
         }
         let has_died = self.workers.last().is_some_and(|worker| worker.life == Life::Dead);
         let may_open = self.bounds.may(Fault::Restart) && self.workers.len() < self.bounds.sessions;
-        // Nobody can be given anything once the ledger changes no more.
+        // A new worker could receive no jobs once the ledger cannot change any more.
         steps.extend((may_open && has_died && !self.is_last()).then_some(Step::Open));
         if self.bounds.may(Fault::Delete) {
             let stored = (0..self.leases.len()).filter(|n| self.leases[*n].is_some());
@@ -40,7 +40,8 @@ impl World {
     fn worker_steps(&self, n: usize, worker: &Worker, steps: &mut Vec<Step>) {
         for i in 0..worker.requests.len() {
             steps.push(Step::Apply(n, i));
-            // With one message at a time, losing one and no longer waiting for it are one step.
+            // With one message at a time, losing it and no longer waiting for its answer are one
+            // step.
             let is_own_step = 1 < self.bounds.in_flight || !worker.is_waiting;
             steps.extend(is_own_step.then_some(Step::Drop(n, i)));
         }
@@ -112,8 +113,8 @@ impl World {
         }
     }
 
-    /// Every way to place all jobs on the sessions an operator takes for alive, in a slot, or
-    /// nowhere.
+    /// All ways to place all jobs: each on a session that the operator considers alive, in a slot,
+    /// or nowhere.
     fn goals(&self, proofs: &Proofs) -> Vec<Vec<Goal>> {
         let alive = |watch: &Watch| !matches!(watch.life, Seen::Ended(_));
         let is_alive = |n: &usize| proofs.get(self.bounds.session(*n)).is_some_and(alive);

@@ -1,4 +1,4 @@
-//! What operators do in a world, by the functions that are shipped.
+//! The acts of operators in a world, by the shipped functions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::world::jobs;
 use crate::{Answer, Bounds, Fault, Goal, Invariant, Waited, World};
 
 impl Bounds {
-    /// What an operator knows when it starts: of a pod with one container nothing but that.
+    /// The knowledge of an operator when it starts. About a pod with one container it knows only
+    /// that.
     pub(crate) fn new_operator(&self) -> Proofs {
         let mut proofs = Proofs::default();
         if self.may(Fault::Restart) {
@@ -61,7 +62,8 @@ impl World {
         before != self.operators[o]
     }
 
-    /// Whether an operator knew `before` of a job that session `n` released, and does not `now`.
+    /// Whether an operator knew `before` that session `n` released a job, and does not know it
+    /// `now`.
     fn forgets(&self, n: usize, before: &Proofs, now: &Proofs) -> bool {
         let incarnation = self.cells().incarnation;
         let known = |proofs: &Proofs| {
@@ -72,7 +74,7 @@ impl World {
         jobs(&self.bounds).any(|job| now.released(&job) < before.released(&job))
     }
 
-    /// What a session says of the one before it in its pod.
+    /// The report of a session about its predecessor in the same pod.
     fn former(&self, n: usize) -> Former {
         let before = n.checked_sub(1).filter(|_| self.bounds.may(Fault::Restart));
         let culprit = before.and_then(|before| self.workers[before].culprit.clone());
@@ -94,7 +96,7 @@ impl World {
         }
         let answer = if is_known { overseer::Answer::Written } else { overseer::Answer::Failed };
         self.learn(o, Fact::Revocation(session.clone(), version, answer));
-        // One that is refused should leave the operator as it was.
+        // A refused revocation should leave the operator unchanged.
         has_changed || before != self.operators[o]
     }
 
@@ -135,8 +137,8 @@ impl World {
         true
     }
 
-    /// Remembers the runs that go on after their ownership ended for want of an answer: these, and
-    /// no others, may overlap with the next owner's.
+    /// Remembers the runs that go on after their ownership ended without an answer. Only these runs
+    /// may overlap with a run of the next owner.
     fn excuse(&mut self, next: &Cells, evidence: &BTreeMap<SessionId, Evidence>) {
         if self.bounds.handover_terms().policy == Policy::Exclusive {
             return;

@@ -1,6 +1,6 @@
-//! What must hold for what operators decide, beyond what makes jobs safe: nobody is given jobs that
-//! is not there, nothing moves in a pause, few sessions are revoked at once, what waits is looked at
-//! again, and a pool shrinks only where nothing runs.
+//! The invariants of operators' decisions, in addition to the safety of jobs. No absent session
+//! receives jobs, and nothing moves in a pause. Few sessions are revoked at once, and every wait is
+//! looked at again. A pool shrinks only where nothing runs.
 
 use swarm_core::handover::{Cell, Policy, STRIKES_MAX, SessionId};
 use swarm_core::overseer::Effect;
@@ -10,7 +10,7 @@ use super::super::{Fleet, Honesty};
 use crate::written::just_before;
 
 impl Fleet {
-    /// No worker lets a job act that it was told to stop.
+    /// No worker lets a job act that it was asked to stop.
     pub(in crate::fleet) fn judge_permits(&mut self) {
         for n in (0..self.pods.len()).filter(|n| self.pods[*n].is_up()) {
             let worker = &self.pods[n].worker;
@@ -24,7 +24,7 @@ impl Fleet {
         }
     }
 
-    /// Looks at a write of one incarnation, by what its writer saw.
+    /// Judges a write within one incarnation, by its writer's observations.
     pub(in crate::fleet) fn judge_grants(
         &mut self,
         before: &Ledger,
@@ -44,7 +44,7 @@ impl Fleet {
             if let Some(complaint) = complaint {
                 return self.is_wrong(|| format!("{job} {complaint}"));
             }
-            // A strike more is a crash of a worker by this job.
+            // A further strike means that this job crashed a worker.
             let is_poison = old.strikes < record.strikes && STRIKES_MAX <= record.strikes;
             let is_kept_away = matches!(record.cell, Cell::Quarantined { .. });
             if is_poison && !is_kept_away {
@@ -54,7 +54,7 @@ impl Fleet {
         }
     }
 
-    /// A job is granted only to a session that fills a slot now and whose pod is there.
+    /// A job is granted only to a session that fills a slot now and whose pod exists.
     fn granted_to_nobody(&self, before: &Cell, after: &Cell, seen: &Observed) -> Option<String> {
         let Cell::Granted { session, .. } = after else { return None };
         if self.desired.replication == Replication::All || before.holder() == Some(session) {
@@ -64,7 +64,8 @@ impl Fleet {
         (!is_there).then(|| format!("was granted to {session}, which fills no slot"))
     }
 
-    /// A job is granted only where it fits beside all that the session has, also what it is to let go.
+    /// A job is granted only where it fits next to all jobs of the session, including the jobs to
+    /// release.
     fn granted_too_much(
         &self,
         before: &Cell,
@@ -94,7 +95,7 @@ impl Fleet {
         })
     }
 
-    /// In a pause a session that has not ended keeps its jobs, unless it calls them finished.
+    /// In a pause a session that has not ended keeps its jobs, unless it reports them as finished.
     fn moved_in_a_pause(
         &self,
         job: &JobName,
@@ -110,13 +111,13 @@ impl Fleet {
             .then(|| format!("left {session} in a pause: {after:?}"))
     }
 
-    /// No more than the greater of three and 30 % of all sessions are revoked at once for their
-    /// silence; by an operator that may only have heard nothing, one or 10 %.
+    /// At most three sessions or 30 %, whichever is more, are revoked at once for their silence.
+    /// For an operator that may itself be cut off, the limit is one or 10 %.
     pub(in crate::fleet) fn judge_revocations(&mut self, o: usize, due: &[Effect]) {
         let (now, terms) = (self.operators[o].clock, self.lease_terms());
         let proofs = self.operators[o].overseer.proofs();
         let is_silent = |session: &SessionId| {
-            // Liars, and whoever acts on a ledger that is gone, are revoked for that.
+            // Liars, and sessions that act on a lost ledger, are revoked for that reason instead.
             let honest = self.pods.iter().skip(self.elders);
             let mut honest = honest.filter(|pod| pod.honesty == Honesty::Honest);
             honest.any(|pod| pod.id() == session)
@@ -135,7 +136,7 @@ impl Fleet {
         }
     }
 
-    /// Where nothing was to be written, and what is due was asked for in vain, time alone changes
+    /// While nothing needs to be written and all due requests were in vain, time alone changes
     /// nothing before the operator looks again.
     pub(in crate::fleet) fn judge_wake(&mut self, o: usize, decision: &Decision) {
         let (mut operator, shown) = (self.operators[o].clone(), self.shown());
