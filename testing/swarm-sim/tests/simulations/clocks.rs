@@ -1,7 +1,8 @@
-//! Clocks that run fast and slow, of a worker and of its operator: a session that is cut off stops
-//! acting before it counts as waited out, up to the drift that the terms allow and no further.
+//! Clocks of a worker and its operator that run fast and slow. A session that is cut off stops
+//! acting before it counts as waited out. This holds up to the drift that the terms allow, and no
+//! further.
 //!
-//! Nothing is waited on top here, so that the bound is exact.
+//! The terms have no slack here, so that the bound is exact.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test")]
 
 use std::time::Duration;
@@ -16,7 +17,7 @@ use swarm_core::{JobName, Token};
 const STEP: Duration = Duration::from_millis(5);
 const END: Duration = Duration::from_secs(90);
 
-/// A clock that runs by so many thousandths too fast; it starts far from zero.
+/// A clock that runs too fast by this number of thousandths. It starts far from zero.
 #[derive(Clone, Copy)]
 struct Clock(i32);
 
@@ -27,8 +28,8 @@ impl Clock {
     }
 }
 
-/// A worker that renews until it is cut off, and its operator, who sees each renewal at once: nobody
-/// could count from an earlier moment.
+/// A worker that renews until it is cut off, and its operator. The operator sees each renewal at
+/// once, so it counts from the earliest possible moment.
 struct Run {
     terms: LeaseTerms,
     id: SessionId,
@@ -82,7 +83,7 @@ impl Run {
         }
     }
 
-    /// Until when the worker may act, and when the operator counts it as waited out.
+    /// The times when the worker must stop acting, and when the operator counts it as waited out.
     fn ends(mut self) -> (Duration, Duration) {
         let mut acted = Duration::ZERO;
         let mut time = Duration::ZERO;

@@ -1,5 +1,5 @@
-//! Worlds that the search takes for one have the same future, so that leaving all but one of them out
-//! loses nothing.
+//! Checks that worlds with the same digest have the same future. So the search loses nothing when
+//! it visits only one of them.
 #![expect(clippy::print_stdout, reason = "the figures are worth reading")]
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -9,7 +9,7 @@ use swarm_sim::{Bounds, Fault, Invariant, Step, World};
 
 use crate::extent::is_full;
 
-/// How many worlds with the same digest are compared.
+/// The number of worlds with the same digest that are compared.
 const ALIKE_MAX: usize = 4;
 
 fn digest(world: &World) -> u64 {
@@ -18,7 +18,7 @@ fn digest(world: &World) -> u64 {
     hasher.finish()
 }
 
-/// What holds in a world, and what it can become in one step.
+/// The invariants that hold in a world, and the digests of its next worlds.
 fn future(world: &World) -> (Vec<bool>, BTreeSet<u64>) {
     let own = digest(world);
     let next = world.steps().into_iter().filter_map(|step| world.after(&step));
@@ -34,8 +34,8 @@ fn difference(one: &World, other: &World) -> String {
     format!("{step:?} from {one:#?} has no counterpart from {other:#?}")
 }
 
-/// Walks through all states within `bounds`, through some of them again and again as worlds that
-/// differ, and compares these. Returns how many states and how many comparisons there were.
+/// Explores all states within `bounds`, some of them several times as different worlds, and
+/// compares these. Returns the number of states and the number of comparisons.
 fn compare(bounds: Bounds) -> (usize, usize) {
     let mut known: HashMap<u64, Vec<World>> = HashMap::new();
     let mut futures = HashMap::new();

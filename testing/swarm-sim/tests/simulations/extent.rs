@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-/// Bounds the runs that the short check walks through, in steps. The whole check walks about 30 deep.
+/// The depth of the short check in steps. The whole check is about 30 steps deep.
 pub(crate) const SHORT: NonZeroUsize = NonZeroUsize::new(14).unwrap();
 
 /// Whether everything is checked, which takes three minutes on two cores: `SWARM_SIM=full`.

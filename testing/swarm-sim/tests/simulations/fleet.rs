@@ -1,4 +1,4 @@
-//! Random runs of a whole pool, with everything that may go wrong; afterwards all comes right.
+//! Random runs of a whole pool, with every kind of fault; afterwards the pool recovers.
 #![expect(clippy::print_stdout, reason = "the figures are worth reading")]
 
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use swarm_core::handover::{Policy, Rule};
 use swarm_core::{Mode, Replication};
 use swarm_sim::{Act, Edge, Extent, Fleet, FleetTerms, Lie, Stop, Stuck};
 
-/// Acts of which `store` in a thousand copy the store or set it back. Leases are edited and deleted so
-/// many times as often as most else.
+/// Random acts. About `store` of a thousand acts copy the store or roll it back. Edits and
+/// deletions of Leases are `leases` times as frequent as most other acts.
 fn act(store: u32, leases: u32) -> impl Strategy<Value = Act> {
     let n = || 0_usize..12;
     let o = || 0_usize..2;
@@ -24,7 +24,7 @@ fn act(store: u32, leases: u32) -> impl Strategy<Value = Act> {
     ];
     let work = prop_oneof![
         6 => n().prop_map(Act::Calm),
-        6 => n().prop_map(Act::Tell),
+        6 => n().prop_map(Act::Report),
         3 => n().prop_map(Act::Apply),
         1 => n().prop_map(Act::Drop),
         3 => n().prop_map(Act::Reply),
@@ -129,7 +129,7 @@ proptest! {
         prop_assert!(run.is_ok(), "{}", run.unwrap_err());
     }
 
-    /// Scope: as above, and the store is set back every now and then, without the ledger.
+    /// Scope: as above, and the store is sometimes rolled back, without the ledger.
     #[test]
     fn a_store_that_is_set_back_makes_no_job_run_twice(
         acts in proptest::collection::vec(act(60, 1), 0..150),
@@ -152,7 +152,7 @@ proptest! {
     }
 }
 
-/// Runs as random as the others, and the same every time.
+/// Random runs like the others, but the same every time.
 fn runs(terms: FleetTerms, count: usize) -> impl Iterator<Item = Result<Fleet, String>> {
     let mut runner = TestRunner::deterministic();
     let acts = proptest::collection::vec(act(5, 1), 0..300);
@@ -177,8 +177,8 @@ fn a_broken_rule_is_noticed_in_whole_pools_too() {
     }
 }
 
-/// What is wrong once a worker goes on that was frozen until others ran its jobs. Random runs rarely get
-/// there.
+/// The problem after a worker resumes that was frozen until others ran its jobs, if there is one.
+/// Random runs rarely lead there.
 fn goes_on_late(broken: Option<Rule>) -> Option<String> {
     let mut fleet = Fleet::new(FleetTerms { broken, ..FleetTerms::default() });
     assert_eq!(fleet.heal(), Ok(()));
@@ -233,14 +233,14 @@ fn a_lease_deleted_while_no_operator_looked_is_waited_out() {
     );
 }
 
-/// A pool whose fourth worker lives by a Lease twice as long as is asked for now, in a slot that has
-/// another worker since. That Lease was deleted, and the operator has just started.
+/// A pool whose fourth worker has a Lease twice as long as the Swarm asks for now, in a slot that
+/// has another worker since. That Lease was deleted, and the operator has just started.
 fn outlived() -> Fleet {
     let mut fleet = settled(3);
     goes_well(&mut fleet, [Act::Lease(4), Act::Start(0)]);
     assert_eq!(fleet.heal(), Ok(()));
     assert_eq!(fleet.runs(3).len(), 2);
-    let lost = [Act::Tell(3), Act::Lease(0), Act::DeleteLease(3), Act::Restart(0), Act::Start(0)];
+    let lost = [Act::Report(3), Act::Lease(0), Act::DeleteLease(3), Act::Restart(0), Act::Start(0)];
     goes_well(&mut fleet, lost);
     fleet
 }
@@ -249,7 +249,7 @@ fn outlived() -> Fleet {
 fn a_deleted_lease_that_was_longer_than_is_asked_for_now_is_waited_out() {
     let mut fleet = outlived();
     for tick in 1..=12 {
-        goes_well(&mut fleet, [1, 2, 4].map(Act::Tell));
+        goes_well(&mut fleet, [1, 2, 4].map(Act::Report));
         goes_well(&mut fleet, [Act::Observe(0, 0), Act::Revoke(0, false), Act::Turn(0, 0, None)]);
         goes_well(&mut fleet, [Act::View(4, 0), Act::Tick(0)]);
         if tick < 8 {
@@ -291,7 +291,7 @@ fn a_grant_that_was_never_published_can_be_released() {
 
 #[test]
 fn a_job_that_was_being_stopped_when_its_worker_froze_is_joined_later() {
-    let mut acts = vec![Act::Tick(0), Act::Tell(0), Act::Observe(0, 0), Act::Calm(0)];
+    let mut acts = vec![Act::Tick(0), Act::Report(0), Act::Observe(0, 0), Act::Calm(0)];
     acts.extend([Act::Turn(0, 0, None), Act::View(0, 0), Act::Calm(0)]);
     acts.extend([Act::Tick(0), Act::Tick(0), Act::Tick(0), Act::Freeze(0), Act::Join(0)]);
     acts.extend([Act::Start(0), Act::Resume(0), Act::Calm(0)]);
@@ -307,7 +307,7 @@ fn what_was_granted_before_a_lease_was_known_to_exist_is_looked_at_before_it_run
     comes_right(FleetTerms::default(), &acts);
 }
 
-/// A pool that has settled with so many slots.
+/// A pool that has settled with this number of slots.
 #[expect(clippy::unwrap_used, reason = "a test helper: a pool that does not settle is the failure")]
 fn settled(slots: u32) -> Fleet {
     let mut fleet = Fleet::new(FleetTerms::default());
@@ -323,11 +323,11 @@ fn goes_well(fleet: &mut Fleet, acts: impl IntoIterator<Item = Act>) {
     }
 }
 
-/// What the first operator does with all that it can know.
+/// The acts of the first operator with everything that it can see.
 const LOOKS: [Act; 2] = [Act::Observe(0, 0), Act::Turn(0, 0, None)];
 
-/// Rolls the store back to a copy from before the first worker was cut off, fenced and replaced; the
-/// operators in the set of bits restart. Then the first worker reaches the store again.
+/// Rolls the store back to a copy from before the first worker was cut off, fenced and replaced.
+/// The operators in the set of bits restart. Then the first worker reaches the store again.
 fn restored_behind_a_fence(restarts: u32) -> Fleet {
     let mut fleet = settled(3);
     goes_well(&mut fleet, [Act::Copy]);
@@ -351,7 +351,7 @@ fn a_session_that_was_fenced_before_a_rollback_is_waited_for_again() {
     for restarts in 0..4 {
         let mut fleet = restored_behind_a_fence(restarts);
         for _ in 0..20 {
-            goes_well(&mut fleet, [0, 1, 2].map(Act::Tell));
+            goes_well(&mut fleet, [0, 1, 2].map(Act::Report));
             for o in 0..2 {
                 goes_well(&mut fleet, [Act::Observe(o, 0), Act::Revoke(o, false)]);
                 goes_well(&mut fleet, [Act::Turn(o, 0, None)]);
@@ -365,13 +365,13 @@ fn a_session_that_was_fenced_before_a_rollback_is_waited_for_again() {
 #[test]
 fn an_operator_that_starts_after_a_rollback_grants_nothing_before_every_session_has_renewed() {
     let mut fleet = settled(3);
-    // A job more is granted, and the store goes back to before that.
+    // One more job is granted, and the store goes back to the time before that grant.
     goes_well(&mut fleet, [Act::Copy, Act::Toggle(6), Act::Pin(6, Some(0))]);
     goes_well(&mut fleet, LOOKS.into_iter().chain([Act::View(0, 0)]));
     let seven: swarm_core::JobName = "job-6".parse().unwrap();
     assert!(fleet.runs(0).contains_key(&seven));
     goes_well(&mut fleet, [Act::Restore(0, 3), Act::Pin(6, Some(1))]);
-    // Its holder has not been heard of.
+    // The operator has not read a Lease of its holder yet.
     for _ in 0..2 {
         goes_well(&mut fleet, [Act::Observe(0, 0), Act::Turn(0, 0, None), Act::View(1, 0)]);
     }
@@ -382,9 +382,12 @@ fn an_operator_that_starts_after_a_rollback_grants_nothing_before_every_session_
 #[test]
 fn nothing_is_granted_while_sessions_of_a_lost_ledger_renew() {
     let mut fleet = settled(3);
-    goes_well(&mut fleet, [Act::Copy, Act::SetBack(0), Act::Start(0), Act::Tell(3)]);
+    goes_well(&mut fleet, [Act::Copy, Act::SetBack(0), Act::Start(0), Act::Report(3)]);
     for _ in 0..9 {
-        goes_well(&mut fleet, LOOKS.into_iter().chain([Act::Tick(0)]).chain((0..4).map(Act::Tell)));
+        goes_well(
+            &mut fleet,
+            LOOKS.into_iter().chain([Act::Tick(0)]).chain((0..4).map(Act::Report)),
+        );
     }
     goes_well(&mut fleet, [Act::View(3, 0)]);
     assert_eq!((fleet.runs(0).len(), fleet.runs(3).len()), (2, 0));
@@ -395,8 +398,8 @@ fn a_new_ledger_waits_for_sessions_that_nobody_knows() {
     let mut fleet = settled(3);
     let lost = [Act::Copy, Act::SetBack(0), Act::DeleteLease(2), Act::Start(0), Act::Tick(0)];
     goes_well(&mut fleet, lost);
-    goes_well(&mut fleet, [Act::Tell(0), Act::Tell(1), Act::Tell(3)]);
-    // The others learn of the new ledger and end; of the third there is no trace.
+    goes_well(&mut fleet, [Act::Report(0), Act::Report(1), Act::Report(3)]);
+    // The others read the new ledger and end. Nothing shows the third session any more.
     goes_well(&mut fleet, LOOKS.into_iter().chain([Act::Calm(0), Act::Calm(1)]));
     goes_well(&mut fleet, LOOKS.into_iter().chain([Act::View(3, 0)]));
     assert_eq!((fleet.runs(0).len(), fleet.runs(2).len(), fleet.runs(3).len()), (0, 2, 0));
@@ -419,7 +422,7 @@ fn a_job_that_crashes_three_workers_is_kept_away() {
     for crashed in [3, 7, 11] {
         fleet.heal().unwrap();
         assert_eq!(fleet.runs(crashed).len(), 1, "worker {crashed}");
-        // A container that is started again names the culprit.
+        // A restarted container names the culprit.
         goes_well(&mut fleet, [Act::Crash(crashed, Some(0)), Act::Start(0)]);
         fleet.heal().unwrap();
         for n in 1..=3 {
@@ -451,7 +454,7 @@ fn what_an_operator_publishes_hides_no_view_of_a_lost_ledger() {
 #[test]
 fn a_job_that_ran_to_completion_gets_a_new_token_when_the_ledger_is_reset() {
     let mut acts = vec![Act::Calm(0), Act::Observe(0, 0), Act::Tick(0), Act::Turn(0, 0, None)];
-    acts.extend([Act::Calm(0), Act::Finish(0), Act::Tell(0), Act::Observe(0, 0)]);
+    acts.extend([Act::Calm(0), Act::Finish(0), Act::Report(0), Act::Observe(0, 0)]);
     acts.extend([Act::Turn(0, 0, None), Act::RunOnce(0), Act::Turn(0, 0, None), Act::Calm(0)]);
     acts.extend([Act::Observe(0, 0), Act::Turn(0, 0, None), Act::RollBack(0, 0)]);
     comes_right(FleetTerms::default(), &acts);
@@ -481,10 +484,10 @@ fn what_all_ran_may_begin_late_where_a_worker_was_not_waited_for() {
     let (policy, replication) = (Policy::AtLeastOnce, Replication::All);
     let terms = FleetTerms { policy, replication, ..FleetTerms::default() };
     let mut acts = vec![Act::Apply(0), Act::Apply(1), Act::Observe(1, 0), Act::Tick(0)];
-    acts.extend([Act::Turn(1, 0, None), Act::View(1, 0), Act::Start(1), Act::Tell(3)]);
-    acts.extend([Act::Calm(2), Act::Restart(1), Act::Turn(1, 0, None), Act::Tell(0)]);
-    acts.extend([Act::Tick(0), Act::Tick(0), Act::Tick(0), Act::Tell(2), Act::Observe(0, 0)]);
-    acts.extend([Act::Turn(0, 0, None), Act::Turn(1, 0, None), Act::Tell(1)]);
+    acts.extend([Act::Turn(1, 0, None), Act::View(1, 0), Act::Start(1), Act::Report(3)]);
+    acts.extend([Act::Calm(2), Act::Restart(1), Act::Turn(1, 0, None), Act::Report(0)]);
+    acts.extend([Act::Tick(0), Act::Tick(0), Act::Tick(0), Act::Report(2), Act::Observe(0, 0)]);
+    acts.extend([Act::Turn(0, 0, None), Act::Turn(1, 0, None), Act::Report(1)]);
     comes_right(terms, &acts);
 }
 
@@ -493,10 +496,10 @@ fn whoever_was_not_waited_for_once_is_not_waited_for_when_all_release_a_job() {
     let (policy, replication) = (Policy::AtLeastOnce, Replication::All);
     let terms = FleetTerms { policy, replication, ..FleetTerms::default() };
     let mut acts = vec![Act::Apply(0), Act::Apply(1), Act::Observe(1, 0), Act::Tick(0)];
-    acts.extend([Act::Turn(1, 0, None), Act::View(1, 0), Act::Start(1), Act::Tell(3)]);
+    acts.extend([Act::Turn(1, 0, None), Act::View(1, 0), Act::Start(1), Act::Report(3)]);
     acts.extend([Act::Scale(0), Act::Restart(1), Act::Turn(1, 0, None), Act::View(0, 0)]);
-    acts.extend([Act::Tick(0), Act::Tick(0), Act::Tick(0), Act::Tell(0), Act::Join(0)]);
-    acts.extend([Act::Calm(2), Act::Turn(1, 0, None), Act::Tell(1), Act::Observe(1, 0)]);
+    acts.extend([Act::Tick(0), Act::Tick(0), Act::Tick(0), Act::Report(0), Act::Join(0)]);
+    acts.extend([Act::Calm(2), Act::Turn(1, 0, None), Act::Report(1), Act::Observe(1, 0)]);
     acts.push(Act::Turn(1, 0, None));
     comes_right(terms, &acts);
 }
@@ -525,16 +528,16 @@ fn lie() -> impl Strategy<Value = Act> {
     (0_usize..12, numbers, flags, others).prop_map(|(n, numbers, flags, (blames, replays))| {
         let (incarnation, revision, claims) = numbers;
         let (finishes, is_draining, is_new, extent) = flags;
-        let told = Lie { incarnation, revision, extent, claims, ..Lie::default() };
-        Act::Lie(n, Lie { finishes, is_draining, blames, is_new, replays, ..told })
+        let lie = Lie { incarnation, revision, extent, claims, ..Lie::default() };
+        Act::Lie(n, Lie { finishes, is_draining, blames, is_new, replays, ..lie })
     })
 }
 
 proptest! {
     #![proptest_config(crate::seeds::cases_of(3))]
 
-    /// Scope: as above, and sessions write anything into their Leases. Nothing that a liar holds
-    /// counts; of every other worker all must hold as ever.
+    /// Scope: as above, and sessions write anything into their Leases. Jobs that a liar holds do
+    /// not count. For every other worker all invariants must hold.
     #[test]
     fn a_lying_session_makes_no_other_worker_lose_or_double_a_job(
         terms in terms(),
@@ -545,7 +548,7 @@ proptest! {
     }
 }
 
-/// A pool that has settled, with one of its three workers lying from then on.
+/// A pool that has settled, and the same pool after one of its three workers has lied.
 #[expect(clippy::unwrap_used, reason = "a test helper: a pool that does not settle is the failure")]
 fn settled_with(lie: Lie) -> (Fleet, Fleet) {
     let mut fleet = Fleet::new(FleetTerms::default());

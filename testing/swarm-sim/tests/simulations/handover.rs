@@ -8,8 +8,8 @@ use swarm_sim::{
 
 use crate::extent::{SHORT, is_full};
 
-/// Walks through all states within the bounds: at least `states_at_least`, and with all of `sightings`
-/// among them. The short check walks [`SHORT`] steps deep.
+/// Explores all states within the bounds: at least `states_at_least`, with all of `sightings` among
+/// them. The short check is [`SHORT`] steps deep.
 fn holds(bounds: Bounds, states_at_least: usize, sightings: &[Sighting]) {
     let checked = if is_full() {
         check(bounds, &Invariant::ALL)
@@ -18,7 +18,7 @@ fn holds(bounds: Bounds, states_at_least: usize, sightings: &[Sighting]) {
     };
     println!("{checked}");
     assert!(checked.found.is_none(), "{:#?}", checked.found);
-    // A world in which nothing happens keeps every invariant.
+    // A world in which nothing happens keeps every invariant. So a minimum of states is required.
     let states_at_least = if is_full() { states_at_least } else { 1_000.min(states_at_least) };
     assert!(states_at_least <= checked.states, "only {} states", checked.states);
     let is_met = |sighting: &Sighting| checked.sighted.contains(sighting);
@@ -123,8 +123,8 @@ const IN_PART: [Rule; 5] = [
     Rule::KeepWhatIsProved,
 ];
 
-/// Breaks each of the rules, which must be noticed. The short check takes the worlds with the rule in force
-/// for granted: the tests above walk through most of them.
+/// Breaks each of the rules, and checks that this is noticed. The short check leaves out the worlds
+/// with the rule in force, since the tests above explore most of them.
 fn are_noticed(rules: impl IntoIterator<Item = Rule>) {
     if !is_full() {
         for rule in rules {
@@ -142,7 +142,7 @@ fn are_noticed(rules: impl IntoIterator<Item = Rule>) {
         let found = [&variant.runner_holds, &variant.one_runner]
             .map(|checked| checked.found.as_ref().map(|found| found.steps.len()));
         assert!(found.iter().all(Option::is_some), "nobody noticed that {rule:?} was broken");
-        assert!(found[0] <= found[1], "the ledger tells first");
+        assert!(found[0] <= found[1], "the ledger shows it first");
         assert!(variant.intact.found.is_none(), "{rule:?} is not what is broken");
     }
 }
@@ -169,7 +169,7 @@ fn from_every_state_with_a_usable_session_all_jobs_can_run_again() {
 
 #[test]
 fn a_dead_end_is_told_by_the_steps_to_it() {
-    // A job that is done does not run again, which this search takes for a dead end.
+    // A job that is done does not run again, so this search finds a dead end.
     let bounds = Bounds { versions: 4, sessions: 1, faults: &[Fault::Finish], ..Bounds::default() };
     let seen = dead_ends(bounds);
     let steps = seen.example.expect("a job that is done never runs again");

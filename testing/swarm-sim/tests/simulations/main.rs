@@ -1,4 +1,4 @@
-//! The protocols in all states of small worlds, and in random runs of large ones.
+//! The protocols in all states of small worlds, and in random runs of large worlds.
 
 mod clocks;
 mod digest;

@@ -1,4 +1,4 @@
-//! Random runs of a pool of plain workers; afterwards all comes right.
+//! Random runs of a pool of plain workers; afterwards the pool recovers.
 
 use proptest::prelude::*;
 

@@ -7,8 +7,8 @@ use swarm_sim::{Bounds, Fault, Invariant, Step, World};
 
 use crate::extent::share_of;
 
-/// Far more than the exhaustive check can hold: five sessions, three jobs, two operators, and
-/// everything that may happen, up to sixty states of the ledger.
+/// A world far larger than the exhaustive check can hold: five sessions, three jobs, two operators,
+/// all faults, and up to sixty states of the ledger.
 const BOUNDS: Bounds = Bounds {
     versions: 60,
     sessions: 5,
@@ -32,8 +32,8 @@ const BOUNDS: Bounds = Bounds {
     broken: None,
 };
 
-/// What a choice of a step chooses among first, so that kinds with many members do not drown the
-/// others; and how often it is taken at all, in 256.
+/// The kind of a step, and how often in 256 it is taken when chosen. A choice selects a kind first,
+/// so that kinds with many steps do not crowd out the others.
 fn kind(step: &Step) -> (u8, u8) {
     match step {
         Step::Open => (0, 255),
@@ -60,12 +60,12 @@ fn kind(step: &Step) -> (u8, u8) {
     }
 }
 
-/// How a run went.
+/// The result of a run.
 #[derive(Debug, Default)]
 struct Run {
-    /// The sum of the tokens: how often jobs were granted.
+    /// The sum of the tokens: the number of grants.
     grants: u64,
-    /// The first invariant that was broken, with the step that did it.
+    /// The first broken invariant, with the step that broke it.
     broken: Option<(Invariant, Step)>,
 }
 
@@ -98,7 +98,7 @@ fn run(bounds: Bounds, choices: impl IntoIterator<Item = u64>) -> Run {
     run
 }
 
-/// Numbers that look random and are the same everywhere (SplitMix64).
+/// Numbers that look random and are the same on every machine (SplitMix64).
 fn numbers(seed: u64) -> impl Iterator<Item = u64> {
     (1..).map(move |n: u64| {
         let mut z = seed

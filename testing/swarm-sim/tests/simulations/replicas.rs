@@ -7,7 +7,8 @@ fn holds(bounds: GroupBounds, states_at_least: usize) {
     let checked = check_group(bounds);
     println!("{checked}");
     assert!(checked.found.is_none(), "{:#?}", checked.found);
-    // A group in which nothing happens has no two owners either.
+    // A group in which nothing happens has no two owners either. So a minimum of states is
+    // required.
     assert!(checked.has_moved && states_at_least <= checked.states, "{checked}");
 }
 

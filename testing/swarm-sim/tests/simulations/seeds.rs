@@ -5,8 +5,8 @@ use proptest::test_runner::{FileFailurePersistence, RngSeed};
 
 use crate::extent::share_of;
 
-/// A thousand cases, or a share of them, from `seed` by default. `PROPTEST_RNG_SEED=N` makes others,
-/// `just soak` many.
+/// A thousand cases, or a share of them, from `seed` by default. `PROPTEST_RNG_SEED=N` selects
+/// other cases, and `just soak` runs many.
 pub(crate) fn cases_of(seed: u64) -> ProptestConfig {
     let asked = ProptestConfig::default();
     ProptestConfig {
