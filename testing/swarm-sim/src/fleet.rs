@@ -119,7 +119,8 @@ pub struct Fleet {
     /// The highest token of each job when the ledger was lost. Under tokens up to these, elders may
     /// still run jobs.
     elder_tokens: BTreeMap<JobName, Token>,
-    /// The jobs that were granted at least once since then, so that no grant waited for elders.
+    /// The jobs that were granted since then under at least once. These grants did not wait for
+    /// elders.
     unawaited: BTreeSet<JobName>,
     /// The first thing that went wrong.
     wrong: Option<String>,
