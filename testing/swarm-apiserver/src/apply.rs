@@ -1,4 +1,4 @@
-//! Server-side apply: what a manager says replaces what it said before, and no more.
+//! Server-side apply: a manager's new configuration replaces only its previous configuration.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -7,11 +7,11 @@ use crate::kinds::Kind;
 use crate::managed::{self, Entry, Fields, Path, Writer, at, meet};
 use crate::status::Failure;
 
-/// The object `before` after a manager applied `config`; `before` is empty where there is none.
+/// The object `before` after a manager applied `config`. For a new object, `before` is empty.
 ///
 /// # Errors
 ///
-/// If others own fields that would change, and nothing is forced.
+/// If other managers own fields that would change, and the apply is not forced.
 pub(crate) fn apply(
     kind: &Kind,
     before: &Value,
@@ -59,7 +59,7 @@ pub(crate) fn apply(
     Ok((after, entries, wanted))
 }
 
-/// Adds the maps that are missing: also an empty one is there.
+/// Adds maps that are missing, since an empty map must also appear.
 fn add_maps(object: &mut Value, config: &Value) {
     for (key, value) in config.as_object().into_iter().flatten().filter(|(_, it)| it.is_object()) {
         if !object[key].is_object() {
@@ -69,8 +69,8 @@ fn add_maps(object: &mut Value, config: &Value) {
     }
 }
 
-/// Notes that `writer` made `after` of `before` by anything but an apply: it owns what it changed, and
-/// nobody else does any more.
+/// Notes that `writer` made `after` of `before` by any write except an apply. The writer becomes
+/// the only owner of the fields that it changed.
 pub(crate) fn note_update(
     kind: &Kind,
     before: &Value,
@@ -82,7 +82,7 @@ pub(crate) fn note_update(
     let changed: Fields =
         new.iter().filter(|path| at(before, path) != at(after, path)).cloned().collect();
     if changed.is_empty() && old == new {
-        // Who changed nothing is not noted, and the object stays as it is.
+        // A writer that changed nothing is not noted, and the object stays as it is.
         return;
     }
     let mut entries = managed::entries(before);
@@ -108,7 +108,7 @@ fn set(object: &mut Value, path: &[String], value: Value) {
     *place = value;
 }
 
-/// Removes a field, and the maps that are empty without it.
+/// Removes a field, and the maps that become empty without it.
 fn remove(object: &mut Value, path: &[String]) {
     let Some((last, outer)) = path.split_last() else { return };
     let found = outer.iter().try_fold(&mut *object, |place, key| place.get_mut(key));
@@ -119,7 +119,7 @@ fn remove(object: &mut Value, path: &[String]) {
     }
 }
 
-/// A merge patch, as RFC 7396 has it.
+/// Merges a patch, as RFC 7396 defines it.
 pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();

@@ -1,26 +1,26 @@
-//! What a test can make go wrong, for which requests.
+//! Faults that a test can cause, and the requests that they affect.
 
 use crate::ApiServer;
 use crate::route::{Call, Verb};
 use crate::status::Failure;
 
-/// What happens to a request instead.
+/// A fault: the fate of a request that it affects.
 pub enum Fault {
-    /// It is refused with this code and carried out in no part.
+    /// The request is refused with this code, and no part of it is carried out.
     Answer(u16),
-    /// The same, with a message of its own.
+    /// The same, with this message.
     Refuse(u16, String),
-    /// It is carried out, and the connection breaks before the answer.
+    /// The request is carried out, and the connection breaks before the answer.
     LoseReply,
-    /// The connection breaks before it is carried out.
+    /// The connection breaks before the request is carried out.
     LoseRequest,
-    /// It is neither carried out nor answered.
+    /// The request is neither carried out nor answered.
     Hang,
-    /// Something else happens first; then it is carried out.
+    /// The function runs first. Then the request is carried out.
     First(Box<dyn FnMut(&ApiServer) + Send>),
 }
 
-/// Which requests a fault is for.
+/// The requests that a fault affects.
 #[derive(Clone, Debug)]
 pub struct Rule {
     verb: Verb,
@@ -32,42 +32,42 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The next request of this kind; `resource` is the plural, such as `pods` or `swarmledgers`.
+    /// The next request of this kind. `resource` is the plural, such as `pods` or `swarmledgers`.
     #[must_use]
     pub fn on(verb: Verb, resource: &str) -> Self {
         let resource = resource.to_owned();
         Self { verb, resource, subresource: None, name: None, skip: 0, times: 1 }
     }
 
-    /// Only for the object of this name.
+    /// Limits the rule to the object of this name.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Only for this subresource; empty for the object itself.
+    /// Limits the rule to this subresource; empty for the object itself.
     #[must_use]
     pub fn subresource(mut self, subresource: &str) -> Self {
         self.subresource = Some(subresource.to_owned());
         self
     }
 
-    /// Not for the first `count` that match.
+    /// Leaves out the first `count` requests that match.
     #[must_use]
     pub fn skip(mut self, count: u32) -> Self {
         self.skip = count;
         self
     }
 
-    /// For so many that match.
+    /// Affects this number of matching requests.
     #[must_use]
     pub fn times(mut self, count: u32) -> Self {
         self.times = count;
         self
     }
 
-    /// For all that match, until the server is healed.
+    /// Affects all matching requests, until the server is healed.
     #[must_use]
     pub fn always(self) -> Self {
         self.times(u32::MAX)
@@ -84,18 +84,18 @@ impl Rule {
     }
 }
 
-/// What is to become of a call.
+/// The fate of a call.
 pub(crate) enum Fate {
     Served,
     Refused(Failure),
     ReplyLost,
     RequestLost,
     Hangs,
-    /// The fault of this place is to be run first.
+    /// The function of the fault at this place is to run first.
     First(usize),
 }
 
-/// The rules, in the order they came.
+/// The rules, in the order in which they were added.
 #[derive(Default)]
 pub(crate) struct Faults(Vec<(Rule, Fault)>);
 
@@ -104,7 +104,7 @@ impl Faults {
         self.0.push((rule, fault));
     }
 
-    /// What becomes of `call`; the rule that says so is used up by one.
+    /// The fate of `call`. Counts one use of the deciding rule.
     pub(crate) fn fate(&mut self, call: &Call) -> Fate {
         for (place, (rule, fault)) in self.0.iter_mut().enumerate() {
             if rule.times == 0 || !rule.is_about(call) {
@@ -129,7 +129,7 @@ impl Faults {
         Fate::Served
     }
 
-    /// Takes out what is to happen first, so that it can be run while nothing is locked.
+    /// Takes out the function that is to run first, so that it can run while nothing is locked.
     pub(crate) fn take_first(&mut self, place: usize) -> Option<Fault> {
         let (_, fault) = self.0.get_mut(place)?;
         Some(std::mem::replace(fault, Fault::First(Box::new(|_| {}))))

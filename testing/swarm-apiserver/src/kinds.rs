@@ -1,34 +1,34 @@
-//! Which kinds are served, and what differs among them.
+//! The served kinds, and the differences between them.
 
-/// What one kind of objects is like.
+/// A kind of objects, and its traits.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
-    /// `kind` of its objects.
+    /// The `kind` of its objects.
     pub(crate) name: &'static str,
     pub(crate) plural: &'static str,
     pub(crate) traits: &'static [Trait],
-    /// Maps that have one owner as a whole, as paths.
+    /// The paths of maps that have one owner as a whole.
     pub(crate) atomic: &'static [&'static str],
 }
 
-/// What a kind may be like.
+/// A trait of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trait {
-    /// It belongs to no namespace.
+    /// Its objects belong to no namespace.
     ClusterWide,
-    /// Its status is a subresource of its own.
+    /// Its status is a separate subresource.
     Status,
-    /// Changes of its spec are counted.
+    /// The server counts changes of its spec.
     Generation,
-    /// It is replaced only by whoever names the version that is replaced.
+    /// A replacement must name the version that it replaces.
     Strict,
-    /// A replacement of what is not there makes it.
+    /// A replacement of a missing object creates it.
     CreatedByPut,
-    /// A deleted one stays until its kubelet has ended it.
+    /// A deleted object stays until its kubelet has ended it.
     Graceful,
-    /// It has a number of replicas.
+    /// Its objects have a number of replicas.
     Scale,
 }
 
@@ -76,18 +76,18 @@ const fn kind(
 }
 
 impl Kind {
-    /// The kind with this path: group, version and plural.
+    /// The kind with this group, version and plural.
     pub(crate) fn served(group: &str, version: &str, plural: &str) -> Option<&'static Self> {
         let is_it = |it: &&Self| (it.group, it.version, it.plural) == (group, version, plural);
         KINDS.iter().find(is_it)
     }
 
-    /// The kind of an object that says so itself.
+    /// The kind that an object names itself.
     pub(crate) fn named(api_version: &str, name: &str) -> Option<&'static Self> {
         KINDS.iter().find(|it| it.name == name && it.api_version() == api_version)
     }
 
-    /// `apiVersion` of its objects.
+    /// The `apiVersion` of its objects.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_owned()
@@ -96,7 +96,7 @@ impl Kind {
         }
     }
 
-    /// Plural and group, as messages and keys have it.
+    /// The plural and the group, as in messages and keys.
     pub(crate) fn resource(&self) -> String {
         if self.group.is_empty() {
             self.plural.to_owned()

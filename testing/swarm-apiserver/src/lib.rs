@@ -1,24 +1,26 @@
-//! An API server in memory: a [`tower::Service`] below a [`kube::Client`], in this process, without
-//! sockets, threads or a clock of its own.
+//! An API server in memory: a [`tower::Service`] below a [`kube::Client`], in this process. It has
+//! no sockets, no threads and no clock of its own.
 //!
-//! It answers as the real API server does what our adapters send, and nothing else:
-//! get, list (pages, selectors, metadata only) and watch (resume, bookmarks, 410);
-//! create, replace, merge patch, JSON patch and server-side apply with field managers;
-//! compare-and-set by `resourceVersion`, preconditions by UID, `generation`;
-//! deletion with preconditions, finalizers and the grace of pods;
-//! the subresources `status`, `scale` and `eviction`.
-//! `testing/swarm-e2e` runs one contract, and the same random operations, on this server and on the
-//! real one.
+//! The server answers the requests of our adapters as the real API server does, and only these:
 //!
-//! What it does not do: schemas (nothing is validated, pruned or defaulted), strategic merge patches,
-//! admission, rights, dry runs of deletions and of `scale`, garbage collection (owner references are
-//! recorded only), controllers and kubelets. Lists are atomic in server-side apply. UIDs are readable:
-//! `NAME.N` is the *n*th object of this name.
+//! - get, list (pages, selectors, metadata only) and watch (resume, bookmarks, 410);
+//! - create, replace, merge patch, JSON patch and server-side apply with field managers;
+//! - compare-and-set by `resourceVersion`, preconditions by UID, `generation`;
+//! - deletion with preconditions, finalizers and the grace of pods;
+//! - the subresources `status`, `scale` and `eviction`.
+//!
+//! `testing/swarm-e2e` runs the same contract and the same random operations on this server and on
+//! the real one.
+//!
+//! The server has no schemas: it validates, prunes and defaults nothing. It has no strategic merge
+//! patches, admission or rights. It has no dry runs of deletions and of `scale`. It has no garbage
+//! collection, so owner references are recorded only. It has no controllers and no kubelets. Lists
+//! are atomic in server-side apply. UIDs are readable: `NAME.N` is the *n*th object of this name.
 //!
 //! A test can script [faults](fault::Fault), roll the store back to a [`Snapshot`], change objects
-//! underneath everybody, and read what was asked as a list of [`Exchange`]s.
+//! behind the clients, and read the requests as a list of [`Exchange`]s.
 //!
-//! The clock is tokio's: with paused time, timeouts pass as soon as nothing else can happen.
+//! The clock is tokio's. With paused time, timeouts pass as soon as nothing else can happen.
 #![expect(clippy::panic, reason = "a test that sends an invalid request is to fail")]
 
 mod apply;
@@ -50,7 +52,7 @@ use fault::{Fault, Faults, Rule};
 use store::{Key, Store};
 use watch::Watches;
 
-/// When time begins here: the same in every run.
+/// The time at which every run begins.
 const EPOCH: Timestamp = Timestamp::constant(1_790_000_000, 0);
 
 /// The server. Its clones are the same server.
@@ -59,7 +61,7 @@ pub struct ApiServer(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// Wakes watches, and whoever waits for a condition, after every change.
+    /// Wakes watches and waiting tests after every change.
     changed: tokio::sync::watch::Sender<u64>,
     began: Instant,
 }
@@ -79,20 +81,20 @@ impl Default for ApiServer {
 }
 
 impl ApiServer {
-    /// An empty server.
+    /// Creates an empty server.
     #[must_use]
     pub fn new() -> Self {
         let (changed, _) = tokio::sync::watch::channel(0);
         Self(Arc::new(Shared { state: Mutex::default(), changed, began: Instant::now() }))
     }
 
-    /// A client of it; to be made within a tokio runtime.
+    /// Returns a client of the server. Must be called within a tokio runtime.
     #[must_use]
     pub fn client(&self, namespace: &str) -> Client {
         Client::new(self.clone(), namespace)
     }
 
-    /// The time, by tokio's clock.
+    /// Returns the time, by tokio's clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         let passed = SignedDuration::try_from(self.0.began.elapsed()).unwrap_or_default();
@@ -103,14 +105,14 @@ impl ApiServer {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state and wakes whoever waits for that.
+    /// Changes the state, and wakes watches and waiting tests.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let outcome = change(&mut self.state());
         self.0.changed.send_modify(|count| *count += 1);
         outcome
     }
 
-    /// Returns once `is_so` holds, which is asked after every change.
+    /// Waits until `is_so` holds. Asks again after every change.
     pub async fn wait_until(&self, mut is_so: impl FnMut(&Self) -> bool) {
         let mut changed = self.0.changed.subscribe();
         while !is_so(self) {
@@ -119,37 +121,37 @@ impl ApiServer {
         }
     }
 
-    /// The object as it is stored. `resource` is `pods` or `swarms.swarm.k8slab.info`; the namespace is
-    /// empty for what has none.
+    /// Returns the stored object. `resource` is `pods` or `swarms.swarm.k8slab.info`. The namespace
+    /// is empty for objects without one.
     #[must_use]
     pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
         let found = self.state().store.get(&key(resource, namespace, name));
         found.map(|object| (*object).clone())
     }
 
-    /// All objects of a resource, by namespace and name.
+    /// Returns all objects of a resource, by namespace and name.
     #[must_use]
     pub fn all(&self, resource: &str) -> Vec<Value> {
         let state = self.state();
         state.store.of(resource).map(|(_, object)| (**object).clone()).collect()
     }
 
-    /// Stores an object as if whoever may do so had written all of it: status, annotations, everything.
-    /// What the server itself keeps stays as it is, or is made.
+    /// Stores an object as if permitted writers had written all of it: status, annotations,
+    /// everything. Fields that the server itself keeps stay as they are, or are created.
     ///
     /// # Panics
     ///
-    /// If it is no object of a kind that is served, with a name.
+    /// If the kind of the object is not served, or the object has no name.
     pub fn put(&self, object: Value) {
         let now = self.now();
         self.change(|state| write::put(&mut state.store, object, now));
     }
 
-    /// Changes an object underneath everybody.
+    /// Changes an object behind all clients.
     ///
     /// # Panics
     ///
-    /// If there is no such object.
+    /// If the object does not exist.
     pub fn edit(&self, resource: &str, namespace: &str, name: &str, edit: impl FnOnce(&mut Value)) {
         let found = self.get(resource, namespace, name);
         let mut object = found.unwrap_or_else(|| panic!("no {resource} `{namespace}/{name}`"));
@@ -157,25 +159,26 @@ impl ApiServer {
         self.put(object);
     }
 
-    /// Removes an object underneath everybody, whatever its finalizers say.
+    /// Removes an object behind all clients, regardless of its finalizers.
     ///
     /// # Panics
     ///
-    /// If there is no such object.
+    /// If the object does not exist.
     pub fn remove(&self, resource: &str, namespace: &str, name: &str) {
         let removed = self.change(|state| state.store.remove(&key(resource, namespace, name)));
         assert!(removed.is_some(), "no {resource} `{namespace}/{name}`");
     }
 
-    /// What is stored now, and how far its versions are.
+    /// Returns the stored objects and the counter of versions.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.state().store.snapshot()
     }
 
-    /// Rolls the store back, as a restored copy of etcd does: objects, their versions and the counter
-    /// of versions are as they were, every watch ends, and one that is resumed from a version of the
-    /// time between shows nothing before the counter has passed that version again.
+    /// Rolls the store back, as a restored copy of etcd does. Objects, their versions and the
+    /// counter of versions are as they were, and every watch ends. A watch may resume from a
+    /// version of the time in between. It then shows nothing before the counter has passed that
+    /// version again.
     pub fn roll_back(&self, to: &Snapshot) {
         self.change(|state| {
             state.store.roll_back(to);
@@ -183,12 +186,13 @@ impl ApiServer {
         });
     }
 
-    /// Forgets the history: a watch that is resumed from before now gets 410.
+    /// Forgets the history. A watch that resumes from an earlier version now gets 410.
     pub fn compact(&self) {
         self.change(|state| state.store.compact());
     }
 
-    /// Answers requests otherwise than they ask for. Rules are tried in the order they came.
+    /// Adds a fault for the requests of a rule. Rules are tried in the order in which they were
+    /// added.
     pub fn inject(&self, rule: Rule, fault: Fault) {
         self.state().faults.add(rule, fault);
     }
@@ -198,12 +202,13 @@ impl ApiServer {
         self.change(|state| state.faults = Faults::default());
     }
 
-    /// The watches of a resource show nothing until [`resume_watches`](Self::resume_watches).
+    /// Stalls the watches of a resource: they show nothing until
+    /// [`resume_watches`](Self::resume_watches).
     pub fn stall_watches(&self, resource: &str) {
         self.change(|state| state.watches.stall(resource));
     }
 
-    /// Ends [`stall_watches`](Self::stall_watches): what was missed is shown.
+    /// Ends [`stall_watches`](Self::stall_watches). The watches then show the missed changes.
     pub fn resume_watches(&self, resource: &str) {
         self.change(|state| state.watches.resume(resource));
     }
@@ -218,12 +223,13 @@ impl ApiServer {
         self.change(|state| state.watches.end(resource, watch::End::Closed));
     }
 
-    /// Sends a bookmark to the watches of a resource that ask for such.
+    /// Sends a bookmark to the watches of a resource that ask for bookmarks.
     pub fn bookmark(&self, resource: &str) {
         self.change(|state| state.watches.bookmark(resource));
     }
 
-    /// What was asked and answered since the last call, in order. A watch appears when it begins.
+    /// Returns the requests and answers since the last call, in order. A watch appears when it
+    /// begins.
     #[must_use]
     pub fn take_exchanges(&self) -> Vec<Exchange> {
         std::mem::take(&mut self.state().exchanges)
@@ -234,5 +240,5 @@ fn key(resource: &str, namespace: &str, name: &str) -> Key {
     Key { resource: resource.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
-/// Names of resources and how often each name was used, to make UIDs.
+/// Names of resources, and how many times each name was used, to make UIDs.
 type Names = BTreeMap<String, u64>;

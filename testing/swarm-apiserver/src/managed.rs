@@ -1,4 +1,4 @@
-//! Who owns which fields: `metadata.managedFields` as sets of paths.
+//! The owners of fields: `metadata.managedFields` as sets of paths.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::kinds::Kind;
 pub(crate) type Path = Vec<String>;
 pub(crate) type Fields = BTreeSet<Path>;
 
-/// Fields of metadata that the server keeps and nobody owns.
+/// The fields of metadata that the server keeps. They have no owner.
 pub(crate) const OWN: [&str; 10] = [
     "name",
     "namespace",
@@ -25,7 +25,7 @@ pub(crate) const OWN: [&str; 10] = [
     "selfLink",
 ];
 
-/// How somebody wrote.
+/// A writer, and its way of writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Writer {
     pub(crate) manager: String,
@@ -34,7 +34,7 @@ pub(crate) struct Writer {
     pub(crate) subresource: String,
 }
 
-/// What one writer owns.
+/// The fields that one writer owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     manager: String,
@@ -50,7 +50,7 @@ impl Entry {
             == (&*writer.manager, writer.operation, &*writer.subresource)
     }
 
-    /// Who it is, as messages have it.
+    /// The writer's name, as in messages.
     pub(crate) fn whose(&self) -> &str {
         &self.manager
     }
@@ -70,8 +70,8 @@ pub(crate) fn entries(object: &Value) -> Vec<Entry> {
     each.map(entry).collect()
 }
 
-/// Writes `fields` down as those of `writer`, and the `others` beside it. An entry keeps its time while
-/// its fields are the same and the object `is_same`.
+/// Records `fields` as the fields of `writer`, in addition to the entries of `others`. An entry
+/// keeps its time while its fields are the same and the object `is_same`.
 pub(crate) fn set_entries(
     object: &mut Value,
     kind: &Kind,
@@ -108,13 +108,14 @@ pub(crate) fn set_entries(
     object["metadata"]["managedFields"] = each.collect();
 }
 
-/// A time as metadata has it.
+/// Writes a time as metadata does.
 pub(crate) fn seconds(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The fields that an object sets, but for those of the server itself. Lists are one field each, and so
-/// are the maps that the kind calls atomic; other maps are no fields, only what they hold.
+/// The fields that an object sets, except for the server's own fields. A list is one field. A map
+/// that the kind calls atomic is one field, too. Of any other map, only its content counts as
+/// fields.
 pub(crate) fn fields(object: &Value, kind: &Kind) -> Fields {
     let mut found = Fields::new();
     leaves(object, kind, &mut Vec::new(), &mut found);

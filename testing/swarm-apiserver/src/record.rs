@@ -1,4 +1,4 @@
-//! What was asked and answered, and how it changed an object, for people to read.
+//! Requests and answers, with the change of an object, for people to read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,36 +11,36 @@ use crate::route::Verb;
 /// One request and its answer.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// When it was asked.
+    /// The time of the request.
     pub at: Timestamp,
-    /// What was asked for.
+    /// The verb of the request.
     pub verb: Verb,
     /// The plural of its resource, such as `pods`.
     pub resource: String,
     /// `status`, `scale`, `eviction` or empty.
     pub subresource: String,
-    /// Empty for all namespaces, and for kinds without any.
+    /// The namespace; empty for all namespaces, and for kinds without one.
     pub namespace: String,
-    /// Empty where many are meant.
+    /// The name; empty for a request about many objects.
     pub name: String,
-    /// What was answered; `None` if no answer arrived.
+    /// The code of the answer; `None` if no answer arrived.
     pub code: Option<u16>,
     /// The object before.
     pub before: Option<Arc<Value>>,
     /// The object after.
     pub after: Option<Arc<Value>>,
-    /// Whether only metadata was asked for.
+    /// Whether the request asked only for metadata.
     pub is_partial: bool,
 }
 
 impl Exchange {
-    /// Whether it changed anything.
+    /// Whether the request changed the object.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         self.before != self.after
     }
 
-    /// Method and place: `update swarmledgers/statefulset.w`.
+    /// Returns method and place: `update swarmledgers/statefulset.w`.
     #[must_use]
     pub fn what(&self) -> String {
         let Self { verb, resource, subresource, name, .. } = self;
@@ -55,9 +55,9 @@ impl Exchange {
     }
 }
 
-/// How `after` differs from `before`: each path that changed, with its new value, `None` if it went.
-/// What the server itself keeps is left out, and times are. Lists are one value each, but for conditions:
-/// they stand by their types.
+/// The differences of `after` from `before`: each changed path with its new value, `None` if the
+/// path is missing now. Leaves out times and the fields that the server itself keeps. A list is one
+/// value. Conditions are an exception: each has its type as its path.
 #[must_use]
 pub fn changes(before: Option<&Value>, after: Option<&Value>) -> BTreeMap<String, Option<Value>> {
     let flat = |object: Option<&Value>| {
@@ -101,7 +101,7 @@ fn flatten(value: &Value, path: &mut Vec<String>, found: &mut BTreeMap<String, V
                 path.pop();
             }
         }
-        // Conditions, each by its type.
+        // Each condition is found by its type.
         Value::Array(all) if !all.is_empty() && all.iter().all(|it| it["type"].is_string()) => {
             for value in all {
                 let mut value = value.clone();

@@ -1,4 +1,4 @@
-//! What a request asks for, read from its method, path, query and headers.
+//! The meaning of a request, read from its method, path, query and headers.
 
 use http::{Method, header, request::Parts};
 use serde_json::Value;
@@ -7,12 +7,12 @@ use crate::kinds::{Kind, Trait};
 use crate::status::Failure;
 use crate::store::Key;
 
-/// What a request does, by the names that rights have, too; kinds of patches are distinguished.
+/// The verb of a request, by the names of permissions. Patches and applies have separate verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     /// Reads one object.
     Get,
-    /// Reads many.
+    /// Reads many objects.
     List,
     /// Follows changes.
     Watch,
@@ -29,7 +29,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it may change anything.
+    /// Whether the verb may change anything.
     #[must_use]
     pub fn writes(self) -> bool {
         match self {
@@ -59,12 +59,12 @@ impl std::fmt::Display for Verb {
 pub(crate) struct Call {
     pub(crate) verb: Verb,
     pub(crate) kind: &'static Kind,
-    /// Empty for all namespaces, and for kinds without any.
+    /// The namespace; empty for all namespaces, and for kinds without one.
     pub(crate) namespace: String,
-    /// Empty where many are meant.
+    /// The name; empty for a request about many objects.
     pub(crate) name: String,
     pub(crate) subresource: String,
-    /// Whether only metadata is to be answered.
+    /// Whether the answer has only metadata.
     pub(crate) is_partial: bool,
     pub(crate) is_json_patch: bool,
     query: Vec<(String, String)>,
@@ -117,7 +117,7 @@ impl Call {
         })
     }
 
-    /// Whether nothing is to be stored; served for creations, changes and applies.
+    /// Whether nothing is to be stored. Served for creations, changes and applies.
     pub(crate) fn is_dry_run(&self) -> bool {
         self.query("dryRun") == Some("All")
     }
@@ -127,12 +127,12 @@ impl Call {
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// Which object is meant.
+    /// The key of the requested object.
     pub(crate) fn key(&self) -> Key {
         crate::key(&self.kind.resource(), &self.namespace, &self.name)
     }
 
-    /// The name of the object; that of an object to be created is in the body.
+    /// The name of the object. For an object to be created, the body has the name.
     pub(crate) fn object_name(&self) -> &str {
         if self.name.is_empty() && self.verb == Verb::Create {
             return self.body["metadata"]["name"].as_str().unwrap_or_default();
@@ -140,7 +140,7 @@ impl Call {
         &self.name
     }
 
-    /// Who writes.
+    /// The name of the writer.
     pub(crate) fn manager(&self) -> String {
         let agent = self.agent.split('/').next().filter(|agent| !agent.is_empty());
         self.query("fieldManager").or(agent).unwrap_or("unknown").to_owned()

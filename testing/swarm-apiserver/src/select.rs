@@ -1,11 +1,11 @@
-//! Label and field selectors: those that our adapters and `kubectl` use.
+//! Label and field selectors that our adapters and `kubectl` use.
 
 use serde_json::Value;
 
 use crate::route::Call;
 use crate::status::Failure;
 
-/// What a list or a watch is about.
+/// The objects that a list or a watch selects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     resource: String,
@@ -41,7 +41,7 @@ impl Selector {
         &self.resource
     }
 
-    /// Whether an object of this resource is meant.
+    /// Whether an object of this resource is selected.
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let metadata = &object["metadata"];
         let namespace = metadata["namespace"].as_str().unwrap_or_default();

@@ -78,7 +78,7 @@ impl ApiServer {
         }
     }
 
-    /// What becomes of a call. What is to happen first has happened then.
+    /// The fate of a call. A function that is to run first has run when this returns.
     fn fate(&self, call: &Call) -> Fate {
         let fate = self.state().faults.fate(call);
         if let Fate::First(place) = fate {
@@ -164,8 +164,8 @@ fn read(state: &State, call: &Call) -> Answer {
     Ok((200, found))
 }
 
-/// A list, or a page of one. A page goes on where the one before it ended, in the state of now: the
-/// real server goes on in the state of the first page.
+/// A list, or a page of it. A page begins where the previous one ended, in the current state. The
+/// real server stays in the state of the first page.
 fn list(state: &State, call: &Call) -> Answer {
     let selector = Selector::of(call)?;
     let limit = call.query("limit").and_then(|text| text.parse().ok()).unwrap_or(usize::MAX);
@@ -193,7 +193,7 @@ fn list(state: &State, call: &Call) -> Answer {
     Ok((200, Arc::new(list)))
 }
 
-/// Where in a list an object is.
+/// The position of an object in a list.
 fn place(key: &crate::store::Key) -> String {
     format!("{}/{}", key.namespace, key.name)
 }

@@ -1,4 +1,4 @@
-//! What the server answers when it refuses, in the API's own form.
+//! Refusals, in the form that the API gives them.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ impl Failure {
         Self { code, reason, message: message.into(), causes: Vec::new() }
     }
 
-    /// The refusal that has this code, with the reason that goes with it.
+    /// Returns the refusal with this code, and the reason that belongs to the code.
     pub(crate) fn of_code(code: u16, message: &str) -> Self {
         let reason = match code {
             400 => "BadRequest",
@@ -41,7 +41,7 @@ impl Failure {
         Self::of_code(404, &format!("{} \"{name}\" not found", kind.resource()))
     }
 
-    /// The resource itself is not there.
+    /// Refuses a path without a resource.
     pub(crate) fn no_page() -> Self {
         Self::of_code(404, "404 page not found")
     }
@@ -57,7 +57,7 @@ impl Failure {
         Self::of_code(409, &message)
     }
 
-    /// The object is not the one that the writer has seen.
+    /// Refuses a write since the object has changed after the writer read it.
     pub(crate) fn is_past(kind: &Kind, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version \
                    and try again";
@@ -70,7 +70,7 @@ impl Failure {
         Self::of_code(422, &format!("{kind} \"{name}\" is invalid: {why}"))
     }
 
-    /// A patch or an apply names another object than the one that has this name.
+    /// Refuses a patch or an apply that names another UID than the object has.
     pub(crate) fn immutable_uid(kind: &Kind, name: &str, uid: &str) -> Self {
         let message = format!("Invalid value: \"{uid}\": field is immutable");
         let mut failure = Self::invalid(kind, name, &format!("metadata.uid: {message}"));
@@ -84,7 +84,8 @@ impl Failure {
         Self::of_code(400, why)
     }
 
-    /// This server does not know how; nobody should take that for an answer of the real one.
+    /// Refuses a request that this server does not support. The code keeps tests from taking it for
+    /// an answer of the real server.
     pub(crate) fn unsupported(why: &str) -> Self {
         Self::new(501, "NotImplemented", why)
     }
@@ -93,7 +94,7 @@ impl Failure {
         Self::of_code(410, &format!("too old resource version: {from} ({oldest})"))
     }
 
-    /// Other managers own fields that were to be applied, each with its path.
+    /// Refuses an apply of fields that other managers own, each with its path.
     pub(crate) fn owned_by_others(conflicts: &[(String, String)]) -> Self {
         let each: Vec<_> =
             conflicts.iter().map(|(by, path)| format!("\"{by}\": .{path}")).collect();

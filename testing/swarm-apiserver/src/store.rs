@@ -1,4 +1,4 @@
-//! Objects, their versions, and what changed when.
+//! Objects, their versions, and the history of changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::Names;
 
-/// Where an object is found.
+/// The key of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) resource: String,
@@ -42,7 +42,7 @@ pub(crate) struct Store {
 }
 
 impl Default for Store {
-    /// Versions begin at 1: a watch from 0 asks for any state.
+    /// Begins with version 1, since a watch from 0 asks for any state.
     fn default() -> Self {
         let (objects, history, names) = Default::default();
         Self { version: 1, objects, history, compacted: 0, names }
@@ -70,7 +70,7 @@ impl Store {
         self.objects.iter().filter(move |(key, _)| key.resource == resource)
     }
 
-    /// A UID that no object had before: the count of objects of this name.
+    /// Returns a UID that no object had before, with the count of objects of this name.
     pub(crate) fn new_uid(&mut self, key: &Key) -> String {
         let name = &key.name;
         let count = self.names.entry(format!("{}/{}/{name}", key.resource, key.namespace));
@@ -103,7 +103,7 @@ impl Store {
         self.history.push(Change { version, key, before, after });
     }
 
-    /// What changed after `version`, in order.
+    /// The changes after `version`, in order.
     pub(crate) fn since(&self, version: u64) -> impl Iterator<Item = &Change> {
         let first = self.history.partition_point(|change| change.version <= version);
         self.history[first..].iter()
@@ -118,7 +118,8 @@ impl Store {
         Snapshot { version: self.version, objects: self.objects.clone() }
     }
 
-    /// UIDs are not given twice: the real ones are random.
+    /// Restores a snapshot. It keeps the counts of names, so that UIDs are not used twice, since
+    /// real UIDs are random.
     pub(crate) fn roll_back(&mut self, to: &Snapshot) {
         self.version = to.version;
         self.objects.clone_from(&to.objects);

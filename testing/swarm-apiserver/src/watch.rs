@@ -15,14 +15,14 @@ use crate::status::Failure;
 use crate::store::{Change, Store};
 use crate::{ApiServer, State};
 
-/// How often a watch is sent a bookmark, if it asks for such.
+/// The interval of bookmarks, for a watch that asks for them.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
-/// So long before its end a watch is sent one in any case.
+/// The time before its end at which a watch always receives a bookmark.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// How long a watch lasts that does not say so.
+/// The duration of a watch that does not name one.
 const TIMEOUT: Duration = Duration::from_mins(30);
 
-/// How a test ends watches.
+/// The way in which a test ends watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The connection is closed.
@@ -31,14 +31,14 @@ pub(crate) enum End {
     Expired,
 }
 
-/// What tests do to watches, by resource.
+/// The tests' changes of watches, by resource.
 #[derive(Default)]
 pub(crate) struct Watches {
     stalled: BTreeSet<String>,
-    /// How often the watches of a resource were ended, and how.
+    /// The number of times that the watches of a resource were ended, and the last way.
     ended: BTreeMap<String, (u64, End)>,
     bookmarks: BTreeMap<String, u64>,
-    /// How often all were.
+    /// The number of times that all watches were ended.
     all_ended: u64,
 }
 
@@ -65,7 +65,7 @@ impl Watches {
         *self.bookmarks.entry(resource.to_owned()).or_default() += 1;
     }
 
-    /// By this a watch notices that it was ended.
+    /// A number that rises when watches end. A watch compares it to notice its own end.
     fn epoch(&self, plural: &str) -> u64 {
         self.all_ended + self.ended.get(plural).map_or(0, |(count, _)| *count)
     }
@@ -81,9 +81,9 @@ struct Watch {
     kind: &'static Kind,
     selector: Selector,
     is_partial: bool,
-    /// Events of later versions are still to come.
+    /// The version up to which events were sent.
     version: u64,
-    /// What is to be sent before anything else.
+    /// The lines to send before anything else, the last line first.
     first: Vec<String>,
     wants_bookmarks: bool,
     bookmarks: u64,
@@ -94,7 +94,7 @@ struct Watch {
     changed: tokio::sync::watch::Receiver<u64>,
 }
 
-/// What a watch does next.
+/// The next step of a watch.
 enum Step {
     Send(String),
     Wait,
@@ -140,7 +140,7 @@ pub(crate) fn watch(
     }))
 }
 
-/// Collects in reverse, so that the first comes off the end first.
+/// Collects in reverse, so that the first line is at the end and comes off first.
 trait RevCollected {
     fn rev_collected(self) -> Vec<String>;
 }
@@ -200,7 +200,7 @@ impl Watch {
             return Step::Send(gone(self.version, state.store.compacted()));
         }
         if state.watches.stalled.contains(plural) {
-            // The clock does not stand still for it, but nothing arrives.
+            // Time passes for a stalled watch, but no event arrives.
             self.expect_bookmark(now);
             return Step::Wait;
         }
@@ -209,7 +209,7 @@ impl Watch {
             .map_or(Step::Wait, Step::Send)
     }
 
-    /// The next event that this watch is about.
+    /// The next event that the watch selects.
     fn event(&mut self, store: &Store) -> Option<String> {
         for change in store.since(self.version) {
             self.version = change.version;
@@ -222,7 +222,8 @@ impl Watch {
         None
     }
 
-    /// A change as those see it who select: what is selected no more is gone for them.
+    /// The line about a change, as its selector sees it. An object that is no longer selected
+    /// counts as deleted.
     fn selected_line(&self, change: &Change) -> Option<String> {
         let Change { version, before, after, .. } = change;
         let selected = |object: &Option<std::sync::Arc<Value>>| {
@@ -256,7 +257,7 @@ impl Watch {
         })
     }
 
-    /// When the next bookmark is due that nobody asks for.
+    /// Sets the time of the next bookmark that is due without a request.
     fn expect_bookmark(&mut self, now: Instant) {
         let last = self.ends_at.checked_sub(BOOKMARK_BEFORE_END).filter(|last| now < *last);
         let next = now + BOOKMARK_EVERY;

@@ -1,4 +1,4 @@
-//! What writes do: each is a function of the store, the call and the time.
+//! The effects of writes: each write is a function of the store, the call and the time.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::route::{Call, Verb};
 use crate::status::Failure;
 use crate::store::{Key, Store};
 
-/// A code and what is answered with it.
+/// A code with the object that is answered, or a refusal.
 pub(crate) type Answer = Result<(u16, Arc<Value>), Failure>;
 
-/// How long a pod may take to end unless its deletion says otherwise.
+/// The time that a pod may take to end unless its deletion names another.
 const GRACE_SECONDS: i64 = 30;
 
 /// Carries out a write.
@@ -55,7 +55,7 @@ fn create(store: &mut Store, call: &Call, now: Timestamp) -> Answer {
     Ok((201, make(store, call, &key, call.body.clone(), now)))
 }
 
-/// Stores an object that was not there.
+/// Stores a new object.
 fn make(
     store: &mut Store,
     call: &Call,
@@ -73,7 +73,7 @@ fn make(
     store.set(key, object)
 }
 
-/// Gives a new object what only the server gives.
+/// Gives a new object the fields that only the server sets.
 fn born(store: &mut Store, kind: &Kind, key: &Key, object: &mut Value, now: Timestamp) {
     object["apiVersion"] = json!(kind.api_version());
     object["kind"] = json!(kind.name);
@@ -90,7 +90,7 @@ fn born(store: &mut Store, kind: &Kind, key: &Key, object: &mut Value, now: Time
     }
 }
 
-/// Update, patch and apply, of the object or of its status.
+/// Carries out an update, a patch or an apply, of the object or of its status.
 fn change(store: &mut Store, call: &Call, now: Timestamp) -> Answer {
     let key = call.key();
     let Some(before) = store.get(&key) else { return make_by_change(store, call, &key, now) };
@@ -120,7 +120,7 @@ fn change(store: &mut Store, call: &Call, now: Timestamp) -> Answer {
     Ok((200, store_or_end(store, &key, after)))
 }
 
-/// What a change of what is not there does.
+/// Carries out a change of an object that does not exist.
 fn make_by_change(store: &mut Store, call: &Call, key: &Key, now: Timestamp) -> Answer {
     let (kind, name) = (call.kind, &call.name);
     let makes = match call.verb {
@@ -184,7 +184,7 @@ fn json_patch_of(call: &Call, before: &Value) -> Result<Value, Failure> {
     let operations = call.body.as_array().cloned().unwrap_or_default();
     let mut after = before.clone();
     for operation in operations {
-        // The real server takes what is missing for null in a test.
+        // In a test, the real server takes a missing value for null.
         let is_missing = operation["path"].as_str().is_some_and(|it| after.pointer(it).is_none());
         if operation["op"] == "test" && operation["value"].is_null() && is_missing {
             continue;
@@ -200,7 +200,7 @@ fn json_patch_of(call: &Call, before: &Value) -> Result<Value, Failure> {
     Ok(after)
 }
 
-/// Refuses what was decided on another state, or on another object of this name.
+/// Refuses a write that was decided on another state, or on another object of this name.
 fn refuse_past(call: &Call, before: &Value, proposed: &Value) -> Result<(), Failure> {
     let (kind, name) = (call.kind, call.name.as_str());
     let text = |object: &Value, field: &str| {
@@ -220,11 +220,12 @@ fn refuse_past(call: &Call, before: &Value, proposed: &Value) -> Result<(), Fail
     } else if version != text(before, "resourceVersion") {
         return Err(Failure::is_past(kind, name));
     }
-    // Only what replaces an object has its UID for a precondition; what changes one is validated.
+    // Only an update treats the UID as a precondition. For a patch or an apply, the UID is
+    // validated.
     if is_other { Err(Failure::immutable_uid(kind, name, &uid)) } else { Ok(()) }
 }
 
-/// Takes from `proposed` what this endpoint writes.
+/// Takes from `proposed` the fields that this endpoint writes.
 fn take_over(call: &Call, after: &mut Value, proposed: Value) {
     let status = after.get("status").cloned();
     if call.subresource == "status" {
@@ -240,7 +241,7 @@ fn take_over(call: &Call, after: &mut Value, proposed: Value) {
     }
 }
 
-/// Keeps what only the server writes.
+/// Keeps the fields that only the server writes.
 fn keep_own(before: &Value, after: &mut Value) {
     for own in managed::OWN {
         match before["metadata"].get(own) {
@@ -250,7 +251,7 @@ fn keep_own(before: &Value, after: &mut Value) {
     }
     after["apiVersion"] = before["apiVersion"].clone();
     after["kind"] = before["kind"].clone();
-    // What is empty is not stored.
+    // Empty fields are not stored.
     for field in ["finalizers", "ownerReferences", "labels", "annotations"] {
         let value = &after["metadata"][field];
         let is_empty = value.is_null()
@@ -346,7 +347,7 @@ fn delete(store: &mut Store, call: &Call, name: &str, options: &Value, now: Time
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
             "details": details,
         });
-        // Of a pod the answer is the pod.
+        // For a pod, the answer is the pod.
         return Ok((200, if call.kind.is(Trait::Graceful) { last } else { Arc::new(done) }));
     }
     if is_leaving(&before) {
@@ -368,7 +369,7 @@ fn evict(store: &mut Store, call: &Call, now: Timestamp) -> Answer {
     Ok((201, Arc::new(done)))
 }
 
-/// A merge patch of the subresource `scale`.
+/// Carries out a merge patch of the subresource `scale`.
 fn scale(store: &mut Store, call: &Call, now: Timestamp) -> Answer {
     let key = call.key();
     let Some(before) = store.get(&key) else {
@@ -387,7 +388,7 @@ fn scale(store: &mut Store, call: &Call, now: Timestamp) -> Answer {
     Ok((200, Arc::new(scale_of(&before))))
 }
 
-/// An object by its number of replicas.
+/// The scale of an object, from its number of replicas.
 pub(crate) fn scale_of(object: &Value) -> Value {
     let metadata = &object["metadata"];
     let fields = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
@@ -400,7 +401,7 @@ pub(crate) fn scale_of(object: &Value) -> Value {
     })
 }
 
-/// Stores all of an object, as if whoever may do so had written it.
+/// Stores a whole object, as if permitted writers had written it.
 pub(crate) fn put(store: &mut Store, mut object: Value, now: Timestamp) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));

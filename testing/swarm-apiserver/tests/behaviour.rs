@@ -1,4 +1,4 @@
-//! What only this server does, since a test asks for it: faults, stalls, rollbacks.
+//! Tests of the behaviour that only this server has for tests: faults, stalls, rollbacks.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use std::time::Duration;
@@ -123,7 +123,7 @@ async fn a_watch_stalls_and_shows_later_what_it_missed_or_is_told_to_list_again(
     }
 }
 
-/// What became of the cluster in which an operator went on with a spec that no longer existed.
+/// Covers a fault of a real cluster: an operator continued with a spec that no longer existed.
 #[tokio::test(start_paused = true)]
 async fn a_watch_goes_on_beyond_a_rollback_and_shows_nothing_of_it() {
     let server = ApiServer::new();
@@ -182,8 +182,8 @@ async fn what_was_asked_is_there_to_be_read() {
     let made = api.patch("a", &PatchParams::apply("me"), &patch).await.unwrap();
     assert_eq!(made.uid().as_deref(), Some("a.1"));
     assert_eq!(code(api.get("b").await), 404);
-    let told: Vec<_> =
+    let asked: Vec<_> =
         server.take_exchanges().iter().map(|it| (it.what(), it.code.unwrap())).collect();
     let expected = [("apply configmaps/a".to_owned(), 201), ("get configmaps/b".to_owned(), 404)];
-    assert_eq!(told, expected);
+    assert_eq!(asked, expected);
 }
