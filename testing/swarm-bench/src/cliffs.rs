@@ -1,5 +1,5 @@
-//! Requests that a schema allows and that once took seconds or hundreds of megabytes, each in four
-//! sizes, with the power of the size that its time grows with.
+//! Measures requests that a schema allows and that once took seconds or hundreds of megabytes. Each
+//! request runs in four sizes. The result shows the power of the size with which its time grows.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -18,9 +18,9 @@ use swarm_core::{
 
 use crate::{memory, names, shown};
 
-/// How often a request is made at most.
+/// The largest number of times that a request runs.
 const RUNS: usize = 5;
-/// The processor time after which it is not made again.
+/// The processor time after which a request does not run again.
 const LONG_ENOUGH: Duration = Duration::from_secs(2);
 /// A slot that `ordinals.start` of a StatefulSet may name.
 pub(crate) const FAR: u32 = 1_000_000;
@@ -46,7 +46,7 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
 pub(crate) struct Sizes(Vec<(u32, Duration)>);
 
 impl Sizes {
-    /// Measures and prints one size. `moves` is what it says of moves, if anything.
+    /// Measures and prints one size. `moves` is the result's text about moves, if any.
     pub(crate) fn measure<T>(
         &mut self,
         size: u32,
@@ -73,7 +73,7 @@ impl Sizes {
         self.growth_with("size");
     }
 
-    /// The same where something else than a size grows.
+    /// Prints the same slope, where something other than a size grows.
     pub(crate) fn growth_with(&self, what: &str) {
         let logs = self.0.iter().map(|(size, took)| (f64::from(*size).ln(), took.as_secs_f64()));
         let logs: Vec<_> = logs.map(|(size, seconds)| (size, seconds.ln())).collect();
@@ -86,7 +86,7 @@ impl Sizes {
     }
 }
 
-/// The processor time of this thread: other programs on the machine do not count.
+/// The processor time of this thread. Other programs on the machine do not count.
 fn cpu() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
@@ -111,14 +111,14 @@ fn distinct_priorities() -> Result<(), JobsError> {
     Ok(())
 }
 
-/// Jobs with a share, each with a priority of its own.
+/// Jobs with a share, each with a different priority.
 pub(crate) fn with_distinct_priorities(jobs: u32) -> Result<JobTable, JobsError> {
     let wishes = (0..jobs).zip(0..);
     let wishes = wishes.map(|(n, priority)| (format!("{n:05}"), job(n % 50 + 1, priority)));
     JobTable::with_wishes(wishes)
 }
 
-/// Jobs of 15 to 45 percent come one by one, until one finds no worker with enough room.
+/// Jobs of 15 to 45 percent come one by one, until one job finds no worker with enough room.
 fn one_more() -> Result<(), JobsError> {
     let mut sizes = Sizes::default();
     for workers in [1_250, 2_500, 5_000, 10_000] {
@@ -130,7 +130,7 @@ fn one_more() -> Result<(), JobsError> {
     Ok(())
 }
 
-/// As many jobs of these shares as fit, and one more; where all but the last are.
+/// Jobs of these shares, as many as fit, and one more; with the workers of all but the last job.
 pub(crate) fn full(workers: u32) -> Result<(JobTable, Vec<Slot>), JobsError> {
     let shares = [15, 20, 25, 30, 35, 40, 45];
     let percent = |n: u64| shares[usize::try_from(n * n / 3 % 7).unwrap_or(0)];
@@ -150,7 +150,8 @@ pub(crate) fn full(workers: u32) -> Result<(JobTable, Vec<Slot>), JobsError> {
     Ok((JobTable::with_wishes(wishes)?, held))
 }
 
-/// All workers have 34 and 33 percent, and a job wants a whole one: three others have to move.
+/// All workers have jobs of 34 and 33 percent, and a job needs a whole worker. So three other jobs
+/// have to move.
 fn whole_worker() -> Result<(), JobsError> {
     let mut sizes = Sizes::default();
     for workers in [1_250, 2_500, 5_000, 10_000] {
@@ -186,7 +187,7 @@ fn workers_enough() -> Result<(), JobsError> {
     Ok(())
 }
 
-/// Asks about so many shares with distinct priorities, and a job that is pinned far away.
+/// Asks about `count` shares with distinct priorities, and a job that is pinned far away.
 pub(crate) fn with_enough(count: u32, ask: impl FnOnce(&Request<'_>)) -> Result<(), JobsError> {
     let mut jobs: Jobs = swarm_core::jobs(["pinned"])?;
     for (n, priority) in (0..count).zip(0..) {
@@ -202,7 +203,7 @@ pub(crate) fn with_enough(count: u32, ask: impl FnOnce(&Request<'_>)) -> Result<
     Ok(())
 }
 
-/// A pool whose slots begin at `first`, planned from nothing.
+/// Plans pools whose slots begin at `first`, from nothing.
 fn slots_from(first: u32) -> Result<(), JobsError> {
     let mut sizes = Sizes::default();
     for jobs in [125_000, 250_000, 500_000, 1_000_000] {
@@ -221,7 +222,8 @@ pub(crate) fn pool_from(first: u32, workers: u32) -> Pool {
     Pool(Pool::ready(workers).0.into_iter().map(from).collect())
 }
 
-/// A session is granted jobs and has to release all of them; each one ends in an event of its own.
+/// Measures a session that is granted jobs and has to release all of them. Each job ends in a
+/// separate event.
 fn ended_one_by_one(how: &str, ended: fn(JobName) -> SessionEvent) -> Result<(), Box<dyn Error>> {
     let mut sizes = Sizes::default();
     for count in [12_500, 25_000, 50_000, 100_000] {
@@ -232,7 +234,7 @@ fn ended_one_by_one(how: &str, ended: fn(JobName) -> SessionEvent) -> Result<(),
     Ok(())
 }
 
-/// The work of a session with so many jobs, each of which ends in an event of its own.
+/// Measures the work of a session with `count` jobs. Each job ends in a separate event.
 pub(crate) fn with_endings(
     count: u32,
     ended: fn(JobName) -> SessionEvent,
@@ -259,7 +261,8 @@ pub(crate) fn with_endings(
     Ok(())
 }
 
-/// Every worker runs every job: what each session is to run, and which views are news.
+/// Measures a pool in which every worker runs every job: the jobs of each session, and the views
+/// that changed.
 fn views_of_all() -> Result<(), JobsError> {
     let (mut views, mut news) = (Sizes::default(), Sizes::default());
     for count in [1_250, 2_500, 5_000, 10_000] {
@@ -277,7 +280,7 @@ fn views_of_all() -> Result<(), JobsError> {
     Ok(())
 }
 
-/// A turn of a large pool at rest.
+/// Measures a turn of a large pool at rest.
 fn nothing_changed() -> Result<(), JobsError> {
     let mut sizes = Sizes::default();
     let pool = observed(1_000);
@@ -292,7 +295,7 @@ fn nothing_changed() -> Result<(), JobsError> {
     Ok(())
 }
 
-/// So many jobs without wishes.
+/// Wants `count` jobs without wishes.
 pub(crate) fn desired(count: u32) -> Result<Desired, JobsError> {
     let jobs = jobs(names(count).iter().map(String::as_str))?;
     Ok(Desired::new(jobs))

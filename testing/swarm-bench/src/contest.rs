@@ -11,12 +11,12 @@ use swarm_core::{JobName, JobTable, JobsError, Mode, Slot, hash_job};
 use crate::contestants::{Anchor, Hrw, Jump, NodeRing, PointRing, Swarm};
 use crate::{names, shown, timed};
 
-/// How often everything is done.
+/// The number of times that each step runs.
 const RUNS: usize = 7;
 
-/// A way to say which worker has which key.
+/// A way to assign keys to workers.
 pub(crate) trait Contestant {
-    /// Knows the workers `0..workers` from now on, and no other.
+    /// Has the workers `0..workers` from now on, and no others.
     fn start(&mut self, workers: u32);
 
     /// The worker with the next number joins.
@@ -29,7 +29,8 @@ pub(crate) trait Contestant {
     fn assign(&self, held: &[Slot]) -> Vec<Slot>;
 }
 
-/// Everyone, at two sizes; the one whose work grows with jobs × workers only at the smaller one.
+/// Measures every library at two sizes. The library whose work grows with jobs × workers runs only
+/// at the smaller size.
 pub(crate) fn all() -> Result<(), JobsError> {
     head();
     for (jobs, workers) in [(100_000, 100), (1_000_000, 1_000)] {
@@ -53,7 +54,7 @@ pub(crate) fn all() -> Result<(), JobsError> {
     Ok(())
 }
 
-/// The one whose work grows with jobs × workers, once, at the larger size.
+/// Measures the library whose work grows with jobs × workers once, at the larger size.
 pub(crate) fn slow() -> Result<(), JobsError> {
     head();
     let (_, keys) = keys(1_000_000)?;

@@ -1,7 +1,7 @@
 //! The libraries, each used as its documentation describes.
 //!
-//! All use the same cheap mix instead of their own hash functions: keys are hashes already, and the
-//! choice of a hash shall not make a library slow or uneven.
+//! All libraries use the same cheap mix instead of their own hash functions. Keys are hashes
+//! already, and the choice of a hash shall not make a library slow or uneven.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -14,7 +14,7 @@ use swarm_core::{JobTable, Member, Mode, Pool, Rules, Slot, Standing};
 
 use crate::contest::Contestant;
 
-/// Points of each worker on a ring. More spread better and cost more.
+/// The number of points of each worker on a ring. More points spread better and cost more.
 const POINTS: u32 = 100;
 
 /// The finalizer of SplitMix64 over every number that is written.
@@ -51,7 +51,7 @@ fn each(keys: &[u64], worker: impl Fn(u64) -> Option<u32>) -> Vec<Slot> {
     keys.iter().map(|key| worker(*key).map_or(Slot::NOBODY, Slot)).collect()
 }
 
-/// Ours.
+/// The planner of this repository.
 pub(crate) struct Swarm<'a> {
     table: &'a JobTable,
     rules: Rules,
@@ -84,7 +84,7 @@ impl Contestant for Swarm<'_> {
     }
 }
 
-/// `hashring`: a ring of single points, so a worker is put in as many.
+/// `hashring`: a ring of single points, so each worker is added as several points.
 pub(crate) struct PointRing<'a> {
     keys: &'a [u64],
     ring: HashRing<(u32, u32), Mix>,
@@ -188,7 +188,8 @@ impl Contestant for Jump<'_> {
     }
 }
 
-/// `anchorhash`: any worker can leave; the most there may ever be is fixed, here at twice as many.
+/// `anchorhash`: any worker can leave. The largest number of workers is fixed, here at twice as
+/// many.
 pub(crate) struct Anchor<'a> {
     keys: &'a [u64],
     buckets: AnchorHash<u64, u32, Mix>,

@@ -1,5 +1,5 @@
-//! Pools that shares fill almost completely, and one worker leaves: how many of the jobs of other
-//! workers move for those that it had.
+//! Measures pools that shares fill almost completely, when one worker leaves. The result shows how
+//! many jobs of other workers move for the jobs of that worker.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const SHARES: [(u32, u32); 4] = [(5, 30), (10, 50), (15, 45), (30, 60)];
 /// The numbers of workers, each with its number of seeded pools.
 const SIZES: [(u32, u32); 4] = [(20, 200), (60, 200), (200, 100), (6_000, 2)];
 
-/// One worker leaves each of these pools.
+/// Measures each of these pools when one worker leaves.
 pub(crate) fn all() -> Result<(), JobsError> {
     println!(
         "| workers | shares | reserved | moves for each job of the worker that left: median, 90 %, most | a third of all jobs moved | out, mean | median | longest |"
@@ -68,7 +68,8 @@ struct Departure {
 }
 
 impl Departure {
-    /// Jobs come one by one to the least reserved worker until so much is reserved.
+    /// Fills a pool, removes one worker and plans again. Jobs go one by one to the least reserved
+    /// worker until `reserved` percent are reserved.
     fn of(seed: u32, workers: u32, shares: (u32, u32), reserved: u32) -> Result<Self, JobsError> {
         let mut random = seed.wrapping_mul(2_654_435_761).wrapping_add(workers);
         let mut below = |limit: u32| {

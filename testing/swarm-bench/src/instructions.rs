@@ -1,8 +1,8 @@
-//! How many instructions requests take, counted by callgrind and compared with a committed list.
+//! Counts the instructions of requests with callgrind, and compares them with a committed list.
 //!
-//! A time depends on what else the machine does; a count of instructions does not. Each case runs in
-//! a process of its own under callgrind, which counts only what happens inside [`collected`]. With
-//! `UPDATE=1` in the environment the list is written in place of being compared.
+//! A time depends on the load of the machine; a count of instructions does not. Each case runs in a
+//! separate process under callgrind, which counts only the work inside [`collected`]. With
+//! `UPDATE=1` in the environment, the list is written instead of compared.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -16,14 +16,14 @@ use swarm_core::{Decider, JobTable, Ledger, Pool, Replication, Rules, decide};
 
 use crate::cliffs;
 
-/// The committed list: a case and its count a line.
+/// The committed list: a case and its count on each line.
 const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.txt");
-/// By which factor a count may exceed the one in the list.
+/// The factor up to which a count may exceed the committed count.
 const FACTOR_MAX: f64 = 1.2;
 
 type Case = (&'static str, fn() -> Result<(), Box<dyn Error>>);
 
-/// What is counted.
+/// The cases that are counted.
 const CASES: [Case; 12] = [
     ("plan from nothing, 50000 jobs, 500 workers", || plan(0, 0)),
     ("plan from nothing, slots from 1000000", || plan(cliffs::FAR, 0)),
@@ -95,7 +95,7 @@ fn count(name: &str) -> Result<u64, Box<dyn Error>> {
         .ok_or_else(|| format!("`{name}` was not counted:\n{said}").into())
 }
 
-/// Does the work that counts.
+/// Does the work that is counted.
 #[inline(never)]
 fn collected(work: &mut dyn FnMut()) {
     work();
@@ -122,7 +122,8 @@ fn file_name(path: &str) -> &str {
     Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path)
 }
 
-/// A pool from slot `first` on, from nothing, or with so many workers `fewer`.
+/// Plans a pool from slot `first` on. The plan begins from nothing, or after `fewer` workers have
+/// left.
 fn plan(first: u32, fewer: u32) -> Result<(), Box<dyn Error>> {
     let (table, workers) = (JobTable::new(crate::names(50_000))?, 500);
     let full = cliffs::pool_from(first, workers);
@@ -150,7 +151,7 @@ fn workers_enough() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What differs from the turn before.
+/// The difference from the previous turn.
 #[derive(Clone, Copy)]
 enum Change {
     Nothing,

@@ -1,4 +1,5 @@
-//! What the operator keeps of a Swarm with as many jobs as its sources may have, and takes for a turn.
+//! Measures the memory of the operator for a Swarm with as many jobs as its sources may have. The
+//! figures are for the memory that it keeps and the memory that a turn takes.
 
 use std::error::Error;
 
@@ -14,7 +15,7 @@ fn mb(bytes: usize) -> usize {
     bytes.div_ceil(1_000_000)
 }
 
-/// What `work` made, which is kept, and a line with what that takes.
+/// Runs `work`, and prints a line with the memory that it needs and that its result keeps.
 fn row<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let before = memory::start();
     let made = work();

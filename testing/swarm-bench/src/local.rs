@@ -1,5 +1,5 @@
-//! Measures `swarm local` from outside, with real processes: how long a handover takes,
-//! what ten thousand jobs cost, and how fast a plan is printed.
+//! Measures `swarm local` from outside, with real processes: the time of a handover, the cost of
+//! ten thousand jobs, and the speed of a plan.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
@@ -13,11 +13,11 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::shown;
 
-/// How many moves are measured.
+/// The number of moves that are measured.
 const MOVES: usize = 200;
-/// How long anything may take.
+/// The limit for every wait.
 const DEADLINE: Duration = Duration::from_mins(1);
-/// How long a pool is watched at rest.
+/// The time for which a pool is watched at rest.
 const REST: Duration = Duration::from_secs(20);
 
 /// A running operator and the directory of its state.
@@ -44,7 +44,7 @@ pub(crate) fn all() -> io::Result<()> {
     plan(&programs)
 }
 
-/// Builds the programs that are measured, and returns their paths.
+/// Builds the measured programs, and returns their directory.
 fn build() -> io::Result<PathBuf> {
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--release", "--locked", "-p", "swarm-cli"])
@@ -64,7 +64,7 @@ fn manifest(workers: u32, jobs: &str) -> String {
     )
 }
 
-/// So many jobs, a line each.
+/// Lists `count` jobs, each on its own line.
 fn listed(name: &str, count: u32) -> String {
     (0..count).map(|n| ["    - name: ", name, "-", &n.to_string(), "\n"].concat()).collect()
 }
@@ -76,7 +76,7 @@ fn save(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(beside, path)
 }
 
-/// How long it takes from an edit that pins a job to the other worker until it runs there.
+/// Measures the times from an edit that pins a job to the other worker until the job runs there.
 fn handovers(programs: &Path) -> io::Result<Vec<Duration>> {
     let dir = tempdir("handovers")?;
     let file = dir.join("swarm.yaml");
@@ -99,7 +99,7 @@ fn handovers(programs: &Path) -> io::Result<Vec<Duration>> {
     Ok(latencies)
 }
 
-/// What ten thousand jobs on ten workers cost.
+/// Measures the cost of ten thousand jobs on ten workers.
 fn ten_thousand(programs: &Path) -> io::Result<()> {
     let dir = tempdir("ten-thousand")?;
     let file = dir.join("swarm.yaml");
@@ -136,7 +136,7 @@ fn tasks(pid: u32) -> io::Result<Vec<u32>> {
     Ok(tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// The children that one thread of a process started.
+/// Returns a function that lists the children that a thread of this process started.
 fn pids_of(pid: u32) -> impl Fn(u32) -> Vec<u32> {
     move |task| {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{task}/children"));
@@ -145,7 +145,7 @@ fn pids_of(pid: u32) -> impl Fn(u32) -> Vec<u32> {
     }
 }
 
-/// Seconds of processor time that processes have used.
+/// The seconds of processor time that processes have used.
 fn cpu(pids: &[u32]) -> io::Result<f64> {
     let mut ticks = 0_u32;
     for pid in pids {
@@ -157,7 +157,7 @@ fn cpu(pids: &[u32]) -> io::Result<f64> {
     Ok(f64::from(ticks) / 100.0)
 }
 
-/// Resident memory of a process, in kB.
+/// The resident memory of a process, in kB.
 fn memory(pid: u32) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -165,7 +165,7 @@ fn memory(pid: u32) -> io::Result<u64> {
     number.ok_or_else(|| io::Error::other("the process has no memory"))
 }
 
-/// How fast `kubectl-swarm plan` is with many jobs.
+/// Measures the time of `kubectl-swarm plan` with many jobs.
 fn plan(programs: &Path) -> io::Result<()> {
     let dir = tempdir("plan")?;
     let file = dir.join("swarm.yaml");
@@ -194,7 +194,7 @@ impl Operator {
         Ok(Self { child: command.spawn()?, dir: dir.to_owned() })
     }
 
-    /// Waits until it reports that it is settled, and returns how long it reports that took.
+    /// Waits until the operator reports a settled pool, and returns the reported time.
     fn settled(&self) -> io::Result<Duration> {
         until("the pool is settled", || {
             let said = fs::read_to_string(self.dir.join("out"))?;
@@ -226,7 +226,7 @@ impl Log {
         Ok(Self { reader: BufReader::new(File::open(path)?), line: String::new() })
     }
 
-    /// Waits for the next start of a job, and returns when it was.
+    /// Waits for the next start of a job, and returns its time.
     fn next_start_of(&mut self, job: &str) -> io::Result<Duration> {
         let job = format!(r#""job":"{job}""#);
         until("the job starts", || {

@@ -1,9 +1,10 @@
-//! Measures the planner on one core, beside other libraries, a turn of many jobs, keys shared among
-//! replicas, and whole pools on one machine, and prints Markdown tables.
+//! Measures the planner on one core and compares it with other libraries. It also measures a turn
+//! of many jobs, keys shared among replicas, and whole pools on one machine. It prints Markdown
+//! tables.
 //!
-//! Without arguments all parts run, in the order of [`PARTS`], except those that take minutes; with
-//! arguments, those that are named. Jobs are 31-byte names, sorted and hashed once, which has its
-//! own line.
+//! Without arguments all parts run, in the order of [`PARTS`], except for parts that take minutes.
+//! With arguments, the named parts run. Jobs have names of 31 bytes, sorted and hashed once; a
+//! separate line shows the time of that.
 
 mod cliffs;
 mod contest;
@@ -25,10 +26,10 @@ use std::time::{Duration, Instant};
 #[global_allocator]
 static ALLOCATOR: memory::Counting = memory::Counting;
 
-/// A part: its name, when it is measured, and how.
+/// A part: its name, when it is measured, and its function.
 type Part = (&'static str, When, fn() -> Result<(), Box<dyn Error>>);
 
-/// What can be measured.
+/// The parts that can be measured.
 const PARTS: [Part; 12] = [
     ("planner", When::Always, || Ok(planner::plans()?)),
     ("shares", When::Always, || Ok(planner::shares()?)),
@@ -44,12 +45,12 @@ const PARTS: [Part; 12] = [
     ("hrw", When::Named, || Ok(contest::slow()?)),
 ];
 
-/// When a part is measured.
+/// The condition under which a part is measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
     /// Without arguments, and when it is named.
     Always,
-    /// When it is named: it takes minutes, or needs valgrind.
+    /// When it is named, since it takes minutes or needs valgrind.
     Named,
 }
 
@@ -96,7 +97,7 @@ fn names(jobs: u32) -> Vec<String> {
     (0..jobs).map(name).collect()
 }
 
-/// What came out, and how long it took.
+/// Returns the result of `work` and its duration.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     let made = work();

@@ -1,6 +1,6 @@
-//! Lists of jobs as ConfigMaps hold them, and texts that somebody wrote to stop the reader: each in four
-//! sizes, with the power of the size that time grows with, and texts with four depths, with that of the
-//! depth.
+//! Measures the reader with lists of jobs as ConfigMaps hold them, and with hostile texts. Each
+//! text runs in four sizes, and the result shows the power of the size with which time grows. Some
+//! texts also run in four depths, with the power of the depth.
 
 use std::error::Error;
 
@@ -14,10 +14,10 @@ use crate::cliffs::Sizes;
 /// The sizes of a text, in bytes. A ConfigMap has at most a million.
 const SIZES: [u32; 4] = [125_000, 250_000, 500_000, 1_000_000];
 
-/// A text: what it is, how it begins, and what is repeated after that.
+/// A text: its description, its beginning, and the part that is repeated after the beginning.
 type Text = (&'static str, &'static str, &'static str);
 
-/// What is repeated up to the size.
+/// The texts whose last part is repeated up to the size.
 const REPEATED: [Text; 12] = [
     ("a list of names", "", "- stream:camera00001:new\n"),
     ("a list of maps", "", "- {name: \"stream:camera00001:new\", params: {url: x}}\n"),
@@ -33,9 +33,10 @@ const REPEATED: [Text; 12] = [
     ("anchors", "[", "&a a,"),
 ];
 
-/// What stands at the beginning, so often, before `a,` is repeated up to the size.
+/// The parts that are repeated at the beginning, to each depth, before `a,` is repeated up to the
+/// size.
 const DEEP: [(&str, &str); 2] = [("brackets", "["), ("maps in brackets", "{a: ")];
-/// How often.
+/// The depths: the numbers of repetitions at the beginning.
 const DEPTHS: [u32; 4] = [30, 100, 1_000, 10_000];
 
 /// All texts.
@@ -58,7 +59,7 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The largest text with each depth, and the power of the depth that time grows with.
+/// Measures the largest text with each depth, and the power of the depth with which time grows.
 fn deeper(what: &str, begins: &str) {
     let (mut depths, size) = (Sizes::default(), SIZES[SIZES.len() - 1]);
     for depth in DEPTHS {
@@ -70,7 +71,7 @@ fn deeper(what: &str, begins: &str) {
     depths.growth_with("depth");
 }
 
-/// What becomes of a text.
+/// The result of reading a text.
 fn outcome(text: &str) -> String {
     match documents(text) {
         Ok(documents) => format!("{} documents", documents.len()),
@@ -78,7 +79,7 @@ fn outcome(text: &str) -> String {
     }
 }
 
-/// Sources of one Swarm, a megabyte each, with names that begin so.
+/// Measures sources of one Swarm, a megabyte each, with names that begin with `begins`.
 fn sources(begins: &str) -> Result<(), Box<dyn Error>> {
     let mut sizes = Sizes::default();
     for count in [1, 2, 4, 8] {
@@ -100,7 +101,7 @@ fn sources(begins: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A list of a megabyte. Its names are different from those of others.
+/// A ConfigMap with a list of a megabyte. Its names differ from the names in other lists.
 fn config_map(begins: &str, number: u32) -> Value {
     let bytes = u32::try_from(begins.len() + 10).unwrap_or(u32::MAX);
     let text = lines(999_990 / bytes, |n| format!("- {begins}{:07}\n", number * 200_000 + n));

@@ -1,5 +1,5 @@
-//! The planner alone: every plan is made several times and the median is reported; "peak" is everything
-//! that is allocated while a plan is made, the table of jobs included.
+//! Measures the planner alone. Every plan is made several times and the median is reported. "Peak"
+//! is the largest allocation while a plan is made, including the table of jobs.
 
 use std::hint::black_box;
 
@@ -7,10 +7,10 @@ use swarm_core::{Job, JobTable, JobsError, Mode, Pool, Rules, Share, Slot, Table
 
 use crate::{memory, names, shown, timed};
 
-/// How often each plan is made.
+/// The number of times that each plan is made.
 const RUNS: usize = 15;
 
-/// What is planned, from what.
+/// A planned event: the pool and the previous holders.
 struct Event<'a> {
     name: &'a str,
     held: &'a [Slot],
@@ -18,8 +18,8 @@ struct Event<'a> {
     mode: Mode,
 }
 
-/// Jobs without wishes. The last size is ten times the one before: a step that is not linear in the
-/// number of jobs would show.
+/// Measures jobs without wishes. The last size is ten times the previous size, so that a step that
+/// is not linear in the number of jobs would show.
 pub(crate) fn plans() -> Result<(), JobsError> {
     head();
     let sizes: [(u32, &[u32]); 3] =
@@ -38,8 +38,8 @@ pub(crate) fn plans() -> Result<(), JobsError> {
     Ok(())
 }
 
-/// Some jobs reserve a part of a worker: a tenth of what all workers have in shares of 1 to 20
-/// percent, then half of it in shares of one percent.
+/// Measures jobs that reserve a part of a worker. First they reserve a tenth of all workers in
+/// shares of 1 to 20 percent. Then they reserve half of all workers in shares of one percent.
 pub(crate) fn shares() -> Result<(), JobsError> {
     head();
     for jobs in [100_000, 1_000_000] {
@@ -73,8 +73,8 @@ fn events(table: &JobTable, base: usize, workers: u32) {
     report(sticky("nothing changed", &first, Pool::ready(workers)));
 }
 
-/// The jobs, of which every `stride`th reserves 1, 2, … up to `largest` percent of a worker and so
-/// on again, until `percent` are reserved in all.
+/// The jobs, some with a share: every `stride`th job reserves 1, 2, … up to `largest` percent of a
+/// worker, and then from 1 again. This continues until `percent` are reserved in all.
 fn reserving(names: &[String], percent: u32, stride: u32, largest: u32) -> Vec<(&String, Job)> {
     let mut left = percent;
     let wish = |(name, n): (_, u32)| {

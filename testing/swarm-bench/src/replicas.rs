@@ -1,4 +1,5 @@
-//! Keys shared among replicas: what one member more costs, and what it touches.
+//! Measures keys shared among replicas: the cost of one more member, and the objects that it
+//! touches.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -11,7 +12,7 @@ use swarm_replicas::machine::{
 
 use crate::{shown, timed};
 
-/// How often each step is taken.
+/// The number of times that each step runs.
 const RUNS: usize = 15;
 const OBJECTS: u32 = 1_000_000;
 const MEMBERS: u64 = 100;
@@ -39,8 +40,8 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
     updates(&controller)
 }
 
-/// In an update a new replica has its share before an old one leaves, and so on: how often a bucket changes
-/// hands meanwhile.
+/// Measures how many times a bucket changes its owner in an update. In an update, a new replica has
+/// its share before an old replica leaves, and so on.
 fn updates(controller: &Controller) -> Result<(), Box<dyn Error>> {
     println!("| an update of so many replicas | changes of a bucket, mean | most |\n|--:|--:|--:|");
     for count in [1, 2, 3, 4, 5, 10, 100] {
@@ -86,7 +87,7 @@ fn keys() -> Keys<u32> {
     keys
 }
 
-/// The new table, and how many objects change hands.
+/// Returns the new table, and the number of objects that change their owner.
 fn touched(owners: &Owners, set: &Members, keys: &Keys<u32>) -> (Owners, usize) {
     let next = owners.next(set);
     let moved: Buckets = owners.changes(&next).map(|change| change.bucket).collect();

@@ -1,5 +1,5 @@
-//! One turn of the operator without its requests, and what keeping a ledger of that size takes: the
-//! decision, and the ledger as text, in one piece and in parts.
+//! Measures one turn of the operator without its requests, and the cost of a ledger of that size.
+//! The figures are for the decision, and for the ledger as text, in one piece and in parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -14,7 +14,7 @@ use swarm_core::{
 
 use crate::{names, shown, timed};
 
-/// How often each step is taken.
+/// The number of times that each step runs.
 const RUNS: usize = 7;
 const JOBS: u32 = 100_000;
 const WORKERS: u32 = 100;
