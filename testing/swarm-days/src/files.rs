@@ -19,7 +19,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Whether its process is there.
+    /// Whether its process exists.
     pub(crate) fn is_running(&self) -> bool {
         procs::runs(self.pid, &self.job)
     }
@@ -50,17 +50,17 @@ impl Recorded {
     }
 }
 
-/// The time between two runs of a job, of which there is no picture.
+/// The time between two runs of a job, in which nothing was recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct Gap {
     pub(crate) job: String,
-    /// The last that was written before.
+    /// The last write before the gap.
     pub(crate) from: SystemTime,
-    /// When the next file began.
+    /// The beginning of the next file.
     pub(crate) until: SystemTime,
     /// The time between them; zero if the two runs overlap.
     pub(crate) took: Duration,
-    /// The next run began before the last write of the one before it.
+    /// Whether the next run began before the last write of the previous run.
     pub(crate) overlaps: bool,
 }
 
@@ -115,16 +115,17 @@ pub(crate) fn gaps(
     jobs.iter().flat_map(of_job).collect()
 }
 
-/// A file that is not whole.
+/// A file that is not complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// Its recorder was asked to stop within the first second, before the first picture.
+    /// The file is empty: its recorder was asked to stop within the first second, before the first
+    /// picture.
     Empty,
     /// A picture, the index or the duration is missing.
     Torn(String),
 }
 
-/// The files that are not whole, as ffprobe sees them, two at a time.
+/// The damages of these files, as ffprobe sees them. It checks two files at a time.
 pub(crate) fn damaged(files: &[PathBuf]) -> Vec<Damage> {
     let next = AtomicUsize::new(0);
     let judge = || {

@@ -40,18 +40,18 @@ pub(crate) struct Judged {
     files: BTreeSet<PathBuf>,
     /// Runs that have ended, of recorders that need a while to finish.
     ended: BTreeSet<Run>,
-    /// The gaps that ended by then.
+    /// The time up to which gaps count as judged.
     pub(crate) until: SystemTime,
 }
 
 impl Judged {
-    /// Nothing so far.
+    /// Begins without any judgement.
     pub(crate) fn new() -> Self {
         Self { files: BTreeSet::new(), ended: BTreeSet::new(), until: SystemTime::now() }
     }
 
-    /// The files whose runs have ended, or which a newer file of the run followed, and which were not
-    /// judged yet, without those that may be damaged.
+    /// The files to judge next: their runs have ended, or a newer file of the run exists. Leaves
+    /// out files that were judged before, and files that may be damaged.
     fn next(&mut self, pool: &Pool, jobs: &BTreeMap<String, Vec<Recorded>>) -> Vec<PathBuf> {
         let mut files = Vec::new();
         for recorded in jobs.values().flatten() {
@@ -78,7 +78,7 @@ impl Judged {
     }
 }
 
-/// Judges what happened since the last judgement.
+/// Judges the events since the last judgement.
 pub(crate) fn judge(
     pool: &mut Pool,
     judged: &mut Judged,
@@ -115,7 +115,7 @@ pub(crate) fn judge(
     Ok(Row { cause, gaps, idle, judge, faults, notes, files: files.len() })
 }
 
-/// The stand-stills that should not be.
+/// The faults among the stand-stills.
 fn of_stand_stills(
     gaps: &[Gap],
     judge: Judge,

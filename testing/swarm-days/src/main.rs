@@ -1,10 +1,10 @@
-//! Ordinary days at speed: 40 recorders live through what happens to a pool on one machine within
-//! months, and their files are judged.
+//! Runs ordinary days at speed. Forty recorders go through the events of months in a pool on one
+//! machine, and their files are judged.
 //!
-//! `swarm-days` lives through all [`STAGES`], `swarm-days NAME…` through those that are
-//! named, after a start and before a stop. It prints what each stage saw, then a table of how long the
-//! recorders stood still, by cause; the exit code is 1 if a stage has a fault. `SWARM_OPERATOR` names
-//! the program to judge; otherwise one is built. It needs ffmpeg and ffprobe.
+//! `swarm-days` runs all [`STAGES`], and `swarm-days NAME…` runs the named stages after a start and
+//! before a stop. It prints the findings of each stage. Then it prints a table of how long the
+//! recorders stood still, by cause. The exit code is 1 if a stage has a fault. `SWARM_OPERATOR`
+//! names the program to judge; otherwise one is built. It needs ffmpeg and ffprobe.
 
 mod files;
 mod judge;
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Lives through the stages. Keeps the directory if one of them has a fault.
+/// Runs the stages. Keeps the directory if a stage has a fault.
 fn days(named: &[String]) -> io::Result<Vec<Row>> {
     for program in ["ffmpeg", "ffprobe"] {
         let version = Command::new(program).arg("-version").stdout(Stdio::null()).status();
@@ -92,7 +92,7 @@ fn days(named: &[String]) -> io::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Lives through one stage, and prints what it saw.
+/// Runs one stage, and prints its findings.
 fn lived_through(
     pool: &mut Pool,
     judged: &mut Judged,
@@ -100,7 +100,7 @@ fn lived_through(
     needs: Duration,
 ) -> io::Result<Row> {
     println!("\n{}: {}", stage.name, stage.cause);
-    // A stand-still between two stages counts, one that prepares a stage does not.
+    // A stand-still between two stages counts. A stand-still while a stage is prepared does not.
     if let Some(prepare) = stage.prepare {
         prepare(pool)?;
         judged.until = SystemTime::now();

@@ -33,7 +33,7 @@ pub(crate) struct Pool {
     /// Runs with a process, a worker or a guard that was killed from outside: the last file of each may
     /// be damaged.
     pub(crate) killed: BTreeSet<Run>,
-    /// The recorders that a stage stops on purpose, where that is not all of them.
+    /// The recorders that a stage stops on purpose, if not all of them.
     pub(crate) concerned: Option<BTreeSet<String>>,
     /// Further measurements of a stage.
     pub(crate) notes: Vec<String>,
@@ -41,7 +41,7 @@ pub(crate) struct Pool {
     pub(crate) faults: Vec<String>,
 }
 
-/// The way in which an operator is started from a terminal.
+/// The way to start an operator from a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Launch {
     Nohup,
@@ -49,7 +49,7 @@ pub(crate) enum Launch {
 }
 
 impl Pool {
-    /// A pool that has not begun, in a directory of its own.
+    /// Creates a pool that has not begun, in a separate directory.
     pub(crate) fn new(program: PathBuf, dir: PathBuf) -> io::Result<Self> {
         recorders::install(&dir)?;
         let settings = Settings { workers: 1, limit: 100, version: 1 };
@@ -244,7 +244,7 @@ impl Pool {
         self.all_record_but(&BTreeMap::new(), &BTreeSet::new())
     }
 
-    /// Waits until every recorder records, and these do so in another run than before.
+    /// Waits until every recorder records, and these recorders do so in another run than before.
     pub(crate) fn all_record_but(
         &self,
         before: &BTreeMap<String, Run>,
@@ -264,7 +264,7 @@ impl Pool {
         all.map_err(|error| io::Error::other(format!("{error}; missing: {}", missing.join(", "))))
     }
 
-    /// Waits until the operator has printed these words once more than so often.
+    /// Waits until the operator has printed these words more than `before` times.
     pub(crate) fn prints(&self, words: &str, before: usize) -> io::Result<()> {
         until(&format!("the operator prints {words:?}"), || {
             Ok((before < self.printed().matches(words).count()).then_some(()))

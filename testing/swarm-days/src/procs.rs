@@ -65,7 +65,7 @@ pub(crate) fn runs(pid: u32, job: &str) -> bool {
     entries(pid, "environ").is_some_and(|all| all.contains(&entry))
 }
 
-/// The texts of a file below `/proc`; `None` if the process is gone.
+/// The texts of a file below `/proc`; `None` if the process has ended.
 fn entries(pid: u32, name: &str) -> Option<Vec<String>> {
     let bytes = fs::read(format!("/proc/{pid}/{name}")).ok()?;
     let texts = bytes.split(|byte| *byte == 0).filter(|text| !text.is_empty());

@@ -44,7 +44,8 @@ impl Kind {
         }
     }
 
-    /// The longest stand-still of this kind, where `plain` is that of a plain recorder.
+    /// The longest stand-still of this kind, where `plain` is the longest stand-still of a plain
+    /// recorder.
     pub(crate) fn bound(self, plain: Duration) -> Duration {
         match self {
             Self::Plain | Self::Floods | Self::Broken => plain,

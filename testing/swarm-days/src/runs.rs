@@ -1,5 +1,5 @@
-//! The run log of a pool: for how long no process ran a job. Unlike the gaps between files, that does
-//! not count what ffmpeg needs to begin.
+//! The run log of a pool: for how long no process ran a job. Unlike the gaps between files, these
+//! times leave out the start of ffmpeg.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn in_text(text: &str, from: Duration, until: Duration) -> Vec<Idle> {
     found
 }
 
-/// When something happened to which job; `None` if a writer that was killed has torn the line.
+/// The time, the job and the event of a line; `None` if a killed writer has torn the line.
 fn line(text: &str) -> Option<(Duration, String, String)> {
     let line: Value = serde_json::from_str(text).ok()?;
     let word = |name: &str| Some(line[name].as_str()?.to_owned());

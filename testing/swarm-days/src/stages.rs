@@ -1,4 +1,4 @@
-//! The stages of a day, as data: what each does, and what it may cost the recorders.
+//! The stages of a day, as data: the act of each stage, and its allowed cost for the recorders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -186,7 +186,7 @@ fn start(pool: &mut Pool) -> io::Result<()> {
     until("the broken recorder fails", || Ok(failing(pool)?.contains(&broken).then_some(())))
 }
 
-/// The jobs that fail, as the pool says.
+/// The jobs that fail, as the pool reports.
 fn failing(pool: &Pool) -> io::Result<BTreeSet<String>> {
     let output = pool.ask(&["ps", "--failing", "-o", "json"])?;
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -254,7 +254,7 @@ fn edit_command(pool: &mut Pool) -> io::Result<()> {
     Ok(())
 }
 
-/// Kills the process of one recorder, and measures how long it takes until the pool says so.
+/// Kills the process of one recorder, and measures the time until the pool reports that.
 fn kill_a_recorder(pool: &mut Pool) -> io::Result<()> {
     let before = pool.at_work()?;
     let failing_before = failing(pool)?;
@@ -272,7 +272,7 @@ fn kill_a_recorder(pool: &mut Pool) -> io::Result<()> {
     let killed = Instant::now();
     until("`ps --failing` lists the recorder", || Ok(failing(pool)?.contains(job).then_some(())))?;
     let of_status = killed.elapsed().as_millis();
-    // Where many others fail as well, the output counts them instead.
+    // If many others fail as well, the output counts them instead.
     let of_output = (lines < pool.printed().matches(&line).count()).then_some("as well");
     let of_output = of_output.unwrap_or("not yet");
     pool.notes
