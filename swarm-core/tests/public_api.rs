@@ -1,7 +1,7 @@
-//! The public API is what `public-api.txt` lists, so that a change of it is seen in review.
+//! Compares the public API with the list `public-api.txt`, so that a review sees each change.
 //!
-//! `just bless-api` writes the list anew. It holds what a user can name, with all features but
-//! `mutations`; impls that are derived, or that follow for every type, are left out.
+//! `just bless-api` writes the list again. It has the items that a user can name, with all features
+//! except `mutations`. It leaves out impls that are derived, or that every type has.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;

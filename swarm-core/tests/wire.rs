@@ -1,4 +1,4 @@
-//! What the feature `serde` writes, and what it refuses to read.
+//! The JSON that the feature `serde` writes, and the JSON that it refuses to read.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
@@ -236,7 +236,7 @@ fn a_ledger_is_written_in_its_stored_form() {
     assert_eq!(ledger.assignment().len(), 2);
     let mut written = to_value(Stored::from(&ledger)).unwrap();
     is_written_as(&ledger, &written);
-    // One of before it was kept how long Leases were.
+    // A ledger from an older version does not have the longest duration of its Leases.
     assert_eq!((ledger.longest_lease, written.get("longestLeaseMs")), (Duration::ZERO, None));
     let mut ledger = Ledger { longest_lease: Duration::from_secs(20), ..ledger };
     written["longestLeaseMs"] = json!(20_000);
