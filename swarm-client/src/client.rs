@@ -43,13 +43,13 @@ impl Clients {
     }
 }
 
-/// Finds the cluster: the one that `kubeconfig` names, else the one this pod runs in, else the one
-/// of the user's kubeconfig. No request is sent. All requests will name `agent`, such as
-/// `swarm-operator/1.2.3 (pod-7f)`, for the logs of the API server.
+/// Finds the cluster that `kubeconfig` names. Without that file, it takes the cluster of the user's
+/// kubeconfig, or else the cluster of this pod. No request is sent. All requests will name `agent`,
+/// such as `swarm-operator/1.2.3 (pod-7f)`, for the logs of the API server.
 ///
 /// # Errors
 ///
-/// [`ConnectError`] if there is no usable configuration; its source says why.
+/// [`ConnectError`] if no usable configuration is found; its source says why.
 pub async fn connect(kubeconfig: Option<&Path>, agent: &str) -> Result<Clients, ConnectError> {
     let mut config = match kubeconfig {
         Some(file) => from_file(file).await.map_err(|error| ConnectError(error.into()))?,

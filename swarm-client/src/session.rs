@@ -31,12 +31,12 @@ pub use store::KubeSession;
 pub const SESSION_LABEL: &str = "swarm.k8slab.info/session";
 /// The acknowledgement of a session in its Lease, as JSON: [`StoredAck`].
 pub const ACK_ANNOTATION: &str = "swarm.k8slab.info/ack";
-/// Names the previous session in the same place, of which certainly no process is left.
+/// Names the previous session in the same place. Its processes have certainly ended.
 pub const PREDECESSOR_ANNOTATION: &str = "swarm.k8slab.info/predecessor";
 /// The failing jobs of the session, as JSON: [`Failing`]. It is for people, and missing while no
 /// job fails.
 pub const FAILING_ANNOTATION: &str = "swarm.k8slab.info/failing";
-/// Says `missing` where the API server would let the session write the Leases of others.
+/// Says `missing` if the API server would let the session write the Leases of others.
 pub const POLICY_ANNOTATION: &str = "swarm.k8slab.info/policy";
 /// All annotations that a session writes.
 pub const ANNOTATIONS: [&str; 5] = [

@@ -1,8 +1,7 @@
 //! The Lease of one session, as its worker writes and reads it.
 //!
-//! It is made by a POST and renewed by a PUT that names the version and the UID it replaces: one
-//! that is gone is never recreated, which a PUT of a Lease would do otherwise. Every request is
-//! sent once.
+//! A POST creates the Lease. A PUT renews it, and names the version and the UID that it replaces.
+//! Without these, a PUT would recreate a Lease that was deleted. Every request is sent once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
