@@ -184,7 +184,7 @@ fn to_text(file: File, bytes_max: u64) -> Result<String, ReadError> {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file does not exist.
-    #[error("there is no such file")]
+    #[error("the file does not exist")]
     Missing,
     /// The file is larger than its reader allows.
     #[error("it has more than {bytes_max} bytes, the largest size that is read")]

@@ -238,7 +238,9 @@ fn nothing(Request { files, options, live }: Request<'_>) -> String {
     let namespace = options.namespace.as_deref();
     if let Some(Cluster(cluster)) = live.filter(|_| files.is_empty()) {
         if let Some(name) = namespace.filter(|name| cluster.has_namespace(name) == Some(false)) {
-            return format!("there is no namespace `{name}`; `kubectl get namespaces` lists them");
+            return format!(
+                "namespace `{name}` does not exist; `kubectl get namespaces` lists them"
+            );
         }
         let namespace = namespace.map_or_else(
             || "the namespace of the context".to_owned(),

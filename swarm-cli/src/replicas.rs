@@ -113,7 +113,7 @@ fn nobody(cluster: &Cluster, namespace: &str, ended: usize) -> String {
     let here = if is_there {
         format!("no operator in namespace `{namespace}` has a Lease")
     } else {
-        format!("there is no namespace `{namespace}`")
+        format!("namespace `{namespace}` does not exist")
     };
     match replicas(cluster, None).map(namespaces_of) {
         Ok(others) if !others.is_empty() => {
@@ -123,8 +123,8 @@ fn nobody(cluster: &Cluster, namespace: &str, ended: usize) -> String {
             format!("{here}; operators run in {shown}{more}: name their namespace with --namespace")
         }
         Ok(_) => format!(
-            "{here}, nor does any other namespace have one: no operator runs, or it runs alone, without \
-             --id; look for its pods: kubectl get pods --all-namespaces --selector=app=swarm-controller"
+            "{here}, and no other namespace has an operator's Lease: no operator runs, or it runs alone, \
+             without --id; look for its pods: kubectl get pods --all-namespaces --selector=app=swarm-controller"
         ),
         Err(_) => format!(
             "{here}; name the operator's namespace with --namespace. One that runs alone, without --id, \

@@ -151,7 +151,7 @@ impl Reader {
         let wrong = |reason: &str| Explained::from(format!("{}: {reason}", self.shown));
         let text = match contents {
             Contents::Text(text) => text,
-            Contents::Missing => return Err(wrong("there is no such file")),
+            Contents::Missing => return Err(wrong("the file does not exist")),
             Contents::Unreadable(reason) => return Err(wrong(reason)),
         };
         let manifest::Manifest {

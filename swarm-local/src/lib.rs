@@ -94,8 +94,8 @@ pub struct LocalArgs {
     /// Print lines of events, on a terminal too, instead of the live view
     #[arg(long)]
     pub plain: bool,
-    /// End with exit code 0 once every job is ready or, without a readiness check, has run for a second;
-    /// with 3 if some jobs have no worker or are not restarted any more
+    /// End with exit code 0 once every job is ready. A job without a readiness check must have run
+    /// for a second. End with 3 if some jobs have no worker or are not restarted any more
     #[arg(long)]
     pub until_settled: bool,
     /// The longest time for `--until-settled`, which then ends with an error [default: 5m]

@@ -27,8 +27,8 @@ fn short_of(limit: u64, jobs: usize) -> Option<String> {
     let needed = u64::try_from(jobs).unwrap_or(u64::MAX).saturating_mul(PER_JOB) + PER_GUARD;
     (limit < needed).then(|| {
         format!(
-            "a worker has {}, for which {needed} open files are needed, and the hard limit is {limit}: \
-             some jobs will not start; raise it (`ulimit -Hn`, or LimitNOFILE= of a systemd unit), or \
+            "a worker has {}, for which {needed} open files are needed, and the hard limit is {limit}. \
+             Some jobs will not start: raise it (`ulimit -Hn`, or LimitNOFILE= of a systemd unit), or \
              run more workers",
             counted(jobs, "job")
         )

@@ -83,7 +83,7 @@ pub(super) fn default_home() -> Result<PathBuf, String> {
     let given = env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let state = given.or_else(|| env::home_dir().map(|home| home.join(".local/state")));
     let state = state.filter(|path| path.is_absolute());
-    let state = state.ok_or("there is no home directory; set the state directory with --dir")?;
+    let state = state.ok_or("the home directory is unknown; set the state directory with --dir")?;
     Ok(state.join("swarm"))
 }
 

@@ -182,7 +182,7 @@ fn job_document(snapshot: Option<&Snapshot>, name: &str) -> Document {
     let Some(snapshot) = snapshot else { return Document::default() };
     match snapshot.job(name) {
         Some(row) => Document::of(&JobEntry::of(snapshot, &failing(snapshot), row)),
-        None => Document::missing(format!("there is no job `{}`", name.escape_default())),
+        None => Document::missing(format!("job `{}` does not exist", name.escape_default())),
     }
 }
 

@@ -34,7 +34,9 @@ impl WorkerProgram {
         // A missing program would be restarted forever, and only the screen would show the reason.
         if !is_found(program) {
             let shown = program.display();
-            return Err(format!("--worker: there is no program {shown}; write a path to it"));
+            return Err(format!(
+                "--worker: the program {shown} cannot be found; write a path to it"
+            ));
         }
         Ok(Self { program: program.clone(), first: args.worker_args.clone(), log_format })
     }

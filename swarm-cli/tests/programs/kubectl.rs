@@ -139,7 +139,7 @@ fn where_no_operator_is_a_sentence_says_so_and_where_to_look() {
         // kubectl prints nothing for an empty list.
         (
             format!("case \"$*\" in {there} esac"),
-            "no operator in namespace `swarm-system` has a Lease, nor does any other namespace have one",
+            "no operator in namespace `swarm-system` has a Lease, and no other namespace has an operator's Lease",
         ),
         (
             String::new(),
@@ -147,7 +147,7 @@ fn where_no_operator_is_a_sentence_says_so_and_where_to_look() {
         ),
         (
             "case \"$*\" in *api-resources*) echo x;; esac".to_owned(),
-            "there is no namespace `swarm-system`, nor does any other namespace have one",
+            "namespace `swarm-system` does not exist, and no other namespace has an operator's Lease",
         ),
         (
             format!("case \"$*\" in {there} *--all-namespaces*) {LIST};; esac"),
@@ -209,7 +209,7 @@ fn live_names_what_it_looked_for_where_there_is_nothing() {
     assert_eq!(said(&output), expected);
     let output = Kubectl::new("").swarm(&["import", "--live", "-n", "video"]);
     let expected =
-        "kubectl swarm: there is no namespace `video`; `kubectl get namespaces` lists them\n";
+        "kubectl swarm: namespace `video` does not exist; `kubectl get namespaces` lists them\n";
     assert_eq!((output.status.code(), said(&output)), (Some(2), expected.to_owned()));
     let output = Kubectl::new("").swarm(&["import", "--live"]);
     assert!(said(&output).contains("the namespace of the context has nothing to import"));

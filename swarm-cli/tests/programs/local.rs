@@ -146,7 +146,7 @@ fn a_broken_edit_says_what_is_wrong_and_keeps_the_last_good_state() {
     operator.prints("nothing moved");
     std::fs::remove_file(machine.file()).unwrap();
     until("a complaint", || {
-        operator.complaints().contains("there is no such file; the last valid").then_some(())
+        operator.complaints().contains("the file does not exist; the last valid").then_some(())
     });
     assert_eq!(loads(&machine, 3).len(), 3);
 }
@@ -313,9 +313,12 @@ fn wrong_input_is_exit_code_2_one_sentence_and_nothing_on_standard_output() {
     let machine = Machine::new();
     for program in ["/no/such/worker", "./no-such-worker", "no-such-worker", "/"] {
         let message = refusal(&machine.output(&["--worker", program]), 2);
-        assert!(message.contains(&format!("there is no program {program}; write")), "{message}");
+        assert!(
+            message.contains(&format!("the program {program} cannot be found; write")),
+            "{message}"
+        );
     }
     std::fs::remove_file(machine.file()).unwrap();
     let message = refusal(&machine.output(&[]), 2);
-    assert!(message.ends_with("streams.yaml: there is no such file\n"), "{message}");
+    assert!(message.ends_with("streams.yaml: the file does not exist\n"), "{message}");
 }

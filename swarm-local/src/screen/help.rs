@@ -10,7 +10,7 @@ use super::palette::STRONG;
 /// The keys and their effects.
 const KEYS: [(&str, &str); 16] = [
     ("q", "end the pool: workers and jobs; asks first if jobs run"),
-    ("Ctrl-C", "end the pool; once more: kill what has not ended yet"),
+    ("Ctrl-C", "end the pool; again: kill what has not ended yet"),
     ("Tab", "go to the next part: workers, jobs, events"),
     ("↑ ↓, PgUp PgDn", "move in that part; Home and End go to its ends"),
     ("Enter", "open: the jobs of a worker, the page of a job"),

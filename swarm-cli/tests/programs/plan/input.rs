@@ -117,7 +117,7 @@ fn wrong_files_are_named() {
     let message = refusal(&files.plan(&["-f", "/dev/zero", "--workers", "2"]));
     assert!(message.starts_with("kubectl swarm: /dev/zero: it has more than 67108864 bytes"));
     let message = refusal(&files.plan(&["-f", "nowhere.yaml", "--workers", "2"]));
-    assert_eq!(message, "kubectl swarm: nowhere.yaml: there is no such file\n");
+    assert_eq!(message, "kubectl swarm: nowhere.yaml: the file does not exist\n");
     let message = refusal(&files.plan_of(&swarm(TWO), &["-f", "-"]));
     assert!(message.contains("it does not specify the number of workers"), "{message}");
     let message = refusal(&files.plan(&["-f", "-", "--from", "-"]));

@@ -106,10 +106,10 @@ async fn nobody_there(context: &Context) -> Result<()> {
         context.namespace
     );
     expect(context, &["replicas", "-n", &context.namespace], 3, &here).await?;
-    let missing = format!("there is no namespace `nowhere`; operators run in `{NAMESPACE}`");
+    let missing = format!("namespace `nowhere` does not exist; operators run in `{NAMESPACE}`");
     expect(context, &["-n=nowhere", "replicas"], 3, &missing).await?;
     let live = ["import", "--live", "--namespace=nowhere"];
-    expect(context, &live, 2, "there is no namespace `nowhere`").await?;
+    expect(context, &live, 2, "namespace `nowhere` does not exist").await?;
     context.laps.lap("where nobody is, a sentence says where to look");
     Ok(())
 }
