@@ -95,7 +95,7 @@ pub struct RunArgs {
     /// This worker's name, the key of its entry in the view [default: the host name]
     #[arg(long, value_name = "NAME", env = "WORKER_NAME")]
     pub name: Option<String>,
-    /// What to do for a job
+    /// The work for a job
     #[command(flatten)]
     pub runner: RunnerArgs,
     /// The session to take part with
@@ -115,22 +115,22 @@ pub struct RunArgs {
 /// The session of the worker, if it has one.
 #[derive(Clone, Debug, Args)]
 pub struct SessionArgs {
-    /// How the worker gets its jobs: `plain` reads a file; `session` holds a Lease in the
-    /// Kubernetes API and releases a job before it is granted to another worker
+    /// The way in which the worker gets its jobs: `plain` reads a file; `session` holds a Lease in
+    /// the Kubernetes API and releases a job before it is granted to another worker
     #[arg(long, value_name = "PROTOCOL", env = "SWARM_PROTOCOL", value_enum, default_value_t)]
     pub protocol: Protocol,
     /// The UID of this pod, a part of its session's name: metadata.uid of the downward API
     #[arg(long, value_name = "UID", env = "POD_UID")]
     pub pod_uid: Option<String>,
-    /// The namespace of this pod [default: that of its service account]
+    /// The namespace of this pod [default: the namespace of its service account]
     #[arg(long, value_name = "NS", env = "POD_NAMESPACE")]
     pub namespace: Option<String>,
     /// The kubeconfig file [default: the pod's service account, or else `KUBECONFIG`, or else
     /// ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// How long the jobs of a session may run after its last renewal of the Lease: at least 3 ×
-    /// renew + stop timeout, and at most the Swarm's `handover.lease.duration`
+    /// The time for which the jobs of a session may run after its last renewal of the Lease: at
+    /// least 3 × renew + stop timeout, and at most the Swarm's `handover.lease.duration`
     #[arg(long, value_name = "TIME", env = "SWARM_LEASE", default_value = "20s", value_parser = duration)]
     pub lease: Duration,
     /// The interval at which a session renews its Lease
@@ -141,9 +141,9 @@ pub struct SessionArgs {
     /// stop timeout and 2 s
     #[arg(long, value_name = "TIME", env = "SWARM_GRACE", default_value = "30s", value_parser = duration)]
     pub grace: Duration,
-    /// The directory of a record of the session and the running jobs, from which the next start
-    /// proves that this process has ended, and identifies the job that crashed it: a volume that
-    /// outlives the container, such as an emptyDir, and that no other container uses
+    /// The directory of a record of the session and the running jobs. From this record, the next
+    /// start proves that this process has ended, and identifies the job that crashed it. Use a
+    /// volume that outlives the container, such as an emptyDir, and that no other container uses
     #[arg(long, value_name = "DIR", env = "SWARM_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
     /// The state directory of the pool, for sessions on this machine instead of a cluster

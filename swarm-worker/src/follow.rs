@@ -123,7 +123,7 @@ impl Follower {
             version,
             publication,
             "the view at {} is older than the last one: another writer replaced it, or the ledger \
-             was rolled back; the jobs stay as they are for {OLDER_VIEW_GRACE:?} unless the operator \
+             was rolled back. The jobs stay as they are for {OLDER_VIEW_GRACE:?} unless the operator \
              writes it again",
             self.path.display()
         );

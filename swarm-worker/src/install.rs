@@ -28,7 +28,7 @@ pub(crate) fn install(args: &InstallArgs) -> Result<(), Failure> {
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let sentence =
-                format!("there is no directory {shown}; make it, or mount a volume there");
+                format!("directory {shown} does not exist; make it, or mount a volume there");
             return Err(Failure::Usage(sentence));
         }
         Err(error) => return Err(Failure::Failed(format!("{shown} cannot be opened: {error}"))),

@@ -52,7 +52,7 @@ impl Pod {
         if *grace < least {
             return Err(Failure::Usage(format!(
                 "a grace of {grace:?} is too short: jobs may take {:?} to stop, and {SESSION_CLOSE:?} more \
-                 are needed to close the session; set terminationGracePeriodSeconds and --grace \
+                 are needed to close the session. Set terminationGracePeriodSeconds and --grace \
                  (SWARM_GRACE) to at least {least:?}",
                 terms.stop_timeout
             )));

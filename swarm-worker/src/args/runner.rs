@@ -150,7 +150,7 @@ mod tests {
         assert!(error(&["--runner=command"]).contains("no program is given"));
         let unknown = error(&["--runner=command", "--", "cat", "{jbo}"]);
         assert!(unknown.starts_with("unknown placeholder `{jbo}`; write {job}, {token}"));
-        assert!(error(&["--runner=lgo"]).contains("there is no runner `lgo`; write `log`"));
+        assert!(error(&["--runner=lgo"]).contains("runner `lgo` does not exist; write `log`"));
         let misspelt = error(&["--runner={logg: {}}"]);
         assert!(misspelt.contains("unknown field `logg`; did you mean `log`"), "{misspelt}");
         assert!(duration("-1s").is_err() && duration("0s").is_err() && duration("soon").is_err());

@@ -43,7 +43,7 @@ impl fmt::Display for RunnerKind {
 
 /// The name of a runner that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no runner `{0}`; write `log`, `command`, `ping` or `swarm`")]
+#[error("runner `{0}` does not exist; write `log`, `command`, `ping` or `swarm`")]
 pub struct UnknownRunner(String);
 
 #[cfg(test)]
@@ -56,7 +56,7 @@ mod tests {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
         let error = "lgo".parse::<RunnerKind>().unwrap_err();
-        let expected = "there is no runner `lgo`; write `log`, `command`, `ping` or `swarm`";
+        let expected = "runner `lgo` does not exist; write `log`, `command`, `ping` or `swarm`";
         assert_eq!(error.to_string(), expected);
     }
 }

@@ -49,7 +49,7 @@ fn the_program_runs_from_where_it_was_installed_and_installs_itself_again() {
 fn a_directory_that_is_none_is_a_wrong_argument() {
     let dir = tempfile::tempdir().unwrap();
     let (none, file) = (dir.path().join("none"), dir.path().join("file"));
-    failed(&install(Path::new(PROGRAM), &none), 2, "there is no directory");
+    failed(&install(Path::new(PROGRAM), &none), 2, "does not exist; make it");
     fs::write(&file, "").unwrap();
     failed(&install(Path::new(PROGRAM), &file), 2, "is not a directory");
     fs::create_dir(dir.path().join("swarm-worker")).unwrap();
