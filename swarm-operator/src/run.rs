@@ -57,8 +57,8 @@ pub(crate) struct RunArgs {
     /// pod has ended, so its Lease is not waited for
     #[arg(long, value_name = "UID", env = "SWARM_POD_UID", requires = "id")]
     pub(crate) pod_uid: Option<String>,
-    /// Which controllers this replica hosts, and with how many workers: its type in the ConfigMap
-    /// `swarm-operator-types` of its namespace
+    /// The controllers that this replica hosts, with their numbers of workers: its type in the
+    /// ConfigMap `swarm-operator-types` of its namespace
     #[arg(long = "type", value_name = "TYPE", default_value = DEFAULT_TYPE, requires = "id")]
     pub(crate) replica_type: String,
     /// The format of log lines; `RUST_LOG` sets the level [default level: info]
