@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_read_and_nonsense_says_nothing() {
+    fn a_report_is_read_and_nonsense_counts_as_none() {
         let dir = tempfile::tempdir().unwrap();
         let session = SessionId::new("w", 7);
         let job = FailingJob {

@@ -44,7 +44,7 @@ async fn events_arrive_in_order_after_a_hello() {
 }
 
 #[tokio::test]
-async fn an_operator_that_does_not_read_delays_nothing_and_is_told_all_jobs_afterwards() {
+async fn an_operator_that_does_not_read_delays_nothing_and_receives_all_jobs_afterwards() {
     let (events, stream) = pair();
     let began = Instant::now();
     for number in 0..20_000 {

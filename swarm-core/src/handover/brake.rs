@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_silent_again_counts_once_when_it_is_told_when_few_are_left() {
+    fn a_session_that_is_silent_again_counts_once_for_the_time_at_which_the_brake_opens() {
         let (mut brake, terms) = (Brake::default(), LeaseTerms::default());
         assert_eq!(brake.allow(at(0), &sessions(3), 5, Health::Good, &terms).len(), 3);
         // Two of the three renew again. The third, a fourth, and the two that still count make four

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_the_ledger_names_no_more_is_told_once_to_run_nothing() {
+    fn a_session_that_the_ledger_no_longer_names_receives_an_empty_view_once() {
         let (gone, details) = (SessionId::new("pod", 1), Details::default());
         let mut ledger = Ledger::new(1);
         ledger.cells.revision = 5;

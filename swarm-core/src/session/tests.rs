@@ -436,7 +436,7 @@ fn only_jobs_of_which_workers_need_more_than_the_name_have_details() {
 }
 
 #[test]
-fn how_jobs_are_run_is_told_beside_their_details() {
+fn details_have_the_runner_of_the_jobs() {
     let once = crate::Job { run_once: true, ..crate::Job::default() };
     let details = Details::of(&[(job("once"), once)].into());
     assert_eq!(details.runner(), None);

@@ -333,7 +333,7 @@ fn what_changes_right_after_a_change_is_gathered() {
 }
 
 #[test]
-fn while_paused_every_job_stays_and_is_told_as_it_is() {
+fn while_paused_every_job_stays_and_is_reported_unchanged() {
     let want = desired(&["a", "b"]);
     let first = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready; 2]));
     let paused = Desired { paused: true, ..desired(&["b", "c"]) };
@@ -345,7 +345,7 @@ fn while_paused_every_job_stays_and_is_told_as_it_is() {
 }
 
 #[test]
-fn a_pool_grows_at_once_and_shrinks_when_its_top_slots_were_told_to_stop() {
+fn a_pool_grows_at_once_and_shrinks_when_its_top_slots_were_asked_to_stop() {
     let mut want = desired(&["a", "b", "c", "d"]);
     let first = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready; 2]));
     want.replicas = Some(3);

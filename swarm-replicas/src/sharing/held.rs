@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_is_told_when_the_lease_is_over_and_not_before() {
+    async fn a_turn_is_notified_when_the_lease_is_over_and_not_before() {
         let held = held();
         let lease = Duration::from_secs(9);
         held.extend(clock::now().after(lease));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_may_be_acted_on_again_is_told() {
+    async fn buckets_that_may_be_acted_on_again_are_reported() {
         let held = held();
         let mut gained = held.follow();
         let in_an_hour = || clock::now().after(Duration::from_hours(1));

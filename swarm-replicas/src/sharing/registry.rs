@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_locked_is_told_with_its_time_and_those_who_keep_it() {
+    fn locked_buckets_are_reported_with_their_time_and_the_members_that_keep_them() {
         let at = |seconds| Moment(Duration::from_secs(seconds));
         let bucket = |number| Bucket::new(number).unwrap();
         let locked = [(bucket(1), at(7)), (bucket(2), at(5))].into();

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_told_more_of_a_job_than_its_name() {
+    fn sessions_receive_more_of_a_job_than_its_name() {
         let source = "worker: {protocol: Session}\n\
                       jobSources: [{configMap: {name: more, key: jobs}}]";
         let map = config_map("more", "x", "[{name: a, runOnce: true, params: {b: c}}]");

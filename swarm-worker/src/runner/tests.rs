@@ -137,7 +137,7 @@ async fn a_job_is_not_restarted_more_often_than_the_limit_and_can_still_be_stopp
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_fails_until_it_has_run_for_half_a_minute_and_what_it_last_said_is_told() {
+async fn a_job_fails_until_it_has_run_for_half_a_minute_and_its_last_output_is_reported() {
     let (supervisor, _) = supervisor(&[Outcome::Failed("it broke".into())]);
     let mut failing = supervisor.failing();
     supervisor.start(spec("a", 7));

@@ -101,7 +101,7 @@ async fn next(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_stalls_and_shows_later_what_it_missed_or_is_told_to_list_again() {
+async fn a_watch_stalls_and_shows_later_what_it_missed_or_is_asked_to_list_again() {
     let server = ApiServer::new();
     server.put(map("a", "1"));
     let mut events = std::pin::pin!(watcher(maps(&server), watcher::Config::default()));

@@ -178,7 +178,7 @@ spec:
 ";
 
 #[test]
-fn a_job_that_fails_is_told_wherever_one_looks() {
+fn a_failing_job_is_reported_everywhere() {
     let machine = Machine::new();
     machine.write(ONE_FAILS);
     let operator = machine.settled_with(&["--listen", "0"]);

@@ -133,7 +133,7 @@ fn a_pool_that_has_assigned_jobs_adopts_nothing_when_all_of_them_have_gone() {
 }
 
 #[test]
-fn a_view_of_which_one_worker_is_told_something_new_is_the_next_version() {
+fn a_view_with_news_for_one_worker_is_the_next_version() {
     let workers = [("w-0", ["a", "b"].as_slice()), ("w-1", ["b", "c", "d"].as_slice())];
     let observed = seen(&[Presence::Ready; 2], view(3, &workers));
     let ledger = decide(&Ledger::new(1), &desired(&["a", "b", "c", "d"]), &observed).ledger;

@@ -10,7 +10,7 @@ fn growing(rules: Rules) -> (Desired, Ledger) {
 }
 
 #[test]
-fn a_job_that_is_being_released_is_told_as_moving_from_its_holder() {
+fn a_job_that_is_being_released_is_reported_as_moving_from_its_holder() {
     let (want, one) = growing(Rules::default());
     let first = decide(&one, &want, &acked(&[1, 0]));
     assert_eq!((first.plan.moves.len(), first.ledger.releases().len()), (2, 1));
@@ -19,7 +19,7 @@ fn a_job_that_is_being_released_is_told_as_moving_from_its_holder() {
 }
 
 #[test]
-fn a_job_that_goes_back_to_its_holder_is_told_as_not_moving() {
+fn a_job_that_goes_back_to_its_holder_is_reported_as_not_moving() {
     let (want, one) = growing(Rules::default());
     let releasing = decide(&one, &want, &acked(&[1, 0])).ledger;
     let back = decide(&releasing, &want, &acked(&[1]));

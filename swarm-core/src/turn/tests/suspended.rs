@@ -72,7 +72,7 @@ fn a_pause_comes_before_a_suspension() {
 }
 
 #[test]
-fn where_nothing_is_planned_suspended_jobs_are_told_from_others() {
+fn without_a_plan_suspended_jobs_are_distinguished_from_others() {
     let want = exclusive(&["a", "b"]);
     let reasons = |want: Desired| {
         let [cold, paused] = [false, true].map(|paused| {

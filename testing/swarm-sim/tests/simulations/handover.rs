@@ -68,7 +68,7 @@ fn invariants_hold_while_writes_arrive_late() {
 }
 
 #[test]
-fn invariants_hold_for_finite_jobs_and_workers_told_to_end() {
+fn invariants_hold_for_finite_jobs_and_workers_asked_to_end() {
     let faults = &[Fault::Finish, Fault::Terminate];
     holds(Bounds { faults, ..Bounds::default() }, 50_000, &[Sighting::Done]);
 }
@@ -168,7 +168,7 @@ fn from_every_state_with_a_usable_session_all_jobs_can_run_again() {
 }
 
 #[test]
-fn a_dead_end_is_told_by_the_steps_to_it() {
+fn a_dead_end_is_reported_with_the_steps_to_it() {
     // A job that is done does not run again, so this search finds a dead end.
     let bounds = Bounds { versions: 4, sessions: 1, faults: &[Fault::Finish], ..Bounds::default() };
     let seen = dead_ends(bounds);
