@@ -66,8 +66,8 @@ impl Registry {
         state.all.remove(&name);
     }
 
-    /// Starts a list of all Leases. Known members stay until the list has ended without them, so
-    /// that no member seems to have left, or to host no controller, while the list arrives.
+    /// Starts a list of all Leases. Known members stay until the list has ended without them. So
+    /// no member seems to have left, or to host no controller, while the list arrives.
     pub(crate) fn list_begins(&self) {
         self.state().fresh.clear();
     }

@@ -17,8 +17,8 @@
 //! collection, so owner references are recorded only. It has no controllers and no kubelets. Lists
 //! are atomic in server-side apply. UIDs are readable: `NAME.N` is the *n*th object of this name.
 //!
-//! A test can script [faults](fault::Fault), roll the store back to a [`Snapshot`], change objects
-//! behind the clients, and read the requests as a list of [`Exchange`]s.
+//! A test can script [faults](fault::Fault), roll the store back to a [`Snapshot`], and change
+//! objects behind the clients. It can read the requests as a list of [`Exchange`]s.
 //!
 //! The clock is tokio's. With paused time, timeouts pass as soon as nothing else can happen.
 #![expect(clippy::panic, reason = "a test that sends an invalid request is to fail")]

@@ -122,8 +122,8 @@ fn alerts(root: &Path, paths: &[&str]) -> Result<Vec<Alert>> {
     vale::alerts(&PathBuf::from(vale), &root.join(HOME).join("vale.ini"), &pages)
 }
 
-/// Prints the places of each rise. Of a file that has some in the list, these are the places in lines
-/// that changed since the list was last committed, if that explains the rise.
+/// Prints the places of each rise. For a file in the list, these are the places in lines that changed
+/// since the last commit of the list. If these do not explain the rise, it prints all places.
 fn print_rises(root: &Path, rises: &[Change], alerts: &[Alert]) {
     let commit = git::last_commit(root, LIST);
     for Change { file, rule, allowed, found } in rises {

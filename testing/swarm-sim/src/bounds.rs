@@ -23,7 +23,7 @@ pub enum Fault {
     Finish,
     /// Views for one session reach another.
     ForeignView,
-    /// Ownerships also end by waiting: the policy is at least once. The length of a wait is not
+    /// Ownerships also end by waiting: the policy is `AtLeastOnce`. The length of a wait is not
     /// counted. At any turn, all waits may be over.
     Timeout,
     /// Jobs may be wanted in slots whose workers are expected back, and wait for these workers.
@@ -149,8 +149,9 @@ impl Bounds {
     }
 }
 
-/// Writes the bounds as in `3 2 1 1 T2 d1 s0 w1 Crash Pause`: versions, sessions, jobs, operators,
-/// lease, drift, stop timeout, writes in flight, faults; `r1` if renewals are not always due.
+/// Writes the bounds as in `3 2 1 1 T2 d1 s0 w1 Crash Pause`. The first four numbers are versions,
+/// sessions, jobs and operators. `T`, `d`, `s` and `w` mean lease, drift, stop timeout and writes in
+/// flight. The faults follow. `r1` appears if renewals are not always due.
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { versions, sessions, jobs, operators, lease, drift, stop, in_flight, .. } = self;

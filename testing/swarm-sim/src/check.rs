@@ -20,7 +20,7 @@ pub enum Sighting {
     Quarantined,
     /// A job is done.
     Done,
-    /// Two workers run one job, which the policy at least once allows.
+    /// Two workers run one job, which the policy `AtLeastOnce` allows.
     Overlap,
     /// A job was granted twice.
     Regranted,

@@ -105,7 +105,7 @@ pub struct Fleet {
     now: Moment,
     /// The number of versions of Leases so far.
     lease_versions: u64,
-    /// The runs that may be doubled: their ownership ended by waiting, which at least once allows,
+    /// The runs that may overlap: their ownership ended by waiting, which `AtLeastOnce` allows,
     /// or all workers ran the job.
     excused: BTreeSet<(JobName, Token, SessionId)>,
     /// The highest token of each job, kept when the job goes.
@@ -119,7 +119,7 @@ pub struct Fleet {
     /// The highest token of each job when the ledger was lost. Under tokens up to these, elders may
     /// still run jobs.
     elder_tokens: BTreeMap<JobName, Token>,
-    /// The jobs that were granted since then under at least once. These grants did not wait for
+    /// The jobs that were granted since then under `AtLeastOnce`. These grants did not wait for
     /// elders.
     unawaited: BTreeSet<JobName>,
     /// The first thing that went wrong.
@@ -170,7 +170,7 @@ enum Honesty {
     Removed,
 }
 
-/// The duty that a worker which renews its Lease neglects.
+/// The duty that a stuck worker neglects while it renews its Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stuck {
     /// It reads no views.

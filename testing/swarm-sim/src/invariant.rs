@@ -9,7 +9,7 @@ use crate::{Fault, Life, World};
 /// An invariant, which must hold in every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
-    /// No job has two live runners. Under at least once, a run whose ownership ended by waiting
+    /// No job has two live runners. Under `AtLeastOnce`, a run whose ownership ended by waiting
     /// does not count. Every other run does.
     OneRunner,
     /// A session that runs a job holds it in the ledger, with the same exception. This breaks
@@ -25,7 +25,7 @@ pub enum Invariant {
     /// A closed or revoked lease stays so.
     EndsAreFinal,
     /// A job leaves its holder only if that holder has released it, has closed, was revoked, or is
-    /// dead. Under at least once, it also leaves a holder that was waited for.
+    /// dead. Under `AtLeastOnce`, it also leaves a holder that was waited for.
     EndsAreProved,
     /// Every job is in the ledger.
     NothingIsLost,

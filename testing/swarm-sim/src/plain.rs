@@ -1,9 +1,9 @@
 //! A pool of plain workers: programs that read the view that they share, and answer nothing.
 //!
 //! Nothing proves that such a worker has released a job, so two workers may run one job for a
-//! while. These properties must hold: jobs move in small steps, nothing moves in a pause, and no
-//! worker goes while its entry of the view has jobs. In the end the pool must recover completely.
-//! One operator decides; it may restart at any time.
+//! while. Jobs must move in small steps, and nothing may move in a pause. No worker may go while its
+//! entry of the view has jobs. In the end the pool must recover completely. One operator decides; it
+//! may restart at any time.
 
 mod judge;
 
@@ -36,9 +36,9 @@ pub enum PlainAct {
     Crash(u32),
     /// The readiness of a slot's pod changes.
     Flip(u32),
-    /// The user asks for this number of slots.
+    /// The workload is scaled to this number of slots.
     Scale(u32),
-    /// The user fixes the number of slots, or lets the workload decide.
+    /// The Swarm fixes the number of slots, or lets the workload decide.
     Replicas(Option<u32>),
     /// A job is wanted, or no longer.
     Toggle(usize),

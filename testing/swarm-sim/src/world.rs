@@ -30,7 +30,7 @@ pub struct World {
     pub now: Moment,
     /// The number of versions of Leases so far.
     pub versions: u64,
-    /// The runs whose ownership ended by waiting, by job, session and token. Only at least once
+    /// The runs whose ownership ended by waiting, by job, session and token. Only `AtLeastOnce`
     /// allows these. They may go on, or even begin, until their worker reads a newer view.
     pub excused: BTreeSet<(JobName, SessionId, Token)>,
     /// An invariant about steps that was broken on the way here.

@@ -52,7 +52,7 @@ pub enum Act {
     Start(u32),
     /// A worker's readiness changes.
     Flip(usize),
-    /// The user asks for this number of slots.
+    /// The workload is scaled to this number of slots.
     Scale(u32),
     /// A job is wanted, or no longer.
     Toggle(usize),
@@ -70,7 +70,7 @@ pub enum Act {
     Size(u32, Option<u8>),
     /// A pause of the Swarm begins or ends.
     Pause(bool),
-    /// The user fixes the number of slots, or lets the workload decide.
+    /// The Swarm fixes the number of slots, or lets the workload decide.
     Replicas(Option<u32>),
     /// A job becomes more or less important than the others.
     Priority(usize, i32),

@@ -191,7 +191,7 @@ impl Fleet {
         let progress = overseer.progress(&decision, &self.desired, &observed);
         // While liars receive no jobs, there may be no worker left to run jobs.
         let is_settled = progress.is_settled() && progress.has_all_workers();
-        // A liar may claim to act on its published view. Under at least once, a stuck worker may
+        // A liar may claim to act on its published view. Under `AtLeastOnce`, a stuck worker may
         // run on although no job waits for it any more.
         let is_known = ROUNDS_UNSURE <= round && self.nobody_lies() && self.nobody_is_stuck();
         match self.differs(&ledger, &decision) {

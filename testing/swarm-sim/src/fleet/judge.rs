@@ -14,7 +14,7 @@ use crate::written::{numbers, publication, sessions, stored};
 
 impl Fleet {
     /// Judges the runners. A worker that runs a job holds it, is one of all workers that may run
-    /// it, or is excused under at least once.
+    /// it, or is excused under `AtLeastOnce`.
     pub(super) fn judge_state(&mut self) {
         if self.wrong.is_some() {
             return;
@@ -183,7 +183,7 @@ impl Fleet {
             .then(|| format!("{begun} moves begun, {} in flight, {most} allowed", left(before)))
     }
 
-    /// A job leaves its holder only if that holder truly released it. Under at least once, it also
+    /// A job leaves its holder only if that holder truly released it. Under `AtLeastOnce`, it also
     /// leaves after a long enough wait, and the run is then excused.
     fn endings(&mut self, before: &Ledger, after: &Ledger, seen: &Observed) -> Option<String> {
         if let Some(wrong) = self.departures(before, after, seen) {
@@ -227,7 +227,7 @@ impl Fleet {
     }
 
     /// The ledger forgets a session that may run jobs of all workers only if it runs none of them
-    /// any more. Under at least once, it also forgets a session that has been away for long enough.
+    /// any more. Under `AtLeastOnce`, it also forgets a session that has been away for long enough.
     fn departures(&mut self, before: &Ledger, after: &Ledger, seen: &Observed) -> Option<String> {
         let (was, is) = (before.sessions(), after.sessions());
         let left = was.into_keys().filter(|session| !is.contains_key(session));
@@ -255,7 +255,7 @@ impl Fleet {
         None
     }
 
-    /// Under at least once, a session that still runs a job of all workers may go on after a wait.
+    /// Under `AtLeastOnce`, a session that still runs a job of all workers may go on after a wait.
     fn excuse_all(&mut self, job: &JobName, before: &Ledger, seen: &Observed) -> Option<String> {
         let cell = &before.cells.jobs[job].cell;
         let age = seen.ages.get(job).copied().unwrap_or_default();

@@ -7,8 +7,8 @@ use swarm_sim::{Bounds, Fault, Invariant, Step, World};
 
 use crate::extent::share_of;
 
-/// A world far larger than the exhaustive check can hold: five sessions, three jobs, two operators,
-/// all faults, and up to sixty states of the ledger.
+/// A world far larger than the exhaustive check can hold. It has five sessions, three jobs, two
+/// operators, all faults, and up to sixty states of the ledger.
 const BOUNDS: Bounds = Bounds {
     versions: 60,
     sessions: 5,
