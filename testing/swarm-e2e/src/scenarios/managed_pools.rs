@@ -1,5 +1,6 @@
-//! Pools that the operator makes: one object is all that a user writes. What it makes is there, is kept
-//! as it is, rolls over once, says what is wrong, and goes with its Swarm.
+//! Pools that the operator makes: a user writes only one object. The operator makes the other
+//! objects, repairs them, and rolls them over once. It reports problems of the pool, and deletes
+//! the pool with its Swarm.
 
 mod fits;
 mod gone;
@@ -37,9 +38,9 @@ pub(super) use runners::run as runners;
 pub(super) use secret::run as secret;
 pub(super) use upgraded::run as upgraded;
 
-/// How long a change of one object may take.
+/// The longest allowed time of a change of one object.
 const WITHIN: Duration = Duration::from_secs(30);
-/// How long a job may stand still while a Deployment of sessions rolls over.
+/// The longest allowed pause of a job while a Deployment of sessions rolls over.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// All objects of one kind in the namespace of the scenario.
@@ -47,12 +48,12 @@ pub(super) fn api(context: &Context, kind: ObjectKind) -> Api<DynamicObject> {
     Api::namespaced_with(context.client.clone(), &context.namespace, &kind.resource())
 }
 
-/// Selects what was made for a Swarm.
+/// Selects the objects that were made for a Swarm.
 fn made_for(swarm: &str) -> ListParams {
     ListParams::default().labels(&format!("{SWARM_LABEL}={swarm}"))
 }
 
-/// What was made for a Swarm, as `Kind name`.
+/// The objects that were made for a Swarm, as `Kind name`.
 async fn objects(context: &Context, swarm: &str) -> Result<BTreeSet<String>> {
     let made = made_for(swarm);
     let mut found = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! The pods of a managed pool suit their Swarm: they have the time that jobs may take to stop, and what
-//! they lack is named: a program, or memory.
+//! The pods of a managed pool suit their Swarm: they have the time that their jobs may take to
+//! stop. The status names a program that an image lacks, and memory that a job lacks.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ use crate::scenario::Context;
 use crate::scenarios::session_pool::{MOUNT, REST_WITHIN};
 use crate::until::until;
 
-/// Needs longer to stop than a job has by default, and leaves a file once it has.
+/// A job that takes longer to stop than the default allows, and leaves a file after that.
 const SLOW: &str = "trap 'sleep 7; echo stopped > /run-logs/$SWARM_JOB; exit 0' TERM; \
                     while :; do sleep 0.2; done";
-/// Needs more and more memory.
+/// A job that needs more and more memory.
 const HUNGRY: &str = "x=a; while :; do x=$x$x; done";
 
 pub(crate) async fn run(context: Context) -> Result<()> {
@@ -72,7 +72,7 @@ async fn jobs_have_their_time_to_stop(
     let handover = json!({"stopTimeout": stop, "lease": {"duration": lease}});
     context.apply(&swarm(name, &template, &["sh", "-c", SLOW], &handover)).await?;
     condition(context, name, "Ready", ("True", "Settled")).await?;
-    // A program that has just begun may not have set its trap yet.
+    // A program that has just started may not have set its trap yet.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     let selector = format!("{SWARM_LABEL}={name}");
     context.kubectl(&["delete", "pods", "-l", &selector, "--wait=false"]).await?;

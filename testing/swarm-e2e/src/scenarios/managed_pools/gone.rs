@@ -1,5 +1,5 @@
-//! What was made for a Swarm goes with it, after its workers have let go; what was made for one that is gone
-//! without a release goes, too.
+//! The objects of a Swarm are deleted with it, after its workers have released their jobs. They are
+//! also deleted with a Swarm that was removed without a release.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -32,7 +32,8 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     a_removed_finalizer_leaves_nothing(&context).await
 }
 
-/// Every job was stopped by its worker, which says so; one whose pod is killed does not.
+/// Checks that every job was stopped by its worker, which logs the stop. A worker whose pod is
+/// killed logs no stop.
 fn released_first(pool: &SessionPool) -> Result<()> {
     let log = std::fs::read_to_string(pool.log())?;
     for job in &pool.jobs {
@@ -57,7 +58,8 @@ async fn the_view_of_a_plain_pool_goes_too(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// A namespace that goes while a pool is being made takes all of it, and nothing is made again.
+/// Deletes a namespace while a pool is being made. All of the pool is deleted, and nothing is
+/// recreated.
 async fn a_namespace_goes_halfway(context: &Context) -> Result<()> {
     let name = format!("{}-halfway", context.namespace);
     let other = Context::new(&context.cluster, &name).await?;
@@ -98,10 +100,10 @@ async fn a_removed_finalizer_leaves_nothing(context: &Context) -> Result<()> {
     pool.apply().await?;
     pool.at_rest().await?;
     let swarms = context.api::<Swarm>();
-    // As somebody does who does not want to wait.
+    // A user who does not want to wait removes the finalizer like this.
     let force = json!({"metadata": {"finalizers": null}});
     swarms.delete("forced", &DeleteParams::default()).await?;
-    // The operator may have released it by now.
+    // The operator may already have released the Swarm.
     swarms.patch("forced", &PatchParams::default(), &Patch::Merge(&force)).await.ok();
     all_gone(context, "forced").await
 }

@@ -1,5 +1,6 @@
-//! What the operator has made comes back when it is deleted, and is put back when it is edited, while an
-//! autoscaler of Kubernetes owns the number of workers; what others add to it stays theirs.
+//! The operator recreates its objects of a pool when they are deleted, and reverts edits of its
+//! fields. An autoscaler of Kubernetes owns the number of workers meanwhile. Fields that others add
+//! stay.
 
 use std::time::{Duration, Instant};
 
@@ -18,11 +19,11 @@ use crate::scenario::Context;
 use crate::scenarios::session_pool::{GRACEFUL, Kind, SessionPool, TICK};
 use crate::until::until;
 
-/// Somebody else who writes to objects of the pool.
+/// The field manager of another writer of objects of the pool.
 const OTHER: &str = "somebody";
-/// How many workers an autoscaler wants.
+/// The number of workers that the autoscaler wants.
 const AUTOSCALED: usize = 3;
-/// The objects of the pool below, but for the workload.
+/// The objects of the pool below, without the workload.
 const PARTS: [(ObjectKind, &str); 5] = [
     (ObjectKind::ServiceAccount, "kept"),
     (ObjectKind::RoleBinding, "kept"),
@@ -63,10 +64,10 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     a_contest_is_reported(&context).await
 }
 
-/// Each field that is edited: the object, a patch, and where it is.
+/// Each edit of a field: the object, the patch, and the path of the field.
 fn edits() -> Vec<(ObjectKind, &'static str, Value, &'static str)> {
     let account = json!({"automountServiceAccountToken": true});
-    // A port that somebody adds is theirs; this is a change of ours.
+    // A port that another writer adds would stay, so this edit changes a port of the operator.
     let ports = json!({"spec": {"ports": [{"name": "http", "port": 9090, "targetPort": 1}]}});
     let surge = json!({"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": 1}}}});
     let label = json!({"metadata": {"labels": {"app.kubernetes.io/name": "mine"}}});
@@ -97,16 +98,16 @@ fn edits() -> Vec<(ObjectKind, &'static str, Value, &'static str)> {
         (ObjectKind::Deployment, "kept", surge, "/spec/strategy"),
         (ObjectKind::Deployment, "kept", label.clone(), "/metadata/labels"),
     ];
-    // By this one the operator finds what it has made.
+    // The operator finds its objects by this label.
     let whose = json!({"metadata": {"labels": {SWARM_LABEL: "elsewhere"}}});
     edits.push((ObjectKind::ServiceAccount, "kept", whose, "/metadata/labels"));
     edits.extend(PARTS.map(|(kind, name)| (kind, name, label.clone(), "/metadata/labels")));
     edits
 }
 
-/// Fields of the pods, and the history of the workload, are put back in a pool of their own: nobody is to
-/// repair one object more often within a minute than the operator does. The rollouts that begin are turned
-/// back, and end.
+/// Reverts edits of the pods' fields and of the workload's history, in a separate pool. In a shared
+/// pool one object would be repaired too often within a minute. The rollouts that begin are
+/// reverted, and end.
 async fn the_pods_are_put_back(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "edited");
     pool.kind = Kind::Managed;
@@ -133,8 +134,8 @@ async fn the_pods_are_put_back(context: &Context) -> Result<()> {
     context.kubectl(&["delete", "swarm", "edited"]).await.map(drop)
 }
 
-/// Lets an autoscaler of Kubernetes own the number of workers of `pool`. It has no metrics, and needs none
-/// for its bounds.
+/// Makes an autoscaler of Kubernetes the owner of the number of workers of `pool`. The autoscaler
+/// has no metrics, and needs none for its bounds.
 async fn autoscale(pool: &SessionPool) -> Result<()> {
     let target =
         json!({"apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm", "name": pool.name});
@@ -147,7 +148,7 @@ async fn autoscale(pool: &SessionPool) -> Result<()> {
     pool.at_rest_on(AUTOSCALED).await.map(drop)
 }
 
-/// Removes the autoscaler, whose number of workers is there.
+/// Removes the autoscaler, and checks that its number of workers is still in force.
 async fn end_autoscale(pool: &SessionPool) -> Result<()> {
     let found = pool.context.api::<Deployment>().get(&pool.name).await?;
     let replicas = found.spec.and_then(|spec| spec.replicas);
@@ -161,7 +162,7 @@ async fn end_autoscale(pool: &SessionPool) -> Result<()> {
     pool.context.kubectl(&["delete", "hpa", &pool.name]).await.map(drop)
 }
 
-/// Deletes an object; returns how long it was gone.
+/// Deletes an object, and returns the time for which it was missing.
 async fn comes_back(context: &Context, kind: ObjectKind, name: &str) -> Result<Duration> {
     let api = api(context, kind);
     let uid = api.get_metadata(name).await?.uid();
@@ -175,7 +176,7 @@ async fn comes_back(context: &Context, kind: ObjectKind, name: &str) -> Result<D
     .await
 }
 
-/// Edits a field as somebody else; returns how long the edit stayed.
+/// Edits a field as another writer, and returns the time for which the edit stayed.
 async fn put_back(
     context: &Context,
     kind: ObjectKind,
@@ -190,7 +191,7 @@ async fn put_back(
     };
     let before = value().await?;
     let params = PatchParams { field_manager: Some(OTHER.into()), ..PatchParams::default() };
-    // Containers and variables are merged by their names.
+    // A strategic merge patch merges containers and variables by their names.
     let patch = if kind.is_workload() { Patch::Strategic(edit) } else { Patch::Merge(edit) };
     let patched = api.patch(name, &params, &patch).await?;
     let patched = serde_json::to_value(patched)?;
@@ -204,8 +205,8 @@ async fn put_back(
     .await
 }
 
-/// Labels, annotations and containers of others, and the number of replicas where the Swarm does not say
-/// it, are left alone, also while fields of ours are put back.
+/// Leaves labels and annotations of others alone while fields of the operator are reverted. The
+/// number of replicas stays, too, if the Swarm has none.
 async fn foreign_fields_stay(context: &Context) -> Result<()> {
     let theirs = json!({"metadata": {"annotations": {"team": "x"}, "labels": {"team": "x"}}});
     let params = PatchParams { field_manager: Some(OTHER.into()), ..PatchParams::default() };
@@ -215,7 +216,7 @@ async fn foreign_fields_stay(context: &Context) -> Result<()> {
     context
         .kubectl(&["patch", "swarm", "kept", "--type=merge", "--patch", &no_replicas.to_string()])
         .await?;
-    // As an autoscaler does.
+    // An autoscaler scales in the same way.
     context.kubectl(&["scale", "deployment", "kept", "--replicas=3"]).await?;
     let surge = json!({"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": 1}}}});
     put_back(context, ObjectKind::Deployment, "kept", &surge, "/spec/strategy").await?;
@@ -228,7 +229,8 @@ async fn foreign_fields_stay(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// What is not labelled to be managed by the operator, the operator may not write, by its own fence.
+/// The operator's own fence forbids writes of objects that are not labelled as managed by the
+/// operator.
 async fn a_label_that_may_not_be_put_back_is_named(context: &Context) -> Result<()> {
     let label = ["label", "--overwrite", "service", "kept-pods"];
     let theirs = ["app.kubernetes.io/managed-by=somebody"];
@@ -242,16 +244,16 @@ async fn a_label_that_may_not_be_put_back_is_named(context: &Context) -> Result<
     condition(context, "kept", "Ready", ("True", "Settled")).await.map(drop)
 }
 
-/// A Deployment that somebody deletes comes back with as many workers as there were asked for, and the
-/// jobs run again.
+/// Deletes the Deployment. It comes back with the number of workers that the Swarm asks for, and
+/// the jobs run again.
 async fn the_workload_comes_back(context: &Context, pool: &SessionPool) -> Result<()> {
     let replicas = json!({"spec": {"replicas": 2}});
     context
         .kubectl(&["patch", "swarm", "kept", "--type=merge", "--patch", &replicas.to_string()])
         .await?;
     pool.at_rest().await?;
-    // With the account the tokens of its pods are void, some seconds later. New pods have those of the new
-    // account.
+    // Deletes the account first: some seconds later, Kubernetes refuses the tokens of its pods. New
+    // pods have tokens of the new account.
     comes_back(context, ObjectKind::ServiceAccount, "kept").await?;
     let gone = comes_back(context, ObjectKind::Deployment, "kept").await?;
     pool.at_rest().await?;
@@ -261,7 +263,7 @@ async fn the_workload_comes_back(context: &Context, pool: &SessionPool) -> Resul
     Ok(())
 }
 
-/// Somebody who writes the same field again and again wins for a while, and is named.
+/// Edits the same field again and again. The edits win for a while, and the Swarm names the writer.
 async fn a_contest_is_reported(context: &Context) -> Result<()> {
     let api = api(context, ObjectKind::Budget);
     let params = PatchParams { field_manager: Some(OTHER.into()), ..PatchParams::default() };

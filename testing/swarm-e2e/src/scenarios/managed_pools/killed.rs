@@ -1,5 +1,5 @@
-//! The operator is killed right before and right after each write by which it makes and removes a pool; the
-//! next one goes on where it was.
+//! The operator is killed right before and right after each write that makes or removes a pool. The
+//! next operator continues from there.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::scenario::Context;
 use crate::scenarios::session_pool::{Kind, Policy, SessionPool};
 use crate::until::until;
 
-/// How long one step may take, with all its kills.
+/// The longest allowed time of one step, with all its kills.
 const STEP_WITHIN: Duration = Duration::from_secs(50);
 /// More kills in one step mean that the operator makes no progress.
 const KILLS_MAX: usize = 60;
 
-/// What happens to the pool.
+/// A change of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Made,
@@ -49,7 +49,8 @@ async fn walk(context: &Context, proxy: &Proxy, name: &str, side: Side, kind: Ki
     let mut process = start(context, proxy)?;
     for step in [Step::Made, Step::Changed, Step::Deleted] {
         let mut stopped = BTreeSet::new();
-        // Each write once: the next operator begins with the one that the last did not complete.
+        // Stops each write once: the next operator begins with the write that the previous operator
+        // did not complete.
         proxy.set_trap(Box::new(move |write| stopped.insert(write.clone()).then_some(side)));
         change(&mut pool, step).await?;
         let done = tokio::time::timeout(STEP_WITHIN, finish(&pool, proxy, step, process)).await;
@@ -66,8 +67,8 @@ fn start(context: &Context, proxy: &Proxy) -> Result<Process> {
     Process::start(&context.cluster, proxy.address, &context.namespace)
 }
 
-/// Kills each operator at the write where it is stopped, until the end of the step is reached; returns the
-/// last one, and how many were killed.
+/// Kills each operator at the write where it is stopped, until the end of the step is reached.
+/// Returns the last operator, and the number of kills.
 async fn finish(
     pool: &SessionPool,
     proxy: &Proxy,

@@ -1,4 +1,4 @@
-//! One `Swarm` of a dozen lines makes everything that it needs, and its jobs run.
+//! One `Swarm` of a dozen lines gets all objects that it needs, and its jobs run.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -60,7 +60,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     a_program_of_another_image_runs(&context).await
 }
 
-/// Our worker is put into an image that knows nothing of it, and runs a program of that image.
+/// Puts our worker into an image that does not contain it, and runs a program of that image.
 async fn a_program_of_another_image_runs(context: &Context) -> Result<()> {
     let command = ["sh", "-c", "echo \"running $0\"; exec sleep 1000", "{job}"];
     let swarm = json!({
@@ -84,7 +84,7 @@ async fn a_program_of_another_image_runs(context: &Context) -> Result<()> {
     .await
 }
 
-/// How many jobs each ready pod says that it has started.
+/// The number of jobs that each pod runs, by its log.
 async fn running(context: &Context) -> Result<BTreeMap<String, usize>> {
     let pods = ListParams::default().labels(&format!("{SWARM_LABEL}=streams"));
     let mut loads = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! A managed pool that cannot be as it is asked for says why, and what to do about it; what runs keeps
-//! running.
+//! A managed pool that cannot be made as requested reports why, and what to do about it. Running
+//! jobs keep running.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ async fn a_wrong_template_changes_nothing(context: &Context) -> Result<()> {
     for (managed, reason, part) in cases {
         pool.managed = managed;
         pool.apply().await?;
-        // The one before may have had the same reason.
+        // The previous case may have had the same reason.
         until(&format!("`{part}` to be named"), WITHIN, || async {
             let message = condition(context, "wrong", "Stalled", ("True", reason)).await?;
             ensure!(message.contains(part), "{message}");
@@ -89,7 +89,8 @@ async fn a_wrong_template_changes_nothing(context: &Context) -> Result<()> {
     context.kubectl(&["delete", "swarm", "wrong"]).await.map(drop)
 }
 
-/// Of its two pull secrets one exists, so that only the other is named as missing.
+/// Reports an image that cannot be pulled. One of its two pull secrets exists, so only the other is
+/// named as missing.
 async fn a_missing_image_is_named(context: &Context) -> Result<()> {
     let secret = ["create", "secret", "docker-registry", "ours", "--docker-server=127.0.0.1:1"];
     let login = ["--docker-username=u", "--docker-password=p"];
@@ -113,7 +114,7 @@ async fn a_missing_image_is_named(context: &Context) -> Result<()> {
     context.kubectl(&["delete", "swarm", "missing"]).await.map(drop)
 }
 
-/// Neither the kind of a managed pool, nor that it is one, can be changed: the API server refuses it.
+/// Refuses to change the kind of a managed pool, or to make it another pool.
 async fn what_kind_of_pool_it_is_stays(context: &Context) -> Result<()> {
     context.apply(&swarm("stays", &json!({}))).await?;
     condition(context, "stays", "Ready", ("True", "Settled")).await?;
@@ -131,8 +132,8 @@ async fn what_kind_of_pool_it_is_stays(context: &Context) -> Result<()> {
     context.kubectl(&["delete", "swarm", "stays"]).await.map(drop)
 }
 
-/// A Deployment says itself that a quota refuses its pods; of a StatefulSet the missing pods are counted,
-/// and Events say why.
+/// Reports a quota that refuses pods. A Deployment reports the refusal itself. For a StatefulSet
+/// the operator counts the missing pods, and Events say why.
 async fn a_quota_is_named(context: &Context) -> Result<()> {
     context.kubectl(&["create", "quota", "few", "--hard=pods=1"]).await?;
     for managed in [json!({}), json!({"kind": "StatefulSet"})] {
@@ -151,7 +152,7 @@ async fn a_quota_is_named(context: &Context) -> Result<()> {
     context.kubectl(&["delete", "quota", "few"]).await.map(drop)
 }
 
-/// They would count for the quota.
+/// Waits until no pods are left, since they would count for the quota.
 async fn no_pods_are_left(context: &Context, swarm: &str) -> Result<()> {
     let selector = format!("{SWARM_LABEL}={swarm}");
     until("the pods to be gone", WITHIN, || async {
@@ -162,7 +163,7 @@ async fn no_pods_are_left(context: &Context, swarm: &str) -> Result<()> {
     .await
 }
 
-/// The operator makes pods with its own rights, so whoever asks for them needs the same.
+/// The operator makes pods with its own rights, so a user who asks for pods needs the same rights.
 async fn who_may_not_make_workloads_cannot_ask_for_them(context: &Context) -> Result<()> {
     let role = ["create", "role", "swarms", "--verb=*", "--resource=swarms.swarm.k8slab.info"];
     context.kubectl(&role).await?;
@@ -184,7 +185,8 @@ async fn who_may_not_make_workloads_cannot_ask_for_them(context: &Context) -> Re
     })
     .await?;
     context.kubectl(&[&apply[..], &["--as=maker"]].concat()).await?;
-    // What changes no pods is nobody's business, but how many there are is.
+    // An edit of the jobs changes no pods and needs no right. A change of the number of pods needs
+    // one.
     let jobs = r#"{"spec":{"jobs":[{"name":"a"},{"name":"c"}]}}"#;
     let jobs = ["patch", "swarm", "asked", "--type=merge", "-p", jobs, "--as=writer"];
     context.kubectl(&jobs).await?;
@@ -198,8 +200,8 @@ async fn who_may_not_make_workloads_cannot_ask_for_them(context: &Context) -> Re
     context.kubectl(&["delete", "swarm", "asked"]).await.map(drop)
 }
 
-/// Without the component, the Swarm says so, and goes on when the component is back. Every managed pool of
-/// the cluster waits meanwhile.
+/// Removes the component with the rights for managed pools. The Swarm reports that, and goes on
+/// when the component is back. Every managed pool of the cluster waits meanwhile.
 pub(in crate::scenarios) async fn without_rights(context: Context) -> Result<()> {
     context.operator().await?;
     let cluster = &context.cluster;

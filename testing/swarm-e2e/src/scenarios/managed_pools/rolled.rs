@@ -1,4 +1,4 @@
-//! A rollout of a managed pool moves each job once; what needs no new pods makes none.
+//! A rollout of a managed pool moves each job once. A change that needs no new pods makes none.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::scenario::Context;
 use crate::scenarios::session_pool::{Kind, Policy, REST_WITHIN, SessionPool, TICK};
 use crate::until::until;
 
-/// How long a job may stand still if its session ends before its pod is replaced, since its token is void.
+/// The longest allowed pause of a job whose session ends before its pod is replaced, because the
+/// token of the session is void.
 const UNTIL_RENEWED: Duration = Duration::from_secs(20);
 
 pub(crate) async fn run(context: Context) -> Result<()> {
@@ -50,8 +51,8 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     changes_while_it_rolls(&context).await
 }
 
-/// Port, files and image change one after the other, each while the pods of the one before are still
-/// coming: each job ends up on a pod of the last, and none stands still meanwhile.
+/// Changes port, files and image one after the other, each while the pods of the previous change
+/// still start. Each job ends up on a pod of the last change, and no job pauses meanwhile.
 async fn changes_while_it_rolls(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "hasty");
     (pool.kind, pool.policy, pool.workers) = (Kind::Managed, Policy::Exclusive, 3);
@@ -94,7 +95,7 @@ async fn changes_while_it_rolls(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Changes the pool, and judges the rollout that comes of it.
+/// Changes the pool, and judges the rollout that follows.
 async fn rolls(
     pool: &mut SessionPool,
     managed: Value,
@@ -120,8 +121,9 @@ async fn restarts(
     judged(pool, &runs, mark, idle, "kubectl rollout restart").await
 }
 
-/// An account that somebody deletes comes back as another one, and Kubernetes refuses the tokens of the one
-/// before some ten seconds later: the pods are replaced, and the jobs run on.
+/// Deletes the account of the pool. It is recreated as another account, and Kubernetes refuses the
+/// tokens of the previous account some ten seconds later. The pods are replaced, and the jobs run
+/// on.
 async fn renews_its_account(
     pool: &SessionPool,
     name: &str,
@@ -135,8 +137,8 @@ async fn renews_its_account(
     Ok(())
 }
 
-/// Waits until every job runs elsewhere; each was granted once more, and stood still for no longer than
-/// `idle`.
+/// Waits until every job runs elsewhere. Checks that each job was granted once, and paused for no
+/// longer than `idle`.
 async fn judged(
     pool: &SessionPool,
     runs: &BTreeMap<String, RunName>,
@@ -152,7 +154,8 @@ async fn judged(
     })
     .await?;
     pool.judge(what, mark, idle + TICK)?;
-    // Each pod of a StatefulSet has to go before its successor comes: its jobs go to others meanwhile.
+    // Each pod of a StatefulSet ends before its successor starts. Its jobs go to other pods
+    // meanwhile, so they may be granted more than once.
     for (job, was) in runs.iter().filter(|_| pool.kind == Kind::Managed) {
         let grants = after[job].token.saturating_sub(was.token);
         ensure!(grants == 1, "{what}: {job} was granted {grants} times: {was:?}, {:?}", after[job]);

@@ -1,5 +1,6 @@
-//! Another runner, and other params, reach jobs where they run: same pods, same tokens, nobody else. So
-//! it is in a managed pool, and in a StatefulSet of one's own whose workers ask for it.
+//! Another runner, and other params, reach jobs where they run: on the same pods and with the same
+//! tokens. No other job is restarted. This holds for a managed pool, and for a StatefulSet of the
+//! user whose workers ask for the Swarm's runner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +19,8 @@ use crate::scenarios::session_pool::{
 };
 use crate::until::until;
 
-/// A program that runs until SIGTERM: a worker without jobs, which has the variables of the one that
-/// starts it.
+/// A program that runs until SIGTERM: a worker without jobs, with the environment of the worker
+/// that starts it.
 fn program() -> Value {
     let plain = ["/swarm-worker", "run", "--protocol=plain", "--runner=log", "--http-port=0"];
     json!({"command": plain})
@@ -41,7 +42,7 @@ async fn pods(context: &Context, pool: &SessionPool) -> Result<BTreeSet<String>>
     Ok(pods.iter().filter_map(ResourceExt::uid).collect())
 }
 
-/// Jobs of a pool follow its runner.
+/// Checks that jobs of a pool follow the runner of its Swarm.
 async fn follow(context: &Context, name: &str, kind: Kind) -> Result<()> {
     let mut pool = SessionPool::new(context, name);
     (pool.kind, pool.policy, pool.says) = (kind, Policy::Exclusive, json!({"log": {}}));
@@ -52,8 +53,8 @@ async fn follow(context: &Context, name: &str, kind: Kind) -> Result<()> {
 
     began_again(&mut pool, &runs, all, "a program", |it| it.says = program()).await?;
     let one = pool.jobs.first().cloned().unwrap_or_default();
-    let told = |it: &mut SessionPool| drop(it.params.insert(one.clone(), json!({"url": "x"})));
-    began_again(&mut pool, &runs, 1, "params of one job", told).await?;
+    let params = |it: &mut SessionPool| drop(it.params.insert(one.clone(), json!({"url": "x"})));
+    began_again(&mut pool, &runs, 1, "params of one job", params).await?;
 
     pool.says = json!({"command": ["/swarm-worker", "--no-such-option"]});
     pool.apply().await?;
@@ -73,7 +74,8 @@ async fn follow(context: &Context, name: &str, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Changes the pool; so many of its jobs begin once more, where they are, under the tokens they had.
+/// Changes the pool, and waits until `jobs` of its jobs have restarted in their places, with their
+/// previous tokens.
 async fn began_again(
     pool: &mut SessionPool,
     runs: &BTreeMap<String, RunName>,

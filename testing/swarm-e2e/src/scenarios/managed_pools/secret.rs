@@ -1,4 +1,4 @@
-//! A param of a Secret reaches the jobs, and nothing that anybody else can read.
+//! A param of a Secret reaches the jobs, and no object or log that other users can read.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::scenario::Context;
 use crate::scenarios::session_pool::REST_WITHIN;
 use crate::until::until;
 
-/// The secret, and what the job prints of it, by both ways in which it gets it.
+/// The secret, and the output of the job, which gets the secret in two ways.
 const SECRET: &str = "staple-battery";
 const FOUND: &str = "found battery battery";
 
-/// What is kept of a Swarm, or said of it, where others can read it.
+/// The kinds of objects that say something about a Swarm, and that other users can read.
 const READABLE: &str = "swarms,swarmledgers,workerviews,leases,configmaps,events,pods,deployments,\
                         replicasets,services,endpointslices";
 
@@ -29,8 +29,8 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         "stringData": {"password": SECRET},
     });
     context.apply(&secret.to_string()).await?;
-    // It fails again and again, so that its last lines and its end are in the status. The image has a
-    // shell and nothing else.
+    // The job fails again and again, so that its last lines and its end are in the status. The
+    // image has only a shell.
     let script = r#"IFS=-; set -- $SWARM_PARAM_PASSWORD $PGPASSWORD; echo "found $2 $4"; \
         for name in KUBERNETES_SERVICE_HOST POD_UID SWARM_LEASE; do \
         eval "test -n \"\$$name\" && echo inherited $name"; done; exit 3"#;
@@ -56,7 +56,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    // The status says how the jobs fail, with what they printed.
+    // The status reports the failing jobs with their last lines.
     until("the status to say how they fail", Duration::from_mins(1), || async {
         let status = context.kubectl(&["get", "swarm", "secret", "-o=yaml"]).await?;
         ensure!(status.contains(FOUND), "{status}");
@@ -82,7 +82,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// What all workers have logged.
+/// The logs of all workers.
 async fn logs(context: &Context) -> Result<String> {
     let mut logs = String::new();
     for pod in context.api::<Pod>().list_metadata(&made_for("secret")).await? {

@@ -17,9 +17,9 @@ use crate::scenario::Context;
 use crate::scenarios::session_pool::{Kind, Policy, REST_WITHIN, SessionPool, TICK};
 use crate::until::until;
 
-/// More than roll at a time.
+/// The number of pools, more than may roll over at a time.
 const POOLS: usize = 8;
-/// How many do.
+/// The number of pools that may roll over at a time.
 const AT_A_TIME: usize = 5;
 
 pub(crate) async fn run(context: Context) -> Result<()> {
@@ -38,12 +38,12 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     }
     makes(&context, NEXT_WORKER).await?;
     let outcome = rolled(&context, &pools, &before).await;
-    // The scenarios after this one have the operator as it was.
+    // Later scenarios need the operator as it was.
     makes(&context, WORKER).await?;
     outcome
 }
 
-/// Upgrades the operator to one that has this image of workers.
+/// Upgrades the operator to a version with this image of workers.
 async fn makes(context: &Context, image: &str) -> Result<()> {
     let env = format!("SWARM_WORKER_IMAGE={image}");
     let of_operator = ["--namespace", operator::NAMESPACE];
@@ -70,7 +70,7 @@ async fn rolled(
     let most = most.into_inner();
     context.laps.lap(format!("at most {most} pools rolled at a time"));
     ensure!((2..=AT_A_TIME).contains(&most), "{most} rolled at a time");
-    // A Deployment does not count pods that end, and they run their jobs for a moment.
+    // A Deployment does not count pods that end, although these pods run their jobs for a moment.
     until("the former pods to be gone", REST_WITHIN, || async {
         let pods = context.api::<Pod>().list(&ListParams::default()).await?;
         let ends = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count();
@@ -89,7 +89,7 @@ async fn rolled(
     Ok(())
 }
 
-/// How many Deployments roll over to the next image, and how many have done so.
+/// The number of Deployments that roll over to the next image, and the number of finished ones.
 async fn progress(context: &Context) -> Result<(usize, usize)> {
     let (mut rolling, mut done) = (0, 0);
     for deployment in context.api::<Deployment>().list(&ListParams::default()).await? {
