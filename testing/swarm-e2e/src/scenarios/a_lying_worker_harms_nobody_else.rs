@@ -1,6 +1,6 @@
-//! A pod of the pool that lies, with a valid token of its own, under the shipped role and policy: it
-//! claims everything that its Lease can claim. No other worker loses or doubles a job, changes of the
-//! list arrive in time, and the Swarm names the liar.
+//! A pod of the pool lies. It has a valid token of its own, under the shipped role and policy, and
+//! claims everything that its Lease can claim. No other worker loses a job, and no job runs twice.
+//! Changes of the list arrive in time, and the Swarm names the liar.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How many honest workers there are.
+/// The number of honest workers.
 const HONEST: usize = 3;
 /// The name of the pod that lies.
 const LIAR: &str = "liar";
@@ -71,13 +71,13 @@ pub(super) async fn run(context: Context) -> Result<()> {
             "never published",
         ),
     ];
-    for (nonce, (what, told, sentence)) in (1..).zip(claims) {
+    for (nonce, (what, claim, sentence)) in (1..).zip(claims) {
         let mark = Moment::now();
         let session = SessionId::new(&uid, nonce);
         let mut renewals = JoinSet::new();
-        renewals.spawn(lie(leases.clone(), session, told));
+        renewals.spawn(lie(leases.clone(), session, claim));
         names_the_liar(&pool, sentence).await.with_context(|| format!("it claims {what}"))?;
-        // The honest ones go on, and what changes for them arrives.
+        // The honest workers keep their jobs, and a new job reaches them.
         pool.jobs.insert(format!("new:{nonce}"));
         pool.apply().await?;
         let after = pool.at_rest_on(HONEST).await?;
@@ -89,7 +89,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// A pod of the pool that does nothing by itself; its UID.
+/// Makes a pod of the pool that does nothing by itself, and returns its UID.
 async fn liar(pool: &SessionPool) -> Result<String> {
     pool.make_pod(LIAR, |pod| {
         pod["spec"]["containers"] = json!([{
@@ -112,11 +112,11 @@ async fn incarnation(pool: &SessionPool) -> Result<u64> {
 }
 
 /// Holds a Lease with these claims, and renews it until it is aborted or the Lease is revoked.
-async fn lie(leases: Api<Lease>, session: SessionId, told: StoredAck) -> Result<()> {
+async fn lie(leases: Api<Lease>, session: SessionId, claim: StoredAck) -> Result<()> {
     let name = session.to_string();
     let annotation = |write| {
-        let told = StoredAck { write, ..told.clone() };
-        serde_json::to_string(&told)
+        let claim = StoredAck { write, ..claim.clone() };
+        serde_json::to_string(&claim)
     };
     let mut lease = Lease {
         metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },

@@ -1,5 +1,6 @@
-//! Where the policy for sessions is missing, the workers notice when they open their sessions, and a
-//! Swarm that relies on it says so; where it is in force, it says nothing.
+//! Workers notice that the policy for sessions is missing when they open their sessions. A Swarm
+//! that relies on the policy then reports the missing policy. Such a Swarm reports nothing while
+//! the policy is in force.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
@@ -14,7 +15,7 @@ use crate::until::until;
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     let outcome = noticed(&context).await;
-    // Also after a failure: all others rely on it.
+    // Installs the policy again, also after a failure: all other scenarios rely on it.
     operator::install(&context.cluster).await?;
     outcome?;
     enforced(&context, true).await?;
@@ -54,8 +55,9 @@ async fn said(context: &Context) -> Result<Option<String>> {
     Ok(unprotected_sessions(&status).map(str::to_owned))
 }
 
-/// Waits until the API server enforces the policy, or no longer does: it reads its policies once a
-/// second. The account of the workers writes a Lease without the token of a pod, which the policy refuses.
+/// Waits until the API server enforces the policy, or no longer does. The API server reads its
+/// policies once a second. The account of the workers writes a Lease without the token of a pod,
+/// which the policy refuses.
 async fn enforced(context: &Context, expected: bool) -> Result<()> {
     let user = format!("--as=system:serviceaccount:{}:unprotected", context.namespace);
     let labels = json!({"swarm.k8slab.info/session": "true"});

@@ -1,6 +1,8 @@
-//! A user with rights on Swarms alone has the operator do nothing in addition: scale a workload or a managed
-//! pool, end pods, write or read a `ConfigMap`, ask pods or run a command in them. An editor of the namespace
-//! has the rights for all of that, so the operator does it.
+//! A user who may write only Swarms cannot make the operator use other rights for them. The
+//! policies refuse this user a Swarm that scales a workload or a managed pool, or ends pods. They
+//! also refuse a Swarm that writes or reads a `ConfigMap`, sends requests to pods, or runs a
+//! command in them. An editor of the namespace has the rights for all of that, so the same Swarm of
+//! an editor is accepted.
 
 mod runner;
 
@@ -12,7 +14,7 @@ use super::vault::TENANTS;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// The rights of users who may scale one kind of workload, too.
+/// The users who may also scale one kind of workload, each with the rule for it.
 const SCALERS: [(&str, &str); 2] = [
     ("deployer", r#"{apiGroups: ["apps"], resources: ["deployments/scale"], verbs: ["patch"]}"#),
     ("setter", r#"{apiGroups: ["apps"], resources: ["statefulsets/scale"], verbs: ["patch"]}"#),
@@ -78,7 +80,7 @@ fn named(map: &str) -> Value {
     json!({"configMap": {"name": map, "key": "jobs"}})
 }
 
-/// A refusal for this reason, and nothing else.
+/// Checks that the answer is a refusal for this reason.
 fn refused<T>(what: &str, answer: Result<T>, because: &str) -> Result<()> {
     let Err(error) = answer else { anyhow::bail!("{what} was accepted") };
     let refusal = format!("{error:#}");
@@ -107,7 +109,8 @@ subjects: [{{kind: User, name: {user}, apiGroup: rbac.authorization.k8s.io}}]
     context.apply(&manifest).await
 }
 
-/// A user who may get some ConfigMaps by their names has these read, also with several keys of one.
+/// Checks that a user who may get some ConfigMaps by name may use them as lists, also several keys
+/// of one.
 async fn lists_are_read_by_name(context: &Context) -> Result<()> {
     let rule = r#"{apiGroups: [""], resources: ["configmaps"], resourceNames: ["a", "b", "c"], verbs: ["get"]}"#;
     grant(context, "reader", rule).await?;
@@ -121,7 +124,7 @@ async fn lists_are_read_by_name(context: &Context) -> Result<()> {
     write(context, "reader", &sources(&["a", "a", "a", "a"]), true).await?;
     let theirs = sources(&["a", "b", "c", "theirs"]);
     refused("one more", write(context, "reader", &theirs, true).await, "may not get all of")?;
-    // The sources of somebody else stay.
+    // A source that an editor has added may stay when the reader edits the list.
     write(context, "editor", &sources(&["theirs", "d", "e", "f"]), false).await?;
     let patch =
         json!({"spec": {"jobs": [{"name": "b"}], "jobSources": [named("theirs"), named("a")]}});
@@ -135,8 +138,8 @@ async fn lists_are_read_by_name(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// A tenant may not delete a Swarm whose Deployment goes with it, alone or with all others; an editor may,
-/// and the controller that empties a namespace may.
+/// Checks that a tenant may not delete a Swarm whose Deployment is deleted with it, alone or with
+/// all others. An editor may delete it, and so may the controller that empties a namespace.
 async fn a_managed_pool_is_deleted_by_who_may_delete_its_workload(context: &Context) -> Result<()> {
     let because = "ask for the right to delete deployments borrowed";
     let managed = json!({"pool": {"managed": {}}, "replicas": 0});
@@ -169,7 +172,7 @@ async fn a_managed_pool_is_deleted_by_who_may_delete_its_workload(context: &Cont
     Ok(())
 }
 
-/// A tenant who may not make a managed pool may edit its jobs, and not the number of its workers.
+/// A tenant who may not make a managed pool may edit its jobs, but not the number of its workers.
 async fn a_managed_pool_is_sized_by_who_may_scale_it(context: &Context) -> Result<()> {
     let managed = json!({"pool": {"managed": {}}, "replicas": 0});
     let refused = write(context, "tenant", &managed, true).await;
@@ -208,7 +211,7 @@ async fn a_managed_pool_is_sized_by_who_may_scale_it(context: &Context) -> Resul
         (json!({"spec": {"view": {"configMapName": "other"}}}), "may not create any"),
         (json!({"metadata": {"ownerReferences": [gone_owner()]}}), "a Swarm goes with its owners"),
     ];
-    // The tenant may write the ConfigMap of the view, and may make no pods that mount it.
+    // This user may write the ConfigMap of the view, but may not make pods that mount it.
     let rule = r#"{apiGroups: [""], resources: ["configmaps"], verbs: ["patch"]}"#;
     grant(context, "writer", rule).await?;
     for (patch, because) in &shapes {
@@ -235,15 +238,15 @@ async fn a_managed_pool_is_sized_by_who_may_scale_it(context: &Context) -> Resul
     Ok(())
 }
 
-/// The right behind a managed pool.
+/// The right that a managed pool requires.
 const MAKER: &str = r#"{apiGroups: ["apps"], resources: ["deployments"], verbs: ["create"]}"#;
 
-/// An owner that does not exist: the garbage collector deletes what has no other.
+/// An owner that does not exist: the garbage collector deletes an object that has no other owner.
 fn gone_owner() -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "1-2-3"})
 }
 
-/// A tenant may change the jobs of a Swarm that scales its pool, and not the number of its workers.
+/// A tenant may change the jobs of a Swarm that scales its pool, but not the number of its workers.
 async fn what_stays_is_not_asked_for(context: &Context) -> Result<()> {
     write(context, "editor", &json!({"replicas": 2}), false).await?;
     let patch = |patch: &'static str| ["patch", "swarm", "borrowed", "--type=merge", "-p", patch];
@@ -261,7 +264,8 @@ async fn what_stays_is_not_asked_for(context: &Context) -> Result<()> {
         "by `scale`"
     );
     context.kubectl(&[&["--as=editor"][..], &scale].concat()).await?;
-    // The scale of a Swarm without replicas shows 0, so 0 changes nothing there, and would be stored.
+    // The scale of a Swarm without replicas shows 0. Scaling to 0 seems to change nothing, and
+    // would store a number.
     let removal = r#"[{"op": "remove", "path": "/spec/replicas"}]"#;
     context.kubectl(&["patch", "swarm", "borrowed", "--type=json", "-p", removal]).await?;
     let scaled = tenant(["scale", "swarm", "borrowed", "--replicas=0"].into()).await;
@@ -274,8 +278,9 @@ async fn what_stays_is_not_asked_for(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// A tenant may scale the workload of a pool and no other kind. `kubectl scale swarm` does not tell which
-/// kind that is; what he reads is true for each kind, and the way that it names is open.
+/// Checks the refusal for a user who may scale only one kind of workload. A request of `kubectl
+/// scale swarm` does not show the kind that the Swarm scales, so the refusal is true for both
+/// kinds. The command that the refusal names works if the user may scale the kind of this pool.
 async fn scale_is_refused_by_a_sentence_that_is_true(context: &Context) -> Result<()> {
     let scale = |user: &'static str| async move {
         let user = format!("--as={user}");
@@ -307,7 +312,8 @@ async fn scale_is_refused_by_a_sentence_that_is_true(context: &Context) -> Resul
         scale("editor").await?;
         context.kubectl(&["delete", "swarm", "borrowed", "--timeout=60s"]).await?;
     }
-    // Where no number is, nobody is asked for rights.
+    // A Swarm without a number of workers is refused because of its spec, and not for lack of
+    // rights.
     let pods = json!({"pool": {"pods": {"matchLabels": {"app": "w"}}}});
     let autoscale = json!({"autoscale": {"max": 9, "jobsPerWorker": 1}});
     for (spec, because) in [
@@ -325,7 +331,7 @@ async fn scale_is_refused_by_a_sentence_that_is_true(context: &Context) -> Resul
     Ok(())
 }
 
-/// Writes a Swarm of sessions with these fields laid over it.
+/// Writes a Swarm of sessions with these fields replaced.
 async fn write(context: &Context, user: &str, fields: &Value, is_dry: bool) -> Result<()> {
     let mut spec = json!({
         "jobs": [{"name": "a"}],

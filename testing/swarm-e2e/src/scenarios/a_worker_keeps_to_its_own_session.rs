@@ -1,5 +1,5 @@
-//! The shipped role and policy let a worker write one object with the token of its pod: the Lease
-//! of its own session, as the protocol describes it, and nothing else.
+//! The shipped role and policy let a worker write only the Lease of its own session, with the token
+//! of its pod. Each write must follow the protocol.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -43,13 +43,12 @@ struct Worker {
 }
 
 impl Worker {
-    /// Whether the API server would take this change of a Lease, made to its newest state.
+    /// Tries a change of the newest state of a Lease, and returns the answer of the API server.
     async fn changes(&self, name: &str, change: impl Fn(&mut Lease)) -> kube::Result<Lease> {
         loop {
             let mut lease = self.api.get(name).await?;
             change(&mut lease);
-            // Nothing is written: the worker renews the Lease all the time, and must not be
-            // disturbed.
+            // A dry run does not disturb the worker, which renews the Lease all the time.
             let params = PostParams { dry_run: true, ..PostParams::default() };
             match self.api.replace(name, &params, &lease).await {
                 Err(kube::Error::Api(status)) if status.is_conflict() => {}
@@ -108,7 +107,7 @@ async fn others_leases(context: &Context, worker: &Worker, them: &SessionId) -> 
     Ok(())
 }
 
-/// A Lease that was closed or revoked is never held again.
+/// Checks that a closed or revoked Lease is never held again.
 async fn final_states(context: &Context, worker: &Worker, uid: &str) -> Result<()> {
     for (nonce, is_revoked) in [(1, false), (2, true)] {
         let session = SessionId::new(uid, nonce);

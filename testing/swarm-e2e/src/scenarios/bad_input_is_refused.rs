@@ -1,5 +1,5 @@
-//! A user gets one sentence for a mistake: from the API server if the schema covers it, else
-//! as condition and Event. Whatever the mistake, the last valid assignment keeps running.
+//! A user gets one sentence for a mistake: from the API server if the schema covers it, else as
+//! condition and Event. The last valid assignment keeps running after each mistake.
 
 use std::time::Instant;
 
@@ -15,10 +15,11 @@ use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How much of a refusal is printed.
+/// The number of characters of a refusal that are printed.
 const SHOWN: usize = 120;
 
-/// The verdicts of file, `plan` and API server on specs; a test of the manifests reads the same.
+/// Specs with the verdicts of file, `plan` and API server. A test of the manifests reads the same
+/// table.
 const SPECS: &str = include_str!("../../../specs.yaml");
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -53,7 +54,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     statefulset_that_goes_away(&context, &good, &before).await
 }
 
-/// Whatever wrote it, a ledger has no writer under a lower epoch or of the same one, and no writer less.
+/// Checks that the API server refuses writes that turn a ledger back. Such a write has a lower
+/// epoch, another writer of the same epoch, no writer, or a lower revision.
 async fn a_ledger_only_goes_forward(context: &Context) -> Result<()> {
     let ledgers = context.api::<SwarmLedger>();
     let found = ledgers.list(&ListParams::default()).await?.items;
@@ -74,7 +76,8 @@ async fn a_ledger_only_goes_forward(context: &Context) -> Result<()> {
         (Some(Writer { member, epoch }), ledger.spec.revision - 1, "a ledger only goes forward"),
     ];
     for (writer, revision, expected) in cases {
-        // Without a version, which would refuse it before the rule did.
+        // The patch has no resource version: a stale version would be refused before the rule
+        // applies.
         let patch = json!({"spec": {"writer": writer, "revision": revision}});
         let written =
             ledgers.patch(&ledger.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await;
@@ -88,7 +91,7 @@ async fn a_ledger_only_goes_forward(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Every spec of the table, on a dry run.
+/// Judges every spec of the table on a dry run.
 async fn specs_are_judged_as_in_files(context: &Context) -> Result<()> {
     let documents = yaml::documents(SPECS)?;
     let cases = documents.first().and_then(|(_, cases)| cases.as_array());
@@ -123,7 +126,7 @@ async fn specs_are_judged_as_in_files(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Applying `good` with one thing wrong is refused with a message that contains `message`.
+/// Checks that `good` with one thing wrong is refused, with a message that contains `message`.
 async fn refused(
     context: &Context,
     good: &str,
@@ -138,7 +141,7 @@ async fn refused(
             let text = format!("{error:#}");
             let line = text.lines().find(|line| line.contains(message));
             let line = line.with_context(|| format!("no `{message}` in: {text}"))?;
-            // What comes before is the command and, sometimes, the whole object.
+            // The line ends with the message, after the command and, sometimes, the whole object.
             let shown: String = line.chars().rev().take(SHOWN).collect();
             context.laps.lap(format!("refused: {}", shown.chars().rev().collect::<String>()));
             Ok(())
@@ -203,8 +206,8 @@ spec:
     Ok(())
 }
 
-/// The StatefulSet is deleted without its pods. They keep running, and are the same pool when it is
-/// back.
+/// Deletes the StatefulSet without its pods. The pods keep running, and are the same pool when the
+/// StatefulSet is back.
 async fn statefulset_that_goes_away(context: &Context, good: &str, before: &Reports) -> Result<()> {
     context.kubectl(&["delete", "statefulset", "swarm-worker", "--cascade=orphan"]).await?;
     reported(context, "streams", "PoolNotFound").await?;

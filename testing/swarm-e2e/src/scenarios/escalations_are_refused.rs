@@ -1,6 +1,7 @@
-//! Ways to more than one has, each tried on a pool that is worth it: by a user who may write Swarms and
-//! nothing else, by an editor and an administrator of the namespace, by a worker with its token, and by
-//! a job. `docs/threat-model.md` lists them with what stops each.
+//! Attempts to gain more rights, each on a pool with something to gain. Users make them: one who
+//! may write only Swarms, an editor, and an administrator of the namespace. A worker makes them
+//! with its token, and so does a job. `docs/threat-model.md` lists all attempts, and what stops
+//! each.
 
 mod by_a_job;
 mod by_a_worker;
@@ -13,7 +14,7 @@ use super::vault::{self, TENANTS, VAULT};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// An administrator of the namespace, by the role that every cluster has.
+/// An administrator of the namespace, through the `ClusterRole` `admin` of every cluster.
 const ADMIN: &str = r"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -43,7 +44,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     by_a_job::run(&context).await
 }
 
-/// A refusal for this reason, and nothing else.
+/// Checks that the answer is a refusal for this reason.
 fn refused<T>(what: &str, answer: Result<T>, because: &str) -> Result<()> {
     let Err(error) = answer else { bail!("{what} was accepted") };
     let refusal = format!("{error:#}");

@@ -1,6 +1,6 @@
-//! The operator has every right it needs and no other. Over all scenarios on a cluster, the audit log
-//! has no request that was refused for lack of a right, and on the first one a request for each verb and
-//! resource of its roles.
+//! The operator has every right that it needs, and no other. The audit log of all scenarios on a
+//! cluster has no request that was refused for lack of a right. On the first cluster the log has a
+//! request for each verb and resource of the operator's roles.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ pub(super) async fn none_is_missing(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// What the roles of the operator grant.
+/// The rights that the roles of the operator grant.
 async fn granted(context: &Context) -> Result<BTreeSet<Right>> {
     context.operator().await?;
     let roles: Api<ClusterRole> = Api::all(context.client.clone());
@@ -44,22 +44,24 @@ async fn granted(context: &Context) -> Result<BTreeSet<Right>> {
     let roles: Api<Role> = Api::namespaced(context.client.clone(), NAMESPACE);
     let of_replicas = roles.get("swarm-operator-replicas").await?.rules.unwrap_or_default();
     granted.extend(rights(&of_replicas));
-    // To bind is no request: the API server asks for it when a RoleBinding is made. Nor is to act: a
-    // policy asks for it.
+    // No request has the verb `bind` or `act`. The API server checks `bind` when a RoleBinding is
+    // made, and a policy checks `act`.
     granted.retain(|(verb, ..)| verb != "bind" && verb != "act");
     ensure!(granted.len() > 10, "the role grants {granted:?}");
     Ok(granted)
 }
 
-/// What the operator has asked for so far, of which nothing was refused that it should not ask for.
+/// Returns all requests of the operator so far. Fails if one was refused for a right that no role
+/// grants.
 async fn requests(context: &Context, granted: &BTreeSet<Right>) -> Result<Vec<Request>> {
-    // A watch is logged when it ends.
+    // The API server logs a watch only when it ends.
     operator::stop(&context.cluster).await?;
     operator::go_on(&context.cluster).await?;
     let mut requests = context.cluster.audit.since(context.cluster.audit.start())?;
     requests.retain(|it| it.user == ACCOUNT);
-    // An API server that has just been started refuses requests until it has read the roles, and one
-    // that is asked to remove the operator, what its last replicas say to each other.
+    // A refused request counts only if no role grants its right. An API server that has just
+    // started refuses requests until it has read the roles. While the operator is removed, the API
+    // server refuses the last messages of its replicas to each other.
     let wants = |it: &&Request| uses(it).iter().any(|right| !granted.contains(right));
     let refused: Vec<_> = requests.iter().filter(|it| !it.has_right).filter(wants).collect();
     ensure!(refused.is_empty(), "refused: {}", listed(&refused));

@@ -1,5 +1,6 @@
-//! With `worker.showOutput: false` the last lines of a job that fails are in the log of its worker, and in
-//! nothing that the API server has. A user who may not read logs does not get them by an edit.
+//! With `worker.showOutput: false` the last lines of a failing job are only in the log of its
+//! worker, and in no object of the API server. A user who may not read logs does not get the lines
+//! by an edit.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -9,7 +10,7 @@ use super::vault::{self, LEAK, SECRET, TENANTS, VAULT};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// Returns everything about a Swarm that others can read.
+/// The kinds of objects that say something about a Swarm, and that others can read.
 const READABLE: &str = "swarms,swarmledgers,workerviews,leases,configmaps,events,pods";
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -58,7 +59,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// Whether an object has the Secret, apart from that itself.
+/// Whether an object other than the Secret contains the secret value.
 async fn is_readable(context: &Context) -> Result<bool> {
     let all = context.kubectl(&["get", READABLE, "-o=yaml", "--show-managed-fields"]).await?;
     Ok(all.contains(SECRET))

@@ -1,6 +1,6 @@
-//! Writes that the API server refuses, or that it would carry out by half: a quota, CRDs that lack
-//! the parts of a large ledger, CRDs of another version. Each is reported in a sentence, the last
-//! valid assignment keeps running, and the refused write is made once it is possible.
+//! Writes that the API server refuses, or would carry out only in part: a quota, CRDs that lack the
+//! parts of a large ledger, CRDs of another version. The operator reports each in a sentence, and
+//! the last valid assignment keeps running. It makes the refused write once that is possible.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(context.client.clone());
     let right = definitions.get(DEFINITION).await?;
     let result = older_definitions(&context, &right).await;
-    // Also after a failure: the scenarios after this one share the CRDs.
+    // Restores the CRDs also after a failure: later scenarios share them.
     define(&context, &right).await?;
     result?;
     let jobs = jobs_of(&edited()?);
@@ -45,7 +45,7 @@ fn edited() -> Result<String> {
     Ok(sample(2)?.replace("stream:foo:new", "stream:bar:new"))
 }
 
-/// A quota leaves no room for the ledger.
+/// Sets a quota that leaves no room for the ledger.
 async fn quota(context: &Context) -> Result<()> {
     let manifest = sample(2)?;
     let hard = "--hard=count/swarmledgers.swarm.k8slab.info=0";
@@ -63,7 +63,7 @@ async fn quota(context: &Context) -> Result<()> {
     at_rest(context, &jobs_of(&manifest), 2, Instant::now()).await.map(drop)
 }
 
-/// The CRDs lack the kind of the parts of a large ledger.
+/// Removes the CRD of the parts of a large ledger.
 async fn no_parts(context: &Context) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(context.client.clone());
     definitions.delete(PARTS, &DeleteParams::default()).await?;
@@ -72,7 +72,7 @@ async fn no_parts(context: &Context) -> Result<()> {
     until("the kind to be removed", REST_WITHIN, || async { Ok((!there().await?).then_some(())) })
         .await?;
     let result = too_many_for_one_object(context).await;
-    // Also after a failure: the scenarios after this one need the kind.
+    // Restores the kind also after a failure: later scenarios need it.
     operator::install_resources(&context.cluster).await?;
     result
 }
@@ -103,8 +103,8 @@ async fn too_many_for_one_object(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// The CRDs are of a version without a field that the operator writes. The API server would
-/// drop it silently.
+/// Installs CRDs of a version without a field that the operator writes. The API server would drop
+/// the field silently.
 async fn older_definitions(context: &Context, right: &CustomResourceDefinition) -> Result<()> {
     let (before, tokens) = (all_reports(context).await?, tokens(context).await?);
     let revision = context.api::<SwarmLedger>().get(LEDGER).await?.spec.revision;
@@ -123,7 +123,7 @@ async fn older_definitions(context: &Context, right: &CustomResourceDefinition) 
     ensure!(message.contains("apply deploy/crds"), "what to do: {message}");
     ensure!(all_reports(context).await? == before, "the last valid assignment keeps running");
 
-    // Read through those CRDs, the ledger lacks the field; nothing was lost.
+    // Through these CRDs the ledger is read without the field, and nothing was lost.
     let path = format!(
         "/apis/swarm.k8slab.info/v1alpha1/namespaces/{}/swarmledgers/{LEDGER}",
         context.namespace

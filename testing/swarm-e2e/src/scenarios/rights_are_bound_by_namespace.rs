@@ -1,5 +1,6 @@
-//! With the rights to write bound in a list of namespaces, a pool there is served as ever, and a Swarm
-//! elsewhere is left as it is, since the operator has no right to write anything there.
+//! The operator has its rights to write only in a list of namespaces. A pool in the list is served
+//! as usual. A Swarm elsewhere is left as it is, since the operator has no right to write anything
+//! there.
 
 use anyhow::{Result, ensure};
 use swarm_client::api::Swarm;
@@ -10,14 +11,15 @@ use crate::operator::{self, ACCOUNT, SAMPLES_NAMESPACE};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// What is bound for all namespaces otherwise. The role of a binding cannot be changed.
+/// The bindings for all namespaces, which are deleted first. The role of a binding cannot be
+/// changed.
 const BOUND: [&str; 2] = ["swarm-operator", "swarm-operator-managed-pools"];
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     let listed = Context::new(&context.cluster, SAMPLES_NAMESPACE).await?;
     let outcome = served(&context, &listed).await;
-    // Also after a failure: the scenarios after this one share the operator.
+    // Restores the rights also after a failure: later scenarios share the operator.
     unbind(&context).await?;
     operator::install(&context.cluster).await?;
     outcome?;
@@ -49,7 +51,7 @@ async fn served(context: &Context, listed: &Context) -> Result<()> {
     listed.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"]).await?;
     let elsewhere = context.api::<Swarm>().get("streams").await?;
     ensure!(elsewhere.status.is_none(), "it has touched {:?}", elsewhere.status);
-    ensure!(elsewhere.metadata.finalizers.is_none(), "it holds a Swarm that it cannot let go of");
+    ensure!(elsewhere.metadata.finalizers.is_none(), "it holds a Swarm that it cannot release");
     context.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
     listed.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
     context.laps.lap("a pool in the list is served, and a Swarm elsewhere is left alone");

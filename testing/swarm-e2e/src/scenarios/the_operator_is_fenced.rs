@@ -1,6 +1,7 @@
-//! With the token of the operator's account nobody can do what the operator never does: write fields of
-//! pods, Leases and `ConfigMaps` of others, run a pod of his own, bind rights, or reach into the cluster
-//! itself; neither by one request nor by several. What the operator does is allowed, beside each.
+//! The token of the operator's account allows only the writes that the operator makes. The fence
+//! refuses writes to other fields of pods, Leases and `ConfigMaps` of others. It refuses pods of an
+//! attacker, bindings of rights, and writes to the cluster itself. Neither one request nor several
+//! get around the fence. Next to each refused write, the operator's own write is allowed.
 
 mod steps;
 mod table;
@@ -15,7 +16,7 @@ use crate::scenario::Context;
 use crate::until::until;
 use write::{Account, Write};
 
-/// What others have in the namespace. The pod is never run.
+/// The objects of others in the namespace. The pod never runs.
 const THEIRS: &str = r#"
 apiVersion: v1
 kind: Pod
@@ -82,7 +83,8 @@ metadata: {name: theirs}
 spec: {jobs: [{name: a}], pool: {deployment: {name: nobody}}}
 "#;
 
-/// What is there of the cluster itself, and who has rights everywhere. None of it is ever run.
+/// Objects of the cluster itself, and an account that has rights everywhere. None of them ever
+/// runs.
 const OF_CLUSTER: &str = "
 apiVersion: v1
 kind: Pod
@@ -117,7 +119,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let file = format!("--filename={}", file.path().display());
     context.cluster.kubectl(&["apply", &file]).await?;
     let outcome = fenced(&context).await;
-    // Also after a failure: the namespace is not theirs.
+    // Deletes the objects also after a failure: they are in a namespace of the cluster.
     let delete = ["delete", "--ignore-not-found", "--wait=false", &file];
     context.cluster.kubectl(&delete).await?;
     outcome
@@ -126,7 +128,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 async fn fenced(context: &Context) -> Result<()> {
     let client = operator::client(&context.cluster).await?;
     let account = Account { client, namespace: context.namespace.clone() };
-    // The policies are in force a moment after they were applied.
+    // The policies are in force only a moment after they were applied.
     until("the fence", SOON, || async {
         let label = Write::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
         let because = Some("changes nothing of a pod but annotations");

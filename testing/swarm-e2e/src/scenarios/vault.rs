@@ -1,5 +1,5 @@
-//! A pool that is worth an attack: a Secret is mounted in its pods, which have a shell and do what the
-//! Swarm says.
+//! A pool that is worth an attack. A Secret is mounted in its pods, which have a shell and run the
+//! commands of the Swarm.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -9,16 +9,17 @@ use crate::images::{SHELL, WORKER};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// The Secret.
+/// The content of the Secret.
 pub(super) const SECRET: &str = "correct-horse-battery";
 /// The name of the Swarm, its workload and its account.
 pub(super) const VAULT: &str = "vault";
-/// Prints the Secret and fails, so that the Secret is the last line of output. The image has a shell and
-/// nothing else.
+/// Prints the Secret and fails, so that the Secret is the last line of output. The image has only a
+/// shell.
 pub(super) const LEAK: [&str; 3] =
     ["sh", "-c", r#"read -r it < /secret/password; echo "$it"; exit 3"#];
 
-/// A tenant who may write Swarms and nothing else, and an editor by the role that every cluster has.
+/// A tenant who may write only Swarms, and an editor through the `ClusterRole` `edit` of every
+/// cluster.
 pub(super) const TENANTS: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role

@@ -1,5 +1,6 @@
-//! A user who may write Swarms and nothing else runs no command in pods that are there, and reads no
-//! file of theirs through the last lines of a job that fails. An editor may run commands in them anyway.
+//! A user who may write only Swarms runs no command in existing pods. This user cannot read a file
+//! of these pods through the last lines of a failing job, either. An editor may run commands in
+//! them anyway.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use crate::scenarios::session_pool::REST_WITHIN;
 use crate::scenarios::vault::{self, LEAK, SECRET, VAULT};
 use crate::until::until;
 
-/// Commands of a tenant in the pods of an existing pool, and of pools that are not there yet.
+/// Tries commands of a tenant in the pods of an existing pool, and of pools that do not exist yet.
 pub(super) async fn is_lent_to_nobody(context: &Context) -> Result<()> {
     vault::open(context).await?;
     let leak = json!({"command": LEAK});
@@ -33,7 +34,7 @@ pub(super) async fn is_lent_to_nobody(context: &Context) -> Result<()> {
     context.laps.lap(format!("{} edits of a runner were refused to a tenant", edits.len()));
     nulls_lend_nothing(context, &leak).await?;
 
-    // By name, also where nobody has made the workload yet.
+    // Refuses runners also for pools whose workload does not exist yet.
     let pools = [
         (
             json!({"statefulSet": {"name": "later"}}),
@@ -54,11 +55,12 @@ pub(super) async fn is_lent_to_nobody(context: &Context) -> Result<()> {
     }
     context.laps.lap(format!("so were runners of {} pools that are not there", pools.len()));
 
-    // An unchanged field asks for no right, and neither does one that runs nothing.
+    // An edit that leaves the runner unchanged needs no right, and neither does a field that runs
+    // nothing.
     for spec in [json!({"jobs": [{"name": "other"}]}), json!({"worker": {"maxJobs": 7}})] {
         change(context, "tenant", &spec).await?;
     }
-    // One right is enough, either of the two.
+    // Either of the two rights is enough.
     for (user, rule) in [("patcher", PATCHER), ("runner", RUNNER)] {
         super::grant(context, user, rule).await?;
         until("the right to suffice", REST_WITHIN, || async {
@@ -87,7 +89,8 @@ async fn leaked(context: &Context) -> Result<String> {
     .await
 }
 
-/// A field that is null is no managed pool, and no runner either. A merge patch leaves such fields out.
+/// Checks that a null field counts neither as a managed pool nor as a runner. A merge patch leaves
+/// null fields out, so a JSON patch adds them.
 async fn nulls_lend_nothing(context: &Context, leak: &Value) -> Result<()> {
     let add = |path: &str, value: &Value| json!({"op": "add", "path": path, "value": value});
     let managed = add("/spec/pool/managed", &Value::Null);

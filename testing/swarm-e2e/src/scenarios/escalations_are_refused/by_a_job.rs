@@ -1,4 +1,4 @@
-//! Attempts of a job from inside, and by the names and params of jobs.
+//! Attempts of a job from inside, and through the names and params of jobs.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -29,7 +29,8 @@ pub(super) async fn run(context: &Context) -> Result<()> {
     servers_take_no_orders(context).await
 }
 
-/// They reach a command as one word, or in its environment, and each line of a log says whose it is.
+/// Checks that names and params reach a command as one word, or in its environment. Each line of a
+/// log names its job.
 async fn names_and_params_are_data(context: &Context) -> Result<()> {
     let runner = json!({"spec": {"worker": {"runner": {
         "command": ["sh", "-c", "echo \"got $1\"; echo \"$SWARM_PARAM_X\"; exec sleep 100000", "-", "{job}"],
@@ -72,7 +73,7 @@ async fn names_and_params_are_data(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Operator and worker answer questions, and take no orders over HTTP.
+/// Checks that operator and worker answer questions, and refuse orders over HTTP.
 async fn servers_take_no_orders(context: &Context) -> Result<()> {
     let operators = Api::<Pod>::namespaced(context.client.clone(), operator::NAMESPACE);
     let operators = operators.list(&ListParams::default()).await?;

@@ -1,4 +1,4 @@
-//! Attempts with the token of a worker's pod, which its jobs have as well.
+//! Attempts with the token of a worker's pod. The jobs of the worker have the same token.
 
 use anyhow::{Result, bail, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -37,7 +37,7 @@ pub(super) async fn run(context: &Context) -> Result<()> {
     let views = Api::<WorkerView>::all(token.clone());
     refused("views of all", views.list(&ListParams::default()).await, "at the cluster scope")?;
 
-    // A card of a replica of the operator, at home and where the operator is.
+    // The Lease of a replica of the operator, in this namespace and in the operator's namespace.
     let card = |name: &str| Lease {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
@@ -61,7 +61,7 @@ pub(super) async fn run(context: &Context) -> Result<()> {
         .body(body.to_string().into_bytes())?;
     let made = token.request::<serde_json::Value>(request).await;
     refused("another token", made, "cannot create resource \"serviceaccounts/token\"")?;
-    // Views of the same namespace it may read: `docs/threat-model.md` says so.
+    // `docs/threat-model.md` allows a worker to read all views of its namespace.
     let views = Api::<WorkerView>::namespaced(token, &context.namespace);
     ensure!(!views.list(&ListParams::default()).await?.items.is_empty(), "its own view is there");
     context.laps.lap("9 attempts with the token of a worker were refused");

@@ -22,7 +22,7 @@ fn role(name: &str, group: &str, resource: &str, verb: &str) -> String {
     .to_string()
 }
 
-/// Applies a manifest as somebody.
+/// Applies a manifest as this user.
 async fn applied(context: &Context, user: &str, manifest: &str) -> Result<String> {
     let file = tempfile::NamedTempFile::new_in(crate::cluster::FOLDER)?;
     std::fs::write(file.path(), manifest)?;
@@ -35,7 +35,8 @@ async fn patched(context: &Context, user: &str, what: &[&str], patch: &Value) ->
     context.kubectl(&[&["patch"], what, &["--type=merge", "-p", &patch, &user]].concat()).await
 }
 
-/// Only the operator writes ledgers, views and statuses, and no user grants a right that he lacks.
+/// Checks that only the operator writes ledgers, views and statuses, and that users grant only
+/// rights that they have.
 pub(super) async fn refused_by_rights(context: &Context) -> Result<()> {
     let status = json!({"status": {"ready": "9/9"}});
     let view = context.kubectl(&["get", "workerviews", "-o=name"]).await?;
@@ -72,7 +73,7 @@ pub(super) async fn refused_by_rights(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// An editor may write Leases, and not those of sessions.
+/// Checks that an editor, who may write Leases, may not write the Leases of sessions.
 pub(super) async fn refused_by_policies(context: &Context) -> Result<()> {
     let leases = context.api::<Lease>();
     let session = leases.list(&ListParams::default().labels(SESSION_LABEL)).await?;
@@ -109,7 +110,8 @@ pub(super) async fn refused_by_policies(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// No name leads to another namespace or kind, and a pool stays where it is.
+/// Checks that no name leads to another namespace or kind, and that the pool of a Swarm cannot
+/// change.
 pub(super) async fn refused_by_the_schema(context: &Context) -> Result<()> {
     let outside = "../../kube-system/configmaps/extension-apiserver-authentication";
     let named = |name: &str| json!({"configMap": {"name": name, "key": "a"}});
@@ -138,7 +140,7 @@ pub(super) async fn refused_by_the_schema(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Writes that every user of Swarms may try, without an effect.
+/// Makes writes that are open to every user of Swarms, and checks that they have no effect.
 pub(super) async fn without_effect(context: &Context) -> Result<()> {
     let of = |path: &str| {
         let path = format!("-o=jsonpath={{{path}}}");
@@ -169,7 +171,7 @@ pub(super) async fn without_effect(context: &Context) -> Result<()> {
         },
     }});
     patched(context, "tenant", &["swarm", VAULT], &forged).await?;
-    // A pod with the labels of the pool is no worker of a StatefulSet, whatever its name.
+    // A pod with a name and the labels of the pool does not become a worker of the StatefulSet.
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "vault-1", "labels": {"app": VAULT}},
@@ -179,7 +181,7 @@ pub(super) async fn without_effect(context: &Context) -> Result<()> {
         },
     });
     applied(context, "editor", &pod.to_string()).await?;
-    // Another Swarm for the same pool waits until this one is gone, and takes nothing from it.
+    // Another Swarm for the same pool waits until the first is deleted, and takes nothing from it.
     let mut second = vault::swarm();
     second["metadata"]["name"] = "second".into();
     second["spec"]["worker"] = json!({"protocol": "Session"});
@@ -191,11 +193,11 @@ pub(super) async fn without_effect(context: &Context) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    let told = [of(".status.ready").await?, of(".status.assigned").await?];
-    ensure!(told == ["1/1", "1"], "ready and assigned: {told:?}");
+    let counts = [of(".status.ready").await?, of(".status.assigned").await?];
+    ensure!(counts == ["1/1", "1"], "ready and assigned: {counts:?}");
     let set = ["get", "statefulset", VAULT, "-o=jsonpath={.spec.replicas}"];
     ensure!(context.kubectl(&set).await? == "1", "the workload was changed");
-    // The StatefulSet takes it for one too many and removes it.
+    // The StatefulSet takes the pod for surplus and removes it.
     let gone = ["delete", "pod", "vault-1", "--wait=false", "--ignore-not-found"];
     context.kubectl(&gone).await?;
     context.kubectl(&["delete", "swarm", "second", "--wait=false"]).await?;

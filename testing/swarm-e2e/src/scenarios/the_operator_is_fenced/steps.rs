@@ -1,5 +1,5 @@
-//! Writes that would be allowed one by one if the fence looked at nothing but labels. They are stored, and
-//! the namespace of the scenario takes them with it.
+//! Writes that would be allowed one by one if the fence looked only at labels. They are stored, and
+//! are deleted with the namespace of the scenario.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -13,7 +13,8 @@ use crate::until::until;
 
 use Write::{Create, Delete, Merge};
 
-/// What others have. The binding is as if somebody had got past the fence before.
+/// The objects of others. The binding is the result of an earlier gap in the fence, through which
+/// an attacker bound the role.
 const THEIRS: &str = r#"
 apiVersion: v1
 kind: ConfigMap
@@ -48,7 +49,7 @@ pub(super) async fn run(context: &Context, account: &Account) -> Result<()> {
     rights_are_bound_to_another(context).await
 }
 
-/// One request says which key is the view, and the next writes it.
+/// Marks a key as the view in one request, and tries to write it in the next.
 async fn a_file_is_marked_as_a_view(context: &Context, account: &Account) -> Result<()> {
     let over = Some("writes over nothing in a ConfigMap but views");
     let others = Some("changes no key of a ConfigMap but that of its view");
@@ -82,7 +83,8 @@ async fn a_file_is_marked_as_a_view(context: &Context, account: &Account) -> Res
     Ok(())
 }
 
-/// As the operator does for a Swarm with a managed pool.
+/// Adds a view next to a file and removes it, like the operator does for a Swarm with a managed
+/// pool.
 async fn a_view_comes_and_goes_beside_a_file(context: &Context, account: &Account) -> Result<()> {
     let moved = json!({"data": {"b": "workloads: {}\n", "a": null}, "metadata": {
         "annotations": {"swarm.k8slab.info/key": "b"},
@@ -94,7 +96,7 @@ async fn a_view_comes_and_goes_beside_a_file(context: &Context, account: &Accoun
     let steps = [
         ("a view", Merge(view("a", "workloads: {}\n")), DONE),
         ("it moves to another key", Merge(moved), DONE),
-        ("it is let go of", Merge(let_go), DONE),
+        ("it is released", Merge(let_go), DONE),
     ];
     for step in steps {
         account.does::<ConfigMap>("beside", step).await?;
@@ -102,11 +104,11 @@ async fn a_view_comes_and_goes_beside_a_file(context: &Context, account: &Accoun
     holds(context, "beside", &json!({"nginx.conf": "listen 8080;"})).await?;
     account.does::<ConfigMap>("alone", ("a view", Create(view("a", "")), DONE)).await?;
     account.does::<ConfigMap>("alone", ("the end of it", Delete, DONE)).await?;
-    context.laps.lap("a view comes and goes beside what others have in its ConfigMap");
+    context.laps.lap("a view comes and goes next to a file of others in its ConfigMap");
     Ok(())
 }
 
-/// Whoever has the rights of a role of the operator is behind its fence as well.
+/// Checks that an account with the rights of an operator's role is behind the fence as well.
 async fn rights_are_bound_to_another(context: &Context) -> Result<()> {
     let account = format!("--as=system:serviceaccount:{}:bound", context.namespace);
     let create = ["create", "deployment", "evil", "--image=example.com/evil", "--dry-run=server"];

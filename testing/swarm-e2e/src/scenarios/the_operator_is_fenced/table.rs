@@ -1,4 +1,4 @@
-//! Single writes: those that the operator never makes, and beside them those that it does.
+//! Single writes: the writes that the operator never makes, next to the writes that it makes.
 
 use anyhow::Result;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -16,9 +16,9 @@ use crate::until::until;
 
 use Write::{Create, Delete, Evict, Merge, Scale, Strategic};
 
-/// The operator does this itself.
+/// The result of a write that the operator makes itself: it is allowed.
 pub(super) const DONE: Option<&str> = None;
-/// The labels of what the operator makes for managed pools.
+/// The labels of the objects that the operator makes for managed pools.
 const MADE: [(&str, &str); 2] =
     [("swarm.k8slab.info/swarm", "made"), ("app.kubernetes.io/managed-by", "swarm-operator")];
 const NOT_MADE: Option<&str> = Some("was not made for a managed pool");
@@ -28,7 +28,7 @@ fn finalizer() -> Write {
     Merge(json!({"metadata": {"finalizers": ["example.com/kept"]}}))
 }
 
-/// Garbage collection deletes what has an owner that is not there.
+/// An owner that does not exist: garbage collection deletes an object with such an owner.
 fn owner() -> Write {
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "0"});
     Merge(json!({"metadata": {"ownerReferences": [owner]}}))
@@ -133,7 +133,7 @@ pub(super) async fn config_maps(context: &Context, account: &Account) -> Result<
     let tries: [Try; 17] = [
         ("a new key", Merge(view("new", empty)), DONE),
         ("an empty key", Merge(view("empty", empty)), DONE),
-        ("a view of before", Merge(view("view", empty)), DONE),
+        ("a previous view", Merge(view("view", empty)), DONE),
         ("addresses", Merge(view("lines", "a,1\n::1,2\n")), DONE),
         ("a file", Merge(view("nginx.conf", empty)), over),
         ("a file with a version", Merge(view("logging.yml", empty)), over),
@@ -143,7 +143,7 @@ pub(super) async fn config_maps(context: &Context, account: &Account) -> Result<
         ("another key", with("data", json!({"nginx.conf": "evil"})), others),
         ("the loss of a key", with("data", json!({"nginx.conf": null})), others),
         ("bytes", with("binaryData", json!({"evil": "AA=="})), others),
-        ("for good", with("immutable", json!(true)), others),
+        ("permanently", with("immutable", json!(true)), others),
         ("a finalizer", Merge(kept), fields),
         ("an owner", Merge(owned), fields),
         ("without the label", Merge(json!({"data": {"new": empty}})), neither),
@@ -206,7 +206,7 @@ pub(super) async fn workloads(context: &Context, account: &Account) -> Result<()
     Ok(())
 }
 
-/// What a managed pool has beside its workload.
+/// Tries writes of the objects of a managed pool other than its workload.
 pub(super) async fn beside_workloads(context: &Context, account: &Account) -> Result<()> {
     let made = |field: &str, value: Value| json!({"metadata": {"labels": labels()}, field: value});
     let service = |more: Value| {
@@ -250,7 +250,8 @@ pub(super) async fn beside_workloads(context: &Context, account: &Account) -> Re
     let tries = [
         ("rights of workers", Create(binding("ClusterRole", workers, own)), DONE),
         ("for others", Create(binding("ClusterRole", workers, "default")), same),
-        // It has the rights of this role, so nothing else keeps it from binding it.
+        // The operator has the rights of this role, so only the fence keeps it from binding the
+        // role.
         (
             "of its own",
             Create(binding("ClusterRole", "swarm-operator-managed-pools", own)),

@@ -1,4 +1,4 @@
-//! One write with the operator's token, and whether it is refused for the reason that is expected.
+//! A write with the operator's token, and the check that its answer is the expected one.
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Pod;
@@ -9,14 +9,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Who holds the operator's token.
+/// The operator's account, as a client with its token.
 pub(super) struct Account {
     pub(super) client: Client,
-    /// Where others have what is tried.
+    /// The namespace of the objects that are written.
     pub(super) namespace: String,
 }
 
-/// What is written with it.
+/// A kind of object that the account writes.
 pub(super) trait Object:
     Resource<Scope = NamespaceResourceScope, DynamicType: Default>
     + Clone
@@ -35,24 +35,25 @@ impl<K> Object for K where
 {
 }
 
-/// How an object is written.
+/// A way to write an object.
 #[derive(Clone, Debug)]
 pub(super) enum Write {
     /// The object without its name.
     Create(Value),
     Merge(Value),
-    /// A patch that knows lists by the names in them.
+    /// A patch that merges lists by the names in them.
     Strategic(Value),
     Scale(i32),
     Evict,
     Delete,
 }
 
-/// What it is, how it is written, and why that is refused: nothing where the operator does it itself.
+/// A label, a write, and the reason for which the write is refused. The reason is `None` if the
+/// operator makes this write itself.
 pub(super) type Try = (&'static str, Write, Option<&'static str>);
 
 impl Account {
-    /// Tries these writes of one object in the namespace; nothing is ever stored.
+    /// Tries these writes of one object in the namespace, and stores nothing.
     pub(super) async fn tries<K: Object>(
         &self,
         name: &str,
@@ -61,7 +62,7 @@ impl Account {
         self.tries_in::<K>(&self.namespace, name, tries).await
     }
 
-    /// The same of a pod.
+    /// Tries these writes of a pod in the namespace, and stores nothing.
     pub(super) async fn tries_pod(
         &self,
         name: &str,
@@ -70,7 +71,7 @@ impl Account {
         self.tries::<Pod>(name, tries).await
     }
 
-    /// The same in another namespace.
+    /// Tries these writes of one object in another namespace, and stores nothing.
     pub(super) async fn tries_in<K: Object>(
         &self,
         namespace: &str,
@@ -86,7 +87,7 @@ impl Account {
         Ok(())
     }
 
-    /// Writes, and what is not refused is stored.
+    /// Makes a write, which is stored unless it is refused.
     pub(super) async fn does<K: Object>(
         &self,
         name: &str,
