@@ -1,5 +1,5 @@
 //! A Deployment of session workers under `Exclusive`. In a rollout every job moves exactly once,
-//! from a pod to its successor, with surge and without, and two workers never run one job.
+//! from a pod to its successor, with surge and without. Two workers never run one job.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long a job may stand still while its pod is replaced.
+/// The longest allowed pause of a job while its pod is replaced.
 const ROLLOUT: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(context: Context) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Workers in Go, written from `docs/protocol.md` and sharing no code with ours, hand jobs over by
-//! release, acknowledgement and grant. The scenario is their operator: it writes their views and
-//! reads their Leases with the product's own codec. The verdict comes from the run log, to which
-//! each job writes every 100 ms.
+//! release, acknowledgement and grant. The scenario acts as their operator: it writes their views
+//! and reads their Leases with the product's own codec. The verdict comes from the run log, to
+//! which each job writes every 100 ms.
 
 mod hand;
 
@@ -68,7 +68,7 @@ async fn workers(hand: &Hand, old: &BTreeSet<SessionId>) -> Result<Vec<SessionId
     .await
 }
 
-/// Every job goes once around all workers.
+/// Moves every job once around all workers.
 async fn around(hand: &mut Hand, sessions: &[SessionId]) -> Result<()> {
     let mut took = Vec::new();
     for step in 1..=sessions.len() {
@@ -102,8 +102,8 @@ async fn a_finite_job(hand: &mut Hand, session: &SessionId) -> Result<()> {
     Ok(())
 }
 
-/// The API server does not answer for longer than a lease. All jobs pause before their leases end,
-/// and resume with the same sessions and tokens afterwards.
+/// Freezes the API server for longer than a lease. All jobs pause before their leases end, and
+/// resume with the same sessions and tokens afterwards.
 async fn a_silent_api_server(hand: &Hand, log: &RunLog) -> Result<()> {
     let held: BTreeSet<_> = hand.holders().collect();
     hand.context.cluster.components.freeze("apiserver")?;
@@ -129,8 +129,8 @@ async fn a_silent_api_server(hand: &Hand, log: &RunLog) -> Result<()> {
     Ok(())
 }
 
-/// A Lease is deleted. Its worker ends at once and does not recreate it. Its jobs are granted to
-/// others once the same pod has a new session, which proves that the old process has ended.
+/// Deletes a Lease. Its worker ends at once and does not recreate the Lease. The next session of
+/// the same pod proves that the old process has ended, and gets its jobs.
 async fn a_deleted_lease(hand: &mut Hand, sessions: &[SessionId]) -> Result<()> {
     let (leases, lost) = (hand.context.api::<Lease>(), &sessions[0]);
     let object = leases.get(&lost.to_string()).await?;
@@ -173,8 +173,8 @@ fn as_sent(mut object: Lease, with_uid: bool) -> Lease {
     object
 }
 
-/// A pod is deleted. Its worker reports that it drains, runs its jobs until they are moved, and
-/// closes.
+/// Deletes a pod. Its worker reports that it drains, runs its jobs until they are moved, and closes
+/// its session.
 async fn a_drain(hand: &mut Hand) -> Result<()> {
     let pods = hand.context.api::<Pod>();
     let uid = pods.get("go-worker-2").await?.uid().context("a pod without UID")?;

@@ -1,6 +1,6 @@
 //! `replication` goes from `One` to `All` and back on a pool of sessions under `Exclusive`, while
-//! workers come and go: no worker runs a job by one grant while another runs it by a later one, and a
-//! worker that joins or leaves causes no other worker any work.
+//! workers come and go. No worker runs a job by one grant while another runs it by a later grant. A
+//! worker that joins or leaves causes no work for the other workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 
     pool.to_one().await?;
     pool.replicate("All", fewer).await?;
-    // Back before everybody has begun, and with a worker that is killed meanwhile.
+    // Goes back to `One` before all workers have started, and kills a worker meanwhile.
     pool.patch(&json!({"replication": "One"})).await?;
     context.kubectl(&["delete", "pod", "probes-0", "--force", "--grace-period=0"]).await?;
     pool.to_one().await?;
@@ -59,7 +59,7 @@ impl SessionPool {
         self.context.kubectl(&["scale", &set, &replicas]).await.map(drop)
     }
 
-    /// Waits until each of so many workers runs all jobs, and returns their sessions.
+    /// Waits until this number of workers runs all jobs, and returns their sessions.
     async fn everywhere(&self, workers: usize) -> Result<BTreeSet<String>> {
         until(&format!("{workers} workers to run all jobs"), REST_WITHIN, || async {
             let sessions = self.history()?.running_everywhere(&self.jobs)?;
@@ -86,7 +86,8 @@ impl SessionPool {
         Ok(())
     }
 
-    /// The versions of the views of these sessions, by which every write would show.
+    /// The resource versions of the views of these sessions. Every write of a view changes its
+    /// version.
     async fn views(&self, sessions: &BTreeSet<String>) -> Result<BTreeMap<String, String>> {
         let views = self.context.api::<WorkerView>().list(&ListParams::default()).await?.items;
         let mine = views.into_iter().filter(|view| sessions.contains(&view.spec.session));
@@ -94,7 +95,8 @@ impl SessionPool {
             .collect()
     }
 
-    /// Whoever is there before and after goes on: nothing is started, and no view is written.
+    /// Changes the number of workers. The workers that stay start nothing, and their views are not
+    /// written.
     async fn others_have_no_work(&self, before: usize, after: usize, what: &str) -> Result<()> {
         let old = self.everywhere(before).await?;
         let views = self.views(&old).await?;
@@ -111,7 +113,7 @@ impl SessionPool {
         Ok(())
     }
 
-    /// No job of these sessions was started or stopped since `mark`.
+    /// Checks that these sessions have started and stopped no job since `mark`.
     fn nothing_began(&self, sessions: &BTreeSet<String>, mark: Moment, what: &str) -> Result<()> {
         let history = self.history()?;
         let mut events = history.since(mark).filter(|line| line.event != Event::Tick);

@@ -1,4 +1,4 @@
-//! A pool of workers in Go, which share no code with ours, and the run log that all of them write:
+//! A pool of workers in Go, which share no code with ours. All of them write one run log, since
 //! both nodes are on this machine. Each job writes a line every 100 ms.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,13 +59,13 @@ spec:
         - {name: run-log, hostPath: {path: RUN_LOG, type: Directory}}
 ";
 
-/// Three workers with leases of 6 s, whose jobs take so long to stop.
+/// Three workers with leases of 6 s, whose jobs take `stop_takes` to stop.
 pub(super) fn workers(name: &str, stop_takes: &str, log: &RunLog) -> String {
     let manifest = WORKERS.replace("NAME", name).replace("TAKES", stop_takes);
     manifest.replace("RUN_LOG", &log.folder())
 }
 
-/// The file, in a folder that any user may write to.
+/// The file of the run log, in a folder that any user may write to.
 pub(super) struct RunLog(PathBuf);
 
 impl RunLog {
@@ -101,8 +101,8 @@ impl RunLog {
         self.since(Moment::now().before(span))
     }
 
-    /// How long each job stood still between one session and the next: from the last that the
-    /// former wrote to the first that the latter did.
+    /// The pause of each job between two sessions: from the last line of the previous session to
+    /// the first line of the next.
     pub(super) fn moves_since(&self, moment: Moment) -> Result<Vec<Duration>> {
         let mut last = BTreeMap::new();
         let mut moves = Vec::new();
@@ -130,7 +130,7 @@ impl RunLog {
         let mut command = Command::new(context.cluster.binaries.ours.join("swarm"));
         command.arg("verify").arg(&self.0).args(["--output", "json"]);
         let output = command.output().await?;
-        // With findings its exit code is 3.
+        // The exit code is 3 if there are findings.
         let found = serde_json::from_slice::<Value>(&output.stdout);
         let verdict =
             found.with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;

@@ -11,7 +11,7 @@ use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long Kubernetes may take to notice that a kubelet is silent, or that it is back.
+/// The longest allowed time until Kubernetes notices that a kubelet is silent, or that it is back.
 const NOTICED_WITHIN: Duration = Duration::from_secs(45);
 
 /// The node that a pod is on.
@@ -22,21 +22,22 @@ pub(super) fn node_of(pod: &Pod) -> Result<u8> {
     Ok(node)
 }
 
-/// A node without which a replica of the operator is left. If there is one on each, one is lost as well.
+/// A node whose loss leaves a replica of the operator. If both nodes have a replica, one replica is
+/// lost as well.
 pub(super) async fn with_one_replica(context: &Context) -> Result<u8> {
     until("a replica of the operator", NOTICED_WITHIN, || async {
         let pods = operator::pods(&context.cluster).await?;
         let on = pods.iter().map(node_of).collect::<Result<Vec<_>>>()?;
         let stays = |node: &u8| on.iter().any(|at| at != node);
-        // If there is one on each node, one is lost as well.
+        // Prefers a node with a replica, so that one is lost as well.
         let found = NODES.into_iter().filter(stays).max_by_key(|node| on.contains(node));
         found.with_context(|| format!("the replicas are on {on:?}")).map(Some)
     })
     .await
 }
 
-/// Waits until Kubernetes reports the readiness of a node: `True`, and then that it takes pods,
-/// too; or `Unknown` if it is silent.
+/// Waits until Kubernetes reports this readiness of a node. `True` also waits until the node takes
+/// pods, and `Unknown` means a silent node.
 pub(super) async fn ready(context: &Context, node: u8, status: &str) -> Result<()> {
     let nodes: Api<Node> = Api::all(context.client.clone());
     let name = node_name(node);

@@ -1,6 +1,7 @@
-//! A node dies under workers with long Leases and `Exclusive`. The Leases are not waited for once
-//! an administrator declares the node off: with the taint that Kubernetes has for it, or by
-//! deleting the node. The declaration does not count for a node whose workers still renew.
+//! A node dies under workers with long Leases and `Exclusive`. The operator does not wait for these
+//! Leases once an administrator declares the node off. The administrator sets the taint that
+//! Kubernetes has for this, or deletes the node. The declaration does not count for a node whose
+//! workers still renew.
 
 use std::time::Duration;
 
@@ -19,11 +20,11 @@ use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// Much longer than this scenario can wait.
+/// A lease much longer than this scenario can wait.
 const LEASE: Duration = Duration::from_mins(10);
-/// From the declaration until all jobs run elsewhere, on a busy machine.
+/// The longest allowed time from the declaration until all jobs run elsewhere, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(5);
-/// Jobs log every second that they run.
+/// The number of log lines for which every job has to keep running. Jobs log once a second.
 const TICKS: usize = 8;
 const TAINT: &str = "node.kubernetes.io/out-of-service";
 
@@ -58,7 +59,7 @@ async fn delete(context: &Context, node: u8) -> Result<()> {
     Ok(())
 }
 
-/// The node is deleted by mistake, and is back when its kubelet restarts.
+/// Deletes the node by mistake. The node is back when its kubelet restarts.
 async fn lives_on(pool: &SessionPool, node: u8) -> Result<()> {
     let before = pool.at_rest().await?;
     let mark = Moment::now();
@@ -78,7 +79,7 @@ async fn lives_on(pool: &SessionPool, node: u8) -> Result<()> {
     pool.judge("a node was deleted by mistake", mark, Duration::ZERO)
 }
 
-/// The node dies, Kubernetes gives it up, and nothing moves.
+/// Kills the node and waits until Kubernetes gives it up. Nothing moves.
 async fn dies(pool: &SessionPool, node: u8) -> Result<()> {
     pool.at_rest().await?;
     let [zero, one] = [pool.pod(0).await?, pool.pod(1).await?];
@@ -93,8 +94,9 @@ async fn dies(pool: &SessionPool, node: u8) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a replica that is not on the node has the Swarm. The declaration also has Kubernetes make a new
-/// one in place of that on the node, and whoever has only begun does not know yet who is silent.
+/// Waits until a replica on the other node has the Swarm. The declaration also makes Kubernetes
+/// replace the replica on the dead node. A replica that has just started does not know yet which
+/// workers are silent.
 async fn has_living_owner(pool: &SessionPool, node: u8) -> Result<()> {
     until("a replica that lives to have the Swarm", REST_WITHIN, || async {
         let ledger = pool.context.api::<SwarmLedger>().get("statefulset.patient").await?;
@@ -117,7 +119,7 @@ async fn runs_elsewhere(pool: &SessionPool, declared: Moment, what: &str) -> Res
 
 async fn comes_back(pool: &SessionPool, node: u8) -> Result<()> {
     pool.context.cluster.revive_node(node).await?;
-    // Workers may be on one node by now, whose end would end them all.
+    // All workers may be on one node, whose end would then end all of them.
     pool.context.kubectl(&["rollout", "restart", "statefulset/patient"]).await?;
     pool.context.kubectl(&["rollout", "status", "statefulset/patient", "--timeout=60s"]).await?;
     pool.at_rest().await?;

@@ -1,7 +1,7 @@
-//! Nodes of sessions that fall silent in part: a kubelet that is frozen or dead while its pods run,
-//! a pod without a network, and a node that is cut off from the API server, under both policies
-//! side by side. Nothing moves while workers can still renew their Leases; those that cannot stop
-//! their own jobs before others start them.
+//! Nodes of sessions fall silent in part. A kubelet is frozen or dead while its pods run, a pod has
+//! no network, or a node is cut off from the API server. Pools of both policies run side by side.
+//! Nothing moves while workers can still renew their Leases. Workers that cannot renew stop their
+//! own jobs before others start these jobs.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     a_node_is_cut_off(&context, &pools, node).await
 }
 
-/// A kubelet is frozen, and then killed, while its pods run and renew their Leases. Kubernetes
-/// gives the node up; workers that renew count as present all the same, and keep their jobs.
+/// Freezes a kubelet, and then kills it, while its pods run and renew their Leases. Kubernetes
+/// gives the node up. Workers that renew still count as present, and keep their jobs.
 async fn a_silent_kubelet(context: &Context, pools: &[SessionPool; 2], node: u8) -> Result<()> {
     let (components, kubelet) = (&context.cluster.components, format!("kubelet-{node}"));
     let before = [pools[0].at_rest().await?, pools[1].at_rest().await?];
@@ -60,7 +60,7 @@ async fn a_silent_kubelet(context: &Context, pools: &[SessionPool; 2], node: u8)
     Ok(())
 }
 
-/// The pod on `node` loses its network and keeps running.
+/// Cuts the pod on `node` off from its network. The pod keeps running.
 async fn a_pod_is_cut_off(pool: &SessionPool, node: u8) -> Result<()> {
     let context = &pool.context;
     let [zero, one] = [pool.pod(0).await?, pool.pod(1).await?];
@@ -75,7 +75,7 @@ async fn a_pod_is_cut_off(pool: &SessionPool, node: u8) -> Result<()> {
     pool.judge("it was reconnected", back, GRACEFUL)
 }
 
-/// Its kubelet and all its pods lose the API server.
+/// Cuts the kubelet of the node and all its pods off from the API server.
 async fn a_node_is_cut_off(context: &Context, pools: &[SessionPool; 2], node: u8) -> Result<()> {
     let mark = Moment::now();
     let cut = context.cluster.cut_off_node(node)?;

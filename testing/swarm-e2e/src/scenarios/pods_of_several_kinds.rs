@@ -1,6 +1,6 @@
-//! Pods that are created one by one are sessions of one pool under `Exclusive`: the shipped worker,
-//! a program of twenty lines around its library, and a worker in Go. Each takes over from the
-//! others.
+//! Pods that are created one by one are sessions of one pool under `Exclusive`. They run the
+//! shipped worker, a program of twenty lines around its library, and a worker in Go. Each takes
+//! over from the others.
 
 use std::collections::BTreeSet;
 
@@ -47,12 +47,12 @@ pub(super) async fn run(context: Context) -> Result<()> {
     pool.judge("the worker in Go is frozen", mark, SILENCE + TICK)?;
     let thawed = Moment::now();
     frozen.thaw()?;
-    // It ends, and the kubelet restarts it.
+    // The worker in Go ends, and the kubelet restarts it.
     pool.at_rest_on(2).await?;
     pool.judge("it resumed", thawed, GRACEFUL)
 }
 
-/// A pod is deleted gracefully, and the others take over its jobs.
+/// Deletes a pod gracefully. The other workers take over its jobs.
 async fn leaves(pool: &SessionPool, pod: &str, left: usize) -> Result<()> {
     let mark = Moment::now();
     pool.context.api::<Pod>().delete(pod, &DeleteParams::default()).await?;
@@ -61,7 +61,7 @@ async fn leaves(pool: &SessionPool, pod: &str, left: usize) -> Result<()> {
     pool.judge(&format!("{pod} left"), mark, GRACEFUL)
 }
 
-/// The same pod with the program of a user, which takes the same arguments.
+/// Makes the pod run the program of a user, which takes the same arguments.
 fn into_embedded(pod: &mut Value) {
     let worker = &mut pod["spec"]["containers"][0];
     worker["image"] = EMBEDDED.into();
@@ -70,7 +70,7 @@ fn into_embedded(pod: &mut Value) {
     }
 }
 
-/// The same pod with the worker in Go, which has no probe.
+/// Makes the pod run the worker in Go, which has no probe.
 fn into_go(pod: &mut Value) {
     let worker = &mut pod["spec"]["containers"][0];
     worker["image"] = GO_WORKER.into();

@@ -1,6 +1,6 @@
-//! A job that crashes every worker is quarantined after three of them, and nothing else is
-//! affected: the other jobs keep running. And when very many workers fall silent at once, their
-//! Leases are not revoked at first, since the fault is more likely elsewhere.
+//! A job that crashes every worker is quarantined after three workers, and the other jobs keep
+//! running. When very many workers fall silent at once, their Leases are not revoked at first,
+//! since the fault is more likely elsewhere.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,8 +22,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     tokio::try_join!(set_aside(&context), spared(&context)).map(drop)
 }
 
-/// Each worker is killed when it runs the job, which is pinned to the next one before the worker is
-/// back: a job that is released in order is not to blame any more.
+/// Kills each worker that runs the job. The job is pinned to the next worker before the killed
+/// worker is back. A job that a worker releases in order is no longer blamed.
 async fn set_aside(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "harmed");
     pool.workers = 3;
@@ -45,7 +45,7 @@ async fn set_aside(context: &Context) -> Result<()> {
     ensure!(events.contains("JobsQuarantined") && events.contains(POISON), "no Event reports it");
     context.laps.lap("after three workers the job is quarantined");
 
-    // A quarantined job takes nothing from the others.
+    // The other jobs run although one job is quarantined.
     pool.jobs.extend(others.clone());
     pool.apply().await?;
     let mark = Moment::now();
@@ -58,7 +58,7 @@ async fn set_aside(context: &Context) -> Result<()> {
     .await
 }
 
-/// Five workers are frozen beyond their leases and resume; at most three of them are revoked.
+/// Freezes five workers beyond their leases, and resumes them. At most three of them are revoked.
 async fn spared(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "spared");
     (pool.workers, pool.policy) = (5, Policy::Exclusive);

@@ -1,6 +1,6 @@
-//! A pool of plain workers becomes one of sessions, pod by pod, while it works: a pod that holds a
-//! Lease is served as a session although the Swarm still has `Plain`, and nothing moves when the
-//! Swarm asks for sessions and `Exclusive` in the end.
+//! A pool of plain workers becomes a pool of sessions, pod by pod, while it works. A pod that holds
+//! a Lease is served as a session although the Swarm still has `Plain`. Nothing moves when the
+//! Swarm finally asks for sessions and `Exclusive`.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::session_pool::{Policy, Protocol, SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 
-/// How long a job may stand still while its pod is replaced: the pod ends, and its slot is waited
-/// for.
+/// The longest allowed pause of a job while its pod is replaced. The pod ends, and the job waits
+/// for its slot.
 const ROLLOUT: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(context: Context) -> Result<()> {

@@ -26,7 +26,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let nine = jobs(0, 9);
     pool.wants(&nine).await?;
     pool.at_rest(&nine, 3, "nine jobs on three workers").await?;
-    // The shared view gets a version that the next ledger has to count on from.
+    // The shared view gets a version from which the next ledger must continue.
     pool.scale(0).await?;
     pool.log.silent_for(Duration::from_secs(1), REST_WITHIN).await?;
     pool.scale(3).await?;
@@ -34,7 +34,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
 
     pool.the_swarm_is_created_again(&nine).await?;
     pool.the_ledger_is_deleted(&nine).await?;
-    // The rest needs the operator stopped; the scenarios after this one share it.
+    // The last part stops the operator. Later scenarios share it, so it is started after a failure,
+    // too.
     let outcome = pool.the_runbook_deletes_the_ledger(&nine).await;
     pool.operators(2).await?;
     let verdict = pool.log.judge(&pool.context).await?;
@@ -68,7 +69,8 @@ impl Pool {
         self.recovers(jobs, "the ledger was deleted while no operator ran").await
     }
 
-    /// All jobs run again, and so does another one that is added then; the status agrees.
+    /// Waits until all jobs run again, and the status agrees. Another job that is added meanwhile
+    /// runs, too.
     async fn recovers(&self, jobs: &BTreeSet<String>, what: &str) -> Result<()> {
         let ledgers = self.context.api::<SwarmLedger>();
         until("another ledger", REST_WITHIN, || async {
@@ -99,7 +101,7 @@ impl Pool {
         Ok((ready.reason.clone(), ready.message.clone()))
     }
 
-    /// Scales the operator, and waits until it is as wanted.
+    /// Scales the operator, and waits until it has this number of replicas.
     async fn operators(&self, replicas: u32) -> Result<()> {
         let namespace = ["--namespace", operator::NAMESPACE];
         let count = format!("--replicas={replicas}");

@@ -1,5 +1,5 @@
-//! Helpers for scenarios about session workers: the shipped sample without its Swarm, so that the
-//! scenario itself is the operator, and the actions of such an operator.
+//! Helpers for scenarios about session workers, in which the scenario itself is the operator: the
+//! shipped sample without its Swarm, and the actions of an operator.
 
 use std::time::Duration;
 
@@ -20,10 +20,11 @@ use crate::operator::SAMPLES_NAMESPACE;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long a worker may take for an immediate action.
+/// The longest allowed time of a worker for an immediate action.
 pub(super) const SOON: Duration = Duration::from_secs(30);
 
-/// The stores of sessions on the API server keep the same contract as the files on one machine.
+/// Checks that the stores of sessions on the API server keep the same contract as the files on one
+/// machine.
 pub(super) async fn keeps_its_contract(context: &Context) -> Result<()> {
     let clients = client::connect(Some(&context.cluster.kubeconfig), "scenario").await?;
     let (client, namespace) = (context.client.clone(), context.namespace.clone());
@@ -31,7 +32,7 @@ pub(super) async fn keeps_its_contract(context: &Context) -> Result<()> {
     contract::sessions(&place, "6f1c2a34-0000-4000-8000-0123456789ab").await
 }
 
-/// A client with an account of workers: with the token of a pod, or with one that is of none.
+/// A client with an account of workers: with the token of a pod, or with a token of no pod.
 pub(super) async fn as_account(
     context: &Context,
     account: &str,
@@ -63,8 +64,9 @@ pub(super) async fn publish(context: &Context, view: &WorkerView) -> Result<()> 
     contract::publish(&context.client, &context.namespace, view).await
 }
 
-/// The workers of the sample and the objects they need, with short terms, but without their Swarm:
-/// a lease of nine seconds, renewed every second; jobs may take two to stop.
+/// Applies the workers of the sample and the objects that they need, with short terms, but without
+/// their Swarm. A lease has nine seconds, and is renewed every second. Jobs may take two seconds to
+/// stop.
 pub(super) async fn workers(context: &Context) -> Result<()> {
     let file = repository().join("deploy/samples/sessions.yaml");
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
@@ -102,7 +104,7 @@ pub(super) async fn leases(context: &Context, pod: &Pod) -> Result<Vec<SeenLease
     Ok(all)
 }
 
-/// Waits for the one session of a pod that is open, and not among `former`.
+/// Waits for the one open session of a pod that is not among `former`.
 pub(super) async fn session(
     context: &Context,
     pod: &Pod,

@@ -1,5 +1,5 @@
-//! A pool whose workers write a run log, as scenarios about handovers and faults need it: its
-//! objects, with terms short enough for a scenario, and the verdict on its workers.
+//! A pool whose workers write a run log, for scenarios about handovers and faults. This module has
+//! the objects of the pool, with terms short enough for a scenario, and the verdict on its workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,21 +18,21 @@ use crate::run_log::{History, LogLine, Moment, folder, make_folder};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long a worker may act after it renewed its Lease, unless a pool sets another time.
+/// The time for which a worker may act after it renewed its Lease, unless a pool sets another time.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
-/// How long the jobs of a worker that fell silent may stand still.
+/// The longest allowed pause of the jobs of a worker that fell silent.
 pub(crate) const SILENCE: Duration = Duration::from_millis(6_420 + 2_000);
-/// The longest that a job stands still when its worker releases it: the time of a graceful move,
-/// with room for a machine that is busy with pods.
+/// The longest allowed pause of a job that its worker releases: the time of a graceful move, with
+/// room for a machine that is busy with pods.
 pub(crate) const GRACEFUL: Duration = Duration::from_secs(3);
-/// A job that ended without a log line may have run for so long after its last one.
+/// The time for which a job without a log line for its end may have run after its last line.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
-/// How long any change may take until the pool is at rest.
+/// The longest allowed time from any change until the pool is at rest.
 pub(crate) const REST_WITHIN: Duration = Duration::from_mins(1);
 /// The folder that a worker writes to, in its container.
 pub(crate) const MOUNT: &str = "/run-logs";
 
-/// How workers get their jobs.
+/// The way in which workers get their jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// By a mounted file.
@@ -41,7 +41,7 @@ pub(crate) enum Protocol {
     Session,
 }
 
-/// How the pool selects its workers.
+/// The way in which the pool selects its workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     StatefulSet,
@@ -55,7 +55,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether the operator makes the workload, and all that it needs.
+    /// Whether the operator makes the workload, and all objects that the workload needs.
     pub(crate) fn is_managed(self) -> bool {
         matches!(self, Self::Managed | Self::ManagedSet)
     }
@@ -73,7 +73,7 @@ pub(crate) enum Policy {
 pub(crate) enum Runner {
     /// It is a task of the worker.
     Task,
-    /// It is what `says` says: the worker asks for the runner of the Swarm.
+    /// It is the runner in `says`: the worker asks for the runner of the Swarm.
     Swarm,
     /// It is a process of its own, under a guard.
     Process,
@@ -102,15 +102,15 @@ fn lay_over(value: &mut Value, more: &Value) {
 pub(crate) struct SessionPool {
     pub(crate) context: Context,
     pub(crate) name: String,
-    /// How its workers get their jobs.
+    /// The way in which the workers get their jobs.
     pub(crate) protocol: Protocol,
-    /// The jobs of the Swarm.
+    /// The protocol that the Swarm asks for.
     pub(crate) asks_for: Protocol,
     pub(crate) kind: Kind,
     pub(crate) policy: Policy,
-    /// How long its workers may act after they renewed their Leases.
+    /// The time for which the workers may act after they renewed their Leases.
     pub(crate) lease: Duration,
-    /// How long the Swarm allows them to act.
+    /// The time for which the Swarm allows the workers to act.
     pub(crate) lease_allowed: Duration,
     pub(crate) runner: Runner,
     pub(crate) workers: usize,
@@ -119,27 +119,27 @@ pub(crate) struct SessionPool {
     pub(crate) are_finite: bool,
     /// Jobs that are pinned to a slot.
     pub(crate) pins: BTreeMap<String, usize>,
-    /// `replication`, where it is written.
+    /// `replication`, if the Swarm sets it.
     pub(crate) replication: Option<&'static str>,
-    /// `rebalance.batchWindow`, where it is not the default.
+    /// `rebalance.batchWindow`, if it is not the default.
     pub(crate) batch_window: Option<&'static str>,
     /// `rebalance.returnGrace`.
     pub(crate) return_grace: &'static str,
-    /// `worker.runner`, where the workers do what the Swarm says.
+    /// `worker.runner`, for workers that ask for the Swarm's runner.
     pub(crate) says: Value,
     /// The `params` of jobs that have some.
     pub(crate) params: BTreeMap<String, Value>,
-    /// More fields of `pool.managed`, where the operator makes the workload.
+    /// More fields of `pool.managed`, if the operator makes the workload.
     pub(crate) managed: Value,
-    /// More fields of the spec, which are laid over the others; null takes one away.
+    /// More fields of the spec, which replace the others. Null removes a field.
     pub(crate) spec: Value,
-    /// Whether its pods must be on all schedulable nodes: they wait rather than share one.
+    /// Whether the pods must be on all schedulable nodes: they wait rather than share a node.
     pub(crate) must_spread: bool,
 }
 
 impl SessionPool {
-    /// Sessions in a StatefulSet under `AtLeastOnce`, with two workers and six jobs; nothing is
-    /// made yet.
+    /// Sessions in a StatefulSet under `AtLeastOnce`, with two workers and six jobs. Nothing is
+    /// applied yet.
     pub(crate) fn new(context: &Context, name: &str) -> Self {
         Self {
             context: context.clone(),
@@ -166,7 +166,7 @@ impl SessionPool {
         }
     }
 
-    /// Applies the present state of this value.
+    /// Applies the current state of this value.
     pub(crate) async fn apply(&self) -> Result<()> {
         make_folder(&self.context.namespace)?;
         if self.kind.is_managed() {
@@ -195,7 +195,7 @@ impl SessionPool {
         self.apply_all(&[pod]).await
     }
 
-    /// Applies the workload alone, for those that need no operator.
+    /// Applies only the workload, for scenarios that need no operator.
     pub(crate) async fn apply_workload(&self) -> Result<()> {
         make_folder(&self.context.namespace)?;
         self.apply_all(&[self.account(), self.workload()]).await
@@ -278,12 +278,12 @@ impl SessionPool {
         })
     }
 
-    /// Applies the Swarm alone: whoever scales the workload is left alone.
+    /// Applies only the Swarm, so the scale of the workload stays.
     pub(crate) async fn apply_swarm(&self) -> Result<()> {
         self.apply_all(&[self.swarm()]).await
     }
 
-    /// What the operator is asked to make; the workers write a run log.
+    /// The managed pool in the spec of the Swarm. Its workers write a run log.
     fn managed(&self) -> Value {
         let logs = folder(&self.context.namespace);
         let mut managed = json!({
@@ -335,7 +335,7 @@ impl SessionPool {
         args.extend(match self.runner {
             Runner::Task => &["--runner=log"][..],
             Runner::Swarm => &["--runner=swarm"][..],
-            // A worker without anything to do: it runs until SIGTERM.
+            // A worker without jobs: it runs until SIGTERM.
             Runner::Process => {
                 &["--runner=command", "--", "/swarm-worker", "run", "--http-port=0"][..]
             }
@@ -368,11 +368,11 @@ impl SessionPool {
             "topologySpreadConstraints": [{
                 "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
                 "whenUnsatisfiable": if self.must_spread { "DoNotSchedule" } else { "ScheduleAnyway" },
-                // One that is drained does not count.
+                // A drained node does not count.
                 "nodeTaintsPolicy": "Honor",
                 "labelSelector": {"matchLabels": {"app": self.name}},
             }],
-            // Pods of a node that fell silent stay where they are, for as long as a scenario lasts.
+            // Pods of a silent node stay there, for as long as a scenario lasts.
             "tolerations": [
                 {"key": "node.kubernetes.io/unreachable", "operator": "Exists"},
                 {"key": "node.kubernetes.io/not-ready", "operator": "Exists"},
@@ -397,7 +397,7 @@ impl SessionPool {
         })
     }
 
-    /// The ledger of the StatefulSet that it is.
+    /// The ledger of the pool's StatefulSet.
     pub(crate) async fn ledger(&self) -> Result<SwarmLedger> {
         let name = format!("statefulset.{}", self.name);
         Ok(self.context.api::<SwarmLedger>().get(&name).await?)
@@ -407,7 +407,7 @@ impl SessionPool {
     pub(crate) async fn verified(&self, options: &[&str]) -> Result<String> {
         let mut command = Command::new(self.context.cluster.binaries.ours.join("swarm"));
         command.arg("verify").args(options).arg(self.log());
-        // With findings its exit code is 3.
+        // The exit code is 3 if there are findings.
         let verdict = stdout_of("swarm verify", &command.output().await?)?;
         Ok(verdict.trim().replace('\n', ", "))
     }
@@ -421,7 +421,7 @@ impl SessionPool {
         folder(&self.context.namespace).join(format!("{}.log", self.name))
     }
 
-    /// Two pools of the same kind but for their policies; the jobs of the second are processes.
+    /// Two pools that differ in their policies. The jobs of the second are processes.
     pub(crate) fn of_both_policies(context: &Context, workers: usize) -> [Self; 2] {
         let [mut exclusive, mut patient] =
             ["exclusive", "patient"].map(|it| Self::new(context, it));
@@ -431,12 +431,12 @@ impl SessionPool {
         [exclusive, patient]
     }
 
-    /// Waits until each job runs exactly once, on as many workers as there are, evenly.
+    /// Waits until each job runs exactly once, on all workers of the pool, evenly.
     pub(crate) async fn at_rest(&self) -> Result<BTreeMap<String, RunName>> {
         self.at_rest_on(self.workers).await
     }
 
-    /// The same on so many workers.
+    /// Waits until each job runs exactly once, on this number of workers, evenly.
     pub(crate) async fn at_rest_on(&self, workers: usize) -> Result<BTreeMap<String, RunName>> {
         let what = format!("{} to run each job once, on {workers} workers", self.name);
         let runs = until(&what, REST_WITHIN, || async {
@@ -467,8 +467,9 @@ impl SessionPool {
         .await
     }
 
-    /// Judges the whole run log, and that no job stood still for longer than `bound` since `mark`.
-    /// Under `Exclusive` no job may ever have been run by two; under both, tokens only rise.
+    /// Judges the whole run log, and checks that no job paused for longer than `bound` since
+    /// `mark`. Under `Exclusive` two workers may never have run one job. Under both policies tokens
+    /// only rise.
     pub(crate) fn judge(&self, what: &str, mark: Moment, bound: Duration) -> Result<()> {
         let (name, history) = (&self.name, self.history()?);
         let overlaps = history.overlaps().with_context(|| format!("{name}: {what}"))?;
@@ -483,7 +484,7 @@ impl SessionPool {
         Ok(())
     }
 
-    /// Waits until the worker of a slot has begun another session since `mark`, with a job in it.
+    /// Waits until the worker of a slot has opened another session since `mark`, with a job in it.
     pub(crate) async fn begun_anew(&self, mark: Moment, slot: &str) -> Result<()> {
         let worker = format!("{}-{slot}", self.name);
         until(&format!("{worker} to open another session"), REST_WITHIN, || async {

@@ -1,7 +1,7 @@
-//! A session worker in a pod, step by step, with the scenario as its operator. It runs the jobs
-//! that it is granted and acknowledges them, stops while it cannot renew its lease, resumes under
-//! the same grants, opens another session when it must, names the job that ended its process, and
-//! closes its session when its pod is to end.
+//! A session worker in a pod, step by step, with the scenario as its operator. The worker runs the
+//! jobs that it is granted, and acknowledges them. It stops while it cannot renew its lease, and
+//! resumes under the same grants. It opens another session when it must, and names the job that
+//! ended its process. It closes its session when its pod ends.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -39,7 +39,8 @@ fn view(session: &SessionId, revision: u64, jobs: &[(&str, u64)]) -> Result<Work
     Ok(WorkerView { session, incarnation: 0, revision, jobs, runner, output })
 }
 
-/// The worker's report of its jobs, from its own address: it answers without an API server too.
+/// The worker's report of its jobs, from the address of its pod. The worker answers without an API
+/// server, too.
 async fn report(pod: &Pod) -> Result<String> {
     let address = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
     let address = address.context("the pod has no address")?;
@@ -52,7 +53,7 @@ async fn report(pod: &Pod) -> Result<String> {
     Ok(body.to_owned())
 }
 
-/// Waits until it runs exactly these jobs, and prints how long that took.
+/// Waits until the worker runs exactly these jobs, and prints the time since the call.
 async fn runs(context: &Context, pod: &Pod, jobs: &str, after: &str) -> Result<()> {
     let start = Instant::now();
     until(&format!("{jobs} to run"), SOON, || async {
@@ -86,7 +87,8 @@ async fn runs_what_it_is_granted(context: &Context, pod: &Pod, me: &SessionId) -
     Ok(())
 }
 
-/// The lease of nine seconds expires seconds after its worker began to stop its jobs.
+/// Kills the API server. The worker begins to stop its jobs seconds before its lease of nine
+/// seconds expires.
 async fn pauses_without_an_api_server(context: &Context, pod: &Pod, me: &SessionId) -> Result<()> {
     context.cluster.components.kill("apiserver")?;
     runs(context, pod, "[]", "the API server was killed").await?;
@@ -99,7 +101,7 @@ async fn pauses_without_an_api_server(context: &Context, pod: &Pod, me: &Session
     runs(context, pod, r#"["c"]"#, "a grant that followed").await
 }
 
-/// A session that loses its lease while nothing runs is followed by another one.
+/// Revokes the lease of a session while nothing runs. The worker opens another session.
 async fn opens_another_session(context: &Context, pod: &Pod, me: &SessionId) -> Result<SessionId> {
     publish(context, &view(me, 4, &[])?).await?;
     acknowledged(context, pod, me, 4).await?;
@@ -123,7 +125,7 @@ async fn restarts(context: &Context, pod: &Pod) -> Result<i32> {
     Ok(first.restart_count)
 }
 
-/// The only job that ran when the process was killed is blamed.
+/// Kills the process while it runs one job. The next session blames this job.
 async fn names_the_culprit(context: &Context, pod: &Pod, former: &[&SessionId]) -> Result<()> {
     let pod = context.api::<Pod>().get(&pod.name_any()).await?;
     context.cluster.kill_containers(&pod).await?;
@@ -134,7 +136,8 @@ async fn names_the_culprit(context: &Context, pod: &Pod, former: &[&SessionId]) 
     Ok(())
 }
 
-/// Its jobs are moved away first; then it closes its session, long before it would be killed.
+/// Deletes the pod. Its jobs are moved away first. Then the worker closes its session, long before
+/// it would be killed.
 async fn closes_when_its_pod_ends(context: &Context, pod: &Pod) -> Result<()> {
     let me = session(context, pod, &[]).await?.session;
     publish(context, &view(&me, 1, &[("e", 1)])?).await?;

@@ -1,5 +1,5 @@
 //! The operator and the sessions of a pool under `Exclusive`: edits, scaling up and down, a worker
-//! that is ended by force, and the end of the Swarm. In the workers' run log each job is run
+//! that is ended by force, and the end of the Swarm. By the run log of the workers, each job runs
 //! exactly once, and tokens rise.
 
 use std::collections::BTreeSet;
@@ -19,9 +19,9 @@ use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long any change may take until the pool is at rest.
+/// The longest allowed time from any change until the pool is at rest.
 const REST_WITHIN: Duration = Duration::from_mins(1);
-/// Within this each job has written something.
+/// The time in which each job has written a line.
 const TICKS: Duration = Duration::from_millis(300);
 
 const SWARM: &str = "
@@ -59,7 +59,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         pool.scale(replicas).await?;
         pool.at_rest(&jobs(3, 15), replicas, what).await?;
     }
-    pool.tell_moves(edited)?;
+    pool.report_moves(edited)?;
     pool.a_worker_is_ended_by_force(&jobs(3, 15)).await?;
     pool.views_are_reconciled(&jobs(3, 15)).await?;
     pool.the_swarm_goes().await?;
@@ -69,7 +69,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 }
 
 impl Pool {
-    /// Three workers, and a Swarm without jobs.
+    /// Starts three workers, and a Swarm without jobs.
     pub(super) async fn start(context: Context) -> Result<Self> {
         let log = RunLog::new(&context)?;
         context.apply(&go_pool::workers("worker", "0s", &log)).await?;
@@ -98,7 +98,7 @@ impl Pool {
         self.context.kubectl(&args).await.map(drop)
     }
 
-    /// Waits until each of these jobs is run by one of so many sessions, evenly.
+    /// Waits until each of these jobs is run by one of `workers` sessions, evenly.
     pub(super) async fn at_rest(
         &self,
         jobs: &BTreeSet<String>,
@@ -126,18 +126,18 @@ impl Pool {
         Ok(())
     }
 
-    fn tell_moves(&self, since: Moment) -> Result<()> {
+    fn report_moves(&self, since: Moment) -> Result<()> {
         let moves = self.log.moves_since(since)?;
         let at = |n: usize| moves.get(n).map(Duration::as_millis).unwrap_or_default();
         let (half, last) = (at(moves.len() / 2), at(moves.len().saturating_sub(1)));
         let count = moves.len();
-        let lap =
-            format!("{count} moves: half stood still for {half} ms, none longer than {last} ms");
+        let lap = format!("{count} moves: half paused for {half} ms, none longer than {last} ms");
         self.context.laps.lap(lap);
         Ok(())
     }
 
-    /// Its Lease expires, is revoked and its grace elapses; only then others run its jobs.
+    /// Deletes a pod by force. Its Lease expires and is revoked, and its grace elapses. Only then
+    /// other workers run its jobs.
     async fn a_worker_is_ended_by_force(&self, jobs: &BTreeSet<String>) -> Result<()> {
         let force = ["delete", "pod", "worker-0", "--force", "--grace-period=0"];
         let leases = ListParams::default().labels(&format!("{SESSION_LABEL}=true"));
@@ -162,7 +162,7 @@ impl Pool {
         .await
     }
 
-    /// One view is edited and one deleted; both are written again as before, and no job is
+    /// Edits one view and deletes another. Both are written again as before, and no job is
     /// affected.
     async fn views_are_reconciled(&self, jobs: &BTreeSet<String>) -> Result<()> {
         let api = self.context.api::<WorkerView>();
@@ -189,7 +189,7 @@ impl Pool {
         self.at_rest(jobs, 2, "views were edited and deleted").await
     }
 
-    /// All jobs are released before the Swarm is gone.
+    /// Checks that all jobs are released before the Swarm is deleted.
     async fn the_swarm_goes(&self) -> Result<()> {
         let start = Moment::now();
         self.context.kubectl(&["delete", "swarm", "jobs", "--timeout=30s"]).await?;

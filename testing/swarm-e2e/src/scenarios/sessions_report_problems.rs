@@ -1,6 +1,5 @@
-//! The reports about sessions that cannot continue as usual: workers with Leases that are too long
-//! for their Swarm, a ledger that was deleted by hand, run-to-completion jobs that are done, and jobs
-//! that fail.
+//! The reports about sessions that cannot continue as usual. Workers have Leases that are too long
+//! for their Swarm, or a ledger was deleted by hand. Run-to-completion jobs are done, or jobs fail.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +28,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     .map(drop)
 }
 
-/// All of them, so that the Swarm is not ready although each has a worker, and it says how they end.
+/// Makes all jobs fail. The Swarm is not ready although each job has a worker, and reports how the
+/// jobs end.
 async fn jobs_that_fail(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "failing");
     pool.runner = Runner::Fails;
@@ -49,7 +49,7 @@ async fn jobs_that_fail(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// No job is granted, since the operator would not wait for their Leases long enough.
+/// Checks that no job is granted, since the operator would not wait for these Leases long enough.
 async fn a_long_lease(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "long");
     pool.lease_allowed = LEASE.checked_sub(Duration::from_secs(1)).context("a short lease")?;
@@ -74,8 +74,8 @@ async fn a_long_lease(context: &Context) -> Result<()> {
     .await
 }
 
-/// The next ledger starts another incarnation: all sessions open again, and each job waits for
-/// that.
+/// Deletes the ledger. The next ledger starts another incarnation: all sessions open again, and
+/// each job waits for that.
 async fn a_deleted_ledger(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "deleted");
     pool.policy = Policy::Exclusive;
@@ -96,7 +96,8 @@ async fn a_deleted_ledger(context: &Context) -> Result<()> {
     pool.judge("the ledger was deleted", mark, SILENCE + TICK)
 }
 
-/// Each runs once, whatever happens to its worker, and again when it is removed and added again.
+/// Checks that each job runs once, even if its pod is deleted. A job that is removed and added
+/// again runs again.
 async fn jobs_that_end(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "once");
     (pool.runner, pool.are_finite) = (Runner::Done, true);
@@ -104,7 +105,7 @@ async fn jobs_that_end(context: &Context) -> Result<()> {
     all_done(&pool).await?;
     let mark = Moment::now();
     context.api::<Pod>().delete("once-0", &DeleteParams::default()).await?;
-    // A session that was granted a job that is done would run it again.
+    // A new session would run a finished job again if it were granted that job.
     pool.jobs.insert("once:more".to_owned());
     pool.apply().await?;
     all_done(&pool).await?;
@@ -130,7 +131,7 @@ async fn jobs_that_end(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// How often each job was started since `mark`.
+/// The number of starts of each job since `mark`.
 fn starts(pool: &SessionPool, mark: Moment) -> Result<BTreeMap<String, usize>> {
     let mut count = BTreeMap::new();
     for event in pool.history()?.since(mark).filter(|event| event.event == Event::Start) {

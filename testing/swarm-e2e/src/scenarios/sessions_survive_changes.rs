@@ -1,5 +1,5 @@
-//! Changes of a pool of sessions: edits, scaling, a rolling restart and the drain of a node,
-//! under both policies side by side. No job is ever run by two, and none stands still for long.
+//! Changes of a pool of sessions: edits, scaling, a rolling restart and the drain of a node, under
+//! both policies side by side. Two workers never run one job, and no job pauses for long.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use super::session_pool::{GRACEFUL, SessionPool};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 
-/// Workers that end are drained first; a pod that comes back takes up to a few seconds.
+/// The longest allowed pause in a restart. Workers that end are drained first, and a pod takes up
+/// to a few seconds to come back.
 const RESTARTED: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -28,7 +29,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     context.cluster.uncordon(node).await
 }
 
-/// Returns the pool in its last state.
+/// Changes the pool step by step, and returns it in its last state.
 async fn walk(mut pool: SessionPool) -> Result<SessionPool> {
     let mark = Moment::now();
     pool.apply().await?;

@@ -1,5 +1,5 @@
-//! Session workers that crash, that are frozen and resume, that are deleted by force, and whose
-//! Leases are deleted, under both policies side by side. Their jobs run elsewhere, or again, within a bound.
+//! Session workers crash, are frozen and resume, are deleted by force, and lose their Leases, under
+//! both policies side by side. Their jobs run elsewhere, or again, within a bound.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use super::session_pool::{Runner, SILENCE, SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 
-/// From a crash that the kubelet sees until the job runs, elsewhere or again, on a busy machine.
+/// The longest allowed time from a crash that the kubelet sees until the job runs, elsewhere or
+/// again, on a busy machine.
 const CRASH: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -38,9 +39,9 @@ async fn crash(pool: &SessionPool) -> Result<()> {
     pool.judge("a worker was killed", mark, CRASH + TICK)
 }
 
-/// It resumes long after its Lease was revoked and others run its jobs, and must not run them for
-/// another moment. If jobs are processes, those continue while their worker is frozen, and
-/// their guard has to stop them.
+/// Freezes a worker. It resumes long after its Lease was revoked and others run its jobs, and must
+/// not run them for another moment. Jobs that are processes continue while their worker is frozen,
+/// so their guard has to stop them.
 async fn stand_still(pool: &SessionPool) -> Result<()> {
     let (cluster, pod) = (&pool.context.cluster, pool.pod(1).await?);
     let mark = Moment::now();
@@ -67,8 +68,9 @@ async fn deletion_by_force(pool: &SessionPool) -> Result<()> {
     pool.judge("a pod was deleted by force", mark, SILENCE + TICK)
 }
 
-/// Somebody deletes the Lease of a session that lives. Its worker ends and does not recreate it. No
-/// watch shows the Lease any more, so the operator asks for it before it takes it for deleted.
+/// Deletes the Lease of a live session. Its worker ends and does not recreate the Lease. No watch
+/// shows the Lease any more, so the operator asks the API server before it counts the Lease as
+/// deleted.
 async fn deletion_of_a_lease(pool: &SessionPool) -> Result<()> {
     let worker = format!("{}-2", pool.name);
     let runs = pool.at_rest().await?;

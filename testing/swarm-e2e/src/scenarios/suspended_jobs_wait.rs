@@ -1,4 +1,4 @@
-//! Jobs and whole Swarms are suspended and go on later, under `Exclusive`; busy run-to-completion
+//! Jobs and whole Swarms are suspended and go on later, under `Exclusive`. Busy run-to-completion
 //! jobs are not moved for balance.
 
 use std::collections::BTreeSet;
@@ -54,13 +54,14 @@ pub(super) async fn run(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// The jobs, those apart that are not to run now.
+/// All jobs for a spec; the jobs that are not in `run` are suspended.
 fn jobs(all: &BTreeSet<String>, run: &BTreeSet<String>) -> Vec<Value> {
     let job = |name: &String| json!({"name": name, "suspend": !run.contains(name)});
     all.iter().map(job).collect()
 }
 
-/// A worker that joins gets no run-to-completion job that has begun; when one leaves, its jobs move.
+/// Adds a worker, which gets no run-to-completion job that has begun. Then removes workers, whose
+/// jobs move.
 async fn busy_jobs_stay(pool: &SessionPool) -> Result<()> {
     let once = |name: &String| json!({"name": name, "runOnce": true});
     let finite: Vec<_> = pool.jobs.iter().map(once).collect();
@@ -100,7 +101,7 @@ impl SessionPool {
         .await
     }
 
-    /// Waits until the Swarm is ready for this reason.
+    /// Waits until the Swarm is ready with this reason, message and number of suspended jobs.
     async fn counts(&self, suspended: i32, reason: &str, message: &str) -> Result<()> {
         until(message, Duration::from_secs(20), || async {
             let status = self.context.api::<Swarm>().get(&self.name).await?.status;
@@ -116,7 +117,7 @@ impl SessionPool {
         .await
     }
 
-    /// Waits until the Swarm is settled with so many workers.
+    /// Waits until the Swarm is settled with this number of workers.
     async fn settles_on(&self, workers: i32) -> Result<()> {
         until(&format!("{workers} workers to settle"), REST_WITHIN, || async {
             let status = self.context.api::<Swarm>().get(&self.name).await?.status;

@@ -1,6 +1,6 @@
-//! The API server is unavailable for longer than a lease: the jobs of all sessions pause, and
-//! resume where they were when it is back. No job moves, and no token rises. A short outage is not
-//! even noticed.
+//! The API server is unavailable for longer than a lease. The jobs of all sessions pause, and
+//! resume where they were when it is back. No job moves, and no token rises. A short outage stops
+//! no job.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// Well within the rest of a lease after a renewal, including the time to stop.
+/// A short outage: well within the rest of a lease after a renewal, including the time to stop.
 const SHORT: Duration = Duration::from_secs(1);
 /// The least rest of a lease: jobs are stopped a second before its end, and the last
 /// renewal may be two seconds old when the API server is killed.
 const UNNOTICED: Duration = Duration::from_secs(6);
-/// How long the leases of this scenario last: an API server takes some three seconds to start.
+/// The duration of the leases of this scenario. An API server takes some three seconds to start.
 const LEASE: Duration = Duration::from_secs(9);
-/// How often a short outage is tried at most.
+/// The largest number of attempts at a short outage.
 const ATTEMPTS: usize = 5;
-/// Long enough for every lease to expire.
+/// An outage that is long enough for every lease to expire.
 const LONG: Duration = Duration::from_secs(12);
-/// How long jobs may take to resume once the API server answers.
+/// The longest allowed time until jobs resume, once the API server answers.
 const RESUMED: Duration = Duration::from_secs(4);
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -36,19 +36,20 @@ pub(super) async fn run(context: Context) -> Result<()> {
     for pool in &pools {
         pool.at_rest().await?;
     }
-    // How long an API server takes to start depends on the machine.
+    // The time that an API server takes to start depends on the machine, so one attempt may be too
+    // long.
     for attempt in 1.. {
         let away = absence(&context, &pools, SHORT).await?;
         if away <= UNNOTICED {
             break;
         }
         ensure!(attempt < ATTEMPTS, "an outage of {away:?} is not short");
-        context.laps.lap(format!("unavailable for {away:?}, which is not short: once more"));
+        context.laps.lap(format!("unavailable for {away:?}, which is not short: again"));
     }
     absence(&context, &pools, LONG).await.map(drop)
 }
 
-/// Returns how long it was unavailable.
+/// Stops the API server for this time, and returns the time for which it was unavailable.
 async fn absence(context: &Context, pools: &[SessionPool; 2], away: Duration) -> Result<Duration> {
     let before = [pools[0].at_rest().await?, pools[1].at_rest().await?];
     let mark = Moment::now();

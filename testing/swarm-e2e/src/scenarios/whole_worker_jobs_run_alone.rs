@@ -1,6 +1,6 @@
-//! Jobs with shares on real workers: one that takes a whole worker arrives on a full pool and runs
-//! soon, never beside another one, and more important ones push out others, which the status and an
-//! Event report. Smaller workers are full sooner.
+//! Jobs with shares on real workers. A job that takes a whole worker arrives on a full pool and
+//! runs soon, never next to another job. More important jobs displace others, which the status and
+//! an Event report. Smaller workers are full sooner.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::session_pool::{Policy, REST_WITHIN, SessionPool};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How soon a job that needs a whole worker runs, once somebody has asked for it.
+/// The longest allowed time from the request of a job that needs a whole worker until the job runs.
 const RUNS_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -44,7 +44,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     ensure!(workers.len() == 3, "each worker has room for one: {placed:?}");
     pool.reserves([300, 120, 180, 60], &[(0, 3, 120, 0)]).await?;
 
-    // No worker has room for it: others have to move, and it waits until they have stopped.
+    // No worker has room for the job. Other jobs have to move, and it waits until they have
+    // stopped.
     let start = Instant::now();
     pool.source(&["fx:40", "rates:40", "bonds:40", "cnbc:100"]).await?;
     pool.starts("cnbc").await?;
@@ -66,7 +67,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 }
 
 impl SessionPool {
-    /// The jobs of the ConfigMap, as the predecessors wrote them.
+    /// Writes the jobs of the ConfigMap, in the format of the predecessors.
     async fn source(&self, jobs: &[&str]) -> Result<()> {
         let map = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "quotes-shares"},
@@ -100,8 +101,8 @@ impl SessionPool {
         self.context.api::<Swarm>().get(&self.name).await?.status.context("no status")
     }
 
-    /// Waits until the status has these sums (capacity, reserved, free, the largest free part), and
-    /// classes of priority, jobs, reserved, and waiting.
+    /// Waits until the status has these sums and classes. The sums are capacity, reserved, free,
+    /// and the largest free part. A class has a priority, jobs, reserved, and waiting.
     async fn reserves(&self, sums: [i32; 4], classes: &[(i32, i32, i32, i32)]) -> Result<()> {
         until("the status to count shares", Duration::from_secs(20), || async {
             let shares = self.status().await?.shares.context("no shares")?;
@@ -114,7 +115,8 @@ impl SessionPool {
         .await
     }
 
-    /// Three jobs that need a worker each, more important than all others: nothing else has room.
+    /// Adds three jobs that need a worker each, more important than all others. No other job has
+    /// room then.
     async fn more_important_ones_arrive(&self, all: &BTreeSet<String>) -> Result<()> {
         let job = |n| json!({"name": format!("news:{n}"), "share": 100, "priority": 20});
         let mut jobs: Vec<_> = self.jobs.iter().map(|name| json!({"name": name})).collect();
@@ -131,7 +133,7 @@ impl SessionPool {
         let message = &status.conditions.iter().find(|it| it.type_ == "AllJobsAssigned");
         let message = message.map(|it| it.message.clone()).unwrap_or_default();
         ensure!(message.contains("come before 4 of priority 0"), "{message}");
-        until("an Event about jobs that gave way", REST_WITHIN, || async {
+        until("an Event about displaced jobs", REST_WITHIN, || async {
             let events = self.context.api::<Event>().list(&ListParams::default()).await?;
             let is_it = |it: &Event| it.reason.as_deref() == Some("JobsDisplaced");
             let note = events.items.into_iter().find(is_it).and_then(|it| it.note);
@@ -147,7 +149,7 @@ impl SessionPool {
         Ok(())
     }
 
-    /// Workers that are half as large as the others, by their slot or by a label of their pod.
+    /// Makes a worker half as large as the others, by its slot or by a label of its pod.
     async fn unlike_workers(&self, all: &BTreeSet<String>) -> Result<()> {
         let at = |slot: usize| format!("{}-{slot}", self.name);
         let half = |which: Value| {

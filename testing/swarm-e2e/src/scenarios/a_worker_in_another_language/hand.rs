@@ -1,5 +1,5 @@
-//! The operator's side of the protocol, by hand: one view at a time, and no view before its
-//! acknowledgement.
+//! The operator's side of the protocol, by hand. It writes one view at a time, and grants a
+//! released job only after the acknowledgement.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl Hand {
         seen(&object).map_err(|sentence| anyhow!(sentence))
     }
 
-    /// Grants a job that nobody holds.
+    /// Grants a job that no session holds.
     pub(super) async fn grant(&mut self, job: &str, session: &SessionId) -> Result<()> {
         self.hold(job, session, GrantedJob::default()).await
     }
@@ -95,7 +95,7 @@ impl Hand {
         .await
     }
 
-    /// Release, acknowledgement, grant.
+    /// Moves a job: release, acknowledgement, grant.
     pub(super) async fn hand_over(&mut self, job: &str, to: &SessionId) -> Result<()> {
         self.take_back(job).await?;
         self.grant(job, to).await
