@@ -1,5 +1,6 @@
 //! A Swarm gets more jobs than one object of its ledger can hold, and loses them again, while its
-//! workers run. The ledger is divided and merged, and no job moves for it.
+//! workers run. The ledger is divided into parts and merged again, and no job moves because of
+//! that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -26,7 +27,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let all = sample(2)?;
     let (head, rest) = all.split_once("  jobs:\n").unwrap_or_default();
     let (_, pool) = rest.split_once("---").unwrap_or_default();
-    // A line a second for each job would keep the machine busy with the log.
+    // Quiets the workers: a line for each job and second would keep the machine busy with the log.
     let quiet = "          env:\n            - {name: RUST_LOG, value: warn}\n";
     let pool = pool.replacen("          env:\n", quiet, 1);
     ensure!(pool.contains("RUST_LOG"), "the sample's workers have an environment");
@@ -68,7 +69,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     as_recorded(&context, &back).await
 }
 
-/// Another process reads the parts, and finds nothing to do.
+/// Stops the operator and starts it again. The new process reads the parts, and finds nothing to
+/// do.
 async fn an_operator_goes_on(context: &Context, before: &Reports) -> Result<()> {
     let published = || async {
         let ledger = context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;
@@ -78,23 +80,23 @@ async fn an_operator_goes_on(context: &Context, before: &Reports) -> Result<()> 
     operator::stop(&context.cluster).await?;
     operator::go_on(&context.cluster).await?;
     context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"]).await?;
-    // One job elsewhere in the list and back: the new process has read the ledger to know that.
+    // Removes one job and adds it again. The new process needs the ledger to move no other job.
     set(context, MANY - 1, 2).await?;
     let back = set(context, MANY, 2).await?;
     ensure!(moved(before, &back) == 0, "another operator moves no job");
-    // Each takeover is a write as well, and publishes nothing.
+    // A takeover writes the ledger as well, but publishes nothing.
     ensure!(published().await? == before_that + 2, "and publishes twice");
     Ok(())
 }
 
-/// How many of the few jobs have to move until all workers have as many of them.
+/// Counts the remaining jobs that must move until no worker has more than its share of them.
 fn needed(before: &Reports) -> usize {
     let (few, most) = (names(FEW), FEW.div_ceil(before.len()));
     let kept = before.values().map(|report| report.jobs.intersection(&few).count());
     kept.map(|kept| kept.saturating_sub(most)).sum()
 }
 
-/// Sets the number of jobs in the list, and waits until they run on so many workers.
+/// Sets the number of jobs in the list, and waits until all of them run on this number of workers.
 async fn set(context: &Context, count: usize, workers: usize) -> Result<Reports> {
     let change = Instant::now();
     let patch = Patch::Merge(json!({"data": {"jobs": list(count)?}}));

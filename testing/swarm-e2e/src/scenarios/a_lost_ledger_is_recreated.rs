@@ -1,5 +1,5 @@
-//! Somebody deletes the ledger. It is recreated at once; every job has one worker again, under a
-//! higher token, and every worker soon has the newest view, under a version it never saw.
+//! A deleted ledger is recreated at once. Every job has one worker again, under a higher token.
+//! Every worker soon has the newest view, under a version that it never saw.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,7 +14,8 @@ use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How soon workers have the view of a new ledger. Without a nudge a kubelet takes 60 to 90 s.
+/// The longest allowed time until workers have the view of a new ledger. Without a nudge a kubelet
+/// takes 60 to 90 s.
 const VIEW_WITHIN: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -25,7 +26,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     at_rest(&context, &jobs, 2, Instant::now()).await?;
     lost_under_an_operator(&context, &jobs).await?;
 
-    // The rest needs the operator stopped; the scenarios after this one share it.
+    // The second part stops the operator. Later scenarios share it, so it is started after a
+    // failure, too.
     let outcome = lost_without_an_operator(&context, &manifest).await;
     operators(&context, "--replicas=2").await?;
     let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
@@ -50,8 +52,8 @@ async fn lost_under_an_operator(context: &Context, jobs: &BTreeSet<String>) -> R
     rose(&tokens, &self::tokens(context).await?)
 }
 
-/// Jobs change and the ledger is lost while no operator runs. The workers' next view comes from the
-/// new ledger's first publication.
+/// Changes jobs and deletes the ledger while no operator runs. The next view of the workers comes
+/// from the first publication of the new ledger.
 async fn lost_without_an_operator(context: &Context, manifest: &str) -> Result<()> {
     let (before, tokens) = (all_reports(context).await?, tokens(context).await?);
     operators(context, "--replicas=0").await?;
@@ -78,7 +80,8 @@ async fn operators(context: &Context, replicas: &str) -> Result<()> {
     context.cluster.kubectl(&scale).await.map(drop)
 }
 
-/// All workers get a version above all they had, without waiting for a kubelet's regular sync.
+/// Waits until all workers have a version above all earlier ones, sooner than a kubelet's regular
+/// sync.
 pub(super) async fn newer(
     context: &Context,
     before: &Reports,

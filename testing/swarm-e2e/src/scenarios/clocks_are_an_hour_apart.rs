@@ -1,7 +1,8 @@
-//! Two replicas of the operator share the Swarms, and the clock of one is an hour behind, as on a node whose
-//! time nobody sets. Each takes over what the other one wrote last, and the one that is behind begins a ledger
-//! anew that was deleted. Nobody is revoked by the time of day, and epochs and tokens only rise, so that no
-//! job is run twice and those that nobody edits never notice.
+//! Two replicas of the operator share the Swarms, and the clock of one is an hour behind, as on a
+//! node without time synchronization. Each replica takes over ledgers that the other one wrote
+//! last. The replica that is behind recreates a deleted ledger. No session is revoked because of
+//! the time of day, and epochs and tokens only rise. So no job runs twice, and Swarms that are not
+//! edited are undisturbed.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -20,7 +21,7 @@ use crate::proxy::Proxy;
 use crate::run_log::Moment;
 use crate::scenario::Context;
 
-/// The library that shifts the clock; the loader knows where libraries are.
+/// The library that shifts the clock. The loader expands `$LIB` to the folder of libraries.
 const FAKETIME: &str = "/usr/$LIB/faketime/libfaketime.so.1";
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -30,7 +31,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     operator::replaced(&context.cluster, |proxy| replicas(proxy).take_over_from_each_other()).await
 }
 
-/// Compiles the operator as tests have it: libraries can be loaded into it, unlike that of the images.
+/// Compiles the operator as tests do, so that the loader accepts a library for it. The operator of
+/// the images accepts none.
 async fn linked_dynamically(context: &Context) -> Result<PathBuf> {
     let here = std::env::current_exe()?;
     let mut build = Command::new("cargo");
@@ -106,11 +108,11 @@ impl Replicas<'_> {
     /// Waits until both replicas have a share of the Swarms.
     async fn both_act(&self) -> Result<()> {
         let Context { cluster, namespace, .. } = self.context;
-        // Of operators for one namespace the name of the controller has that, too.
+        // An operator for one namespace has the namespace in the name of its controller, too.
         operator::all_share(cluster, 2, &format!("swarm-{namespace}")).await
     }
 
-    /// The Lease of the one that is behind says when it was renewed, by that clock.
+    /// Checks that the Lease of the replica that is behind has its renewal time from that clock.
     async fn is_an_hour_behind(&self) -> Result<()> {
         let leases = operator::leases(&self.context.cluster).await?;
         let mut renewed = leases.iter().filter_map(|lease| {
@@ -126,8 +128,8 @@ impl Replicas<'_> {
         Ok(())
     }
 
-    /// Whoever is behind begins the ledger anew: its tokens are higher than those that the other one
-    /// granted.
+    /// Deletes the ledger. The replica that is behind recreates it, with higher tokens than the
+    /// other replica has granted.
     async fn ledger_is_deleted(&self, stage: &Stage) -> Result<()> {
         let pool = stage.pools.first().context("a pool")?;
         let (before, mark) = (pool.at_rest().await?, Moment::now());

@@ -1,6 +1,6 @@
-//! A replica of the operator is frozen between what it read and what it writes, for longer than its Lease,
-//! and the write reaches the API server when another replica has taken over. It is refused, whatever it
-//! was about, and the replica that is thawed ends by itself.
+//! A replica of the operator is frozen between a read and the write that follows, for longer than
+//! its Lease. The write reaches the API server after another replica has taken over. The API server
+//! refuses the write, for each kind of object, and the thawed replica ends by itself.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::proxy::{Proxy, Side, Trap};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long a takeover, and the end of a replica, may take.
+/// The longest allowed time of a takeover, and of the end of a replica.
 const WITHIN: Duration = Duration::from_secs(40);
 
-/// What is written late, and a part of its path.
+/// Each late write, with a part of its path.
 const WRITES: [(&str, &str); 3] = [
     ("the ledger", "/swarmledgers/"),
     ("the view of a worker", "/workerviews/"),
@@ -64,7 +64,8 @@ async fn refused(context: &Context, proxy: Proxy) -> Result<()> {
         let ended = tokio::time::timeout(WITHIN, late.ended()).await.context("it goes on")??;
         ensure!(!ended.success(), "a replica whose Lease was lost ended with {ended}");
 
-        // It lets go at once, so the other one begins again with all.
+        // The second replica releases its Swarms at once, so the next round begins with the first
+        // replica as owner.
         late = start(&proxy, "late")?;
         next.signal(Signal::TERM)?;
         tokio::time::timeout(WITHIN, next.ended()).await.context("it does not leave")??;
@@ -78,7 +79,7 @@ async fn refused(context: &Context, proxy: Proxy) -> Result<()> {
     late.kill().await
 }
 
-/// Keeps the first write whose path has this part.
+/// Holds the first write whose path contains this part.
 fn first(path: &'static str) -> Trap {
     let mut is_sprung = false;
     Box::new(move |write| {

@@ -1,5 +1,6 @@
-//! The API server counts the Leases of sessions and of the operator's replicas as a flow of their own,
-//! and nothing else of their accounts: so a flood of other requests does not end a Lease.
+//! The API server counts the Leases of sessions and of the operator's replicas as a flow of their
+//! own. No other request of their accounts belongs to this flow, so a flood of other requests does
+//! not end a Lease.
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
@@ -15,7 +16,7 @@ use crate::until::until;
 
 /// The name of the `FlowSchema`.
 const NAME: &str = "swarm-leases";
-/// The header by which the API server says how it counted a request.
+/// The header that names the flow to which the API server counted a request.
 const HEADER: &str = "x-kubernetes-pf-flowschema-uid";
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -54,7 +55,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// Whether there is no priority level of the name that it has.
+/// Whether the priority level that the schema names is missing.
 fn dangles(schema: &FlowSchema) -> bool {
     let conditions = schema.status.as_ref().and_then(|status| status.conditions.as_ref());
     let has = |field: &Option<String>, what: &str| field.as_deref() == Some(what);
@@ -62,7 +63,7 @@ fn dangles(schema: &FlowSchema) -> bool {
     dangling.any(|it| has(&it.status, "True"))
 }
 
-/// How many requests it let through so far.
+/// The number of requests that this flow has let through so far.
 async fn dispatched(context: &Context) -> Result<u64> {
     let metrics = Request::get("/metrics").body(Vec::new())?;
     let text = context.client.request_text(metrics).await?;
@@ -72,7 +73,7 @@ async fn dispatched(context: &Context) -> Result<u64> {
     Ok(series.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum())
 }
 
-/// The UID of the `FlowSchema` by which a request was counted, whatever came of it.
+/// The UID of the `FlowSchema` of a request, also of a refused request.
 async fn counted(client: &Client, path: &str) -> Result<String> {
     let answer = client.send(Request::get(path).body(Body::empty())?).await?;
     let header = answer.headers().get(HEADER).context("the API server does not say")?;

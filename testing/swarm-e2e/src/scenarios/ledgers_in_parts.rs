@@ -1,6 +1,6 @@
-//! A ledger that is too large for one object keeps the contract of every store: with several
-//! writers, when its writer dies at any of its writes, and when somebody edits or deletes its
-//! parts.
+//! A ledger that is too large for one object keeps the contract of every store. It does so with
+//! several writers, and when its writer dies at any of its writes. It also does so when a user
+//! edits or deletes its parts.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ use crate::until::until;
 const FEW: usize = 10_000;
 /// A number of jobs that needs parts.
 const MANY: usize = 24_000;
-/// How many jobs each of two writers adds.
+/// The number of jobs that each of two writers adds.
 const EACH: usize = 12;
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -39,10 +39,10 @@ pub(super) async fn run(context: Context) -> Result<()> {
     place.goes_with_its_parts().await
 }
 
-/// The outcomes of a write.
+/// Computes the ledger that a writer saves from the stored one.
 type Change<'a> = &'a (dyn Fn(&Ledger) -> Result<Ledger> + Sync);
 
-/// Where the ledger is.
+/// The cluster and the store of one ledger.
 struct Place {
     context: Context,
     bare: BareLedger,
@@ -100,7 +100,7 @@ impl Place {
         Ok(())
     }
 
-    /// Two writers add jobs at the same time, beside a reader.
+    /// Adds jobs with two writers at the same time, while a reader reads.
     async fn is_kept_by_two_writers(&self) -> Result<()> {
         let store = self.bare.open();
         let (ledger, seen) = store.load().await?.context("no ledger")?;
@@ -142,14 +142,14 @@ impl Place {
         ensure!(self.there().await? == self.named().await?, "nor is anything left");
         let races = lost + other;
         self.context.laps.lap(format!(
-            "two writers saved {} times and lost {races} races, beside {reads} reads",
+            "two writers saved {} times and lost {races} races, during {reads} reads",
             2 * EACH
         ));
         Ok(())
     }
 
     /// Kills a writer before and after each of its writes: while it grows or shrinks the ledger,
-    /// when all parts change, and when one does.
+    /// when all parts change, and when one part changes.
     async fn survives_its_writers(&self) -> Result<()> {
         let proxy = Proxy::start(operator::client(&self.context.cluster).await?).await?;
         let address = format!("http://{}", proxy.address).parse()?;
@@ -183,8 +183,8 @@ impl Place {
         .await
     }
 
-    /// Kills one writer at one of its writes, and checks what it left. `false` if it had ended
-    /// before.
+    /// Kills one writer at one of its writes, and checks the ledger that it left. Returns `false`
+    /// if the writer ended before that write.
     async fn killed(
         &self,
         proxy: &Proxy,
@@ -213,9 +213,9 @@ impl Place {
         ensure!(!ended || stored == after, "what was acknowledged is there");
         let (named, there) = (self.named().await?, self.there().await?);
         ensure!(named.is_subset(&there), "{side:?} write {at}: a part is missing");
-        // Parts that may still be named stay.
+        // Parts of a later revision may still be named, so they stay.
         let garbage = there.difference(&named).find(|part| part.revision <= stored.revision());
-        // A write in flight may arrive after the check.
+        // A write that is still in flight may arrive after the check, so the check reads again.
         if let Some(garbage) = garbage {
             self.stored().await?;
             ensure!(!self.there().await?.contains(garbage), "{side:?} write {at}: {garbage} stays");
@@ -235,7 +235,7 @@ impl Place {
 
         parts.delete(&name, &DeleteParams::default()).await?;
         self.is_unreadable(&name, "the object does not exist").await?;
-        // Nothing prevents another object of that name.
+        // The API server accepts another object of that name.
         part.metadata.resource_version = None;
         let good = part.clone();
         part.spec.holdings = PartHoldings::of(&StoredPart::default()).map_err(Error::msg)?;
@@ -256,7 +256,7 @@ impl Place {
         Ok(())
     }
 
-    /// What the documented command prints of a part.
+    /// The output of the documented command for a part.
     async fn shown(&self, part: &str) -> Result<String> {
         let page = std::fs::read_to_string(repository().join("docs/operations.md"))?;
         let line = page.lines().find(|line| line.contains(" get swarmledgerpart "));
@@ -280,7 +280,8 @@ impl Place {
         }
     }
 
-    /// A deleted ledger takes its parts with it, and the next one starts at once, as large.
+    /// Deletes a ledger together with its parts. The next ledger starts at once, as large as the
+    /// first.
     async fn goes_with_its_parts(&self) -> Result<()> {
         let before = self.there().await?;
         self.context.api::<SwarmLedger>().delete(LEDGER, &DeleteParams::default()).await?;
@@ -306,7 +307,7 @@ fn empty() -> Ledger {
     Ledger::new(1_790_000_000_000_000)
 }
 
-/// The ledger after `before` in which `workers` share so many jobs.
+/// The ledger after `before` in which `workers` share `count` jobs.
 fn next(before: &Ledger, count: usize, workers: u32) -> Result<Ledger> {
     let names: Vec<_> = (0..count).map(|n| format!("tenant-0001/stream-{n:07}-12345")).collect();
     let (jobs, pool) = (jobs(names.iter().map(String::as_str))?, Pool::ready(workers));

@@ -1,5 +1,5 @@
-//! At rest the operator sends the API server no requests, and nobody writes because of it: the
-//! audit log of a minute has heartbeats, also of its own replicas, and nothing else.
+//! At rest the operator sends the API server no requests, and causes no writes of others. The audit
+//! log of a minute has only heartbeats, also of the operator's own replicas.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use crate::operator::{self, ACCOUNT};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// For how long nothing may be written.
+/// The time in which nothing may be written.
 const QUIET: Duration = Duration::from_mins(1);
-/// After so long a pause everything is at rest: the last nudge, and the namespaces of scenarios
-/// before.
+/// A pause after which everything is at rest: the last nudge, and the namespaces of earlier
+/// scenarios.
 const PAUSE: Duration = Duration::from_secs(8);
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -44,8 +44,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// Waits for the namespaces of the scenarios before to go: they are removed in the background, with
-/// pauses that are longer than [`PAUSE`].
+/// Waits until the namespaces of earlier scenarios are gone. They are removed in the background,
+/// with pauses that are longer than [`PAUSE`].
 async fn others_are_gone(context: &Context) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
     until("the namespaces of other scenarios to go", REST_WITHIN, || async {
@@ -61,7 +61,7 @@ async fn others_are_gone(context: &Context) -> Result<()> {
     .await
 }
 
-/// Waits for the first pause.
+/// Waits for the first pause without a disturbance.
 async fn come_to_rest(context: &Context) -> Result<()> {
     let mut since = (context.cluster.audit.now()?, Instant::now());
     until("everything to be at rest", REST_WITHIN, || {
@@ -86,8 +86,8 @@ fn disturbances(context: &Context, mark: Mark) -> Result<Vec<String>> {
     Ok(requests.iter().filter(|it| disturbs(it)).map(ToString::to_string).collect())
 }
 
-/// Writes are unwanted unless they are heartbeats; of the operator, everything but a watch that is
-/// renewed.
+/// Whether a request is unwanted. The operator may only renew its watches and its Leases. Others
+/// may only write heartbeats.
 fn disturbs(request: &Request) -> bool {
     if request.user == ACCOUNT {
         return request.verb != "watch" && !operator::renews(request);
@@ -95,7 +95,7 @@ fn disturbs(request: &Request) -> bool {
     request.is_write() && !is_heartbeat(request)
 }
 
-/// Nodes and API server renew their heartbeats.
+/// Whether a request is a heartbeat of a node or of the API server.
 fn is_heartbeat(request: &Request) -> bool {
     let by_node = request.user.starts_with("system:node:");
     let by_server = request.user == "system:apiserver";

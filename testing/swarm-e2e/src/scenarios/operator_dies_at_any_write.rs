@@ -1,13 +1,14 @@
 //! The operator is killed right before and right after each of its writes, from the first claim to
-//! the last release, and the next one finishes whatever it left undone.
+//! the last release. The next operator finishes the work.
 //!
 //! One walk through the lifecycle of a Swarm is recorded. The same walk is then run again: an
-//! operator is killed at the first write, the next one at the write after that, and so on until
-//! nothing is left to write. The end of every step is judged by the workers' reports, the ledger
-//! and the view.
+//! operator is killed at the first write, and the next one at the write after that. This goes on
+//! until nothing is left to write. The workers' reports, the ledger and the view judge the end of
+//! every step.
 //!
-//! The same is done with replicas that share the work, each in the place of the one before, so that nobody
-//! waits for a Lease: they die at the writes of their own Leases, too, and when they take a ledger over.
+//! The same is done with replicas that share the work. Each replica replaces the previous one, so
+//! that none waits for a Lease. Replicas also die at the writes of their own Leases, and when they
+//! take a ledger over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -27,24 +28,24 @@ use crate::proxy::{Proxy, Side, Trap, Write};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long it may take from the last kill to the end of a step.
+/// The longest allowed time from the last kill to the end of a step.
 const END_WITHIN: Duration = Duration::from_secs(30);
-/// After so long a pause nothing more will be written except late repeats of nudges.
+/// A pause after which nothing more is written except late repeats of nudges.
 const PAUSE: Duration = Duration::from_millis(700);
 
-/// How the operators are started, and what that means.
+/// The arguments of the operators, and the limits of a walk with them.
 struct Mode {
     args: &'static [&'static str],
-    /// How often operators die at one write within a step. Each replica writes a ledger to take it over, so
-    /// there is always another write of it.
+    /// The number of kills at one write within a step. Each replica writes a ledger to take it
+    /// over, so another write of the ledger always follows.
     kills_of_write: usize,
-    /// How long one step may take, with all its kills.
+    /// The longest allowed time of one step, with all its kills.
     step_within: Duration,
     /// More kills in one step mean that the operator makes no progress.
     kills_max: usize,
 }
 
-/// An operator that shares with nobody.
+/// An operator that shares with no replica.
 const ALONE: Mode = Mode {
     args: &[],
     kills_of_write: usize::MAX,
@@ -52,7 +53,7 @@ const ALONE: Mode = Mode {
     kills_max: 60,
 };
 
-/// Replicas in one place. Each needs some seconds to join.
+/// Replicas that replace each other in one place. Each needs some seconds to join.
 const REPLICAS: Mode = Mode {
     args: &["--id=replica", "--pod-uid=one-place"],
     kills_of_write: 3,
@@ -60,7 +61,7 @@ const REPLICAS: Mode = Mode {
     kills_max: 100,
 };
 
-/// What happens to the Swarm.
+/// A change of the Swarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Applied,
@@ -76,15 +77,15 @@ const STEPS: [Step; 5] =
 /// A write, and the step it belongs to.
 type At = (Step, Write);
 
-/// Which writes a walk stops at.
+/// The writes at which a walk stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kills {
     /// None: the walk is recorded.
     None,
-    /// Each one.
+    /// Each write, on one side of it.
     Each(Side),
-    /// Those of Events only. An Event follows a status and is not repeated, so an operator that
-    /// dies after the status never writes it.
+    /// Writes of Events only. An Event follows a status and is not repeated, so an operator that
+    /// dies after the status never writes the Event.
     AfterEvents,
 }
 
@@ -98,10 +99,10 @@ pub(super) async fn soak(context: Context) -> Result<()> {
 
 async fn die(context: Context, mode: &Mode) -> Result<()> {
     context.operator().await?;
-    operator::replaced(&context.cluster, |proxy| tell_with(&context, proxy, mode)).await
+    operator::replaced(&context.cluster, |proxy| kill_at_writes(&context, proxy, mode)).await
 }
 
-async fn tell_with(context: &Context, proxy: Proxy, mode: &Mode) -> Result<()> {
+async fn kill_at_writes(context: &Context, proxy: Proxy, mode: &Mode) -> Result<()> {
     let recorded = Walk::run(context, &proxy, mode, Kills::None).await?;
     ensure!(recorded.len() >= 5 * STEPS.len(), "a walk has more writes: {recorded:?}");
     let mut killed = BTreeMap::<Side, BTreeSet<At>>::new();
@@ -134,7 +135,7 @@ struct Walk<'a> {
     mode: &'a Mode,
     kills: Kills,
     manifest: String,
-    /// Where an operator was killed, or, in a walk without kills, what was written.
+    /// The writes at which an operator was killed or, in a walk without kills, all writes.
     at: Vec<At>,
 }
 
@@ -174,18 +175,18 @@ impl<'a> Walk<'a> {
         Process::start_as(cluster, self.proxy.address, namespace, self.mode.args)
     }
 
-    /// Stops at the writes that this walk selects, each of them once.
+    /// Stops at the writes that this walk selects, each as often as the mode allows.
     fn trap(&self) -> Trap {
         let (kills, most) = (self.kills, self.mode.kills_of_write);
         let mut stopped_before = BTreeSet::new();
         let mut stopped = BTreeMap::<Write, usize>::new();
         Box::new(move |write| match kills {
             Kills::None => None,
-            // The next operator begins with the write that the last one did not complete.
+            // The next operator begins with the write that the previous operator did not complete.
             Kills::Each(Side::Before) if stopped_before.remove(write) => None,
             Kills::Each(side) => {
                 let count = stopped.entry(write.clone()).or_default();
-                // A Lease is renewed all the time.
+                // A Lease is renewed all the time, so one kill is enough.
                 if *count == if write.is_of_replica() { 1 } else { most } {
                     return None;
                 }
@@ -267,7 +268,8 @@ impl<'a> Walk<'a> {
         let swarm = self.context.api::<Swarm>().get("streams").await?;
         let reason = ready_reason(swarm.status.as_ref());
         ensure!(reason == Some("Settled"), "the status says {reason:?}");
-        // It was so before the change, too: an operator that has just started writes it late.
+        // The reason was `Settled` before the change, too, and a new operator writes the status
+        // late.
         let ledger = self.context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;
         let reported = swarm.status.map(|status| (status.observed_generation, status.version));
         let true_now = (swarm.metadata.generation, ledger.spec.version);

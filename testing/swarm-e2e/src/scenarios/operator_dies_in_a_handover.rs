@@ -1,6 +1,7 @@
-//! The operator is killed in each phase of a handover, and another one is started: right after the
-//! release was written, when it is acknowledged and the job is not granted yet, and right after
-//! the grant was written and before it is published. Under both policies.
+//! The operator is killed in each phase of a handover, and another one is started, under both
+//! policies. In the first phase the release was just written. In the second the release is
+//! acknowledged, and the job is not granted yet. In the third the grant was just written, and no
+//! view has it yet.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,22 +19,22 @@ use crate::scenario::Context;
 
 /// The one job that moves, from slot to slot.
 const MOVING: &str = "moving";
-/// How long the job may stand still: an operator has to be started in the meantime.
+/// The longest allowed pause of the job: an operator has to be started in the meantime.
 const STANDS_STILL: Duration = Duration::from_secs(6);
 
-/// Where in a handover the operator is killed, as the ledger shows it.
+/// The point of a handover at which the operator is killed, as the ledger shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The job is to be released in the ledger.
+    /// The ledger asks for the release of the job.
     Released,
-    /// The holder has acknowledged that, and the ledger is unchanged.
+    /// The holder has acknowledged the release, and the ledger is unchanged.
     Acknowledged,
-    /// The ledger names the next holder, and no view does.
+    /// The ledger names the next holder, and no view does yet.
     Granted,
 }
 
 impl Phase {
-    /// At which write of the ledger since the move was asked for, and on which side of it.
+    /// The number of the ledger's write since the move was requested, and the side of that write.
     fn write(self) -> (usize, Side) {
         match self {
             Self::Released => (1, Side::After),
@@ -45,10 +46,10 @@ impl Phase {
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    operator::replaced(&context.cluster, |proxy| tell_with(&context, proxy)).await
+    operator::replaced(&context.cluster, |proxy| kill_in_each_phase(&context, proxy)).await
 }
 
-async fn tell_with(context: &Context, proxy: Proxy) -> Result<()> {
+async fn kill_in_each_phase(context: &Context, proxy: Proxy) -> Result<()> {
     let start = || Process::start(&context.cluster, proxy.address, &context.namespace);
     let mut process = start()?;
     for mut pool in SessionPool::of_both_policies(context, 2) {
@@ -99,7 +100,7 @@ fn trap(nth: usize, side: Side, pool: &str) -> crate::proxy::Trap {
     })
 }
 
-/// Whether the ledger shows the moving job in `phase`, coming from `before`.
+/// Checks that the ledger shows the moving job in `phase`, coming from `before`.
 async fn pool_is(pool: &SessionPool, before: &RunName, phase: Phase) -> Result<()> {
     let holders = pool.ledger().await?.spec.holdings.holders;
     let of = holders.iter().find(|holder| holder.session == before.session);

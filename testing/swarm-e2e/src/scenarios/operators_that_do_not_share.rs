@@ -1,7 +1,7 @@
-//! Two operators that were started without an ID, each for all Swarms, work on the same Swarms at the same
-//! time, as with two installations by mistake. Whoever writes last is the writer of a ledger, and what the
-//! other one still sends is refused: the ledgers and views only go forward, every edit is carried out, and
-//! under both policies no job is run twice.
+//! Two operators without an ID, each for all Swarms, work on the same Swarms at the same time, like
+//! two installations by mistake. The last writer of a ledger owns the ledger, and late writes of
+//! the other operator are refused. Ledgers and views only go forward, and every edit is carried
+//! out. Under both policies no job is run twice.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::operator::{self, ACCOUNT, Process};
 use crate::proxy::Proxy;
 use crate::scenario::Context;
 
-/// How often each Swarm is edited.
+/// The number of edits of each Swarm.
 const EDITS: usize = 12;
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -33,7 +33,7 @@ async fn both_work(context: &Context, proxy: Proxy) -> Result<()> {
     let mut writers = BTreeSet::new();
     for edit in 0..EDITS {
         for pool in &mut pools {
-            // A job moves to the other worker, and another one is new.
+            // Each edit moves a job to the other worker, and adds another job.
             pool.pins = [(format!("{}:1", pool.name), usize::from(edit % 2 == 0))].into();
             pool.jobs.insert(format!("{}:new-{edit}", pool.name));
             pool.apply_swarm().await?;

@@ -1,5 +1,6 @@
-//! Judges, by the audit log alone, whether anybody but the owner of a Swarm wrote of it. Whoever takes a
-//! Swarm over writes its ledger first, so that the ledgers tell at each time which replica is the owner.
+//! Judges, by the audit log alone, whether a replica wrote for a Swarm that another replica owned.
+//! A replica that takes a Swarm over writes the ledger first. The ledgers therefore show the owner
+//! at each time.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +10,23 @@ use swarm_adapters_k8s::pool::workload::Kind;
 use crate::cluster::Request;
 use crate::operator::ACCOUNT;
 
-/// What writes came to.
+/// The numbers of writes and takeovers in an audit log.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// Writes of ledgers that were carried out, and that were refused.
     pub(super) ledgers: (usize, usize),
     /// Writes of status that were carried out.
     pub(super) statuses: usize,
-    /// How often another replica wrote a ledger than the time before.
+    /// The number of ledger writes that followed a write of another replica.
     pub(super) takeovers: usize,
 }
 
-/// Goes through the requests for Swarms of a namespace, each of which has a pool of its own name.
+/// Judges the requests for Swarms of a namespace, where each Swarm has a pool of its own name.
 ///
 /// # Errors
 ///
-/// When a replica wrote the status of a Swarm that another one had taken over before it sent the write.
+/// When a replica wrote the status of a Swarm that another replica had taken over before the write
+/// was sent.
 pub(super) fn judge(requests: &[Request], namespace: &str) -> Result<Verdict> {
     let is_meant = |it: &&Request| {
         let is_of_operator = it.user == ACCOUNT && it.namespace == namespace;
@@ -32,7 +34,8 @@ pub(super) fn judge(requests: &[Request], namespace: &str) -> Result<Verdict> {
     };
     let requests: Vec<_> = requests.iter().filter(is_meant).collect();
     let mut verdict = Verdict::default();
-    // When each ledger was written, in the order of the answers, and by the replica of which pod.
+    // The accepted writes of each ledger, with the pod of each replica. Below they are sorted by
+    // the times of their answers.
     let mut ledgers = BTreeMap::<&str, Vec<&Request>>::new();
     for request in requests.iter().filter(|it| it.resource == "swarmledgers") {
         if request.code < 300 {
@@ -50,7 +53,7 @@ pub(super) fn judge(requests: &[Request], namespace: &str) -> Result<Verdict> {
     for write in requests.iter().filter(|it| it.resource == "swarms/status" && it.code < 300) {
         verdict.statuses += 1;
         let Some(of_ledger) = ledgers.get(write.name.as_str()) else { continue };
-        // What was answered after this was sent may have come too late for it.
+        // A takeover that was answered only after this write was sent does not count.
         let last = of_ledger.iter().take_while(|it| it.answered < write.received).last();
         ensure!(
             last.is_none_or(|owner| owner.pod == write.pod),

@@ -1,5 +1,5 @@
-//! The example of `swarm-replicas` on a real API server: one, three and two replicas of a controller,
-//! one of which is killed, share ConfigMaps, and every one is served.
+//! The example of `swarm-replicas` on a real API server. One, three and two replicas of a
+//! controller share ConfigMaps, and one replica is killed. Every ConfigMap is served.
 
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,11 @@ use crate::until::until;
 #[path = "../../../../swarm-replicas/examples/labels/controller.rs"]
 mod controller;
 
-/// How many objects there are.
+/// The number of objects.
 const MAPS: usize = 100;
-/// How many of them are changed at a time.
+/// The number of objects that are changed at a time.
 const AT_A_TIME: usize = 10;
-/// How long anything here may take: two Leases with their graces.
+/// The longest allowed time of any step: two Leases with their graces.
 const WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -81,7 +81,7 @@ impl Replica {
     }
 }
 
-/// Waits until these have all objects between them, and each has some.
+/// Waits until these replicas have all objects between them, and each replica has some.
 async fn settled(replicas: &[&Replica]) -> Result<Instant> {
     until("the replicas to share all objects", WITHIN, || async {
         let name = "labels".parse()?;

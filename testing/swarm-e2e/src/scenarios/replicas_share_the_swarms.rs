@@ -1,7 +1,8 @@
-//! One, three, ten and two replicas of the operator share the Swarms. One is killed, frozen for longer
-//! than its Lease, and cut off from the API server, while the jobs of all Swarms are edited. The audit
-//! log and the ledgers say who wrote: one replica at a time, each under a higher epoch. The run logs say
-//! that no job was run twice, and that jobs which nobody edited never noticed.
+//! One, three, ten and two replicas of the operator share the Swarms. Then one is killed, one is
+//! frozen for longer than its Lease, and one is cut off from the API server. The jobs of all Swarms
+//! are edited meanwhile. The audit log and the ledgers show that one replica at a time wrote, each
+//! under a higher epoch. The run logs show that no job was run twice, and that jobs without an edit
+//! were undisturbed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,13 +22,13 @@ use crate::operator::{self, REPLICAS};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 
-/// How many Swarms there are.
+/// The number of Swarms.
 const POOLS: usize = 6;
 /// The Lease of a replica, its grace, and two seconds.
 pub(super) const TAKEOVER: Duration = Duration::from_secs(13);
-/// How long a fault lasts: longer than a Lease.
+/// The time of a fault: longer than a Lease.
 const FAULT: Duration = Duration::from_secs(20);
-/// How long replicas are killed, how often, and how many there are.
+/// The time in which replicas are killed, the time between two kills, and the number of replicas.
 const SOAK: Duration = Duration::from_mins(10);
 const KILL_EVERY: Duration = Duration::from_secs(30);
 const OF_SOAK: usize = 3;
@@ -35,7 +36,7 @@ const OF_SOAK: usize = 3;
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     let outcome = share(&context).await;
-    // Also after a failure: the scenarios after this one share the operator.
+    // Restores the operator also after a failure: later scenarios share it.
     operator::scale(&context.cluster, REPLICAS).await?;
     outcome
 }
@@ -75,12 +76,12 @@ async fn share(context: &Context) -> Result<()> {
     stage.end().await
 }
 
-/// For ten minutes a replica is killed every half a minute, while all Swarms and the types of replicas are
-/// edited all the time: by every third edit one of them hosts no Swarms.
+/// Kills a replica every half a minute for ten minutes, while all Swarms and the types of replicas
+/// are edited all the time. After every third edit one of the replicas hosts no Swarms.
 pub(super) async fn soak(context: Context) -> Result<()> {
     context.operator().await?;
     let outcome = die(&context).await;
-    // Also after a failure, as above.
+    // Restores the operator also after a failure, as above.
     context.kubectl(&[&TYPES[..], &["--ignore-not-found"]].concat()).await?;
     operator::scale(&context.cluster, REPLICAS).await?;
     outcome
@@ -101,8 +102,8 @@ async fn die(context: &Context) -> Result<()> {
             edit_types(context, 1, None).await?;
             let victim = stage.replica_of(OF_SOAK).await?;
             context.cluster.kill_containers(&victim).await?;
-            // Another pod comes at once: a kubelet waits longer and longer before it starts a container
-            // again that keeps ending.
+            // Another pod starts at once. A kubelet would wait longer and longer before it restarts
+            // a container that keeps ending.
             let pod = ["delete", "pod", &victim.name_any(), "--namespace", operator::NAMESPACE];
             let at_once = ["--grace-period=0", "--force", "--wait=false"];
             context.cluster.kubectl(&[&pod[..], &at_once].concat()).await?;
@@ -119,8 +120,8 @@ async fn die(context: &Context) -> Result<()> {
     stage.end().await
 }
 
-/// Gives the controllers other numbers of workers, and lets the replica of that ID host no Swarms; every
-/// fifth edit is broken, and changes nothing.
+/// Gives the controllers another number of workers, and makes the replica `without` host no Swarms.
+/// Every fifth edit without such a replica is broken, and changes nothing.
 async fn edit_types(context: &Context, edit: usize, without: Option<&str>) -> Result<()> {
     let workers = if edit.is_multiple_of(5) && without.is_none() { 0 } else { 1 + edit % 16 };
     let without = without.map(|id| format!("{id}: {{controllers: {{sweeper: {{}}}}}}"));
@@ -137,13 +138,13 @@ async fn edit_types(context: &Context, edit: usize, without: Option<&str>) -> Re
     context.cluster.apply(operator::NAMESPACE, &map.to_string()).await
 }
 
-/// The pods of the replicas that are to stay.
+/// The pods of the replicas that are not being deleted.
 async fn operator_pods(context: &Context) -> Result<Vec<Pod>> {
     let is_there = |pod: &Pod| pod.metadata.deletion_timestamp.is_none();
     Ok(operator::pods(&context.cluster).await?.into_iter().filter(is_there).collect())
 }
 
-/// The Swarms, and what was seen of their ledgers.
+/// The Swarms, and the writers that were seen in their ledgers.
 pub(super) struct Stage {
     context: Context,
     pub(super) pools: Vec<SessionPool>,
@@ -172,24 +173,25 @@ impl Stage {
         Ok(Self { context: context.clone(), pools, edits: 0, seen, watch })
     }
 
-    /// One of the replicas, once all are there.
+    /// A replica, once all replicas share the Swarms.
     async fn replica(&self) -> Result<Pod> {
         self.replica_of(REPLICAS).await
     }
 
-    /// The same of so many replicas.
+    /// A replica, once this number of replicas share the Swarms.
     async fn replica_of(&self, replicas: usize) -> Result<Pod> {
         self.all_have_some(replicas).await?;
         operator_pods(&self.context).await?.into_iter().next().context("no replica")
     }
 
-    /// Waits until so many replicas have Swarms or could have, by what they say of themselves.
+    /// Waits until this number of replicas have Swarms or could have some, as the replicas report.
     async fn all_have_some(&self, replicas: usize) -> Result<()> {
         operator::all_share(&self.context.cluster, replicas, "swarm").await
     }
 
-    /// Gives every Swarm another job in place of one, and waits until all run what they should. No job
-    /// that stays may have stood still for longer than `bound` since `mark`.
+    /// Replaces a job of every Swarm, and waits until all jobs run as they should. Fails if this
+    /// takes longer than `bound` allows, or if a job that stays paused for longer than a tick since
+    /// `mark`.
     pub(super) async fn edit(&mut self, what: &str, mark: Moment, bound: Duration) -> Result<()> {
         self.edits += 1;
         let start = Instant::now();
@@ -216,7 +218,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Judges who wrote, by ledgers, run logs and the audit log, which knows the pod of each replica.
+    /// Judges the writers by ledgers, run logs and the audit log, which has the pod of each
+    /// replica.
     async fn end(self) -> Result<()> {
         let takeovers = self.judged().await?;
         let requests = self.context.cluster.audit.since(self.context.cluster.audit.start())?;
@@ -230,8 +233,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Judges who wrote by the ledgers that were seen, and the jobs by the run logs. Returns how often a
-    /// Swarm changed hands.
+    /// Judges the writers by the ledgers that were seen, and the jobs by the run logs. Returns the
+    /// number of takeovers.
     pub(super) async fn judged(&self) -> Result<usize> {
         self.watch.abort();
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -264,7 +267,7 @@ impl Stage {
     }
 }
 
-/// Notes the writers of all ledgers, in the order of their writes.
+/// Records the writers of all ledgers, in the order of their writes.
 async fn follow(
     ledgers: Api<SwarmLedger>,
     seen: Arc<Mutex<BTreeMap<String, Vec<Writer>>>>,

@@ -1,5 +1,5 @@
-//! A Swarm that is refused, for whatever reason, is gone soon after it is deleted: nothing that it
-//! published is anywhere, so it waits for nobody. What belongs to others stays as it is.
+//! A Swarm that is refused, for any reason, no longer exists soon after its deletion. It has
+//! published nothing, so it waits for no worker. Objects of others stay as they are.
 //!
 //! Each case is deleted alone first, which is timed. Then all exist at once, and the documented
 //! command deletes them.
@@ -16,18 +16,18 @@ use swarm_client::api::Swarm;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// Time from the deletion of a Swarm until its object is gone.
+/// Time from the deletion of a Swarm until its object no longer exists.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 /// Time from the creation of a Swarm until its reason is reported.
 const REPORTED_WITHIN: Duration = Duration::from_mins(1);
-/// Namespaces whose quota has no room for a ledger, and for a view: the name, and what is limited.
+/// Namespaces whose quota has no room for a ledger, or for a view: the name, and the limit.
 const NO_LEDGERS: (&str, &str) =
     ("swarms-without-ledgers", "count/swarmledgers.swarm.k8slab.info=0");
 const NO_VIEWS: (&str, &str) = ("swarms-without-views", "count/configmaps=1");
 /// Text that other applications keep in a ConfigMap.
 const FOREIGN: &str = "listen: 8080";
 
-/// A Swarm with everything that puts it into its state.
+/// A Swarm with all objects that put it into its state.
 struct Case {
     name: &'static str,
     /// The reason of its condition `Ready`.
@@ -45,7 +45,7 @@ impl Case {
         Self { name, reason, spec: spec.into(), objects: Vec::new(), namespace: None }
     }
 
-    /// A case whose pool is a StatefulSet of its name with one worker that is ready.
+    /// A case whose pool is a StatefulSet of the same name with one ready worker.
     fn with_pool(name: &'static str, reason: &'static str, rest: &str) -> Self {
         let spec = format!("pool: {{statefulSet: {{name: {name}}}}}{rest}");
         Self { objects: vec![stateful_set(name, "")], ..Self::new(name, reason, spec) }
@@ -159,7 +159,7 @@ fn refused() -> Vec<Case> {
     ]
 }
 
-/// A Swarm that works, for those that want what it has.
+/// A Swarm that works. Other cases claim its pool or its view.
 fn settled() -> Case {
     Case::with_pool("settled", "Settled", "")
 }
@@ -190,7 +190,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// The namespace of each case, as a context.
+/// The context of each case, for the namespace of the case.
 async fn contexts(context: &Context, all: &[Case]) -> Result<Vec<Context>> {
     let mut own = BTreeMap::new();
     for (namespace, hard) in [NO_LEDGERS, NO_VIEWS] {
@@ -213,7 +213,7 @@ async fn reported(context: &Context, case: &Case) -> Result<()> {
     .await
 }
 
-/// Deletes one Swarm, and says how long that took.
+/// Deletes one Swarm, and prints the time that this took.
 async fn deleted(context: &Context, case: &Case) -> Result<()> {
     let start = Instant::now();
     context.kubectl(&["delete", "swarm", case.name, "--wait=false"]).await?;
@@ -230,7 +230,7 @@ async fn deleted(context: &Context, case: &Case) -> Result<()> {
     Ok(())
 }
 
-/// No deletion has changed what others own.
+/// Checks that no deletion has changed the objects of others.
 async fn theirs_stays(context: &Context) -> Result<()> {
     let maps: Api<ConfigMap> = context.api();
     let theirs = maps.get("theirs").await?;
@@ -241,7 +241,8 @@ async fn theirs_stays(context: &Context) -> Result<()> {
     reported(context, &settled()).await
 }
 
-/// All states at once, deleted by the first command of the documented uninstallation.
+/// Creates all states at once, and deletes them by the first command of the documented
+/// uninstallation.
 async fn documented_uninstall(context: &Context, all: &[Case], contexts: &[Context]) -> Result<()> {
     // The operator removes the ledger of a deleted Swarm some time later. Without this deletion `apply` may
     // find the ledger unchanged, just before the operator removes it.
@@ -261,7 +262,8 @@ async fn documented_uninstall(context: &Context, all: &[Case], contexts: &[Conte
     Ok(())
 }
 
-/// A Swarm and a CRD that are protected stay, with a sentence that has the command; a namespace goes.
+/// Refuses to delete a protected Swarm and a protected CRD, with a sentence that has the command. A
+/// namespace with a protected Swarm can be deleted.
 async fn protected(context: &Context) -> Result<()> {
     const PROTECTION: &str = "swarm.k8slab.info/deletion-protection";
     const CRD: &str = "swarms.swarm.k8slab.info";
@@ -290,7 +292,7 @@ async fn protected(context: &Context) -> Result<()> {
     refused(&["delete", "swarm", "settled", "--dry-run=server"]).await?;
     context.kubectl(&["annotate", "--overwrite", "swarm", "settled", &no]).await?;
     context.kubectl(&["delete", "swarm", "settled", "--dry-run=server"]).await?;
-    // On a dry run: all other scenarios need it.
+    // On a dry run: all other scenarios need the CRD.
     let outcome = refused(&["delete", "crd", CRD, "--dry-run=server"]).await;
     context.kubectl(&["annotate", "crd", CRD, &off]).await?;
     outcome?;

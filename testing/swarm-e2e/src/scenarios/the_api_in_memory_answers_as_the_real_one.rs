@@ -1,5 +1,5 @@
-//! The API server in memory, on which the operator is tested without a cluster, keeps the contract that
-//! the real one keeps, and answers the same random operations alike.
+//! The API server in memory, on which the operator is tested without a cluster, keeps the contract
+//! of the real API server. Both give the same answers to the same random operations.
 
 use anyhow::{Result, ensure};
 use swarm_apiserver::ApiServer;
@@ -8,14 +8,16 @@ use crate::contract::api::{Place, api_server, transcript};
 use crate::operator;
 use crate::scenario::Context;
 
-/// How many operations are sent from each seed.
+/// The number of operations from each seed.
 const OPERATIONS: usize = 120;
-/// From which seeds. With 3 the servers differ: where an apply repeats what its manager owns already,
-/// the one in memory may write a new version, and the real one does not.
+/// The seeds of the operations. With seed 3 the servers differ: where an apply repeats fields that
+/// its manager owns already, the server in memory may write a new version. The real server does
+/// not.
 const SEEDS: [u64; 2] = [1, 2];
 
 pub(super) async fn run(context: Context) -> Result<()> {
-    // Its CRDs are part of the contract. The operator itself would write to the same objects.
+    // The operator's CRDs are part of the contract. A running operator would write to the same
+    // objects.
     context.operator().await?;
     operator::stop(&context.cluster).await?;
     let outcome = compare(&context).await;
@@ -25,7 +27,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 
 async fn compare(context: &Context) -> Result<()> {
     let (client, namespace) = (&context.client, context.namespace.as_str());
-    // The history of an API server begins where it was started.
+    // The history of an API server begins at its start.
     api_server(&Place { client, namespace, forgotten: "1" }).await?;
     context.laps.lap("the real one keeps the contract");
     for seed in SEEDS {

@@ -1,5 +1,6 @@
-//! The upgrade from an operator in the namespace of its users' workloads, by the commands of the page on
-//! migration: pools keep running, also one in that namespace, and no job is ever run by two.
+//! The upgrade from an operator in the namespace of its users' workloads, by the commands of the
+//! page on migration. Pools keep running, also a pool in that namespace. No job is ever run by two
+//! workers.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Namespace;
@@ -11,13 +12,13 @@ use crate::operator;
 use crate::run_log::Moment;
 use crate::scenario::Context;
 
-/// Where operators were before.
+/// The namespace of earlier operators.
 const BEFORE: &str = "swarm";
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     let outcome = moved(&context).await;
-    // Also after a failure: the scenarios after this one share that operator.
+    // Restores the operator also after a failure: later scenarios share it.
     operator::install(&context.cluster).await?;
     outcome
 }
@@ -26,7 +27,7 @@ async fn moved(context: &Context) -> Result<()> {
     let cluster = &context.cluster;
     let beside = Context::new(cluster, BEFORE).await?;
     as_before(context).await?;
-    // One pool lies in the namespace that the older base contained.
+    // One pool is in the namespace that the older base contained.
     let [mut exclusive, _] = SessionPool::of_both_policies(context, 3);
     let [mut beside, _] = SessionPool::of_both_policies(&beside, 3);
     for pool in [&exclusive, &beside] {
@@ -36,7 +37,7 @@ async fn moved(context: &Context) -> Result<()> {
     let uid = namespace_uid(context).await?;
 
     let mark = Moment::now();
-    // The pools change while the operators do.
+    // The pools change while the operator moves.
     for pool in [&mut exclusive, &mut beside] {
         pool.workers = 4;
         pool.apply().await?;
@@ -71,9 +72,10 @@ async fn moved(context: &Context) -> Result<()> {
     cluster.kubectl(&["delete", "namespace", BEFORE, "--timeout=90s"]).await.map(drop)
 }
 
-/// Puts the operator where it was: its objects of today go by name.
+/// Moves the operator back to the earlier namespace. Its present objects are deleted by name.
 async fn as_before(context: &Context) -> Result<()> {
-    // Its replicas leave before their rights do: whoever cannot say that it leaves is waited for.
+    // The replicas leave before they lose their rights. The others would wait for the Lease of a
+    // replica that cannot report its end.
     let deployment = ["delete", "deployment/swarm-controller", "--cascade=foreground"];
     let deployment = [&deployment[..], &["--namespace", operator::NAMESPACE]].concat();
     context.cluster.kubectl(&deployment).await?;
@@ -92,7 +94,7 @@ async fn as_before(context: &Context) -> Result<()> {
     context.cluster.kubectl(&[&status[..], &["--namespace", BEFORE]].concat()).await.map(drop)
 }
 
-/// The commands of the page, but for the last, which waits for a Swarm of its own.
+/// The commands of the page without the last one, which waits for a Swarm of the page.
 fn commands() -> Result<Vec<String>> {
     let page = std::fs::read_to_string(repository().join("docs/migration.md"))?;
     let chapter = page.split("## A namespace for the operator\n").nth(1).context("a chapter")?;

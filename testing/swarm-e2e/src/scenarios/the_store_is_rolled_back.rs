@@ -1,6 +1,6 @@
-//! The cluster is restored from a copy of etcd that is older than a handover: ledger, Leases and
-//! views go back together, while the workers continue. No job is then run by two under `Exclusive`,
-//! no token falls under any policy, and the operator uses the restored Swarms.
+//! The cluster is restored from a copy of etcd that is older than a handover. Ledger, Leases and
+//! views go back together, while the workers continue. Under `Exclusive` no job is then run by two
+//! workers. No token falls under any policy, and the operator uses the restored Swarms.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::scenario::Context;
 
 /// The job that has moved since the copy.
 const MOVED: &str = "moved";
-/// How long it may take until each job runs again: the grace may be waited for twice.
+/// The longest allowed time until each job runs again: a job may have to wait for the grace twice.
 const AGAIN: Duration = Duration::from_secs(2 * SILENCE.as_secs() + TICK.as_secs());
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -48,12 +48,12 @@ pub(super) async fn run(context: Context) -> Result<()> {
     }
     let [exclusive, patient] = &pools;
     let before = [exclusive.runs_on(MOVED, 1).await?, patient.runs_on(MOVED, 1).await?];
-    // A session that the copy has, and that saw the ledger after it, shows that the ledger went back. If it
-    // ended meanwhile, nobody knows.
+    // A session that the copy has, and that saw the ledger after the copy, shows that the ledger
+    // went back. If that session ended meanwhile, the operator cannot notice the rollback.
     for (before, witness) in before.iter().zip(&witnesses) {
         ensure!(before.session == *witness, "{before:?} did not live on: a slow machine?");
     }
-    // Changed after the copy, and not written again after it is restored.
+    // An edit after the copy, which is not made again after the restore.
     let undone = r#"[{"op": "add", "path": "/spec/jobs/-", "value": {"name": "stream:undone"}}]"#;
     context.kubectl(&["patch", "swarm", "streams", "--type=json", "--patch", undone]).await?;
     let more = jobs.iter().cloned().chain(["stream:undone".to_owned()]).collect();
@@ -64,12 +64,12 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let served = Moment::now();
     context.laps.lap("etcd was rolled back");
     for (pool, before) in pools.iter().zip(before) {
-        // As in the restored Swarm.
+        // The restored Swarm pins the job to slot 0.
         let after = pool.runs_on(MOVED, 0).await?;
         ensure!(before.token < after.token, "{}: {before:?}, then {after:?}", pool.name);
         pool.judge("the cluster was rolled back", mark, served.since(mark) + AGAIN)?;
     }
-    // From here on a resumed watch shows changes, and never those that were undone.
+    // From here on a resumed watch shows changes, and never the undone changes.
     let mut writes = 0;
     while self::newest(&context).await? <= newest {
         writes += 1;

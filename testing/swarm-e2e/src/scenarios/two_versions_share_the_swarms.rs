@@ -1,8 +1,9 @@
-//! Two versions of the operator share the Swarms, as during an update of it and when it is taken back. Each
-//! takes over what the other one wrote last, whether that one leaves or is killed; jobs that nobody edits
-//! never notice.
+//! Two versions of the operator share the Swarms, as during an update and a rollback of the
+//! operator. Each version takes over ledgers that the other version wrote last, after the other
+//! replica leaves or is killed. Jobs that are not edited are undisturbed.
 //!
-//! `OTHER_OPERATOR` has the path of the other version's program. Without it both replicas are of this one.
+//! `OTHER_OPERATOR` has the path of the other version's program. Without it both replicas run this
+//! version.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,9 +19,9 @@ use crate::proxy::Proxy;
 use crate::run_log::Moment;
 use crate::scenario::Context;
 
-/// Names the program of another version.
+/// The variable that names the program of another version.
 const OTHER: &str = "OTHER_OPERATOR";
-/// How long a replica may take to leave.
+/// The longest allowed time until a replica has left.
 const LEAVES_WITHIN: Duration = Duration::from_secs(40);
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -84,12 +85,12 @@ impl Replicas<'_> {
     /// Waits until both replicas have a share of the Swarms.
     async fn both_act(&self) -> Result<()> {
         let Context { cluster, namespace, .. } = self.context;
-        // Of operators for one namespace the name of the controller has that, too.
+        // An operator for one namespace has the namespace in the name of its controller, too.
         operator::all_share(cluster, 2, &format!("swarm-{namespace}")).await
     }
 }
 
-/// Lets a replica let its Swarms go and end.
+/// Makes a replica release its Swarms and end.
 async fn leaves(mut replica: Process) -> Result<()> {
     replica.signal(Signal::TERM)?;
     let ended = tokio::time::timeout(LEAVES_WITHIN, replica.ended()).await;

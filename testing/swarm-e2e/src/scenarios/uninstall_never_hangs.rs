@@ -1,5 +1,5 @@
-//! Every uninstallation ends: of a namespace with Swarms in it, of an operator for one namespace
-//! only, which has no right beyond it, and of the operator before its Swarms.
+//! Every uninstallation ends: of a namespace with Swarms, of an operator for one namespace, and of
+//! the operator before its Swarms. An operator for one namespace has no right beyond it.
 
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,11 @@ use crate::until::until;
 
 /// A namespace that is deleted with everything in it.
 const DOOMED: &str = "doomed";
-/// A namespace with a managed pool, by the default terms: its pods have 30 seconds to end.
+/// A namespace with a managed pool under the default terms: its pods have 30 seconds to end.
 const MANAGED: &str = "doomed-pool";
-/// Time that such a namespace takes at most, on a machine that is busy with two clusters. The namespace
-/// controller alone waits five seconds, and six is the rule; pods that keep their grace need 42.
+/// The longest allowed time to delete such a namespace, on a machine that is busy with two
+/// clusters. The namespace controller alone waits five seconds, and six seconds are usual. Pods
+/// that keep their grace need 42.
 const MANAGED_WITHIN: Duration = Duration::from_secs(20);
 /// A managed pool of sessions.
 const POOL: &str = "
@@ -35,7 +36,7 @@ spec:
 /// A namespace with an operator of its own.
 const ALONE: &str = "alone";
 
-/// Swarms that never were ready: without a pool, and with the pool of another.
+/// Swarms that were never ready: without a pool, and with the pool of another Swarm.
 const FUTILE: &str = "
 apiVersion: swarm.k8slab.info/v1alpha1
 kind: Swarm
@@ -57,10 +58,10 @@ pub(super) async fn run(context: Context) -> Result<()> {
     namespace_with_swarms_goes(&context).await?;
     namespace_with_a_managed_pool_goes(&context).await?;
 
-    // The other operator would do the work of the one under test.
+    // The other operator would do the work of the operator under test.
     operator::stop(&context.cluster).await?;
     let outcome = operator_of_one_namespace(&context).await;
-    // Also after a failure: the scenarios after this one share that operator.
+    // Starts the other operator also after a failure: later scenarios share it.
     operator::go_on(&context.cluster).await?;
     outcome?;
 
@@ -69,7 +70,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     outcome
 }
 
-/// The wrong order: the operator and its namespace, with Swarms there and elsewhere.
+/// Deletes in the wrong order: the operator and its namespace first, while Swarms exist there and
+/// elsewhere.
 async fn base_goes_first(context: &Context) -> Result<()> {
     let cluster = &context.cluster;
     cluster.apply(operator::NAMESPACE, &sample(2)?).await?;
@@ -134,7 +136,8 @@ async fn namespace_with_swarms_goes(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Its workers are asked to close while it goes, instead of waiting for moves that nobody makes.
+/// Workers are asked to close while their namespace is deleted. They do not wait for moves that
+/// never come.
 async fn namespace_with_a_managed_pool_goes(context: &Context) -> Result<()> {
     let cluster = &context.cluster;
     cluster.kubectl(&["create", "namespace", MANAGED]).await?;
@@ -155,11 +158,11 @@ async fn ready(context: &Context, namespace: &str) -> Result<()> {
     context.cluster.kubectl(&[&wait[..], &["--namespace", namespace]].concat()).await.map(drop)
 }
 
-/// The overlay serves its own namespace, leaves others alone, and can be deleted in the documented
-/// order.
+/// Checks that the overlay serves its own namespace, leaves others alone, and can be deleted in the
+/// documented order.
 async fn operator_of_one_namespace(context: &Context) -> Result<()> {
     let cluster = &context.cluster;
-    // As a user would set the namespace: kustomize takes relative paths only.
+    // Sets the namespace as a user would. kustomize takes only relative paths.
     let folder = tempfile::tempdir_in(FOLDER)?;
     let up = folder.path().components().skip(1).map(|_| "../").collect::<String>();
     let overlay = repository().join("deploy/overlays/namespaced");
