@@ -1,6 +1,7 @@
-//! The pods of a Deployment share 27 streams. A rollout moves each stream once, from the pod that
-//! has it to its successor, with surge and without. The Swarm follows a Deployment that is scaled,
-//! or scales it itself, and then exactly the emptied pods are deleted.
+//! The pods of a Deployment share 27 streams. A rollout moves each stream once, from its pod to the
+//! successor of that pod, with surge and without. A Swarm without `spec.replicas` follows the size
+//! of its Deployment. A Swarm with `spec.replicas` scales the Deployment, and exactly the emptied
+//! pods are deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -20,7 +21,7 @@ use crate::scenario::Context;
 use crate::until::until;
 
 const LEDGER: &str = "deployment.swarm-worker";
-/// How long a rollout of three pods may take.
+/// The timeout of a rollout of three pods, as a flag of kubectl.
 const ROLLOUT: &str = "--timeout=90s";
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -51,7 +52,7 @@ pub(super) fn sample() -> Result<String> {
     )
 }
 
-/// The slot and the token of one job in the ledger.
+/// The slot and the token of each job in the ledger.
 type Held = BTreeMap<String, (u32, u64)>;
 
 async fn held(context: &Context, ledger: &str) -> Result<Held> {
@@ -70,7 +71,8 @@ pub(super) async fn pods_by_slot(context: &Context, ledger: &str) -> Result<BTre
     Ok(holders.filter_map(|it| Some((it.slot, it.worker?))).collect())
 }
 
-/// All pods are replaced: each job stays in its slot and is granted once more, to the successor.
+/// Restarts all pods. Each job stays in its slot and is granted once again, to the successor of its
+/// pod.
 async fn rolled_out(context: &Context, jobs: &BTreeSet<String>, strategy: &str) -> Result<()> {
     context.kubectl(&["patch", "deployment", "swarm-worker", "--patch", strategy]).await?;
     let before = held(context, LEDGER).await?;
@@ -95,7 +97,8 @@ async fn rolled_out(context: &Context, jobs: &BTreeSet<String>, strategy: &str) 
     Ok(())
 }
 
-/// Without `spec.replicas` the Deployment decides, and it also chooses the pod to delete.
+/// Scales the Deployment under a Swarm without `spec.replicas`. The Swarm follows, and Kubernetes
+/// chooses the pod to delete.
 async fn followed(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     for replicas in [4, 2, 3] {
         let change = Instant::now();
@@ -106,7 +109,8 @@ async fn followed(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// The top slots are emptied, and their pods are deleted.
+/// Scales the Swarm up and down. On the way down the top slots are emptied, and only their pods are
+/// deleted.
 async fn scaled_by_the_swarm(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     let decide = r#"{"spec":{"replicas":5}}"#;
     context.kubectl(&["patch", "swarm", "streams", "--type=merge", "--patch", decide]).await?;
@@ -153,7 +157,8 @@ async fn emptied_before_they_go(context: &Context, pods: &[String]) -> Result<()
     emptied.await.context("a worker was deleted before its jobs had moved")
 }
 
-/// Somebody scales the Deployment by hand while the Swarm decides.
+/// Scales the Deployment by hand while the Swarm decides. The Swarm corrects the number, and
+/// reports it.
 async fn taken_over(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     for _ in 0..3 {
         context.kubectl(&["scale", "deployment", "swarm-worker", "--replicas=3"]).await?;
@@ -168,8 +173,8 @@ async fn taken_over(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     at_rest(context, jobs, 2, Instant::now()).await.map(drop)
 }
 
-/// The Deployment is deleted without its pods. They are the same pool when it is back, and no job
-/// leaves its slot while the new Deployment makes its own pods out of them.
+/// Deletes the Deployment without its pods, and applies it again. The pods are the same pool, and
+/// no job leaves its slot while the new Deployment adopts the pods.
 async fn comes_back(context: &Context, manifest: &str, jobs: &BTreeSet<String>) -> Result<()> {
     let before = slots(&held(context, LEDGER).await?);
     context.kubectl(&["delete", "deployment", "swarm-worker", "--cascade=orphan"]).await?;

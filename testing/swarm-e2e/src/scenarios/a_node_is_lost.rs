@@ -1,9 +1,9 @@
-//! A node dies with everything on it, and returns later. Its workers' jobs run elsewhere after
-//! `returnGrace`, and are shared evenly again when it is back.
+//! A node dies with everything on it, and returns later. The jobs of its workers run elsewhere
+//! after `returnGrace`, and are shared evenly again when the node is back.
 //!
-//! Only Kubernetes can report that a node is dead: it marks the node when its kubelet falls silent.
-//! Its pods stay as they are for minutes, and nothing confirms their end; the operator counts them
-//! as gone.
+//! Only Kubernetes can report that a node is dead: it marks the node when the kubelet falls silent.
+//! The pods of the node stay as they are for minutes, and nothing confirms their end. The operator
+//! counts these pods as gone.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::scenario::Context;
 use crate::until::until;
 
 const WORKERS: usize = 4;
-/// How long the jobs of a worker that is gone wait for it.
+/// The time for which the jobs of a missing worker wait for that worker.
 const RETURN_GRACE: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -66,15 +66,15 @@ pub(super) async fn run(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// The sample prefers workers on all nodes. Here they wait until each node takes its share, also
-/// a node that was lost a moment ago and on which Kubernetes does not schedule pods yet.
+/// Makes the sample's preference, workers on all nodes, a requirement. A pod then waits for a node
+/// that was just lost, where Kubernetes does not schedule pods yet.
 fn spread(manifest: &str) -> Result<String> {
     const WISHES: &str = "whenUnsatisfiable: ScheduleAnyway";
     ensure!(manifest.contains(WISHES), "the sample spreads its workers");
     Ok(manifest.replace(WISHES, "whenUnsatisfiable: DoNotSchedule"))
 }
 
-/// The workers on a node, and those that are elsewhere.
+/// The workers on a node, and the workers elsewhere.
 async fn workers_on(context: &Context, node: u8) -> Result<(Vec<String>, Vec<String>)> {
     let pods = context.api::<Pod>().list(&ListParams::default()).await?;
     let (mut on, mut elsewhere) = (Vec::new(), Vec::new());

@@ -1,5 +1,6 @@
-//! The autoscaler of Kubernetes itself, by the operator's gauge as an external metric: it scales the
-//! Swarm by its scale subresource, and the workload of a managed pool whose Swarm leaves it to others.
+//! The autoscaler of Kubernetes reads the operator's gauge as an external metric. It scales the
+//! Swarm through the scale subresource. It also scales the workload of a managed pool whose Swarm
+//! has no `spec.replicas`.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -18,9 +19,9 @@ use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// As in the documentation.
+/// The name of the Swarm in the documentation.
 const NAME: &str = "streams";
-/// The most jobs of a worker.
+/// The largest number of jobs of one worker.
 const MAX_JOBS: usize = 3;
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -65,20 +66,21 @@ fn documented() -> Result<String> {
     Ok(block.replace("stabilizationWindowSeconds: 60", "stabilizationWindowSeconds: 3"))
 }
 
-/// Waits until the operator's gauge says so many workers.
+/// Waits until the operator's gauge and the status of the Swarm show this number of workers.
 async fn gauge(context: &Context, workers: i64) -> Result<()> {
     until(&format!("the gauge to be {workers}"), REST_WITHIN, || async {
         let all = gauges(&context.cluster, "swarm_needed_workers", &context.namespace).await?;
         ensure!(all == [(NAME.to_owned(), workers)], "{all:?}");
         let swarm = context.api::<Swarm>().get(NAME).await?;
-        let told = swarm.status.and_then(|status| status.desired_workers);
-        ensure!(told.map(i64::from) == Some(workers), "the status says {told:?}");
+        let desired = swarm.status.and_then(|status| status.desired_workers);
+        ensure!(desired.map(i64::from) == Some(workers), "the status says {desired:?}");
         Ok(Some(()))
     })
     .await
 }
 
-/// A list of 15 jobs takes five workers, and one of six takes two again. No job stands still.
+/// A list of 15 jobs takes five workers, and a list of six takes two again. No job pauses for
+/// longer than a graceful move.
 async fn follows(pool: &SessionPool, who: &str) -> Result<()> {
     let large = SessionPool {
         jobs: (0..5 * MAX_JOBS).map(|n| format!("{NAME}:{n}")).collect(),
@@ -101,7 +103,7 @@ async fn follows(pool: &SessionPool, who: &str) -> Result<()> {
     Ok(())
 }
 
-/// Changes the jobs alone: what an autoscaler has written stays.
+/// Changes only the jobs: the number that an autoscaler has written stays.
 async fn apply_jobs(pool: &SessionPool) -> Result<()> {
     let jobs: Vec<_> = pool.jobs.iter().map(|name| json!({"name": name})).collect();
     let patch = Patch::Merge(json!({"spec": {"jobs": jobs}}));
@@ -119,7 +121,8 @@ async fn replicas(pool: &SessionPool, wanted: i32) -> Result<()> {
     .await
 }
 
-/// The operator puts back what somebody changes of the pool, and leaves the autoscaler's number alone.
+/// Edits one object of the pool and deletes another. The operator repairs both, and leaves the
+/// autoscaler's number alone.
 async fn of_a_repaired_pool(pool: &SessionPool) -> Result<()> {
     let context = &pool.context;
     let large = SessionPool {
@@ -146,7 +149,7 @@ async fn of_a_repaired_pool(pool: &SessionPool) -> Result<()> {
     replicas(pool, 4).await?;
     let swarm = context.api::<Swarm>().get(NAME).await?;
     ensure!(swarm.spec.replicas.is_none(), "nobody writes spec.replicas");
-    // A few rounds of the autoscaler and turns of the operator later it is the same.
+    // The number is the same after a few rounds of the autoscaler and turns of the operator.
     tokio::time::sleep(Duration::from_secs(5)).await;
     replicas(pool, 4).await
 }

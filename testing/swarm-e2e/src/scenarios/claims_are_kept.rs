@@ -1,5 +1,5 @@
-//! A pool and a view belong to one Swarm at a time. Another one reports the owner, changes
-//! nothing, and takes over when they are free. No token ever falls.
+//! A pool and a view belong to one Swarm at a time. Another Swarm that wants them reports the owner
+//! and changes nothing. It takes over when pool and view are free. No token ever decreases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -58,7 +58,7 @@ async fn second_swarm_on_the_pool(
     Ok(())
 }
 
-/// The first Swarm is deleted: the one that waited gets pool, view and workers.
+/// Deletes the first Swarm. The waiting Swarm gets pool, view and workers.
 async fn second_swarm_takes_over(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     let (before, tokens) = (all_reports(context).await?, tokens(context).await?);
     context.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
@@ -69,7 +69,7 @@ async fn second_swarm_takes_over(context: &Context, jobs: &BTreeSet<String>) -> 
     rose(&tokens, &self::tokens(context).await?)
 }
 
-/// The workload is deleted without its pods and applied again: it is the same pool.
+/// Deletes the workload without its pods and applies it again. The pool is the same.
 async fn statefulset_comes_back(
     context: &Context,
     streams: &str,
@@ -88,7 +88,7 @@ async fn statefulset_comes_back(
     Ok(())
 }
 
-/// A Swarm that is deleted and applied again does not grant a token twice.
+/// Checks that a Swarm that is deleted and applied again does not grant a token twice.
 async fn swarm_comes_back(context: &Context, streams: &str, jobs: &BTreeSet<String>) -> Result<()> {
     let (before, tokens) = (all_reports(context).await?, tokens(context).await?);
     context.kubectl(&["delete", "swarm", "second", "--timeout=30s"]).await?;
@@ -98,7 +98,8 @@ async fn swarm_comes_back(context: &Context, streams: &str, jobs: &BTreeSet<Stri
     rose(&tokens, &self::tokens(context).await?)
 }
 
-/// Another Swarm with a pool of its own, whose view is to be in a ConfigMap that has one already.
+/// Applies a Swarm with a pool of its own, whose view belongs in a ConfigMap that already holds
+/// another view.
 async fn second_pool_on_the_view(
     context: &Context,
     streams: &str,
@@ -131,7 +132,7 @@ async fn second_pool_on_the_view(
     at_rest(context, &BTreeSet::new(), 2, change).await.map(drop)
 }
 
-/// The pod of each slot, and how often its containers were restarted.
+/// The UID of each pod, and the number of restarts of its containers.
 async fn containers(context: &Context) -> Result<BTreeMap<String, (Option<String>, i32)>> {
     let workers = ListParams::default().labels("app=swarm-worker");
     let pods = context.api::<Pod>().list(&workers).await?;
@@ -143,14 +144,14 @@ async fn containers(context: &Context) -> Result<BTreeMap<String, (Option<String
     Ok(pods.into_iter().map(container).collect())
 }
 
-/// The token of every job that somebody holds, from the ledger.
+/// The token of every held job, from the ledger.
 pub(super) async fn tokens(context: &Context) -> Result<Tokens> {
     let ledger = context.api::<SwarmLedger>().get(LEDGER).await?;
     let holders = ledger.spec.holdings.holders.into_iter();
     Ok(holders.flat_map(|holder| holder.jobs).collect())
 }
 
-/// Every job was granted again, under a higher token.
+/// Checks that every job was granted again, under a higher token.
 pub(super) fn rose(before: &Tokens, after: &Tokens) -> Result<()> {
     ensure!(!before.is_empty() && !after.is_empty(), "there are tokens to compare");
     for (job, token) in after {

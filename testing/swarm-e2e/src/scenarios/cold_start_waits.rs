@@ -1,5 +1,5 @@
-//! A pool that never had jobs is assigned nothing until it is complete or `initialWait` is over;
-//! then every pod that exists counts, since some are ready only once they have work.
+//! A pool that never had jobs is assigned nothing until it is complete or `initialWait` is over.
+//! Then every existing pod counts, since some pods are ready only once they have work.
 
 use std::time::{Duration, Instant};
 

@@ -16,13 +16,13 @@ use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// The pages whose commands are run, in this order: the second and the last end with nothing
-/// installed, and the others begin where the one before has ended.
+/// The pages whose commands are run, in this order. The second and the last page end with nothing
+/// installed. Each page begins in the state in which the page before it ended.
 const PAGES: [&str; 4] =
     ["README.md", "docs/quick-start.md", "docs/migration.md", "docs/operations.md"];
-/// How long a command may take; some wait for a rollout of the whole pool.
+/// The longest allowed time of a command. Some commands wait for a rollout of the whole pool.
 const COMMAND_WITHIN: Duration = Duration::from_mins(2);
-/// The edit that stands in for a person in `kubectl edit`.
+/// The edit that `kubectl edit` makes instead of a person.
 const EDITOR: &str = "sed -i s/stream:foo:new/stream:bar:new/";
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -35,8 +35,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
             let look = || async { output_of(&context, &command, backup.path()).await };
             let output = look().await.with_context(|| page.to_owned())?;
             if check(&command, &output).is_err() {
-                // A pod reads its view a moment after the Swarm is ready. Only commands that look
-                // at something are checked, so they may be repeated.
+                // A pod reads its view a moment after the Swarm is ready. Only commands that read
+                // are checked, so a command may be repeated.
                 until(&format!("`{command}` to print it"), REST_WITHIN, || async {
                     check(&command, &look().await?).map(Some)
                 })
@@ -58,7 +58,7 @@ fn commands_of(page: &str) -> Result<Vec<String>> {
     let blocks = text.split("```console\n").skip(1);
     let blocks = blocks.filter_map(|rest| rest.split("```").next());
     let lines = blocks.flat_map(str::lines).map(str::trim);
-    // What a command says of itself, in a transcript, is none.
+    // A line that begins with `kubectl swarm: ` is output of the plugin in a transcript.
     let is_command =
         |line: &&str| line.starts_with("kubectl ") && !line.starts_with("kubectl swarm: ");
     Ok(lines.filter(is_command).map(str::to_owned).collect())

@@ -1,5 +1,5 @@
-//! The basis of scenarios about faults: each fault hits its target and nothing
-//! else, and is undone. No operator takes part; when this fails, the harness is at fault.
+//! The basis of scenarios about faults: each fault hits only its target, and is undone. No operator
+//! takes part, so a failure here is the fault of the harness.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long anything may take to show.
+/// The longest allowed time until an effect shows.
 const SHOWN_WITHIN: Duration = Duration::from_secs(45);
 /// A silence that is not accidental: three ticks.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -84,7 +84,8 @@ async fn a_pod_without_network(pool: &SessionPool, zero: &Pod) -> Result<()> {
     Ok(())
 }
 
-/// One node loses the API server, the other its kubelet, and both pods keep running.
+/// Cuts one node off from the API server, and kills the kubelet of the other. Both pods keep
+/// running.
 async fn nodes_that_are_lost(pool: &SessionPool, zero: &Pod, one: &Pod) -> Result<()> {
     let cluster = &pool.context.cluster;
     let kubelet = format!("kubelet-{}", node_of(one)?);
@@ -104,8 +105,8 @@ async fn nodes_that_are_lost(pool: &SessionPool, zero: &Pod, one: &Pod) -> Resul
     Ok(())
 }
 
-/// Objects that were created after the copy are gone, and deleted ones are back; pods do not
-/// notice.
+/// Restores a copy of the store. Objects that were created after the copy are gone, and deleted
+/// objects are back. Pods do not notice.
 async fn the_store_set_back(pool: &SessionPool) -> Result<()> {
     let (context, maps) = (&pool.context, pool.context.api::<ConfigMap>());
     let runs = pool.history()?.running(&pool.jobs)?;

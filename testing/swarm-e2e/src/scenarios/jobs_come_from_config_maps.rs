@@ -1,5 +1,5 @@
-//! Jobs in ConfigMaps: by name, by labels under generated names, tens of
-//! thousands of them; and the message about a source that is missing or invalid.
+//! Jobs in ConfigMaps: by name, by labels under generated names, and tens of thousands of them. A
+//! missing or invalid source is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -42,7 +42,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     context.kubectl(&settled).await?;
     let digest = digest(&context).await?;
 
-    // As kustomize does it: another name for another content, then the old one is deleted.
+    // kustomize does the same: new content gets a new name, and then the old ConfigMap is deleted.
     config_map(&context, "peers-9x8y7", &[("list", "peers")], "hosts", "b.example,80").await?;
     context.kubectl(&["delete", "configmap", "peers-5h7k2"]).await?;
     jobs.remove("a.example:80");
@@ -73,7 +73,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     too_many(&context).await
 }
 
-/// More jobs than a view can hold are refused with a message, and the last valid assignment stays.
+/// Refuses more jobs than a view can hold with a message, and keeps the last valid assignment.
 async fn too_many(context: &Context) -> Result<()> {
     let revision = || async {
         let ledger = context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;

@@ -1,5 +1,5 @@
-//! A change of the job list reaches the affected workers because they are nudged: long before any
-//! kubelet would sync by itself. `figures change` measures how long it takes.
+//! A change of the job list reaches the affected workers because the operator nudges them, long
+//! before any kubelet would sync by itself. `figures change` measures the time.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use crate::figures::nudged_changes;
 use crate::scenario::Context;
 
-/// How many changes are made.
+/// The number of changes.
 const CHANGES: usize = 8;
 /// Without a nudge a kubelet syncs a pod after a minute at the earliest.
 const WITHOUT_NUDGE: Duration = Duration::from_secs(50);

@@ -1,5 +1,6 @@
-//! Lists of a selector that are deleted, made again, emptied in order and optional, while the operator
-//! runs, and while none runs. Jobs stop by an edit alone, by what the workers report themselves.
+//! Lists of a selector are deleted, recreated, emptied in order and made optional, while the
+//! operator runs and while none runs. Jobs stop only because of an edit, as the reports of the
+//! workers show.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -58,7 +59,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     mistakes_are_named(&context, own).await
 }
 
-/// An empty list, and a source that may be missing.
+/// Empties a list, and deletes a list of a source that may be missing.
 async fn orders_are_carried_out(context: &Context, own: &str) -> Result<()> {
     set(context, "peers-b", "jobs", "[]").await?;
     let left = BTreeSet::from(["a1", "a2", own].map(String::from));
@@ -74,7 +75,7 @@ async fn orders_are_carried_out(context: &Context, own: &str) -> Result<()> {
     is_ready(context).await
 }
 
-/// A list in `binaryData`, and more jobs than a Swarm itself has.
+/// Reports a list in `binaryData`, and refuses more jobs in a Swarm than it may have.
 async fn mistakes_are_named(context: &Context, own: &str) -> Result<()> {
     let bytes = ByteString(vec![0x1f, 0x8b, 0xff]);
     let map = ConfigMap {
@@ -121,13 +122,14 @@ async fn delete(context: &Context, name: &str) -> Result<()> {
     context.kubectl(&["delete", "configmap", name]).await.map(drop)
 }
 
-/// Waits until the Swarm is ready by its newest spec.
+/// Waits until the Swarm is ready with its newest spec.
 async fn is_ready(context: &Context) -> Result<()> {
     let wait = ["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"];
     context.kubectl(&wait).await.map(drop)
 }
 
-/// Waits until the Swarm says what is missing, and checks that everything runs on.
+/// Waits until the Swarm reports this text about a missing list, and checks that all jobs still
+/// run.
 async fn missing(context: &Context, before: &Reports, words: &str) -> Result<()> {
     until(&format!("`{words}` to be said"), REST_WITHIN, || async {
         let said = reported(context, "streams", "SourceMissing").await?;
@@ -148,13 +150,13 @@ async fn unchanged(context: &Context, before: &Reports, after: &str) -> Result<(
     Ok(())
 }
 
-/// The operator that writes the ledger.
+/// The operator that writes the ledger of the Swarm.
 async fn writer(context: &Context) -> Result<Option<String>> {
     let ledger = context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;
     Ok(ledger.spec.writer.map(|writer| writer.member))
 }
 
-/// Waits until another operator writes it, which has then looked at the Swarm.
+/// Waits until another operator writes the ledger. That operator has then reconciled the Swarm.
 async fn taken_over(context: &Context, before: Option<&str>) -> Result<()> {
     until("another operator to take over", REST_WITHIN, || async {
         Ok((writer(context).await?.as_deref() != before).then_some(()))

@@ -1,5 +1,5 @@
-//! Everything below `deploy/` renders, and a real API server accepts it without a
-//! warning; and the sample of a pool whose program does not know swarm works.
+//! Everything below `deploy/` renders, and a real API server accepts it without a warning. The
+//! sample of a pool whose program does not know swarm works.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,16 +16,16 @@ use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// The file that makes a folder one that `kubectl kustomize` renders.
+/// The file of a folder that `kubectl kustomize` can render.
 const KUSTOMIZATION: &str = "kustomization.yaml";
-/// The sample whose field the schema may not have yet.
+/// The sample with a field that the schema may lack.
 const JOB_LISTS: &str = "deploy/samples/job-lists";
 
-/// The overlay that binds a role of its own in place of the base's.
+/// The overlay that binds a role of its own instead of the base's role.
 const LISTED: &str = "overlays/listed";
 
-/// The purpose of an overlay, in its rendered text: a patch that matches nothing is ignored
-/// silently.
+/// A text that each rendered overlay must contain. kustomize silently ignores a patch that matches
+/// nothing.
 const RENDERED: [(&str, &str); 12] = [
     ("overlays/all", "kind: CustomResourceDefinition"),
     ("overlays/all", "name: swarm-operator-managed-pools"),
@@ -47,7 +47,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         ["enforce", "warn"].map(|it| format!("pod-security.kubernetes.io/{it}=restricted"));
     let label = ["label", "namespace", &context.namespace, &restricted[0], &restricted[1]];
     context.cluster.kubectl(&label).await?;
-    // They are to be there before some overlays.
+    // Some overlays need these namespaces.
     let namespaces = [operator::SAMPLES_NAMESPACE, "swarm"];
     for namespace in namespaces {
         context.cluster.kubectl(&["create", "namespace", namespace]).await?;
@@ -70,8 +70,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
             context.laps.lap(format!("{JOB_LISTS} renders; the schema has no jobSources"));
             continue;
         }
-        // The role of a binding that is there cannot be changed, not even as a dry run. The scenario
-        // `rights_are_bound_by_namespace` applies it for good.
+        // The role of an existing binding cannot be changed, not even on a dry run. The scenario
+        // `rights_are_bound_by_namespace` applies this overlay.
         if !folder.ends_with(LISTED) {
             accepted(&context, &["--kustomize", &folder]).await?;
         }
@@ -103,8 +103,9 @@ fn knows_job_sources() -> Result<bool> {
     Ok(serde_json::to_string(&api::crds())?.contains("\"jobSources\""))
 }
 
-/// The server does everything that it does for a real write. A warning counts as a refusal, since
-/// pod security only warns about a workload whose pods it will refuse.
+/// Applies manifests on a dry run, in which the API server does everything that it does for a real
+/// write. A warning counts as a refusal, since pod security only warns about a workload whose pods
+/// it will refuse.
 async fn accepted(context: &Context, what: &[&str]) -> Result<()> {
     let dry = ["apply", "--server-side", "--dry-run=server", "--force-conflicts"];
     let mut args = [&dry, &["--warnings-as-errors"][..], what].concat();
@@ -116,7 +117,8 @@ async fn accepted(context: &Context, what: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// By the role that every cluster has, once the roles of the CRDs are aggregated into it.
+/// Checks that an editor edits Swarms by the `ClusterRole` `edit`, once the roles of the CRDs are
+/// aggregated into it.
 async fn editors_of_a_namespace_edit_its_swarms(context: &Context) -> Result<()> {
     let binding = ["create", "rolebinding", "somebody", "--clusterrole=edit", "--user=somebody"];
     context.kubectl(&binding).await?;
@@ -136,7 +138,7 @@ async fn editors_of_a_namespace_edit_its_swarms(context: &Context) -> Result<()>
     Ok(())
 }
 
-/// The command at the top of the sample.
+/// Runs the command at the top of the sample.
 async fn job_lists_can_be_planned(context: &Context) -> Result<()> {
     let text = fs::read_to_string(repository().join(JOB_LISTS).join(KUSTOMIZATION))?;
     let command = text.lines().find_map(|line| line.strip_prefix("#   kubectl "));
@@ -148,7 +150,8 @@ async fn job_lists_can_be_planned(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// A few lines of shell share the jobs of the sample, and take over those of a deleted one.
+/// Checks that a few lines of shell share the jobs of the sample, and take over the jobs of a
+/// deleted worker.
 async fn plain_programs_are_workers(context: &Context) -> Result<()> {
     let file = repository().join("deploy/samples/plain/plain.yaml").display().to_string();
     let sample = fs::read_to_string(&file)?;
@@ -167,7 +170,7 @@ async fn plain_programs_are_workers(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Waits until so many pods report that they run the jobs, each job once.
+/// Waits until the first `pods` pods report that they run the jobs, each job once.
 async fn shared(context: &Context, jobs: &BTreeSet<String>, pods: usize) -> Result<()> {
     until("the plain workers to share their jobs", REST_WITHIN, || async {
         let mut running = Vec::new();

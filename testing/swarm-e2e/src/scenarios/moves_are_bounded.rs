@@ -1,5 +1,5 @@
-//! `spec.rebalance`: a pause in which nothing moves, a budget under which jobs move in batches
-//! until they are balanced, and what `kubectl get` and `kubectl explain` show meanwhile.
+//! `spec.rebalance`: a pause in which nothing moves, and a budget under which jobs move in batches
+//! until they are balanced. The output of `kubectl get` and `kubectl explain` is checked, too.
 
 use std::time::Instant;
 
@@ -11,14 +11,14 @@ use super::pool::{REST_WITHIN, Reasons, all_reports, at_rest, jobs_of, moved, re
 use crate::scenario::Context;
 use crate::until::until;
 
-/// The most moves at a time.
+/// The largest number of moves at a time.
 const BUDGET: usize = 3;
 /// The number of jobs that a third worker of 27 streams takes.
 const MOVES: usize = 9;
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    // Labels in place of the name: they fit exactly one StatefulSet.
+    // Labels instead of the name: they match exactly one StatefulSet.
     let by_name = "    statefulSet:\n      name: swarm-worker\n";
     let by_label = "    statefulSet:\n      matchLabels: {app: swarm-worker}\n";
     let manifest = sample(2)?.replacen(by_name, by_label, 1);
@@ -53,7 +53,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     ensure!(moved(&two, &after) == MOVES, "{} jobs moved", moved(&two, &after));
     let batches = self::version(&context).await? - version;
     context.laps.lap(format!("{MOVES} jobs moved in {batches} publications"));
-    // The first may only enter the new worker.
+    // The first publication may only add the new worker.
     ensure!(batches >= i64::try_from(MOVES / BUDGET)?, "in {batches} publications");
     reason(&context, "Settled").await?;
 
@@ -83,7 +83,8 @@ async fn version(context: &Context) -> Result<i64> {
     Ok(ledger.spec.version)
 }
 
-/// A second StatefulSet with the labels: reported, and the workers keep running.
+/// Adds a second StatefulSet with the same labels. The Swarm reports it, and the workers keep
+/// running.
 async fn ambiguous(context: &Context) -> Result<()> {
     let before = all_reports(context).await?;
     let second = "
@@ -105,7 +106,7 @@ spec:
     reason(context, "Settled").await
 }
 
-/// The columns and the explanations are as documented.
+/// Checks that the columns and the explanations are as documented.
 async fn looks(context: &Context) -> Result<()> {
     let table = context.kubectl(&["get", "swarm", "-o", "wide"]).await?;
     let (head, row) = table.split_once('\n').context("a table")?;

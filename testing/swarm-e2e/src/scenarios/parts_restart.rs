@@ -34,7 +34,7 @@ async fn restart(context: &Context, parts: &[&str], jobs: &mut BTreeSet<String>)
     for part in parts {
         context.cluster.components.restart(part)?;
     }
-    // As soon as the API server accepts it, while everything else is still reconnecting.
+    // Edits the list as soon as the API server accepts it, while everything else still reconnects.
     let start = Instant::now();
     jobs.insert(format!("stream:after-{}:new", parts[0]));
     edit(context, jobs).await?;

@@ -1,5 +1,5 @@
-//! Every worker of the peering sample pings every target, and follows an edit of the list. Pods come and go
-//! behind their Service, and nobody who asks it goes without an answer.
+//! Every worker of the peering sample pings every target, and follows an edit of the list. Pods
+//! come and go behind their Service, and every ping of the Service is answered.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use crate::binaries::repository;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long a change of pods may take to show.
+/// The longest allowed time until a change of pods shows.
 const SHOWN_WITHIN: Duration = Duration::from_mins(1);
-/// How long an edit of the list may take to reach all workers.
+/// The longest allowed time until an edit of the list reaches all workers.
 const LIST_WITHIN: Duration = Duration::from_secs(1);
 /// The port of every worker.
 const PORT: u16 = 9090;
-/// Another pool, whose one worker asks the Service all the time.
+/// Another pool, whose one worker pings the Service all the time.
 const OBSERVER: &str = "
 apiVersion: swarm.k8slab.info/v1alpha1
 kind: Swarm
@@ -43,7 +43,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     pods_come_and_go(&context).await
 }
 
-/// What a pod has counted for one target.
+/// A counter of a pod for one target.
 async fn counted(context: &Context, pod: &str, target: &str, metric: &str) -> Result<u64> {
     let text = context.cluster.pod_http(&context.namespace, pod, PORT, "metrics").await?;
     let start = format!("swarm_pings_{metric}_total{{target=\"{target}\"}} ");
@@ -51,7 +51,7 @@ async fn counted(context: &Context, pod: &str, target: &str, metric: &str) -> Re
     count.map_or(Ok(0), |count| count.parse().with_context(|| format!("{start}{count}")))
 }
 
-/// Waits until each of so many workers had an answer from a target.
+/// Waits until each of `workers` workers had an answer from a target.
 async fn all_reach(context: &Context, workers: usize, target: &str) -> Result<()> {
     until(&format!("{workers} workers to reach {target}"), SHOWN_WITHIN, || async {
         for n in 0..workers {
@@ -74,7 +74,7 @@ async fn an_edit_of_the_list_arrives(context: &Context) -> Result<()> {
     all_reach(context, 3, "observer-0.observer-pods:9090").await?;
     let took = edited.elapsed();
     context.laps.lap(format!("an edit reached three workers after {} ms", took.as_millis()));
-    // Besides the way of the edit: an interval, and three requests for metrics.
+    // The second in addition is for an interval of pings, and for three requests for metrics.
     ensure!(took < LIST_WITHIN + Duration::from_secs(1), "it took {took:?}");
     for n in 0..3 {
         let text = context
@@ -87,7 +87,7 @@ async fn an_edit_of_the_list_arrives(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the other pool has had answers, and returns how many.
+/// Waits until the observer has had answers, and returns their number.
 async fn all_observe(context: &Context) -> Result<u64> {
     until("the observer to reach the Service", SHOWN_WITHIN, || async {
         let answered = counted(context, "observer-0", "peering:80", "answered").await?;
@@ -97,7 +97,7 @@ async fn all_observe(context: &Context) -> Result<u64> {
     .await
 }
 
-/// The pool rolls over, grows and shrinks; every ping through the Service is answered.
+/// Rolls the pool over, and scales it up and down. Every ping through the Service is answered.
 async fn pods_come_and_go(context: &Context) -> Result<()> {
     let before = all_observe(context).await?;
     let failed_before = counted(context, "observer-0", "peering:80", "failed").await?;

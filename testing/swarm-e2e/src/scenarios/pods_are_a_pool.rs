@@ -1,6 +1,6 @@
-//! Pods that are created one by one share 27 streams, selected by a label: one is deleted, one is
-//! added. A second Swarm with overlapping labels reports whose they are, gets none of them, and
-//! takes over when the first is gone.
+//! Pods that are created one by one, and selected by a label, share 27 streams: one is deleted, one
+//! is added. A second Swarm with overlapping labels reports the owner of the pods, and gets none of
+//! them. It takes over when the first Swarm is deleted.
 
 use std::time::Instant;
 
@@ -68,7 +68,7 @@ async fn make(context: &Context, template: &Value, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Specs that only rules of the schema refuse.
+/// Tries specs that only rules of the schema refuse.
 async fn refused(context: &Context, swarm: &str) -> Result<()> {
     let wrong = [
         ("  pool:\n", "  replicas: 2\n  pool:\n", "nothing scales pods that labels select"),
@@ -84,7 +84,7 @@ async fn refused(context: &Context, swarm: &str) -> Result<()> {
     Ok(())
 }
 
-/// A second Swarm that selects the same pods.
+/// Applies a second Swarm that selects the same pods.
 async fn overlapping(context: &Context, swarm: &str) -> Result<()> {
     let second = swarm
         .replace("name: streams", "name: second")
@@ -102,7 +102,7 @@ async fn overlapping(context: &Context, swarm: &str) -> Result<()> {
     Ok(())
 }
 
-/// The first Swarm is deleted: the second has the pods within half a minute.
+/// Deletes the first Swarm. The second Swarm has the pods within half a minute.
 async fn taken_over(context: &Context, jobs: &std::collections::BTreeSet<String>) -> Result<()> {
     context.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
     let change = Instant::now();

@@ -1,5 +1,5 @@
-//! Helpers for scenarios about a pool: the workers' reports of their jobs, and waiting until it is
-//! at rest.
+//! Helpers for scenarios about a pool: the workers' reports of their jobs, and the wait until the
+//! pool is at rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -19,9 +19,9 @@ use crate::binaries::repository;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long any change may take until the pool is at rest.
+/// The longest allowed time from any change until the pool is at rest.
 pub(crate) const REST_WITHIN: Duration = Duration::from_mins(1);
-/// How long a worker may take to answer.
+/// The longest allowed time until a worker answers.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// The port of a worker.
 const PORT: u16 = 9090;
@@ -38,7 +38,7 @@ pub(crate) struct Report {
 /// The reports of all workers, by pod name.
 pub(crate) type Reports = BTreeMap<String, Report>;
 
-/// The shipped sample: 27 streams on a StatefulSet, with so many replicas.
+/// The shipped sample: 27 streams on a StatefulSet with this number of replicas.
 pub(crate) fn sample(replicas: usize) -> Result<String> {
     let file = repository().join("deploy/samples/streams.yaml");
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
@@ -46,8 +46,8 @@ pub(crate) fn sample(replicas: usize) -> Result<String> {
     swarm_first(&text.replace("replicas: 3", &format!("replicas: {replicas}")))
 }
 
-/// Puts the Swarm of a sample, which is its last document, before its workload. Then edits of the first
-/// `name:` or `labels:` are about the Swarm, and a Swarm that comes before its pool is tried, too.
+/// Moves the Swarm of a sample, which is the last document, before its workload. Edits of the first
+/// `name:` or `labels:` then change the Swarm. A Swarm that comes before its pool is tried, too.
 pub(crate) fn swarm_first(text: &str) -> Result<String> {
     let (workload, swarm) = text.rsplit_once("\n---\n").context("a sample of one document")?;
     ensure!(swarm.contains("kind: Swarm\n"), "the last document of a sample is no Swarm");
@@ -60,7 +60,7 @@ pub(crate) fn jobs_of(manifest: &str) -> BTreeSet<String> {
     names.map(|name| format!("stream:{name}")).collect()
 }
 
-/// Asks every worker, also one that is being deleted, for its jobs.
+/// Asks every worker for its jobs, also a worker that is being deleted.
 pub(crate) async fn reports(context: &Context) -> Result<Reports> {
     let pods = context.api::<Pod>().list(&ListParams::default().labels(WORKERS)).await?;
     let mut reports = Reports::new();
@@ -71,8 +71,8 @@ pub(crate) async fn reports(context: &Context) -> Result<Reports> {
     Ok(reports)
 }
 
-/// The same outside of a wait. A busy machine may make an answer late, which
-/// means nothing: a worker that has not answered is asked again.
+/// Asks every worker for its jobs, outside of a wait. A late answer of a busy machine means
+/// nothing, so a worker that has not answered is asked again.
 pub(crate) async fn all_reports(context: &Context) -> Result<Reports> {
     until("every worker to answer", REST_WITHIN, || async { reports(context).await.map(Some) })
         .await
@@ -86,8 +86,8 @@ pub(crate) async fn report(context: &Context, pod: &str) -> Result<Report> {
     serde_json::from_str(&text).with_context(|| format!("{pod} answered {text}"))
 }
 
-/// Waits until exactly `workers` workers run exactly `jobs`, each job once and evenly. Prints how
-/// long it took since `change`.
+/// Waits until exactly `workers` workers run exactly `jobs`, each job once and evenly. Prints the
+/// time since `change`.
 pub(crate) async fn at_rest(
     context: &Context,
     jobs: &BTreeSet<String>,
@@ -105,7 +105,7 @@ pub(crate) async fn at_rest(
     Ok(found)
 }
 
-/// Whether the workers' reports add up to each job once, evenly.
+/// Checks that the reports of the workers contain each job once, evenly shared.
 pub(super) fn judge(reports: &Reports, jobs: &BTreeSet<String>, workers: usize) -> Result<()> {
     let loads: Vec<_> = reports.values().map(|report| report.jobs.len()).collect();
     if reports.len() != workers {
@@ -130,15 +130,15 @@ pub(super) fn judge(reports: &Reports, jobs: &BTreeSet<String>, workers: usize) 
     Ok(())
 }
 
-/// Every reason of a Swarm that is not ready, from some moment on: a watch misses none,
-/// however soon the next one follows, while polling may.
+/// Every reason for which a Swarm is not ready, from one moment on. A watch misses no reason,
+/// however soon the next one follows. Polling may miss one.
 pub(super) struct Reasons {
     swarm: String,
     events: BoxStream<'static, kube::Result<WatchEvent<Swarm>>>,
 }
 
 impl Reasons {
-    /// All from now on; to be called before the change that causes them.
+    /// Watches the Swarm from now on. Call this before the change that causes the reasons.
     pub(super) async fn of(context: &Context, swarm: &str) -> Result<Self> {
         let api = context.api::<Swarm>();
         let version = api.get(swarm).await?.resource_version().context("it has a version")?;
@@ -147,7 +147,7 @@ impl Reasons {
         Ok(Self { swarm: swarm.to_owned(), events })
     }
 
-    /// Waits for one of them, and returns its message.
+    /// Waits for this reason, and returns its message.
     pub(super) async fn wait_for(&mut self, reason: &str) -> Result<String> {
         let mut last = String::from("nothing");
         let found = async {
@@ -174,8 +174,8 @@ impl Reasons {
     }
 }
 
-/// Whether ledger, view and the workers' reports agree on the worker of every job, and on the
-/// versions.
+/// Checks that ledger, view and the reports of the workers agree on the worker of every job, and on
+/// the versions.
 pub(super) async fn as_recorded(context: &Context, reports: &Reports) -> Result<()> {
     let object = context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;
     let SwarmLedgerSpec { swarm, pool, .. } = object.spec;
@@ -197,7 +197,7 @@ pub(super) async fn as_recorded(context: &Context, reports: &Reports) -> Result<
     Ok(())
 }
 
-/// How many jobs run on another worker than before; new and removed ones do not count.
+/// The number of jobs that run on another worker than before. New and removed jobs do not count.
 pub(crate) fn moved(before: &Reports, after: &Reports) -> usize {
     let holders = |reports: &Reports| -> BTreeMap<String, String> {
         let pairs = reports.iter().flat_map(|(worker, report)| {

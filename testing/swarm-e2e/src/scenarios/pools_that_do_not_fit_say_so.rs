@@ -1,6 +1,6 @@
-//! Pods of one's own that do not suit their Swarm are named by a condition, with what to write: a grace
-//! that is too short, a runner that reaches nobody, a view that is never updated, and a service account
-//! without the right to write Leases. What runs keeps running.
+//! A condition names pods of the user that do not suit their Swarm, and says what to write. Their
+//! grace is too short, their worker ignores the Swarm's runner, or their view is never updated. Or
+//! their service account lacks the right to write Leases. Running jobs keep running.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -69,7 +69,8 @@ async fn a_grace_and_a_runner_are_named(context: &Context) -> Result<()> {
     .await?;
     patch(context, "grace", &json!({"terminationGracePeriodSeconds": 10})).await?;
     says_nothing(context, "grace").await?;
-    // The Swarm grants a longer time than the pods have: known before any pod is replaced.
+    // The Swarm now allows more time than the pods have. The operator reports that before any pod
+    // is replaced.
     pool.spec = json!({
         "handover": {"stopTimeout": "20s", "lease": {"duration": "40s"}},
         "worker": {"runner": {"command": ["/swarm-worker", "run", "--http-port=0"]}},
@@ -131,7 +132,7 @@ async fn a_missing_right_is_named_with_the_command_that_gives_it(context: &Conte
     let ready = "-o=jsonpath={.status.conditions[?(@.type=='Ready')].message}";
     let ready = context.kubectl(&["get", "swarm", "unbound", ready]).await?;
     ensure!(ready.contains("may not write Leases"), "Ready says: {ready}");
-    // The command does what it says, as it is written.
+    // The suggested command works as it is written.
     let command = said.split('`').find_map(|part| part.strip_prefix("kubectl create "));
     let command = command.context("there is no command")?;
     let words: Vec<_> = ["create"].into_iter().chain(command.split(' ')).collect();

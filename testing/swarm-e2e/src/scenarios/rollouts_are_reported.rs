@@ -1,5 +1,6 @@
-//! A rollout that does not proceed is not ready, whatever its jobs do: `kubectl wait` times out on it, the
-//! reason is that of the pods, and the next Event has the next cause. A pool at 0 has the command to scale.
+//! A rollout that does not proceed is not ready, even if all jobs run. `kubectl wait` times out on
+//! it, and its message has the cause from the pods. The next cause gets another Event. A pool at 0
+//! reports the command to scale it.
 
 use std::time::Instant;
 
@@ -23,13 +24,14 @@ pub(super) async fn run(context: Context) -> Result<()> {
     a_deployment_that_ends_at_once(&context).await
 }
 
-/// The image of all pods of a workload.
+/// Sets the image of all pods of a workload.
 async fn set_image(context: &Context, workload: &str, image: &str) -> Result<()> {
     let image = format!("swarm-worker={image}");
     context.kubectl(&["set", "image", workload, &image]).await.map(drop)
 }
 
-/// Waits until the condition `Ready` has this reason and its message has this part; returns the message.
+/// Waits until the condition `Ready` has this reason and its message has this part, and returns the
+/// message.
 async fn says(context: &Context, reason: &str, part: &str) -> Result<String> {
     until(&format!("the Swarm to say {reason}: {part}"), REST_WITHIN, || async {
         let status = context.api::<Swarm>().get("streams").await?.status.unwrap_or_default();
@@ -43,7 +45,7 @@ async fn says(context: &Context, reason: &str, part: &str) -> Result<String> {
     .await
 }
 
-/// Whether `kubectl wait` takes the Swarm for ready within two seconds.
+/// Whether `kubectl wait` finds the Swarm ready within two seconds.
 async fn is_ready(context: &Context) -> bool {
     let wait = ["wait", "--for=condition=Ready", "swarm/streams", "--timeout=2s"];
     context.kubectl(&wait).await.is_ok()
@@ -65,7 +67,7 @@ async fn a_set_with_a_missing_image(context: &Context) -> Result<()> {
     ensure!(!is_ready(context).await, "a broken rollout is ready");
 
     set_image(context, "statefulset/swarm-worker", "swarm-worker:gone").await?;
-    // A StatefulSet waits for a broken pod for ever, whatever its template is by then.
+    // A StatefulSet waits for a broken pod for ever, even if its template has changed.
     context.kubectl(&["delete", "pod", "swarm-worker-2"]).await?;
     says(context, "RolloutStalled", "`swarm-worker:gone`").await?;
     for image in ["`swarm-worker:missing`", "`swarm-worker:gone`"] {
@@ -107,7 +109,7 @@ async fn a_set_at_0(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// A Deployment counts its deadline itself. Its old pods run on.
+/// Breaks a Deployment, which counts its deadline itself. The old pods keep running.
 async fn a_deployment_that_ends_at_once(context: &Context) -> Result<()> {
     let manifest = a_deployment_is_a_pool::sample()?;
     let jobs = jobs_of(&manifest);

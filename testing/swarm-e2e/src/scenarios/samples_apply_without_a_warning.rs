@@ -1,5 +1,5 @@
-//! Every sample works as it is shipped, and nothing that the operator reports on the way is a warning: the
-//! workload comes first, and what is over in a moment is no Event.
+//! Every sample works as it is shipped, and the operator reports no warning meanwhile. The workload
+//! comes first, and a state that ends in a moment causes no Event.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::events::v1::Event;
@@ -10,7 +10,7 @@ use crate::binaries::repository;
 use crate::operator::SAMPLES_NAMESPACE;
 use crate::scenario::Context;
 
-/// The samples with the name of their Swarm. What one of them needs of another comes after that.
+/// The samples with the names of their Swarms. A sample that needs another one comes after it.
 const SAMPLES: [(&str, &str); 7] = [
     ("streams.yaml", "streams"),
     ("deployment.yaml", "streams-deployment"),
@@ -29,7 +29,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         let (shipped, here) = (SAMPLES_NAMESPACE, &context.namespace);
         let text =
             text.replace(&format!("namespace: {shipped}\n"), &format!("namespace: {here}\n"));
-        // A managed pool has one that the operator makes.
+        // The operator makes the budget of a managed pool.
         ensure!(
             !text.contains("\nkind: StatefulSet\n") || text.contains("kind: PodDisruptionBudget\n"),
             "{file} has no budget"

@@ -1,8 +1,8 @@
-//! Services are really used: a pod of each node reaches pods of both by the name of a Service, by a
-//! node port, by a headless Service and by the name of one pod of a `StatefulSet`. When this fails,
-//! the cluster is at fault and not the product.
+//! Services really work: a pod of each node reaches pods of both nodes. It does so by the name of a
+//! Service, a node port, a headless Service, and the name of one pod of a `StatefulSet`. When this
+//! fails, the cluster is at fault and not the product.
 //!
-//! The pods hold one static binary and nothing else, which is enough to resolve names.
+//! The pods contain only one static binary, which is enough to resolve names.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ use crate::cluster::{NODES, node_address};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long anything may take to show.
+/// The longest allowed time until a target is reached.
 const SHOWN_WITHIN: Duration = Duration::from_secs(45);
-/// How long a ping that is denied may take: less than any timeout of a resolver.
+/// The longest allowed time until a ping is denied: less than any timeout of a resolver.
 const DENIED_WITHIN: Duration = Duration::from_secs(3);
 
 const MANIFEST: &str = "
@@ -93,8 +93,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// What a pod can address: the Service with fewer and fewer search domains, each node's port, the
-/// headless Service, and each pod, so the one that asks as well.
+/// The targets that a pod can address: the Service with fewer and fewer search domains, each node's
+/// port, the headless Service, and each pod. One of these pods is the pod that asks.
 fn targets(namespace: &str, port: &str) -> Vec<String> {
     let domain = format!("{namespace}.svc.cluster.local");
     let mut targets =
@@ -117,7 +117,7 @@ async fn reached(context: &Context, pod: &str, target: &str) -> Result<()> {
     .map(drop)
 }
 
-/// A name that does not exist is denied at once.
+/// Checks that a name that does not exist is denied at once.
 async fn denied(context: &Context, pod: &str) -> Result<()> {
     for name in ["nobody", "web-7.web-pods", "example.org"] {
         let start = Instant::now();

@@ -1,6 +1,6 @@
-//! The main purpose of the product, as a user of the sample sees it: 27 streams are
-//! shared by the workers of a StatefulSet, through scaling, an edit of the list, the loss of a
-//! worker and of the operator, until the Swarm is deleted.
+//! The main purpose of the product, as a user of the sample sees it. The workers of a StatefulSet
+//! share 27 streams, through scaling, an edit of the list, and the loss of a worker and of the
+//! operator. In the end the Swarm is deleted.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -47,7 +47,7 @@ async fn ready(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// The other reports of a worker and of the operator.
+/// Checks the other endpoints of a worker and of the operator.
 async fn endpoints(context: &Context) -> Result<()> {
     let get = |namespace, pod: String, port, path| async move {
         context.cluster.pod_http(namespace, &pod, port, path).await
@@ -72,7 +72,7 @@ async fn scale(context: &Context, jobs: &BTreeSet<String>, workers: usize) -> Re
     at_rest(context, jobs, workers, change).await
 }
 
-/// One stream is removed and another added: the workers that have neither are not affected.
+/// Removes one stream and adds another. The workers that have neither are not affected.
 async fn edit_the_list(
     context: &Context,
     manifest: &str,
@@ -87,7 +87,7 @@ async fn edit_the_list(
     Ok((jobs, after))
 }
 
-/// A deleted pod is recreated in its slot, with its jobs.
+/// Deletes a pod, which is recreated in its slot, with its jobs.
 async fn lose_a_worker(
     context: &Context,
     jobs: &BTreeSet<String>,
@@ -106,8 +106,8 @@ async fn lose_a_worker(
     Ok(after)
 }
 
-/// Without an operator the workers keep running; a new operator finds everything in order, and
-/// carries out the edits made meanwhile.
+/// Stops the operator, while the workers keep running. A new operator finds everything in order,
+/// and carries out the edits made meanwhile.
 async fn lose_the_operator(
     context: &Context,
     jobs: &BTreeSet<String>,
@@ -129,7 +129,7 @@ async fn lose_the_operator(
     Ok(jobs)
 }
 
-/// A deleted Swarm leaves its workers without jobs, and does not touch the pool.
+/// Deletes the Swarm. Its workers are left without jobs, and the pool is not touched.
 async fn delete_the_swarm(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     ensure!(!jobs.is_empty(), "there is something to stop");
     let change = Instant::now();

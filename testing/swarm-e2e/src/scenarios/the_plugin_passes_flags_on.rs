@@ -1,5 +1,6 @@
-//! `kubectl swarm` acts on the cluster, and as the user, that kubectl's own flags name, before and after the
-//! command; and says in a sentence what a real API server refuses or does not have.
+//! `kubectl swarm` acts on the cluster, and as the user, that kubectl's own flags name, before and
+//! after the command. It reports a refusal of a real API server, or a missing object, in a
+//! sentence.
 
 use std::process::Output;
 
@@ -12,7 +13,7 @@ use crate::operator::NAMESPACE;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// Groups that may do everything.
+/// The group that may do everything, as a flag of kubectl.
 const ADMINISTRATORS: &str = "--as-group=system:masters";
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -27,7 +28,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     plans(&context).await
 }
 
-/// Impersonation is real: what the user may not do is refused.
+/// Checks that impersonation is real: requests for which the user has no right are refused.
 async fn another_user(context: &Context) -> Result<()> {
     let refused =
         "the cluster refuses this: leases.coordination.k8s.io is forbidden: User \"nobody\" cannot";
@@ -55,7 +56,7 @@ async fn another_user(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Every way to name a cluster and to authenticate, without a kubeconfig in the environment.
+/// Tries every way to name a cluster and to authenticate, without a kubeconfig in the environment.
 async fn another_cluster(context: &Context) -> Result<()> {
     let view = |path: &'static str| async move {
         let path = format!("--output=jsonpath={{{path}}}");
@@ -99,7 +100,7 @@ async fn another_cluster(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Where no operator is.
+/// Asks for operators in namespaces without any.
 async fn nobody_there(context: &Context) -> Result<()> {
     let here = format!(
         "no operator in namespace `{}` has a Lease; operators run in `{NAMESPACE}`",
@@ -114,7 +115,7 @@ async fn nobody_there(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// kubectl builds what a plan is made of, whatever cluster is named.
+/// Plans with any named cluster, or none: kubectl builds the input of a plan without a cluster.
 async fn plans(context: &Context) -> Result<()> {
     let samples = "deploy/samples/job-lists";
     for args in [
@@ -129,19 +130,19 @@ async fn plans(context: &Context) -> Result<()> {
     expect(context, &["plan", "-f", "deploy/base", "-n", "x"], 0, nothing).await
 }
 
-/// Runs the plugin, which must end with this code and say this.
+/// Runs the plugin, which must end with this exit code and print this text.
 async fn expect(context: &Context, args: &[&str], expected: i32, says: &str) -> Result<()> {
     judge(args, &swarm(context, args, true).await?, expected, says)
 }
 
-/// The same where the environment names no cluster.
+/// Runs the plugin as [`expect`] does, in an environment that names no cluster.
 async fn alone(context: &Context, args: &[&str], expected: i32, says: &str) -> Result<()> {
     judge(args, &swarm(context, args, false).await?, expected, says)
 }
 
 fn judge(args: &[&str], output: &Output, expected: i32, says: &str) -> Result<()> {
     let said = said(output);
-    // The token is nobody's business.
+    // A token is a secret, so no message shows it.
     let shown: Vec<_> = args.iter().filter(|word| !word.starts_with("--token")).collect();
     ensure!(code(output) == Some(expected), "{shown:?} ended with {:?}: {said}", output.status);
     ensure!(said.contains(says), "{shown:?} said `{said}`, not `{says}`");

@@ -1,6 +1,6 @@
-//! A pool of the Go operator moves over: its workers run by a view that the operator of before wrote,
-//! sliced unevenly, with one job under two workers. `import --live` writes a Swarm, and by the workers'
-//! own words no job stops, and none moves that balance leaves where it is.
+//! A pool of the Go operator moves over. Its workers run by a view that the Go operator wrote,
+//! sliced unevenly, with one job under two workers. `import --live` writes a Swarm. By the workers'
+//! own reports no job stops, and a job moves only if balance requires it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -30,22 +30,23 @@ const MANIFESTS: &str = "testing/predecessors";
 const WORKERS: usize = 2;
 /// A time after which times in metadata differ.
 const LATER: SignedDuration = SignedDuration::from_secs(2);
-/// What the peering operator's sample is called.
+/// The name of the peering operator's sample.
 const PEERS: &str = "kindcustomhttp-sample";
-/// Prints the list of addresses again and again, without any program beside a shell and `sleep`.
+/// Prints the list of addresses again and again, with only a shell and `sleep`.
 const READ: &str = "trap 'exit 0' TERM
 while :; do
   echo list:
   while IFS= read -r line; do echo \"$line\"; done < /config/hostports
   sleep 1
 done";
-/// For how long nothing may move once the pool has moved over.
+/// The time for which nothing may move after the pool has moved over.
 const WATCHED: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     let jobs = streams()?;
-    // 14 and 14 of 27: the Go operator gave the one in the middle to both.
+    // Slices of 14 and 14 out of 27 jobs: the Go operator gave the job in the middle to both
+    // workers.
     let view = sliced(&jobs, 14);
     let before = former_pool(&context, &view).await?;
     let log = make_folder(&context.namespace)?.join("workers.log");
@@ -61,7 +62,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     ensure!(said.contains(expected), "{said}");
     ensure!(said.contains("Deployment `swarm-controller` runs the previous operator"), "{said}");
 
-    // While it runs, nothing is taken over.
+    // The Swarm takes nothing over while the previous operator runs.
     context.apply(&manifest).await?;
     let is_refused = || async {
         let path = "-o=jsonpath={.status.conditions[?(@.type=='Ready')].reason}";
@@ -70,7 +71,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         Ok(Some(()))
     };
     until("the previous operator to be noticed", REST_WITHIN, is_refused).await?;
-    ensure!(view_text(&context).await? == view, "the view of before stays");
+    ensure!(view_text(&context).await? == view, "the previous view stays");
     written_from_elsewhere(&context, &view).await?;
 
     let (start, mark) = (Instant::now(), Moment::now());
@@ -89,8 +90,9 @@ pub(super) async fn run(context: Context) -> Result<()> {
     judge(&context, &before, &after, &all, &log, mark)
 }
 
-/// The operator of before is gone from this namespace, and wrote the view after the Swarm was created:
-/// so one may run elsewhere. Then the Swarm is created again; nobody stops anything for that.
+/// Writes the view as a previous operator after the Swarm was created, and deletes the previous
+/// operator of this namespace. So a previous operator may run elsewhere. The Swarm is deleted, to
+/// be created again, and no worker stops a job because of that.
 async fn written_from_elsewhere(context: &Context, view: &str) -> Result<()> {
     let swarms = context.api::<Swarm>();
     let created = swarms.get("streams").await?.creation_timestamp().context("no time")?.0;
@@ -103,10 +105,10 @@ async fn written_from_elsewhere(context: &Context, view: &str) -> Result<()> {
     let map = ["patch", "configmap", "swarm-worker-config", "--type=merge", "--patch", &data];
     context.kubectl(&[&map[..], &["--field-manager=old-operator"]].concat()).await?;
     context.kubectl(&["delete", "deployment", "swarm-controller"]).await?;
-    // A refusal is looked at again after half a minute, or when the Swarm changes.
+    // The operator checks a refusal again after half a minute, or when the Swarm changes.
     let touch = Patch::Merge(json!({"spec": {"rebalance": {"batchWindow": "2s"}}}));
     swarms.patch("streams", &PatchParams::default(), &touch).await?;
-    until("whoever wrote the view to be named", REST_WITHIN, || async {
+    until("the writer of the view to be named", REST_WITHIN, || async {
         let path = "-o=jsonpath={.status.conditions[?(@.type=='Ready')]}";
         let found = context.kubectl(&["get", "swarm", "streams", path]).await?;
         ensure!(
@@ -117,7 +119,7 @@ async fn written_from_elsewhere(context: &Context, view: &str) -> Result<()> {
     })
     .await?;
     context.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
-    ensure!(view_text(context).await? == again, "the view of before stays");
+    ensure!(view_text(context).await? == again, "the previous view stays");
     context.laps.lap("a previous operator elsewhere is known by its writes");
     Ok(())
 }
@@ -133,7 +135,7 @@ async fn ready(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// What the workers themselves say of the move.
+/// Judges the move by the reports of the workers themselves.
 fn judge(
     context: &Context,
     before: &Reports,
@@ -160,7 +162,7 @@ fn judge(
         started.len(),
         stopped.len()
     ));
-    ensure!(moved == 0 && idle == 0, "{moved} jobs moved, {idle} stood still");
+    ensure!(moved == 0 && idle == 0, "{moved} jobs moved, {idle} paused");
     ensure!(started.is_empty(), "these were started: {started:?}");
     let [(job, worker)] = stopped.as_slice() else { bail!("these were stopped: {stopped:?}") };
     ensure!(worker.as_str() == "swarm-worker-1", "{worker} stopped {job}");
@@ -169,7 +171,7 @@ fn judge(
     Ok(())
 }
 
-/// How many jobs moved, of those that one worker ran.
+/// The number of jobs that moved, without the jobs that several workers ran.
 fn moved_of_single(before: &Reports, after: &Reports) -> usize {
     let mut single = before.clone();
     let twice: BTreeSet<_> = before["swarm-worker-0"]
@@ -183,7 +185,7 @@ fn moved_of_single(before: &Reports, after: &Reports) -> usize {
     moved(&single, after)
 }
 
-/// Other manifests of the predecessors, and variants with mistakes, through import and apply.
+/// Imports and applies other manifests of the predecessors, and imports variants with mistakes.
 pub(super) async fn manifests(context: Context) -> Result<()> {
     context.operator().await?;
     let kept = format!("--peering-image={PAUSE}");
@@ -216,7 +218,7 @@ pub(super) async fn manifests(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// The same manifests in the namespace of a scenario.
+/// Puts the manifests into the namespace of a scenario.
 fn in_namespace(manifest: &str, namespace: &str) -> String {
     let of_before = ["swarm", "peerns", "swarm-system"];
     of_before.iter().fold(manifest.to_owned(), |manifest, before| {
@@ -225,8 +227,9 @@ fn in_namespace(manifest: &str, namespace: &str) -> String {
     })
 }
 
-/// Whoever keeps the server of the peering operator has its list where it was. An image with a shell is
-/// in its place here: every pod reads what the server would read, and an edit arrives there.
+/// A user who keeps the server of the peering operator finds its list where it was. Here an image
+/// with a shell replaces the server. Every pod reads the file of the server, and an edit arrives
+/// there.
 pub(super) async fn kept_server(context: Context) -> Result<()> {
     context.operator().await?;
     let (file, image) = (format!("{MANIFESTS}/peering.yaml"), format!("--peering-image={SHELL}"));
@@ -243,7 +246,7 @@ pub(super) async fn kept_server(context: Context) -> Result<()> {
     let edited = Instant::now();
     reads(&context, "kindcustomhttp-sample,80\npeer.example,8443\n").await?;
     let took = edited.elapsed();
-    context.laps.lap(format!("an edit reached servers of before after {} ms", took.as_millis()));
+    context.laps.lap(format!("an edit reached previous servers after {} ms", took.as_millis()));
     Ok(())
 }
 
@@ -255,7 +258,7 @@ async fn reads(context: &Context, list: &str) -> Result<()> {
         ensure!(pods.items.len() == 3, "there are {} pods", pods.items.len());
         for pod in &pods {
             let log = context.kubectl(&["logs", &pod.name_any(), "--tail=20"]).await?;
-            // The newest one may be written at this moment.
+            // The newest list may still be incomplete at this moment.
             let newest = log.rsplit("list:\n").nth(1).unwrap_or_default();
             ensure!(newest == list, "{} reads {newest:?}", pod.name_any());
         }
@@ -264,9 +267,9 @@ async fn reads(context: &Context, list: &str) -> Result<()> {
     .await
 }
 
-/// Runs `kubectl swarm import`; returns what it printed, and what it said.
+/// Runs `kubectl swarm import`, and returns its output and its messages.
 async fn import(context: &Context, args: &[&str]) -> Result<(String, String)> {
-    // kubectl is the one that was built for the cluster.
+    // The environment of the cluster has the kubectl that was built for it.
     let program = context.cluster.environment().into_iter().find(|(name, _)| *name == "PATH");
     let path = program.map(|(_, path)| path).context("a path")?;
     let kubectl = std::env::split_paths(&path).map(|folder| folder.join("kubectl"));
@@ -288,7 +291,7 @@ fn streams() -> Result<Vec<String>> {
     Ok(jobs.collect())
 }
 
-/// The view as the Go operator wrote it: slices of one size, of which the last two overlap.
+/// The view as the Go operator wrote it: slices of one size, where the last two overlap.
 fn sliced(jobs: &[String], size: usize) -> String {
     let mut lines = vec!["workloads:".to_owned()];
     for (worker, slice) in [&jobs[..size], &jobs[jobs.len() - size..]].iter().enumerate() {
@@ -300,7 +303,7 @@ fn sliced(jobs: &[String], size: usize) -> String {
 }
 
 /// The pool as the Go operator left it: its StatefulSet, whose workers run by the view, and its own
-/// Deployment, which here only seems to run.
+/// Deployment. The Deployment only seems to run here.
 async fn former_pool(context: &Context, view: &str) -> Result<Reports> {
     make_folder(&context.namespace)?;
     let data = json!({"config.yml": view});
@@ -328,7 +331,7 @@ async fn former_pool(context: &Context, view: &str) -> Result<Reports> {
         std::fs::read_to_string(repository().join(MANIFESTS).join("first-stage/controller.yaml"))?;
     context.apply(&controller).await?;
     let want: BTreeMap<_, _> = wanted(view)?;
-    until("the workers of before to run by their view", REST_WITHIN, || async {
+    until("the previous workers to run by their view", REST_WITHIN, || async {
         let found = reports(context).await?;
         let jobs: BTreeMap<_, _> =
             found.iter().map(|(name, Report { jobs, .. })| (name.clone(), jobs.clone())).collect();

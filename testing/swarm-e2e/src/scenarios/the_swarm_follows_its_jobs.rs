@@ -1,6 +1,6 @@
-//! `spec.autoscale`: the number of workers follows the jobs, from two to ten and back; a list that
-//! swings, jobs that find no room and a cluster that takes no more pods leave it within its bounds, and
-//! no job is lost on the way.
+//! `spec.autoscale`: the number of workers follows the jobs, from two to ten and back. The number
+//! stays within its bounds if the list swings, if jobs find no room, and if the cluster takes no
+//! more pods. No job is lost on the way.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// For how long fewer workers must have been enough.
+/// The time for which fewer workers must have been enough.
 const COOLDOWN: Duration = Duration::from_secs(8);
-/// How many jobs a worker is for.
+/// The number of jobs for each worker.
 const PER_WORKER: usize = 3;
-/// The fewest workers, and the most.
+/// The smallest and the largest number of workers.
 const BOUNDS: [usize; 2] = [2, 10];
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -47,13 +47,13 @@ fn pool(context: &Context, name: &str, kind: Kind) -> SessionPool {
     pool
 }
 
-/// The same pool with so many jobs.
+/// The same pool with this number of jobs.
 fn with_jobs(pool: &SessionPool, count: usize) -> SessionPool {
     let jobs: BTreeSet<_> = (0..count).map(|n| format!("{}:{n}", pool.name)).collect();
     SessionPool { jobs, ..pool.clone() }
 }
 
-/// The replicas of the workload, and how often its spec was changed.
+/// The replicas of the workload, and the number of changes of its spec.
 async fn workload(pool: &SessionPool) -> Result<(usize, i64)> {
     let (replicas, metadata) = if matches!(pool.kind, Kind::Managed | Kind::Deployment) {
         let found = pool.context.api::<Deployment>().get(&pool.name).await?;
@@ -66,7 +66,7 @@ async fn workload(pool: &SessionPool) -> Result<(usize, i64)> {
     Ok((replicas, metadata.generation.unwrap_or_default()))
 }
 
-/// Waits until the workload has so many replicas, and returns how long that took since `change`.
+/// Waits until the workload has this number of replicas, and returns the time since `change`.
 async fn scaled(pool: &SessionPool, replicas: usize, change: Instant) -> Result<Duration> {
     until(&format!("{} to have {replicas} replicas", pool.name), REST_WITHIN, || async {
         let (found, _) = workload(pool).await?;
@@ -76,7 +76,7 @@ async fn scaled(pool: &SessionPool, replicas: usize, change: Instant) -> Result<
     .await
 }
 
-/// A list that grows to as many jobs as take `most` workers, and shrinks again.
+/// Grows the list until its jobs take `most` workers, and shrinks it again.
 async fn grows_and_shrinks(pool: &SessionPool, most: usize) -> Result<()> {
     let (mark, change) = (Moment::now(), Instant::now());
     let large = with_jobs(pool, most * PER_WORKER);
@@ -103,7 +103,8 @@ async fn grows_and_shrinks(pool: &SessionPool, most: usize) -> Result<()> {
     Ok(())
 }
 
-/// A list that swings with periods of one second to six; each change is applied in time.
+/// Swings the list with periods of one second to six. The pool keeps eight workers meanwhile, and
+/// is scaled up once and down once.
 async fn swings(pool: &SessionPool) -> Result<()> {
     let mark = Moment::now();
     let (_, before) = workload(pool).await?;
@@ -131,7 +132,7 @@ async fn swings(pool: &SessionPool) -> Result<()> {
     pool.judge("a list that swings", mark, 2 * GRACEFUL + TICK)
 }
 
-/// Jobs that take a worker each, of which there may be fewer.
+/// Makes jobs that take a whole worker each, more than the pool may have workers.
 async fn finds_no_room(pool: &SessionPool) -> Result<()> {
     let whole = |count: usize| {
         let job = |n| json!({"name": format!("{}:{n}", pool.name), "share": 100});
@@ -150,10 +151,10 @@ async fn finds_no_room(pool: &SessionPool) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    let told = limited(pool, "AtMaximum").await?;
+    let message = limited(pool, "AtMaximum").await?;
     let expected = "12 jobs need 12 workers, and spec.autoscale.max is 10; 2 jobs have no worker";
-    ensure!(told == expected, "{told}");
-    // By their number two workers would do, but each takes one.
+    ensure!(message == expected, "{message}");
+    // By their number two workers would be enough, but each job takes a whole worker.
     patch(whole(4)).await?;
     scaled(pool, 4, Instant::now()).await?;
     pool.apply_swarm().await?;
@@ -161,7 +162,7 @@ async fn finds_no_room(pool: &SessionPool) -> Result<()> {
     pool.at_rest_on(BOUNDS[0]).await.map(drop)
 }
 
-/// The message of the condition, once it is there for this reason.
+/// The message of the condition, once it has this reason.
 async fn limited(pool: &SessionPool, reason: &str) -> Result<String> {
     until(&format!("AutoscaleLimited to be {reason}"), REST_WITHIN, || async {
         let swarm = pool.context.api::<Swarm>().get(&pool.name).await?;
@@ -174,7 +175,7 @@ async fn limited(pool: &SessionPool, reason: &str) -> Result<String> {
     .await
 }
 
-/// A namespace that may have four pods: six are asked for, and it stays so.
+/// Allows the namespace four pods. The Swarm asks for six workers, and keeps asking.
 async fn gets_no_pods(pool: &SessionPool) -> Result<()> {
     let quota = |hard: Value| {
         json!({
@@ -183,7 +184,7 @@ async fn gets_no_pods(pool: &SessionPool) -> Result<()> {
         })
     };
     pool.context.apply(&quota(json!({"pods": "4"})).to_string()).await?;
-    // Where pods end while the quota is counted for the first time, more than four may get in.
+    // If pods end while the quota is counted for the first time, more than four pods may get in.
     until("the quota to count the two workers alone", REST_WITHIN, || async {
         let quota = pool.context.api::<ResourceQuota>().get("few").await?;
         let used = quota.status.and_then(|status| status.used).unwrap_or_default();
@@ -196,9 +197,12 @@ async fn gets_no_pods(pool: &SessionPool) -> Result<()> {
     let mark = Moment::now();
     large.apply_swarm().await?;
     scaled(pool, 6, Instant::now()).await?;
-    let told = limited(pool, "WorkersMissing").await?;
-    ensure!(told.contains("autoscale asks for 6 workers and "), "{told}");
-    ensure!(told.contains("pods are refused: ") && told.contains("exceeded quota"), "{told}");
+    let message = limited(pool, "WorkersMissing").await?;
+    ensure!(message.contains("autoscale asks for 6 workers and "), "{message}");
+    ensure!(
+        message.contains("pods are refused: ") && message.contains("exceeded quota"),
+        "{message}"
+    );
     large.at_rest_on(4).await?;
     let (_, before) = workload(pool).await?;
     tokio::time::sleep(COOLDOWN + Duration::from_secs(3)).await;
@@ -211,7 +215,7 @@ async fn gets_no_pods(pool: &SessionPool) -> Result<()> {
     pool.context.kubectl(&["delete", "resourcequota", "few"]).await.map(drop)
 }
 
-/// A StatefulSet of the user's own, whose top slots are emptied.
+/// Scales a StatefulSet of the user, whose top slots are emptied.
 async fn of_a_stateful_set(context: &Context, before: &mut SessionPool) -> Result<()> {
     *before = pool(context, "rows", Kind::StatefulSet);
     before.apply().await?;

@@ -1,5 +1,5 @@
-//! `spec.replicas`: the Swarm decides how many workers there are, by `kubectl scale` and by a
-//! horizontal autoscaler; and no worker is deleted before its jobs have moved.
+//! `spec.replicas`: the Swarm decides the number of workers, by `kubectl scale` and by a horizontal
+//! autoscaler. No worker is deleted before its jobs have moved.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -50,7 +50,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// The scale that an autoscaler reads.
+/// Checks the scale that an autoscaler reads.
 async fn scale_subresource(context: &Context) -> Result<()> {
     let path = format!(
         "/apis/swarm.k8slab.info/v1alpha1/namespaces/{}/swarms/streams/scale",
@@ -68,7 +68,8 @@ async fn scale_subresource(context: &Context) -> Result<()> {
     .await
 }
 
-/// The workload is scaled down only when the surplus workers report that they run nothing.
+/// Checks that the workload is scaled down only when the surplus workers report that they run
+/// nothing.
 async fn emptied_before_they_go(context: &Context, three: &Reports) -> Result<()> {
     ensure!(three.values().all(|report| !report.jobs.is_empty()), "all three have jobs");
     let emptied = until("the top slots to be empty", REST_WITHIN, || async {
@@ -90,7 +91,7 @@ async fn emptied_before_they_go(context: &Context, three: &Reports) -> Result<()
     Ok(())
 }
 
-/// Somebody keeps scaling the workload, as an autoscaler does that points to it.
+/// Scales the workload again and again, like an autoscaler that points to the workload.
 async fn contested(context: &Context) -> Result<()> {
     for _ in 0..2 {
         context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=2"]).await?;
@@ -105,7 +106,7 @@ async fn contested(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Somebody scales the workload by hand: the Swarm corrects and reports it.
+/// Scales the workload by hand. The Swarm corrects the number and reports that.
 async fn taken_over(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=2"]).await?;
     until("the Event", REST_WITHIN, || async {

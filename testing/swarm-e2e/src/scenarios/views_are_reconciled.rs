@@ -1,5 +1,5 @@
-//! Foreign changes of the ConfigMap that workers read are reverted, or reported in a sentence;
-//! workers run the jobs in the ledger.
+//! Foreign changes of the ConfigMap that workers read are reverted, or reported in a sentence.
+//! Workers run the jobs in the ledger.
 
 use std::time::Instant;
 
@@ -64,7 +64,8 @@ async fn restored(context: &Context, right: &str, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// A view that cannot be written: reported, and nothing is saved that cannot be published.
+/// Makes the view immutable. The operator reports that, and saves no assignment that it cannot
+/// publish.
 async fn immutable(context: &Context, manifest: &str, before: &Reports) -> Result<()> {
     let api = context.api::<ConfigMap>();
     let freeze = Patch::Merge(json!({"immutable": true}));
@@ -77,7 +78,7 @@ async fn immutable(context: &Context, manifest: &str, before: &Reports) -> Resul
 
     context.kubectl(&["delete", "configmap", VIEW]).await?;
     until("a view again", REST_WITHIN, || async { text(context).await }).await?;
-    // A kubelet forgets that it was immutable once no pod of its node mounts it.
+    // A kubelet forgets that the ConfigMap was immutable once no pod of its node mounts it.
     context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=0"]).await?;
     let gone = ["wait", "--for=delete", "pod", "--selector=app=swarm-worker", "--timeout=60s"];
     context.kubectl(&gone).await?;

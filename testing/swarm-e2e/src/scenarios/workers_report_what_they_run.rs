@@ -1,5 +1,5 @@
-//! Workers that report their jobs: the Swarm is ready when they do, names those that do not, and
-//! gainers wait for losers no longer than those need.
+//! Workers that report their jobs. The Swarm is ready when they do, and names workers that do not.
+//! Gainers wait for losers no longer than the losers need.
 
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     .await?;
     condition(&context, "Converged", "False", "Refreshing").await?;
     condition(&context, "Ready", "False", "Refreshing").await?;
-    // The first may be reported a moment before the second.
+    // The first worker may be reported a moment before the second.
     let named = until("both to be named", REST_WITHIN, || async {
         let path =
             "-o=jsonpath={.status.workersStale} {.status.conditions[?(@.type=='Ready')].message}";

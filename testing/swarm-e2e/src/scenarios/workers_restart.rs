@@ -1,5 +1,5 @@
-//! Workers that end and return in their slots find their jobs, and no job moves to another slot:
-//! one that was killed from outside, and all of them in turn.
+//! Workers that end and return in their slots find their jobs, and no job moves to another slot. In
+//! one scenario a worker is killed from outside, and in the other all restart in turn.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use super::pool::{REST_WITHIN, at_rest, jobs_of, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// The kubelet restarts a container; the operator takes no part.
+/// Kills a worker. The kubelet restarts its container, and the operator takes no part.
 pub(super) async fn killed(context: Context) -> Result<()> {
     context.operator().await?;
     let manifest = sample(2)?;
@@ -35,7 +35,8 @@ pub(super) async fn killed(context: Context) -> Result<()> {
     no_job_moved(&context, version).await
 }
 
-/// `kubectl rollout restart` ends one pod after the other; each slot's jobs wait for the next.
+/// Restarts all workers: `kubectl rollout restart` ends one pod after the other. The jobs of each
+/// slot wait for its next pod.
 pub(super) async fn rolled(context: Context) -> Result<()> {
     context.operator().await?;
     let manifest = sample(3)?;
@@ -58,7 +59,8 @@ async fn version(context: &Context) -> Result<i64> {
     Ok(context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?.spec.version)
 }
 
-/// Nothing was published since `version`, so no worker had other jobs even for a moment.
+/// Checks that nothing was published since `version`, so no worker had other jobs even for a
+/// moment.
 async fn no_job_moved(context: &Context, version: i64) -> Result<()> {
     let now = self::version(context).await?;
     ensure!(now == version, "{} publications meanwhile", now - version);

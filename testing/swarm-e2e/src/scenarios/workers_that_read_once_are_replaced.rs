@@ -1,6 +1,6 @@
-//! Third-party programs that read their jobs only when they start: those whose jobs changed are
-//! replaced, those that lose jobs first, never more than may be missing, and never against a
-//! budget.
+//! Third-party programs read their jobs only when they start. Workers whose jobs changed are
+//! replaced, and workers that lose jobs are replaced first. Never more workers are missing than
+//! allowed, and no budget is overridden.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ use crate::binaries::repository;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// Replacing a pod takes a few seconds, one pod at a time.
+/// The longest allowed time of a change: a replacement takes a few seconds, one pod at a time.
 const WITHIN: Duration = Duration::from_mins(1);
 
-/// Reads its jobs once, logs them, and does nothing more.
+/// A program that reads its jobs once, logs them, and does nothing more.
 const READS_ONCE: &str = r#"    trap 'exit 0' TERM
     found=
     while read -r key value; do
@@ -67,7 +67,7 @@ fn manifest(replicas: usize) -> Result<String> {
     let (_, after) = rest.split_once("---\n").context("and more behind it")?;
     ensure!(after.contains("replicas: 2"), "the sample has two replicas");
     let after = after.replace("replicas: 2", &format!("replicas: {replicas}"));
-    // A pod of two budgets can never be evicted, and this scenario has one of its own.
+    // A pod of two budgets can never be evicted, and this scenario applies its own budget.
     let documents = after.split("---\n").filter(|it| !it.contains("kind: PodDisruptionBudget\n"));
     let after = documents.collect::<Vec<_>>().join("---\n");
     Ok(format!("{before}  worker.sh: |\n{READS_ONCE}---\n{after}"))
@@ -133,8 +133,8 @@ async fn converged(context: &Context, reason: &str) -> Result<()> {
     Ok(())
 }
 
-/// With a fourth worker some jobs move to it. It is replaced to read them when those that had them
-/// were, and never is more than one worker missing.
+/// Adds a fourth worker, to which some jobs move. The fourth worker is replaced to read these jobs
+/// after the workers that lost them. Never more than one worker is missing.
 async fn losers_go_first(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     let before: BTreeMap<_, _> =
         pods(context).await?.into_iter().map(|(name, uid, _)| (name, uid)).collect();
@@ -175,7 +175,7 @@ async fn losers_go_first(context: &Context, jobs: &BTreeSet<String>) -> Result<(
     Ok(())
 }
 
-/// A budget that allows nothing: the pods stay, and the Swarm reports why.
+/// Applies a budget that allows nothing. The pods stay, and the Swarm reports the reason.
 async fn a_budget_is_never_overridden(
     context: &Context,
     jobs: &mut BTreeSet<String>,
@@ -221,7 +221,7 @@ async fn nobody_runs_anything_after_the_swarm(context: &Context) -> Result<()> {
     all_run(context, &BTreeSet::new(), 4, "the Swarm deleted").await.map(drop)
 }
 
-/// How often each pod was recreated, by the Events of its StatefulSet.
+/// The number of times that each pod was recreated, by the Events of its StatefulSet.
 async fn replacements(context: &Context) -> Result<BTreeMap<String, usize>> {
     let columns = "-o=jsonpath={range .items[*]}{.message}{' '}{.count}{'\\n'}{end}";
     let select = "--field-selector=reason=SuccessfulCreate";
