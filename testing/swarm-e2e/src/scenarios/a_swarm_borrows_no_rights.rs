@@ -299,7 +299,7 @@ async fn scale_is_refused_by_a_sentence_that_is_true(context: &Context) -> Resul
     for (pool, user, other, may_write_it) in pools {
         write(context, "editor", &json!({"pool": pool, "replicas": 0}), false).await?;
         let said = refusal(scale(user).await);
-        let which = "does not tell whether Swarm borrowed scales a StatefulSet or a Deployment";
+        let which = "does not show whether Swarm borrowed scales a StatefulSet or a Deployment";
         let lacks = format!("{user} may not scale {other}: ask for the right to patch");
         ensure!(said.contains(which) && said.contains(&lacks), "{pool}, {user}: `{said}`");
         ensure!(said.contains("kubectl patch swarm borrowed --type=merge -p"), "{said}");
