@@ -448,8 +448,8 @@ fn check_jobs(ledger: &Ledger, pool: &str) -> Result<(), StoreError> {
     Err(StoreError::Refused { code: "LedgerTooLarge", reason })
 }
 
-/// Classifies a failure to read a ledger. An existing ledger in another format is no failure of the
-/// API server.
+/// Classifies a failure to read a ledger. The API server has not failed if it serves a ledger in
+/// another format.
 fn unreadable(pool: &str, error: StoreError) -> StoreError {
     let StoreError::Unavailable { source, .. } = &error else { return error };
     let Some(kube::Error::SerdeError(detail)) = source.downcast_ref() else { return error };

@@ -29,14 +29,14 @@ use crate::reconcile::{Operator, error_policy, reconcile};
 use crate::services::{Services, Watched};
 use crate::sessions::seen::SeenSessions;
 
-/// The concurrency of kube-rs, where 0 is no bound.
+/// The concurrency of kube-rs, where 0 means unbounded.
 /// [`FairSlots`](crate::fairness::slots::FairSlots) bounds the turns and chooses the next one, so
 /// it must know every waiting turn.
 const CONCURRENCY: u16 = 0;
 
-/// The signs of life that an operator gives.
+/// The observable state of an operator.
 pub struct Probes {
-    /// Counts what it does.
+    /// Counts its turns, writes and refusals.
     pub metrics: Metrics,
     /// Knows whether the loop makes progress.
     pub health: Health,

@@ -270,7 +270,7 @@ impl Replica {
 
     /// Publishes the state of this replica in its Lease: its version, Swarms, workers, turns and
     /// health.
-    pub fn tell(&self, version: String, health: Health) {
+    pub fn publish_status(&self, version: String, health: Health) {
         let (objects, before) = (Arc::clone(&self.objects), Mutex::new((Instant::now(), 0)));
         let hosted = Arc::clone(&self.hosted);
         self.member.add_status(move || {

@@ -130,7 +130,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         None => None,
     };
     if let Some(replica) = &replica {
-        replica.tell(version, health.clone());
+        replica.publish_status(version, health.clone());
         let _ = known.set(replica.clone());
         let (replica, clients, stop) = (replica.clone(), clients.clone(), shutdown.clone());
         tasks.spawn(async move {

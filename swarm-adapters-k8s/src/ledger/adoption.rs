@@ -55,7 +55,8 @@ impl Ledgers {
         Ok(Some(view))
     }
 
-    /// Two operators that write one view would take turns in overwriting it.
+    /// Refuses the takeover while a Deployment runs the previous operator. Two operators that write
+    /// one view would overwrite each other.
     async fn refuse_former_operator(&self, namespace: &str) -> Result<(), StoreError> {
         let api: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
         let pages = streams::pages(ListParams::default().limit(PAGE), |page| {
@@ -94,7 +95,7 @@ fn refuse_writer(swarm: &Swarm, writer: &Writer) -> Result<(), StoreError> {
     let (manager, at, name) = (writer.manager.escape_debug(), writer.at, swarm.name_any());
     let reason = format!(
         "field manager `{manager}` wrote the view at {at}, after this Swarm was created, so the \
-         previous operator still runs: stop it, then delete Swarm `{name}` and apply it again; the \
+         previous operator still runs. Stop it, then delete Swarm `{name}` and apply it again; the \
          workers keep their jobs"
     );
     Err(StoreError::Refused { code: "FormerOperatorRuns", reason })

@@ -62,8 +62,8 @@ impl Stages<'_> {
         }
         services.managed.remove(&turn).await?;
         operator.finalizers.remove(turn.swarm).await?;
-        // The ledger is removed after the finalizer. A ledger that goes missing earlier was lost,
-        // which is no release.
+        // The ledger is removed after the finalizer: a ledger that is missing earlier counts as
+        // lost, and its Swarm as not released.
         if let Some(ledgers) = memory.stores.ledgers.take()
             && let Err(error) = ledgers.remove().await
         {
@@ -126,8 +126,8 @@ impl Stages<'_> {
     /// Returns whether no publication of the Swarm can exist, so that no worker acts on one. A
     /// publication is a view in its `place`, a view of a session, or a grant to a session.
     ///
-    /// A ledger alone is no publication: a turn saves the ledger first, and the view may be refused
-    /// then.
+    /// A ledger alone proves no publication: a turn saves the ledger first, and the write of the
+    /// view may still be refused.
     async fn has_published_nothing(
         &mut self,
         pool: Option<&Workload>,
@@ -140,7 +140,7 @@ impl Stages<'_> {
         let stores = self.services.ledgers.open(&self.turn, pool, &mut self.memory.stores);
         let ledger = match stores.ledgers.load().await {
             Ok(ledger) => ledger.map(|(ledger, _)| ledger),
-            // Sessions that such a ledger granted jobs to are waited for by the next one.
+            // The next Swarm of the pool waits for the sessions that hold jobs of this ledger.
             Err(StoreError::Refused { code: "PoolClaimed" | "LedgerUnreadable", .. }) => {
                 self.memory.stores.ledgers = None;
                 return Ok(true);
@@ -152,7 +152,7 @@ impl Stages<'_> {
             return Ok(false);
         }
         Ok(match place {
-            // One that was to take over a view has nothing to empty before it has.
+            // A Swarm that adopts a view has nothing to empty until it has taken the view over.
             Occupant::Nobody => ledger.version == 0 && self.turn.swarm.adopts(),
             Occupant::Others | Occupant::ThisSwarm => true,
         })
@@ -216,8 +216,8 @@ impl Stages<'_> {
             let wait = refreshed.requeue_after.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
             return Ok((!is_over).then_some(wait));
         }
-        // These workers do not report. The early nudges are sent; the release does not wait for the
-        // late one.
+        // Workers of this Swarm do not report. The early nudges are sent; the release does not wait
+        // for the late one.
         Ok(refreshed.requeue_after.filter(|wait| *wait <= RELEASE_WAIT_MAX))
     }
 

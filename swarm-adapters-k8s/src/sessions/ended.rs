@@ -48,8 +48,8 @@ impl Remembered {
     }
 }
 
-/// Whether the kubelet reports that all containers of the pod have terminated. The phase alone is
-/// no proof: Kubernetes also sets it for pods on unreachable nodes.
+/// Whether the kubelet reports that all containers of the pod have terminated. The phase alone
+/// proves nothing: Kubernetes also sets it for pods on unreachable nodes.
 pub(crate) fn has_terminated(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let is_over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));

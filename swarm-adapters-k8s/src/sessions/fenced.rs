@@ -20,8 +20,8 @@ struct Still {
 }
 
 impl Standing {
-    /// Records a revoked session that was last heard of at `since`. `worker` is the name of its
-    /// pod, if known.
+    /// Records a revoked session whose last renewal was seen at `since`. `worker` is the name of
+    /// its pod, if known.
     pub(super) fn begins(&mut self, session: SessionId, worker: Option<String>, since: Moment) {
         let worker = worker.unwrap_or_default();
         let still = || Still { since, worker, jobs: BTreeSet::new() };

@@ -60,11 +60,11 @@ impl Known {
 
     fn has_news_for(&self, before: &Self) -> bool {
         let news = |known: &Self| {
-            // Said by the first write of a session and by all that follow.
+            // The ignored fields are the same in every write of a session.
             let SeenLease { session: _, lease, former, duration, failing, is_unprotected: _ } =
                 &known.seen;
-            // A restart alone is no news. Otherwise a job that keeps failing would keep triggering
-            // turns.
+            // A restart alone does not count. Otherwise a job that keeps failing would keep
+            // triggering turns.
             let given_up = failing.worst.iter().filter(|it| it.state == FailingState::Failed);
             let reported = (failing.count, given_up.count());
             (lease.holder, lease.ack.clone(), former.clone(), *duration, reported)
@@ -73,7 +73,7 @@ impl Known {
     }
 }
 
-/// Leaves of a Lease what a session says by it.
+/// Strips a Lease down to the fields that a session reports by.
 pub(crate) struct LeaseCut;
 
 impl Cut<Object> for LeaseCut {

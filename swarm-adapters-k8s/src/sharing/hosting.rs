@@ -20,7 +20,7 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// The controllers to warn about: those that lack a host for the second look in a row. While
+    /// The controllers to warn about, which lack a host for the second look in a row. While
     /// replicas change, a controller may lack a host for a moment.
     fn take_in(&mut self, unhosted: BTreeSet<&'static str>) -> Vec<&'static str> {
         self.warned.retain(|kind, _| unhosted.contains(kind));

@@ -25,7 +25,7 @@ pub(crate) struct Caches {
     /// The pods of StatefulSets.
     pub(crate) pods: Cache<Pod>,
     pub(crate) views: Cache<ConfigMap>,
-    /// Namespaces by name only, if the operator serves all: it needs the ones that are being
+    /// Namespaces by name only, if the operator serves all: it needs to know which are being
     /// deleted.
     pub(crate) namespaces: Store<NamespaceMeta>,
     /// Nodes by name and taints, if the operator serves all namespaces: it needs the lost nodes.
@@ -34,9 +34,9 @@ pub(crate) struct Caches {
     pub(crate) ledgers: Store<LedgerMeta>,
     /// All ConfigMaps, by name, labels and version only, once some Swarm has sources.
     pub(crate) sources: Cache<PartialObjectMeta<ConfigMap>>,
-    /// Whether any has.
+    /// Starts the watch for `sources` when the first Swarm has sources.
     pub(crate) asked_sources: OnDemand,
-    /// Rollbacks of the store that all of them are of.
+    /// Rollbacks of the store that fills all these caches.
     pub(crate) rollbacks: Rollbacks,
 }
 

@@ -40,8 +40,7 @@ impl ForeignSwarms {
         (Self(sender), received)
     }
 
-    /// Returns the whole Swarm, of which the cache may have only a record; `None` if it was
-    /// deleted.
+    /// Returns the whole Swarm, `None` if it was deleted. The cache may have only a record of it.
     ///
     /// # Errors
     ///
@@ -68,13 +67,13 @@ impl ForeignSwarms {
         Ok(Some(found))
     }
 
-    /// Has the cache forget what Swarms of others want.
+    /// Shrinks the cached Swarms of other replicas to records.
     pub(crate) fn shrink(&self) {
         self.send(Correction::Shrink);
     }
 
     fn send(&self, correction: Correction) {
-        // Without a receiver there is no cache left to correct.
+        // The receiver ends with the cache, and then nothing needs a correction.
         let _ = self.0.send(correction);
     }
 }

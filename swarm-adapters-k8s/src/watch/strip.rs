@@ -93,8 +93,8 @@ impl<K: Resource, C> Resource for Slim<K, C> {
     }
 }
 
-/// Leaves of metadata these annotations, the labels and the owners: of each no more than honest objects
-/// have.
+/// Strips metadata down to these annotations, the labels and the owners. It keeps of each only as
+/// much as honest objects have.
 pub(crate) fn metadata(meta: &mut ObjectMeta, annotations: &[&str]) {
     meta.managed_fields = None;
     meta.finalizers = None;
@@ -112,7 +112,7 @@ pub(crate) fn metadata(meta: &mut ObjectMeta, annotations: &[&str]) {
     }
 }
 
-/// Keeps only the named annotations. Also drops those that are too long to come from the operator.
+/// Keeps only the named annotations. Also drops values that are too long to come from the operator.
 pub(crate) fn keep_annotations(meta: &mut ObjectMeta, names: &[&str]) {
     let Some(annotations) = &mut meta.annotations else { return };
     annotations.retain(|name, value| {

@@ -1,4 +1,4 @@
-//! A pool whose jobs somebody else assigned is taken over as it runs, or left as it is.
+//! Takeover of a pool whose jobs another program assigned: it is taken over as it runs, or stays.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use swarm_client::api::Swarm;
 
 use super::scenario::{NAMESPACE, SWARMS, Scenario, on_w};
 
-/// As the Go operator sliced five jobs for two workers.
+/// A view in which the Go operator divided five jobs among two workers.
 const UNEVEN: &str = "workloads:\n  w-0:\n    jobs: [a, b, c]\n    version: 0\n  \
                       w-1:\n    jobs: [c, d]\n    version: 0\nversion: 3\n";
 
@@ -41,7 +41,7 @@ fn former_operator(replicas: i32) -> Value {
     })
 }
 
-/// The view as somebody else writes it, under this field manager.
+/// Writes the view as another program does, under this field manager.
 async fn write_view(s: &mut Scenario, manager: &str, text: &str) {
     s.note(&format!("{manager} writes the view"));
     let api = Api::<ConfigMap>::namespaced(s.server.client(NAMESPACE), NAMESPACE);
@@ -52,7 +52,7 @@ async fn write_view(s: &mut Scenario, manager: &str, text: &str) {
 
 async fn pool_of_two(view: &str) -> Scenario {
     let mut s = Scenario::start().await;
-    s.put("a view of before", config_map(view));
+    s.put("the previous view", config_map(view));
     s.stateful_set("w", 2);
     s.pod("w-0");
     s.pod("w-1");
@@ -81,7 +81,7 @@ async fn what_the_workers_run_is_taken_over_and_nothing_else_moves() {
         version: 5
     version: 5
     "#);
-    // From now on the ledger counts, whatever the field says.
+    // After the takeover the ledger decides, and the field `adopt` has no effect.
     s.server.edit(SWARMS, NAMESPACE, "s", |it| {
         it["spec"]["jobs"] = json!([{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "d"}]);
     });
@@ -121,7 +121,7 @@ async fn what_is_no_view_is_never_overwritten() {
     }
 }
 
-/// A user of Swarms only is asked for no right over the ConfigMap of a Swarm of sessions.
+/// A user needs no right over ConfigMaps for a Swarm of sessions, so the operator must not use one.
 #[tokio::test(start_paused = true)]
 async fn a_swarm_of_sessions_neither_writes_nor_quotes_a_config_map_that_it_did_not_make() {
     for text in [UNEVEN, "version: hunter2\n", ""] {
@@ -141,7 +141,7 @@ async fn a_swarm_of_sessions_neither_writes_nor_quotes_a_config_map_that_it_did_
     }
 }
 
-/// Whoever may write a Swarm, and no ConfigMap, cannot have the operator write over one.
+/// A user who may write Swarms but no ConfigMaps cannot make the operator overwrite one.
 #[tokio::test(start_paused = true)]
 async fn another_key_of_a_claimed_config_map_is_not_overwritten() {
     let mut s = pool_of_two("").await;
@@ -160,7 +160,7 @@ async fn another_key_of_a_claimed_config_map_is_not_overwritten() {
     assert!(s.view("s").contains("w-0"), "{}", s.view("s"));
 }
 
-/// A label and the name of a Swarm that is gone make no view of what a key holds.
+/// The label of views and the name of a deleted Swarm do not make a foreign text a view.
 #[tokio::test(start_paused = true)]
 async fn a_claim_of_a_swarm_that_is_gone_covers_nothing_but_views() {
     let mut s = pool_of_two("listen: 8080\n").await;
@@ -186,7 +186,7 @@ async fn the_certificates_of_the_cluster_are_no_place_for_a_view() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_over_while_the_operator_of_before_runs() {
     let mut s = pool_of_two(UNEVEN).await;
-    s.put("the operator of before", former_operator(1));
+    s.put("the previous operator", former_operator(1));
     s.swarm("s", adopting(&["a", "b", "c", "d", "e"]));
     s.until("it is refused", |s| s.condition("s", "Ready") == "False/FormerOperatorRuns").await;
     assert_eq!(s.view("s"), UNEVEN);
@@ -199,7 +199,7 @@ async fn nothing_is_taken_over_while_the_operator_of_before_runs() {
 #[tokio::test(start_paused = true)]
 async fn until_the_pool_is_complete_the_view_of_before_stays() {
     let mut s = Scenario::start().await;
-    s.put("a view of before", config_map(&UNEVEN.replace("version: 3\n", "")));
+    s.put("the previous view", config_map(&UNEVEN.replace("version: 3\n", "")));
     s.stateful_set("w", 2);
     s.pod("w-0");
     s.swarm("s", adopting(&["a", "b", "c", "d"]));
@@ -213,7 +213,7 @@ async fn until_the_pool_is_complete_the_view_of_before_stays() {
 #[tokio::test(start_paused = true)]
 async fn an_operator_of_before_elsewhere_is_known_by_what_it_writes() {
     let mut s = pool_of_two("").await;
-    s.put("the operator of before is off here", former_operator(0));
+    s.put("the previous operator is off here", former_operator(0));
     s.stop_operator().await;
     s.swarm("s", adopting(&["a", "b", "c", "d", "e"]));
     s.pass(Duration::from_secs(2)).await;
@@ -223,14 +223,14 @@ async fn an_operator_of_before_elsewhere_is_known_by_what_it_writes() {
     s.until("it is refused", |s| s.condition("s", "Ready") == "False/FormerOperatorRuns").await;
     let expected = format!(
         "field manager `old-operator` wrote the view at {at}, after this Swarm was created, so the \
-         previous operator still runs: stop it, then delete Swarm `s` and apply it again; the \
+         previous operator still runs. Stop it, then delete Swarm `s` and apply it again; the \
          workers keep their jobs"
     );
     assert_eq!(message(&s), expected);
     s.pass(Duration::from_mins(3)).await;
     assert_eq!((s.view("s"), message(&s)), (UNEVEN.to_owned(), expected));
 
-    // The way out: nothing was taken over, so nothing stops.
+    // The way out is safe: nothing was taken over, so no job stops.
     s.delete::<Swarm>("s").await;
     s.until("the Swarm is gone", |s| s.server.get(SWARMS, NAMESPACE, "s").is_none()).await;
     assert_eq!(s.view("s"), UNEVEN);
@@ -258,7 +258,7 @@ async fn a_view_of_before_the_swarm_or_by_hand_is_taken_over() {
     }
 }
 
-/// It reads them in small pages: whoever may make Deployments must not fill the operator's memory.
+/// Reads Deployments in small pages: a user with many of them must not fill the operator's memory.
 #[tokio::test(start_paused = true)]
 async fn the_operator_of_before_is_found_beside_any_number_of_deployments() {
     let mut s = pool_of_two(UNEVEN).await;
@@ -268,7 +268,7 @@ async fn the_operator_of_before_is_found_beside_any_number_of_deployments() {
         other["spec"]["template"]["spec"]["containers"][0]["name"] = json!("web");
         s.put("another Deployment", other);
     }
-    s.put("the operator of before", former_operator(1));
+    s.put("the previous operator", former_operator(1));
     let _ = s.server.take_exchanges();
     s.swarm("s", adopting(&["a", "b", "c", "d", "e"]));
     s.until("it is refused", |s| s.condition("s", "Ready") == "False/FormerOperatorRuns").await;
@@ -278,7 +278,7 @@ async fn the_operator_of_before_is_found_beside_any_number_of_deployments() {
     assert_eq!(s.view("s"), UNEVEN);
 }
 
-/// Two operators that write one view: nothing else shows the one that runs elsewhere.
+/// Two operators write one view, and the second runs elsewhere: only its writes show it.
 #[tokio::test(start_paused = true)]
 async fn whoever_keeps_writing_over_the_view_is_named_until_it_stops() {
     let mut s = pool_of_two("").await;
@@ -292,21 +292,21 @@ async fn whoever_keeps_writing_over_the_view_is_named_until_it_stops() {
         let expected = if count < 3 { "True/Settled" } else { "False/ViewContested" };
         assert_eq!(s.condition("s", "Ready"), expected, "after {count}: {}", message(&s));
     }
-    let told = message(&s);
+    let reported = message(&s);
     let expected =
         "another client changed key `config.yml` of ConfigMap `s-config` 4 times within 5 minutes";
-    assert!(told.starts_with(expected), "{told}");
-    assert!(told.contains("field manager `old-operator` wrote there last, at "), "{told}");
+    assert!(reported.starts_with(expected), "{reported}");
+    assert!(reported.contains("field manager `old-operator` wrote there last, at "), "{reported}");
     assert_eq!(s.condition("s", "Stalled"), "True/ViewContested");
     s.pass(Duration::from_mins(5)).await;
     assert!(s.is_settled("s"), "{}", message(&s));
 
-    // Deleting it is undone as well, and leaves no trace of who did it.
+    // A deleted view is written again, too. A deletion leaves no trace of its client.
     for _ in 0..3 {
         s.delete::<ConfigMap>("s-config").await;
         s.until("it is written again", |s| s.view("s") == ours).await;
         s.pass(Duration::from_secs(20)).await;
     }
-    let told = message(&s);
-    assert!(told.contains("its managedFields name only this operator"), "{told}");
+    let reported = message(&s);
+    assert!(reported.contains("its managedFields name only this operator"), "{reported}");
 }

@@ -12,8 +12,8 @@
 //! }
 //! ```
 //!
-//! Time is tokio's and paused: it passes when nothing else can happen, so that waiting costs nothing, and
-//! [`Scenario::pass`] lets some pass. Nothing here sleeps in real time, and every wait is bounded.
+//! The clock is tokio's, and paused: time passes when nothing else can happen, so waiting costs nothing.
+//! [`Scenario::pass`] lets time pass. Nothing here sleeps in real time, and every wait is bounded.
 
 use std::time::Duration;
 
@@ -34,9 +34,9 @@ use super::transcript::Transcript;
 
 /// The namespace of everything.
 pub(crate) const NAMESPACE: &str = "n";
-/// Another one.
+/// A second namespace.
 pub(crate) const OTHER: &str = "other";
-/// How long a condition may take, by the scenario's own clock.
+/// The bound on every wait for a condition, by the scenario's own clock.
 const WITHIN: Duration = Duration::from_mins(5);
 
 /// A Swarm on StatefulSet `w`, with these jobs.
@@ -45,7 +45,7 @@ pub(crate) fn on_w(jobs: &[&str]) -> Value {
     json!({"pool": {"statefulSet": {"name": "w"}}, "jobs": jobs})
 }
 
-/// Resources as the server names them.
+/// The resources, by the server's names.
 pub(crate) const SWARMS: &str = "swarms.swarm.k8slab.info";
 pub(crate) const LEDGERS: &str = "swarmledgers.swarm.k8slab.info";
 pub(crate) const VIEWS: &str = "workerviews.swarm.k8slab.info";
@@ -53,7 +53,7 @@ pub(crate) const LEASES: &str = "leases.coordination.k8s.io";
 
 pub(crate) struct Scenario {
     pub(crate) server: ApiServer,
-    /// Of the operator.
+    /// The health of the operator.
     pub(crate) health: Health,
     operator: Option<Operator>,
     transcript: Transcript,
@@ -76,24 +76,24 @@ impl Sharer {
         self.replica.name()
     }
 
-    /// Whether it may act on anything.
+    /// Whether the replica owns any object.
     pub(crate) fn has_some(&self) -> bool {
         self.replica.status().controllers.values().any(|it| 0 < it.owned)
     }
 
-    /// Returns once its Lease is lost.
+    /// Returns once the replica has lost its Lease.
     pub(crate) async fn lost(&self) {
         self.replica.lost().await;
     }
 
-    /// Ends it as a signal does.
+    /// Ends the replica as a signal does.
     pub(crate) async fn leave(self) {
         self.replica.leave().await;
         drop(self.operator.stop);
         tokio::time::timeout(WITHIN, self.operator.task).await.unwrap().unwrap();
     }
 
-    /// Ends it wherever it is.
+    /// Ends the replica at once, even in the middle of a turn.
     pub(crate) async fn kill(self) {
         self.operator.task.abort();
         let _ = self.operator.task.await;
@@ -108,7 +108,7 @@ impl Scenario {
         scenario
     }
 
-    /// The same without an operator.
+    /// A cluster with one node, without an operator.
     pub(crate) fn without_operator() -> Self {
         let server = ApiServer::new();
         server
@@ -118,7 +118,7 @@ impl Scenario {
         Self { server, health, operator: None, transcript }
     }
 
-    /// Starts an operator that knows nothing, and waits until its caches are filled.
+    /// Starts an operator without memory, and waits until its caches are filled.
     pub(crate) async fn start_operator(&mut self) {
         let client = self.server.client(NAMESPACE);
         let metrics = Metrics::register(&mut Registry::default());
@@ -141,12 +141,12 @@ impl Scenario {
         self.start_replica_in(NAMESPACE, id).await
     }
 
-    /// The same, with its Lease in this namespace.
+    /// Starts a replica as [`Self::start_replica`] does, with its Lease in this namespace.
     pub(crate) async fn start_replica_in(&mut self, namespace: &str, id: &str) -> Sharer {
         self.start_replica_with(namespace, id, "worker:1").await
     }
 
-    /// The same, with this image of workers.
+    /// Starts a replica as [`Self::start_replica_in`] does, with this image for workers.
     pub(crate) async fn start_replica_with(
         &mut self,
         namespace: &str,
@@ -165,7 +165,7 @@ impl Scenario {
         let worker_image = worker_image.into();
         let options = Options { worker_image, background: Background::default() };
         let health = Health::default();
-        replica.tell("test".into(), health.clone());
+        replica.publish_status("test".into(), health.clone());
         let run = run::run(clients, sharing, options, Probes { metrics, health, ready }, shutdown);
         let follower = replica.clone();
         let task = tokio::spawn(async move {
@@ -185,20 +185,20 @@ impl Scenario {
         tokio::time::timeout(WITHIN, task).await.unwrap().unwrap();
     }
 
-    /// Ends the operator wherever it is.
+    /// Ends the operator at once, even in the middle of a turn.
     pub(crate) async fn kill_operator(&mut self) {
         let Operator { task, .. } = self.operator.take().unwrap();
         task.abort();
         let _ = task.await;
     }
 
-    /// Writes a line that says what happens next; what was written before stands above it.
+    /// Writes a line about the next step, below the exchanges so far.
     pub(crate) fn note(&mut self, what: &str) {
         self.transcript.take_in(&self.server);
         self.transcript.note(what);
     }
 
-    /// A Swarm as its user applies it: new, or with another spec.
+    /// Applies a Swarm as its user does: a new one, or another spec.
     pub(crate) fn swarm(&mut self, name: &str, spec: Value) {
         self.note(&format!("apply Swarm {name} {spec}"));
         if self.server.get(SWARMS, NAMESPACE, name).is_some() {
@@ -211,7 +211,7 @@ impl Scenario {
         }));
     }
 
-    /// Deletes an object as `kubectl delete` does: finalizers hold it.
+    /// Deletes an object as `kubectl delete` does: it stays while it has finalizers.
     pub(crate) async fn delete<K>(&mut self, name: &str)
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
@@ -224,7 +224,7 @@ impl Scenario {
         api.delete(name, &kube::api::DeleteParams::default()).await.unwrap();
     }
 
-    /// A StatefulSet with so many replicas; its pods are facts of their own.
+    /// Creates a StatefulSet with this number of replicas, without its pods.
     pub(crate) fn stateful_set(&mut self, name: &str, replicas: u32) {
         self.note(&format!("StatefulSet {name} has {replicas} replicas"));
         let labels = json!({"app": name});
@@ -239,12 +239,12 @@ impl Scenario {
         }));
     }
 
-    /// A pod of a StatefulSet, which is ready.
+    /// Creates a ready pod of a StatefulSet.
     pub(crate) fn pod(&mut self, name: &str) {
         self.pod_that_is(name, true);
     }
 
-    /// A pod of a StatefulSet that is ready or not.
+    /// Creates or updates a pod of a StatefulSet, ready or not.
     pub(crate) fn pod_that_is(&mut self, name: &str, is_ready: bool) {
         self.note(&format!("pod {name} is {}", if is_ready { "ready" } else { "not ready" }));
         let (set, ordinal) = name.rsplit_once('-').unwrap();
@@ -271,19 +271,19 @@ impl Scenario {
         self.server.put(pod);
     }
 
-    /// A pod is gone, with its containers.
+    /// Removes a pod with its containers.
     pub(crate) fn pod_ends(&mut self, name: &str) {
         self.note(&format!("pod {name} ends"));
         self.server.remove("pods", NAMESPACE, name);
     }
 
-    /// An object as somebody else writes it.
+    /// Writes an object as another client does.
     pub(crate) fn put(&mut self, what: &str, object: Value) {
         self.note(what);
         self.server.put(object);
     }
 
-    /// What an object says at a place such as `/data/config.yml`; null where there is none.
+    /// The value in an object at a pointer such as `/data/config.yml`, or null.
     pub(crate) fn at(&self, resource: &str, name: &str, pointer: &str) -> Value {
         let found = self.server.get(resource, NAMESPACE, name).unwrap_or_default();
         found.pointer(pointer).cloned().unwrap_or_default()
@@ -295,7 +295,7 @@ impl Scenario {
         text.as_str().unwrap_or_default().to_owned()
     }
 
-    /// Waits for a condition, which is asked after every change of what is stored; bounded.
+    /// Waits for a condition, with a bound. The condition is checked after every change in the store.
     pub(crate) async fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
         let server = self.server.clone();
         let waiting = server.wait_until(|_| is_so(self));
@@ -305,13 +305,13 @@ impl Scenario {
         }
     }
 
-    /// Lets time pass, so that everything that is due within it happens.
+    /// Lets time pass, and with it everything that is due within it.
     pub(crate) async fn pass(&mut self, time: Duration) {
         self.note(&format!("{time:?} pass"));
         tokio::time::sleep(time).await;
     }
 
-    /// The status of a Swarm; null where there is none.
+    /// The status of a Swarm, or null.
     pub(crate) fn status(&self, swarm: &str) -> Value {
         let found = self.server.get(SWARMS, NAMESPACE, swarm).unwrap_or_default();
         found["status"].clone()
@@ -326,14 +326,14 @@ impl Scenario {
         format!("{}/{}", text("status"), text("reason"))
     }
 
-    /// Whether the status speaks of the newest spec and says that nothing is left to do.
+    /// Whether the status covers the newest spec and reports that nothing is left to do.
     pub(crate) fn is_settled(&self, swarm: &str) -> bool {
         let found = self.server.get(SWARMS, NAMESPACE, swarm).unwrap_or_default();
         found["status"]["observedGeneration"] == found["metadata"]["generation"]
             && self.condition(swarm, "Ready") == "True/Settled"
     }
 
-    /// What happened since the last call.
+    /// The transcript since the last call.
     pub(crate) fn transcript(&mut self) -> String {
         self.transcript.take_in(&self.server);
         self.transcript.take()

@@ -500,9 +500,9 @@ fn check_times(pool: &Pool<'_>, merged: &PodTemplateSpec) -> Result<(), ManagedE
             let Times { stop, given } = times;
             Err(ManagedError(format!(
                 "spec.pool.managed: variables or arguments give the worker {given:?} to end \
-                 (SWARM_GRACE, --grace) in a pod that is killed after {grace:?}, and its jobs \
-                 {stop:?} to stop (STOP_TIMEOUT, --stop-timeout), which do not fit; remove them, \
-                 and write spec.handover.stopTimeout instead"
+                 (SWARM_GRACE, --grace) and its jobs {stop:?} to stop (STOP_TIMEOUT, \
+                 --stop-timeout), in a pod that is killed after {grace:?}. These times do not fit: \
+                 remove them, and write spec.handover.stopTimeout instead"
             )))
         }
         Some(_) | None => Ok(()),

@@ -96,7 +96,7 @@ fn of_worker(swarm: &Swarm, worker: &Container, grace: Duration) -> Option<Misfi
             message: format!(
                 "container `{name}` will not start: SWARM_GRACE gives its worker {given:?} to end \
                  (default 30s), but its jobs may take {stop:?} to stop, and closing its session \
-                 {SESSION_CLOSE:?} more; write terminationGracePeriodSeconds: {proposed} and \
+                 {SESSION_CLOSE:?} more. Write terminationGracePeriodSeconds: {proposed} and \
                  SWARM_GRACE: {proposed}s"
             ),
         });

@@ -37,7 +37,7 @@ pub(super) fn misfit(swarm: &Swarm, pod: &PodSpec) -> Option<Misfit> {
     let message = format!(
         "container `{container}` mounts `{part}` of ConfigMap `{map}`, which is the view, with \
          subPath at `{}`: a kubelet never updates such a mount, so the worker keeps its first \
-         jobs; remove subPath, and mount volume `{}` as a directory at `{dir}`",
+         jobs. Remove subPath, and mount volume `{}` as a directory at `{dir}`",
         mount.mount_path, mount.name
     );
     Some(Misfit { reason: "ViewNeverUpdated", message })

@@ -45,8 +45,8 @@ fn a_grace_that_no_worker_would_start_with_is_named_with_the_numbers_to_write() 
     let (reason, message) = one(&swarm, &session(60, &stop("29s")));
     assert_eq!(reason, "GraceTooShort");
     let expected = "container `w` will not start: SWARM_GRACE gives its worker 30s to end (default \
-                    30s), but its jobs may take 29s to stop, and closing its session 2s more; \
-                    write terminationGracePeriodSeconds: 39 and SWARM_GRACE: 39s";
+                    30s), but its jobs may take 29s to stop, and closing its session 2s more. \
+                    Write terminationGracePeriodSeconds: 39 and SWARM_GRACE: 39s";
     assert_eq!(message, expected);
     assert_eq!(said_of(&swarm, &session(30, &stop("28s"))), []);
     let (_, message) = one(&swarm, &session(30, &json!([{"name": "SWARM_GRACE", "value": "6s"}])));
@@ -151,7 +151,7 @@ fn a_view_that_is_mounted_by_sub_path_is_named_with_its_container() {
         assert_eq!(reason, "ViewNeverUpdated");
         let expected = "container `reader` mounts `config.yml` of ConfigMap `streams-config`, \
                         which is the view, with subPath at `/etc/jobs/config.yml`: a kubelet never \
-                        updates such a mount, so the worker keeps its first jobs; remove subPath, \
+                        updates such a mount, so the worker keeps its first jobs. Remove subPath, \
                         and mount volume `v` as a directory at `/etc/jobs`";
         assert_eq!(message, expected);
     }
