@@ -18,7 +18,7 @@ fn replicas(s: &Scenario) -> Value {
     s.at("statefulsets.apps", "w", "/spec/replicas")
 }
 
-/// A pool of two, whose list grows to three jobs.
+/// A settled pool of three workers, which grew from two when its list got a third job.
 async fn of_three() -> Scenario {
     let mut s = Scenario::start().await;
     s.stateful_set("w", 2);
@@ -69,14 +69,14 @@ async fn a_list_that_needs_more_than_the_maximum_says_so_and_how_many_would_be_e
     s.swarm("s", spec);
     s.until("there are to be four", |s| replicas(s) == 4).await;
     s.pod("w-3");
-    let told = |s: &Scenario| {
+    let reported = |s: &Scenario| {
         let conditions = s.status("s")["conditions"].clone();
         let mut all = conditions.as_array().into_iter().flatten();
         let limited = all.find(|it| it["type"] == "AutoscaleLimited").cloned().unwrap_or_default();
         (limited["reason"].clone(), limited["message"].clone())
     };
     let message = "6 jobs need 6 workers, and spec.autoscale.max is 4; 2 jobs have no worker";
-    s.until("it says so", |s| told(s) == (json!("AtMaximum"), json!(message))).await;
+    s.until("it says so", |s| reported(s) == (json!("AtMaximum"), json!(message))).await;
     assert_eq!(s.status("s")["desiredWorkers"], 4);
     s.swarm("s", one_for_each(&["a", "b", "c", "d"]));
     s.until("it is enough", |s| s.condition("s", "AutoscaleLimited") == "/").await;
@@ -95,16 +95,17 @@ async fn a_list_that_swings_within_the_cooldown_leaves_the_pool_as_it_is() {
     }
 }
 
-/// How many workers there may be where lists swing.
+/// The fewest and the most workers of a pool with a swinging list.
 const BOUNDS: [usize; 2] = [2, 4];
-/// After which time pods follow what is asked for.
+/// The time after which the pods follow the number of replicas.
 const STEP: Duration = Duration::from_secs(5);
 
-/// Two lists between which a user goes to and fro, and how many jobs of the second have a place.
+/// Two lists between which a user alternates.
 struct Swing {
     what: &'static str,
     low: Vec<Value>,
     high: Vec<Value>,
+    /// The number of jobs of `high` that have room.
     fits: usize,
 }
 
@@ -112,7 +113,7 @@ fn plain(count: usize) -> Vec<Value> {
     (0..count).map(|n| json!({"name": format!("job-{n}")})).collect()
 }
 
-/// Jobs that each have a worker for itself.
+/// Jobs that each need a whole worker.
 fn whole(count: usize) -> Vec<Value> {
     (0..count).map(|n| json!({"name": format!("whole-{n}"), "share": 100})).collect()
 }
@@ -125,7 +126,7 @@ fn swinging(jobs: &[Value], cooldown: Duration) -> Value {
     })
 }
 
-/// Gives the StatefulSet the pods that it asks for; it may ask for no number beyond the bounds.
+/// Gives the StatefulSet as many pods as its replicas; panics if the number is out of bounds.
 fn follow(s: &mut Scenario, what: &str) {
     let asked = usize::try_from(replicas(s).as_u64().unwrap()).unwrap();
     assert!((BOUNDS[0]..=BOUNDS[1]).contains(&asked), "{what}: {asked} replicas");
@@ -140,7 +141,7 @@ fn follow(s: &mut Scenario, what: &str) {
     }
 }
 
-/// Which jobs have a place; none is under two workers, and a whole-worker job is alone.
+/// The jobs that have a worker. Panics if a job has two, or if a whole-worker job is not alone.
 fn placed(s: &Scenario, what: &str) -> BTreeSet<String> {
     let view = swarm_spec::view::read(&s.view("s")).unwrap();
     let mut placed = BTreeSet::new();
@@ -154,8 +155,8 @@ fn placed(s: &Scenario, what: &str) -> BTreeSet<String> {
     placed
 }
 
-/// Whether the status speaks of this list, with every job in it assigned that has a place, and the
-/// others counted as left out.
+/// Whether the status is about this list: `fits` of its jobs are assigned, and the others are
+/// counted as left out.
 fn accounts_for(s: &Scenario, jobs: &[Value], fits: usize) -> bool {
     let status = s.status("s");
     let out = status["unassigned"].as_object().into_iter().flatten();
@@ -166,7 +167,7 @@ fn accounts_for(s: &Scenario, jobs: &[Value], fits: usize) -> bool {
             == (Some(all), Some(fits), all - fits)
 }
 
-/// Goes to and fro between two lists, each for half of the period.
+/// Alternates between two lists, each for half of the period.
 async fn swing(swing: &Swing, period: Duration, cooldown: Duration) {
     let Swing { what, low, high, fits } = swing;
     let what = &format!("{what}, every {period:?}");
@@ -197,23 +198,23 @@ async fn swing(swing: &Swing, period: Duration, cooldown: Duration) {
     }
     assert!(accounts_for(&s, high, *fits), "{what}: {}", s.status("s"));
     assert_eq!(placed(&s, what).len(), *fits, "{what}");
-    // A cooldown lies between growing and shrinking, and between two times of shrinking.
+    // A cooldown passes between growing and shrinking, and between two times of shrinking.
     let writes = s.at("statefulsets.apps", "w", "/metadata/generation").as_u64().unwrap() - 1;
     let most = 2 * (lasts.as_secs() / cooldown.as_secs()) + 1;
     assert!((1..=most).contains(&writes), "{what}: {writes} times scaled, not {most} at most");
     if half < cooldown {
-        assert_eq!(writes, 1, "{what}: each list is there for less than the cooldown");
+        assert_eq!(writes, 1, "{what}: each list lasts for less than the cooldown");
     } else if cooldown < half {
         assert!(2 < writes, "{what}: it never shrank");
     }
 }
 
-/// Whether a list is there for long enough that all is at rest in the end.
+/// Whether a pool settles while it has one list for this time.
 fn is_settling_time(time: Duration) -> bool {
     3 * STEP <= time
 }
 
-/// The same with any period, in seconds, beside a cooldown.
+/// The same with many periods, shorter and longer than the cooldown.
 async fn swing_with_any_period(each: Swing) {
     let of_short = [1, 2, 5, 10, 30].map(|period| (period, 10));
     let of_long = [30, 60, 120, 299, 300, 301, 450, 600, 640].map(|period| (period, 300));

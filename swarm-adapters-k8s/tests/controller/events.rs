@@ -1,4 +1,5 @@
-//! Events: each has the text of its time, their number is bounded, and what is over in a moment is none.
+//! Events: each keeps the text of its time, their number is bounded, and a condition that lasts only
+//! a moment causes none.
 
 use std::time::Duration;
 

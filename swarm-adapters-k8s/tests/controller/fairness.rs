@@ -1,4 +1,4 @@
-//! What one tenant does costs the others nothing.
+//! Fairness among tenants: a hostile one does not delay the others.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use super::scenario::{NAMESPACE, OTHER, SWARMS, Scenario};
 
-/// How many Swarms the others have.
+/// The number of Swarms of the other tenants.
 const OTHERS: usize = 20;
-/// How many the hostile tenant has, which is more than there are workers.
+/// The number of Swarms of the hostile tenant, which is more than the operator has workers.
 const HOSTILE: usize = 100;
 
 fn on(set: &str, jobs: &[String]) -> Value {
@@ -20,7 +20,7 @@ fn on(set: &str, jobs: &[String]) -> Value {
     json!({"pool": {"statefulSet": {"name": set}}, "jobs": jobs, "rebalance": rebalance})
 }
 
-/// How long it takes from an edit of a Swarm until its status speaks of it, for the others, in order.
+/// The times from an edit of a Swarm of the others until its status covers the edit, sorted.
 async fn turns(s: &mut Scenario, round: &str) -> Vec<Duration> {
     let mut times = Vec::new();
     for again in 0..5 {
@@ -36,8 +36,8 @@ async fn turns(s: &mut Scenario, round: &str) -> Vec<Duration> {
     times
 }
 
-/// Swarms that are edited all the time, and whose turns take as long as a turn can: nothing that they
-/// write is ever answered.
+/// Adds Swarms that are edited all the time. Their turns take as long as a turn can, because no
+/// write of theirs is ever answered.
 fn hostile(server: &ApiServer) -> tokio::task::JoinHandle<()> {
     for n in 0..HOSTILE {
         let name = format!("hostile-{n}");
@@ -75,7 +75,7 @@ async fn a_tenant_whose_turns_hang_and_whose_objects_change_all_the_time_delays_
     assert!(p99(&beside) <= most, "at rest {:?}, beside it {:?}", p99(&rest), p99(&beside));
 }
 
-/// A list as whoever applies it has it.
+/// A ConfigMap with a list of jobs.
 fn list(namespace: &str, name: &str, text: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"jobs": text},
@@ -83,7 +83,7 @@ fn list(namespace: &str, name: &str, text: &str) -> Value {
     })
 }
 
-// Not by the paused clock, which stands still while a list is read.
+// The clock is not paused here: a paused clock does not advance while a list is read.
 #[tokio::test]
 async fn a_tenant_with_many_long_lists_lets_the_list_of_another_one_be_read_between_them() {
     const LISTS: usize = 12;

@@ -1,4 +1,4 @@
-//! What the API server refuses, loses or does not show, and what becomes of it.
+//! Recovery from requests that the API server refuses or loses, and from events that it hides.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn settled(jobs: &[&str]) -> Scenario {
     s.pod("w-0");
     s.swarm("s", on_w(jobs));
     s.until("it is settled", |s| s.is_settled("s")).await;
-    // The nudges that follow a publication.
+    // The nudges follow the publication within this time.
     s.pass(Duration::from_secs(10)).await;
     let _ = s.transcript();
     s

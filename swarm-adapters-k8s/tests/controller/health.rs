@@ -1,4 +1,4 @@
-//! Whether the operator says that it is healthy.
+//! The health that the operator reports.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The rules of kstatus for a custom resource, as its README states them: how Flux, Argo CD, Helm and
-//! `kubectl wait` judge what the operator writes.
+//! The rules of kstatus for a custom resource, as its README states them. Flux, Argo CD, Helm and
+//! `kubectl wait` judge by them what the operator writes.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ pub(crate) enum Kstatus {
     Current,
     /// The desired state is not reached yet.
     InProgress,
-    /// It will not be reached without somebody who acts.
+    /// The desired state will not be reached until a person acts.
     Failed,
     /// The object is being deleted.
     Terminating,

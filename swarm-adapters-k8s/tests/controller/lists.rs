@@ -111,7 +111,7 @@ async fn a_selected_list_that_is_deleted_stops_nothing_also_after_a_restart() {
     is_missing(&mut s, words).await;
     s.stop_operator().await;
     s.start_operator().await;
-    // A fresh operator does all that it would do within this time.
+    // A restarted operator has acted on everything within this time.
     s.pass(std::time::Duration::from_mins(2)).await;
     is_missing(&mut s, words).await;
     assert_eq!(s.view("s"), before);
@@ -177,7 +177,7 @@ async fn a_later_version_of_a_list_replaces_one_with_another_generated_name() {
     s.until("d runs", |s| s.is_settled("s") && s.view("s").contains("\"d\"")).await;
     s.server.remove("configmaps", "n", "peers-2g6f5fm9c7");
     s.until("c is gone", |s| s.is_settled("s") && !s.view("s").contains("\"c\"")).await;
-    // In the other order.
+    // The same in the other order.
     let before = s.view("s");
     s.server.remove("configmaps", "n", "peers-bh4d7mtk29");
     is_missing(&mut s, "ConfigMap `peers-bh4d7mtk29`").await;

@@ -1,9 +1,9 @@
 //! The operator as it runs, against an API server in memory: facts in, decisions and writes out.
 //!
-//! Each scenario is read as a transcript. How one is written: [`scenario`].
+//! Each scenario can be read as a transcript. The module [`scenario`] shows how to write one.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may say what must be so")]
 
-#[allow(dead_code, reason = "what a scenario may say is more than any one says")]
+#[allow(dead_code, reason = "no scenario uses all of its methods")]
 mod scenario;
 #[allow(dead_code, reason = "the same")]
 mod transcript;

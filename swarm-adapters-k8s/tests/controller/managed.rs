@@ -1,5 +1,5 @@
-//! Pools that the operator makes: what becomes of them when others edit them, when something of them is
-//! refused, and when several replicas have them.
+//! Managed pools when others edit their objects, when the API server refuses one, and when several
+//! replicas share the pools.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 const SWARM_LABEL: &str = "swarm.k8slab.info/swarm";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// How many Swarms there are where replicas share them, so that each has more than it may roll.
+/// The number of Swarms that replicas share. Each replica has more of them than it may roll.
 const SHARED: usize = 16;
 
-/// A managed pool of one plain worker, in which jobs are given without a session.
+/// A managed pool of one plain worker, which gets its jobs without a session.
 fn plain(jobs: &[&str]) -> Value {
     let jobs: Vec<_> = jobs.iter().map(|name| json!({"name": name})).collect();
     json!({
@@ -31,7 +31,7 @@ fn plain(jobs: &[&str]) -> Value {
     })
 }
 
-/// The same, which has got its jobs.
+/// A started scenario with that pool, whose worker has its jobs.
 async fn given(name: &str, jobs: &[&str]) -> Scenario {
     let mut s = Scenario::start().await;
     s.swarm(name, plain(jobs));
@@ -80,8 +80,8 @@ async fn a_label_by_which_an_object_is_known_is_put_back() {
     }
 }
 
-/// A workload that somebody deletes is made again with one replica, and then scaled. No one scaled it
-/// against the Swarm.
+/// A deleted workload is made again with one replica, and then scaled. The operator must not report
+/// that another client scaled it.
 #[tokio::test(start_paused = true)]
 async fn a_workload_that_is_made_again_was_not_scaled_by_somebody() {
     let mut s = Scenario::start().await;
@@ -91,7 +91,7 @@ async fn a_workload_that_is_made_again_was_not_scaled_by_somebody() {
     let replicas = |s: &Scenario| s.at(SETS, "p", "/spec/replicas");
     s.until("it is scaled", |s| replicas(s) == 3).await;
     s.pass(Duration::from_secs(10)).await;
-    // Its controller writes its status at once, so the first attempt to scale it is a conflict.
+    // The workload's controller writes the status at once: the first attempt to scale conflicts.
     let rule = Rule::on(Verb::Patch, "statefulsets").subresource("scale");
     s.server.inject(rule, Fault::Answer(409));
     s.server.remove(SETS, NAMESPACE, "p");
@@ -112,20 +112,23 @@ async fn a_label_that_the_operator_may_not_put_back_is_named_and_the_jobs_are_te
     s.server.inject(rule, Fault::Refuse(422, fence.into()));
     set_label(&mut s, SETS, "p", MANAGED_BY, &json!("Helm"));
     s.until("it is said", |s| s.condition("p", "Ready") == "False/WriteRefused").await;
-    let told = message(&s, "p");
+    let reported = message(&s, "p");
     let command = "kubectl label --overwrite -n n StatefulSet p \
                    app.kubernetes.io/managed-by=swarm-operator";
-    assert!(told.starts_with("`test` changed the labels that mark StatefulSet `p`"), "{told}");
-    assert!(told.contains(&format!("`{command}`")) && told.contains(fence), "{told}");
+    assert!(
+        reported.starts_with("`test` changed the labels that mark StatefulSet `p`"),
+        "{reported}"
+    );
+    assert!(reported.contains(&format!("`{command}`")) && reported.contains(fence), "{reported}");
     s.swarm("p", plain(&["a", "b"]));
     s.until("b is given, too", |s| has(s, "p", "b")).await;
-    // The user does as he is told.
+    // The user runs the command of the message.
     s.server.heal();
     set_label(&mut s, SETS, "p", MANAGED_BY, &json!("swarm-operator"));
     s.until("all is well", |s| s.condition("p", "Ready") != "False/WriteRefused").await;
 }
 
-/// The name that a label says may be that of another Swarm: it takes nothing, and removes nothing.
+/// A label may name another Swarm: that Swarm takes nothing over, and removes nothing.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_labelled_for_another_swarm_stays_whose_it_is() {
     let mut s = given("p", &["a"]).await;
@@ -154,7 +157,7 @@ async fn what_the_pods_need_comes_back_while_the_template_is_refused() {
     lost_parts_come_back(&mut s).await;
     assert_eq!(s.at("services", "p-pods", "/spec/ports/0/port"), 9090, "the wish was refused");
 
-    // The same if the API server refuses the workload.
+    // The same holds if the API server refuses the workload.
     let rule = Rule::on(Verb::Apply, "deployments").always();
     s.server.inject(rule, Fault::Refuse(422, "no such thing".into()));
     s.swarm("p", managed(&json!({"port": 9999})));
@@ -179,7 +182,7 @@ async fn lost_parts_come_back(s: &mut Scenario) {
     s.pass(Duration::from_mins(1)).await;
 }
 
-/// An account that comes back is another one, and the tokens of the one before are void.
+/// An account that is made again has another UID, and the tokens of the previous one are void.
 #[tokio::test(start_paused = true)]
 async fn pods_are_replaced_once_if_their_account_was() {
     let mut s = Scenario::start().await;
@@ -216,7 +219,7 @@ async fn a_wrong_template_makes_nothing_of_a_pool_that_is_not_there() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_request_about_the_pool_holds_up_no_job() {
     let refused = |verb, resource: &str| (Rule::on(verb, resource).always(), "hands off");
-    // What is not wanted any more, and may not be removed.
+    // The Service is not wanted any more, and the operator may not remove it.
     let mut s = given("p", &["a"]).await;
     let (rule, why) = refused(Verb::Delete, "services");
     s.server.inject(rule, Fault::Refuse(403, why.into()));
@@ -228,7 +231,7 @@ async fn a_refused_request_about_the_pool_holds_up_no_job() {
     s.server.heal();
     s.until("it is removed", |s| s.server.get("services", NAMESPACE, "p").is_none()).await;
 
-    // What is to be looked at before it is made again, and may not be.
+    // The Service is missing. The operator reads it before it creates it, and may not read it.
     let mut s = given("p", &["a"]).await;
     let (rule, why) = refused(Verb::Get, "services");
     s.server.inject(rule, Fault::Refuse(403, why.into()));
@@ -247,9 +250,12 @@ async fn of_two_swarms_that_want_one_name_the_second_is_told_whose_it_is() {
     s.until("a is made", |s| s.server.get(SETS, NAMESPACE, "a").is_some()).await;
     let uid = s.at("services", "a-pods", "/metadata/uid");
     s.swarm("a-pods", plain(&["y"]));
-    s.until("it is told", |s| s.condition("a-pods", "Ready") == "False/NameTaken").await;
-    let told = message(&s, "a-pods");
-    assert!(told.starts_with("Service `a-pods` was made for Swarm `a`, which needs it"), "{told}");
+    s.until("it is reported", |s| s.condition("a-pods", "Ready") == "False/NameTaken").await;
+    let reported = message(&s, "a-pods");
+    assert!(
+        reported.starts_with("Service `a-pods` was made for Swarm `a`, which needs it"),
+        "{reported}"
+    );
     s.pass(Duration::from_mins(2)).await;
     assert_eq!(s.at("services", "a-pods", "/metadata/uid"), uid);
     assert_eq!(label(&s, "services", "a-pods", SWARM_LABEL), "a");
@@ -283,13 +289,16 @@ async fn who_takes_a_field_is_named_not_who_wrote_last() {
         write_as(&s, "tracker", &harmless).await;
     }
     s.until("it is said", |s| s.condition("p", "Ready") == "False/Contested").await;
-    // The condition is looked at again.
+    // The operator judges the condition again within this time.
     s.pass(Duration::from_secs(35)).await;
-    let told = message(&s, "p");
-    assert!(told.starts_with("`taker` changes fields of PodDisruptionBudget `p`"), "{told}");
+    let reported = message(&s, "p");
+    assert!(
+        reported.starts_with("`taker` changes fields of PodDisruptionBudget `p`"),
+        "{reported}"
+    );
 }
 
-/// As its controller reports it: all pods are of the newest template.
+/// Reports as the Deployment controller does that all pods have the newest template.
 fn roll_out(s: &mut Scenario, name: &str) {
     s.server.edit(DEPLOYMENTS, NAMESPACE, name, |it| {
         let (generation, replicas) =
@@ -331,7 +340,7 @@ async fn all_replicas_together_roll_five_pools_at_a_time() {
     let rolling = with_image(&s, "worker:2");
     assert!((4..=5).contains(&rolling.len()), "{rolling:?}");
 
-    // Whoever takes over counts what rolls.
+    // The replica that takes over counts the pools that already roll.
     a.kill().await;
     s.pass(Duration::from_mins(1)).await;
     assert_eq!(with_image(&s, "worker:2").len(), 5);

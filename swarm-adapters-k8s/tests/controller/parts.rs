@@ -1,7 +1,8 @@
-//! Random runs of the ledger of one pool, which grows into parts and out of them, with two writers that
-//! crash in the middle of a save, and requests that are lost before or after they are carried out. Whoever
-//! reads it, also meanwhile, finds what was saved last, whole: never a mixture, nothing older, and no part
-//! that is missing.
+//! Random runs of the ledger of one pool, which grows into parts and shrinks out of them.
+//!
+//! Two writers crash in the middle of a save, and requests are lost before or after the server carries
+//! them out. A reader, also one during a save, always finds the last saved ledger as a whole: never a
+//! mixture, an older ledger, or a missing part.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use std::collections::BTreeSet;
@@ -20,25 +21,25 @@ const NAMESPACE: &str = "n";
 const LEDGERS: &str = "swarmledgers";
 const PARTS: &str = "swarmledgerparts";
 const LEDGER: &str = "statefulset.w";
-/// How many jobs a ledger may have: with names of 250 bytes, more than about 3,500 need parts.
+/// The numbers of jobs. With names of 250 bytes a ledger of more than about 3,500 jobs needs parts.
 const SIZES: [usize; 5] = [10, 2_000, 4_000, 4_001, 6_000];
-/// A writer that has not been answered for so long is killed. A request may take longer.
+/// The time without an answer after which a writer is killed. A request may take longer.
 const KILLED_AFTER: Duration = Duration::from_secs(1);
 
-/// What becomes of a request of a save.
+/// A mishap of one request of a save.
 #[derive(Clone, Copy, Debug)]
 enum Mishap {
     LoseRequest,
     LoseReply,
-    /// The writer dies before it is carried out.
+    /// The writer dies before the server carries the request out.
     Die,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Load(usize),
-    /// A writer saves a ledger of this size over what it loaded last; the request of this kind and number
-    /// may go wrong.
+    /// A writer saves a ledger of this size over the ledger that it loaded last. The request of this
+    /// kind and number may go wrong.
     Save(usize, usize, Option<(Verb, &'static str, u32, Mishap)>),
     Restart(usize),
 }
@@ -62,7 +63,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A writer, and what it loaded or saved last.
+/// A writer, and the ledger that it loaded or saved last.
 struct Writer {
     store: KubeLedgerStore,
     known: Option<(Ledger, Seen)>,
@@ -71,9 +72,9 @@ struct Writer {
 struct Run {
     server: ApiServer,
     writers: [Writer; 2],
-    /// What whoever reads may find: what was saved last, and what may have been saved since.
+    /// The ledgers that a reader may find: the last saved one, and any that may have been saved since.
     expected: Vec<Option<Ledger>>,
-    /// What was read while a ledger was saved.
+    /// The ledgers that were read during a save.
     read: Vec<Option<Ledger>>,
 }
 
@@ -124,7 +125,7 @@ impl Run {
 
     async fn load(&mut self, writer: usize) {
         let writer = &mut self.writers[writer];
-        // A writer may go by what it knew: its save conflicts if somebody else has saved meanwhile.
+        // A failed load is harmless: a save over an older ledger conflicts with another writer's.
         if let Ok(found) = writer.store.load().await {
             writer.known = found;
         }
@@ -138,7 +139,7 @@ impl Run {
         let mut next = successor(&ledger, size);
         next.cells.revision = next.cells.revision.max(ledger.revision() + 1);
         let saved = tokio::time::timeout(KILLED_AFTER, store.save(&next, seen.as_ref()));
-        // It removes what it takes for garbage.
+        // The reader removes parts that it takes for garbage.
         let reader = open(&self.server);
         let (saved, read) = tokio::join!(saved, reader.load());
         if let Ok(read) = read {
@@ -158,7 +159,7 @@ impl Run {
         }
     }
 
-    /// A ledger that may have been saved. Before one in parts, an empty one may be made.
+    /// Notes that this ledger may have been saved. The first ledger with parts begins as an empty one.
     fn may_be(&mut self, next: Ledger) {
         if self.expected.contains(&None) {
             let mut empty = Ledger::new(next.cells.first_token.0);
@@ -168,27 +169,28 @@ impl Run {
         self.expected.push(Some(next));
     }
 
-    /// Whoever reads the ledger now finds one that is expected, and from then on that one; so did whoever
-    /// read it meanwhile, where one was expected `before`.
+    /// Checks that a reader finds an expected ledger, which is then the only expected one. A read during
+    /// the save may also have found a ledger that was expected `before`.
     async fn is_whole(&mut self, before: &[Option<Ledger>]) -> Result<(), String> {
         for read in self.read.drain(..) {
             if !self.expected.contains(&read) && !before.contains(&read) {
-                let expected = [told(before), told(&self.expected)];
-                return Err(format!("{:?} was read meanwhile, not of {expected:?}", told(&[read])));
+                let expected = [summaries(before), summaries(&self.expected)];
+                let read = summaries(&[read]);
+                return Err(format!("{read:?} was read meanwhile, not of {expected:?}"));
             }
         }
         let found = open(&self.server).load().await.map_err(|error| error.to_string())?;
         let found = found.map(|(ledger, _)| ledger);
         if !self.expected.contains(&found) {
-            let expected = told(&self.expected);
-            return Err(format!("{:?} was read, not one of {expected:?}", told(&[found])));
+            let expected = summaries(&self.expected);
+            return Err(format!("{:?} was read, not one of {expected:?}", summaries(&[found])));
         }
         self.expected = vec![found];
         self.is_tidy()
     }
 
-    /// A reader has removed the parts that no ledger will name, but where there are none of a ledger it does
-    /// not look for any. One that is newer than the ledger may be about to be named.
+    /// Checks that the reader has removed the parts that no ledger names. A reader of a ledger without
+    /// parts looks for none. A part that is newer than the ledger stays: a save may be about to name it.
     fn is_tidy(&self) -> Result<(), String> {
         let part = |name: &str| name.parse::<PartName>().ok();
         let head = self.server.get(&in_group(LEDGERS), NAMESPACE, LEDGER);
@@ -212,13 +214,13 @@ fn in_group(plural: &str) -> String {
     format!("{plural}.swarm.k8slab.info")
 }
 
-/// Revisions, and how many jobs there are.
-fn told(ledgers: &[Option<Ledger>]) -> Vec<Option<(u64, usize)>> {
-    let told = |it: &Ledger| (it.revision(), it.cells.jobs.len());
-    ledgers.iter().map(|it| it.as_ref().map(told)).collect()
+/// The revision and the number of jobs of each ledger.
+fn summaries(ledgers: &[Option<Ledger>]) -> Vec<Option<(u64, usize)>> {
+    let summary = |it: &Ledger| (it.revision(), it.cells.jobs.len());
+    ledgers.iter().map(|it| it.as_ref().map(summary)).collect()
 }
 
-/// A ledger that may follow: so many jobs, on four workers.
+/// A possible next ledger, with `size` jobs on four workers.
 fn successor(before: &Ledger, size: usize) -> Ledger {
     let names: Vec<_> = (0..size).map(|n| format!("{n:0>250}")).collect();
     let (jobs, pool) = (jobs(names.iter().map(String::as_str)).unwrap(), Pool::ready(4));
@@ -242,7 +244,7 @@ fn whole(acts: &[Act]) -> Result<(), String> {
     })
 }
 
-/// The same runs every time, unless `PROPTEST_RNG_SEED` asks for others.
+/// The same runs every time, unless `PROPTEST_RNG_SEED` is set.
 fn config() -> ProptestConfig {
     let asked = ProptestConfig::default();
     let rng_seed = match asked.rng_seed {

@@ -1,4 +1,4 @@
-//! Pools of plain workers, which read what the operator publishes and say nothing.
+//! Pools of plain workers, which read what the operator publishes and report nothing.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn a_list_is_a_source_from_when_it_has_the_labels_until_it_has_others() {
     };
     s.put("a list", list("a", "all"));
     s.put("another list, of something else", list("b", "none"));
-    // Long before everything is looked at again.
+    // This is long before the next resync.
     s.pass(Duration::from_mins(1)).await;
     assert_eq!(s.status("s")["jobs"], 1);
     s.put("it becomes one", list("b", "all"));

@@ -1,5 +1,5 @@
-//! The session in `docs/protocol.md`, object by object: what is printed there is what the codec
-//! writes and reads.
+//! The session in `docs/protocol.md`, object by object: the codec writes and reads exactly the
+//! printed objects.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use serde_json::Value;
@@ -11,14 +11,14 @@ use swarm_core::{JobName, Token};
 
 const DOCUMENT: &str = include_str!("../../../docs/protocol.md");
 
-/// The objects of one kind, in the order in which they are printed.
+/// The objects of one kind, in the order of the document.
 fn objects(kind: &str) -> Vec<Value> {
     let blocks = DOCUMENT.split("```json\n").skip(1).map(|rest| rest.split_once("```").unwrap().0);
     let all = blocks.map(|text| serde_json::from_str::<Value>(text).unwrap());
     all.filter(|object| object["kind"] == kind).collect()
 }
 
-/// What the operator sees once the API server has stored the object.
+/// The object as the operator reads it after the API server has stored it.
 fn stored(mut object: Value) -> SeenLease {
     object["metadata"]["resourceVersion"] = Value::from("4724");
     seen(&serde_json::from_value(object).unwrap()).unwrap()
@@ -27,7 +27,7 @@ fn stored(mut object: Value) -> SeenLease {
 #[test]
 fn the_operator_reads_the_leases_as_the_document_tells_them() {
     let leases: Vec<_> = objects("Lease").into_iter().map(stored).collect();
-    let told = leases.iter().map(|it| {
+    let reported = leases.iter().map(|it| {
         let ack = &it.lease.ack;
         (it.lease.number, it.lease.holder, ack.incarnation, ack.revision, ack.is_draining)
     });
@@ -37,7 +37,7 @@ fn the_operator_reads_the_leases_as_the_document_tells_them() {
         (3, Holder::Session, 1, 12, true),
         (4, Holder::Closed, 1, 13, true),
     ];
-    assert!(told.eq(expected), "{leases:?}");
+    assert!(reported.eq(expected), "{leases:?}");
     let export = (JobName::new("export:2026-11").unwrap(), Token(1));
     let finished = leases.iter().map(|it| it.lease.ack.finished.clone().into_iter().next());
     assert!(finished.eq([None, None, Some(export), None]), "{leases:?}");
@@ -53,7 +53,7 @@ fn our_own_worker_writes_the_same_leases() {
             LeaseWrite { expected, holder: lease.holder, number: lease.number, ack: lease.ack };
         let ours = written(&session, &write, &LeaseTerms::default(), &Former::default());
         let mut ours = serde_json::to_value(ours).unwrap();
-        // The one is the hour, the other the API server's to give.
+        // The worker's clock gives the time of renewal, and the API server the UID.
         ours["spec"]["renewTime"] = printed["spec"]["renewTime"].clone();
         if expected.is_some() {
             ours["metadata"]["uid"] = printed["metadata"]["uid"].clone();
@@ -76,8 +76,8 @@ fn the_views_are_what_the_operator_writes_and_the_worker_acknowledges() {
         assert_eq!(view.spec.session, lease.session.to_string());
         assert_eq!(view.metadata.name.as_ref(), Some(&view.spec.session));
         let ack = &lease.lease.ack;
-        let told = (ack.incarnation.try_into(), ack.revision.try_into());
-        assert_eq!(told, (Ok(view.spec.incarnation), Ok(view.spec.revision)));
+        let reported = (ack.incarnation.try_into(), ack.revision.try_into());
+        assert_eq!(reported, (Ok(view.spec.incarnation), Ok(view.spec.revision)));
     }
     assert_eq!(views[0].spec.jobs.len(), 2);
     assert!(views[1].spec.jobs.is_empty());
@@ -89,7 +89,7 @@ fn every_key_of_the_annotation_is_in_the_document_and_no_other_is_taken() {
     let keys =
         ["write", "durationMs", "incarnation", "revision", "finished", "draining", "culprit"];
     let values = ["1", "20000", "1", "12", r#"{"a":7}"#, "true", r#""b""#];
-    let told = |pairs: &[(&str, &str)]| {
+    let annotation = |pairs: &[(&str, &str)]| {
         let pairs: Vec<_> = pairs.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
         format!("{{{}}}", pairs.join(","))
     };
@@ -97,11 +97,11 @@ fn every_key_of_the_annotation_is_in_the_document_and_no_other_is_taken() {
     for key in keys {
         assert!(DOCUMENT.contains(&format!("\n| `{key}` |")), "{key} is not in the table");
     }
-    object["metadata"]["annotations"][ACK_ANNOTATION] = told(&pairs).into();
+    object["metadata"]["annotations"][ACK_ANNOTATION] = annotation(&pairs).into();
     let all = stored(object.clone());
     assert_eq!((all.former.culprit.unwrap().as_str(), all.lease.ack.finished.len()), ("b", 1));
     pairs.push(("mood", "\"good\""));
-    object["metadata"]["annotations"][ACK_ANNOTATION] = told(&pairs).into();
+    object["metadata"]["annotations"][ACK_ANNOTATION] = annotation(&pairs).into();
     object["metadata"]["resourceVersion"] = Value::from("1");
     let refused = seen(&serde_json::from_value(object).unwrap()).unwrap_err();
     assert!(refused.contains("unknown field `mood`"), "{refused}");

@@ -1,4 +1,4 @@
-//! What the API server refuses becomes a condition with a sentence, and holds up nothing else.
+//! Refusals of the API server: each becomes a condition with a sentence, and delays nothing else.
 
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ async fn sources_that_hold_more_than_is_read_are_reported_and_the_last_list_stay
         s.condition("s", "Ready") == "False/SourcesTooLarge"
             && message(s, "s", "Ready").contains(why)
     };
-    // A comment of 9 MB, which no API server takes, stands for nine ConfigMaps.
+    // One comment of 9 MB replaces nine ConfigMaps. A real API server would refuse it.
     s.put("a long list", list("long", format!("# {}", "x".repeat(9 << 20))));
     let why = "with ConfigMap `long` the sources have 9437190 bytes, and at most 8388608 are read";
     s.until("the bytes are reported", |s| is_refused(s, why)).await;
@@ -145,7 +145,7 @@ async fn a_pod_that_has_ended_is_claimed_by_nobody() {
     s.swarm("s", by_labels(&["x"]));
     s.until("it is settled", |s| s.is_settled("s")).await;
     s.swarm("t", by_labels(&["x"]));
-    s.until("the other is told", |s| s.condition("t", "Ready") == "False/PodsClaimed").await;
+    s.until("the other reports it", |s| s.condition("t", "Ready") == "False/PodsClaimed").await;
     s.server.edit("pods", NAMESPACE, "a", |pod| pod["status"]["phase"] = json!("Succeeded"));
     s.pass(Duration::from_mins(5)).await;
     let _ = s.server.take_exchanges();

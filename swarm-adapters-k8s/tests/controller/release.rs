@@ -1,4 +1,4 @@
-//! A deleted Swarm goes when its workers have stopped, and not before.
+//! Release of a deleted Swarm: it stays until its workers have stopped.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn a_refused_release_keeps_the_finalizer_and_is_reported() {
     s.delete::<Swarm>("s").await;
     s.until("it is reported", |s| s.condition("s", "Ready") == "False/WriteRefused").await;
     s.pass(Duration::from_mins(5)).await;
-    assert!(exists(&s, "s"), "nobody was told to stop");
+    assert!(exists(&s, "s"), "no worker was asked to stop");
     s.server.heal();
     s.until("it goes, and its ledger", |s| !exists(s, "s") && !has_ledger(s)).await;
 }
@@ -60,7 +60,7 @@ async fn an_immutable_view_keeps_a_deleted_swarm() {
     s.server.edit("configmaps", NAMESPACE, "s-config", |map| map["immutable"] = json!(true));
     s.delete::<Swarm>("s").await;
     s.until("it is reported", |s| s.condition("s", "Ready") == "False/ViewImmutable").await;
-    assert!(exists(&s, "s"), "nobody was told to stop");
+    assert!(exists(&s, "s"), "no worker was asked to stop");
     s.server.remove("configmaps", NAMESPACE, "s-config");
     s.until("it goes", |s| !exists(s, "s")).await;
 }
@@ -74,7 +74,7 @@ async fn a_pool_that_is_gone_does_not_release_a_session_without_proof() {
     s.swarm("s", exclusive());
     s.until("it is settled", |s| s.is_settled("s")).await;
     worker.freeze();
-    // Its pods are left alone, as `kubectl delete --cascade=orphan` does.
+    // The pods stay, as after `kubectl delete --cascade=orphan`.
     s.server.remove("statefulsets.apps", NAMESPACE, "w");
     s.delete::<Swarm>("s").await;
     s.pass(Duration::from_secs(15)).await;
@@ -113,10 +113,10 @@ async fn a_ledger_has_no_owner_and_is_swept_when_its_swarm_is_gone() {
 async fn a_swarm_that_was_never_given_anything_goes_at_once() {
     let mut s = settled().await;
     s.swarm("second", plain());
-    s.until("it is told", |s| s.condition("second", "Ready") == "False/PoolClaimed").await;
+    s.until("it is reported", |s| s.condition("second", "Ready") == "False/PoolClaimed").await;
     let nowhere = json!({"pool": {"statefulSet": {"name": "nobody"}}, "jobs": [{"name": "a"}]});
     s.swarm("third", nowhere);
-    s.until("it is told", |s| s.condition("third", "Ready") == "False/PoolNotFound").await;
+    s.until("it is reported", |s| s.condition("third", "Ready") == "False/PoolNotFound").await;
     s.delete::<Swarm>("second").await;
     s.delete::<Swarm>("third").await;
     s.until("both go", |s| !exists(s, "second") && !exists(s, "third")).await;
@@ -125,7 +125,8 @@ async fn a_swarm_that_was_never_given_anything_goes_at_once() {
     assert!(views.is_none(), "nothing is made for who goes");
 }
 
-/// A view in a place that is not this Swarm's, or may not be made, and a ledger that cannot be read.
+/// The Swarms are refused for a view in a foreign place, a view that may not be created, a claimed
+/// pool, and an unreadable ledger.
 #[tokio::test(start_paused = true)]
 async fn a_swarm_that_published_nothing_goes_at_once_whatever_it_was_refused_for() {
     const FOREIGN: &str = "listen: 8080";

@@ -12,7 +12,7 @@ fn spec(jobs: &[&str]) -> Value {
     json!({"pool": {"statefulSet": {"name": "w"}}, "jobs": jobs})
 }
 
-/// A settled pool with the job `kept`, copied; and then `undone`, too.
+/// A settled pool with the jobs `kept` and `undone`, and a copy of the store before `undone`.
 async fn with_a_job_more_than_the_copy() -> (Scenario, Snapshot) {
     let mut s = Scenario::start().await;
     s.stateful_set("w", 1);
@@ -25,7 +25,7 @@ async fn with_a_job_more_than_the_copy() -> (Scenario, Snapshot) {
     (s, copy)
 }
 
-/// Writes until the store is past the version of before: a watch that was resumed sees what follows.
+/// Writes until the store is past this version, so that a resumed watch sees the next changes.
 fn grow_past(s: &Scenario, version: u64) {
     let mut writes = 0;
     while newest(s) <= version {
@@ -77,7 +77,7 @@ async fn a_rollback_that_leaves_no_evidence_is_noticed_within_ten_minutes() {
     let lists = s.server.take_exchanges();
     let lists = lists.iter().filter(|it| it.verb == swarm_apiserver::Verb::List).count();
     assert!(0 < lists, "nothing was listed");
-    // Whatever comes now, it goes by the spec that is stored.
+    // From here on every turn uses the stored spec.
     grow_past(&s, version + 100);
     s.stateful_set("w", 2);
     s.pod("w-1");

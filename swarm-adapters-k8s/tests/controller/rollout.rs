@@ -1,4 +1,4 @@
-//! Rollouts of a pool's workload: while pods get another template, and when that does not proceed.
+//! Rollouts of a pool's workload, in progress and stuck.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn settled() -> Scenario {
     s
 }
 
-/// So many of three pods have the newest template.
+/// Reports that `updated` of three pods have the newest template.
 fn set_rolls(s: &mut Scenario, updated: u32) {
     s.note(&format!("{updated} of 3 pods have the newest template"));
     s.server.edit(SETS, NAMESPACE, "w", |set| {
@@ -33,7 +33,7 @@ fn set_rolls(s: &mut Scenario, updated: u32) {
     });
 }
 
-/// The pod waits for this reason, or is well.
+/// Makes the pod wait for this reason.
 fn pod_waits(s: &mut Scenario, name: &str, why: &str) {
     s.pod_that_is(name, false);
     let state = json!({"waiting": {"reason": why, "message": "not found"}});

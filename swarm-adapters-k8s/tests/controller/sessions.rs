@@ -1,4 +1,4 @@
-//! Pools of workers in sessions: their Leases are facts, their views are written.
+//! Pools of workers in sessions: the operator reads their Leases and writes their views.
 
 use std::time::Duration;
 
@@ -62,8 +62,8 @@ async fn a_silent_session_is_revoked_and_waited_out_before_its_jobs_go_to_anothe
     insta::assert_snapshot!(s.transcript());
 }
 
-/// A worker is silent for a while, and the API server does not let the operator revoke its session, so it
-/// recovers. It has not stood still until it gives up its jobs, hours later.
+/// A worker is silent for a while, but the API server refuses the revocation, and the worker
+/// recovers. Hours later it gives up its jobs. The operator must not report that it was fenced.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_could_not_be_revoked_is_not_reported_as_fenced() {
     let mut s = Scenario::start().await;
@@ -87,7 +87,7 @@ async fn a_session_that_could_not_be_revoked_is_not_reported_as_fenced() {
     assert!(!s.transcript().contains("WorkerFenced"), "it was never revoked");
 }
 
-/// A worker opens a session in a pod that is there, as the program does.
+/// Opens a session in an existing pod, as the program of the worker does.
 async fn opens(s: &Scenario, pod: &str) -> SessionId {
     let clients = Clients::new(s.server.client(NAMESPACE), s.server.client(NAMESPACE));
     let uid = s.at("pods", pod, "/metadata/uid");
@@ -101,7 +101,8 @@ async fn opens(s: &Scenario, pod: &str) -> SessionId {
     session
 }
 
-/// A worker that could write the Leases of others could answer for them, so that two run a job.
+/// Without the policy a worker could write the Leases of others and acknowledge for them. Then two
+/// workers could run one job.
 #[tokio::test(start_paused = true)]
 async fn a_missing_policy_is_noticed_by_workers_and_said_where_exclusive_relies_on_it() {
     for (policy, expected) in [("Exclusive", "True/SessionsUnprotected"), ("AtLeastOnce", "/")] {
@@ -117,7 +118,8 @@ async fn a_missing_policy_is_noticed_by_workers_and_said_where_exclusive_relies_
     }
 }
 
-/// Somebody who may write every Lease makes the one that workers try, so that it cannot be made.
+/// A user who may write every Lease has created the Lease that workers try to create, so that the
+/// trial fails.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_there_already_does_not_hide_that_the_policy_is_missing() {
     let mut s = Scenario::without_operator();

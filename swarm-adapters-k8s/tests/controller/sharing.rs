@@ -1,5 +1,5 @@
-//! Several operators that share the Swarms: who writes what, and what becomes of it when one of them
-//! leaves, ends or is not of the group.
+//! Several operators share the Swarms. The tests check which operator writes which Swarm, also after
+//! one leaves, ends or does not belong to the group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,16 +11,16 @@ use swarm_client::api::Swarm;
 
 use super::scenario::{LEASES, LEDGERS, OTHER, Scenario};
 
-/// How many Swarms there are, so that each operator has some.
+/// The number of Swarms, enough that each operator has some.
 const SWARMS: usize = 12;
-/// The Lease of a replica, and what it may take to notice that it is over.
+/// The duration of a replica's Lease, and the time to notice its end.
 const LEASE: Duration = Duration::from_secs(11);
 
 fn pool(n: usize) -> String {
     format!("w{n}")
 }
 
-/// Swarms with a worker each.
+/// Creates the Swarms, with a worker each.
 fn swarms(s: &mut Scenario) {
     for n in 0..SWARMS {
         s.stateful_set(&pool(n), 1);
@@ -38,7 +38,7 @@ fn are_settled(s: &Scenario) -> bool {
     (0..SWARMS).all(|n| s.is_settled(&format!("s{n}")))
 }
 
-/// Who writes which ledger, and since which epoch.
+/// The writer of each ledger, with the epoch in which it became the writer.
 fn writers(s: &Scenario) -> BTreeMap<usize, (String, u64)> {
     let writer = |n| {
         let of = s.at(LEDGERS, &format!("statefulset.{}", pool(n)), "/spec/writer");
@@ -57,7 +57,7 @@ fn names(s: &Scenario) -> BTreeSet<String> {
     writers(s).into_values().map(|(member, _)| member).collect()
 }
 
-/// Gives every Swarm another job, so that whoever has it writes its ledger.
+/// Gives every Swarm another job, so that its owner writes the ledger.
 async fn edit_all(s: &mut Scenario, job: &str) {
     for n in 0..SWARMS {
         s.swarm(&format!("s{n}"), spec(n, &["a", job]));
@@ -139,7 +139,7 @@ async fn operators_that_do_not_share_do_not_fight() {
     s.pod("w0-0");
     s.swarm("s0", spec(0, &["a"]));
     s.until("it is settled", |s| s.is_settled("s0")).await;
-    // It has its Lease in another namespace, and so knows nothing of the first.
+    // The other operator has its Lease in another namespace, so it cannot see the first.
     let other = s.start_replica_in(OTHER, "b").await;
     s.until("it has taken the ledger over", |s| {
         s.at(LEDGERS, "statefulset.w0", "/spec/writer/member") == other.name()
@@ -191,7 +191,7 @@ async fn when_all_leave_at_once_whoever_comes_next_waits_for_nobody() {
     c.leave().await;
 }
 
-/// The ConfigMap with the types.
+/// Writes the ConfigMap with the types.
 fn types(s: &mut Scenario, text: &str) {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"types.yaml": text},
@@ -253,10 +253,10 @@ async fn a_replica_that_hosts_no_swarms_is_ready_too() {
     s.pass(Duration::from_secs(30)).await;
     assert_eq!(s.status("s0"), Value::Null, "nobody hosts it");
     s.pass(Duration::from_mins(2)).await;
-    let told = s.transcript();
+    let transcript = s.transcript();
     let warning = "Event Warning ControllerNotHosted: no replica of the operator hosts the controller \
                    `swarm`: nothing is done for this Swarm";
-    assert_eq!(told.matches(warning).count(), 1, "{told}");
+    assert_eq!(transcript.matches(warning).count(), 1, "{transcript}");
     types(&mut s, "");
     s.until("somebody does", |s| s.condition("s0", "Ready") == "False/PoolNotFound").await;
     a.leave().await;
@@ -272,7 +272,7 @@ async fn an_edit_in_an_outage_takes_effect_and_nothing_is_forgotten_in_it() {
     let before = writers(&s);
     s.note("no renewal of a replica is answered");
     s.server.inject(Rule::on(Verb::Update, "leases").always(), Fault::Hang);
-    // Longer than its Lease, and than the time to the next sweep.
+    // This time is longer than the Lease, and than the time to the next sweep.
     s.pass(Duration::from_secs(45)).await;
     for n in 0..SWARMS {
         s.swarm(&format!("s{n}"), spec(n, &["a", "b"]));

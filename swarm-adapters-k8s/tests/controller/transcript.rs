@@ -1,5 +1,5 @@
-//! What an operator wrote, for people to review: what differs between two runs (times, tokens, digests)
-//! is replaced by names that say which is which.
+//! Transcripts of an operator's writes, for people to review. Values that differ between two runs
+//! (times, tokens, digests) are replaced by names, the same name for the same value.
 
 use std::fmt::Write as _;
 
@@ -9,24 +9,24 @@ use swarm_apiserver::{ApiServer, Exchange, changes};
 
 use super::kstatus::kstatus;
 
-/// Numbers from here on are times in microseconds, or counted from one.
+/// The least number that is taken for a time in microseconds, or for a count from such a time.
 const LARGE: u64 = 1_000_000_000_000;
-/// Waits from here on, in seconds, are worth a line.
+/// The least wait that gets a line, in seconds.
 const LONG: i64 = 5;
-/// So far may be counted from such a number.
+/// The most that is counted from one time.
 const SPAN: u64 = 100_000;
 
 #[derive(Default)]
 pub(crate) struct Transcript {
     text: String,
-    /// When something was written last.
+    /// The time of the last write.
     last: Option<Timestamp>,
-    /// The first of the large numbers that are near each other.
+    /// The first large number of each count.
     large: Vec<u64>,
 }
 
 impl Transcript {
-    /// Takes in what was asked of the server since the last time: writes, and what was refused or lost.
+    /// Adds the server's exchanges since the last call: writes, refused requests and lost requests.
     pub(crate) fn take_in(&mut self, server: &ApiServer) {
         for exchange in server.take_exchanges() {
             let is_news = exchange.verb.writes()
@@ -62,7 +62,7 @@ impl Transcript {
         };
         if resource == "swarms" {
             let reported = after.as_deref().filter(|it| !it["status"]["conditions"].is_null());
-            // It panics where conditions contradict each other.
+            // This call panics if the conditions contradict each other.
             let _ = reported.map(kstatus);
         }
         let what = self.redacted(&exchange.what());
@@ -100,14 +100,14 @@ impl Transcript {
                 let text = self.redacted(text.trim_end());
                 format!("|\n      {}", text.replace('\n', "\n      "))
             }
-            // Its nonce is another one in each run.
+            // The nonce differs in each run.
             Value::String(text) if text.starts_with("alone-") => "alone".to_owned(),
             Value::String(text) => self.redacted(text),
             value => self.redacted(&value.to_string()),
         }
     }
 
-    /// A text without its large numbers: `T` is the first of its kind, and `T+1` the next.
+    /// The text with names for its large numbers: `T` is the first of a count, and `T+1` the next.
     fn redacted(&mut self, text: &str) -> String {
         let mut out = String::new();
         let mut digits = String::new();

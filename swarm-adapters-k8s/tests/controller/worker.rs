@@ -20,17 +20,17 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Renews no more until it speaks again.
+    /// Stops renewing until [`Worker::speaks_again`].
     pub(crate) fn falls_silent(&self) {
         self.is_silent.send_replace(true);
     }
 
-    /// Goes on as before.
+    /// Renews again.
     pub(crate) fn speaks_again(&self) {
         self.is_silent.send_replace(false);
     }
 
-    /// It renews no more, and acknowledges nothing.
+    /// Ends all renewals and acknowledgements.
     pub(crate) fn freeze(&self) {
         self.task.abort();
     }
@@ -43,7 +43,7 @@ impl Drop for Worker {
 }
 
 impl Scenario {
-    /// A worker begins a session in a pod that is there.
+    /// Begins a session of a worker in an existing pod.
     pub(crate) fn worker(&mut self, pod: &str) -> Worker {
         self.note(&format!("pod {pod} begins a session"));
         let uid = self.at("pods", pod, "/metadata/uid");
@@ -60,7 +60,7 @@ impl Scenario {
     }
 }
 
-/// Writes the Lease whenever the view says anything new, and before it runs out.
+/// Writes the Lease whenever the view changes, and before the Lease expires.
 async fn run(server: ApiServer, session: SessionId, mut silence: watch::Receiver<bool>) {
     let terms = LeaseTerms::default();
     let name = session.to_string();
