@@ -1,7 +1,7 @@
-//! Measures the operator in the cluster, beside the budgets it has, and prints Markdown tables.
+//! Measures the operator in the cluster, and prints Markdown tables.
 //!
-//! Nothing here asserts on a time: a part fails only when something does not settle within its
-//! bound. Every table is followed by the load of the machine, since other work makes figures worse.
+//! No part asserts on a time. A part fails only if something does not settle within its bound. The
+//! load of the machine follows every table, since other work makes figures worse.
 
 mod change;
 mod cpu;
@@ -31,38 +31,38 @@ use crate::cluster::Cluster;
 use crate::output::say;
 use crate::scenario::Context;
 
-/// What can be measured, in this order. `scale` comes last, as it stops the controller manager.
+/// The measurements, in order. `scale` comes last, as it stops the controller manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// From a change of the list until every worker it concerns runs it, with nudge and without.
+    /// The time from a change of the list until every worker concerned runs it, with and without nudges.
     Change,
-    /// What the operator writes for a change, and at rest.
+    /// The writes of the operator for a change, and at rest.
     Writes,
     /// One Swarm with 20,000 jobs on 100 real pods.
     Large,
     /// One Swarm with 100,000 jobs on 100 real session workers.
     LargeSessions,
-    /// A ledger of 100,000 jobs, through its store alone.
+    /// A ledger of 100,000 jobs, saved and loaded without an operator.
     Ledger,
-    /// Handovers between sessions, faults, and what their heartbeats cost.
+    /// Handovers between sessions, faults, and the cost of heartbeats.
     Sessions,
-    /// Moves of jobs that end at once, alone and beside a job that stops slowly.
+    /// Moves of jobs that end at once, alone and with a job that stops slowly.
     SlowJob,
-    /// Pools that the operator makes: from one object to running jobs, writes at rest, and memory for a
-    /// thousand of them.
+    /// Managed pools: the time from one object to running jobs, writes at rest, and memory for a thousand
+    /// pools.
     Managed,
     /// Twenty workers that ping twenty targets each: CPU and memory of one.
     Peering,
     /// One, two and four operators that share many Swarms: CPU, memory, and takeovers.
     Replicas,
-    /// The turns of some tenants, and the memory of the operator, while an editor of another namespace applies
-    /// whatever comes to his mind.
+    /// The turns of some tenants, and the memory of the operator, while a hostile editor of another namespace
+    /// applies random objects.
     Hostile,
     /// Memory and CPU for hundreds of Swarms, on pools that no kubelet runs.
     Scale,
 }
 
-/// Where the jobs of a Swarm are stored.
+/// The place of a Swarm's jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Lists {
     /// In the Swarm itself, each with its entry in `managedFields`.
@@ -71,25 +71,25 @@ pub enum Lists {
     ConfigMaps,
 }
 
-/// How to measure.
+/// The choice of measurements, and their sizes.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
-    /// What to measure; all parts without any.
+    /// The parts to measure; all by default.
     pub parts: Vec<Part>,
-    /// For how many minutes writes at rest are counted.
+    /// The minutes in which writes at rest are counted.
     #[arg(long, value_name = "MINUTES", default_value_t = 1)]
     pub rest: u64,
-    /// For `hostile`, and for replicas that are killed: for how many minutes.
+    /// For `hostile` and `replicas`: the minutes of editing, and of killing replicas.
     #[arg(long, value_name = "MINUTES", default_value_t = 10)]
     pub minutes: u64,
-    /// For `hostile`: how many manifests, sources and Leases the editor applies in a minute.
+    /// For `hostile`: the manifests, sources and Leases that the editor applies in a minute.
     #[arg(long, value_name = "COUNT", default_value_t = 300)]
     pub acts: u32,
-    /// For `scale`: where the jobs are stored.
+    /// For `scale`: the place of the jobs.
     #[arg(long, value_enum, value_name = "WHERE", default_value = "inline")]
     pub jobs: Lists,
-    /// For `replicas`: how many Swarms. For `scale`: leave out sizes with more Swarms. With jobs inline the API server needs about
-    /// 15 MB for each.
+    /// For `replicas`: the number of Swarms. For `scale`: leave out sizes with more Swarms. With jobs
+    /// inline the API server needs about 15 MB for each.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
     pub swarms_max: usize,
     /// For `scale`: the operator to measure, such as one that was built before a change.
@@ -133,13 +133,13 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Makes so many changes of a job list in a scenario's namespace, and returns the longest time
+/// Changes a job list in a scenario's namespace `changes` times, and returns the longest time
 /// until all workers run one.
 pub(crate) async fn nudged_changes(context: &Context, changes: usize) -> Result<Duration> {
     Ok(change::nudged(context, changes).await?.at(100))
 }
 
-/// Times in order, of which a table shows a few.
+/// Sorted times. A table shows a few of them.
 #[derive(Default)]
 struct Times(Vec<Duration>);
 
@@ -149,20 +149,20 @@ impl Times {
         Self(times)
     }
 
-    /// The time that so many percent of all do not exceed.
+    /// The time that this percentage of all times does not exceed.
     fn at(&self, percent: usize) -> Duration {
         let rank = (self.0.len() * percent).div_ceil(100);
         self.0.get(rank.saturating_sub(1)).copied().unwrap_or_default()
     }
 
-    /// Cells of a table: how many, median, 99 %, worst.
+    /// Cells of a table: number, median, 99 %, worst.
     fn cells(&self) -> String {
         let [median, most, worst] = [50, 99, 100].map(|percent| shown(self.at(percent)));
         format!("{} | {median} | {most} | {worst}", self.0.len())
     }
 }
 
-/// A time as people read it.
+/// The text of a time for people.
 fn shown(time: Duration) -> String {
     if time < Duration::from_secs(10) {
         return format!("{} ms", time.as_millis());
@@ -170,7 +170,7 @@ fn shown(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-/// Makes so many things, a few at a time.
+/// Makes `count` things, a few at a time.
 async fn each<F, Made>(count: usize, make: F) -> Result<()>
 where
     F: Fn(usize) -> Made + Clone + Send + 'static,

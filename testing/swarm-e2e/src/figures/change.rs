@@ -1,4 +1,4 @@
-//! How long a change of the list takes until every worker it concerns reports to run it.
+//! The time from a change of the list until every worker concerned reports that it runs it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,22 +17,23 @@ use crate::output::say;
 use crate::scenario::Context;
 use crate::scenarios::pool::{REST_WITHIN, Reports, at_rest, jobs_of, report, sample};
 
-/// How many changes are timed with nudges.
+/// The number of timed changes with nudges.
 const CHANGES: usize = 60;
-/// How many workers there are.
+/// The number of workers.
 const WORKERS: usize = 3;
-/// Between two changes, beside a part that differs from change to change: every change starts from
-/// rest, and none in step with the kubelet, which syncs a pod at most once a second.
+/// The constant part of the pause between two changes, so that every change starts from rest. Another
+/// part differs from change to change. It keeps changes out of step with the kubelet, which syncs a pod
+/// at most once a second.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Between two polls of the workers.
+/// The time between two polls of the workers.
 const STEP: Duration = Duration::from_millis(5);
-/// Without nudges every pod gets a change in its own time, so one change gives so many times.
+/// The number of workers without nudges. Each gets a change at its own time, so a change gives 20 times.
 const WITHOUT_NUDGE: usize = 20;
-/// How many changes are timed without nudges.
+/// The number of timed changes without nudges.
 const ROUNDS: usize = 3;
 /// A kubelet syncs a pod after 90 seconds at the latest.
 const WITHOUT_NUDGE_WITHIN: Duration = Duration::from_mins(3);
-/// Between two polls of a worker that is not nudged.
+/// The time between two polls of a worker that is not nudged.
 const WITHOUT_NUDGE_STEP: Duration = Duration::from_millis(250);
 
 pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
@@ -50,7 +51,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
     Ok(())
 }
 
-/// Times changes of a Swarm: in turn one more stream, and that one away again.
+/// Times changes of a Swarm, which add one stream and remove it in turn.
 pub(super) async fn nudged(context: &Context, changes: usize) -> Result<Times> {
     context.operator().await?;
     let manifest = sample(WORKERS)?;
@@ -71,7 +72,7 @@ pub(super) async fn nudged(context: &Context, changes: usize) -> Result<Times> {
         let patch = Patch::Merge(json!({"spec": {"jobs": list}}));
         let change = Instant::now();
         context.api::<Swarm>().patch("streams", &PatchParams::default(), &patch).await?;
-        // On a busy machine a worker may answer too late; it is asked again.
+        // On a busy machine a worker may answer too late, and is asked again.
         while !all(context).await.is_ok_and(|reports| run_exactly(&reports, &jobs)) {
             ensure!(change.elapsed() < REST_WITHIN, "change {n} did not arrive");
             tokio::time::sleep(STEP).await;
@@ -84,7 +85,7 @@ pub(super) async fn nudged(context: &Context, changes: usize) -> Result<Times> {
     Ok(Times::new(times))
 }
 
-/// Queries all workers at once: one after another would take longer than what is measured.
+/// Queries all workers at once. One after another would take longer than the measured time.
 async fn all(context: &Context) -> Result<Reports> {
     let mut asked = JoinSet::new();
     for n in 0..WORKERS {
@@ -107,10 +108,10 @@ fn run_exactly(reports: &Reports, jobs: &BTreeSet<String>) -> bool {
     running.into_iter().eq(jobs)
 }
 
-/// Measures how long a view that is written by hand takes into pods that are not nudged.
+/// Measures the time until a view that was written by hand arrives in pods without nudges.
 async fn without_nudge(context: &Context) -> Result<Times> {
     let manifest = sample(WITHOUT_NUDGE)?;
-    // No Swarm, hence no operator that nudges.
+    // The part with the pool only: without a Swarm no operator nudges.
     let (_, pool) = manifest.split_once("\n---\n").unwrap_or_default();
     write_view(context, 0).await?;
     context.apply(pool).await?;

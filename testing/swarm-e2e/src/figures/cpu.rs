@@ -1,4 +1,4 @@
-//! What API server, etcd and operator take of the CPU for a while.
+//! The CPU use of the API server, etcd and the operator over some time.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::process;
 use crate::operator;
 use crate::scenario::Context;
 
-/// For how long it is counted.
+/// The length of the measurement.
 pub(super) const COUNTED: Duration = Duration::from_secs(40);
 
-/// The CPU that each of them takes from now on, in percent of one core.
+/// Measures the CPU use of each from now on, in percent of one core.
 pub(super) async fn taken(context: &Context) -> Result<Vec<(&'static str, f64)>> {
     let components = &context.cluster.components;
     let mut pids = Vec::new();

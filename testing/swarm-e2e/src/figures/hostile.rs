@@ -1,10 +1,11 @@
-//! An editor of one namespace applies what comes to his mind: so many manifests, sources and Leases a
-//! minute, most of which make no sense or are as large as they may be. Meanwhile the Swarms of other
-//! tenants are edited, half of which have their jobs in ConfigMaps, and their turns are timed, at rest and
-//! beside him. At last he goes on without any operator, and small writes are timed: what they take longer
-//! than at rest by then, no operator can mend.
+//! A hostile editor of one namespace applies random manifests, sources and Leases. Most of them are
+//! invalid, or as large as allowed. Meanwhile the Swarms of other tenants are edited; half of these Swarms
+//! have their jobs in ConfigMaps. Their turns are timed at rest, and while the editor acts.
 //!
-//! It fails if the operator does not bear it: if it begins anew, or comes near the limit of its pod.
+//! At last the editor goes on without any operator, and small writes are timed. No operator can avoid the
+//! delays that these writes still have.
+//!
+//! The measurement fails if the operator restarts, or comes near the memory limit of its pod.
 
 mod editor;
 mod probe;
@@ -32,18 +33,19 @@ use crate::operator;
 use crate::output::say;
 use crate::scenario::Context;
 
-/// How many Swarms the other tenants have, in as many namespaces as [`TENANTS`].
+/// The number of Swarms of the other tenants together.
 const SWARMS: usize = 20;
+/// The number of other tenants, each with a namespace.
 const TENANTS: usize = 4;
-/// For how long turns are timed at rest.
+/// The time in which turns are timed at rest.
 const REST: Duration = Duration::from_mins(1);
 /// The pause between two edits of the others.
 const PAUSE: Duration = Duration::from_millis(150);
-/// For how long he goes on without any operator.
+/// The time for which the editor goes on without any operator.
 const ALONE: Duration = Duration::from_mins(2);
 /// The memory limit of the pod, in MiB.
 const LIMIT_MIB: u64 = 512;
-/// How long an edit may take.
+/// The bound on an edit.
 const WITHIN: Duration = Duration::from_mins(2);
 
 pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration, a_minute: u32) -> Result<()> {
@@ -88,9 +90,9 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration, a_minute: 
     row(&format!("{WRITES} small writes that no operator reads, at rest"), &rest.writes);
     row("the same beside the editor", &beside.writes);
     row("the same beside the editor while there is no operator", &alone.writes);
-    row("the last of them acknowledged → a watch shows it, at rest", &rest.told);
-    row("beside the editor", &beside.told);
-    row("beside the editor while there is no operator", &alone.told);
+    row("the last of them acknowledged → a watch shows it, at rest", &rest.watched);
+    row("beside the editor", &beside.watched);
+    row("beside the editor while there is no operator", &alone.watched);
     say(format_args!(
         "\n{shown}; memory of the replicas before {}, after {}",
         before.iter().map(Memory::shown).collect::<Vec<_>>().join(", "),
@@ -111,14 +113,14 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration, a_minute: 
         ));
     }
     for it in &after {
-        ensure!(it.restarts == 0, "a replica began anew");
+        ensure!(it.restarts == 0, "a replica restarted");
         ensure!(it.peak_mib < LIMIT_MIB, "a replica had {} MiB", it.peak_mib);
     }
-    ensure!(0 < editor.leases, "none of his Leases was taken, so the operator saw none");
+    ensure!(0 < editor.leases, "no Lease of the editor was taken, so the operator saw none");
     his.kubectl(&["delete", "swarm", "--all", "--timeout=120s"]).await.map(drop)
 }
 
-/// Has the editor act for this long, in such intervals.
+/// Has the editor act for `length`, once in every interval of `act`.
 async fn edit_on(mut editor: Editor, act: Duration, length: Duration) -> Editor {
     let began = Instant::now();
     while began.elapsed() < length {
@@ -129,12 +131,12 @@ async fn edit_on(mut editor: Editor, act: Duration, length: Duration) -> Editor 
     editor
 }
 
-/// Whether this Swarm has its jobs in a ConfigMap: every other one of each tenant does.
+/// Whether this Swarm has its jobs in a ConfigMap, as every second Swarm of each tenant does.
 fn has_list(n: usize) -> bool {
     n % SWARMS / TENANTS % 2 == 1
 }
 
-/// The list of a Swarm.
+/// The ConfigMap with the list of a Swarm.
 fn list(n: usize, jobs: &[String]) -> serde_json::Value {
     let lines: Vec<_> = jobs.iter().map(|job| format!("- {job}\n")).collect();
     json!({
@@ -143,7 +145,7 @@ fn list(n: usize, jobs: &[String]) -> serde_json::Value {
     })
 }
 
-/// A Swarm for each StatefulSet without pods.
+/// Makes the Swarms, each with a StatefulSet that has no pods.
 async fn make(tenants: &[Context]) -> Result<()> {
     let clients: Vec<_> = tenants
         .iter()
@@ -179,21 +181,21 @@ async fn make(tenants: &[Context]) -> Result<()> {
     .await
 }
 
-/// How long it took.
+/// The measured times.
 #[derive(Default)]
 struct Timed {
-    /// From an edit of a Swarm until its status speaks of it.
+    /// The times from an edit of a Swarm until its status covers the edit.
     edits: Times,
-    /// From an edit of the ConfigMap with its jobs until its status counts them.
+    /// The times from an edit of the ConfigMap with its jobs until its status counts them.
     lists: Times,
-    /// Some small writes.
+    /// The times of some small writes.
     writes: Times,
-    /// From the last of these until a watch shows it.
-    told: Times,
+    /// The times from the last of these writes until a watch shows it.
+    watched: Times,
 }
 
-/// Edits one Swarm, or its list, after the other, and times each until its status speaks of the edit, and
-/// then some small writes.
+/// Edits one Swarm or its list after the other, and times each until its status covers the edit. Times
+/// some small writes after each edit.
 async fn turns(
     tenants: &[Context],
     probe: &mut Probe,
@@ -202,7 +204,7 @@ async fn turns(
     from: usize,
 ) -> Result<Timed> {
     let (began, mut edits, mut lists) = (Instant::now(), vec![], vec![]);
-    let (mut writes, mut told) = (vec![], vec![]);
+    let (mut writes, mut watched) = (vec![], vec![]);
     for n in from.. {
         if length <= began.elapsed() {
             break;
@@ -213,32 +215,32 @@ async fn turns(
         } else {
             edits.push(edit(tenant, statuses, n).await?);
         }
-        let (written_in, told_in) = probe.take(tenant, n).await?;
+        let (written_in, shown_in) = probe.take(tenant, n).await?;
         writes.push(written_in);
-        told.push(told_in);
+        watched.push(shown_in);
         tokio::time::sleep(PAUSE).await;
     }
-    let [edits, lists, writes, told] = [edits, lists, writes, told].map(Times::new);
-    Ok(Timed { edits, lists, writes, told })
+    let [edits, lists, writes, watched] = [edits, lists, writes, watched].map(Times::new);
+    Ok(Timed { edits, lists, writes, watched })
 }
 
-/// Times some small writes again and again, and nothing else.
+/// Times only small writes, again and again.
 async fn writes(tenants: &[Context], probe: &mut Probe, length: Duration) -> Result<Timed> {
-    let (began, mut writes, mut told) = (Instant::now(), vec![], vec![]);
+    let (began, mut writes, mut watched) = (Instant::now(), vec![], vec![]);
     for n in 0.. {
         if length <= began.elapsed() {
             break;
         }
-        let (written_in, told_in) = probe.take(&tenants[n % TENANTS], n).await?;
+        let (written_in, shown_in) = probe.take(&tenants[n % TENANTS], n).await?;
         writes.push(written_in);
-        told.push(told_in);
+        watched.push(shown_in);
         tokio::time::sleep(PAUSE).await;
     }
-    let [writes, told] = [writes, told].map(Times::new);
-    Ok(Timed { writes, told, ..Timed::default() })
+    let [writes, watched] = [writes, watched].map(Times::new);
+    Ok(Timed { writes, watched, ..Timed::default() })
 }
 
-/// Edits a Swarm; returns how long it took from then on until its status spoke of that.
+/// Edits a Swarm; returns the time from the accepted edit until its status covered the edit.
 async fn edit(tenant: &Context, statuses: &mut Statuses, n: usize) -> Result<Duration> {
     let (swarms, name): (Api<Swarm>, _) = (tenant.api(), format!("s{}", n % SWARMS));
     let spec = json!({"spec": {"jobs": [{"name": "a"}, {"name": format!("job-{n}")}]}});
@@ -248,7 +250,7 @@ async fn edit(tenant: &Context, statuses: &mut Statuses, n: usize) -> Result<Dur
     Ok(asked.elapsed())
 }
 
-/// Adds a job to the list of a Swarm, or takes one away; returns how long it took until it was counted.
+/// Adds a job to the list of a Swarm, or removes one; returns the time until the status counted it.
 async fn edit_list(tenant: &Context, statuses: &mut Statuses, n: usize) -> Result<Duration> {
     let name = format!("s{}", n % SWARMS);
     let before = statuses.until(&name, |it| 0 < it.jobs).await?;
@@ -261,7 +263,7 @@ async fn edit_list(tenant: &Context, statuses: &mut Statuses, n: usize) -> Resul
     Ok(asked.elapsed())
 }
 
-/// What a replica has taken.
+/// The memory of a replica, and its restarts.
 struct Memory {
     rss_mib: u64,
     peak_mib: u64,
@@ -285,7 +287,7 @@ async fn memory(context: &Context) -> Result<Vec<Memory>> {
         if 0 < restarts {
             let log = LogParams { previous: true, tail_lines: Some(12), ..LogParams::default() };
             let log = pods.logs(&pod.name_any(), &log).await;
-            say(format_args!("a replica began anew: {:?}\n{log:?}", pod.status));
+            say(format_args!("a replica restarted: {:?}\n{log:?}", pod.status));
         }
         let cost = process::cost(context.cluster.first_process(&pod).await?)?;
         all.push(Memory { rss_mib: cost.rss_mib, peak_mib: cost.peak_mib, restarts });

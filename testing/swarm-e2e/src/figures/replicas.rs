@@ -1,6 +1,8 @@
-//! One, two and four operators share many Swarms on pools without pods. Every five minutes one is killed, and
-//! another takes its place, while Swarms are edited all the time. What a Swarm costs in memory is read from a
-//! replica that sees none, one that has all, and one that hosts no Swarms.
+//! One, two and four operators share many Swarms on pools without pods. While Swarms are edited all the time,
+//! one operator is killed every five minutes, and another one is started.
+//!
+//! Three replicas show the memory for a Swarm: one sees no Swarm, one owns all Swarms, and one hosts none and
+//! has only records of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -26,19 +28,19 @@ use crate::output::say;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long anything here may take.
+/// The bound on every wait.
 const WITHIN: Duration = Duration::from_mins(15);
-/// How often a replica is killed, the first after half of it.
+/// The time between two kills. The first kill comes after half of it.
 const KILL_EVERY: Duration = Duration::from_mins(5);
-/// How many replicas share the Swarms then.
+/// The number of replicas that share the Swarms while replicas are killed.
 const OF_LOAD: usize = 4;
 /// The pause between two edits.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How many of those that come and go are there at a time: each needs some seconds to join.
+/// The number of short-lived replicas at a time. Each needs some seconds to join.
 const STAYS: usize = 6;
-/// How often all Swarms are listed.
+/// The time between two lists of all Swarms.
 const LIST_EVERY: Duration = Duration::from_secs(2);
-/// A replica whose memory is the same for so long is at rest.
+/// The time without a change of its memory after which a replica is at rest.
 const QUIET: Duration = Duration::from_secs(8);
 /// The Lease of a replica, its grace, and a second.
 const LEASE: Duration = Duration::from_secs(12);
@@ -88,7 +90,7 @@ pub(super) async fn measure(
     restless(&load, calm).await
 }
 
-/// The memory of a replica that runs for a while, in MiB.
+/// Runs a replica until its memory is at rest, and returns that memory in MiB.
 async fn alone(cluster: &Cluster, program: &Path, id: &str) -> Result<u64> {
     let mut replica = Replica::start_as(cluster, program, id)?;
     let memory = at_rest(&replica).await?;
@@ -97,7 +99,7 @@ async fn alone(cluster: &Cluster, program: &Path, id: &str) -> Result<u64> {
     Ok(memory)
 }
 
-/// The same of one that hosts no Swarms: all of them are others'.
+/// The memory at rest of a replica that hosts no Swarms, so that it only has records of them.
 async fn without_swarms(cluster: &Cluster, program: &Path) -> Result<u64> {
     let types = "types: {default: {controllers: {swarm: {}, sweeper: {}}}}\n\
                  replicas: {records: {controllers: {sweeper: {}}}}";
@@ -112,7 +114,7 @@ async fn without_swarms(cluster: &Cluster, program: &Path) -> Result<u64> {
     Ok(memory)
 }
 
-/// The memory of a replica, in MiB, once it stays as it is.
+/// The memory of a replica at rest, in MiB.
 async fn at_rest(replica: &Replica) -> Result<u64> {
     let last = Mutex::new((Instant::now(), 0));
     until("memory that stays as it is", WITHIN, || async {
@@ -127,7 +129,7 @@ async fn at_rest(replica: &Replica) -> Result<u64> {
     .await
 }
 
-/// What a Swarm costs whoever has it, and everybody else.
+/// Prints the memory that a Swarm costs its owner, and a replica that does not own it.
 fn memory_of_each(swarms: usize, empty: u64, whole: u64, records: u64) -> Result<()> {
     let of_one = |all: u64| -> Result<f64> {
         let bytes = u32::try_from(all.saturating_sub(empty))?;
@@ -141,7 +143,7 @@ fn memory_of_each(swarms: usize, empty: u64, whole: u64, records: u64) -> Result
     Ok(())
 }
 
-/// Replicas join and leave every second, beside those that stay, while every Swarm is edited.
+/// Has a replica join and another leave every second, while every Swarm is edited and four replicas stay.
 async fn restless(load: &Load<'_>, calm: Duration) -> Result<()> {
     let Load { context, cluster, program, swarms } = *load;
     shared_by(context, swarms, OF_LOAD).await?;
@@ -216,14 +218,14 @@ impl Replica {
         Ok(Self { child: command.spawn().context("cannot start the operator")?, id: id.to_owned() })
     }
 
-    /// Asks it to let its Swarms go and end.
+    /// Asks the replica to release its Swarms and end.
     fn leave(&self) -> Result<()> {
         let id = self.child.id().context("an operator has ended")?;
         let pid = Pid::from_raw(i32::try_from(id)?).context("no process")?;
         Ok(kill_process(pid, Signal::TERM)?)
     }
 
-    /// Whether it is the member of this name.
+    /// Whether the replica is the member of this name.
     fn is(&self, member: &str) -> bool {
         member.rsplit_once('-').is_some_and(|(id, _)| id == self.id)
     }
@@ -234,14 +236,14 @@ fn costs(replicas: &[Replica]) -> Result<Vec<Cost>> {
     replicas.iter().map(cost).collect()
 }
 
-/// Who writes which ledger.
+/// The writer of each ledger, by the name of the ledger.
 async fn writers(context: &Context) -> Result<BTreeMap<String, String>> {
     let ledgers = context.api::<SwarmLedger>().list(&ListParams::default()).await?;
     let writer = |ledger: SwarmLedger| Some((ledger.name_any(), ledger.spec.writer?.member));
     Ok(ledgers.into_iter().filter_map(writer).collect())
 }
 
-/// Waits until all Swarms have a ledger, and so many replicas write them.
+/// Waits until all Swarms have a ledger, and `count` replicas write the ledgers.
 async fn shared_by(context: &Context, swarms: usize, count: usize) -> Result<()> {
     until("the replicas to share the Swarms", WITHIN, || async {
         let writers = writers(context).await?;
@@ -254,7 +256,7 @@ async fn shared_by(context: &Context, swarms: usize, count: usize) -> Result<()>
     .await
 }
 
-/// Gives every Swarm another list of jobs, and waits until all are carried out.
+/// Gives every Swarm another list of jobs, and waits until all edits are carried out.
 async fn edit_all(context: &Context, swarms: usize, round: usize) -> Result<()> {
     let all: Api<Swarm> = context.api();
     each(swarms, move |n| {
@@ -273,7 +275,7 @@ async fn edit_all(context: &Context, swarms: usize, round: usize) -> Result<()> 
     .await
 }
 
-/// Edits one Swarm; returns its generation after that.
+/// Edits one Swarm; returns its new generation.
 async fn edit(all: &Api<Swarm>, n: usize, round: usize) -> Result<i64> {
     let spec = json!({"spec": {"jobs": [{"name": "a"}, {"name": format!("round-{round}")}]}});
     let edited = all.patch(&format!("s{n}"), &PatchParams::default(), &Patch::Merge(spec)).await?;
@@ -285,18 +287,18 @@ fn is_done(swarm: &Swarm) -> bool {
     seen.is_some() && seen == swarm.metadata.generation
 }
 
-/// Who writes which ledger, as a watch shows it: to list all of them again and again would be most of
-/// what the API server does.
+/// The writer of each ledger, from a watch. Repeated lists of all ledgers would be most of the API server's
+/// work.
 #[derive(Clone, Default)]
 struct Writers(Arc<Mutex<Written>>);
 
 #[derive(Default)]
 struct Written {
     of: BTreeMap<String, (Writer, Instant)>,
-    /// How many states of ledgers were seen since, and how many of them are of another writer than before.
+    /// The number of ledger states since the first list, and the number with a new writer among them.
     states: usize,
     takeovers: usize,
-    /// How many were written by whoever had lost the Swarm: under an epoch that was over.
+    /// The number of states by a replica that had lost the Swarm, which had an ended epoch.
     strays: usize,
 }
 
@@ -321,7 +323,7 @@ impl Written {
 }
 
 impl Writers {
-    /// Those of now, and whatever comes until the task is ended.
+    /// Begins with the present writers, and follows all changes until the task is ended.
     async fn follow(context: &Context) -> Result<(Self, JoinHandle<Result<()>>)> {
         let ledgers: Api<SwarmLedger> = context.api();
         let listed = ledgers.list(&ListParams::default()).await?;
@@ -349,21 +351,21 @@ impl Writers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ledgers of a replica.
+    /// The ledgers that a replica writes.
     fn of(&self, replica: &Replica) -> BTreeSet<String> {
         let all = self.all();
         let its = all.of.iter().filter(|(_, (writer, _))| replica.is(&writer.member));
         its.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Since when each of these ledgers has the writer that it has.
+    /// The times at which the present writers of these ledgers were first seen.
     fn since(&self, names: &BTreeSet<String>) -> Vec<Instant> {
         let all = self.all();
         names.iter().filter_map(|name| all.of.get(name).map(|(_, since)| *since)).collect()
     }
 }
 
-/// Kills a replica, and says how long its Swarms waited for another.
+/// Kills a replica, and prints how long its Swarms waited for another.
 async fn taken_over(context: &Context, replicas: &mut Vec<Replica>, swarms: usize) -> Result<()> {
     let mut victim = replicas.pop().context("a replica")?;
     let (writers, watch) = Writers::follow(context).await?;
@@ -389,10 +391,10 @@ async fn taken_over(context: &Context, replicas: &mut Vec<Replica>, swarms: usiz
     Ok(())
 }
 
-/// When each generation of a Swarm was seen to be carried out.
+/// The time at which each generation of a Swarm was first seen as carried out.
 type Seen = Arc<Mutex<BTreeMap<(String, i64), Instant>>>;
 
-/// Swarms that are edited one after the other while replicas are killed.
+/// The Swarms that are edited one after the other while replicas are killed.
 struct Load<'a> {
     context: &'a Context,
     cluster: &'a Cluster,
@@ -421,7 +423,7 @@ impl Load<'_> {
                 replicas.push(self.another(&mut started)?);
                 kills += 1;
             }
-            // A prime number of steps visits all of them in no order.
+            // Steps of a large prime visit all Swarms in a scattered order.
             let n = round * 7_919 % self.swarms;
             let asked = Instant::now();
             edits.push((format!("s{n}"), edit(&all, n, round + 10).await?, asked));
@@ -429,7 +431,7 @@ impl Load<'_> {
         }
         tokio::time::sleep(LEASE * 2).await;
         ensure!(!watch.is_finished(), "the watch has ended: {:?}", watch.await);
-        ensure!(!ledgers.is_finished(), "that of ledgers has ended: {:?}", ledgers.await);
+        ensure!(!ledgers.is_finished(), "the watch of ledgers has ended: {:?}", ledgers.await);
         watch.abort();
         ledgers.abort();
         let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -456,7 +458,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Starts another replica, under an ID that none had before.
+    /// Starts another replica, under a new ID.
     fn another(&self, started: &mut usize) -> Result<Replica> {
         *started += 1;
         Replica::start(self.cluster, self.program, *started)

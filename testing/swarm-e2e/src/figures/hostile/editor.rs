@@ -1,4 +1,4 @@
-//! The editor: what he applies, by a generator whose runs are the same every time.
+//! The hostile editor. A random generator with a fixed seed chooses its acts.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::authentication::v1::TokenRequest;
@@ -14,26 +14,26 @@ use super::WITHIN;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How many objects of each kind he has at most.
+/// The most objects of each kind.
 const OBJECTS: u64 = 40;
-/// How many pods he has that never run, and tokens of.
+/// The number of pods that never run, each with a token.
 const PODS: u64 = 20;
-/// How many Leases he writes for each of them, which is more than are read.
+/// The number of Leases for each of these pods, which is more than the operator reads.
 const LEASES: u64 = 32;
 /// The lists that together are as long as the lists of one Swarm may be.
 const LONG_LISTS: u64 = 8;
-/// The jobs of each of them.
+/// The number of jobs of each long list.
 const LONG_LIST: usize = 24_900;
-/// How many keys a ConfigMap of his may have: with who wrote them that is as large as an object may be.
+/// The most keys of a ConfigMap. With its `managedFields` such an object has the largest allowed size.
 const KEYS: u64 = 50_000;
 
-/// Who he is where he holds the token of a pod.
+/// The identity of the editor when it uses the token of a pod.
 struct InPod {
     client: Client,
     uid: String,
 }
 
-/// Somebody with the role `edit` in one namespace.
+/// A user with the role `edit` in one namespace.
 pub(super) struct Editor {
     client: Client,
     namespace: String,
@@ -49,7 +49,7 @@ impl Editor {
     pub(super) async fn new(context: &Context) -> Result<Self> {
         let subject = ["create", "rolebinding", "mallory", "--clusterrole=edit", "--user=mallory"];
         context.kubectl(&subject).await?;
-        // The account of workers in his namespace, as any namespace with sessions has one.
+        // Any namespace with sessions has an account of workers.
         context.kubectl(&["create", "serviceaccount", "worker"]).await?;
         let account = format!("--serviceaccount={}:worker", context.namespace);
         let role = "--clusterrole=swarm-session-worker";
@@ -63,7 +63,7 @@ impl Editor {
         let (swarms, maps, leases, refused) = (0, 0, 0, 0);
         let pods = Vec::new();
         let mut editor = Self { client, namespace, pods, random, swarms, maps, leases, refused };
-        until("his rights", WITHIN, || async {
+        until("the rights of the editor", WITHIN, || async {
             let maps: Api<ConfigMap> = editor.api();
             maps.list(&ListParams::default().limit(1)).await?;
             Ok(Some(()))
@@ -79,8 +79,8 @@ impl Editor {
         Ok(editor)
     }
 
-    /// A pod that never runs, and a token that is bound to it: nothing of it but its UID tells it from
-    /// that of a worker.
+    /// Makes a pod that never runs, and a token that is bound to it. Only the UID in the token differs
+    /// from the token of a worker.
     async fn pod(&self, config: &Config, n: u64) -> Result<InPod> {
         let name = format!("gated-{n}");
         let pod = json!({
@@ -108,12 +108,12 @@ impl Editor {
         Ok(InPod { client: Client::try_from(config)?, uid })
     }
 
-    /// How many of his acts the API server took.
+    /// The number of acts that the API server accepted.
     pub(super) fn done(&self) -> usize {
         self.swarms + self.maps + self.leases
     }
 
-    /// The same by kind.
+    /// The number of accepted acts by kind.
     pub(super) fn taken(&self) -> String {
         let Self { swarms, maps, leases, .. } = self;
         format!("{swarms} of Swarms, {maps} of ConfigMaps, {leases} of Leases")
@@ -126,7 +126,7 @@ impl Editor {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// A number below `end`, by a generator whose runs are the same every time.
+    /// The next random number, below `end`.
     fn below(&mut self, end: u64) -> u64 {
         self.random = self
             .random
@@ -135,7 +135,7 @@ impl Editor {
         (self.random >> 33) % end
     }
 
-    /// One act; what the API server refuses is counted, and no failure.
+    /// Acts once. A refusal of the API server is counted, and is not a failure.
     pub(super) async fn act(&mut self) {
         let (kind, name) = (self.below(3), format!("h{}", self.below(OBJECTS)));
         let outcome = match (kind, self.below(8)) {
@@ -175,7 +175,7 @@ impl Editor {
         }
     }
 
-    /// A ConfigMap that says it is the view of some Swarm of his, and has as many keys as fit.
+    /// A ConfigMap that claims to be the view of a Swarm of this namespace, with up to [`KEYS`] keys.
     fn many_keys(&mut self, name: &str) -> Value {
         let count = self.below(KEYS);
         let keys: Value = (0..count).map(|n| (format!("k{n:05}"), json!(""))).collect();
@@ -191,7 +191,7 @@ impl Editor {
         })
     }
 
-    /// A Lease of one of his pods, with an acknowledgement that may be as long as one may be, or longer.
+    /// Writes a Lease of one of its pods. The acknowledgement may be longer than allowed.
     async fn lease(&mut self) -> kube::Result<()> {
         let pod = usize::try_from(self.below(PODS)).unwrap_or(0);
         let (nonce, bytes) = (self.below(LEASES), self.below(180_000));
@@ -208,7 +208,7 @@ impl Editor {
             "spec": {"holderIdentity": name, "leaseDurationSeconds": 6},
         }))
         .map_err(kube::Error::SerdeError)?;
-        // As a worker: it may make, get and update them.
+        // A worker may create, get and update Leases.
         let leases: Api<Lease> = Api::namespaced(client.clone(), &self.namespace);
         if let Some(there) = leases.get_opt(&name).await? {
             lease.metadata.resource_version = there.metadata.resource_version;
@@ -238,7 +238,7 @@ impl Editor {
         self.api::<K>().delete(name, &DeleteParams::default()).await.map(drop)
     }
 
-    /// A spec that may mean something.
+    /// A random spec, which may be invalid.
     fn spec(&mut self) -> Value {
         let name = format!("h{}", self.below(OBJECTS));
         let source = |label: u64| json!({"selector": {"matchLabels": {"list": label.to_string()}}, "key": "jobs"});
@@ -262,7 +262,7 @@ impl Editor {
                 let pool = json!({"pods": {"matchLabels": {"app": name}}});
                 json!({"pool": pool, "worker": {"protocol": "Session"}, "jobs": self.jobs(500)})
             }
-            // Many of his Swarms have the same lists, which together are as long as may be.
+            // Many Swarms have the same lists, which together are as long as allowed.
             7 => {
                 let long = json!({"selector": {"matchLabels": {"list": "long"}}, "key": "jobs"});
                 json!({"pool": {"pods": {"matchLabels": {"app": name}}}, "jobSources": [long]})
@@ -288,7 +288,7 @@ impl Editor {
             4 => lines(bytes / 14, |n| format!("- j{from}-{n}\n")),
             5 => lines(bytes / 17, |n| format!("%TAG !{n}! x\n")),
             6 => format!("- job-{from}\n- [not, a, job]\n"),
-            // Six bytes each in JSON.
+            // JSON needs six bytes for each of these characters.
             7 => "\u{1}".repeat(bytes / 2),
             _ => format!("- job-{from}\n"),
         }
@@ -299,7 +299,7 @@ fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
     (0..count).map(line).collect::<Vec<_>>().concat()
 }
 
-/// One of the lists that many of his Swarms have.
+/// One of the long lists, which many Swarms of the editor share.
 fn long_list(number: u64, round: u64) -> Value {
     let text = lines(LONG_LIST, |n| format!("- job-{number}-{round:08}-{n:023}\n"));
     json!({

@@ -1,5 +1,6 @@
-//! What no operator has a part in: small writes, and how long it takes until a watch of all ConfigMaps shows
-//! one, as each replica of the operator has one. It shows which part of a delay is the API server's.
+//! Times small writes that no operator takes part in, and the time until a watch shows the last one. The
+//! watch covers all ConfigMaps, as the watch of each replica of the operator does. So the times show which
+//! part of a delay comes from the API server.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -19,20 +20,20 @@ use tokio::time::timeout;
 use super::WITHIN;
 use crate::scenario::Context;
 
-/// How many small writes are timed, one after the other: those of a turn are the ledger, the view and the
-/// status.
+/// The number of small writes that are timed together, one after the other. A turn has three writes: the
+/// ledger, the view and the status.
 pub(super) const WRITES: usize = 3;
-/// The ConfigMap that they write, in the namespace of each tenant.
+/// The ConfigMap that is written, in the namespace of each tenant.
 const NAME: &str = "probe";
 
 pub(super) struct Probe {
-    told: watch::Receiver<u64>,
+    newest: watch::Receiver<u64>,
     task: JoinHandle<()>,
 }
 
 impl Probe {
     pub(super) fn new(client: Client) -> Self {
-        let (tell, told) = watch::channel(0);
+        let (publish, newest) = watch::channel(0);
         let task = tokio::spawn(async move {
             let mut events = pin!(watcher(
                 Api::<PartialObjectMeta<ConfigMap>>::all(client),
@@ -42,14 +43,14 @@ impl Probe {
                 // The stream itself restarts a watch that failed.
                 let Ok(Event::Apply(map) | Event::InitApply(map)) = event else { continue };
                 if map.name_any() == NAME {
-                    tell.send_replace(version(&map).unwrap_or_default());
+                    publish.send_replace(version(&map).unwrap_or_default());
                 }
             }
         });
-        Self { told, task }
+        Self { newest, task }
     }
 
-    /// Does the small writes; returns how long they took, and how long it took from then on until the watch
+    /// Does the small writes. Returns the time that they took, and the time after them until the watch
     /// showed the last one.
     pub(super) async fn take(
         &mut self,
@@ -68,7 +69,7 @@ impl Probe {
             written = version(&map).context("a version")?;
         }
         let (took, done) = (asked.elapsed(), Instant::now());
-        let shown = self.told.wait_for(|told| written <= *told);
+        let shown = self.newest.wait_for(|newest| written <= *newest);
         timeout(WITHIN, shown).await.context("the watch does not show a write")??;
         Ok((took, done.elapsed()))
     }

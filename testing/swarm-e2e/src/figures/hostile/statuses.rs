@@ -1,5 +1,5 @@
-//! What the statuses of the tenants' Swarms say, by a watch of each namespace. To ask for one again and again
-//! would take the API server's time from the turn that is measured.
+//! The statuses of the tenants' Swarms, from a watch of each namespace. Polling would take the API server's
+//! time away from the measured turn.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -18,35 +18,35 @@ use crate::scenario::Context;
 
 /// The newest status of each Swarm, by its name, which no two tenants share.
 pub(super) struct Statuses {
-    told: watch::Receiver<BTreeMap<String, SwarmStatus>>,
+    newest: watch::Receiver<BTreeMap<String, SwarmStatus>>,
     _watches: JoinSet<()>,
 }
 
 impl Statuses {
     pub(super) fn new(tenants: &[Context]) -> Self {
-        let ((tell, told), mut watches) = (watch::channel(BTreeMap::new()), JoinSet::new());
+        let ((publish, newest), mut watches) = (watch::channel(BTreeMap::new()), JoinSet::new());
         for tenant in tenants {
-            let (swarms, tell) = (tenant.api::<Swarm>(), tell.clone());
+            let (swarms, publish) = (tenant.api::<Swarm>(), publish.clone());
             watches.spawn(async move {
                 let mut events = pin!(watcher(swarms, watcher::Config::default()));
                 while let Some(event) = events.next().await {
                     // The stream itself restarts a watch that failed.
                     let Ok(Event::Apply(swarm) | Event::InitApply(swarm)) = event else { continue };
                     let (name, status) = (swarm.name_any(), swarm.status.unwrap_or_default());
-                    tell.send_modify(|all| drop(all.insert(name, status)));
+                    publish.send_modify(|all| drop(all.insert(name, status)));
                 }
             });
         }
-        Self { told, _watches: watches }
+        Self { newest, _watches: watches }
     }
 
-    /// Waits for a status, and returns how many jobs it counts.
+    /// Waits for a status, and returns the number of jobs in it.
     pub(super) async fn until(
         &mut self,
         name: &str,
         is_so: impl Fn(&SwarmStatus) -> bool,
     ) -> Result<i32> {
-        let found = self.told.wait_for(|all| all.get(name).is_some_and(&is_so));
+        let found = self.newest.wait_for(|all| all.get(name).is_some_and(&is_so));
         let all = timeout(WITHIN, found).await.with_context(|| format!("{name} is not done"))??;
         all.get(name).map(|status| status.jobs).context("a status")
     }
