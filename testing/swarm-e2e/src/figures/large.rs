@@ -1,4 +1,4 @@
-//! One Swarm with as many jobs as a ledger is promised to hold, on a hundred real pods.
+//! One Swarm with 20,000 jobs on a hundred real pods of plain workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,15 +20,15 @@ use crate::until::until;
 
 const JOBS: usize = 20_000;
 const WORKERS: usize = 100;
-/// How long the machine may take to start all pods.
+/// The bound on the start of all pods.
 pub(super) const PODS_WITHIN: Duration = Duration::from_mins(10);
-/// How long any change may take.
+/// The bound on any change.
 const REST_WITHIN: Duration = Duration::from_mins(3);
-/// How many jobs are added one by one.
+/// The number of jobs that are added one by one.
 const EDITS: usize = 10;
-/// Between two polls.
+/// The time between two polls.
 const STEP: Duration = Duration::from_millis(5);
-/// Between two edits: what an edit set off is over, the last nudge too.
+/// The time between two edits. All effects of an edit are over by then, the last nudge too.
 const PAUSE: Duration = Duration::from_secs(8);
 
 pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
@@ -36,11 +36,11 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
     context.operator().await?;
     let manifest = sample(WORKERS)?;
     let (_, pool) = manifest.split_once("\n---\n").unwrap_or_default();
-    // A line a second for each job would measure the log.
+    // With a line a second for each job, the log would dominate the figures.
     let quiet = "          env:\n            - {name: RUST_LOG, value: warn}\n";
     let pool = pool.replacen("          env:\n", quiet, 1);
     ensure!(pool.contains("RUST_LOG"), "the sample's workers have an environment");
-    // All pods wait for their view here, which is made empty, as the documentation says.
+    // Pods start only with a view, so it is created empty first, as the documentation says.
     context
         .apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: swarm-worker-config}}")
         .await?;
@@ -102,7 +102,7 @@ fn job(n: usize) -> String {
     format!("stream:camera{n:05}:new")
 }
 
-/// Writes the whole list, as a user's tool does.
+/// Writes the whole list to a ConfigMap, as a user's tool does.
 pub(super) async fn write(
     context: &Context,
     name: &str,
@@ -142,7 +142,7 @@ async fn published(context: &Context, job: &str, since: Instant) -> Result<Strin
     }
 }
 
-/// Asks all workers whether exactly these jobs run, each once.
+/// Queries all workers, and returns `Some` if exactly these jobs run, each once.
 pub(super) async fn everything(
     context: &Context,
     pool: &str,

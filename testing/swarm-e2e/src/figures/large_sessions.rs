@@ -21,11 +21,11 @@ use crate::until::until;
 
 const JOBS: usize = 100_000;
 const WORKERS: usize = 100;
-/// As many as fit into one ConfigMap.
+/// The number of jobs that fit into one ConfigMap.
 const JOBS_A_LIST: usize = 20_000;
-/// How long any change may take.
+/// The bound on any change.
 const REST_WITHIN: Duration = Duration::from_mins(5);
-/// How many jobs are added one by one.
+/// The number of jobs that are added one by one.
 const EDITS: usize = 5;
 
 pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
@@ -87,12 +87,12 @@ fn job(n: usize) -> String {
     format!("stream:camera{n:06}:new")
 }
 
-/// The sample's workers, a hundred of them, with their account and its rights.
+/// The manifests of a hundred workers of the sample, with their account and its rights.
 fn workers(context: &Context) -> Result<String> {
     let file = repository().join("deploy/samples/sessions.yaml");
     let text = std::fs::read_to_string(file)?;
     let (_, pool) = text.split_once("\n---\n").unwrap_or_default();
-    // A line a second for each job would measure the log.
+    // With a line a second for each job, the log would dominate the figures.
     let quiet = "          env:\n            - {name: RUST_LOG, value: warn}\n";
     let pool = pool
         .replacen("          env:\n", quiet, 1)
@@ -115,7 +115,7 @@ spec:
 "
     .to_owned();
     for number in 0..lists {
-        // A `String` takes everything.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "    - {{configMap: {{name: {}, key: jobs}}}}", list_name(number));
     }
     text

@@ -1,5 +1,5 @@
-//! A ledger of 100,000 jobs through its store alone, on the real API server: how long it takes, and
-//! in how many requests.
+//! A ledger of 100,000 jobs on the real API server, saved and loaded without an operator: times and
+//! numbers of requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::scenario::Context;
 
 const JOBS: usize = 100_000;
 const WORKERS: u32 = 100;
-/// How often each of them is measured.
+/// The number of measurements of each operation.
 const RUNS: usize = 5;
 
 pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
@@ -45,7 +45,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
     context.kubectl(&["delete", "swarm", "--all"]).await.map(drop)
 }
 
-/// What was measured, in the order of the names.
+/// The measurements, in the order of their names.
 struct Rows<'a> {
     context: &'a Context,
     rows: BTreeMap<&'static str, Row>,
@@ -54,7 +54,7 @@ struct Rows<'a> {
 #[derive(Default)]
 struct Row {
     times: Vec<Duration>,
-    /// By verb and resource, all times together.
+    /// The requests of all runs together, by verb and resource.
     requests: BTreeMap<String, usize>,
 }
 
@@ -71,7 +71,7 @@ impl Rows<'_> {
         let (mark, start) = (audit.now()?, Instant::now());
         let done = work.await?;
         let took = start.elapsed();
-        // What was asked for before this has been noted when this is answered.
+        // The audit log has all earlier requests once this request is answered.
         self.context.api::<Swarm>().get("ledger").await?;
         let row = self.rows.entry(what).or_default();
         row.times.push(took);
@@ -102,7 +102,7 @@ impl Rows<'_> {
     }
 }
 
-/// The ledger after `before` in which so many workers share so many jobs.
+/// The ledger after `before` in which `workers` share `count` jobs.
 fn next(before: &Ledger, count: usize, workers: u32) -> Result<Ledger> {
     let names: Vec<_> = (0..count).map(|n| format!("stream:camera{n:07}:new")).collect();
     let (jobs, pool) = (jobs(names.iter().map(String::as_str))?, Pool::ready(workers));

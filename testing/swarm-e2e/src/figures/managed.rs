@@ -1,5 +1,5 @@
-//! What a managed pool costs: from one object to running jobs, writes at rest, and the memory of the
-//! operator for many.
+//! The cost of managed pools: the time from one object to running jobs, writes at rest, and the memory of
+//! the operator for many pools.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::output::say;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How often the sample is applied.
+/// The number of times that the sample is applied.
 const TIMES: usize = 5;
-/// The streams of the sample.
+/// The number of streams of the sample.
 const STREAMS: usize = 27;
-/// So many Swarms, without pods.
+/// The number of Swarms without pods.
 const SWARMS: usize = 1_000;
-/// How long anything here may take.
+/// The bound on every wait.
 const WITHIN: Duration = Duration::from_mins(10);
 
 pub(super) async fn measure(cluster: &Arc<Cluster>, program: &Path, rest: Duration) -> Result<()> {
@@ -60,7 +60,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, program: &Path, rest: Durati
     many(&context, program).await
 }
 
-/// From the apply of the sample until all its streams run.
+/// Measures the time from applying the sample until all its streams run.
 async fn run_once(context: &Context) -> Result<Duration> {
     let sample = std::fs::read_to_string(repository().join("deploy/samples/managed.yaml"))?;
     let start = Instant::now();
@@ -89,7 +89,7 @@ async fn clear(context: &Context) -> Result<()> {
     .await
 }
 
-/// The memory of an operator that keeps many pools.
+/// Measures the memory of an operator that keeps many pools.
 async fn many(context: &Context, program: &Path) -> Result<()> {
     let swarms: Api<Swarm> = context.api();
     let made = swarms.clone();

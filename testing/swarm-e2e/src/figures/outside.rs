@@ -1,4 +1,4 @@
-//! The operator as a process beside the cluster, so that its memory and CPU can be read.
+//! The operator as a process outside of the cluster, so that its memory and CPU can be read.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::operator;
 use crate::until::until;
 
 const LISTEN: &str = "127.0.0.1:8089";
-/// Without a turn or a nudge for so long it is at rest: the last nudge follows after five seconds.
+/// The time without a turn or a nudge after which it is at rest. The last nudge follows after five seconds.
 const QUIET: Duration = Duration::from_secs(8);
 
 /// A running operator, which ends with this value.
@@ -26,7 +26,7 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// Starts it as administrator.
+    /// Starts the operator with the administrator's kubeconfig.
     pub(super) fn start(cluster: &Cluster, program: &Path) -> Result<Self> {
         let log = File::create(cluster.components.logs().join("operator.log"))?;
         let child = Command::new(program)
@@ -39,7 +39,7 @@ impl Operator {
         Ok(Self { child, started: Instant::now() })
     }
 
-    /// What it has cost so far.
+    /// The cost of the operator so far.
     pub(super) fn cost(&self) -> Result<Cost> {
         process::cost(self.child.id().context("the operator has ended")?)
     }
@@ -52,7 +52,7 @@ impl Operator {
         Ok(values.sum())
     }
 
-    /// Waits until it has done nothing for a while.
+    /// Waits until the operator is at rest.
     pub(super) async fn quiet(&self, within: Duration) -> Result<()> {
         let since = Mutex::new((Instant::now(), (0, 0)));
         until("the operator at rest", within, || async {
@@ -72,7 +72,7 @@ impl Operator {
         .await
     }
 
-    /// Ends it.
+    /// Ends the operator.
     pub(super) async fn stop(mut self) -> Result<()> {
         Ok(self.child.kill().await?)
     }

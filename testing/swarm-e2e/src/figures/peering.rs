@@ -1,4 +1,4 @@
-//! What a worker costs that pings all others.
+//! The cost of a worker that pings all others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::output::say;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How many workers, and targets of each.
+/// The number of workers, and of the targets of each.
 const PEERS: u16 = 20;
-/// How long anything here may take.
+/// The bound on every wait.
 const WITHIN: Duration = Duration::from_mins(5);
 
 pub(super) async fn measure(cluster: &Arc<Cluster>, rest: Duration) -> Result<()> {
@@ -55,7 +55,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, rest: Duration) -> Result<()
     context.kubectl(&["delete", "swarm", "--all"]).await.map(drop)
 }
 
-/// What each worker has cost so far.
+/// The cost of each worker so far.
 async fn costs(context: &Context) -> Result<Vec<Cost>> {
     let mut costs = Vec::new();
     for n in 0..PEERS {

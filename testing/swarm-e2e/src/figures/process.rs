@@ -1,4 +1,4 @@
-//! What a process costs, as the kernel reports it.
+//! The cost of a process, from `/proc`.
 
 use std::fs;
 
@@ -7,12 +7,12 @@ use anyhow::{Context as _, Result};
 /// The clock tick of `/proc`, the same on every Linux that people run.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What a process has cost so far.
+/// The cost of a process so far.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cost {
     /// Memory that is resident now, in MiB.
     pub(super) rss_mib: u64,
-    /// The most that ever was, in MiB.
+    /// The largest resident memory so far, in MiB.
     pub(super) peak_mib: u64,
     /// CPU time of all threads, in seconds.
     pub(super) cpu_seconds: f64,

@@ -1,4 +1,4 @@
-//! What many Swarms cost one operator: memory, CPU, and how soon one of them is served.
+//! The cost of many Swarms for one operator: memory, CPU, and the delay of an edit.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::output::{Laps, say};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// Swarms, and jobs of each.
+/// The sizes: a number of Swarms, and the number of jobs of each.
 const SIZES: [(usize, usize); 4] = [(100, 100), (100, 1_000), (300, 1_000), (1_000, 1_000)];
-/// The Swarms lie in so many namespaces.
+/// The number of namespaces that the Swarms are in.
 const NAMESPACES: usize = 10;
-/// How long the largest size may take to settle, many times what it takes alone.
+/// The bound on settling, many times as long as the largest size takes on an idle machine.
 const SETTLED_WITHIN: Duration = Duration::from_mins(15);
-/// How many Swarms are edited once all are at rest.
+/// The number of Swarms that are edited once all are at rest.
 const EDITS: usize = 20;
 
 pub(super) async fn measure(
@@ -40,7 +40,8 @@ pub(super) async fn measure(
         namespaces.push(context.namespace);
     }
     outside::remove_inside(cluster).await?;
-    // For good: it would carry out what it saw before, for sets and pods that are gone.
+    // The controller manager stays frozen: it would act on earlier events, for sets and pods that do not
+    // exist any more.
     cluster.components.freeze("controller-manager")?;
     simulated::node(&cluster.client).await?;
     let mut rows = Vec::new();
@@ -58,7 +59,7 @@ pub(super) async fn measure(
     Ok(())
 }
 
-/// One line of the table.
+/// Measures one size, and returns its line of the table.
 async fn size(
     cluster: &Arc<Cluster>,
     program: &Path,

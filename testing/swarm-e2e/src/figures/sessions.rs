@@ -1,7 +1,7 @@
-//! What sessions take and cost: the legs of a move, the times after a fault, requests, heartbeats.
+//! The times and costs of sessions: the legs of a move, recovery after a fault, requests, heartbeats.
 //!
-//! The run log has the times when a job starts and stops. All other times are those of watches of this
-//! program, so a leg that ends with one includes the way of an event to a client.
+//! The run log has the times when a job starts and stops. All other times come from watches of this
+//! program, so a leg that ends with such a time includes the delivery of an event to a client.
 
 mod faults;
 mod heartbeats;

@@ -1,4 +1,4 @@
-//! Pools that no kubelet runs: StatefulSets, and pods bound to a node that is an object and no more.
+//! Pools that no kubelet runs: StatefulSets, and pods bound to a node that exists only as an object.
 //!
 //! The controller manager must be frozen meanwhile: it would create pods of its own, and delete the
 //! pods of a silent node.
@@ -13,18 +13,18 @@ use swarm_client::api::{Swarm, SwarmLedger};
 
 use super::{Lists, each};
 
-/// How many pods a pool has.
+/// The number of pods of a pool.
 pub(super) const WORKERS: usize = 3;
 
 /// The name of the node.
 const NODE: &str = "nowhere";
 
-/// The names of a pool's jobs, 26 characters each.
+/// The name of job `n` of a pool, 26 characters long.
 pub(super) fn job(pool: usize, n: usize) -> String {
     format!("stream:c{pool:04}x{n:05}:updated")
 }
 
-/// Makes the node that all these pods are on.
+/// Makes the node of all these pods.
 pub(super) async fn node(client: &Client) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let node = json!({"metadata": {"name": NODE}, "spec": {"unschedulable": true}});
@@ -33,7 +33,7 @@ pub(super) async fn node(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Makes a Swarm with so many jobs, and its pool, whose pods are ready.
+/// Makes a Swarm with `jobs` jobs, and its pool with ready pods.
 pub(super) async fn pool(
     client: &Client,
     namespace: &str,
@@ -83,7 +83,7 @@ pub(super) async fn pool(
     Ok(())
 }
 
-/// Marks the ConfigMaps that hold jobs.
+/// The label of the ConfigMaps with jobs.
 const LIST: &str = "figures/list";
 
 fn list_name(pool: usize) -> String {
@@ -95,7 +95,7 @@ fn list(pool: usize, jobs: usize) -> String {
     lines.concat()
 }
 
-/// The request that gives pool `n` one job more than its `jobs`.
+/// The request that adds one job to the `jobs` of pool `n`.
 pub(super) fn one_more(
     namespace: &str,
     n: usize,
@@ -153,7 +153,7 @@ async fn pod(
     Ok(())
 }
 
-/// As large as that of the shipped sample.
+/// The spec of a pod, as large as in the shipped sample.
 fn pod_spec(pool: &str) -> Value {
     let probe = json!({"httpGet": {"path": "/internal/health", "port": "http"}});
     json!({
@@ -205,8 +205,8 @@ fn pod_status() -> Value {
     })
 }
 
-/// Removes all that [`pool`] made in `namespaces`, and what the operator made of it. The operator
-/// must not run.
+/// Removes all objects that [`pool`] and the operator made in `namespaces`. The operator must not
+/// run.
 pub(super) async fn clear(client: &Client, namespaces: &[String]) -> Result<()> {
     for namespace in namespaces {
         let swarms: Api<Swarm> = Api::namespaced(client.clone(), namespace);

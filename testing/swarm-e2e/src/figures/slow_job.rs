@@ -1,5 +1,5 @@
-//! Five jobs that end at once move to another worker: alone, and with a job that stops slowly. For how
-//! long they stand still, and what is written for it.
+//! Five jobs that end at once move to another worker, alone and with a job that stops slowly. Measures
+//! the time in which the jobs do not run, and the writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,9 +35,9 @@ enum Move {
 #[derive(Default)]
 struct Rounds {
     stood_still: Vec<Duration>,
-    /// The time until the slow job ran again, where it moved.
+    /// The times until the slow job ran again, in rounds that moved it.
     slow: Vec<Duration>,
-    /// Number of writes, by what was written.
+    /// The number of writes, by resource.
     writes: BTreeMap<String, usize>,
 }
 

@@ -1,7 +1,7 @@
-//! What the API server counts of writes, by what is written: for a change, and at rest.
+//! Writes by verb and resource, for a change and at rest, from the metrics of the API server.
 //!
-//! The server does not count by client. But the operator is the only writer of what is counted here:
-//! its own resources, ConfigMaps, Events of the newer API, and pods other than their status.
+//! The server does not count by client. But only the operator writes the resources that count here: its
+//! own resources, ConfigMaps, Events of the newer API, and pods other than their status.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::output::say;
 use crate::scenario::Context;
 use crate::scenarios::pool::{at_rest, jobs_of, sample};
 
-/// How many changes are counted; each is over before the next begins.
+/// The number of counted changes. Each is over before the next begins.
 const CHANGES: u64 = 10;
-/// The last nudge follows 5.3 seconds after a change.
+/// The time after which a change is over. The last nudge follows 5.3 seconds after a change.
 const OVER: Duration = Duration::from_secs(8);
 
-/// Requests that write, by what they write.
+/// The numbers of writing requests, by verb and resource.
 type Writes = BTreeMap<String, u64>;
 
 pub(super) async fn measure(cluster: &Arc<Cluster>, rest: Duration) -> Result<()> {
@@ -43,7 +43,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, rest: Duration) -> Result<()
         tokio::time::sleep(OVER).await;
     }
     let mut changes = since(&before, &writes(cluster).await?);
-    // Our own.
+    // This program's own edits of the Swarm do not count.
     changes.entry("PATCH swarms".into()).and_modify(|count| *count -= CHANGES);
     context.laps.lap(format!("{CHANGES} changes counted"));
 
@@ -78,7 +78,7 @@ fn print(changes: &Writes, at_rest: &Writes, rest: Duration) {
     say(format_args!("| for comparison: everybody else (nodes, leases) | | {others} |"));
 }
 
-/// Whether only the operator writes this, in a cluster without anything else.
+/// Whether only the operator makes such writes, in a cluster without other users.
 fn is_of_operator(what: &str) -> bool {
     let resource = what.split_once(' ').map_or(what, |(_, resource)| resource);
     let ours = ["swarms", "swarms/status", "swarmledgers", "configmaps", "statefulsets/scale"];
@@ -88,7 +88,7 @@ fn is_of_operator(what: &str) -> bool {
         || matches!(what, "PATCH pods" | "APPLY pods")
 }
 
-/// Counters that rose.
+/// The increase of each counter that rose.
 fn since(before: &Writes, after: &Writes) -> Writes {
     let risen = |(what, now): (&String, &u64)| {
         let then = before.get(what).copied().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! How long jobs stand still after a worker crashed, or its node fell silent; and how long a worker
-//! that comes up waits for its first job.
+//! The time without a running job after a worker crashed or its node fell silent, and the time that a
+//! new worker waits for its first job.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -85,8 +85,7 @@ async fn first_jobs(pool: &mut SessionPool) -> Result<Times> {
 async fn crashes(pool: &SessionPool) -> Result<Times> {
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
-        // A container that has ended once would count as ended at once, so each round has a new
-        // pod.
+        // Each round has a new pod: a container with an earlier end would count as ended at once.
         let pod = pool.pod(0).await?;
         let name = pod.name_any();
         let watches = Watches::start(&pool.context);
@@ -126,7 +125,7 @@ fn jobs_of(pool: &SessionPool, worker: &str) -> Result<BTreeSet<String>> {
     Ok(runs.into_iter().filter(|(_, run)| run.worker == worker).map(|(job, _)| job).collect())
 }
 
-/// When the last of these jobs was started for the first time after `mark`.
+/// The time at which the last of these jobs was started for the first time after `mark`.
 fn last_start(pool: &SessionPool, jobs: &BTreeSet<String>, mark: Moment) -> Result<Moment> {
     let history = pool.history()?;
     let mut last = mark;

@@ -1,4 +1,4 @@
-//! What the heartbeats of a thousand sessions cost: as many Leases, made and renewed as workers do.
+//! The cost of the heartbeats of a thousand sessions, from Leases that are made and renewed as by workers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use crate::scenario::Context;
 
 const SESSIONS: u32 = 1_000;
 
-/// What was renewed while it was counted.
+/// The renewals since counting began.
 #[derive(Default)]
 struct Renewals {
     failed: AtomicU64,
@@ -36,7 +36,7 @@ pub(super) async fn measure(context: &Context) -> Result<()> {
         let (api, renewals) = (context.api::<Lease>(), Arc::clone(&renewals));
         opened.spawn(async move { live(&api, n, &terms, &renewals).await });
     }
-    // All have opened and renewed; what follows is the steady state.
+    // After this time all sessions have been opened and renewed, and the steady state begins.
     tokio::time::sleep(terms.renew * 3).await;
     renewals.times.lock().unwrap_or_else(PoisonError::into_inner).clear();
     let failed_before = renewals.failed.load(Ordering::Relaxed);
@@ -63,10 +63,10 @@ pub(super) async fn measure(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Opens a session and renews it for as long as it is let.
+/// Opens a session, and renews it until its task is aborted.
 async fn live(api: &Api<Lease>, n: u32, terms: &LeaseTerms, renewals: &Renewals) {
     let id = SessionId::new(&format!("00000000-0000-0000-0000-{n:012}"), n.into());
-    // Spread over the time from one renewal to the next, as workers are that started some time.
+    // The first renewals are spread over one renewal interval, as with independent workers.
     let first = terms.renew * n / SESSIONS;
     tokio::time::sleep(first).await;
     let mut ticks = tokio::time::interval(terms.renew);

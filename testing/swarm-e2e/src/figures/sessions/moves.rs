@@ -1,5 +1,5 @@
-//! One job goes from worker to worker and back: how long each leg takes, and what is asked of the API
-//! server for it.
+//! One job moves from worker to worker and back: the time of each leg, and the requests to the API server
+//! for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,16 +19,16 @@ use crate::scenarios::session_pool::{Policy, SessionPool};
 use crate::until::until;
 
 const MOVES: usize = 200;
-/// How long one move may take.
+/// The bound on one move.
 const WITHIN: Duration = Duration::from_secs(30);
-/// Between two reads of the run log.
+/// The time between two reads of the run log.
 const STEP: Duration = Duration::from_millis(5);
-/// Between two moves, beside a part that differs from move to move: none begins in step with a
-/// renewal.
+/// The constant part of the pause between two moves. Another part differs from move to move, so that
+/// moves do not begin in step with renewals.
 const PAUSE: Duration = Duration::from_millis(300);
 const MOVING: &str = "moving";
 
-/// When each leg of one move was over.
+/// The times at which the legs of one move ended.
 struct Legs {
     edited: Moment,
     released: Moment,
@@ -104,7 +104,7 @@ async fn one(pool: &SessionPool, watches: &Watches, to: usize) -> Result<Legs> {
     Ok(Legs { edited, released, stopped, acknowledged, granted, running })
 }
 
-/// The revision since which a session is to release the job.
+/// The revision in which the ledger asks a session to release the job.
 fn releasing(event: &Observed, session: &str) -> Option<u64> {
     let Observed::Ledger(ledger) = event else { return None };
     let SwarmLedger { spec, .. } = &**ledger;
@@ -112,7 +112,7 @@ fn releasing(event: &Observed, session: &str) -> Option<u64> {
     holder.releasing.get(MOVING).map(|release| release.since)
 }
 
-/// Whether another session than this one was granted the job.
+/// Whether the job is granted to another session than `before`.
 fn is_granted(event: &Observed, before: &str) -> bool {
     let Observed::Ledger(ledger) = event else { return false };
     let SwarmLedger { spec, .. } = &**ledger;
@@ -120,7 +120,7 @@ fn is_granted(event: &Observed, before: &str) -> bool {
     others.into_iter().any(|holder| holder.jobs.contains_key(MOVING))
 }
 
-/// When the job was started on a slot after `mark`.
+/// Waits until the job was started on a slot after `mark`, and returns that time.
 async fn on(pool: &SessionPool, slot: usize, mark: Moment) -> Result<Moment> {
     let worker = format!("{}-{slot}", pool.name);
     let looks = async {

@@ -66,7 +66,7 @@ impl Watches {
         Self { events, tasks }
     }
 
-    /// The first event since `mark` that `find` takes, and when it arrived.
+    /// The first event since `mark` for which `find` returns a value, with the time of its arrival.
     pub(super) async fn find<T>(
         &self,
         what: &str,
