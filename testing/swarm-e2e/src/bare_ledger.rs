@@ -1,4 +1,4 @@
-//! A ledger that no operator watches, for scenarios and figures of the store alone.
+//! A ledger that no operator watches, for scenarios and figures of the ledger's store.
 
 use anyhow::{Context as _, Result};
 use kube::{Client, ResourceExt as _};
@@ -9,7 +9,7 @@ use swarm_core::ports::Seen;
 
 use crate::scenario::Context;
 
-/// Its name.
+/// The name of the ledger.
 pub(crate) const LEDGER: &str = "statefulset.nobody";
 
 /// A Swarm with a pool that does not exist, and the stores of its ledger.
@@ -20,7 +20,7 @@ pub(crate) struct BareLedger {
 }
 
 impl BareLedger {
-    /// Creates the Swarm; there is no ledger yet.
+    /// Creates the Swarm, without a ledger.
     pub(crate) async fn new(context: &Context, name: &str) -> Result<Self> {
         let swarm = json!({
             "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm",
@@ -32,12 +32,12 @@ impl BareLedger {
         Ok(Self { context: context.clone(), swarm, uid })
     }
 
-    /// A store that knows nothing yet.
+    /// Opens a store without memory.
     pub(crate) fn open(&self) -> KubeLedgerStore {
         self.open_as(self.context.client.clone())
     }
 
-    /// The same for another client.
+    /// Opens a store without memory for another client.
     pub(crate) fn open_as(&self, client: Client) -> KubeLedgerStore {
         let claimant = |kind: &str, name: &str, uid: &str| Claimant {
             kind: kind.into(),

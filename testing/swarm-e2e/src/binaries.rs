@@ -1,10 +1,10 @@
-//! Builds every program the cluster runs, before the sandbox closes the way to any registry.
+//! Builds every program that the cluster runs, before the sandbox cuts off all registries.
 //!
-//! - The control plane comes from its published Go modules; `control-plane/go.mod` is the main
-//!   module that names the commands and `go.sum` pins every hash. Built once per `go.sum`.
-//! - Our own programs are linked statically, because their images hold nothing else. Cargo decides
-//!   what is stale, in a target folder of its own.
-//! - The worker in Go needs nothing but Go's standard library. Go decides what is stale.
+//! - The control plane comes from its published Go modules. `control-plane/go.mod` is the main
+//!   module that names the commands, and `go.sum` pins every hash. It is built once per `go.sum`.
+//! - Our own programs are linked statically, because their images have no other files. Cargo decides
+//!   what is stale, in a separate target folder.
+//! - The worker in Go needs only Go's standard library. Go decides what is stale.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::cache::{Cache, complete};
 use crate::command::run_visibly;
 use crate::output::say;
 
-/// Everything that was built, by path.
+/// The paths of the built programs.
 #[derive(Debug, Clone)]
 pub struct Binaries {
     /// Folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet
@@ -29,17 +29,17 @@ pub struct Binaries {
     pub ours: PathBuf,
 }
 
-/// How our own programs are compiled.
+/// The build profile of our own programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// In less than half the time, and slower: what they do is the same.
+    /// Builds in less than half the time, and makes slower programs with the same behaviour.
     Quick,
-    /// As they are shipped, for figures.
+    /// Builds the programs as they are shipped, for figures.
     Release,
 }
 
 impl Profile {
-    /// Its name in `Cargo.toml`, and of the folder that cargo makes.
+    /// The name of the profile in `Cargo.toml`, and of the folder that cargo makes.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -52,7 +52,7 @@ impl Profile {
 ///
 /// # Errors
 ///
-/// When `go` or `cargo` fails; they have printed the reason on the terminal.
+/// When `go` or `cargo` fails. The reason is on the terminal.
 pub fn build(cache: &Cache, profile: Profile) -> Result<Binaries> {
     Ok(Binaries { control_plane: control_plane(cache)?, ours: ours(cache, profile)? })
 }
@@ -67,14 +67,14 @@ pub fn built(cache: &Cache, profile: Profile) -> Result<Binaries> {
     Ok(Binaries { control_plane, ours: ours_folder(cache, profile) })
 }
 
-/// The top folder of the repository this program was built from.
+/// The top folder of the repository that this program was built from.
 #[must_use]
 pub fn repository() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here)
 }
 
-/// The committed main module.
+/// The committed main module of the control plane.
 struct ControlPlane {
     version: String,
     sum: Vec<u8>,
@@ -133,7 +133,7 @@ fn control_plane(cache: &Cache) -> Result<PathBuf> {
             .arg("-C")
             .arg(ControlPlane::module())
             .args(["build", "-mod=readonly", "-trimpath", "-ldflags", &wanted.linker_flags(), "-o"])
-            // The trailing slash means a folder to go.
+            // The trailing slash marks a folder for Go.
             .arg(format!("{}/", building.path().display()))
             .arg("tool")
             .env("CGO_ENABLED", "0")
@@ -164,9 +164,9 @@ fn ours(cache: &Cache, profile: Profile) -> Result<PathBuf> {
     let services = ["-pswarm-operator", "-pswarm-cli", "-pswarm-worker"];
     let programs = ["swarm-operator", "swarm", "kubectl-swarm", "swarm-worker"];
     run_visibly(cargo().args(services).args(programs.map(|it| format!("--bin={it}"))))?;
-    // The program of a user: built separately, since examples are built with dev-dependencies.
+    // The example is the program of a user. It is built separately, with dev-dependencies.
     run_visibly(cargo().args(["--package", "swarm-worker", "--example", "session"]))?;
-    // On its own, so that dropping this crate's default feature does not touch the products.
+    // A separate build: dropping this crate's default feature must not affect the products.
     let pause = ["--package", "swarm-e2e", "--no-default-features", "--bin", "pause"];
     run_visibly(cargo().args(pause))?;
     go_worker(&folder.join("go-worker"))?;
@@ -177,7 +177,7 @@ fn ours(cache: &Cache, profile: Profile) -> Result<PathBuf> {
 fn go_worker(program: &Path) -> Result<()> {
     let mut go = Command::new("go");
     go.arg("-C").arg(repository().join("testing/go-worker"));
-    // Without the state of the checkout, the same sources make the same program.
+    // Without the state of the checkout in it, the program only depends on its sources.
     go.args(["build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o"]).arg(program);
     run_visibly(go.env("CGO_ENABLED", "0").env("GOWORK", "off").env("GOTOOLCHAIN", "local"))
 }
@@ -190,10 +190,10 @@ fn cargo(cache: &Cache, profile: Profile) -> Command {
         .current_dir(repository())
         .env("CARGO_TARGET_DIR", cache.target())
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
-        // It would silently win over RUSTFLAGS.
+        // This variable would silently win over RUSTFLAGS.
         .env_remove("CARGO_ENCODED_RUSTFLAGS");
-    // `cargo run` describes its package to this program. A build script that looks at that, as ring's does,
-    // would run again, and everything above it would be compiled again.
+    // `cargo run` describes its package to this program in variables. A build script that reads them, as
+    // ring's does, would run again, and all dependents would be compiled again.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {

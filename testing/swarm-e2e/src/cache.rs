@@ -1,6 +1,6 @@
-//! The folder that outlives runs: built binaries, images, records of runs, evidence of failures.
+//! The folder that stays after a run: built binaries, images, records of runs, evidence of failures.
 //!
-//! It lies outside `target/`, so that `cargo clean` does not cost five minutes of Go build.
+//! The folder is outside of `target/`, so that `cargo clean` does not cost five minutes of Go build.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
-/// How the name of a folder starts that is still being filled.
+/// The prefix of the name of an unfinished folder.
 const BUILDING: &str = "building-";
 
 /// The cache folder.
 #[derive(Debug, Clone)]
 pub struct Cache {
-    /// Where it lies.
+    /// The path of the folder.
     pub root: PathBuf,
 }
 
 impl Cache {
-    /// Finds the folder by the environment and makes it:
+    /// Makes the folder that the environment names:
     /// `$SWARM_E2E_CACHE`, else `$XDG_CACHE_HOME/swarm-e2e`, else `$HOME/.cache/swarm-e2e`.
     ///
     /// # Errors
@@ -38,19 +38,19 @@ impl Cache {
         self.root.join("target")
     }
 
-    /// Where image archives lie.
+    /// The folder of image archives.
     #[must_use]
     pub fn images(&self) -> PathBuf {
         self.root.join("images")
     }
 
-    /// Where each run that is under way, or was killed, has a folder.
+    /// The folder in which each run has a folder, while it is under way or after it was killed.
     #[must_use]
     pub fn runs(&self) -> PathBuf {
         self.root.join("runs")
     }
 
-    /// Where evidence of failures is kept.
+    /// The folder of the evidence of failures.
     #[must_use]
     pub fn failures(&self) -> PathBuf {
         self.root.join("failures")
@@ -64,7 +64,7 @@ impl Cache {
     pub fn lock(&self) -> Result<File> {
         let lock = File::create(self.root.join("lock"))?;
         lock.lock()?;
-        // Only one process holds the lock, so any such folder belongs to a build that was killed.
+        // Only one process holds the lock, so an unfinished folder belongs to a killed build.
         for entry in fs::read_dir(&self.root)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with(BUILDING) {
@@ -74,7 +74,7 @@ impl Cache {
         Ok(lock)
     }
 
-    /// Makes an empty folder to build in, on the same file system as the final place.
+    /// Makes an empty folder for a build, on the same file system as the final place.
     ///
     /// # Errors
     ///
@@ -84,9 +84,9 @@ impl Cache {
     }
 }
 
-/// Moves a folder that was built to the end to its final place.
+/// Moves a finished folder to its final place.
 ///
-/// A rename is all or nothing: an interrupted build is never taken for a whole one.
+/// A rename is atomic, so an interrupted build is never taken for a finished one.
 pub(crate) fn complete(built: TempDir, place: &Path) -> Result<()> {
     let built = built.keep();
     fs::rename(&built, place).with_context(|| format!("cannot move to {}", place.display()))

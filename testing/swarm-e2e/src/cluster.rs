@@ -1,9 +1,9 @@
 //! One Kubernetes cluster of two nodes: etcd, the control plane, one kube-proxy for both nodes, and
 //! containerd and kubelet twice.
 //!
-//! Everything lies below [`FOLDER`], in memory and in namespaces of its own, so a boot starts from
-//! nothing and a cluster needs no shutdown. Services have their addresses and node ports, for pods
-//! and for this process; pods have their names as well ([`dns`](crate::dns)).
+//! Everything is below [`FOLDER`], in memory and in separate namespaces. So every boot starts empty, and
+//! a cluster needs no shutdown. The addresses and node ports of Services work for pods and for this
+//! process. Names ([`dns`](crate::dns)) work for pods only.
 
 mod audit;
 mod boot;
@@ -32,18 +32,18 @@ use crate::command::stdout_of;
 use crate::output::say;
 use crate::until::until;
 
-/// Where the cluster keeps everything, inside.
+/// The folder of all files of the cluster, inside the sandbox.
 pub const FOLDER: &str = "/run/swarm-e2e";
 /// The address of the `kubernetes` Service, which every pod gets.
 pub const SERVICE_ADDRESS: &str = "10.96.0.1";
-/// Where pods find names. No Service is given this address by chance: those without a wish for one
-/// get higher ones.
+/// The address of the DNS responder. No Service gets this address by chance: Services that ask for no
+/// address get higher ones.
 pub const DNS_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
-/// How long it may take until everything that a scenario has broken runs again.
+/// The bound on repairing all that a scenario has broken.
 const MENDED_WITHIN: Duration = Duration::from_secs(90);
-/// Where pods have their addresses: each node has a range of 256 in it.
+/// The addresses of pods. Each node has a range of 256 of them.
 pub const POD_ADDRESSES: &str = "10.88.0.0/16";
-/// The numbers of the nodes; node 1 also lends its address to the API server.
+/// The numbers of the nodes. The API server advertises the address of node 1.
 pub const NODES: [u8; 2] = [1, 2];
 
 /// A node's address.
@@ -52,8 +52,8 @@ pub fn node_address(node: u8) -> String {
     format!("10.90.0.{node}")
 }
 
-/// Where a node's kubelet finds the API server: each has an address of its own for it, on our
-/// loopback device, so that one node can be cut off.
+/// The address of the API server for a node's kubelet, on our loopback device. Each node has another
+/// address, so that one node can be cut off.
 #[must_use]
 pub fn server_address(node: u8) -> String {
     format!("10.91.0.{node}")
@@ -65,7 +65,7 @@ pub fn node_name(node: u8) -> String {
     format!("node-{node}")
 }
 
-/// Where this machine has the network plugins.
+/// The folder of this machine's network plugins.
 ///
 /// # Errors
 ///
@@ -78,17 +78,17 @@ pub fn plugins_folder() -> Result<&'static str> {
 
 /// A running cluster.
 pub struct Cluster {
-    /// Speaks to the API server as administrator.
+    /// The client of the API server, as administrator.
     pub client: Client,
-    /// The same identity as a file, for kubectl and its like.
+    /// The kubeconfig of the administrator, for kubectl and similar programs.
     pub kubeconfig: PathBuf,
-    /// Its processes, for reading their logs and for breaking them.
+    /// The processes of the cluster, whose logs can be read, and which can be broken.
     pub components: Components,
-    /// What the API server was asked for, and by whom.
+    /// The audit log: the requests to the API server, with their users.
     pub audit: Audit,
-    /// The programs it was started from, kubectl among them, and our own.
+    /// The programs of the cluster, kubectl among them, and our own programs.
     pub binaries: Binaries,
-    /// Whether the operator is installed; it is, at most once.
+    /// Whether the operator is installed. It is installed at most once.
     pub(crate) operator: tokio::sync::OnceCell<bool>,
 }
 
@@ -117,8 +117,8 @@ impl Cluster {
         self.kubectl(&["apply", "--namespace", namespace, "--filename", &file]).await.map(drop)
     }
 
-    /// What a program needs to reach this cluster, with the kubectl that was built for it and with
-    /// our own programs on its path.
+    /// The environment in which a program reaches this cluster. The kubectl that was built for it and our
+    /// own programs are on its path.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, std::ffi::OsString)> {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -153,14 +153,14 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When there is no such pod, or it has not started.
+    /// When the pod does not exist, or has not started.
     pub async fn pod_log(&self, namespace: &str, pod: &str) -> Result<String> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         Ok(pods.logs(pod, &LogParams::default()).await?)
     }
 
-    /// Repairs whatever a scenario has broken and not repaired: frozen components continue, ended ones
-    /// are restarted, and nodes are reconnected and take pods.
+    /// Repairs the faults that a scenario has left: frozen components continue, ended ones are restarted,
+    /// and nodes are reconnected and take pods.
     ///
     /// # Errors
     ///
@@ -168,8 +168,8 @@ impl Cluster {
     pub async fn mend(&self) -> Result<()> {
         faults::mend()?;
         until("the nodes to be mended", MENDED_WITHIN, || async {
-            // A kubelet ends if it does not find its container runtime, seconds after it was started
-            // and while its node is still reported as ready.
+            // Without its container runtime a kubelet ends seconds after its start, while its node is
+            // still reported as ready. So the runtimes come first.
             let mut ended = self.components.mend(|name| !name.starts_with("kubelet"))?;
             for node in NODES {
                 node::answers(node).await?;
@@ -189,7 +189,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When there is no such node.
+    /// When the node does not exist.
     pub fn runtime_socket(&self, node: u8) -> Result<String> {
         if !NODES.contains(&node) {
             bail!("there is no node {node}");

@@ -4,11 +4,11 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Runs `program` and returns what it printed.
+/// Runs `program` and returns its output.
 ///
 /// # Errors
 ///
-/// When it cannot be started, or ends with anything but success; the text carries its stderr.
+/// When the program cannot be started, or fails. The error has its stderr.
 pub fn run(program: &str, args: &[&str]) -> Result<String> {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null());
@@ -20,7 +20,7 @@ pub fn run(program: &str, args: &[&str]) -> Result<String> {
 ///
 /// # Errors
 ///
-/// When it cannot be started, or ends with anything but success.
+/// When the command cannot be started, or fails.
 pub fn run_visibly(command: &mut Command) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("cannot start {program}"))?;
@@ -30,11 +30,11 @@ pub fn run_visibly(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a finished program printed, or an error with its stderr.
+/// The output of a finished program, or an error with its stderr.
 ///
 /// # Errors
 ///
-/// When `output` is that of a failure.
+/// When the program failed.
 pub fn stdout_of(what: &str, output: &Output) -> Result<String> {
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);

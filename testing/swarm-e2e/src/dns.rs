@@ -1,8 +1,8 @@
 //! The DNS responder of the cluster: names of Services and of pods behind them, from two watches.
 //!
-//! It is a process of its own, so that it starts afresh with the others when the cluster is rolled
-//! back, and can be broken by its name. While the API server is away it answers with what it knows.
-//! There is nothing outside of the cluster: any other name does not exist.
+//! The responder is a separate process. So it restarts with the other components when the cluster is
+//! rolled back, and can be broken by its name. While the API server is unavailable it answers from its
+//! caches. Names outside of the cluster do not exist.
 
 mod message;
 mod names;
@@ -27,20 +27,20 @@ use self::message::Transport;
 use self::names::Names;
 use crate::output::complain;
 
-/// Where names are asked for, with UDP and TCP.
+/// The port for queries over UDP and TCP.
 const PORT: u16 = 53;
-/// The longest query over UDP; what is longer is cut off, and refused as malformed.
+/// The longest query over UDP. A longer query is cut off, and refused as malformed.
 const QUERY_BYTES_MAX: usize = 4096;
-/// Connections at a time; a further one waits.
+/// The most connections at a time. A further one waits.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a connection may last.
+/// The bound on a connection.
 const CONNECTION_WITHIN: Duration = Duration::from_secs(10);
 
-/// Answers queries at `address` until the process is ended, as soon as all Services are known.
+/// Waits until all Services are known, and answers queries at `address` until the process ends.
 ///
 /// # Errors
 ///
-/// When it cannot listen there, or a watch ends.
+/// When the address cannot be used, or a watch ends.
 pub async fn serve(kubeconfig: &Path, address: Ipv4Addr) -> Result<()> {
     let client = crate::cluster::client(kubeconfig).await?;
     let (services, follow_services) = followed(&client);
@@ -62,7 +62,7 @@ pub async fn serve(kubeconfig: &Path, address: Ipv4Addr) -> Result<()> {
 
 type Followed<K> = Result<watcher::Event<K>, watcher::Error>;
 
-/// A store of all objects of a kind, and the stream that keeps it up to date.
+/// Returns a store of all objects of a kind, and the stream that keeps it up to date.
 fn followed<K>(client: &Client) -> (Store<K>, impl Stream<Item = Followed<K>> + Send + use<K>)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
@@ -72,7 +72,7 @@ where
     (store, events.default_backoff().reflect(writer))
 }
 
-/// A watch that has failed is tried again.
+/// Reports a failure of a watch. The watch itself retries.
 async fn report<K>(event: Followed<K>) {
     if let Err(err) = event {
         complain(format_args!("{:#}", anyhow::Error::new(err)));
@@ -84,7 +84,7 @@ async fn datagrams(socket: &UdpSocket, names: &Names) -> Result<()> {
     loop {
         let (length, client) = socket.recv_from(&mut query).await?;
         if let Some(answer) = message::answer(names, &query[..length], Transport::Udp) {
-            // A client that is gone misses nothing.
+            // A failed send is harmless: the client has gone away.
             let _ = socket.send_to(&answer, client).await;
         }
     }
@@ -97,14 +97,14 @@ async fn connections(listener: &TcpListener, names: &Arc<Names>) -> Result<()> {
         let (stream, _) = listener.accept().await?;
         let names = Arc::clone(names);
         tokio::spawn(async move {
-            // However a connection ends, its client has noticed.
+            // The client notices every end of its connection.
             let _ = tokio::time::timeout(CONNECTION_WITHIN, connection(stream, &names)).await;
             drop(place);
         });
     }
 }
 
-/// Each message has its length before it.
+/// Answers the queries of one connection. The length precedes each message.
 async fn connection(mut stream: TcpStream, names: &Names) -> Result<()> {
     loop {
         let mut query = vec![0; stream.read_u16().await?.into()];

@@ -1,5 +1,5 @@
-//! External metrics of a cluster, as a metrics adapter serves them: an API server of its own behind
-//! an `APIService`, which answers with gauges that the operator serves at this moment.
+//! External metrics of a cluster, as a metrics adapter serves them: a separate API server behind an
+//! `APIService`. It answers with the present gauges of the operator.
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,12 +32,12 @@ use crate::until::until;
 
 /// The group and version of the API.
 const API: &str = "external.metrics.k8s.io/v1beta1";
-/// The Service by which the API server finds it.
+/// The Service that leads the API server to this server.
 const SERVICE: &str = "external-metrics";
-/// How long the API server may take until it passes requests on.
+/// The bound on the time until the API server passes requests on.
 const WITHIN: Duration = Duration::from_mins(1);
 
-/// The running server. It ends with this value; the API server is told by [`ExternalMetrics::remove`].
+/// The running server. It ends with this value. [`ExternalMetrics::remove`] unregisters it.
 pub struct ExternalMetrics(JoinHandle<()>);
 
 impl ExternalMetrics {
@@ -45,7 +45,7 @@ impl ExternalMetrics {
     ///
     /// # Errors
     ///
-    /// When that does not come about.
+    /// When the API server does not pass requests on.
     pub async fn serve(cluster: &Arc<Cluster>, namespace: &str) -> Result<Self> {
         let authority = Authority::new(&Path::new(FOLDER).join("external-metrics"))?;
         authority.server(SERVICE, &[&format!("{SERVICE}.{namespace}.svc")])?;
@@ -57,24 +57,24 @@ impl ExternalMetrics {
             .route(&format!("/apis/{API}/namespaces/{{namespace}}/{{metric}}"), get(values))
             .with_state(Arc::clone(cluster));
         let server = Self(tokio::spawn(async move {
-            // It only ends with the task.
+            // The server only ends with the task.
             let _ = axum::serve(listener, router).await;
         }));
         announce(cluster, namespace, &authority, port).await?;
         until("the API server to pass requests on", WITHIN, || async {
-            let told = cluster.kubectl(&["get", "--raw", &format!("/apis/{API}")]).await?;
-            Ok(told.contains("ExternalMetricValueList").then_some(()))
+            let text = cluster.kubectl(&["get", "--raw", &format!("/apis/{API}")]).await?;
+            Ok(text.contains("ExternalMetricValueList").then_some(()))
         })
         .await?;
         Ok(server)
     }
 
-    /// Takes the API away from the API server: one that does not answer would hold up the deletion of
-    /// every namespace.
+    /// Unregisters the API. A registered API that does not answer would delay the deletion of every
+    /// namespace.
     ///
     /// # Errors
     ///
-    /// When the API server refuses.
+    /// When the API server refuses the deletion.
     pub async fn remove(cluster: &Cluster) -> Result<()> {
         let args =
             ["delete", "apiservice", "v1beta1.external.metrics.k8s.io", "--ignore-not-found"];
@@ -88,7 +88,7 @@ impl Drop for ExternalMetrics {
     }
 }
 
-/// Tells the API server where the API is: by a Service without pods.
+/// Registers the API with the API server, behind a Service without pods.
 async fn announce(
     cluster: &Cluster,
     namespace: &str,
@@ -148,7 +148,7 @@ impl axum::serve::Listener for Tls {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let Ok((stream, address)) = self.listener.accept().await else { continue };
-            // One that does not finish its handshake would hold up all others.
+            // A client that does not finish its handshake would delay all others.
             let handshake = self.acceptor.accept(stream);
             let within = Duration::from_secs(5);
             if let Ok(Ok(stream)) = tokio::time::timeout(within, handshake).await {
@@ -162,7 +162,7 @@ impl axum::serve::Listener for Tls {
     }
 }
 
-/// What the API has.
+/// The resources of the API.
 async fn resources() -> Json<Value> {
     Json(json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": API,
@@ -173,7 +173,7 @@ async fn resources() -> Json<Value> {
     }))
 }
 
-/// One gauge of all Swarms of a namespace. There is one Swarm in it, so the selector is not looked at.
+/// One gauge of all Swarms of a namespace. The namespace has one Swarm, so the selector is ignored.
 async fn values(
     State(cluster): State<Arc<Cluster>>,
     Matched((namespace, metric)): Matched<(String, String)>,
@@ -192,7 +192,7 @@ async fn values(
     })))
 }
 
-/// A gauge of the operator for each Swarm of a namespace, by the Swarm's name.
+/// Reads a gauge of the operator for each Swarm of a namespace, by the Swarm's name.
 ///
 /// # Errors
 ///
@@ -206,10 +206,10 @@ pub async fn gauges(
     let controller = ListParams::default().labels("app=swarm-controller");
     let begin = format!("{metric}{{namespace=\"{namespace}\",name=\"");
     let mut found = Vec::new();
-    // Each replica tells of the Swarms that are its own.
+    // Each replica reports only its own Swarms.
     for pod in pods.list_metadata(&controller).await? {
-        let told = cluster.pod_http(operator::NAMESPACE, &pod.name_any(), 8080, "metrics").await?;
-        for rest in told.lines().filter_map(|line| line.strip_prefix(&begin)) {
+        let text = cluster.pod_http(operator::NAMESPACE, &pod.name_any(), 8080, "metrics").await?;
+        for rest in text.lines().filter_map(|line| line.strip_prefix(&begin)) {
             let (name, value) = rest.split_once("\"} ").context("a line of another form")?;
             ensure!(!name.contains('"'), "another label: {rest}");
             found.push((name.to_owned(), value.parse()?));

@@ -1,10 +1,11 @@
 //! Proves that nothing of a run is left on this machine, however it ends.
 //!
-//! Starts this program with a whole cluster and pods in it, ends it in a rough way, and looks: no
-//! process has the run's name or runs in one of its namespaces (containers are only found by
-//! the latter, since they do not inherit our environment), nothing holds a namespace open, and no
-//! cgroup folder is left. When the outside process itself is killed, nobody can remove cgroup
-//! folders at that moment: they must then be empty, and the next run sweeps them.
+//! The check starts this program with a whole cluster and pods in it, and ends it in a rough way. Then:
+//! - no process has the run's name in its environment, or runs in one of its namespaces. Only their
+//!   namespaces identify containers, since they do not inherit our environment;
+//! - nothing holds a namespace open;
+//! - no cgroup folder is left. If the outside process itself is killed, it cannot remove these folders.
+//!   They must then be empty, and the next run sweeps them.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -23,10 +24,10 @@ use crate::until::{until, until_blocking};
 
 const BOOTED_WITHIN: Duration = Duration::from_mins(3);
 const ENDED_WITHIN: Duration = Duration::from_secs(30);
-/// The kernel needs a moment to take apart what a killed process can no longer wait for.
+/// The bound on traces: the kernel needs a moment to clean up after a killed process.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Written by [`hold`] into the folder of its run once there is something worth ending.
+/// The file that [`hold`] writes into the folder of its run once the pods are up.
 const HOLDING: &str = "holding";
 
 const PODS: &str = r#"
@@ -42,14 +43,14 @@ spec:
       containers: [{name: idle, image: "registry.local/pause:1", imagePullPolicy: Never}]
 "#;
 
-/// How a run is ended.
+/// A way to end a run.
 #[derive(Debug, Clone, Copy)]
 enum End {
-    /// A bug of ours, inside.
+    /// Panics inside, as a bug of ours would.
     Panic,
-    /// Ctrl-C at the terminal: every process of the group gets it.
+    /// Sends the signal of Ctrl-C, which every process of the group gets.
     Interrupt,
-    /// `kill -9` of the one process whose number a person knows.
+    /// Sends `kill -9` to the outside process, whose number a person knows.
     Kill,
 }
 
@@ -57,7 +58,7 @@ enum End {
 ///
 /// # Errors
 ///
-/// When anything is left, or a run ends with a code it should not.
+/// When a trace is left, or a run ends with an unexpected code.
 pub fn check(cache: &Cache) -> Result<()> {
     for end in [End::Panic, End::Interrupt, End::Kill] {
         say(format_args!("\nended by {end:?}:"));
@@ -100,17 +101,17 @@ fn check_one(cache: &Cache, end: End) -> Result<()> {
     Ok(())
 }
 
-/// Chosen here, unlike for other runs, so that we know where to look.
+/// The name of the run. It is chosen here, so that its traces can be found.
 fn id_of(end: End) -> String {
     format!("gone-{}-{end:?}", std::process::id()).to_lowercase()
 }
 
-/// The program that holds a cluster. It ends with this check, however that goes.
+/// The program that holds a cluster. It ends with this check, also after a failure.
 struct Holder(Child);
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // Neither succeeds where it was struck and waited for already.
+        // Both fail harmlessly if the program has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -129,7 +130,7 @@ fn start(id: &str, end: End) -> Result<Holder> {
 fn strike(run: &mut Holder, end: End, folder: &Path) -> Result<ExitStatus> {
     let pid = Pid::from_child(&run.0);
     match end {
-        // It waits for this file, so that we have looked around before it ends.
+        // The program waits for this file, so that its namespaces were read before it ends.
         End::Panic => fs::write(folder.join("go"), "")?,
         End::Interrupt => kill_process_group(pid, Signal::INT)?,
         End::Kill => kill_process(pid, Signal::KILL)?,
@@ -147,7 +148,7 @@ fn expect_status(end: End, status: ExitStatus) -> Result<()> {
     Ok(())
 }
 
-/// Everything that is still there of a run.
+/// The traces that are left of a run.
 fn traces(id: &str, namespaces: &Namespaces, end: End) -> Result<Vec<String>> {
     let mut left = sandbox::marked(id)?;
     left.extend(namespaces.processes()?);
@@ -156,7 +157,7 @@ fn traces(id: &str, namespaces: &Namespaces, end: End) -> Result<Vec<String>> {
     Ok(left)
 }
 
-/// Cgroup folders that should not be there, or should at least be empty.
+/// Cgroup folders that should have been removed, or should at least be empty.
 fn cgroups_left(id: &str, end: End) -> Result<Vec<PathBuf>> {
     let mut left = sandbox::cgroup_folders(id);
     if matches!(end, End::Kill) {
@@ -169,7 +170,7 @@ fn cgroups_left(id: &str, end: End) -> Result<Vec<PathBuf>> {
     Ok(left)
 }
 
-/// The other side: fills a booted cluster with pods, says so, and waits for its end.
+/// Fills a booted cluster with pods, reports that, and waits for its end.
 ///
 /// # Errors
 ///

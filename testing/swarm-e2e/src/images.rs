@@ -16,14 +16,14 @@ use crate::cache::{Cache, hex};
 use crate::command;
 use crate::output::say;
 
-/// The image of sandbox containers and of pods that need no more than to exist.
+/// The image of sandbox containers, and of pods that only need to exist.
 pub const PAUSE: &str = "registry.local/pause:1";
 /// The operator's image.
 pub const OPERATOR: &str = "swarm-operator:dev";
 /// The worker's image.
 pub const WORKER: &str = "swarm-worker:dev";
 
-/// The same, by the name of a later release.
+/// The worker's image under the name of a later release.
 pub const NEXT_WORKER: &str = "swarm-worker:next";
 
 /// A worker of the handover protocol in another language.
@@ -32,7 +32,7 @@ pub const GO_WORKER: &str = "registry.local/go-worker:1";
 /// A program that embeds the worker as a library: its example `session`.
 pub const EMBEDDED: &str = "registry.local/embedded-worker:1";
 
-/// What the sample of a plain worker names; here, this machine's own shell replaces it.
+/// The image in the sample of a plain worker. Here this machine's own shell replaces it.
 pub const SHELL: &str = "busybox:stable";
 
 /// Builds all images that are missing or stale and returns their archives.
@@ -56,7 +56,7 @@ pub fn build(cache: &Cache, binaries: &Binaries) -> Result<Vec<PathBuf>> {
     ])
 }
 
-/// Finds the archives an earlier [`build`] made.
+/// Finds the archives that an earlier [`build`] made.
 ///
 /// # Errors
 ///
@@ -70,7 +70,7 @@ pub fn built(cache: &Cache) -> Result<Vec<PathBuf>> {
     Ok(archives)
 }
 
-/// Which sources an image was made from; both end up in its labels.
+/// The commit and date of an image's sources, for its labels.
 struct Source {
     commit: String,
     date: String,
@@ -110,7 +110,7 @@ fn service(
     })
 }
 
-/// Makes an archive, unless one made from the same `inputs` and `wanted` is there.
+/// Makes an archive, unless one from the same `inputs` and `wanted` exists.
 fn cached(
     cache: &Cache,
     name: &str,

@@ -1,16 +1,16 @@
 //! A real two-node Kubernetes cluster on this machine, and the scenarios that run in it.
 //!
-//! Reading order is the order of a run:
+//! Read the modules in the order of a run:
 //! 1. [`binaries`] and [`images`] build everything first, into the [`cache`];
-//! 2. [`sandbox`] restarts the program in namespaces of its own, which end with it;
-//! 3. [`cluster`] boots etcd, the control plane and two nodes in there, with a [`dns`] responder;
-//! 4. [`scenario`] runs the [`scenarios`] one after another and keeps evidence of those that fail;
-//! 5. [`proxy`] runs in front of the API server for scenarios that stop at a write;
-//! 6. [`run_log`] judges which worker ran which job when;
+//! 2. [`sandbox`] restarts the program in new namespaces, which end with it;
+//! 3. [`cluster`] boots etcd, the control plane and two nodes inside, with a [`dns`] responder;
+//! 4. [`scenario`] runs the [`scenarios`] one after another, and keeps evidence of failed ones;
+//! 5. [`proxy`] runs in front of the API server, for scenarios that stop at a write;
+//! 6. [`run_log`] judges which worker ran which job at which time;
 //! 7. [`external_metrics`] answers an autoscaler with a gauge of the operator;
-//! 8. [`figures`] measures the operator in it;
-//! 9. [`contract`] checks what every adapter of a port must do, on files and on the cluster;
-//! 10. [`gone`] proves that nothing is left, however a run ends.
+//! 8. [`figures`] measures the operator in the cluster;
+//! 9. [`contract`] checks the duties of every adapter of a port, on files and on the cluster;
+//! 10. [`gone`] proves that no run leaves anything behind, however it ends.
 //!
 //! This crate is never shipped, and no crate of the product depends on it.
 #![cfg(feature = "harness")]

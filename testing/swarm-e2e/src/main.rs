@@ -1,4 +1,4 @@
-//! Runs scenarios in a real two-node cluster that exists as long as this program runs.
+//! Runs scenarios in a real two-node cluster, which exists as long as this program runs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -30,11 +30,11 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs the scenarios whose name contains one of the filters, or those of a set without a filter.
+    /// Runs the scenarios whose name contains one of the filters, or without a filter a whole set.
     Scenarios {
         /// Parts of names.
         filters: Vec<String>,
-        /// Which to run.
+        /// The set of scenarios to run.
         #[arg(long, value_enum, default_value = "gate", conflicts_with = "filters")]
         set: Set,
     },
@@ -62,7 +62,7 @@ enum Command {
     /// Answers queries for names; started inside, as a part of the cluster.
     #[command(hide = true)]
     Dns {
-        /// Who it is for the API server.
+        /// The kubeconfig with its identity.
         kubeconfig: PathBuf,
     },
 }
@@ -92,7 +92,7 @@ fn outside(cache: &Cache, command: &Command) -> Result<i32> {
             }
             return Ok(0);
         }
-        // Before anything is built for it.
+        // Unknown names fail here, before anything is built.
         Command::Scenarios { filters, set } => drop(chosen(filters, *set)?),
         Command::Gone => {
             sandbox::require()?;
@@ -107,12 +107,12 @@ fn outside(cache: &Cache, command: &Command) -> Result<i32> {
     sandbox::enter(cache)
 }
 
-/// How what the cluster runs is compiled for a command.
+/// The profile in which a command compiles the programs of the cluster.
 const fn profile_of(command: &Command) -> Profile {
     if matches!(command, Command::Figures(_)) { Profile::Release } else { Profile::Quick }
 }
 
-/// Builds everything the inside needs; there is no registry in there.
+/// Builds all programs and images of the cluster. Inside the sandbox no registry can be reached.
 fn build(cache: &Cache, profile: Profile) -> Result<()> {
     say("building what the cluster runs: minutes the first time, a moment after that");
     let laps = Laps::start();

@@ -4,8 +4,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 fn main() -> std::io::Result<()> {
-    // As the first process of its container it has no default signal handling: without a handler
-    // the kernel drops SIGTERM and every pod would take its whole grace period to end.
+    // The first process of a container has no default signal handling. Without a handler the kernel
+    // drops SIGTERM, and every pod would take its whole grace period to end.
     Signals::new([SIGINT, SIGTERM])?.forever().next();
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Who asked the API server for what: its audit log, as typed lines.
+//! The audit log of the API server, as typed lines.
 //!
-//! A request is logged when it was answered; a watch, therefore, when it has ended.
+//! A request is logged when it is answered, and a watch when it ends.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ pub struct Audit {
     folder: PathBuf,
 }
 
-/// A place in the audit log: what was answered before it, and what after.
+/// A place in the audit log, which separates earlier answers from later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
 
@@ -26,32 +26,32 @@ pub struct Mark(u64);
 pub struct Request {
     /// The user name, such as `system:node:node-1`.
     pub user: String,
-    /// What the client calls itself.
+    /// The user agent of the client.
     pub agent: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: String,
-    /// Empty for the core group.
+    /// The API group; empty for the core group.
     pub group: String,
-    /// With its subresource after a slash, as RBAC has it: `pods`, `swarms/status`.
+    /// The resource, with its subresource after a slash as in RBAC: `pods`, `swarms/status`.
     pub resource: String,
-    /// Empty outside of any namespace.
+    /// The namespace; empty for resources without one.
     pub namespace: String,
-    /// Empty where the request names no object.
+    /// The name of the object; empty if the request names none.
     pub name: String,
     /// The HTTP status of the answer.
     pub code: u16,
-    /// Whether the user has the right to ask for it; there are other reasons to be refused.
+    /// Whether the user is authorized for the request. It may be refused for other reasons.
     pub has_right: bool,
-    /// The pod that sent it, by the token of its service account; empty for all others.
+    /// The pod that sent the request, from its service account token; empty for other clients.
     pub pod: String,
-    /// When it came, by the clock of the API server, to the microsecond: the later is the greater.
+    /// The time of arrival by the API server's clock, to the microsecond. Later times sort higher.
     pub received: String,
-    /// When it was answered, in the same form.
+    /// The time of the answer, in the same form.
     pub answered: String,
 }
 
 impl Request {
-    /// Whether it was meant to change something.
+    /// Whether the request writes, according to its verb.
     #[must_use]
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
@@ -71,7 +71,7 @@ impl Audit {
     pub(super) fn new(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)?;
         let audit = Self { folder: folder.to_owned() };
-        // Discovery and health are not logged; all else by metadata, once it was answered.
+        // Discovery and health are not logged. Other requests are logged by metadata when answered.
         let policy = json!({
             "apiVersion": "audit.k8s.io/v1",
             "kind": "Policy",
@@ -83,12 +83,12 @@ impl Audit {
         Ok(audit)
     }
 
-    /// What makes an API server write this log.
+    /// The flags of an API server that writes this log.
     pub(super) fn flags(&self) -> [String; 3] {
         [
             format!("--audit-policy-file={}", self.policy().display()),
             format!("--audit-log-path={}", self.log().display()),
-            // In megabytes, and never reached: the log is one file.
+            // The size in megabytes is never reached, so the log is one file.
             "--audit-log-maxsize=10000".to_owned(),
         ]
     }
@@ -111,7 +111,7 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// When there is no log.
+    /// When the log does not exist.
     pub fn now(&self) -> Result<Mark> {
         Ok(Mark(fs::metadata(self.log()).context("no audit log")?.len()))
     }
@@ -132,10 +132,10 @@ impl Audit {
     }
 }
 
-/// Reads one line; the start of one that is still being written, or that a killed API server
-/// did not finish, is skipped.
+/// Reads one line. Skips the start of a line that is still being written, or that a killed API server
+/// did not finish.
 fn parse(line: &str) -> Option<Request> {
-    // After a line that was cut off, the next one follows on the same line.
+    // The next entry follows an unfinished one on the same line.
     let start = line.rfind(r#"{"kind":"Event","apiVersion":"audit.k8s.io"#)?;
     let event: Line = serde_json::from_str(&line[start..]).ok()?;
     let target = event.object_ref?;

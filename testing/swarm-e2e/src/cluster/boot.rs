@@ -1,4 +1,4 @@
-//! The way from nothing to a cluster that accepts pods.
+//! The boot of a cluster, until it accepts pods.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,24 +19,24 @@ use crate::output::Laps;
 use crate::pki::{Authority, Identity};
 use crate::until::until;
 
-/// Longest time for each stage of the boot; many times what this takes on two cores.
+/// The bound on each stage of the boot, many times as long as a stage takes on two cores.
 pub(super) const STAGE_WITHIN: Duration = Duration::from_secs(90);
-/// Where all but the nodes find the API server.
+/// The address of the API server for all clients except nodes.
 const SERVER: &str = "https://127.0.0.1:443";
 const ETCD: &str = "http://127.0.0.1:2379";
 const ETCD_PEER: &str = "http://127.0.0.1:2380";
 
-/// What a cluster is booted from.
+/// The programs and images of a cluster.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// What its processes are started from.
+    /// The programs of its processes.
     pub binaries: Binaries,
-    /// Image archives that every node gets.
+    /// The image archives that every node imports.
     pub images: Vec<PathBuf>,
 }
 
 impl Cluster {
-    /// Boots it, and returns when pods can be created in namespace `default`.
+    /// Boots a cluster, and returns when pods can be created in namespace `default`.
     ///
     /// # Errors
     ///
@@ -78,16 +78,16 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When one is not in time.
+    /// When a node is not ready within its bound.
     pub async fn nodes_ready(&self) -> Result<()> {
         until("the nodes", STAGE_WITHIN, || nodes_ready(self)).await
     }
 
-    /// Waits until pods can be created in a namespace: admission wants its service account.
+    /// Waits until pods can be created in a namespace: admission needs its default service account.
     ///
     /// # Errors
     ///
-    /// When it is not there in time.
+    /// When the account is missing for longer than `within`.
     pub async fn namespace_ready(&self, namespace: &str, within: Duration) -> Result<()> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
         let what = format!("the default service account of {namespace}");
@@ -138,7 +138,7 @@ pub async fn client(kubeconfig: &Path) -> Result<Client> {
 fn etcd(cluster: &Cluster) -> Result<()> {
     let args = vec![
         format!("--data-dir={FOLDER}/etcd"),
-        // Its data lies in memory: syncing proves nothing here and costs seconds.
+        // The data is in memory, where syncing proves nothing and costs seconds.
         "--unsafe-no-fsync=true".to_owned(),
         format!("--listen-client-urls={ETCD}"),
         format!("--advertise-client-urls={ETCD}"),
@@ -156,7 +156,7 @@ fn api_server(cluster: &Cluster, authority: &Authority) -> Result<()> {
         "--bind-address=0.0.0.0".to_owned(),
         "--secure-port=443".to_owned(),
         format!("--advertise-address={}", node_address(NODES[0])),
-        // The Service's address is on our loopback device; an endpoint would be no use.
+        // The Service's address is on our loopback device, so an endpoint would be useless.
         "--endpoint-reconciler-type=none".to_owned(),
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         "--authorization-mode=Node,RBAC".to_owned(),
@@ -167,7 +167,7 @@ fn api_server(cluster: &Cluster, authority: &Authority) -> Result<()> {
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         file("service-account-key-file", "service-accounts.pub"),
         file("service-account-signing-key-file", "service-accounts.key"),
-        // For logs, exec and port-forward; names of nodes cannot be resolved.
+        // Names of nodes cannot be resolved, so logs, exec and port-forward use addresses.
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
         file("kubelet-client-certificate", "apiserver-to-kubelet.crt"),
         file("kubelet-client-key", "apiserver-to-kubelet.key"),
@@ -186,14 +186,14 @@ fn controller_manager(cluster: &Cluster, authority: &Authority) -> Result<()> {
         "--use-service-account-credentials=true".to_owned(),
         format!("--service-account-private-key-file={}", authority.path("service-accounts.key")),
         format!("--root-ca-file={}", authority.path("ca.crt")),
-        // At its usual 20 requests a second it would take four seconds just to start controllers.
+        // At the default of 20 requests a second, starting the controllers would take four seconds.
         "--kube-api-qps=500".to_owned(),
         "--kube-api-burst=1000".to_owned(),
-        // By default it makes its folder on the host.
+        // By default the controller manager makes this folder on the host.
         format!("--flex-volume-plugin-dir={FOLDER}/volume-plugins"),
-        // A horizontal autoscaler acts within a second instead of a quarter of a minute.
+        // A horizontal autoscaler acts within a second instead of 15.
         "--horizontal-pod-autoscaler-sync-period=1s".to_owned(),
-        // A node that falls silent counts as lost in seconds instead of most of a minute.
+        // A silent node counts as lost within seconds instead of most of a minute.
         "--node-monitor-period=1s".to_owned(),
         "--node-monitor-grace-period=8s".to_owned(),
     ]);
@@ -218,12 +218,12 @@ fn authenticated(authority: &Authority, name: &str) -> Vec<String> {
         format!("--authentication-kubeconfig={kubeconfig}"),
         format!("--authorization-kubeconfig={kubeconfig}"),
         "--bind-address=127.0.0.1".to_owned(),
-        // There is only one of each: waiting for a lease would cost seconds.
+        // Each has one replica, and waiting for a lease would cost seconds.
         "--leader-elect=false".to_owned(),
     ]
 }
 
-/// Starts the container runtimes and imports images, all nodes at once, while the API server boots.
+/// Starts the container runtimes and imports images on all nodes at once, while the API server boots.
 fn runtimes(cluster: &Cluster, setup: &Setup) -> Result<JoinSet<Result<u8>>> {
     let mut imports = JoinSet::new();
     for node in NODES {
@@ -238,7 +238,7 @@ fn runtimes(cluster: &Cluster, setup: &Setup) -> Result<JoinSet<Result<u8>>> {
     Ok(imports)
 }
 
-/// Whether the API server takes requests, and all there is to the cluster runs.
+/// Whether the API server takes requests, and all components run.
 pub(super) async fn is_serving(cluster: &Cluster) -> Result<Option<()>> {
     cluster.components.all_running()?;
     answers(cluster).await
@@ -251,8 +251,8 @@ pub(super) async fn answers(cluster: &Cluster) -> Result<Option<()>> {
     Ok(Some(()))
 }
 
-/// Whether Kubernetes gives pods to a node again. It takes its taint away a moment after the node is
-/// ready, and until then every new pod goes to the other node.
+/// Whether the scheduler places pods on a node again. Kubernetes removes its taint a moment after the
+/// node is ready, and until then every new pod goes to the other node.
 #[must_use]
 pub fn takes_pods(node: &Node) -> bool {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());

@@ -1,4 +1,4 @@
-//! The cluster's own processes: started with a log file each, and broken on purpose by name.
+//! The cluster's own processes: each has a log file, and can be broken by its name.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// All processes of a cluster by name: `etcd`, `apiserver`, `controller-manager`, `scheduler`,
+/// The processes of a cluster by name: `etcd`, `apiserver`, `controller-manager`, `scheduler`,
 /// `kube-proxy`, `dns`, and per node `containerd-1`, `kubelet-1`.
 #[derive(Debug)]
 pub struct Components {
@@ -27,7 +27,7 @@ struct Component {
 }
 
 impl Components {
-    /// No process yet; logs go to `logs`.
+    /// Begins without a process. Logs go to the folder `logs`.
     pub(super) fn new(logs: &Path) -> Result<Self> {
         fs::create_dir_all(logs)?;
         Ok(Self { logs: logs.to_owned(), all: Mutex::default() })
@@ -48,20 +48,20 @@ impl Components {
         Ok(())
     }
 
-    /// The process id of a component, as this side of the namespaces sees it.
+    /// The process id of a component, as seen from the namespaces of this process.
     ///
     /// # Errors
     ///
-    /// When there is no component of that name.
+    /// When no component has that name.
     pub fn pid(&self, name: &str) -> Result<u32> {
         self.with(name, |component| Ok(component.process.id()))
     }
 
-    /// Kills a component at once, as a power cut would, and waits until it is gone.
+    /// Kills a component at once, as a power cut would, and waits until it has ended.
     ///
     /// # Errors
     ///
-    /// When there is no component of that name.
+    /// When no component has that name.
     pub fn kill(&self, name: &str) -> Result<()> {
         self.with(name, |component| {
             component.process.kill()?;
@@ -70,11 +70,11 @@ impl Components {
         })
     }
 
-    /// Stops a component without ending it: it is silent, and its connections stay open.
+    /// Stops a component without ending it. It is silent, and its connections stay open.
     ///
     /// # Errors
     ///
-    /// When there is no component of that name, or it has ended.
+    /// When no component has that name, or the component has ended.
     pub fn freeze(&self, name: &str) -> Result<()> {
         self.signal(name, Signal::STOP)
     }
@@ -83,16 +83,16 @@ impl Components {
     ///
     /// # Errors
     ///
-    /// When there is no component of that name, or it has ended.
+    /// When no component has that name, or the component has ended.
     pub fn thaw(&self, name: &str) -> Result<()> {
         self.signal(name, Signal::CONT)
     }
 
-    /// Starts a killed component again, as it was started before.
+    /// Starts a killed component again with the same arguments.
     ///
     /// # Errors
     ///
-    /// When there is no component of that name, or it still runs.
+    /// When no component has that name, or the component still runs.
     pub fn restart(&self, name: &str) -> Result<()> {
         self.restart_with(name, |_| ())
     }
@@ -101,7 +101,7 @@ impl Components {
     ///
     /// # Errors
     ///
-    /// When there is no component of that name, or it still runs.
+    /// When no component has that name, or the component still runs.
     pub fn restart_with(&self, name: &str, edit: impl FnOnce(&mut Vec<String>)) -> Result<()> {
         self.with(name, |component| {
             if component.process.try_wait()?.is_none() {
@@ -112,13 +112,13 @@ impl Components {
         })
     }
 
-    /// Kills the `followers` that have run for longer than `of`, which has thus been restarted, and
-    /// starts them again. Kubernetes' own controllers retry their watches after up to a minute when
-    /// the API server was away twice: until then they know nothing of what is new.
+    /// Restarts the `followers` that have run for longer than `of`, which was thus restarted.
+    /// Kubernetes' own controllers retry their watches only after up to a minute when the API server
+    /// was unavailable twice. Until then they miss all changes.
     ///
     /// # Errors
     ///
-    /// When there is no component of one of these names, or one cannot be started.
+    /// When no component has one of these names, or one cannot be started.
     pub(super) fn refresh(&self, followers: &[&str], of: &str) -> Result<()> {
         let since = self.with(of, |component| Ok(component.started))?;
         for name in followers {
@@ -134,8 +134,8 @@ impl Components {
         Ok(())
     }
 
-    /// Lets those frozen components continue whose names are meant, restarts ended ones, and returns
-    /// the names of the latter.
+    /// Lets frozen components continue, and restarts ended ones, if `are_meant` accepts their names.
+    /// Returns the names of the restarted components.
     ///
     /// # Errors
     ///
@@ -153,11 +153,11 @@ impl Components {
         Ok(ended)
     }
 
-    /// Says which component has ended by itself, with the end of its log.
+    /// Checks that no component has ended by itself. The error has the end of its log.
     ///
     /// # Errors
     ///
-    /// When one has.
+    /// When a component has ended.
     pub fn all_running(&self) -> Result<()> {
         for (name, component) in self.lock().iter_mut() {
             if let Some(status) = component.process.try_wait()? {
@@ -204,7 +204,7 @@ impl Components {
         f(component)
     }
 
-    /// A scenario that panicked while it broke something must not spoil the map for the next one.
+    /// Locks the map, also after a scenario panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Component>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,8 @@
-//! Faults of other parts than components: containers, nodes, the network, and the cluster's store.
+//! Faults of containers, nodes, the network, and the cluster's store.
 //!
-//! A fault that lasts is a value: it is undone by its own method, or at the latest by
-//! [`Cluster::mend`] after the scenario. A component alone is broken by its name, through
-//! [`Components`](super::Components): `kill("kubelet-1")` leaves the pods of that node running.
+//! A lasting fault is a value with a method that undoes it. [`Cluster::mend`] undoes the rest after the
+//! scenario. A single component is broken by its name, through [`Components`](super::Components):
+//! `kill("kubelet-1")` leaves the pods of that node running.
 
 mod containers;
 mod network;
@@ -22,15 +22,15 @@ use anyhow::{Context as _, Result};
 use super::{Cluster, NODES, node, node_name};
 use crate::until::until;
 
-/// How long a container runtime may take to start.
+/// The bound on the start of a container runtime.
 const RUNTIME_WITHIN: Duration = Duration::from_secs(30);
 
 impl Cluster {
-    /// Ends everything that runs on a node at once, as a power cut would.
+    /// Kills all processes of a node at once, as a power cut would.
     ///
     /// # Errors
     ///
-    /// When there is no such node, or not all of it can be ended.
+    /// When the node does not exist, or a process cannot be killed.
     pub fn kill_node(&self, node: u8) -> Result<()> {
         for component in [format!("kubelet-{node}"), format!("containerd-{node}")] {
             self.components.kill(&component)?;
@@ -41,38 +41,38 @@ impl Cluster {
         Ok(())
     }
 
-    /// Lets a node that was killed start again.
+    /// Starts a killed node again.
     ///
     /// # Errors
     ///
-    /// When it is running, or does not become ready.
+    /// When the node is running, or does not become ready.
     pub async fn revive_node(&self, node: u8) -> Result<()> {
         self.components.restart(&format!("containerd-{node}"))?;
-        // A kubelet that does not find it ends.
+        // A kubelet ends if it does not find the runtime.
         until("the container runtime", RUNTIME_WITHIN, || node::answers(node)).await?;
         self.components.restart(&format!("kubelet-{node}"))?;
         self.nodes_ready().await
     }
 
-    /// Evicts the pods with this label from a node, which takes no new ones until it is
+    /// Evicts the pods with this label from a node, which takes no new pods until it is
     /// [uncordoned](Self::uncordon).
     ///
     /// # Errors
     ///
-    /// When they are not gone after a minute.
+    /// When a pod is left after a minute.
     pub async fn drain(&self, node: u8, selector: &str) -> Result<()> {
         let selector = format!("--pod-selector={selector}");
-        // Their state directories go with them.
+        // The state directories of these pods are deleted with them.
         let local = "--delete-emptydir-data";
         let drain = ["drain", &node_name(node), &selector, local, "--timeout=60s"];
         self.kubectl(&drain).await.map(drop)
     }
 
-    /// Lets a node that was drained take pods again.
+    /// Lets a drained node take pods again.
     ///
     /// # Errors
     ///
-    /// When the API server refuses it.
+    /// When the API server refuses the change.
     pub async fn uncordon(&self, node: u8) -> Result<()> {
         self.kubectl(&["uncordon", &node_name(node)]).await.map(drop)
     }
@@ -90,7 +90,7 @@ impl Cluster {
     }
 }
 
-/// The shims of a node's containers, and what they have started.
+/// The shims of a node's containers, and their descendants.
 fn processes_of(node: u8) -> Result<BTreeSet<u32>> {
     let (mut parents, mut found) = (BTreeMap::new(), BTreeSet::new());
     for entry in fs::read_dir("/proc")? {
@@ -115,7 +115,7 @@ fn processes_of(node: u8) -> Result<BTreeSet<u32>> {
     }
 }
 
-/// The second field after the name, which is in parentheses and may hold anything.
+/// The second field after the name. The name is in parentheses, and may contain any character.
 fn parent(stat: &str) -> Result<u32> {
     let (_, rest) = stat.rsplit_once(')').context("no name in a stat file")?;
     Ok(rest.split_whitespace().nth(1).context("no parent in a stat file")?.parse()?)

@@ -1,4 +1,4 @@
-//! One node: a container runtime, a pod network and a kubelet, apart from the other node's.
+//! One node: a container runtime, a pod network and a kubelet, separate from the other node's.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ fn folder(node: u8) -> String {
     format!("{FOLDER}/{}", node_name(node))
 }
 
-/// Where a node's container runtime listens.
+/// The socket of a node's container runtime.
 pub(super) fn socket(node: u8) -> String {
     format!("{}/containerd.sock", folder(node))
 }
@@ -35,8 +35,8 @@ pub(super) fn runtime(cluster: &Cluster, node: u8) -> Result<()> {
 
 fn runtime_config(node: u8) -> Result<String> {
     let folder = folder(node);
-    // Without `restrict_oom_score_adj` no pod starts where root lacks CAP_SYS_RESOURCE, as in most
-    // containers that CI runs in. The `opt` plugin would make a folder on the host.
+    // Without `restrict_oom_score_adj` no pod starts if root lacks CAP_SYS_RESOURCE, as in most CI
+    // containers. The `opt` plugin would make a folder on the host.
     Ok(format!(
         r#"version = 2
 root = "{folder}/containerd/root"
@@ -57,8 +57,8 @@ conf_dir = "{folder}/cni"
     ))
 }
 
-/// A bridge and a subnet per node. They meet in one network stack, so pods reach each other; and
-/// a pod may reach itself through a Service, which takes a port that sends back what it has sent.
+/// A bridge and a subnet per node. Both nodes share one network stack, so their pods reach each other. A
+/// pod may reach itself through a Service, because its port may send packets back (hairpin mode).
 fn pod_network(node: u8) -> serde_json::Value {
     json!({
         "cniVersion": "0.4.0",
@@ -83,7 +83,7 @@ pub(super) async fn answers(node: u8) -> Result<Option<()>> {
     Ok(Some(()))
 }
 
-/// Gives images to a node.
+/// Imports images on a node.
 pub(super) async fn import(node: u8, images: &[PathBuf]) -> Result<()> {
     for image in images {
         let image = image.display().to_string();
@@ -120,7 +120,7 @@ pub(super) fn kubelet(cluster: &Cluster, authority: &Authority, node: u8) -> Res
         format!("--kubeconfig={}", authority.path(&format!("{name}.kubeconfig"))),
         format!("--hostname-override={name}"),
         format!("--root-dir={folder}/kubelet"),
-        // It refuses a loopback address.
+        // A kubelet refuses a loopback address.
         format!("--node-ip={}", node_address(node)),
     ];
     cluster.components.start(
@@ -139,7 +139,7 @@ fn kubelet_config(authority: &Authority, node: u8) -> serde_json::Value {
         "healthzPort": 0,
         "readOnlyPort": 0,
         "volumePluginDir": format!("{}/volume-plugins", folder(node)),
-        // Once a minute a kubelet sweeps away the logs of pods it does not know: the other's.
+        // Once a minute a kubelet removes logs of unknown pods, so the nodes must not share a folder.
         "podLogsDir": format!("{}/pod-logs", folder(node)),
         "authentication": {
             "anonymous": {"enabled": false},
@@ -147,8 +147,8 @@ fn kubelet_config(authority: &Authority, node: u8) -> serde_json::Value {
             "x509": {"clientCAFile": authority.path("ca.crt")},
         },
         "authorization": {"mode": "AlwaysAllow"},
-        // Cgroup v1 is what this may meet; and both kubelets share one tree, so neither may
-        // arrange it: their containers lie side by side.
+        // The machine may have cgroup v1. Both kubelets share one tree, so neither may arrange it, and
+        // their containers are siblings.
         "failCgroupV1": false,
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": false,
@@ -159,10 +159,10 @@ fn kubelet_config(authority: &Authority, node: u8) -> serde_json::Value {
         "clusterDNS": [DNS_ADDRESS],
         "clusterDomain": "cluster.local",
         "resolvConf": "",
-        // The images were imported and there is nowhere to pull them from again.
+        // Imported images cannot be pulled again, so they must not be collected.
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
-        // With these a lost node is noticed within seconds.
+        // With these settings a lost node is noticed within seconds.
         "nodeStatusUpdateFrequency": "2s",
         "nodeLeaseDurationSeconds": 10,
     })

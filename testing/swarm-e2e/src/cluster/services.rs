@@ -1,7 +1,7 @@
-//! What makes Services work: one kube-proxy for both nodes, which share one network stack, and DNS.
+//! The components behind Services: one kube-proxy for both nodes, which share a network stack, and DNS.
 //!
-//! The Service `kubernetes` is left out. Its address is one of our own, and stays in force when
-//! kube-proxy is down.
+//! The Service `kubernetes` is left out. Its address is on our loopback device, and works while kube-proxy
+//! is down.
 
 use std::fs;
 use std::path::Path;
@@ -17,9 +17,9 @@ use super::{Cluster, FOLDER, NODES, POD_ADDRESSES, node_name};
 use crate::pki::Authority;
 use crate::until::until;
 
-/// The addresses of the nodes, where node ports are open.
+/// The addresses of the nodes, on which node ports are open.
 const NODE_ADDRESSES: &str = "10.90.0.0/24";
-/// A Service with this label is left to another proxy than kube-proxy.
+/// The label of Services that kube-proxy leaves to another proxy.
 const PROXY_LABEL: &str = "service.kubernetes.io/service-proxy-name";
 
 /// Starts kube-proxy.
@@ -34,11 +34,12 @@ pub(super) async fn kube_proxy(cluster: &Cluster, authority: &Authority) -> Resu
 /// Starts the DNS responder, which is this same program.
 pub(super) fn dns(cluster: &Cluster, authority: &Authority) -> Result<()> {
     let args = vec!["dns".to_owned(), authority.path("dns.kubeconfig")];
-    // Not by path, which may be covered.
+    // A mount of the sandbox may cover the path of the program.
     cluster.components.start("dns", Path::new("/proc/self/exe"), args)
 }
 
-/// It has no endpoints, and kube-proxy would refuse connections to it.
+/// Hides the Service `kubernetes` from kube-proxy. The Service has no endpoints, so kube-proxy would
+/// refuse connections to it.
 async fn leave_out_api_server(cluster: &Cluster) -> Result<Option<()>> {
     let services: Api<Service> = Api::namespaced(cluster.client.clone(), "default");
     let label = json!({"metadata": {"labels": {PROXY_LABEL: "none"}}});
@@ -51,15 +52,15 @@ fn kube_proxy_config(authority: &Authority) -> Value {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "clientConnection": {"kubeconfig": authority.path("kube-proxy.kubeconfig")},
-        // It matters only to Services that are kept to the pods of one node.
+        // The name matters only to Services that are restricted to the pods of one node.
         "hostnameOverride": node_name(NODES[0]),
         "mode": "iptables",
         "iptables": {
-            // Without this, two pods on one bridge depend on a kernel that filters bridges: the
-            // answer would go past the rules, with an address that nobody has asked.
+            // Without masquerading, answers between two pods on one bridge bypass the rules, unless the
+            // kernel filters bridges. They would come from an address that the client did not contact.
             "masqueradeAll": true,
             "localhostNodePorts": false,
-            // Nobody else changes the rules: they are written when Services change.
+            // No other program changes the rules. They are written when Services change.
             "syncPeriod": "1h",
         },
         "detectLocalMode": "ClusterCIDR",
@@ -67,7 +68,7 @@ fn kube_proxy_config(authority: &Authority) -> Value {
         "nodePortAddresses": [NODE_ADDRESSES],
         "healthzBindAddress": "127.0.0.1:10256",
         "metricsBindAddress": "127.0.0.1:10249",
-        // Limits that belong to the whole machine stay as they are.
+        // Limits of the whole machine stay unchanged.
         "conntrack": {
             "maxPerCore": 0,
             "min": 0,

@@ -1,8 +1,8 @@
-//! From the bytes of a query to those of its answer.
+//! Turns the bytes of a query into the bytes of its answer.
 //!
-//! A name that exists but has no record of the type that is asked for gets an empty answer, so that
-//! nobody waits for an IPv6 address; only a name that does not exist is denied, so that search paths
-//! go on. Both carry the record that says for how long this may be remembered.
+//! An existing name without a record of the requested type gets an empty answer, so that no client waits
+//! for an IPv6 address. Only a missing name is denied, so that clients try their next search path. Both
+//! answers have the record that limits how long a client may cache them.
 
 use simple_dns::rdata::{A, OPT, RData, SOA};
 use simple_dns::{
@@ -14,21 +14,21 @@ use super::names::{Found, Names};
 
 /// The domain of all names.
 const ZONE: &str = "cluster.local";
-/// For how many seconds an answer may be remembered; the same as a usual cluster's.
+/// The seconds for which a client may cache an answer, as in a usual cluster.
 const TTL_S: u32 = 5;
-/// What every client takes over UDP.
+/// The size of an answer that every client takes over UDP.
 const UDP_BYTES: u16 = 512;
-/// The most that is sent over UDP, to clients that take it: no packet of this size is split.
+/// The largest answer over UDP, for clients that take it. A packet of this size is never split.
 const UDP_BYTES_MAX: u16 = 1232;
 
-/// How a query has come, which bounds its answer.
+/// The transport of a query, which bounds its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     Udp,
     Tcp,
 }
 
-/// The answer to a query; `None` for what is not a query, or has not even a header.
+/// The answer to a query; `None` if the bytes are not a query, or have no whole header.
 pub(super) fn answer(names: &Names, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
     if header_buffer::has_flags(query, PacketFlag::RESPONSE).ok()? {
         return None;
@@ -48,7 +48,7 @@ pub(super) fn answer(names: &Names, query: &[u8], transport: Transport) -> Optio
     if bytes.len() <= bytes_max.into() {
         return Some(bytes);
     }
-    // The client asks again over TCP.
+    // A truncated answer makes the client ask again over TCP.
     reply.set_flags(PacketFlag::TRUNCATION);
     reply.answers.clear();
     reply.build_bytes_vec_compressed().ok()
@@ -74,7 +74,7 @@ fn reply<'a>(names: &Names, query: &Packet<'a>) -> Packet<'a> {
     reply
 }
 
-/// Adds the records to `reply`.
+/// Adds the records of a name to `reply`.
 fn look_up<'a>(names: &Names, question: &Question<'a>, reply: &mut Packet<'a>) -> RCODE {
     if !matches!(question.qclass, QCLASS::CLASS(CLASS::IN) | QCLASS::ANY) {
         return RCODE::Refused;
@@ -128,8 +128,7 @@ mod tests {
         query
     }
 
-    /// The code, the addresses, the number of records that bound the memory of nothing, and whether
-    /// it was cut short.
+    /// Returns the code, the addresses, the number of SOA records, and whether the answer was truncated.
     fn ask(query: &Packet<'_>, transport: Transport) -> (RCODE, Vec<Ipv4Addr>, usize, bool) {
         let bytes = answer(&names(), &query.build_bytes_vec().unwrap(), transport).unwrap();
         let reply = Packet::parse(&bytes).unwrap();

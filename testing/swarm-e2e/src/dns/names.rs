@@ -1,5 +1,6 @@
-//! What a name stands for, as Kubernetes specifies it: a Service has its address, a headless one
-//! those of its ready pods, and each of these pods that has a host name is found by it.
+//! The addresses of names, as Kubernetes specifies them. The name of a Service has the address of the
+//! Service, and the name of a headless Service has the addresses of its ready pods. Each of these pods
+//! with a host name has a name, too.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -10,7 +11,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
 
-/// What an `EndpointSlice` names its Service by.
+/// The label of an `EndpointSlice` with the name of its Service.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
 /// All names of the cluster.
@@ -19,12 +20,12 @@ pub(super) struct Names {
     pub(super) slices: Store<EndpointSlice>,
 }
 
-/// What a name stands for.
+/// The result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// These addresses; without any, the name exists all the same.
+    /// The name exists, and has these addresses, or none.
     Addresses(BTreeSet<Ipv4Addr>),
-    /// There is no such name.
+    /// The name does not exist.
     Missing,
 }
 
@@ -35,7 +36,7 @@ impl Names {
         Ok(self.slices.wait_until_ready().await?)
     }
 
-    /// What a name stands for, given by its parts, in lower case.
+    /// Looks up a name, which is given by its parts in lower case.
     pub(super) fn look_up(&self, name: &[&str]) -> Found {
         let exists = || Found::Addresses(BTreeSet::new());
         match name {
@@ -72,7 +73,7 @@ impl Names {
         self.ready(service, namespace, |endpoint| endpoint.hostname.as_deref() == Some(host))
     }
 
-    /// The addresses of ready endpoints. Without any the name does not exist: so it is specified.
+    /// The addresses of ready endpoints. Without any the name does not exist, as Kubernetes specifies.
     fn ready(&self, service: &str, namespace: &str, is_asked: impl Fn(&Endpoint) -> bool) -> Found {
         let mut found = BTreeSet::new();
         for slice in self.slices.state() {
@@ -95,7 +96,7 @@ fn is_headless(service: &Service) -> bool {
     service.spec.as_ref().is_some_and(|spec| spec.cluster_ip.as_deref() == Some("None"))
 }
 
-/// Where nothing is said, an endpoint counts as ready.
+/// Whether an endpoint is ready. An endpoint without this condition counts as ready.
 fn is_ready(endpoint: &Endpoint) -> bool {
     endpoint.conditions.as_ref().and_then(|it| it.ready).unwrap_or(true)
 }
@@ -120,8 +121,8 @@ pub(super) mod tests {
         store
     }
 
-    /// In namespace `a`: `web` with an address, `pods` with pod 0 ready and pod 1 not, `many` with
-    /// 200 pods, and `none` with none.
+    /// Names in namespace `a`: `web` with an address, `pods` with pod 0 ready and pod 1 not, `many`
+    /// with 200 pods, and `none` without pods.
     pub(in super::super) fn names() -> Names {
         let service = |name: &str, address: &str| json!({"metadata": {"name": name, "namespace": "a"}, "spec": {"clusterIP": address}});
         let slice = |service: &str, endpoints: Vec<Value>| {

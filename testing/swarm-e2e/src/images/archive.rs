@@ -10,7 +10,7 @@ use tar::{Builder, Header};
 
 use crate::cache::hex;
 
-/// A file for an image: where it is to be in there, without the leading slash, and where it is now.
+/// A file for an image: its path in the image, without the leading slash, and its path on this machine.
 pub(super) type Placed = (String, PathBuf);
 
 /// Writes an image `name` with these programs and libraries; the first is its entry point.
@@ -47,7 +47,7 @@ pub(super) fn write(archive: &Path, name: &str, files: &[Placed]) -> Result<()> 
     Ok(())
 }
 
-/// Adds a file without time or owner: the same binary makes the same image.
+/// Adds a file without time or owner, so that the same binary makes the same image.
 fn append<W: std::io::Write>(
     tar: &mut Builder<W>,
     name: &str,
@@ -62,7 +62,7 @@ fn append<W: std::io::Write>(
     Ok(())
 }
 
-/// What this machine is called in the world of images.
+/// The name of this machine's architecture in images.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

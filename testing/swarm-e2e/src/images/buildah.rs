@@ -39,7 +39,7 @@ pub(super) fn build(
     Ok(())
 }
 
-/// A folder that holds the static binaries and nothing else of a target folder's gigabytes.
+/// Makes a folder with only the static binaries, without the gigabytes of a target folder.
 fn context(work: &Path, ours: &Path) -> Result<String> {
     let context = work.join("context");
     fs::create_dir(&context)?;

@@ -1,5 +1,5 @@
-//! A stand-in for small images with a shell: this machine's own shell and `sleep`, with their
-//! libraries. Samples name such an image, and there is no registry to pull one from.
+//! A replacement for small images with a shell: this machine's own shell and `sleep`, with their
+//! libraries. Samples name such an image, and the sandbox cannot pull one.
 
 use std::path::PathBuf;
 
@@ -8,14 +8,14 @@ use anyhow::Result;
 use super::archive::Placed;
 use crate::command;
 
-/// The programs, by where they are in the image and on this machine.
+/// The programs, by their paths in the image and on this machine.
 const PROGRAMS: [(&str, &str); 2] = [("bin/sh", "/bin/sh"), ("bin/sleep", "/bin/sleep")];
 
-/// What goes into the image; the shell is its entry point.
+/// The files of the image. The shell is its entry point.
 ///
 /// # Errors
 ///
-/// When a program is not there, or `ldd` does not know what it needs.
+/// When a program is missing, or `ldd` cannot list its libraries.
 pub(super) fn files() -> Result<Vec<Placed>> {
     let mut files: Vec<Placed> = Vec::new();
     let mut libraries = Vec::new();
@@ -29,7 +29,7 @@ pub(super) fn files() -> Result<Vec<Placed>> {
     Ok(files)
 }
 
-/// The files that a program is linked with, by what `ldd` prints.
+/// The files that a program is linked with, from the output of `ldd`.
 fn libraries_of(listing: &str) -> Vec<Placed> {
     let paths = listing.split_whitespace().filter(|word| word.starts_with('/'));
     paths.map(|path| (path.trim_start_matches('/').to_owned(), PathBuf::from(path))).collect()

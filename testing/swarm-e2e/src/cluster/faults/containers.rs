@@ -13,20 +13,20 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 
 use super::super::{Cluster, NODES, node, node_name};
 
-/// How often a container is looked through for processes that were started meanwhile.
+/// The most searches of a container for processes that started during the previous search.
 const LOOKS_MAX: usize = 100;
 
-/// Processes that are frozen until they are thawed, at the latest when this value is dropped.
+/// Frozen processes. They are thawed at the latest when this value is dropped.
 #[derive(Debug)]
 #[must_use = "frozen processes continue as soon as this is dropped"]
 pub struct Frozen(BTreeMap<u32, OwnedFd>);
 
 impl Frozen {
-    /// Lets them continue. A process that was killed in the meantime does not.
+    /// Lets the processes continue, except those killed in the meantime.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses it.
+    /// When the kernel refuses the signal.
     pub fn thaw(mut self) -> Result<()> {
         self.go_on()
     }
@@ -42,7 +42,7 @@ impl Frozen {
     }
 
     fn stop(&mut self, process: u32) -> Result<()> {
-        // The process id may be reused by the time it is thawed; the descriptor never is.
+        // The process id may be reused before the thaw. The descriptor stays with its process.
         let Ok(opened) = pidfd_open(pid(process)?, PidfdFlags::empty()) else { return Ok(()) };
         match pidfd_send_signal(&opened, Signal::STOP) {
             Ok(()) => drop(self.0.insert(process, opened)),
@@ -65,7 +65,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When it has no running container.
+    /// When the pod has no running container.
     pub async fn kill_containers(&self, pod: &Pod) -> Result<()> {
         for process in first_processes(pod).await? {
             kill(process)?;
@@ -73,7 +73,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The process that a pod's first container was started with, as this side sees it.
+    /// The first process of a pod's first container, as seen from the namespaces of this process.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Cluster {
         first_processes(pod).await?.first().copied().context("no container")
     }
 
-    /// Stops every process of every container of `pod`: nothing in it can act, and nobody is
+    /// Stops every process of every container of `pod`. No process in it can act, and no component is
     /// notified.
     ///
     /// # Errors
@@ -100,13 +100,13 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When it has no running container, or several.
+    /// When the pod has no running container, or several.
     pub async fn process(&self, pod: &Pod) -> Result<u32> {
         let [process] = first_processes(pod).await?[..] else { bail!("it has several containers") };
         Ok(process)
     }
 
-    /// Stops the first process of every container of `pod`, and none of those it has started.
+    /// Stops the first process of every container of `pod`, and none of its child processes.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Cluster {
     }
 }
 
-/// The process that each container of a pod was started with, as this side sees it.
+/// The first process of each container of a pod, as seen from the namespaces of this process.
 pub(super) async fn first_processes(pod: &Pod) -> Result<Vec<u32>> {
     let on = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
     let node = NODES.into_iter().find(|node| node_name(*node) == on);
@@ -138,7 +138,7 @@ pub(super) async fn first_processes(pod: &Pod) -> Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Stops all processes in the process namespace of one, until there are no new ones.
+/// Stops all processes in the process namespace of `first`, until a search finds no new process.
 fn freeze_all_beside(first: u32, frozen: &mut Frozen) -> Result<()> {
     let namespace = |process: &Path| fs::read_link(process.join("ns/pid"));
     let wanted = namespace(Path::new(&format!("/proc/{first}")))?;
@@ -152,7 +152,7 @@ fn freeze_all_beside(first: u32, frozen: &mut Frozen) -> Result<()> {
             let Some(number) = number.filter(|number| !frozen.0.contains_key(number)) else {
                 continue;
             };
-            // One that has ended since the folder was read is in no namespace.
+            // A process that has ended since the folder was read has no namespace.
             if namespace(&process).is_ok_and(|found| found == wanted) {
                 frozen.stop(number)?;
                 is_new = true;
@@ -173,7 +173,7 @@ fn processes() -> Result<Vec<PathBuf>> {
     Ok(entries.filter(is_process).collect())
 }
 
-/// One that has ended meanwhile is as good as killed.
+/// Kills a process. A process that has already ended counts as killed.
 pub(super) fn kill(process: u32) -> Result<()> {
     match kill_process(pid(process)?, Signal::KILL) {
         Ok(()) | Err(Errno::SRCH) => Ok(()),

@@ -1,7 +1,7 @@
 //! Pods and nodes that cannot reach the API server while they keep running.
 //!
-//! A pod loses its network as a whole. A node loses the way to the API server, that of its kubelet
-//! and that of its pods, in both directions; everything else still works, such as the probes.
+//! A pod loses its whole network. A node loses the connection between the API server and its kubelet and
+//! pods, in both directions. All other connections still work, such as the probes.
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Pod;
@@ -10,12 +10,12 @@ use super::super::{Cluster, NODES, SERVICE_ADDRESS, server_address};
 use super::containers::first_processes;
 use crate::command::run;
 
-/// The place of the rules that cut nodes off; they come before [`LOCAL`].
+/// The priority of the rules that cut nodes off, before [`LOCAL`].
 const CUTS: &str = "50";
-/// The place of the rule for our own addresses, which is usually the first and cannot be preceded.
+/// The priority of the rule for our own addresses. By default it is first, and no rule can precede it.
 const LOCAL: &str = "100";
 
-/// A pod or a node that is cut off, until it is [reconnected](Self::reconnect).
+/// A pod or a node that is cut off until it is [reconnected](Self::reconnect).
 #[derive(Debug)]
 #[must_use = "it is cut off until it is reconnected"]
 pub struct CutOff(Cut);
@@ -28,11 +28,11 @@ enum Cut {
 }
 
 impl CutOff {
-    /// Lets it reach the API server again.
+    /// Lets the pod or node reach the API server again.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses it; a pod that is gone has no wire any more.
+    /// When the kernel refuses the change, as for a deleted pod, whose wire no longer exists.
     pub fn reconnect(self) -> Result<()> {
         match self.0 {
             Cut::Wire(wire) => ip(&["link", "set", &wire, "up"]).map(drop),
@@ -47,11 +47,11 @@ impl CutOff {
 }
 
 impl Cluster {
-    /// Takes a pod's network away.
+    /// Disconnects a pod from the network.
     ///
     /// # Errors
     ///
-    /// When it has no running container.
+    /// When the pod has no running container.
     pub async fn cut_off_pod(&self, pod: &Pod) -> Result<CutOff> {
         let first = first_processes(pod).await?.into_iter().next().context("no container")?;
         let file = format!("/proc/{first}/root/sys/class/net/eth0/iflink");
@@ -61,11 +61,11 @@ impl Cluster {
         Ok(CutOff(Cut::Wire(wire)))
     }
 
-    /// Takes away a node's way to the API server: that of its kubelet and that of its pods.
+    /// Disconnects a node's kubelet and pods from the API server.
     ///
     /// # Errors
     ///
-    /// When there is no such node, or the kernel has no rules for routes.
+    /// When the node does not exist, or the kernel has no rules for routes.
     pub fn cut_off_node(&self, node: u8) -> Result<CutOff> {
         if !NODES.contains(&node) {
             bail!("there is no node {node}");
@@ -81,7 +81,7 @@ impl Cluster {
     }
 }
 
-/// Reconnects all nodes. The wires of pods that are still down are left to the end of their pods.
+/// Reconnects all nodes. Wires of pods that are still down end with their pods.
 pub(in super::super) fn mend() -> Result<()> {
     while !ip(&["rule", "list", "pref", CUTS])?.trim().is_empty() {
         ip(&["rule", "del", "pref", CUTS])?;
@@ -89,8 +89,8 @@ pub(in super::super) fn mend() -> Result<()> {
     Ok(())
 }
 
-/// What is dropped when a node is cut off: what its pods send and what they would get, and what its
-/// kubelet sends, which has an address of the API server for itself.
+/// The rules that drop the traffic of a cut-off node. They match packets between its pods and the API
+/// server, and packets from its kubelet to the node's own address of the API server.
 fn rules(node: u8) -> [Vec<String>; 3] {
     let words = |line: String| line.split(' ').map(str::to_owned).collect();
     [

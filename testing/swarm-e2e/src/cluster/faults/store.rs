@@ -9,12 +9,12 @@ use super::super::{Cluster, FOLDER, NODES, boot};
 use crate::command::run;
 use crate::until::until;
 
-/// How long the API server may take to serve.
+/// The bound on the API server's start.
 const SERVING_WITHIN: Duration = Duration::from_mins(1);
-/// Without it etcd syncs what it acknowledges.
+/// The flag without which etcd syncs each write before it acknowledges it.
 const NO_FSYNC: &str = "--unsafe-no-fsync=true";
 
-/// What the cluster knew at a moment.
+/// A copy of the cluster's state at one time.
 #[derive(Debug)]
 pub struct EtcdCopy(PathBuf);
 
@@ -23,39 +23,39 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When it does not within a minute.
+    /// When the API server does not answer within a minute.
     pub async fn api_server_ready(&self) -> Result<()> {
         until("the API server", SERVING_WITHIN, || boot::is_serving(self)).await
     }
 
-    /// Starts an API server that was killed, and returns when it answers.
+    /// Starts a killed API server, and returns when it answers.
     ///
     /// # Errors
     ///
-    /// When it runs, or does not come up.
+    /// When the API server is running, or does not come up.
     pub async fn revive_api_server(&self) -> Result<()> {
         self.components.restart("apiserver")?;
         self.api_server_ready().await
     }
 
-    /// Restarts etcd as in production: it syncs what it acknowledges, so that a copy that is made
-    /// after it was killed holds all of it.
+    /// Restarts etcd as in production, where it syncs each write before it acknowledges it. So a copy
+    /// that is made after a kill has all acknowledged writes.
     ///
     /// # Errors
     ///
-    /// When it does not come back.
+    /// When etcd does not come back.
     pub async fn make_etcd_sync(&self) -> Result<()> {
         self.components.kill("etcd")?;
         self.components.restart_with("etcd", |args| args.retain(|arg| arg != NO_FSYNC))?;
         self.api_server_ready().await
     }
 
-    /// Copies what etcd holds, while it is stopped for a moment. It is killed: asked to end, it would
-    /// wait for its clients.
+    /// Copies the data of etcd, which is down for a moment. A kill ends it, because on a request to end
+    /// it would wait for its clients.
     ///
     /// # Errors
     ///
-    /// When it cannot be copied, or etcd does not come back.
+    /// When the data cannot be copied, or etcd does not come back.
     pub async fn copy_etcd(&self) -> Result<EtcdCopy> {
         let copy = tempfile::Builder::new().prefix("etcd-").tempdir_in(FOLDER)?.keep();
         self.components.kill("etcd")?;
@@ -66,13 +66,13 @@ impl Cluster {
         Ok(EtcdCopy(copy))
     }
 
-    /// Restores the cluster from a copy, as the Kubernetes documentation describes: the API server and
-    /// etcd are stopped, and all other components are restarted after them. Pods keep running; the
-    /// cluster does not know what they did since the copy.
+    /// Restores the cluster from a copy, as the Kubernetes documentation describes. The API server and
+    /// etcd are stopped, and all other components are restarted after them. Pods keep running, and the
+    /// cluster has no record of their acts since the copy.
     ///
     /// # Errors
     ///
-    /// When it does not come back.
+    /// When the cluster does not come back.
     pub async fn restore_etcd(&self, EtcdCopy(copy): EtcdCopy) -> Result<()> {
         let mut others =
             ["controller-manager", "scheduler", "kube-proxy", "dns"].map(str::to_owned).to_vec();
