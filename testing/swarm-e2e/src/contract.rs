@@ -1,4 +1,4 @@
-//! The contract of the ports, written once and run on every adapter: on files and on a cluster.
+//! The contract of the ports. It is written once, and runs on every adapter: on files and on a cluster.
 
 pub mod api;
 mod place;
@@ -11,7 +11,7 @@ use swarm_core::{Assignment, Ledger, Plan, Pool, View, jobs, plan};
 pub use place::{OnApiServer, publish, revoke};
 pub use session::{Done, SessionPlace, sessions};
 
-/// Three ledgers, each the successor of the one before.
+/// Three ledgers, each the successor of the previous one.
 fn three_ledgers() -> Result<[Ledger; 3]> {
     let pool = Pool::ready(2);
     let step = |ledger: &Ledger, names: &[&str]| -> Result<Ledger> {
@@ -33,7 +33,7 @@ fn conflicts<T>(result: Result<T, StoreError>, when: &str) -> Result<()> {
     }
 }
 
-/// The contract of [`LedgerStore`]; `open` makes another store object for the same, empty place.
+/// The contract of [`LedgerStore`]. Each call of `open` makes another store for the same, empty place.
 ///
 /// # Errors
 ///
@@ -59,8 +59,8 @@ pub async fn ledger_store(open: &(dyn Fn() -> Box<dyn LedgerStore> + Sync)) -> R
     Ok(())
 }
 
-/// The contract of [`ViewStore`]; `read` returns what a worker would read, and a mark that changes
-/// with every write.
+/// The contract of [`ViewStore`]. `read` returns the text that a worker would read, and a mark that
+/// changes with every write.
 ///
 /// # Errors
 ///
@@ -85,8 +85,8 @@ where
     Ok(())
 }
 
-/// What holds of the stores of two operators of one pool, one of which is slow, where nothing is
-/// published yet.
+/// The contract of the view stores of two operators of one pool, a fast and a slow one, before any view is
+/// published.
 ///
 /// # Errors
 ///
@@ -107,7 +107,7 @@ where
     ensure!(read().await? == (newest, mark), "and what is there stays");
     slow.publish(&third).await?;
     ensure!(read().await?.0 == third.view().to_yaml(), "a newer one is");
-    // Who has read the ledger meanwhile knows better than who edited the view.
+    // After a conflict the operator reads the ledger again, and the ledger outranks an edited view.
     conflicts(slow.publish(&second).await, "before the ledger was read again")?;
     slow.publish(&second).await?;
     ensure!(read().await?.0 == second.view().to_yaml(), "then it counts");

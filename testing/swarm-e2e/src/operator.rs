@@ -1,4 +1,4 @@
-//! Installs the product into a cluster, from the manifests a user would apply.
+//! Installs the product into a cluster, from the manifests that a user would apply.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -21,20 +21,20 @@ use crate::cluster::{Cluster, FOLDER, Request};
 use crate::proxy::Proxy;
 use crate::until::until;
 
-/// The namespace the manifests put the operator into.
+/// The namespace of the operator in the manifests.
 pub const NAMESPACE: &str = "swarm-system";
-/// The namespace that the samples name.
+/// The namespace of the samples.
 pub const SAMPLES_NAMESPACE: &str = "streams";
-/// How many replicas the manifests start.
+/// The number of replicas in the manifests.
 pub const REPLICAS: usize = 2;
-/// How long all replicas may take to have a share.
+/// The bound on the time until all replicas have a share.
 const SHARED_WITHIN: Duration = Duration::from_mins(1);
-/// The user that the operator is to the API server.
+/// The operator's user name at the API server.
 pub const ACCOUNT: &str = "system:serviceaccount:swarm-system:swarm-operator";
 
-/// Installs custom resources and operator, once per cluster, and waits until it is available.
+/// Installs the CRDs and the operator once per cluster, and waits until it is available.
 ///
-/// Answers `false` where the repository has no manifests.
+/// Returns `false` if the repository has no manifests.
 ///
 /// # Errors
 ///
@@ -43,9 +43,9 @@ pub async fn install_operator(cluster: &Cluster) -> Result<bool> {
     cluster.operator.get_or_try_init(|| install(cluster)).await.copied()
 }
 
-/// Installs them, also again after they were removed.
+/// Installs the CRDs and the operator, also again after they were removed.
 pub(crate) async fn install(cluster: &Cluster) -> Result<bool> {
-    // With the rights for managed pools; everything else is as in the base.
+    // The overlay adds the rights for managed pools to the base.
     let base = repository().join("deploy/overlays/managed");
     if !base.is_dir() || !install_resources(cluster).await? {
         return Ok(false);
@@ -56,13 +56,13 @@ pub(crate) async fn install(cluster: &Cluster) -> Result<bool> {
     Ok(true)
 }
 
-/// Installs the custom resources alone, for an operator that runs outside of the cluster.
+/// Installs the CRDs alone, for an operator that runs outside of the cluster.
 ///
-/// Answers `false` where the repository has none.
+/// Returns `false` if the repository has none.
 ///
 /// # Errors
 ///
-/// When one is refused.
+/// When the API server refuses an object.
 pub async fn install_resources(cluster: &Cluster) -> Result<bool> {
     let crds = repository().join("deploy/crds");
     if !crds.is_dir() {
@@ -74,11 +74,11 @@ pub async fn install_resources(cluster: &Cluster) -> Result<bool> {
     Ok(true)
 }
 
-/// Applies a folder of manifests as the documentation does, also over what scenarios have changed.
+/// Applies a folder of manifests as the documentation does, also over changes by scenarios.
 ///
 /// # Errors
 ///
-/// When one is refused.
+/// When the API server refuses an object.
 pub(crate) async fn apply(cluster: &Cluster, folder: &Path) -> Result<()> {
     let folder = folder.display().to_string();
     let apply = ["apply", "--server-side", "--force-conflicts", "--kustomize", &folder];
@@ -90,11 +90,11 @@ async fn wait(cluster: &Cluster, what: &[&str]) -> Result<()> {
     cluster.kubectl(&args).await.map(drop)
 }
 
-/// Applies the samples a reader of the documentation would try; `false` where there are none.
+/// Applies the samples that a reader of the documentation would try; `false` if the repository has none.
 ///
 /// # Errors
 ///
-/// When one is refused.
+/// When the API server refuses an object.
 pub async fn install_samples(cluster: &Cluster) -> Result<bool> {
     let samples = repository().join("deploy/samples");
     if !samples.is_dir() {
@@ -106,37 +106,37 @@ pub async fn install_samples(cluster: &Cluster) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether a replica of the operator renews its own Lease, which it does all the time.
+/// Whether a request renews the Lease of an operator's replica, as happens all the time.
 #[must_use]
 pub fn renews(request: &Request) -> bool {
     (&*request.verb, &*request.resource, &*request.namespace) == ("update", "leases", NAMESPACE)
 }
 
-/// Ends the operator that [`install_operator`] has started, and returns when its pod is gone.
+/// Ends the operator that [`install_operator`] has started, and returns when its pods are deleted.
 ///
 /// # Errors
 ///
-/// When it does not end.
+/// When the operator does not end.
 pub async fn stop(cluster: &Cluster) -> Result<()> {
     scale(cluster, 0).await?;
     let pods = ["--for=delete", "pod", "--selector=app=swarm-controller", "--namespace", NAMESPACE];
     wait(cluster, &pods).await
 }
 
-/// Starts that operator again, and returns when it is available.
+/// Starts the installed operator again, and returns when it is available.
 ///
 /// # Errors
 ///
-/// When it does not come up.
+/// When the operator does not come up.
 pub async fn go_on(cluster: &Cluster) -> Result<()> {
     scale(cluster, REPLICAS).await
 }
 
-/// Gives that operator so many replicas, and returns when they are available.
+/// Scales the installed operator to `replicas`, and returns when they are available.
 ///
 /// # Errors
 ///
-/// When they do not come up.
+/// When the replicas do not come up.
 pub async fn scale(cluster: &Cluster, replicas: usize) -> Result<()> {
     let replicas = format!("--replicas={replicas}");
     let scale = ["scale", "deployment", "swarm-controller", &replicas, "--namespace", NAMESPACE];
@@ -145,21 +145,21 @@ pub async fn scale(cluster: &Cluster, replicas: usize) -> Result<()> {
     cluster.kubectl(&[&status[..], &["--namespace", NAMESPACE]].concat()).await.map(drop)
 }
 
-/// The pods of that operator, also those that end.
+/// The pods of the installed operator, ending ones included.
 ///
 /// # Errors
 ///
-/// When they cannot be listed.
+/// When the API server does not list them.
 pub async fn pods(cluster: &Cluster) -> Result<Vec<Pod>> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     Ok(pods.list(&ListParams::default().labels("app=swarm-controller")).await?.items)
 }
 
-/// The Leases that replicas hold.
+/// The Leases of the operator's replicas.
 ///
 /// # Errors
 ///
-/// When they cannot be listed.
+/// When the API server does not list them.
 pub(crate) async fn leases(cluster: &Cluster) -> Result<Vec<Lease>> {
     let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     let of_group = ListParams::default().labels("replicas.k8slab.info/group=swarm-operator");
@@ -170,11 +170,11 @@ pub(crate) async fn leases(cluster: &Cluster) -> Result<Vec<Lease>> {
     Ok(leases.list(&of_group).await?.items.into_iter().filter(is_held).collect())
 }
 
-/// Waits until so many replicas have, or could have, objects of a controller, by what their Leases say.
+/// Waits until the Leases of `replicas` report that each has, or may have, objects of a controller.
 ///
 /// # Errors
 ///
-/// When that takes too long.
+/// When this takes too long.
 pub(crate) async fn all_share(cluster: &Cluster, replicas: usize, controller: &str) -> Result<()> {
     until("all replicas to have a share", SHARED_WITHIN, || async {
         let leases = leases(cluster).await?;
@@ -191,11 +191,11 @@ pub(crate) async fn all_share(cluster: &Cluster, replicas: usize, controller: &s
     .await
 }
 
-/// A client with the rights of the installed operator, and no others. It never repeats a request.
+/// A client with only the rights of the installed operator. It never repeats a request.
 ///
 /// # Errors
 ///
-/// When there is no such account.
+/// When the operator's account does not exist.
 pub async fn client(cluster: &Cluster) -> Result<Client> {
     let token = ["create", "token", "swarm-operator", "--namespace", NAMESPACE];
     let token = cluster.kubectl(&token).await?;
@@ -206,44 +206,44 @@ pub async fn client(cluster: &Cluster) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// Stops the installed operator while `scenario` runs operators of its own, each a [`Process`] behind the
-/// proxy, which can hold it up at any of its writes.
+/// Stops the installed operator while `scenario` runs its own operators. Each is a [`Process`] behind the
+/// proxy, which can stop it at any of its writes.
 ///
 /// # Errors
 ///
-/// When it does not stop or come back, and those of `scenario`.
+/// When the operator does not stop or come back, or `scenario` fails.
 pub async fn replaced<F, Run>(cluster: &Cluster, scenario: F) -> Result<()>
 where
     F: FnOnce(Proxy) -> Run,
     Run: Future<Output = Result<()>>,
 {
     let proxy = Proxy::start(client(cluster).await?).await?;
-    // It would do the work of the others.
+    // The installed operator would do the work of the scenario's operators.
     stop(cluster).await?;
     let outcome = scenario(proxy).await;
     go_on(cluster).await?;
     outcome
 }
 
-/// An operator as a process of our own, which can be killed at any moment.
+/// An operator as a child process, which can be killed at any moment.
 #[derive(Debug)]
 pub struct Process(Child);
 
 impl Process {
-    /// Starts one that serves `namespace` and finds the API server at `address`, unencrypted.
+    /// Starts an operator that serves `namespace` and uses the API server at `address`, unencrypted.
     ///
     /// # Errors
     ///
-    /// When the program is not there.
+    /// When the program is missing.
     pub fn start(cluster: &Cluster, address: SocketAddr, namespace: &str) -> Result<Self> {
         Self::start_as(cluster, address, namespace, &[])
     }
 
-    /// The same with more arguments.
+    /// Starts an operator with more arguments.
     ///
     /// # Errors
     ///
-    /// When the program is not there.
+    /// When the program is missing.
     pub fn start_as(
         cluster: &Cluster,
         address: SocketAddr,
@@ -254,11 +254,11 @@ impl Process {
         Self::start_program(program, cluster, address, namespace, args)
     }
 
-    /// The same of this program, in the environment that it was given.
+    /// Starts an operator from a command with its own program and environment.
     ///
     /// # Errors
     ///
-    /// When it is not there.
+    /// When the program is missing.
     pub fn start_program(
         mut command: Command,
         cluster: &Cluster,
@@ -291,31 +291,31 @@ impl Process {
         Ok(Self(command.kill_on_drop(true).spawn().context("cannot start the operator")?))
     }
 
-    /// Freezes it, or has it go on.
+    /// Freezes the operator, or lets it continue.
     ///
     /// # Errors
     ///
-    /// When it has ended.
+    /// When the operator has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let id = self.0.id().context("the operator has ended")?;
         let pid = Pid::from_raw(i32::try_from(id)?).context("no process")?;
         Ok(kill_process(pid, signal)?)
     }
 
-    /// Returns when it has ended by itself.
+    /// Waits until the operator has ended by itself.
     ///
     /// # Errors
     ///
-    /// When that cannot be waited for.
+    /// When the system call for waiting fails.
     pub async fn ended(&mut self) -> Result<ExitStatus> {
         Ok(self.0.wait().await?)
     }
 
-    /// Kills it at once, and returns when it is gone.
+    /// Kills the operator at once, and returns when it has ended.
     ///
     /// # Errors
     ///
-    /// When it had ended by itself.
+    /// When the operator had already ended by itself.
     pub async fn kill(mut self) -> Result<()> {
         if let Some(status) = self.0.try_wait()? {
             bail!("the operator had ended by itself with {status}");

@@ -1,25 +1,25 @@
-//! What a person at the terminal reads: plain lines and laps. Nothing else in this crate prints.
+//! The output for a person at the terminal: plain lines and laps. No other module of this crate prints.
 
 use std::fmt::Display;
 use std::time::Instant;
 
 /// Prints one line.
-#[expect(clippy::print_stdout, reason = "these lines are what the program is run for")]
+#[expect(clippy::print_stdout, reason = "these lines are the result of the program")]
 pub fn say(line: impl Display) {
     println!("{line}");
 }
 
-/// Prints one line where errors go.
+/// Prints one line to standard error.
 #[expect(clippy::print_stderr, reason = "a person at the terminal must see why it ended")]
 pub fn complain(line: impl Display) {
     eprintln!("{line}");
 }
 
-/// A stopwatch that prints how far a run has come.
+/// A stopwatch that prints the progress of a run.
 #[derive(Debug, Clone)]
 pub struct Laps {
     start: Instant,
-    /// What runs, where others may run beside it.
+    /// The name of the run, if others may run at the same time.
     of: String,
 }
 
@@ -30,7 +30,7 @@ impl Laps {
         Self::of("")
     }
 
-    /// Starts the stopwatch of one among several.
+    /// Starts the stopwatch of one run among several.
     #[must_use]
     pub fn of(name: &str) -> Self {
         Self { start: Instant::now(), of: name.trim_start_matches("scenario-").to_owned() }

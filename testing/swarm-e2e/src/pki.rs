@@ -1,4 +1,4 @@
-//! Certificates and kubeconfigs of one cluster: a new authority per boot, nothing worth keeping.
+//! Certificates and kubeconfigs of one cluster. Every boot makes a new authority, so none is kept.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use rcgen::{
 };
 use serde_json::json;
 
-/// A certificate authority that writes what it signs into a folder.
+/// A certificate authority that writes its certificates into a folder.
 #[derive(Debug)]
 pub struct Authority {
     folder: PathBuf,
@@ -99,7 +99,7 @@ impl Authority {
     }
 }
 
-/// Who a client certificate speaks for.
+/// The user of a client certificate.
 #[derive(Debug, Clone, Copy)]
 pub struct Identity<'a> {
     /// Kubernetes user name.

@@ -1,8 +1,7 @@
-//! A proxy in front of the API server that sees every write of one client, and that can stop at any
-//! of them, so that the client can be killed right there.
+//! A proxy in front of the API server, which sees every write of one client. It can stop at any write,
+//! so that the client can be killed at that point.
 //!
-//! It speaks plain HTTP to its client, and has the credentials of its own client for the API
-//! server.
+//! The client uses plain HTTP. The proxy has credentials for the API server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -19,20 +18,20 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-/// The largest body of a request; the API server takes less.
+/// The largest body of a request. The API server takes less.
 const BODY_BYTES_MAX: usize = 4 << 20;
-/// Where the Leases of the operator's replicas are. Their names have random numbers.
+/// The path of the Leases of the operator's replicas. Their names have random numbers.
 const REPLICAS: &str = "/apis/coordination.k8s.io/v1/namespaces/swarm-system/leases";
-/// Headers that concern one connection.
+/// The headers of a single connection, which are not passed on.
 const OF_CONNECTION: [HeaderName; 3] =
     [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING];
 
-/// One request that is meant to change something.
+/// One writing request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Write {
-    /// The method, or `EVENT`: whether an Event is new or a repeat is of no interest.
+    /// The method, or `EVENT` for a new Event and its repeats.
     pub method: String,
-    /// The path, without what follows a question mark, and without the name of a replica's Lease.
+    /// The path, without its query and without the name of a replica's Lease.
     pub path: String,
 }
 
@@ -51,19 +50,19 @@ impl Write {
         Some(Self { method: request.method().to_string(), path: path.into() })
     }
 
-    /// Whether it only informs people.
+    /// Whether the write is an Event.
     #[must_use]
     pub fn is_event(&self) -> bool {
         self.method == "EVENT"
     }
 
-    /// Whether it is of a replica's own Lease, which is written all the time.
+    /// Whether the write is about a replica's own Lease, which is written all the time.
     #[must_use]
     pub fn is_of_replica(&self) -> bool {
         self.path == REPLICAS
     }
 
-    /// Whether it is a patch of a pod.
+    /// Whether the write is about a pod.
     #[must_use]
     pub fn is_nudge(&self) -> bool {
         self.path.contains("/pods/")
@@ -76,23 +75,23 @@ impl fmt::Display for Write {
     }
 }
 
-/// Where the proxy stops at a write.
+/// The side of a write at which the proxy stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     /// The write does not reach the API server.
     Before,
     /// The write is carried out, and its answer is withheld.
     After,
-    /// The write is carried out when that is asked for. All others pass meanwhile.
+    /// The write is carried out on [`Proxy::release`]. All other writes pass meanwhile.
     Late,
 }
 
 /// Chooses the writes to stop at.
 pub type Trap = Box<dyn FnMut(&Write) -> Option<Side> + Send>;
 
-/// The running proxy; it ends with this value.
+/// The running proxy. It ends with this value.
 pub struct Proxy {
-    /// Where it listens.
+    /// The address of the proxy.
     pub address: SocketAddr,
     gate: Arc<Gate>,
     server: JoinHandle<()>,
@@ -102,7 +101,7 @@ struct Gate {
     client: Client,
     state: Mutex<Doings>,
     stopped: Notify,
-    /// How many writes that came late are carried out.
+    /// The number of [late](Side::Late) writes that were released.
     released: watch::Sender<usize>,
     answered: Notify,
 }
@@ -113,7 +112,7 @@ struct Doings {
     stopped_at: Option<Write>,
     passed: Vec<Write>,
     last: Instant,
-    /// What the API server answered to the last write that came late.
+    /// The API server's answer to the last [late](Side::Late) write.
     answer: Option<(StatusCode, String)>,
 }
 
@@ -122,7 +121,7 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// When there is no port left.
+    /// When every port is in use.
     pub async fn start(client: Client) -> Result<Self> {
         let doings = Doings {
             trap: Box::new(|_| None),
@@ -143,20 +142,20 @@ impl Proxy {
         let address = listener.local_addr()?;
         let router = Router::new().fallback(pass).with_state(Arc::clone(&gate));
         let server = tokio::spawn(async move {
-            // It only ends with the task.
+            // The server only ends with the task.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self { address, gate, server })
     }
 
-    /// Stops at the writes that `trap` chooses from now on, and forgets those that have passed.
+    /// Stops at the writes that `trap` chooses from now on, and forgets the writes that have passed.
     pub fn set_trap(&self, trap: Trap) {
         let mut state = self.gate.lock();
         state.trap = trap;
         state.passed.clear();
     }
 
-    /// Returns when the proxy has stopped, with the write it stopped at. No other write passes
+    /// Waits until the proxy has stopped at a write, and returns that write. No other write passes
     /// until [`Self::reopen`].
     pub async fn stopped(&self) -> Write {
         loop {
@@ -172,7 +171,7 @@ impl Proxy {
         self.gate.lock().is_shut = false;
     }
 
-    /// Has the write carried out that came [late](Side::Late); returns the answer of the API server.
+    /// Has the [late](Side::Late) write carried out, and returns the answer of the API server.
     pub async fn release(&self) -> (StatusCode, String) {
         self.gate.released.send_modify(|released| *released += 1);
         loop {
@@ -189,7 +188,7 @@ impl Proxy {
         self.gate.lock().passed.clone()
     }
 
-    /// For how long there was no write, but for those of replicas' own Leases.
+    /// The time since the last write, except writes of replicas' own Leases.
     #[must_use]
     pub fn quiet_for(&self) -> Duration {
         self.gate.lock().last.elapsed()
@@ -202,7 +201,7 @@ impl Drop for Proxy {
     }
 }
 
-/// What is done with one write.
+/// The treatment of one write.
 enum Fate {
     Pass,
     Hold,
@@ -224,7 +223,7 @@ impl Gate {
             state.last = Instant::now();
         }
         let side = (state.trap)(write);
-        // Shut at once in both cases: nothing that comes after this write is let through.
+        // The gate is shut at once in both cases, so that no later write passes.
         state.is_shut = matches!(side, Some(Side::Before | Side::After));
         match side {
             None => Fate::Pass,
@@ -262,13 +261,13 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request<Body>) -> Response
     let write = Write::of(&request);
     let fate = write.as_ref().map_or(Fate::Pass, |write| gate.fate(write));
     if matches!(fate, Fate::Hold) {
-        // Until the client is gone, which takes this request with it.
+        // The request ends when its client ends.
         return std::future::pending().await;
     }
     if let (Fate::PassLate, Some(write)) = (&fate, &write) {
         return late(gate, write.clone(), request).await;
     }
-    // In a task of its own: the API server carries out a request even if its client has died.
+    // A separate task forwards it: the API server carries out a request even if its client has died.
     let forward = {
         let gate = Arc::clone(&gate);
         tokio::spawn(async move { gate.forward(request).await })
@@ -282,7 +281,7 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request<Body>) -> Response
     answer.unwrap_or_else(|err| not_reached(&err))
 }
 
-/// Carries out a write when that is asked for, whatever its client does meanwhile.
+/// Carries out a write when it is released, even if its client has died meanwhile.
 async fn late(gate: Arc<Gate>, write: Write, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let mut released = gate.released.subscribe();
@@ -302,7 +301,7 @@ async fn late(gate: Arc<Gate>, write: Write, request: Request<Body>) -> Response
     carried_out.await.map_err(anyhow::Error::from).flatten().unwrap_or_else(|err| not_reached(&err))
 }
 
-/// The answer in place of one that there is not.
+/// The answer for a request that got none from the API server.
 fn not_reached(err: &anyhow::Error) -> Response<Body> {
     let mut answer = Response::new(Body::from(format!("{err:#}")));
     *answer.status_mut() = StatusCode::BAD_GATEWAY;

@@ -1,6 +1,6 @@
 //! The run logs of a scenario's workers, judged as `swarm verify` judges them.
 //!
-//! All pods of a scenario write into one folder, which is a `hostPath` on both nodes. Both nodes have
+//! All pods of a scenario write into one folder, which is a `hostPath` on both nodes. The nodes share
 //! one kernel and one clock, so overlaps are exact.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use swarm_adapters_host::runlog::{Entry, boottime_ns, read};
 
 use crate::cluster::FOLDER;
 
-/// A job that was silent for longer does not run: two ticks were missed, on a busy machine.
+/// The silence after which a job counts as not running: two missed ticks on a busy machine.
 const SILENT_AFTER: Duration = Duration::from_millis(3_500);
 
 /// A moment on the clock of run logs, in nanoseconds since boot.
@@ -25,13 +25,13 @@ const SILENT_AFTER: Duration = Duration::from_millis(3_500);
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// This moment.
+    /// The present moment.
     #[must_use]
     pub fn now() -> Self {
         Self(boottime_ns())
     }
 
-    /// The time since `earlier`; none if that is later.
+    /// The time since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -50,11 +50,11 @@ pub fn folder(namespace: &str) -> PathBuf {
     Path::new(FOLDER).join("run-logs").join(namespace)
 }
 
-/// Makes that folder, where every pod may write.
+/// Makes the folder of a namespace, in which every pod may write.
 ///
 /// # Errors
 ///
-/// When it cannot be made.
+/// When the folder cannot be made.
 pub fn make_folder(namespace: &str) -> Result<PathBuf> {
     let folder = folder(namespace);
     fs::create_dir_all(&folder)?;
@@ -65,13 +65,13 @@ pub fn make_folder(namespace: &str) -> Result<PathBuf> {
 /// One line with owned strings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// When it was written.
+    /// The time of the line.
     pub at: Moment,
-    /// Which job it is about.
+    /// The job of the line.
     pub job: String,
-    /// Who ran it, and under which token.
+    /// The worker, session and token of the run.
     pub run: RunName,
-    /// What happened to it.
+    /// The event of the run.
     pub event: Event,
 }
 
@@ -82,16 +82,16 @@ impl LogLine {
     }
 }
 
-/// Everything that the workers of a pool have written so far, in order of time.
+/// The lines that the workers of a pool have written so far, in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct History(Vec<LogLine>);
 
 impl History {
-    /// Reads a log to its end. Workers may be writing on.
+    /// Reads a log to its end. Workers may still be writing.
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or has a torn line that no killed writer explains.
+    /// When the log cannot be read, or has a torn line that no killed writer explains.
     pub fn read(path: &Path) -> Result<Self> {
         let mut all = Vec::new();
         let mut is_rebooted = false;
@@ -105,11 +105,11 @@ impl History {
         Ok(Self(all))
     }
 
-    /// Every time that two workers ran a job at once, as text for people.
+    /// The overlaps in which two workers ran a job at once, as text for people.
     ///
     /// # Errors
     ///
-    /// When a token decreased, which is always an error.
+    /// When a token decreased, which is always a bug.
     pub fn overlaps(&self) -> Result<Vec<String>> {
         let mut judge = Judge::new(Replication::One);
         self.0.iter().for_each(|line| judge.take(&line.line()));
@@ -144,8 +144,8 @@ impl History {
         lines.into_iter().chain(last).collect::<Vec<_>>().join("; ")
     }
 
-    /// How long each of `jobs` was not run at most since `mark`, as the judge counts it: a gap that was
-    /// open at `mark` counts from there, and one that is still open up to now.
+    /// The longest time since `mark` in which each of `jobs` was not run, as the judge counts it. A gap
+    /// that was open at `mark` counts from `mark`. A gap that is still open counts until now.
     #[must_use]
     pub fn gaps(&self, jobs: &BTreeSet<String>, mark: Moment) -> BTreeMap<String, Duration> {
         self.gaps_until(jobs, mark, Moment::now())
@@ -162,7 +162,7 @@ impl History {
             let lines: Vec<_> = self.0.iter().filter(|line| line.job == *job).collect();
             let after = lines.partition_point(|line| line.at < mark);
             let mut judge = Judge::new(Replication::One);
-            // A job that ran at the mark is judged as if it had a tick at that very moment.
+            // A job that ran at the mark is judged as if it had a tick at the mark.
             let before = after.checked_sub(1).map(|at| lines[at]);
             if let Some(before) = before {
                 judge.take(&Line { t: before.at.max(mark).0, ..before.line() });
@@ -184,11 +184,11 @@ impl History {
         self.gaps(jobs, mark).into_iter().max_by_key(|(_, gap)| *gap).unwrap_or_default()
     }
 
-    /// Which run each job has now: exactly one, and not silent.
+    /// The present run of each job. A job has exactly one run, which is not silent.
     ///
     /// # Errors
     ///
-    /// When a job of `jobs` is not run or run twice, or another one is run.
+    /// When a job of `jobs` is not run, or run twice, or another job is run.
     pub fn running(&self, jobs: &BTreeSet<String>) -> Result<BTreeMap<String, RunName>> {
         self.running_at(jobs, Moment::now())
     }
@@ -217,11 +217,11 @@ impl History {
         Ok(found)
     }
 
-    /// The sessions that run each of `jobs` now, and nothing else. Several may run a job.
+    /// The sessions that now run all of `jobs` and no other job. Several may run a job.
     ///
     /// # Errors
     ///
-    /// When a session that runs any job does not run all of them, or runs another one.
+    /// When a session that runs any job does not run all of `jobs`, or runs another job.
     pub fn running_everywhere(&self, jobs: &BTreeSet<String>) -> Result<BTreeSet<String>> {
         let now = Moment::now();
         let mut runs = BTreeMap::<_, &LogLine>::new();
@@ -240,11 +240,11 @@ impl History {
         Ok(found.into_keys().collect())
     }
 
-    /// When a job was started last.
+    /// The line of the last start of a job.
     ///
     /// # Errors
     ///
-    /// When it never was.
+    /// When the job was never started.
     pub fn last_start(&self, job: &str) -> Result<&LogLine> {
         let is_start = |line: &&LogLine| line.event == Event::Start && line.job == job;
         self.0.iter().rfind(is_start).with_context(|| format!("{job} was never started"))

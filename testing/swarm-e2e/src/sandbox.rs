@@ -1,10 +1,10 @@
-//! Starts this program again in network, mount and process namespaces of its own.
+//! Starts this program again in new network, mount and process namespaces.
 //!
 //! Three processes run the same binary, distinguished by an environment variable:
-//! - *outside* builds, starts the others, waits, and clears what dead namespaces leave on the host;
-//! - *init* is the first process inside ([`init`]): when it ends, however it ends, the kernel ends
-//!   every other process and with them every mount and network interface;
-//! - *inside* boots the cluster and does the work. Its exit code is the exit code of the whole.
+//! - *outside* builds, starts the others, waits, and removes the leftovers of namespaces on the host;
+//! - *init* is the first process inside ([`init`]). When it ends for any reason, the kernel ends every
+//!   other process, every mount and every network interface;
+//! - *inside* boots the cluster and does the work. The program ends with its exit code.
 
 mod cgroups;
 mod init;
@@ -30,27 +30,27 @@ use crate::cache::Cache;
 use crate::output::say;
 use crate::until::until_blocking;
 
-/// The variable that distinguishes the three processes; absent outside.
+/// The variable that distinguishes the three processes. It is unset outside.
 pub const STAGE: &str = "SWARM_E2E_STAGE";
-/// The variable with the name of the run; every process of the run that was not started by a container
-/// runtime inherits it.
+/// The variable with the name of the run. Every process of the run inherits it, except processes that a
+/// container runtime started.
 pub const RUN: &str = "SWARM_E2E_RUN";
-/// How long the kernel may take to end everything.
+/// The time in which the kernel has to end all processes.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 
-/// Which of the three processes this is.
+/// The three processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// On the host.
+    /// The process on the host.
     Outside,
     /// The first process of the namespaces.
     Init,
-    /// The one that boots the cluster.
+    /// The process that boots the cluster.
     Inside,
 }
 
 impl Stage {
-    /// Reads it from the environment.
+    /// Reads the stage of this process from the environment.
     #[must_use]
     pub fn current() -> Self {
         match std::env::var(STAGE).as_deref() {
@@ -61,7 +61,7 @@ impl Stage {
     }
 }
 
-/// Fails early, and with advice, where the namespaces could not work.
+/// Fails early, and with advice, if the namespaces cannot work.
 ///
 /// # Errors
 ///
@@ -86,15 +86,15 @@ pub fn require() -> Result<()> {
     crate::cluster::plugins_folder().map(drop)
 }
 
-/// Runs this program with the same arguments inside, clears up, and returns its exit code.
+/// Runs this program with the same arguments inside, cleans up, and returns its exit code.
 ///
 /// # Errors
 ///
-/// When the namespaces cannot be made, or something of the run survives its end.
+/// When the namespaces cannot be made, or a part of the run survives its end.
 pub fn enter(cache: &Cache) -> Result<i32> {
     let run = begin(cache)?;
     let mut child = Command::new("setpriv")
-        // Should this process be killed, the kernel kills `unshare` and that kills `init`.
+        // If this process is killed, the kernel kills `unshare`, which kills `init`.
         .args(["--pdeathsig", "KILL"])
         .args(["unshare", "--net", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child"])
         .arg(std::env::current_exe()?)
@@ -112,9 +112,9 @@ pub fn enter(cache: &Cache) -> Result<i32> {
     })
 }
 
-/// Sweeps what killed runs left, and makes the record of a new one.
+/// Sweeps the leftovers of killed runs, and makes the record of a new run.
 fn begin(cache: &Cache) -> Result<Run> {
-    // A run whose record is half made looks like one that was killed.
+    // A half-made record looks like the record of a killed run, so no other run may sweep now.
     let _alone = cache.lock()?;
     for swept in sweep(cache)? {
         say(format_args!("swept what a killed run left: {}", swept.display()));
@@ -122,9 +122,9 @@ fn begin(cache: &Cache) -> Result<Run> {
     Run::begin(cache)
 }
 
-/// Kills `child` on SIGINT or SIGTERM and remembers which it was.
+/// Kills `child` on SIGINT or SIGTERM, and remembers the signal.
 ///
-/// Nothing in there is worth an orderly shutdown, but this process must outlive it to clear up.
+/// The inside needs no orderly shutdown, but this process must outlive it to clean up.
 fn end_on_signal(child: &Child) -> Result<Arc<AtomicI32>> {
     let signalled = Arc::new(AtomicI32::new(0));
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

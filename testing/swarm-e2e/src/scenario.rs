@@ -1,5 +1,5 @@
-//! Runs scenarios one after another, or side by side where they allow it, each bounded, and keeps evidence
-//! of those that fail.
+//! Runs scenarios one after another, or in parallel if they allow it. Each is bounded, and the evidence of
+//! failed ones is kept.
 
 mod evidence;
 
@@ -20,26 +20,26 @@ use crate::cluster::Cluster;
 use crate::operator;
 use crate::output::{Laps, say};
 
-/// How long a scenario may take unless it sets another bound.
+/// The default bound on a scenario.
 const WITHIN: Duration = Duration::from_mins(3);
-/// How many scenarios run at a time that allow it. They mostly wait.
+/// The number of scenarios that run in parallel if they allow it. They mostly wait.
 const SIDE_BY_SIDE: usize = 4;
-/// How long a fresh namespace may take to accept pods. After the API server was unavailable, the controllers that
-/// fill the namespace retry after half a minute or more.
+/// The bound on the time until a fresh namespace accepts pods. After the API server was unavailable, the
+/// controllers that fill the namespace retry after half a minute or more.
 const NAMESPACE_WITHIN: Duration = Duration::from_secs(90);
-/// How long the evidence of one failure may take to collect.
+/// The bound on collecting the evidence of one failure.
 const EVIDENCE_WITHIN: Duration = Duration::from_mins(1);
 
-/// Which scenarios to run, where none is named.
+/// The set of scenarios that run if none is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Set {
-    /// Those of the gate.
+    /// All scenarios of the gate.
     Gate,
-    /// Those of the gate that run on one of two clusters, side by side.
+    /// The half of the gate for the first of two parallel clusters.
     First,
-    /// The others of the gate.
+    /// The half of the gate for the second cluster.
     Second,
-    /// Those that take long and rarely fail, which the gate leaves out.
+    /// Long scenarios that rarely fail. The gate leaves them out.
     Soak,
 }
 
@@ -55,7 +55,7 @@ pub type Run = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 /// One end-to-end test.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// A sentence about behaviour, in snake case.
+    /// The name: a sentence about behaviour, in snake case.
     pub name: &'static str,
     run: fn(Context) -> Run,
     within: Duration,
@@ -65,29 +65,29 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// A scenario of 180 seconds at most, in a fresh namespace.
+    /// Makes a scenario of at most 180 seconds, in a fresh namespace.
     #[must_use]
     pub const fn new(name: &'static str, run: fn(Context) -> Run) -> Self {
         let set = Set::First;
         Self { name, run, within: WITHIN, needs_all: false, beside_others: false, set }
     }
 
-    /// Bounds the scenario differently.
+    /// Sets another bound on the scenario.
     #[must_use]
     pub const fn within(mut self, within: Duration) -> Self {
         self.within = within;
         self
     }
 
-    /// Runs the scenario only when all are run: it is about what the others have done.
+    /// Runs the scenario only if all are run, because it judges the effects of the others.
     #[must_use]
     pub const fn after_all_others(mut self) -> Self {
         self.needs_all = true;
         self
     }
 
-    /// Lets others run beside it: it does nothing to what they share, such as nodes and the operator, and
-    /// judges no times that a busy machine would spoil.
+    /// Lets other scenarios run in parallel. Such a scenario must not affect shared parts, such as nodes and
+    /// the operator, and must not judge times, which depend on the load of the machine.
     #[must_use]
     pub const fn beside_others(mut self) -> Self {
         self.beside_others = true;
@@ -118,12 +118,12 @@ pub struct Context {
     pub client: Client,
     /// The namespace of this scenario.
     pub namespace: String,
-    /// Prints how far the scenario has come.
+    /// Prints the progress of the scenario.
     pub laps: Laps,
 }
 
 impl Context {
-    /// Works in `namespace`, which is created if it is missing.
+    /// Makes the tools for `namespace`, which is created if it is missing.
     ///
     /// # Errors
     ///
@@ -138,11 +138,11 @@ impl Context {
         })
     }
 
-    /// Runs kubectl in the scenario's namespace and returns what it printed.
+    /// Runs kubectl in the scenario's namespace, and returns its output.
     ///
     /// # Errors
     ///
-    /// When it ends with anything but success; the text carries its stderr.
+    /// When kubectl fails. The error has its stderr.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         let args = [&["--namespace", self.namespace.as_str()], args].concat();
         self.cluster.kubectl(&args).await
@@ -152,7 +152,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// When the API server refuses it.
+    /// When the API server refuses the manifest.
     pub async fn apply(&self, manifest: &str) -> Result<()> {
         self.cluster.apply(&self.namespace, manifest).await
     }
@@ -166,11 +166,11 @@ impl Context {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Makes sure that the operator runs; the first scenario that asks installs it.
+    /// Makes sure that the operator runs. The first call installs it.
     ///
     /// # Errors
     ///
-    /// When it does not come up, or the repository has no manifests of it.
+    /// When the operator does not come up, or the repository has no manifests of it.
     pub async fn operator(&self) -> Result<()> {
         if !operator::install_operator(&self.cluster).await? {
             bail!("no manifests in deploy/: the operator cannot be installed");
@@ -179,8 +179,8 @@ impl Context {
     }
 }
 
-/// The scenarios whose name contains one of `filters`, but for those that need all others. Without any
-/// filter, those of the set.
+/// The scenarios whose name contains one of `filters`, except scenarios that need all others. Without any
+/// filter, all scenarios of the set.
 #[must_use]
 pub fn chosen(scenarios: &[Scenario], filters: &[String], set: Set) -> Vec<Scenario> {
     let is_named =
@@ -192,7 +192,7 @@ pub fn chosen(scenarios: &[Scenario], filters: &[String], set: Set) -> Vec<Scena
     scenarios.iter().filter(is_chosen).cloned().collect()
 }
 
-/// Runs `scenarios` and returns how many failed. The last two lines are made for programs to read.
+/// Runs `scenarios`, and returns the number of failures. The last two lines are for programs.
 pub async fn run_all(
     cache: &Cache,
     cluster: &Arc<Cluster>,
@@ -230,7 +230,7 @@ async fn run_one(cache: &Cache, cluster: &Arc<Cluster>, scenario: &Scenario) -> 
         say(format_args!("FAILED: {}: {failure}", scenario.name));
         keep_evidence(cache, cluster, scenario, failure).await;
     }
-    // Also of one that failed: what it leaves at work would fail others.
+    // A failed scenario is tidied up, too: its objects would make others fail.
     if let Err(err) = tidy(cluster, scenario).await {
         say(format_args!("{}: its namespace stays: {err:#}", scenario.name));
     }
@@ -243,7 +243,7 @@ fn summary(done: &[Ended], filtered_out: usize, took: Duration) -> usize {
         let outcome = if failure.is_none() { "ok" } else { "FAILED" };
         say(format_args!("scenario {name} ... {outcome} {:.2}s", took.as_secs_f64()));
     }
-    // Once more, since of a long output often the end alone is kept.
+    // Failures are repeated here, since often only the end of a long output is kept.
     for Ended { name, failure, .. } in done {
         if let Some(failure) = failure {
             say(format_args!("\nFAILED: {name}: {failure}"));
@@ -261,7 +261,7 @@ fn summary(done: &[Ended], filtered_out: usize, took: Duration) -> usize {
     failed
 }
 
-/// Runs one scenario in a task of its own, so that a panic or a hang in it ends nothing else.
+/// Runs one scenario in a separate task, so that its panic or hang does not affect others.
 async fn bounded(cluster: &Arc<Cluster>, scenario: &Scenario) -> Result<()> {
     let namespace = scenario.namespace();
     let context = Context::new(cluster, &namespace).await?;
@@ -278,7 +278,7 @@ async fn bounded(cluster: &Arc<Cluster>, scenario: &Scenario) -> Result<()> {
 
 /// Removes the namespace of a scenario.
 async fn tidy(cluster: &Cluster, scenario: &Scenario) -> Result<()> {
-    // Its end is not awaited: that takes seconds, and no other scenario uses it.
+    // The end of the namespace is not awaited: it takes seconds, and no other scenario uses it.
     let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
     namespaces.delete(&scenario.namespace(), &DeleteParams::background()).await?;
     Ok(())

@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-/// Pause between two polls: short compared with everything a cluster does, long enough to cost little.
+/// The pause between two polls. It is short compared with acts of a cluster, and long enough to be cheap.
 const STEP: Duration = Duration::from_millis(50);
 
 /// Polls `look` until it returns `Some`, for at most `within`.
 ///
 /// `Ok(None)` and `Err` both mean "not yet": during a fault even the API server may be unavailable.
-/// Prefer an `Err` with the current state (`bail!("{ready} of 5 ready")`): the last one is reported
-/// at the timeout.
+/// Prefer an `Err` with the current state (`bail!("{ready} of 5 ready")`), because the timeout reports the
+/// last one.
 ///
 /// # Errors
 ///
-/// When `within` has passed; the text names `what` was awaited and what was last seen.
+/// When `within` has passed. The error names `what` was awaited, and the last state.
 pub async fn until<T, F, Seen>(what: &str, within: Duration, mut look: F) -> Result<T>
 where
     F: FnMut() -> Seen,
@@ -40,11 +40,11 @@ where
     }
 }
 
-/// The same for the part of the program that runs without an async runtime.
+/// Polls as [`until`] does, in the part of the program without an async runtime.
 ///
 /// # Errors
 ///
-/// As [`until`]; only the time between two polls is bounded here.
+/// When `within` has passed. A poll itself is not bounded here.
 pub fn until_blocking<T>(
     what: &str,
     within: Duration,

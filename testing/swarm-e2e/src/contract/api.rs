@@ -1,5 +1,5 @@
-//! The behaviour of an API server that our adapters rely on, written once and run on the real one
-//! and the one in memory.
+//! The behaviour of an API server that our adapters rely on. The contract is written once, and runs on the
+//! real API server and on the one in memory.
 
 mod random;
 mod watches;
@@ -15,11 +15,11 @@ pub use random::transcript;
 
 /// An API server under test.
 pub struct Place<'a> {
-    /// A client that may do everything.
+    /// A client with all rights.
     pub client: &'a Client,
-    /// A namespace in which nothing else has these names.
+    /// A namespace in which no other object has the names of the contract.
     pub namespace: &'a str,
-    /// A version whose history is forgotten.
+    /// A version that is too old for a watch.
     pub forgotten: &'a str,
 }
 
@@ -79,7 +79,7 @@ fn text(map: &ConfigMap) -> &str {
     map.data.as_ref().and_then(|data| data.get("text")).map_or("", String::as_str)
 }
 
-/// The same object as a manager applies it.
+/// The patch with which a manager applies such a ConfigMap.
 fn applied(name: &str, data: &Value) -> Patch<Value> {
     let metadata = json!({"name": name});
     Patch::Apply(
@@ -95,7 +95,7 @@ fn version(object: &impl kube::Resource) -> String {
     object.resource_version().unwrap_or_default()
 }
 
-/// A request was refused with this code.
+/// Checks that a request was refused with this code.
 fn refused<T: std::fmt::Debug>(code: u16, what: &str, answer: kube::Result<T>) -> Result<()> {
     match answer {
         Err(Error::Api(status)) if status.code == code => Ok(()),
@@ -104,7 +104,7 @@ fn refused<T: std::fmt::Debug>(code: u16, what: &str, answer: kube::Result<T>) -
     }
 }
 
-/// Both versions are numbers, and one came later.
+/// Checks that both versions are numbers, and that `after` is later.
 fn is_later(before: &str, after: &str) -> Result<()> {
     let (before, after): (u64, u64) = (before.parse()?, after.parse()?);
     ensure!(before < after, "version {after} does not follow {before}");

@@ -1,4 +1,4 @@
-//! Sessions on an API server, and what an operator does there.
+//! Sessions on an API server, and the acts of an operator on them.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use super::{Done, SessionPlace};
 
 /// Sessions in a namespace.
 pub struct OnApiServer {
-    /// A client that may do everything.
+    /// A client with all rights.
     pub client: Client,
-    /// Those of the workers.
+    /// The clients of the workers.
     pub clients: Clients,
-    /// Where they are.
+    /// The namespace of the sessions.
     pub namespace: String,
 }
 
@@ -61,7 +61,7 @@ impl SessionPlace for OnApiServer {
     }
 }
 
-/// Takes a Lease away from its session.
+/// Revokes the Lease of a session.
 ///
 /// # Errors
 ///
@@ -78,7 +78,7 @@ pub async fn revoke(
     Ok(())
 }
 
-/// Publishes what a session is to run.
+/// Publishes the view of a session.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The contract of what a worker drives its session with: lease, position of the ledger, view.
+//! The contract of a worker's session stores: the lease, the position of the ledger, and the view.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use swarm_core::session::{Granted, JobOutput, WorkerView};
 
 use super::conflicts;
 
-/// How long a published view may take to arrive.
+/// The bound on the arrival of a published view.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(20);
 
-/// What an operator does, when it has done it.
+/// An act of an operator, which resolves when it is done.
 pub type Done<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
-/// A place where sessions live: what a worker has of it, and what an operator does there.
+/// A place of sessions: the stores of a worker, and the acts of an operator.
 pub trait SessionPlace: Sync {
-    /// What the worker of a session drives it with.
+    /// Opens the stores of a session's worker.
     ///
     /// # Errors
     ///
     /// When the place cannot be used.
     fn open(&self, session: &SessionId) -> Result<(Arc<dyn SessionStore>, Box<dyn SessionViews>)>;
 
-    /// Publishes a view of a ledger that was saved before.
+    /// Publishes a view of a saved ledger.
     fn publish<'a>(&'a self, view: &'a WorkerView) -> Done<'a>;
 
-    /// Publishes something for the session that makes no sense.
+    /// Publishes an invalid view for the session.
     fn spoil<'a>(&'a self, session: &'a SessionId) -> Done<'a>;
 
-    /// Takes the lease away that it saw at this version.
+    /// Revokes the lease that the operator saw at this version.
     fn revoke<'a>(&'a self, session: &'a SessionId, seen: LeaseVersion) -> Done<'a>;
 
     /// Removes a lease.
@@ -52,7 +52,7 @@ fn write(number: u64, expected: Option<LeaseVersion>, holder: Holder) -> LeaseWr
     LeaseWrite { expected, holder, number, ack }
 }
 
-/// The contract of [`SessionStore`] and [`SessionViews`]; the sessions are new.
+/// The contract of [`SessionStore`] and [`SessionViews`]. The sessions must be new.
 ///
 /// # Errors
 ///
@@ -130,7 +130,7 @@ async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Re
         let position = store.position().await?;
         ensure!(position == Some(Position { incarnation: 1, revision }), "it is at {position:?}");
     }
-    // How jobs are run may change while nothing of the ledger does, and whether their output is hidden.
+    // The runner and the visibility of output may change while the ledger stays as it is.
     view.runner = Some(json!({"ping": {"interval": "1s"}}).to_string());
     view.output = JobOutput::Hidden;
     place.publish(&view).await?;
@@ -146,7 +146,7 @@ async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Re
     followed(&mut *views, &view).await
 }
 
-/// Waits until exactly this view arrives; others may arrive before.
+/// Waits until exactly this view arrives. Others may arrive earlier.
 async fn followed(views: &mut dyn SessionViews, view: &WorkerView) -> Result<()> {
     let arrived = tokio::time::timeout(ARRIVES_WITHIN, async {
         loop {

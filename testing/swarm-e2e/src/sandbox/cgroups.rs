@@ -1,7 +1,8 @@
-//! Gives a run its own part of the host's cgroup tree, where its containers take it for the whole.
+//! Gives a run its own part of the host's cgroup tree. Inside the run that part appears as the whole
+//! tree.
 //!
-//! A container runtime puts its containers at a fixed path. Were that path the host's, two runs
-//! would share it, and their leftovers could not be told apart.
+//! A container runtime puts its containers at a fixed path. In the host's tree two runs would share that
+//! path, and their leftovers could not be distinguished.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,12 +13,12 @@ use anyhow::{Context as _, Result};
 use super::leftovers::{CGROUPS, cgroup_name};
 use crate::command;
 
-/// Where the new tree is put together before it takes the old one's place.
+/// The place at which the new tree is built before it replaces the old one.
 const ASIDE: &str = "/run/cgroup";
 
-/// Makes the folders of run `id` and shows them at the usual place instead of the host's tree.
+/// Makes the folders of run `id`, and mounts them at the usual place instead of the host's tree.
 ///
-/// Needs a `/run` of its own and must come before mounts are shared.
+/// The run needs its own `/run`. Call this before mounts are shared.
 pub(super) fn confine(id: &str) -> Result<()> {
     let name = cgroup_name(id);
     fs::create_dir(ASIDE)?;
@@ -26,12 +27,12 @@ pub(super) fn confine(id: &str) -> Result<()> {
     } else {
         version_1(&name)?;
     }
-    // Not merely covered: runtimes read the list of mounts and would take the first that fits.
+    // Covering is not enough: runtimes read the list of mounts, and would use the first that fits.
     command::run("umount", &["--recursive", "--lazy", CGROUPS])?;
     command::run("mount", &["--move", ASIDE, CGROUPS]).map(drop)
 }
 
-/// One hierarchy in all; it hands on the controllers it has.
+/// Makes the folder of cgroup version 2, which has one hierarchy, and hands on all its controllers.
 fn version_2(name: &str) -> Result<()> {
     let own = Path::new(CGROUPS).join(name);
     fs::create_dir_all(&own)?;
@@ -41,7 +42,7 @@ fn version_2(name: &str) -> Result<()> {
     bind(&own, Path::new(ASIDE))
 }
 
-/// One hierarchy per controller, some of them under a second name.
+/// Makes the folders of cgroup version 1: one hierarchy per controller, some with a second name.
 fn version_1(name: &str) -> Result<()> {
     command::run("mount", &["-t", "tmpfs", "-o", "mode=755", "swarm-e2e", ASIDE])?;
     for hierarchy in fs::read_dir(CGROUPS)? {

@@ -1,4 +1,4 @@
-//! The first process inside: prepares mounts and network, starts the real program, buries orphans.
+//! The first process inside. It prepares mounts and network, starts the real program, and reaps orphans.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;
@@ -16,12 +16,12 @@ use crate::binaries::repository;
 use crate::cache::Cache;
 use crate::command;
 
-/// Folders of the host that are covered by empty ones: containerd, kubelet and the network plugins
-/// write there, whatever their configuration says.
+/// Folders of the host that are covered by empty ones. Containerd, kubelet and the network plugins
+/// write there, and no setting prevents it.
 const COVERED: [&str; 3] = ["/run", "/var/lib", "/var/log"];
-/// Folders that a covered folder lacks at first and some program takes for granted.
+/// Folders that programs expect in a covered folder.
 const EXPECTED: [&str; 3] = ["/run/lock", "/var/lib/cni", "/var/log/pods"];
-/// Settings of the whole machine that a kubelet insists on changing; it gets files to play with.
+/// Settings of the whole machine that a kubelet insists on changing. It gets copies instead.
 const SETTINGS: [&str; 6] = [
     "kernel/keys/root_maxbytes",
     "kernel/keys/root_maxkeys",
@@ -31,19 +31,19 @@ const SETTINGS: [&str; 6] = [
     "vm/panic_on_oom",
 ];
 
-/// Does all of it and returns the exit code of the real program.
+/// Prepares the namespaces, runs the real program, and returns its exit code.
 ///
 /// # Errors
 ///
 /// When the namespaces cannot be prepared or the program cannot be started.
 pub fn init(cache: &Cache) -> Result<i32> {
     end_on_signal()?;
-    // This comes first: from here on, the clean-up knows what to wait for.
+    // The record comes first: from here on, the clean-up knows the namespaces to wait for.
     super::Namespaces::record(cache)?;
     mounts(&[&cache.root, repository()])?;
     settings()?;
     network()?;
-    // Not by path, which may be covered by now.
+    // A cover may hide the path of the program.
     let child = Command::new("/proc/self/exe")
         .args(std::env::args_os().skip(1))
         .env(STAGE, "inside")
@@ -52,7 +52,7 @@ pub fn init(cache: &Cache) -> Result<i32> {
     bury_until(Pid::from_child(&child))
 }
 
-/// The kernel delivers no signal to the first process of a namespace that it has no handler for.
+/// Handles signals: the first process of a namespace gets only signals that it has handlers for.
 fn end_on_signal() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     std::thread::spawn(move || {
@@ -63,10 +63,10 @@ fn end_on_signal() -> Result<()> {
     Ok(())
 }
 
-/// Collects every process that ends, ours or an orphan, until `child` does.
+/// Reaps every process that ends, ours or an orphan, until `child` ends.
 ///
-/// Container shims are orphans by design. Left alone, each would stay as a zombie that still has a
-/// process id, and a scenario that asks whether something has ended would be misled.
+/// Container shims are orphans by design. Unreaped, each would stay as a zombie with a process id, and
+/// scenarios could not see that it has ended.
 fn bury_until(child: Pid) -> Result<i32> {
     loop {
         match wait(WaitOptions::empty()) {
@@ -77,15 +77,15 @@ fn bury_until(child: Pid) -> Result<i32> {
     }
 }
 
-/// As a shell reports it: the code, or 128 plus the signal.
+/// The exit code as in a shell: the code, or 128 plus the signal.
 fn exit_code(status: WaitStatus) -> i32 {
     let signal = status.terminating_signal().map(|signal| 128 + signal);
     status.exit_status().or(signal).unwrap_or(1)
 }
 
-/// Covers what must not be written to, and keeps `visible` folders visible even below a cover.
+/// Covers the folders that must not be written to, and keeps `visible` folders visible below a cover.
 fn mounts(visible: &[&Path]) -> Result<()> {
-    // An open folder can still be reached once its path is covered.
+    // An open folder can be reached after its path is covered.
     let open = |folder: &&Path| Ok((folder.to_path_buf(), File::open(folder)?));
     let visible = visible.iter().map(open).collect::<Result<Vec<_>>>()?;
     mount(&["--make-rprivate", "/"])?;
@@ -103,11 +103,11 @@ fn mounts(visible: &[&Path]) -> Result<()> {
             mount(&["--no-canonicalize", "--rbind", &source, &path.display().to_string()])?;
         }
     }
-    // The kubelet mounts below its root folder, and containers have to see it.
+    // The kubelet mounts below its root folder, and containers need these mounts.
     mount(&["--make-rshared", "/"])
 }
 
-/// Puts copies in the place of [`SETTINGS`]: namespaces do not part them.
+/// Mounts copies over [`SETTINGS`], which namespaces do not separate.
 fn settings() -> Result<()> {
     for setting in SETTINGS {
         let real = Path::new("/proc/sys").join(setting);
@@ -124,23 +124,23 @@ fn mount(args: &[&str]) -> Result<()> {
     command::run("mount", args).map(drop)
 }
 
-/// Addresses without any outside: the `kubernetes` Service, DNS and two nodes.
+/// Makes the addresses of the `kubernetes` Service, DNS and two nodes, without a way outside.
 fn network() -> Result<()> {
     let ip = |line: &str| command::run("ip", &line.split(' ').collect::<Vec<_>>()).map(drop);
     ip("link set lo up")?;
-    // Together with an API server on port 443 this needs no kube-proxy, so that a node can be cut
-    // off from the API server by this address.
+    // With the API server on port 443 this address needs no kube-proxy, so a node can be cut off from
+    // the API server by this address.
     ip(&format!("addr add {}/32 dev lo", crate::cluster::SERVICE_ADDRESS))?;
     ip(&format!("addr add {}/32 dev lo", crate::cluster::DNS_ADDRESS))?;
     for node in crate::cluster::NODES {
         ip(&format!("addr add {}/32 dev lo", crate::cluster::server_address(node)))?;
     }
-    // A bridge without ports, since not every kernel has a dummy device.
+    // A bridge without ports serves as a dummy device, which not every kernel has.
     ip("link add node type bridge")?;
     ip("link set node up")?;
     for node in crate::cluster::NODES {
         ip(&format!("addr add {}/24 dev node", crate::cluster::node_address(node)))?;
     }
-    // The kubelet insists on a default route; nothing is ever sent along it.
+    // The kubelet insists on a default route, which is never used.
     ip("route add default dev node")
 }

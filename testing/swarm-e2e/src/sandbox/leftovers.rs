@@ -1,8 +1,8 @@
-//! What a dead namespace leaves behind on the host, and its removal.
+//! The leftovers of dead namespaces on the host, and their removal.
 //!
-//! Cgroups have no private copy here: the folders of containers lie in the host's tree, all of them
-//! below one folder per run. The kernel empties them when the processes end, but does not
-//! remove them. Each run removes its own; for a killed one, the next run does.
+//! Cgroups are not private here: the folders of containers are in the host's tree, below one folder per
+//! run. The kernel empties them when the processes end, but does not remove them. Each run removes its
+//! own folders, and the next run removes the folders of a killed run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use super::run::Run;
 use crate::cache::Cache;
 
-/// Where the host's cgroup tree is mounted.
+/// The mount point of the host's cgroup tree.
 pub(super) const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// The name of a run's folder in every cgroup hierarchy.
@@ -27,11 +27,11 @@ pub fn cgroup_folders(id: &str) -> Vec<PathBuf> {
     folders(Path::new(CGROUPS), id)
 }
 
-/// Whether a process is in a cgroup folder or in any below it.
+/// Whether a process is in a cgroup folder or in a folder below it.
 ///
 /// # Errors
 ///
-/// When it cannot be read.
+/// When a folder cannot be read.
 pub fn is_cgroup_in_use(folder: &Path) -> Result<bool> {
     if !fs::read_to_string(folder.join("cgroup.procs"))?.trim().is_empty() {
         return Ok(true);
@@ -45,11 +45,11 @@ pub fn is_cgroup_in_use(folder: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Removes what runs have left that were killed, and returns the folders that were removed.
+/// Removes the leftovers of killed runs, and returns the removed folders.
 ///
 /// # Errors
 ///
-/// When something is there but cannot be removed.
+/// When an existing folder cannot be removed.
 pub fn sweep(cache: &Cache) -> Result<Vec<PathBuf>> {
     sweep_below(cache, Path::new(CGROUPS))
 }
@@ -79,19 +79,19 @@ pub(super) fn remove_cgroups(cgroups: &Path, id: &str) -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// Version 1 has one hierarchy per controller, version 2 one in all.
+/// The folders of a run in all hierarchies. Version 1 has one per controller, version 2 only one.
 fn folders(cgroups: &Path, id: &str) -> Vec<PathBuf> {
     let name = cgroup_name(id);
     let hierarchies = fs::read_dir(cgroups).into_iter().flatten().flatten();
     let all = hierarchies.map(|entry| entry.path()).chain([cgroups.to_owned()]);
     let mut found: Vec<_> = all.map(|path| path.join(&name)).filter(|path| path.is_dir()).collect();
-    // Controllers mounted together appear under several names that lead to one folder.
+    // Controllers that are mounted together have several names for one folder.
     found.sort();
     found.dedup_by_key(|path| fs::canonicalize(path).ok());
     found
 }
 
-/// Removes folders from the leaves up; the files of a cgroup folder go with it and only with it.
+/// Removes folders from the leaves up. The files of a cgroup folder can only be removed with it.
 fn remove_tree(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -10,17 +10,17 @@ use anyhow::{Context as _, Result};
 use super::{RUN, leftovers, wait_until_gone};
 use crate::cache::Cache;
 
-/// The kinds of namespace that a run and its containers have of their own.
+/// The kinds of namespace that a run or its containers do not share with the host.
 const KINDS: [&str; 5] = ["net", "mnt", "pid", "ipc", "uts"];
 
-/// One run. Its folder is in the cache as long as the run is alive.
+/// One run. Its folder is in the cache while the run is alive.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// A random name; also part of the name of its cgroup folder.
+    /// A random name, which is also a part of the name of its cgroup folder.
     pub(super) id: String,
-    /// Its folder on the host.
+    /// The folder of the run on the host.
     folder: PathBuf,
-    /// Held by the outside process alone, and freed by the kernel however that ends.
+    /// The lock of the outside process. The kernel frees it when that process ends.
     _alive: File,
 }
 
@@ -35,9 +35,9 @@ impl Run {
         Ok(Self { id, folder, _alive: alive })
     }
 
-    /// Waits for the last process, then removes cgroup folders and the record itself.
+    /// Waits for the last process, and removes the cgroup folders and the record.
     pub(super) fn end(self, within: Duration) -> Result<()> {
-        // No record: the run ended before there was anything to wait for.
+        // Without a record the run ended before it started a process to wait for.
         if let Ok(namespaces) = Namespaces::read(&self.folder) {
             wait_until_gone(&namespaces, within)?;
         }
@@ -47,7 +47,7 @@ impl Run {
 
     /// Whether the outside process of the run with this `folder` is still alive.
     pub(super) fn is_alive(folder: &Path) -> bool {
-        // A folder without the file is just being made: leave it alone.
+        // A folder without the file is just being made, and counts as alive.
         File::open(folder.join("alive")).map_or(true, |alive| alive.try_lock().is_err())
     }
 }
@@ -67,24 +67,24 @@ pub(super) fn current_id() -> Result<String> {
 }
 
 fn random_id() -> String {
-    // The standard library's hash keys are random, which is all an id needs.
+    // The standard library's hash keys are random, which is enough for an id.
     use std::hash::{BuildHasher as _, RandomState};
     format!("{:012x}", RandomState::new().hash_one(std::process::id()) >> 16)
 }
 
-/// A set of namespaces, each as the kernel names it: `net:[4026532201]`.
+/// A set of namespaces, by the kernel's names, such as `net:[4026532201]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespaces(pub BTreeSet<String>);
 
 impl Namespaces {
-    /// The namespaces of every process this one can see, written to the folder of its run.
+    /// Writes the namespaces of all visible processes to the folder of the run.
     ///
     /// # Errors
     ///
     /// Outside of any run, or when the record cannot be written.
     pub fn record(cache: &Cache) -> Result<()> {
         let all: BTreeSet<_> = processes().flat_map(|(_, namespaces)| namespaces).collect();
-        // Our own kinds without a new namespace are the host's: never a trace of a run.
+        // This process shares these kinds with the host, so they are never a trace of a run.
         let shared = ["ipc", "uts"].map(|kind| link(Path::new("/proc/self/ns"), kind));
         let own = all.into_iter().filter(|name| !shared.iter().flatten().any(|host| host == name));
         let text = own.collect::<Vec<_>>().join("\n");
@@ -94,17 +94,17 @@ impl Namespaces {
         Ok(fs::rename(folder.join("namespaces.new"), folder.join("namespaces"))?)
     }
 
-    /// Reads what a run has recorded.
+    /// Reads the namespaces that a run has recorded.
     ///
     /// # Errors
     ///
-    /// When it has recorded nothing.
+    /// When the run has recorded nothing.
     pub fn read(folder: &Path) -> Result<Self> {
         let text = fs::read_to_string(folder.join("namespaces"))?;
         Ok(Self(text.lines().map(str::to_owned).collect()))
     }
 
-    /// Every process on this machine that is in one of these namespaces.
+    /// The processes on this machine that are in one of these namespaces.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl Namespaces {
         Ok(left.map(|(process, _)| describe(&process)).collect())
     }
 
-    /// Mounts and open files that keep one of these namespaces without any process in it.
+    /// Mounts and open files that keep one of these namespaces alive without a process in it.
     #[must_use]
     pub fn held_open(&self) -> Vec<String> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -133,7 +133,7 @@ impl Namespaces {
     }
 }
 
-/// Every process with its namespaces; those that end while we look are skipped.
+/// The processes with their namespaces. Processes that end meanwhile are skipped.
 fn processes() -> impl Iterator<Item = (PathBuf, Vec<String>)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| is_process(path)).map(|path| {
@@ -151,13 +151,13 @@ fn link(folder: &Path, kind: &str) -> Option<String> {
     Some(fs::read_link(folder.join(kind)).ok()?.display().to_string())
 }
 
-/// A process by number and name.
+/// The number and name of a process.
 pub(super) fn describe(process: &Path) -> String {
     let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
     format!("{} {}", process.display(), name.trim())
 }
 
-/// Every process whose environment carries the name of run `id`.
+/// The processes that have the name of run `id` in their environment.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What is kept of a failure, on the host, where it survives the end of the namespaces.
+//! The evidence of a failure. It is kept on the host, where it survives the end of the namespaces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use crate::cache::Cache;
 use crate::cluster::Cluster;
 use crate::run_log;
 
-/// Copies `failure`, the logs of all components, and what the API server knows of `namespaces`, into a
-/// new folder, and returns that. What cannot be had is left out, with the reason in its place.
+/// Copies `failure`, the logs of all components, and the objects in `namespaces` into a new folder, and
+/// returns the folder. A reason replaces each part that cannot be copied.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ pub async fn collect(
     Ok(folder)
 }
 
-/// Copies the logs of all components into a new folder; all there is when a boot fails.
+/// Copies the logs of all components into a new folder. A failed boot leaves no other evidence.
 ///
 /// # Errors
 ///
@@ -61,12 +61,12 @@ pub fn component_logs(cache: &Cache, logs: &Path, name: &str) -> Result<PathBuf>
     Ok(folder)
 }
 
-/// Everything in a namespace, by kind, and its events in order of time.
+/// Writes the objects of a namespace by kind, and its events in order of time.
 async fn objects(cluster: &Cluster, namespace: &str, folder: &Path) -> Result<()> {
     let get = |what| ["get", what, "--namespace", namespace, "--output", "yaml"];
     let mut kinds =
         vec!["all,configmaps,leases.coordination.k8s.io,poddisruptionbudgets".to_owned()];
-    // The CRDs of swarm that are installed are recognised by their group.
+    // The group identifies the installed CRDs of swarm.
     let ours = cluster.kubectl(&["api-resources", "--namespaced", "--output", "name"]).await;
     let ours = ours.unwrap_or_default();
     kinds.extend(ours.lines().filter(|kind| kind.contains(".k8slab.info")).map(str::to_owned));
@@ -79,7 +79,7 @@ async fn objects(cluster: &Cluster, namespace: &str, folder: &Path) -> Result<()
     Ok(fs::write(folder.join("events.txt"), or_reason(cluster.kubectl(&events).await))?)
 }
 
-/// The log of every container, and of its previous instance if there was one.
+/// Writes the log of every container, and of its previous instance if it had one.
 async fn pod_logs(cluster: &Cluster, namespace: &str, folder: &Path) -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
     for pod in pods.list(&ListParams::default()).await? {

@@ -1,4 +1,4 @@
-//! The files of a crate import each other in one direction.
+//! Imports between the files of a crate go in one direction.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 mod graph;
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use crate::root;
 use graph::Imports;
 
-/// The size of the largest import circle that a crate may have. Two files that import each other are
-/// one thing in two files; more of them are a knot.
+/// The size of the largest import circle that a crate may have. Two files that import each other can be
+/// read as one, and more of them are hard to follow.
 const CIRCLE_FILES_MAX: usize = 2;
 
 /// The crates of the workspace, by their folders.
@@ -87,7 +87,7 @@ fn concerns_of_the_controller_import_neither_its_turns_nor_all_services() {
     }
 }
 
-/// A made-up crate, with the text of each of its files.
+/// The imports of a made-up crate, with the text of each of its files.
 fn made_up(files: &[(&str, &str)]) -> Imports {
     let owned = files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned()));
     Imports::of(&owned.collect())

@@ -1,5 +1,5 @@
-//! The stores on files keep the same contract as those on an API server: on the one in memory here,
-//! on the real one in a scenario.
+//! The stores on files keep the same contract as the stores on an API server. The tests here use the API
+//! server in memory, and a scenario uses the real one.
 
 use std::fs;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ async fn the_view_file_keeps_the_contract() -> anyhow::Result<()> {
     let file = folder.path().join("view/config.yml");
     contract::view_store(&views, || async {
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        // Every write is a new file that takes the name.
+        // Every write replaces the file, so the inode changes.
         let mark = std::os::unix::fs::MetadataExt::ino(&fs::metadata(&file)?);
         Ok((text, mark.to_string()))
     })
@@ -101,8 +101,8 @@ async fn a_lost_ledger_takes_nothing_away_before_it_assigns_anew() -> anyhow::Re
     let ledgers = || FileLedgerStore::open(folder.path());
     let first =
         turn(&ledgers()?, &views, &mut Decider::default(), &want, &seen(Presence::Ready)).await?;
-    let told = view()?;
-    assert_eq!((first.decision.ledger.version, told.contains("\"a\"")), (1, true));
+    let published = view()?;
+    assert_eq!((first.decision.ledger.version, published.contains("\"a\"")), (1, true));
 
     fs::remove_file(folder.path().join("ledger.json"))?;
     let waits = turn(
@@ -114,11 +114,11 @@ async fn a_lost_ledger_takes_nothing_away_before_it_assigns_anew() -> anyhow::Re
     )
     .await?;
     assert!(waits.changed && waits.decision.waiting.is_some(), "it is recreated, and waits");
-    assert_eq!(view()?, told, "the worker keeps its jobs");
+    assert_eq!(view()?, published, "the worker keeps its jobs");
     let anew =
         turn(&ledgers()?, &views, &mut Decider::default(), &want, &seen(Presence::Ready)).await?;
     assert_eq!(anew.decision.ledger.version, 2, "a version that no worker has seen");
-    assert_eq!(view()?, told.replace("version: 1", "version: 2"));
+    assert_eq!(view()?, published.replace("version: 1", "version: 2"));
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! What the manifests promise by their text alone. That they render, and that an API server takes
-//! them, is a scenario; the cluster there cannot show that a network enforces its policies.
+//! The promises of the manifests, checked in their text. A scenario checks that the manifests render, and
+//! that an API server takes them. Its cluster cannot show that a network enforces its policies.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ fn deploy() -> PathBuf {
     crate::root().join("deploy")
 }
 
-/// Every object of the YAML files below a folder; a patch is none, since it lacks most of one.
+/// The objects in the YAML files below a folder, without patches, which lack most fields of an object.
 fn objects(folder: &Path) -> Vec<Value> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -59,7 +59,7 @@ fn every_pod_is_restricted_and_says_what_it_needs() {
     }
 }
 
-/// One node that is lost must not be all of a pool, and no pod waits for a node that is not there.
+/// A lost node must not take a whole pool down, and no pod may wait for a missing node.
 #[test]
 fn the_workers_of_every_sample_spread_over_nodes() {
     let samples = objects(&deploy().join("samples"));
@@ -86,7 +86,7 @@ fn policy_and_budget_are_about_the_operators_pods() {
     assert_eq!(&base("PodDisruptionBudget")["spec"]["selector"]["matchLabels"], labels);
 }
 
-/// One replica at a time may go, and one that is not ready never keeps its node.
+/// One replica at a time may be evicted, and an unready replica never blocks a drain.
 #[test]
 fn the_budget_never_blocks_a_drain() {
     assert_eq!(base("Deployment")["spec"]["replicas"], 2);
@@ -107,7 +107,7 @@ fn the_operator_is_reached_on_its_port_and_by_whom_the_policy_names() {
     assert_eq!(policy["spec"]["ingress"], ingress);
 }
 
-/// Whoever may edit the operator's namespace may act as it, so nobody should have a reason to.
+/// A user who may edit the operator's namespace may act as the operator. No example needs that right.
 #[test]
 fn no_example_puts_anything_beside_the_operator() {
     let root = deploy().parent().unwrap().to_owned();
@@ -128,7 +128,7 @@ fn no_example_puts_anything_beside_the_operator() {
     }
 }
 
-/// A namespace by the label that every namespace has.
+/// Selects a namespace by the label that every namespace has.
 fn namespace(name: &str) -> Value {
     json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}})
 }
@@ -140,7 +140,7 @@ fn workers_are_reached_by_the_operator_by_whoever_measures_and_by_each_other() {
     assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress"]));
     let mut operator = namespace(base("Namespace")["metadata"]["name"].as_str().unwrap());
     operator["podSelector"] = base("NetworkPolicy")["spec"]["podSelector"].clone();
-    // Where it is in their namespace.
+    // The operator may be in the namespace of the workers.
     let beside = json!({"podSelector": operator["podSelector"]});
     let workers = json!({"podSelector": policy["spec"]["podSelector"]});
     let ingress = json!([{
@@ -150,7 +150,7 @@ fn workers_are_reached_by_the_operator_by_whoever_measures_and_by_each_other() {
     assert_eq!(policy["spec"]["ingress"], ingress);
 }
 
-/// Who the operator is stands in each policy of the fence: kustomize and CEL have nothing to share it by.
+/// Each policy of the fence repeats the operator's identity: kustomize and CEL cannot share it.
 #[test]
 fn every_policy_of_the_fence_recognises_the_operator_in_the_same_way() {
     let text = fs::read_to_string(deploy().join("base/fence.yaml")).unwrap();
@@ -175,7 +175,7 @@ fn every_policy_of_the_fence_recognises_the_operator_in_the_same_way() {
     }
 }
 
-/// Or whoever is bound to one of them would have the operator's rights without its fence.
+/// Otherwise a user with one of these roles would have the operator's rights without its fence.
 #[test]
 fn every_role_of_the_operator_is_recognised_by_the_fence() {
     let folders = ["base", "components"].map(|folder| objects(&deploy().join(folder)));
@@ -203,7 +203,7 @@ fn every_role_of_the_operator_is_recognised_by_the_fence() {
     assert_eq!(roles, expected.into());
 }
 
-/// The API server ends an expression that costs more than 1,000,000; to ask its authorizer is 350,000.
+/// The API server aborts an expression that costs over 1,000,000. One authorizer check costs 350,000.
 #[test]
 fn no_expression_of_a_policy_asks_the_authorizer_three_times() {
     let folders = ["base", "components"].map(|folder| objects(&deploy().join(folder)));
@@ -220,7 +220,7 @@ fn no_expression_of_a_policy_asks_the_authorizer_three_times() {
     }
 }
 
-/// Where rights to write are bound by namespace, none is bound for all of them.
+/// If rights to write are bound by namespace, none may be bound for all namespaces.
 #[test]
 fn the_list_of_namespaces_comes_with_no_right_to_write_elsewhere() {
     let folder = deploy().join("components/listed-namespaces");

@@ -1,4 +1,4 @@
-//! A pull request gets the checks of the gate, by workflows that grant and trust as little as they can.
+//! The workflows run the checks of the gate for a pull request. They grant and trust as little as possible.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use std::collections::BTreeSet;
@@ -78,7 +78,7 @@ fn recipes() -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// A step of the gate is one recipe, so that a person can repeat it alone.
+/// Each step of the gate is one recipe, so that a person can repeat it alone.
 #[test]
 fn a_workflow_runs_every_step_of_the_gate() {
     let gate = run_by(&read(".ci/run"));
@@ -146,7 +146,7 @@ fn a_job_may_only_read_and_ends_in_time() {
     }
 }
 
-/// `All checks` is what a branch rule asks for: a job that it does not wait for could fail unseen.
+/// A branch rule requires only `All checks`. A job that `All checks` does not wait for could fail unseen.
 #[test]
 fn one_check_waits_for_all_jobs() {
     let check: Value = serde_yaml::from_str(&read(".github/workflows/check.yml")).unwrap();

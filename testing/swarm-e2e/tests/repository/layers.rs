@@ -1,4 +1,4 @@
-//! Dependencies go along the arrows of the architecture, never back.
+//! Dependencies between crates go along the arrows of the architecture, never back.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::root;
 
-/// Which of our crates a shipped crate may depend on.
+/// The workspace crates that each shipped crate may depend on.
 const ARROWS: [(&str, &[&str]); 10] = [
     ("swarm-core", &[]),
     ("swarm-spec", &["swarm-core"]),
@@ -28,14 +28,14 @@ const ARROWS: [(&str, &[&str]); 10] = [
 /// Crates that are never shipped and may see everything.
 const TESTING: [&str; 6] =
     ["swarm-apiserver", "swarm-bench", "swarm-days", "swarm-e2e", "swarm-prose", "swarm-sim"];
-/// Who may know Kubernetes. Binaries name `k8s-openapi` to choose its version, and nothing else.
+/// The crates that may use Kubernetes crates. Binaries only name `k8s-openapi`, to choose its version.
 const KNOW_KUBE: [&str; 5] =
     ["swarm-adapters-k8s", "swarm-apiserver", "swarm-client", "swarm-e2e", "swarm-replicas"];
 /// The client of Kubernetes, our library around it, and the operator.
 const CLIENT: [&str; 4] = ["kube", "k8s-openapi", "swarm-client", "swarm-adapters-k8s"];
-/// What draws on a terminal.
+/// Crates that draw on a terminal.
 const SCREEN: [&str; 2] = ["ratatui", "crossterm"];
-/// What would make the core impure: runtimes, clients, clocks and random sources.
+/// Crates that would make the core impure: runtimes, clients, clocks and random sources.
 const IMPURE: [&str; 12] = [
     "tokio",
     "futures",
@@ -100,19 +100,19 @@ fn the_core_has_the_agreed_dependencies_and_no_others() {
     assert_eq!(dependencies()["swarm-core"], agreed);
 }
 
-/// The features that a crate is built with, and everything below it.
+/// The features of a crate in a build, and of all crates below it.
 fn features(package: &str) -> String {
     cargo(&["tree", "-p", package, "-e", "features", "--prefix=none", "--locked", "--offline"])
 }
 
-/// The names of everything that is linked into a build, itself included.
+/// The names of all crates that are linked into a build, its own included.
 fn below(build: &[&str]) -> BTreeSet<String> {
     let edges = ["-e", "normal,no-proc-macro", "--prefix=none", "--locked", "--offline"];
     let tree = cargo(&[&["tree"], build, &edges].concat());
     tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
-/// Those of `names` that are linked into a build.
+/// Filters `names` down to the crates that are linked into a build.
 fn found<'a>(build: &[&str], names: &[&'a str]) -> Vec<&'a str> {
     let below = below(build);
     names.iter().copied().filter(|name| below.contains(*name)).collect()
@@ -143,7 +143,7 @@ fn nothing_below_the_core_is_impure() {
     assert!(found(&core, &IMPURE).is_empty(), "below swarm-core: {:?}", found(&core, &IMPURE));
 }
 
-/// Compares the crate without its driver with the core: as pure, and with no further dependency.
+/// Compares the crate without its driver with the core: it is as pure, and links no further crate.
 #[test]
 fn the_machine_of_replicas_links_the_core_and_nothing_impure() {
     let machine = ["-p", "swarm-replicas", "--no-default-features"];

@@ -1,5 +1,5 @@
-//! Random operations on a few ConfigMaps, the same ones wherever they are sent: what is answered must
-//! not depend on who serves.
+//! Random operations on a few ConfigMaps. Every server gets the same operations, and must give the same
+//! answers.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 
 use super::{applied, version};
 
-/// How long an event may take.
+/// The bound on the arrival of an event.
 const WITHIN: Duration = Duration::from_secs(30);
-/// It is made last, so that a watch which shows it has shown everything.
+/// The object that is made last. A watch that shows it has shown all earlier changes.
 const LAST: &str = "random-last";
 
-/// Numbers that follow from a seed (`SplitMix64`).
+/// Random numbers from a seed (`SplitMix64`).
 struct Random(u64);
 
 impl Random {
@@ -43,18 +43,18 @@ impl Random {
 struct Run {
     maps: Api<ConfigMap>,
     random: Random,
-    /// Versions and UIDs that were answered, in order, by name.
+    /// The versions and UIDs in answers, in order, by name.
     seen: BTreeMap<String, Vec<(String, String)>>,
-    /// All versions that were answered.
+    /// All versions in answers.
     versions: Vec<u64>,
 }
 
-/// Sends `count` operations and returns, a line each, what was asked and answered; then what a watch
-/// of all of it shows. Versions and UIDs are left out; whether they are new is not.
+/// Sends `count` operations. Returns one line for each request with its answer, and one for each event of a
+/// watch of all changes. A line has no versions and UIDs, but shows whether these are new.
 ///
 /// # Errors
 ///
-/// When there is no answer at all, or the versions that the watch shows do not rise.
+/// When a request gets no answer, or the versions of the watch do not rise.
 pub async fn transcript(
     client: &Client,
     namespace: &str,
@@ -103,7 +103,7 @@ impl Run {
         }
     }
 
-    /// Some data, never none: nobody writes an empty map, and who owns that is a matter of its own.
+    /// Random data, never empty: our adapters never write an empty map, whose ownership is special.
     fn data(&mut self) -> Value {
         let mut data = serde_json::Map::new();
         for _ in 0..=self.random.below(2) {
@@ -112,7 +112,7 @@ impl Run {
         Value::Object(data)
     }
 
-    /// A version and UID that were seen, the newest more often than others.
+    /// A version and UID from an earlier answer, the newest more often than others.
     fn past(&mut self, name: &str) -> Option<(String, String)> {
         let seen = self.seen.get(name)?;
         let back = [0, 0, 0, 1, 2][self.random.below(5)];
@@ -195,7 +195,7 @@ impl Run {
         self.line(&format!("finalizers {name} {names}"), name, answer)
     }
 
-    /// What was asked, and what was answered.
+    /// Describes a request and its answer in one line.
     fn line(&mut self, asked: &str, name: &str, answer: kube::Result<ConfigMap>) -> Result<String> {
         let code = code(answer.as_ref().err(), asked)?;
         let Ok(object) = answer else { return Ok(format!("{asked} -> {code}")) };
@@ -216,8 +216,8 @@ impl Run {
                 format!("{} {}", of(&it.manager), of(&it.operation))
             })
             .collect();
-        // What is owned by having replaced an object is not compared: the server in memory is coarser
-        // there, and nobody relies on it.
+        // Ownership by replacing an object is not compared. The server in memory is less exact there,
+        // and no adapter relies on it.
         managers.retain(|manager| !manager.starts_with("maker "));
         managers.sort();
         let (labels, data) = (object.labels(), object.data.clone().unwrap_or_default());
@@ -238,7 +238,7 @@ fn code(error: Option<&Error>, what: &str) -> Result<u16> {
     }
 }
 
-/// What a watch from a version on shows, up to the last object.
+/// The events of a watch from a version on, up to the last object.
 async fn watched(maps: &Api<ConfigMap>, from: &str) -> Result<Vec<String>> {
     let mut events = pin!(maps.watch(&WatchParams::default().timeout(60), from).await?);
     let mut lines = Vec::new();

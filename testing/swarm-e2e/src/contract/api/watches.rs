@@ -1,4 +1,4 @@
-//! What lists and watches promise.
+//! The contract of lists and watches.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use serde_json::json;
 
 use super::{Place, map, text, version};
 
-/// How long an event may take.
+/// The bound on the arrival of an event.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// The next event that is no bookmark, in short.
+/// The next event except bookmarks, in short form.
 async fn next<S>(events: &mut S) -> Result<String>
 where
     S: futures::Stream<Item = kube::Result<WatchEvent<ConfigMap>>> + Unpin,
@@ -101,8 +101,8 @@ pub(super) async fn what_is_selected_no_more_is_gone(place: &Place<'_>) -> Resul
     Ok(())
 }
 
-/// A server promises no bookmarks: a quiet real one sends none to a watch of a few seconds. What it
-/// sends to a watch that selects nothing are bookmarks at most, and the watch ends in time.
+/// A watch that selects nothing gets at most bookmarks, and ends in time. A server promises no bookmarks,
+/// and a real one sends none within a few seconds.
 pub(super) async fn a_quiet_watch_ends_in_time(place: &Place<'_>) -> Result<()> {
     let maps = place.maps();
     let listed = maps.list(&ListParams::default()).await?;

@@ -1,4 +1,4 @@
-//! What writes promise.
+//! The contract of writes.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -143,8 +143,8 @@ pub(super) async fn an_apply_of_another_object_is_refused(place: &Place<'_>) -> 
     is_about_the_uid("a patch of another object", other)
 }
 
-/// What changes an object is validated: a UID is no precondition there, and still none but the object
-/// that is meant is changed.
+/// Checks that a change with another UID is refused, so that it only changes the intended object. The API
+/// server refuses the UID as an invalid field, with 422 instead of a conflict.
 fn is_about_the_uid<T: std::fmt::Debug>(what: &str, answer: kube::Result<T>) -> Result<()> {
     match answer {
         Err(kube::Error::Api(status)) if status.code == 422 => {
@@ -205,7 +205,7 @@ pub(super) async fn status_and_spec_have_endpoints_of_their_own(place: &Place<'_
     unnamed.metadata.resource_version = None;
     let unnamed = swarms.replace("endpoints", &PostParams::default(), &unnamed).await;
     refused(422, "a replacement without a version", unnamed)?;
-    // Whoever serves it may hold it by a finalizer.
+    // An operator may hold the Swarm by a finalizer, so its end is not awaited.
     swarms.delete("endpoints", &DeleteParams::default()).await?;
     Ok(())
 }
@@ -228,7 +228,7 @@ pub(super) async fn finalizers_keep_what_is_deleted(place: &Place<'_>) -> Result
 
 pub(super) async fn pods_are_evicted_as_they_were_seen(place: &Place<'_>) -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(place.client.clone(), place.namespace);
-    // No node is like that, so that no kubelet has a part in it.
+    // No node matches the selector, so no kubelet takes part.
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "evicted"},
         "spec": {
@@ -237,7 +237,7 @@ pub(super) async fn pods_are_evicted_as_they_were_seen(place: &Place<'_>) -> Res
         },
     }))?;
     let made = pods.create(&PostParams::default(), &pod).await?;
-    // As our adapter sends it: what kube builds loses the preconditions.
+    // The request is built as in our adapter, because kube's own request loses the preconditions.
     let evict = async |uid: Option<String>| {
         let eviction = json!({
             "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "evicted"},

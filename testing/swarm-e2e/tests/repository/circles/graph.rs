@@ -1,8 +1,7 @@
 //! The imports between the files of a crate, and the circles in them.
 //!
-//! A path counts as an import of the file that defines its item; a re-export is followed to there.
-//! A module and the modules below it are one thing in several files, so what these import of each other
-//! counts for nothing.
+//! A path counts as an import of the file that defines its item, also through re-exports. Imports between a
+//! module and the modules below it do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -46,7 +45,7 @@ impl Modules {
                 let beside = file.parent().unwrap_or(Path::new(""));
                 let named = module.path.map(|path| beside.join(path));
                 let usual = [below.with_extension("rs"), below.join("mod.rs")];
-                // A file that is not below `src` belongs to no crate of its own: it is left out.
+                // A file outside of `src` is left out.
                 let mut all = named.into_iter().chain(usual);
                 all.find(|path| sources.contains_key(path)).map(|path| {
                     self.add(sources, (&path, &below), Some(own), self::body(&sources[&path]))
@@ -71,7 +70,7 @@ impl Modules {
         for name in rest {
             found = match found {
                 Named::Module(module) if name == "super" => Named::Module(self.0[module].parent?),
-                // A name that nothing here declares is made by a macro, or is of another crate.
+                // A name without a declaration here comes from a macro, or from another crate.
                 Named::Module(module) => {
                     self.lookup(module, name, fuel).unwrap_or(Named::Item(module))
                 }
@@ -113,7 +112,7 @@ impl Modules {
         Some(if is_module || last == "crate" { Named::Module(module) } else { Named::Item(module) })
     }
 
-    /// Whether one of the two is the other, or is somewhere below it.
+    /// Whether the two modules are the same, or one is below the other.
     fn are_related(&self, one: usize, other: usize) -> bool {
         let is_below = |mut below: usize, above: usize| {
             loop {

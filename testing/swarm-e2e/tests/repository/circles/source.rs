@@ -1,7 +1,7 @@
 //! One source: the modules that it declares, the items that it defines, and the paths that it names.
 //!
-//! Code that only tests compile is left out. Macros are not expanded, and a path in a text (an attribute of
-//! serde, say) is none.
+//! Code that only tests compile is left out. Macros are not expanded, and paths in strings, such as in an
+//! attribute of serde, do not count.
 
 use super::tokens::{Token, closing, tokens};
 
@@ -114,7 +114,7 @@ impl Body {
         }
     }
 
-    /// Reads what begins with the word at `at`, and finds the token behind it.
+    /// Reads the item or path that begins with the word at `at`, and finds the token behind it.
     fn word(
         &mut self,
         tokens: &[Token],

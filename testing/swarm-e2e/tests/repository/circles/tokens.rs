@@ -1,5 +1,5 @@
-//! The words and marks of a Rust source. Comments and lifetimes are left out, and texts are kept apart from
-//! words.
+//! The words and marks of a Rust source. Comments and lifetimes are left out, and string literals are
+//! separate from words.
 
 use proc_macro2::{Delimiter, Punct, Spacing, TokenStream, TokenTree};
 
@@ -17,12 +17,12 @@ pub(crate) enum Token {
 }
 
 impl Token {
-    /// Whether this is that word.
+    /// Whether this token is the word `word`.
     pub(crate) fn is(&self, word: &str) -> bool {
         matches!(self, Self::Word(own) if own == word)
     }
 
-    /// The word that this is.
+    /// The text of a word.
     pub(crate) fn word(&self) -> Option<&str> {
         match self {
             Self::Word(word) => Some(word),
@@ -58,7 +58,7 @@ fn flatten(stream: TokenStream, found: &mut Vec<Token>) {
                 found.push(Token::Word(ident.to_string().trim_start_matches("r#").to_owned()));
             }
             TokenTree::Literal(literal) => found.extend(literal_token(&literal.to_string())),
-            // A lifetime.
+            // The mark begins a lifetime, whose name is dropped.
             TokenTree::Punct(mark) if mark.as_char() == '\'' => drop(trees.next()),
             TokenTree::Punct(mark) if is_colons(&mark, trees.peek()) => {
                 trees.next();
@@ -75,7 +75,7 @@ fn is_colons(mark: &Punct, next: Option<&TokenTree>) -> bool {
     is_colon(mark) && mark.spacing() == Spacing::Joint && follows
 }
 
-/// A string as text, a number as word, and no character.
+/// The token of a literal: a text for a string, a word for a number, and none for a character.
 fn literal_token(literal: &str) -> Option<Token> {
     match literal.split_once('"') {
         Some((_, text)) => Some(Token::Text(text.trim_end_matches(['"', '#']).to_owned())),
