@@ -20,12 +20,13 @@ pub const CONTENT_ANNOTATION: &str = "swarm.k8slab.info/content";
 
 /// The publication that a pod was nudged for, and how often: `VERSION.ATTEMPT`.
 pub const NUDGE_ANNOTATION: &str = "swarm.k8slab.info/nudge";
-/// Says with which publication a pod started: the newest one when it was created. Only where pods
-/// are replaced.
+/// The publication with which a pod started, which is the newest one at its creation. Only pods
+/// that are replaced for new views have it.
 pub const STARTED_ANNOTATION: &str = "swarm.k8slab.info/started-with";
 /// Marks a cost as ours, and keeps the previous one; empty if there was none.
 pub const COST_BEFORE: &str = "swarm.k8slab.info/deletion-cost-before";
-/// By this annotation Kubernetes orders the pods of a Deployment: the lowest number goes first.
+/// The annotation with which Kubernetes orders the pods of a Deployment: the pod with the lowest
+/// number is removed first.
 pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// The label of all StatefulSet pods since Kubernetes 1.28; other pods are cached only where some
 /// Swarm asks for them.

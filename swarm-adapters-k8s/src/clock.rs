@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use swarm_core::handover::Moment;
 use tokio::time::Instant;
 
-/// When this process first asked for the time, by the machine's own clock. The runtime's clock, which
-/// tests may advance, is never behind it.
+/// The time of this process's first question for the time, by the machine's own clock. The
+/// runtime's clock, which tests may advance, is never behind it.
 static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
 
 /// The present moment. On some machines the clock pauses while the machine is suspended. An

@@ -1,4 +1,5 @@
-//! Fairness between tenants: `slots` says whose turn is next, and large turns go on in the `background`.
+//! Fairness between tenants: `slots` decides whose turn is next, and large turns continue in the
+//! `background`.
 
 pub(crate) mod background;
 pub(crate) mod slots;
@@ -10,7 +11,7 @@ use crate::turn::Turn;
 use crate::watch::foreign_swarms;
 use slots::{FairSlot, FairSlots};
 
-/// From how many jobs on a turn is a large one.
+/// The number of jobs from which a turn counts as large.
 const LARGE: usize = 20_000;
 
 /// Gives turns their slots. Tenants take turns.
@@ -26,13 +27,13 @@ impl TurnSlots {
         Self { sharing, large: FairSlots::new(1) }
     }
 
-    /// Waits for a slot for a turn of `swarm`; `None` if no turn begins any more.
+    /// Waits for a slot for a turn of `swarm`. `None` once no more turns begin.
     pub(crate) async fn any(&self, swarm: &Swarm) -> Option<FairSlot> {
         self.sharing.reconcile_slots.one(&self.sharing.tenant(swarm)).await
     }
 
-    /// Waits for a slot for the first turn of `swarm` after another replica had it. It waits for other Swarms
-    /// of its tenant, until a user edits it.
+    /// Waits for a slot for the first turn of `swarm` after another replica owned it. The turn
+    /// waits behind other Swarms of its tenant, until a user edits `swarm`.
     pub(crate) async fn after_takeover(&self, swarm: &Swarm) -> Option<FairSlot> {
         if foreign_swarms::is_edited(swarm) {
             return self.any(swarm).await;
@@ -41,9 +42,9 @@ impl TurnSlots {
         self.sharing.reconcile_slots.one_later(&self.sharing.tenant(swarm), uid).await
     }
 
-    /// Waits until a turn with this number of jobs may go on; it may until the value is dropped, and most
-    /// turns do not wait. Large turns go on in the background, one by one: the plan and the ledger of
-    /// 200,000 jobs take 90 MB and a thread meanwhile.
+    /// Waits until a turn with this number of jobs may go on. Most turns do not wait. The
+    /// permission ends when the value is dropped. Large turns continue in the background, one by
+    /// one: the plan and the ledger of 200,000 jobs take 90 MB and a thread.
     pub(crate) async fn large(&self, turn: &Turn<'_>, jobs: usize) -> Option<FairSlot> {
         if jobs < LARGE {
             return None;

@@ -26,7 +26,7 @@ pub struct Health(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// When each controller beat last, on a monotonic clock.
+    /// The time of each controller's last beat, on a monotonic clock.
     loops: BTreeMap<u64, Instant>,
     /// The turns under way, each with its Swarm and its start.
     turns: BTreeMap<u64, (String, Instant)>,
@@ -71,7 +71,7 @@ impl Health {
         Ok(())
     }
 
-    /// The answer to a probe, which is noted.
+    /// The answer to a probe. Records the time of the probe.
     ///
     /// # Errors
     ///
@@ -86,8 +86,7 @@ impl Health {
         Load { under_way: state.turns.len(), begun: state.begun, probed: state.probed }
     }
 
-    /// The beats of one controller, for as long as the stream is polled and not dropped. It yields
-    /// nothing.
+    /// The beats of one controller, while the stream is polled. The stream yields no item.
     pub(crate) fn beats<T>(&self) -> impl Stream<Item = T> + Send + use<T>
     where
         T: Send + 'static,
@@ -105,7 +104,7 @@ impl Health {
         stream::unfold((controller, ticks), beat).flatten()
     }
 
-    /// A turn of this Swarm is under way until the value is dropped.
+    /// Records that a turn of this Swarm is under way, until the value is dropped.
     pub(crate) fn turn(&self, namespace: &str, swarm: &str) -> UnderWay {
         let name = format!("{namespace}/{swarm}");
         self.begin(|state, id, now| {

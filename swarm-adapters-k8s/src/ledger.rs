@@ -54,8 +54,8 @@ pub type IsCurrent = Box<dyn Fn(&str, &Seen) -> bool + Send + Sync>;
 pub struct Lookups {
     /// Returns which Swarms still exist.
     pub is_alive: IsAlive,
-    /// Returns whether the ledger that was seen last need not be read again. It may be wrong: then the next
-    /// save conflicts, or the ledger is read in vain.
+    /// Returns whether the ledger that was seen last need not be read again. A wrong answer is
+    /// harmless: the next save conflicts, or the ledger is read in vain.
     pub is_current: IsCurrent,
 }
 
@@ -84,7 +84,7 @@ pub struct KubeLedgerStore {
 }
 
 impl KubeLedgerStore {
-    /// The store for `pool`, claimed for `swarm`.
+    /// Makes the store for `pool`, claimed for `swarm`.
     #[must_use]
     pub fn new(
         client: Client,
@@ -94,8 +94,8 @@ impl KubeLedgerStore {
         lookups: Lookups,
     ) -> Self {
         let Lookups { is_alive, is_current } = lookups;
-        // The workload's kind and name, not its UID: a StatefulSet that is deleted with its pods
-        // left alone and applied again is the same pool.
+        // The name has the workload's kind and name, not its UID. A StatefulSet that is deleted
+        // without its pods and applied again is the same pool.
         let name = format!("{}.{}", pool.kind.to_lowercase(), pool.name);
         let api = Api::namespaced(client.clone(), namespace);
         let parts = Parts::new(client.clone(), namespace, &name);
@@ -118,13 +118,14 @@ impl KubeLedgerStore {
         }
     }
 
-    /// The same store, which reports to `rollbacks` when the ledger is older than it was.
+    /// Makes the store report to `rollbacks` when it reads a ledger that is older than one it has
+    /// seen.
     #[must_use]
     pub fn noticing(self, rollbacks: Rollbacks) -> Self {
         Self { rollbacks, ..self }
     }
 
-    /// The same store, which writes as this operator.
+    /// Makes the store write as this operator.
     #[must_use]
     pub fn written_by(self, writing: Writing) -> Self {
         Self { writing, ..self }
@@ -166,10 +167,10 @@ impl KubeLedgerStore {
         format!("ledger `{}`", self.name)
     }
 
-    /// Replaces the object if it is still the one `before`, or makes it.
+    /// Replaces the object if its state is still `before`, or creates it.
     ///
-    /// A field that the CRDs in the cluster do not have is refused: by itself the API server
-    /// would drop it in silence, and with it what it says.
+    /// The request is strict: without that, the API server would silently drop fields that the CRDs
+    /// in the cluster do not have.
     async fn write(
         &self,
         mut spec: SwarmLedgerSpec,
@@ -180,8 +181,8 @@ impl KubeLedgerStore {
         let mut object = SwarmLedger::new(&self.name, spec);
         object.metadata.resource_version = before.map(|head| head.seen.0.clone());
         object.metadata.annotations = self.recorded.annotations(before, parts_left);
-        // No owner: a deletion in the foreground would remove the ledger before anybody was
-        // released. It is removed after the release.
+        // The object has no owner: a foreground deletion would remove the ledger before any worker
+        // has released its jobs. The operator removes it after the release.
         let body = serde_json::to_vec(&object)
             .map_err(|error| StoreError::Unavailable { what: self.what(), source: error.into() })?;
         check_size(body.len(), || {
@@ -196,14 +197,14 @@ impl KubeLedgerStore {
         Head::of(&object.spec, &written)
     }
 
-    /// Saves a ledger in one piece over the one `before`.
+    /// Saves a ledger in one piece over the state `before`.
     async fn save_whole(&self, ledger: &Ledger, before: Option<&Head>) -> Result<Head, StoreError> {
         let spec = to_spec(Stored::from(ledger), Vec::new(), &self.swarm, &self.pool);
         let parts_left = before.is_some_and(|head| head.is_untidy || !head.parts.is_empty());
         self.write(spec, before, parts_left).await
     }
 
-    /// Saves a ledger in `count` parts over the one `before`. Adds the contents of new parts to
+    /// Saves a ledger in `count` parts over the state `before`. Adds the contents of new parts to
     /// `contents`.
     async fn save_in_parts(
         &self,
@@ -216,7 +217,7 @@ impl KubeLedgerStore {
         let before = if let Some(before) = before {
             before
         } else {
-            // The owner of the parts must exist, so write an empty ledger first.
+            // The owner of the parts must exist, so an empty ledger is written first.
             let empty = Split::of(&Ledger::new(ledger.cells.first_token.0), 1).head();
             let empty = Stored { incarnation: ledger.cells.incarnation, ..empty };
             let spec = to_spec(empty, Vec::new(), &self.swarm, &self.pool);
@@ -245,8 +246,9 @@ impl KubeLedgerStore {
         Head::of(&object.spec, &object).map(Some)
     }
 
-    /// Takes over a ledger that another operator of the group wrote before. The revision rises, so that
-    /// nothing that one still sends can be taken for what follows from here; parts keep their names.
+    /// Takes over a ledger from another operator of the group. The revision rises, so late writes
+    /// of the other operator cannot be taken for later ones of this operator. Parts keep their
+    /// names.
     async fn take_over(&self, head: &Head) -> Result<Head, StoreError> {
         let mut spec = head.spec()?;
         spec.revision = spec.revision.saturating_add(1);
@@ -258,7 +260,8 @@ impl KubeLedgerStore {
 
     /// Removes the parts that an interrupted save has left. Returns whether some may still exist.
     async fn tidy(&self, head: &Head) -> bool {
-        // One that was never near the size of one that is divided has none, and is not asked about.
+        // A ledger that was always much smaller than a divided one has no parts, so no request is
+        // needed.
         if !head.is_untidy && head.parts.is_empty() && head.bytes() <= WHOLE_AGAIN_BYTES_MAX {
             return false;
         }
@@ -320,7 +323,7 @@ impl LedgerStore for KubeLedgerStore {
                 _ => {}
             }
             if let Some(part) = self.parts.read(&read.parts, contents).await? {
-                // Perhaps another ledger has replaced it, which does not name this part any more.
+                // Another ledger may have replaced this one, and may not name this part any more.
                 gone = Some((read.seen, part));
                 continue;
             }

@@ -1,16 +1,17 @@
-//! The operator on Kubernetes: everything of swarm's controller that knows it.
+//! The operator on Kubernetes: all parts of swarm's controller that depend on Kubernetes.
 //!
 //! The operator is [`run`](mod@run). Each of its concerns is a folder, with the pure decisions and the
 //! requests that carry them out:
 //!
-//! - `reconcile`: one turn of one Swarm, in stages. It uses all others, and none of them knows it.
+//! - `reconcile`: one turn of one Swarm, in stages. It uses all other concerns, and none of them
+//!   depends on it.
 //! - [`managed`]: the objects of a managed pool, as they should be and as they are.
 //! - `sessions`: workers that hold Leases. [`plain`]: workers that read a mounted view.
 //! - [`pool`]: the workload and its pods. [`jobs`]: the lists of jobs.
-//! - [`ledger`]: the durable record of who holds what.
+//! - [`ledger`]: the durable record of the jobs that each worker holds.
 //! - [`watch`]: watches and the caches that they fill.
-//! - [`sharing`]: which Swarms are this replica's. `fairness`: whose turn is next.
-//! - [`status`]: what people read.
+//! - [`sharing`]: the Swarms that this replica owns. `fairness`: the order of turns.
+//! - [`status`]: the reports for people.
 //!
 //! Modules that several concerns need, and that need no concern, are flat: [`scope`], [`annotations`], [`metrics`],
 //! [`health`], and in private the requests, the clock and the data of a turn.

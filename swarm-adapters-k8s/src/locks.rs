@@ -1,4 +1,4 @@
-//! A mutex whose holder panicked.
+//! Access to a mutex after a panic of its holder.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,5 +1,5 @@
-//! Every metric of the operator, with its unit and meaning. Labels come from closed sets only, but for
-//! the namespace and the name of a Swarm, which go with it.
+//! Every metric of the operator, with its unit and meaning. Labels have values from closed sets.
+//! The exceptions are the namespace and name of a Swarm, and they are removed with the Swarm.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,9 +17,9 @@ use crate::status::RefusedRequest;
 /// Metrics of the operator.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// Turns carried out, by how they ended.
+    /// Completed turns, by result.
     pub turns: Family<TurnLabels, Counter>,
-    /// Swarms that this replica became the owner of, and read from scratch.
+    /// Swarms that this replica took over, and reads from scratch.
     pub takeovers: Counter,
     /// The duration of a turn, from the arrival of its trigger to the last acknowledged write.
     pub turn_duration: Histogram,
@@ -41,7 +41,7 @@ pub struct Metrics {
     pub failing_jobs: Gauge,
     /// Requests that the API server refused permanently, by purpose.
     pub refusals: Family<RefusalLabels, Counter>,
-    /// Pods replaced so that they read their view, by what became of it.
+    /// Pods replaced so that they read their view, by result.
     pub refreshes: Family<RefreshLabels, Counter>,
     /// The gauges of each Swarm.
     of_swarms: OfSwarms,
@@ -54,14 +54,14 @@ pub struct RefusalLabels {
     pub request: &'static str,
 }
 
-/// The result of the replacement of a pod.
+/// The label with the result of a replacement of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RefreshLabels {
-    /// `evicted`, `deleted`, `blocked`, or `past` where the pod was gone already.
+    /// `evicted`, `deleted`, `blocked`, or `past` if the pod no longer existed.
     pub result: &'static str,
 }
 
-/// The result of a turn.
+/// The label with the result of a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct TurnLabels {
     /// `ok`, `conflict`, `unavailable`, `refused` or `panicked`.
@@ -69,7 +69,7 @@ pub struct TurnLabels {
 }
 
 impl Metrics {
-    /// Makes the metrics and enters them into `registry`.
+    /// Makes the metrics, and registers them in `registry`.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let bounds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -167,9 +167,9 @@ impl Metrics {
 /// A Swarm, as a label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct SwarmLabels {
-    /// Its namespace.
+    /// The namespace of the Swarm.
     pub namespace: String,
-    /// Its name.
+    /// The name of the Swarm.
     pub name: String,
 }
 
@@ -235,7 +235,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Nothing so far.
+    /// An empty contribution.
     #[must_use]
     pub fn of(metrics: &Metrics) -> Self {
         let Metrics { sessions, releases_under_way, failing_jobs, .. } = metrics.clone();

@@ -1,4 +1,4 @@
-//! Whether the caches are filled that a turn needs.
+//! Whether the caches that a turn needs are filled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,26 +14,27 @@ use crate::watch::caches::Caches;
 pub(crate) struct Readiness {
     caches: Arc<Caches>,
     made: MadeObjects,
-    /// Whether the caches are filled that all Swarms need.
+    /// Whether the caches for all Swarms are filled.
     pub(crate) filled: watch::Sender<bool>,
-    /// Whether the caches are filled that only pools other than StatefulSets need.
+    /// Whether the caches for pools other than StatefulSets are filled.
     pub(crate) filled_wide: watch::Sender<bool>,
 }
 
 impl Readiness {
-    /// Waits for `caches` and `made`; `filled` becomes true with the former.
+    /// Makes the service for `caches` and `made`. `filled` becomes true once `caches` are filled
+    /// for all Swarms.
     pub(crate) fn new(caches: Arc<Caches>, made: MadeObjects, filled: watch::Sender<bool>) -> Self {
         Self { caches, made, filled, filled_wide: watch::Sender::new(false) }
     }
 
-    /// Returns when the caches are filled that all Swarms need.
+    /// Waits until the caches for all Swarms are filled.
     pub(crate) async fn wait_until_filled(&self) {
         // The sender lives as long as this service, so the wait cannot fail.
         let _ = self.filled.subscribe().wait_for(|filled| *filled).await;
     }
 
-    /// Whether the caches are filled that only `swarm` may need. It waits for them a little: not
-    /// longer, since a turn that waits keeps others from theirs.
+    /// Whether the caches for `swarm` in particular are filled. Waits for them only briefly, since
+    /// a waiting turn delays other turns.
     pub(crate) async fn is_filled_for(&self, swarm: &Swarm) -> bool {
         const FILL_TIMEOUT: Duration = Duration::from_millis(500);
         const FILL_POLL: Duration = Duration::from_millis(10);
@@ -45,7 +46,7 @@ impl Readiness {
             self.filled_wide.subscribe().wait_for(|filled| *filled).await.is_ok()
         };
         let made = async {
-            // A pool that is released may be one that the operator has no rights for.
+            // The operator may lack the rights for a pool that is released.
             if swarm.spec.pool.managed.is_some() && swarm.metadata.deletion_timestamp.is_none() {
                 self.made.ask();
                 self.made.wait_until_filled().await;

@@ -39,14 +39,14 @@ use turn::Stages;
 
 /// Time that a turn waits for the first lists, which all turns need.
 const LISTED_WITHIN: Duration = Duration::from_secs(10);
-/// When to look again whether what a Swarm needs was listed.
+/// The time after which a turn checks again whether the objects that its Swarm needs were listed.
 const LISTED_IN: Duration = Duration::from_secs(1);
 /// Interval at which the sweep checks whether the Swarms are listed.
 const SWARMS_AGAIN: Duration = Duration::from_millis(100);
 /// Interval at which the sweep removes leftovers of deleted pods and Swarms.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// The operator: what all turns share, and what it remembers of each Swarm.
+/// The operator: the services that all turns share, and the memory about each Swarm.
 pub(crate) struct Operator {
     pub(crate) services: Arc<Services>,
     pub(crate) memories: Memories,
@@ -89,7 +89,7 @@ impl Operator {
         self.services.caches.foreign_swarms.shrink();
     }
 
-    /// Removes, again and again, what is left of pods and Swarms that are gone.
+    /// Removes the leftovers of deleted pods and Swarms, again and again.
     pub(crate) async fn sweep(&self) {
         self.services.readiness.wait_until_filled().await;
         let Caches { ledgers, swarms, .. } = &*self.services.caches;
@@ -142,7 +142,7 @@ impl Operator {
             return Ok(Action::await_change());
         }
         if !has_finalizer(swarm) {
-            // The watch shows the Swarm with it, which is the next turn.
+            // The watch shows the Swarm with its finalizer, which causes the next turn.
             return self.finalizers.set(swarm).await.map(|()| Action::await_change());
         }
         let memory = self.memory(swarm);
@@ -171,8 +171,9 @@ impl Operator {
         }
     }
 
-    /// Lets a Swarm go whose namespace takes everything with it, perhaps the operator and its rights
-    /// first: so the finalizer goes at once. Then the workers are asked to stop, which nothing waits for.
+    /// Handles a Swarm whose namespace is being deleted. The finalizer is removed at once: the
+    /// deletion takes all objects, and may take the operator and its rights first. Then the workers
+    /// are asked to stop, without waiting for them.
     async fn go_with_namespace(&self, swarm: &Swarm) -> Result<Action, StoreError> {
         let services = &*self.services;
         self.finalizers.remove(swarm).await?;
@@ -183,7 +184,7 @@ impl Operator {
         let closed = Stages::of(self, swarm, &mut *memory.lock().await).close().await;
         let requeue_after = match closed {
             Ok(requeue_after) => requeue_after,
-            // The namespace takes no new objects, and perhaps the operator's rights are gone.
+            // The namespace accepts no new objects, and the operator may have lost its rights.
             Err(StoreError::Refused { reason, .. }) => {
                 tracing::info!(swarm = named(swarm).1, reason, "its namespace goes without it");
                 None
@@ -207,8 +208,8 @@ impl Operator {
         Ok(Action::requeue(LISTED_IN))
     }
 
-    /// Discards what is remembered of a Swarm whose turn panicked, and reports it: the next turn begins
-    /// as if the process had just been started.
+    /// Discards the memory about a Swarm whose turn panicked, and reports the panic. The next turn
+    /// begins without memory, as after a restart of the process.
     async fn after_panic(&self, swarm: &Swarm, panicked: &Panicked) -> Result<Action, StoreError> {
         let name = named(swarm).1;
         let panics = TurnLabels { result: "panicked" };
@@ -239,8 +240,8 @@ impl Operator {
     }
 }
 
-/// One turn of one Swarm. A panic in it concerns no other Swarm, and what the API server refuses becomes
-/// a condition, in whichever path it was asked for.
+/// Runs one turn of one Swarm. Its panic does not affect other Swarms. A refusal of the API server
+/// becomes a condition, in whichever path the request was sent.
 pub(crate) async fn reconcile(
     swarm: Arc<Swarm>,
     operator: Arc<Operator>,
@@ -286,15 +287,16 @@ pub(crate) async fn reconcile(
     outcome.inspect(|_| operator.memories.forget_failures(&uid))
 }
 
-/// Runs a turn in a task of its own, which ends with this future. The controller polls all turns in one task:
-/// there, one that computes for a while would hold up all others. What it logs still names its Swarm.
+/// Runs a turn in a separate task, which ends with this future. The controller polls all turns in
+/// one task, so a turn that computes for long would delay all others there. Its log lines still
+/// name its Swarm.
 async fn in_a_task(
     background: &Background,
     turn: impl Future<Output = Result<Action, StoreError>> + Send + 'static,
 ) -> Result<Action, StoreError> {
     match background.turn(turn.in_current_span()).await {
         Ok(outcome) => outcome,
-        // It is cancelled only with all others.
+        // A turn is only cancelled together with all others.
         Err(ended) => ended.try_into_panic().map_or_else(
             |_| Ok(Action::await_change()),
             |payload| std::panic::resume_unwind(payload),
@@ -302,7 +304,7 @@ async fn in_a_task(
     }
 }
 
-/// One turn of a Swarm that is this operator's.
+/// Runs one turn of a Swarm that this operator owns.
 async fn permitted(swarm: Arc<Swarm>, operator: Arc<Operator>) -> Result<Action, StoreError> {
     let (namespace, name) = named(&swarm);
     let _under_way = operator.services.health.turn(namespace, name);
@@ -316,7 +318,8 @@ async fn permitted(swarm: Arc<Swarm>, operator: Arc<Operator>) -> Result<Action,
     }
 }
 
-/// When a failed turn is repeated: at once after a lost race, ever later while the API is away.
+/// The time until a failed turn is repeated: at once after a conflict, and with backoff while the
+/// API is unavailable.
 #[expect(clippy::needless_pass_by_value, reason = "the controller hands out owned references")]
 pub(crate) fn error_policy(
     swarm: Arc<Swarm>,
@@ -345,7 +348,7 @@ mod tests {
     use crate::testing::{World, conflict, failure, swarm};
     use serde_json::{Value, json};
 
-    /// A Swarm that has not been begun with yet, since its finalizer is missing.
+    /// A Swarm without the finalizer, whose first turn has not begun.
     fn fresh(name: &str) -> Value {
         let mut swarm = swarm(name, &json!({"pool": {"statefulSet": {"name": "w"}}}));
         swarm["metadata"]["finalizers"] = Value::Null;
@@ -388,7 +391,7 @@ mod tests {
         let swarms = vec![fresh("slow"), fresh("quick")];
         let scene = World { swarms, ..World::default() }.with(move |asked| {
             if asked.path.contains("slow") {
-                // It keeps its thread until the other turn has come this far.
+                // The turn keeps its thread until the other turn has come this far.
                 let answer = receiver.lock().unwrap().recv_timeout(Duration::from_secs(10));
                 answer.expect("the other turn waits for this one");
                 return (200, fresh("slow"));
@@ -423,7 +426,7 @@ mod tests {
     async fn a_refused_finalizer_is_a_condition_and_is_counted() {
         let swarms = vec![fresh("s")];
         let scene = World { swarms, ..World::default() }.with(|asked| {
-            // As a ValidatingAdmissionPolicy answers, and a JSON patch whose test fails.
+            // The answers of a ValidatingAdmissionPolicy, and of a JSON patch whose test fails.
             let denied = || failure(422, "Invalid", "a policy denied the request");
             if asked.is("PATCH", "/swarms/s") { denied() } else { (200, fresh("s")) }
         });

@@ -1,5 +1,5 @@
-//! One request to the API server: how long it may take, what its failure means for the caller, and after
-//! which time it is made again.
+//! One request to the API server: its time limit, the meaning of its failure for the caller, and
+//! the time until a repeat.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use swarm_core::ports::StoreError;
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time until a refused request is tried again. No watch shows that the cause was removed.
 pub(crate) const REFUSED_RETRY: Duration = Duration::from_secs(30);
-/// When to look again at an object that was not as it was seen when it was written. By then the watch
-/// has shown what became of it.
+/// The time until an object is checked again that had changed before it was written. By then the
+/// watch has shown the change.
 pub(crate) const CHANGED_RETRY: Duration = Duration::from_millis(200);
 
 /// The API server's words about fields that its CRDs do not have.
@@ -28,7 +28,7 @@ pub(crate) async fn bounded<T>(
     in_time(what.clone(), request).await?.map_err(|error| classify_error(what, error))
 }
 
-/// Awaits one request, for a bounded time.
+/// Awaits one request with a time limit.
 pub(crate) async fn in_time<T>(
     what: String,
     request: impl Future<Output = kube::Result<T>>,
@@ -40,12 +40,12 @@ pub(crate) async fn in_time<T>(
 /// Classifies a failure by the possible reactions of a caller.
 pub(crate) fn classify_error(what: String, error: kube::Error) -> StoreError {
     match &error {
-        // Another operator has published what follows from a later ledger.
+        // Another operator has published the result of a later ledger.
         kube::Error::Api(status) if status.is_invalid() && status.message.contains(GOES_BACK) => {
             StoreError::Conflict { what }
         }
-        // 404 for an object that was there: deleted meanwhile, which is a change like any other. So is
-        // that another one has its name.
+        // The object existed before. An answer of 404 means that it was deleted meanwhile, and
+        // another UID that it was recreated. Both count as concurrent changes.
         kube::Error::Api(status)
             if status.is_conflict()
                 || status.is_already_exists()

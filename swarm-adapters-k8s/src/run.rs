@@ -96,7 +96,7 @@ pub async fn run(
         .run(reconcile, error_policy, operator)
         .for_each(|outcome| {
             if let Err(error) = outcome {
-                // Turns log their own failures; this is about triggers of objects that are gone.
+                // Turns log their own failures. This error is about triggers of deleted objects.
                 tracing::debug!(%error, "a trigger led to nothing");
                 vanished.forget_vanished();
             }
@@ -108,7 +108,7 @@ pub async fn run(
     }
 }
 
-/// The Swarms that become this operator's.
+/// The Swarms that this operator has gained.
 fn gained(services: &Services) -> impl Stream<Item = ObjectRef<Swarm>> + Send + use<> {
     let swarms = services.caches.swarms.store.clone();
     services.sharing.share.follow().flat_map(move |gained: Buckets| {
@@ -121,7 +121,7 @@ fn gained(services: &Services) -> impl Stream<Item = ObjectRef<Swarm>> + Send + 
     })
 }
 
-/// The tasks beside turns.
+/// Starts the tasks in addition to turns.
 fn in_background(operator: &Arc<Operator>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(announce(operator.services.clone()));
@@ -141,7 +141,7 @@ async fn first_panic(tasks: &mut JoinSet<()>) -> Box<dyn Any + Send> {
     std::future::pending().await
 }
 
-/// Says that the operator is ready once every cache is.
+/// Reports that the operator is ready once every cache is filled.
 async fn announce(services: Arc<Services>) {
     let caches = services.caches.wait_until_filled().await;
     services.sessions.leases.wait_until_filled().await;
@@ -154,7 +154,7 @@ async fn announce(services: Arc<Services>) {
     }
 }
 
-/// Says that the caches are filled that only pools other than StatefulSets need.
+/// Reports that the caches for pools other than StatefulSets are filled.
 async fn announce_wide(services: Arc<Services>) {
     if services.caches.pools.non_statefulset.wait_until_filled().await.is_ok() {
         tracing::info!("caches of Deployments and their pods are filled");

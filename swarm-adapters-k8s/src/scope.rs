@@ -12,7 +12,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The objects of one kind in it.
+    /// The objects of one kind in the scope.
     pub(crate) fn api<K>(&self, client: &Client) -> Api<K>
     where
         K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,

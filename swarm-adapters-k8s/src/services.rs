@@ -1,4 +1,4 @@
-//! The services that all turns share, one a concern. No service has state of a single turn.
+//! The services that all turns share, one for each concern. No service has state of a single turn.
 
 use std::sync::Arc;
 
@@ -37,15 +37,15 @@ pub struct Options {
 pub(crate) struct Watched {
     pub(crate) caches: Caches,
     pub(crate) seen: SeenSessions,
-    /// Whether the caches are filled that all Swarms need.
+    /// Whether the caches for all Swarms are filled.
     pub(crate) filled: watch::Sender<bool>,
 }
 
 /// The services of all turns.
 pub(crate) struct Services {
-    /// Never retries on its own, and writes by the permit of a turn only.
+    /// The client of turns. It never retries on its own, and writes only with the permit of a turn.
     pub(crate) client: Client,
-    /// The Swarms that are this operator's.
+    /// The Swarms that this operator owns.
     pub(crate) sharing: Sharing,
     pub(crate) caches: Arc<Caches>,
     /// Publishes Events.

@@ -1,5 +1,5 @@
-//! The sessions of one Swarm's workers: hands what the API server says of them to the overseer, and
-//! carries out what the overseer decides. Nothing is judged here, and nothing of it is stored.
+//! The sessions of one Swarm's workers. This module passes facts from the API server to the
+//! overseer, and carries out its decisions. It makes no decision and stores nothing.
 
 pub(crate) mod alarms;
 pub(crate) mod ended;
@@ -47,9 +47,9 @@ pub(crate) struct Sessions {
     pub(crate) client: Client,
     pub(crate) caches: Arc<Caches>,
     pub(crate) metrics: Metrics,
-    /// Their Leases.
+    /// The Leases of all sessions.
     pub(crate) leases: Leases,
-    /// Their views.
+    /// The views of all sessions.
     pub(crate) views: Views,
     /// The pods that were seen to have ended.
     pub(crate) ended: Ended,
@@ -64,7 +64,7 @@ pub(crate) struct KnownSessions {
     /// The pods that count, by UID: those in the pool, and those whose sessions the ledger or a view
     /// names.
     pods: BTreeSet<String>,
-    /// On which node each pod was seen: the node's name and UID, by the pod's UID.
+    /// The node on which each pod was seen: its name and UID, by the pod's UID.
     nodes: BTreeMap<String, (String, String)>,
     /// The failing jobs that sessions report.
     failing: BTreeMap<SessionId, Failing>,
@@ -87,11 +87,11 @@ pub(crate) struct SessionSummary {
     pub(crate) suspects: Vec<(String, Suspicion)>,
     /// The sessions whose workers report failing jobs, with the name of the worker.
     pub(crate) failing: BTreeMap<SessionId, (String, Failing)>,
-    /// The workers that nothing keeps from the Leases of others.
+    /// The workers that no policy keeps from writing the Leases of others.
     pub(crate) unprotected: Vec<String>,
     /// The number of silent sessions that are not revoked, because many are silent at once.
     pub(crate) held_back: usize,
-    /// After which time to look again.
+    /// The time until the next check.
     pub(crate) again_in: Option<Duration>,
     /// The alarm that is enough while the Swarm waits only for a session to fall silent.
     pub(crate) alarm: Option<Alarm>,
@@ -119,7 +119,7 @@ impl KnownSessions {
     /// Summarizes the sessions of the workers in `pool`.
     pub(crate) fn summary(&self, now: Moment, pool: &PoolFacts) -> SessionSummary {
         let suspicions = self.overseer.suspicions(now, pool.unix_time_us);
-        // Of several sessions of one pod the last one counts.
+        // For several sessions of one pod, the last one counts.
         let by_pod = suspicions.iter().map(|(session, why)| (session.pod_uid(), *why));
         let by_pod: BTreeMap<_, _> = by_pod.collect();
         let mut summary = SessionSummary {

@@ -43,7 +43,7 @@ const TYPES_RETRY: Duration = Duration::from_secs(5);
 pub struct Sharing {
     pub(crate) scope: Scope,
     pub(crate) share: Arc<Share<Swarm>>,
-    /// The right to sweep leftovers of deleted Swarms: one key, which one elected replica owns.
+    /// The right to sweep leftovers of deleted Swarms: one key, which an elected replica owns.
     pub(crate) sweeper: Arc<Share<Swarm>>,
     /// Bounds the Swarms that are reconciled at a time.
     pub(crate) reconcile_slots: FairSlots,
@@ -53,7 +53,7 @@ pub struct Sharing {
     member: Option<Member>,
 }
 
-/// Counts the Swarms of all scopes that are this operator's.
+/// Counts the Swarms of all scopes that this operator owns.
 #[derive(Default)]
 struct Objects(Mutex<Vec<Box<dyn Fn() -> usize + Send>>>);
 
@@ -65,7 +65,8 @@ impl Objects {
 }
 
 impl Sharing {
-    /// All Swarms. If others write as well, only conflicts show it.
+    /// The share of an operator that runs alone: all Swarms. If others write as well, only
+    /// conflicts show it.
     #[must_use]
     pub fn alone(clients: &Clients, scope: Scope) -> Self {
         let nonce = RandomState::new().hash_one(types::SWARM);
@@ -77,17 +78,18 @@ impl Sharing {
         Self { scope, share: share(), sweeper, reconcile_slots, writing, objects, member: None }
     }
 
-    /// Among whom what there is of the operator is shared: the namespace of `swarm`.
+    /// The tenant of `swarm`, among which slots are shared: its namespace.
     pub(crate) fn tenant(&self, swarm: &Swarm) -> String {
         let tenant = match &self.scope {
             Scope::Cluster => swarm.metadata.namespace.clone(),
-            // All of them are one tenant's, and no Swarm has two turns at a time.
+            // All Swarms belong to one tenant here, so each counts as its own. No Swarm has two
+            // turns at a time.
             Scope::Namespace(_) => swarm.metadata.uid.clone(),
         };
         tenant.unwrap_or_default()
     }
 
-    /// Has the Swarms of a scope counted.
+    /// Adds the Swarms of a scope to the count.
     pub(crate) fn count_by(&self, count: impl Fn() -> usize + Send + 'static) {
         self.objects.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(count));
     }
@@ -107,15 +109,15 @@ impl Sharing {
         let live = || members.iter().filter(|it| it.is_alive).map(|it| &it.status["controllers"]);
         let is_hosted = |kind: &str| {
             let name = controller(kind, &self.scope);
-            // One that says nothing may have anything.
+            // A replica without a published status may host any controller.
             live()
                 .any(|all| all.is_null() || all[&name]["buckets"].as_u64().is_some_and(|it| 0 < it))
         };
         [types::SWARM, types::SWEEPER].into_iter().filter(|kind| !is_hosted(kind)).collect()
     }
 
-    /// Returns once there is something that this operator may act on. It waits for that no longer than
-    /// two Leases last: a replica may host nothing.
+    /// Waits until this operator owns a part of the Swarms, or the sweeper. Waits at most for two
+    /// Leases, since a replica may host nothing.
     pub(crate) async fn begins(&self) {
         let gained = stream::select(self.share.follow(), self.sweeper.follow());
         let mut gained = std::pin::pin!(gained);
@@ -126,7 +128,7 @@ impl Sharing {
     }
 }
 
-/// One of several operators that share the Swarms.
+/// This operator as one of several replicas that share the Swarms.
 #[derive(Clone)]
 pub struct Replica {
     member: Member,
@@ -139,7 +141,7 @@ pub struct Replica {
 struct Hosted {
     started_as: String,
     types: Types,
-    /// The fault of the newest types, if older types are in force for that reason.
+    /// The fault of the newest types, if older types therefore stay in force.
     problem: Option<String>,
     /// The scopes that it watches, each with its slots for reconciles.
     scopes: Vec<(Scope, FairSlots)>,
@@ -175,7 +177,8 @@ impl Replica {
         };
         let (objects, hosted) = (Arc::default(), Arc::new(Mutex::new(hosted)));
         let replica = Self { member, id: id.to_owned(), objects, hosted };
-        // So that it takes nothing which it is not to host. If it cannot be read now, the watch shows it.
+        // The types are read first, so that the replica takes no Swarms that it must not host. If
+        // the read fails, the watch shows the types later.
         let maps = Api::<ConfigMap>::namespaced(clients.control().clone(), namespace);
         let found = tokio::time::timeout(TYPES_RETRY, maps.get_opt(types::CONFIG_MAP)).await;
         if let Ok(Ok(found)) = found {
@@ -205,7 +208,7 @@ impl Replica {
         Ok(Sharing { scope, share, sweeper, reconcile_slots, writing, objects, member })
     }
 
-    /// Hosts a controller, or not, as `hosting` says.
+    /// Hosts a controller or stops hosting it, according to `hosting`.
     fn host(
         &self,
         kind: &str,
@@ -221,8 +224,8 @@ impl Replica {
         hosted.types.hosting(&hosted.started_as, &self.id)
     }
 
-    /// Follows the ConfigMap with the [types] in the namespace of `clients`: controllers
-    /// begin, end, grow and shrink, and Swarms move to who hosts them. Runs for ever.
+    /// Follows the ConfigMap with the [types] in the namespace of `clients`: controllers begin,
+    /// end, grow and shrink, and Swarms move to the replicas that host them. Never returns.
     pub async fn follow_types(&self, clients: &Clients) {
         let maps = Api::<ConfigMap>::namespaced(clients.watching().clone(), clients.namespace());
         let mut found = watch_object(maps, types::CONFIG_MAP).default_backoff().boxed();
@@ -319,12 +322,12 @@ impl Replica {
         self.member.status()
     }
 
-    /// Lets everything go, so that others take over at once.
+    /// Releases all Swarms, so that other replicas take over at once.
     pub async fn leave(&self) {
         self.member.leave().await;
     }
 
-    /// Returns if the membership is lost: others act on the Swarms.
+    /// Waits until the membership is lost, after which other replicas act on the Swarms.
     pub async fn lost(&self) {
         if self.member.end().await != End::Lost {
             std::future::pending::<()>().await;

@@ -1,5 +1,5 @@
-//! For unit tests: services whose caches hold what a test puts there, over an API server that answers
-//! as the test says.
+//! Support for unit tests: services with caches that a test fills, over an API server whose answers
+//! the test chooses.
 
 use std::sync::{Arc, Mutex};
 
@@ -39,14 +39,14 @@ pub(crate) const WORKER_IMAGE: &str = "registry.example.com/swarm-worker:1";
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: Method,
-    /// Without the query.
+    /// The path, without the query.
     pub(crate) path: String,
     pub(crate) query: String,
     pub(crate) body: Value,
 }
 
 impl Asked {
-    /// Whether it is such a request about an object, or a kind, whose path ends so.
+    /// Whether the request has this method, and a path that ends so.
     pub(crate) fn is(&self, method: &str, path: &str) -> bool {
         self.method.as_str() == method && self.path.ends_with(path)
     }
@@ -57,13 +57,13 @@ impl Asked {
 pub(crate) struct World {
     pub(crate) swarms: Vec<Value>,
     pub(crate) sets: Vec<Value>,
-    /// Pods that no StatefulSet makes.
+    /// Pods that no StatefulSet controls.
     pub(crate) pods: Vec<Value>,
     /// The metadata of ConfigMaps with lists of jobs.
     pub(crate) lists: Vec<Value>,
 }
 
-/// The services, and the requests that were made through it.
+/// The services, and the requests that they have sent.
 pub(crate) struct Scene {
     pub(crate) services: Arc<Services>,
     pub(crate) operator: Arc<Operator>,
@@ -71,12 +71,12 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// The requests so far, in order. What is asked from now on comes into the next list.
+    /// The requests since the last call, in order.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         std::mem::take(&mut *unpoisoned(&self.asked))
     }
 
-    /// A Swarm as the cache has it.
+    /// A Swarm from the cache.
     pub(crate) fn swarm(&self, name: &str) -> Arc<Swarm> {
         self.services.caches.swarms.get("n", name).unwrap()
     }
@@ -134,7 +134,7 @@ pub(crate) fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
     (code, failure)
 }
 
-/// The same to a write at a version that is no more the newest.
+/// The API server's answer to a write at an outdated version.
 pub(crate) fn conflict() -> (u16, Value) {
     failure(409, "Conflict", "the object has been modified")
 }

@@ -1,4 +1,4 @@
-//! The data of one turn that concerns share: its Swarm, by name, and the writes that were refused.
+//! The data of one turn that concerns share: its Swarm with its name, and the refused writes.
 //!
 //! A turn does not contain the memory of earlier turns. Each concern gets its own memory as another argument,
 //! so that it imports no other concern for that.

@@ -1,11 +1,11 @@
 //! Watches and the caches that they fill.
 //!
 //! - `streams`: watches that never end, and lists that come in pages.
-//! - `strip`: what is kept of objects that others wrote.
-//! - `cached`: one cache; `caches`: all that turns read.
-//! - `foreign_swarms`: what is kept of the Swarms of other replicas.
+//! - `strip`: the fields that are kept of objects by other writers.
+//! - `cached`: one cache. `caches`: all caches that turns read.
+//! - `foreign_swarms`: the records of Swarms of other replicas.
 //! - `non_statefulset` and `on_demand`: watches that begin on demand.
-//! - `node_health`: what has gone: nodes, namespaces, ledgers.
+//! - `node_health`: lost nodes, and deleted namespaces and ledgers.
 //! - `followed`: the progress of a watch, for tasks that wait for it.
 //! - [`rollback`]: whether the store was rolled back to an older copy.
 

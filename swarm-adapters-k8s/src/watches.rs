@@ -1,5 +1,5 @@
-//! The watches of the operator: they fill the caches, and their changes cause turns of the Swarms that
-//! they concern. What a turn does is not known here.
+//! The watches of the operator. They fill the caches, and their changes cause turns of the affected
+//! Swarms. This module does not depend on turns.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::watch::on_demand::OnDemand;
 use crate::watch::rollback::Rollbacks;
 use crate::watch::{node_health, non_statefulset};
 
-/// The changes that the watches show. Nothing is requested before they are polled.
+/// The changes that the watches show. A watch sends no request before its stream is polled.
 pub(crate) struct Streams {
     swarms: Changes<Swarm>,
     sets: Changes<StatefulSet>,
@@ -92,8 +92,8 @@ pub(crate) fn begin(
 }
 
 impl Streams {
-    /// Takes out the changes of Swarms that cause a turn. The operator writes the status itself, so
-    /// that must not; finalizers and annotations are not part of the generation.
+    /// Takes out the changes of Swarms that cause a turn: another generation, or other finalizers.
+    /// The operator's own writes of the status change neither.
     pub(crate) fn take_swarms(
         &mut self,
     ) -> impl Stream<Item = Result<Swarm, watcher::Error>> + Send + use<> {
@@ -102,7 +102,7 @@ impl Streams {
         swarms.predicate_filter(relevant, PredicateConfig::default())
     }
 
-    /// Has every other change cause a turn of each Swarm that it concerns.
+    /// Makes every other change cause a turn of each affected Swarm.
     pub(crate) fn trigger(
         self,
         controller: Controller<Swarm>,

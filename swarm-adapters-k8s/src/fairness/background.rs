@@ -21,12 +21,12 @@ const THREADS: usize = 2;
 const NICE: i32 = 10;
 
 tokio::task_local! {
-    /// Whether the turn that runs asked to go on in the background.
+    /// Whether the present turn has asked to continue in the background.
     static LEAVES: Arc<AtomicBool>;
 }
 
-/// The threads, or none: then everything runs where it is asked for. Its clones are the same threads, which
-/// end with the last of them.
+/// The threads, which all clones share and which end with the last clone. Without threads, work
+/// runs on the caller's runtime.
 #[derive(Clone, Default)]
 pub struct Background(Option<Arc<Threads>>);
 
@@ -34,7 +34,7 @@ struct Threads(Option<Runtime>);
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // It does not wait for what still runs, which a task must not do.
+        // A shutdown must not wait for running work, because it may happen in a task.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -64,8 +64,8 @@ impl Background {
         self.0.as_ref()?.0.as_ref()
     }
 
-    /// Runs a turn in a task of its own, which ends with this future, and in the background from where it
-    /// [asks for that](go_on) on.
+    /// Runs a turn in a separate task, which ends with this future. The turn continues in the
+    /// background once it calls [`go_on`].
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Background {
         }
     }
 
-    /// Starts what blocks a thread.
+    /// Starts work that blocks a thread.
     pub(crate) fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -103,7 +103,7 @@ impl Background {
     }
 }
 
-/// Runs it in a task that ends with this future.
+/// Runs `future` in a task that ends with this function's own future.
 async fn ended<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
     elsewhere: Option<&Runtime>,
@@ -115,12 +115,12 @@ async fn ended<T: Send + 'static>(
     };
     match task.join_next().await {
         Some(ended) => ended,
-        // There is one task.
+        // The set has one task, so this arm is never reached.
         None => std::future::pending().await,
     }
 }
 
-/// From here on the turn that calls this goes on in the background, if there is one.
+/// Moves the calling turn to the background, if one exists.
 pub(crate) async fn go_on() {
     let asked = LEAVES.try_with(|leaves| leaves.swap(true, Ordering::Relaxed));
     if asked == Ok(false) {
@@ -130,7 +130,7 @@ pub(crate) async fn go_on() {
 }
 
 fn yield_to_others() {
-    // Elsewhere it would count for the whole process.
+    // On other systems the priority would apply to the whole process.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, NICE) {
         tracing::warn!(%error, "the threads for large Swarms have the priority of all others");
@@ -155,7 +155,7 @@ mod tests {
             let begun = here();
             go_on().await;
             let asked = here();
-            // It is woken there, too, and stays there.
+            // The turn wakes in the background, too, and stays there.
             let said = receiver.await.unwrap();
             go_on().await;
             (begun, asked, said, here())

@@ -18,7 +18,7 @@ const SHARE: usize = 3;
 /// Bounds the changed Swarms of a namespace that pass its waiting takeovers, in a row.
 const FIRST: usize = 3;
 
-/// Slots that tenants share. Its clones are the same.
+/// Slots that tenants share. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct FairSlots(Arc<Mutex<State>>);
 
@@ -63,7 +63,7 @@ impl Queue {
     }
 }
 
-/// A slot that is free again when the value is dropped.
+/// A slot, which is free again when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct FairSlot {
     of: FairSlots,
@@ -75,17 +75,19 @@ impl FairSlots {
         Self(Arc::new(Mutex::new(State { count, ..State::default() })))
     }
 
-    /// Waits for a slot for a namespace; `None` once there is none to be had any more.
+    /// Waits for a slot for a namespace. `None` once the slots are closed.
     pub(crate) async fn one(&self, namespace: &str) -> Option<FairSlot> {
         self.wait(namespace, |queue, waits| queue.first.push_back(waits)).await
     }
 
-    /// The same for an object that can wait for others of its namespace, until it is to [hurry](Self::hurry).
+    /// Waits for a slot for an object that yields to others of its namespace, until
+    /// [`hurry`](Self::hurry).
     pub(crate) async fn one_later(&self, namespace: &str, uid: &str) -> Option<FairSlot> {
         self.wait(namespace, |queue, waits| queue.later.push_back((uid.to_owned(), waits))).await
     }
 
-    /// An object can wait no longer, if it waits. O(the objects of the namespace that can wait).
+    /// Stops an object from yielding to others, if it waits. O(the yielding objects of the
+    /// namespace).
     pub(crate) fn hurry(&self, namespace: &str, uid: &str) {
         let mut state = self.state();
         let Some(queue) = state.waiting.get_mut(namespace) else { return };
@@ -123,7 +125,7 @@ impl FairSlots {
         (state.count, state.waiting.values().map(Queue::len).sum())
     }
 
-    /// Gives no slot any more, and ends all waiting.
+    /// Closes the slots: no slot is given any more, and all waiting ends.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
@@ -140,7 +142,7 @@ impl FairSlots {
         }
     }
 
-    /// Takes out who gets the next slot, and counts it as busy.
+    /// Removes the next waiter from its queue, and counts its slot as busy.
     fn next(&self) -> Option<(oneshot::Sender<FairSlot>, String)> {
         let mut guard = self.state();
         let State { count, busy, waiting, order, is_closed: _ } = &mut *guard;
@@ -188,7 +190,7 @@ mod tests {
 
     use futures::{FutureExt, poll};
 
-    /// A slot that is free now.
+    /// Takes a slot that is free now, if one is.
     fn now(slots: &FairSlots, namespace: &str) -> Option<FairSlot> {
         slots.one(namespace).now_or_never().flatten()
     }

@@ -1,4 +1,4 @@
-//! The claim of a Swarm on a pool: the part of its ledger that says whose it is.
+//! The claim of a Swarm on a pool: the part of its ledger that identifies the Swarm and the pool.
 
 use kube::core::{ApiResource, NotUsed, Object};
 use kube::{Api, Client};
@@ -9,7 +9,7 @@ use swarm_core::ports::StoreError;
 use super::{remove, unreadable};
 use crate::requests::bounded;
 
-/// Whose a ledger is.
+/// The claim on a ledger: its Swarm and its pool.
 pub(crate) struct Claim {
     pub(crate) swarm: Claimant,
     pub(crate) pool: Claimant,
@@ -17,7 +17,7 @@ pub(crate) struct Claim {
     version: String,
 }
 
-/// The part of a ledger that says whose it is, which every version writes alike.
+/// The part of a ledger with its claim. All versions of the operator write it in the same form.
 #[derive(Clone, Debug, Deserialize)]
 struct ClaimSpec {
     swarm: Claimant,
@@ -25,8 +25,8 @@ struct ClaimSpec {
 }
 
 impl Claim {
-    /// Returns the claim on the ledger of this name, if there is one, also of a ledger whose holdings
-    /// cannot be read.
+    /// Returns the claim on the ledger of this name, if the ledger exists. Works for ledgers with
+    /// unreadable holdings, too.
     pub(crate) async fn on(
         client: &Client,
         namespace: &str,
@@ -46,7 +46,7 @@ impl Claim {
         }))
     }
 
-    /// Removes the ledger as it was when the claim was read.
+    /// Removes the ledger if it still has the version at which the claim was read.
     pub(crate) async fn remove(self, api: &Api<SwarmLedger>, name: &str) -> Result<(), StoreError> {
         remove(api, name, self.uid, self.version).await
     }

@@ -1,4 +1,4 @@
-//! A ledger as the objects that keep it, and as what a process remembers of them.
+//! Forms of a ledger: the objects that store it, and the memory that a process keeps of them.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(crate) const LARGE_POOL_JOBS: usize = 10_000;
 /// the decoded form, and of a thousand pools only a few are active at a time.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// Stale is harmless: the save would conflict.
+    /// The last known state. A stale state is harmless, because the save would conflict.
     pub(super) head: Option<Head>,
     /// The newest known state of the object, from the last read or write.
     newest: Option<Newest>,
@@ -40,12 +40,13 @@ struct Newest {
     uid: String,
     version: u64,
     revision: u64,
-    /// In this epoch of the store.
+    /// The epoch of the store in which the state was seen.
     epoch: Epoch,
 }
 
 impl Memory {
-    /// Takes in how far the object is. Returns whether it was further before, which is reported.
+    /// Records the state of the object. Returns whether an earlier state was newer, and reports
+    /// that.
     pub(super) fn is_rolled_back(&mut self, head: &Head, rollbacks: &Rollbacks) -> bool {
         let Head { seen, uid, revision, .. } = head;
         let version = version::number(Some(&seen.0));
@@ -71,7 +72,7 @@ impl Memory {
     }
 }
 
-/// The object that a ledger is known by.
+/// The state of a ledger's main object.
 pub(super) struct Head {
     spec: Box<[u8]>,
     pub(super) seen: Seen,
@@ -110,7 +111,7 @@ impl Head {
         })
     }
 
-    /// Keeps the ledger of this head as it is, if it is large.
+    /// Keeps the decoded ledger of this head, if it is large.
     pub(super) fn keep(&mut self, ledger: &Ledger) {
         self.large = (LARGE_POOL_JOBS <= ledger.cells.jobs.len()).then(|| ledger.clone());
     }
@@ -123,7 +124,7 @@ impl Head {
         })
     }
 
-    /// The size of the object in bytes.
+    /// The size of the object, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.spec.len()
     }
@@ -144,8 +145,8 @@ impl Head {
     }
 }
 
-/// The largest counter the API can carry; none gets near it (a token starts at microseconds since
-/// 1970 and rises by one a move).
+/// A counter as the API stores it, up to the largest number that the API can carry. Real counters
+/// stay far below: a token starts at microseconds since 1970, and rises by one a move.
 fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,5 +1,5 @@
-//! Removes the ledgers of Swarms that are gone: whose finalizer was removed by hand, or whose operator
-//! ended between the last two writes of a release.
+//! Removes orphaned ledgers: their Swarms no longer exist, because a user removed the finalizer by
+//! hand, or the operator ended between the last two writes of a release.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ impl Caches {
         names
     }
 
-    /// Whether there is a Swarm that may have the ledger of this name.
+    /// Whether a Swarm exists that may have the ledger of this name.
     fn has_swarm_of_ledger(&self, namespace: &str, name: &str) -> bool {
         let meant = self.pools.of_ledger(&self.swarms, namespace, name);
         meant.iter().any(|swarm| self.swarms.get(namespace, &swarm.name).is_some())

@@ -33,7 +33,7 @@ const NO_RESOURCE: &str = "404 page not found";
 /// The contents of parts, by name.
 pub(super) type Contents = BTreeMap<PartName, PartHoldings>;
 
-/// The objects.
+/// The objects of the parts of one ledger.
 pub(super) struct Parts {
     client: Client,
     api: Api<SwarmLedgerPart>,
@@ -50,9 +50,11 @@ impl Parts {
         format!("part `{}` of the ledger", name.of(&self.ledger))
     }
 
-    /// Writes parts, some at a time. They belong to the ledger with the UID `head`, and go with it.
+    /// Writes parts, some at a time. The ledger with the UID `head` owns them, so they are deleted
+    /// with it.
     pub(super) async fn create(&self, head: &str, parts: &Contents) -> Result<(), StoreError> {
-        // Collected, since a stream of closures over references is not `Send`.
+        // The requests are collected first, since a stream of closures over references is not
+        // `Send`.
         let written: Vec<_> =
             parts.iter().map(|(name, holdings)| self.create_one(head, *name, holdings)).collect();
         stream::iter(written).buffer_unordered(WRITTEN_AT_A_TIME).try_collect().await
@@ -91,7 +93,7 @@ impl Parts {
         Err(StoreError::Conflict { what: self.what(name) })
     }
 
-    /// The whole object as text.
+    /// The whole object as JSON.
     fn object(
         &self,
         head: &str,
@@ -162,8 +164,8 @@ impl Parts {
         Ok(None)
     }
 
-    /// Removes parts, some at a time. One that stays is garbage, and harmless: returns whether all
-    /// are gone.
+    /// Removes parts, some at a time. Returns whether all are removed. A part that stays is
+    /// garbage, and harmless.
     pub(super) async fn delete(&self, parts: BTreeSet<PartName>) -> bool {
         let params = DeleteParams::default();
         let deleted: Vec<_> =
@@ -188,8 +190,8 @@ impl Parts {
         }
     }
 
-    /// The parts that are not used by the ledger of this UID and revision, which names `named`, nor
-    /// to any that follows it.
+    /// The unused parts: neither the ledger of this UID and revision, which names `named`, nor a
+    /// later one uses them.
     pub(super) async fn garbage(
         &self,
         head: &str,

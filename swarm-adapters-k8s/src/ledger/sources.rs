@@ -12,7 +12,7 @@ use super::writer::Standing;
 use super::{KubeLedgerStore, Memory};
 use crate::annotations::{PARTS_LEFT_ANNOTATION, SOURCES_ANNOTATION};
 
-/// The record that the next write has; without one a write keeps the record of the ledger before.
+/// The record for the next write. Without one, a write keeps the record of the previous ledger.
 #[derive(Default)]
 pub(super) struct Recorded(Mutex<Option<String>>);
 
@@ -21,7 +21,7 @@ impl Recorded {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The annotations of a ledger that is written over `before`.
+    /// The annotations of a ledger that is written over the state `before`.
     pub(super) fn annotations(
         &self,
         before: Option<&Head>,
@@ -37,7 +37,7 @@ impl Recorded {
 }
 
 impl KubeLedgerStore {
-    /// The record that the ledger has; an empty one without a ledger.
+    /// The record of the ledger; empty without a ledger.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl KubeLedgerStore {
         *self.recorded.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(record.to_text());
     }
 
-    /// Writes the record, if the ledger that was read or saved last has another one.
+    /// Writes the record, if the ledger that was last read or saved has another one.
     ///
     /// # Errors
     ///

@@ -52,7 +52,8 @@ impl Stores {
         Some((contest.ends_in, Verdict { reason: Reason::ViewContested, message }))
     }
 
-    /// Drops the stores of another pool or view; returns whether the ledger is another one.
+    /// Drops the stores of another pool or view. Returns whether the ledger has changed to another
+    /// one.
     pub(crate) fn drop_others(&mut self, swarm: &Swarm, pool: &Workload) -> bool {
         self.views.take_if(|views| !views.is_for(swarm));
         self.ledgers.take_if(|ledgers| pool.uid != ledgers.pool_uid()).is_some()
@@ -60,7 +61,7 @@ impl Stores {
 }
 
 impl Ledgers {
-    /// The stores of the Swarm on `pool`. Stores of an earlier turn are used again, with their memory.
+    /// The stores of the Swarm on `pool`. Reuses the stores of an earlier turn, with their memory.
     pub(crate) fn open<'s>(
         &self,
         turn: &Turn<'_>,
@@ -88,7 +89,7 @@ impl Ledgers {
             let found = known.get(&ObjectRef::new(name).within(&within));
             let found = found.and_then(|ledger| ledger.resource_version());
             let number = |version: &str| version.parse::<u64>().unwrap_or(u64::MAX);
-            // One that is older only lags behind our own write.
+            // A cached version that is older only lags behind our own write.
             found.is_some_and(|found| number(&found) <= number(&seen.0))
         };
         KubeLedgerStore::new(

@@ -25,7 +25,7 @@ pub struct Writing {
 
 impl Writing {
     /// The writer after a write over `before`. The epoch of a new ledger is the time, so that it is
-    /// higher than that of one that was lost.
+    /// higher than the epoch of a lost ledger.
     pub(super) fn after(&self, before: Option<&Head>, spec: &SwarmLedgerSpec) -> Writer {
         let known = before.and_then(|before| before.writer.as_ref());
         let epoch = match known {
@@ -40,17 +40,17 @@ impl Writing {
 /// The knowledge of a store about its role as the writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It has not been, as far as it knows.
+    /// This process is not known to be the writer.
     #[default]
     Unknown,
-    /// It is, or was until a moment ago.
+    /// This process is the writer, or was until a moment ago.
     Writer,
-    /// An operator outside the group took over, noticed at this moment.
+    /// An operator outside the group took the ledger over, noticed at this time.
     Displaced(Instant),
 }
 
 impl Standing {
-    /// Whether to take over a ledger with this head first.
+    /// Whether to take over a ledger with this head before its use.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The finalizer of a Swarm: set before anything is claimed for it, removed once it was released.
+//! The finalizer of a Swarm. It is set before the operator claims anything for the Swarm, and
+//! removed after the release.
 
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
@@ -30,7 +31,7 @@ impl Finalizers {
         Self { client: services.client.clone(), metrics: services.metrics.clone() }
     }
 
-    /// Sets the finalizer. The watch then shows the Swarm with it, which is another turn.
+    /// Sets the finalizer. The watch then shows the Swarm with it, which causes another turn.
     pub(super) async fn set(&self, swarm: &Swarm) -> Result<(), StoreError> {
         let mut finalizers = swarm.finalizers().to_vec();
         finalizers.push(FINALIZER.to_owned());

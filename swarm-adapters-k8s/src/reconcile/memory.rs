@@ -84,9 +84,9 @@ impl Memory {
         }
     }
 
-    /// Forgets what was remembered of the store before its last rollback; returns whether there was
-    /// one. What is known of sessions stays, since it says how far the ledger was. Their ends are
-    /// doubted until every Lease was looked at again.
+    /// Forgets observations of the store from before its last rollback. Returns whether the store
+    /// was rolled back. Knowledge about sessions stays, since it includes how far the ledger was.
+    /// Their ends are in doubt until every Lease was read again.
     pub(crate) fn forget_undone(&mut self, epoch: Epoch) -> bool {
         if std::mem::replace(&mut self.epoch, epoch) == epoch {
             return false;
@@ -101,8 +101,8 @@ impl Memory {
     }
 }
 
-/// The memories of all Swarms by their UIDs, how often their turns failed in a row, and for the how
-/// manieth time they are this operator's.
+/// The memory about each Swarm, the number of its failed turns in a row, and the term in which this
+/// operator owns it, all by UID.
 #[derive(Default)]
 pub(crate) struct Memories {
     of_swarm: std::sync::Mutex<HashMap<String, Arc<Mutex<Memory>>>>,
@@ -111,14 +111,14 @@ pub(crate) struct Memories {
 }
 
 impl Memories {
-    /// The memory of the Swarm with this UID; a `fresh` one if there is none.
+    /// The memory of the Swarm with this UID; `fresh` makes a missing one.
     pub(crate) fn of(&self, uid: String, fresh: impl FnOnce() -> Memory) -> Arc<Mutex<Memory>> {
         let mut memories = unpoisoned(&self.of_swarm);
         memories.entry(uid).or_insert_with(|| Arc::new(Mutex::new(fresh()))).clone()
     }
 
-    /// Whether the Swarm with this UID has become this operator's again, or for the first time: of any
-    /// earlier time nothing is true any more.
+    /// Whether a new term of ownership of this Swarm has begun. Memory of an earlier term is
+    /// outdated.
     pub(crate) fn is_new_term(&self, uid: &str, term: u64) -> bool {
         unpoisoned(&self.terms).insert(uid.to_owned(), term) != Some(term)
     }
@@ -128,7 +128,7 @@ impl Memories {
         unpoisoned(&self.terms).get(uid) == Some(&term)
     }
 
-    /// Drops everything about the Swarms that `exists` does not know.
+    /// Drops the entries of all Swarms that no longer exist according to `exists`.
     pub(crate) fn retain(&self, exists: impl Fn(&str) -> bool) {
         unpoisoned(&self.of_swarm).retain(|uid, _| exists(uid));
         unpoisoned(&self.failures).retain(|uid, _| exists(uid));
@@ -140,7 +140,7 @@ impl Memories {
         self.forget_failures(uid);
     }
 
-    /// Counts a failed turn; returns how many failed in a row before.
+    /// Counts a failed turn. Returns the number of earlier failures in a row.
     pub(crate) fn count_failure(&self, uid: String) -> u32 {
         let mut failures = unpoisoned(&self.failures);
         let count = failures.entry(uid).or_default();

@@ -1,11 +1,11 @@
-//! Contains a panic in the turn that it happened in: other Swarms go on, and the process too.
+//! Contains the panic of a turn, so that other Swarms and the process continue.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt as _;
 
-/// A turn panicked; what the panic said.
+/// The message of a turn's panic.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the operator panicked: {0}")]
 pub(crate) struct Panicked(String);

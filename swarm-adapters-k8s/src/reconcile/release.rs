@@ -1,4 +1,4 @@
-//! Releases Swarms that are deleted: their workers stop first, by proof where the policy asks for it.
+//! Releases deleted Swarms. Their workers stop first, with proof if the policy requires it.
 
 use std::time::Duration;
 
@@ -24,21 +24,21 @@ const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The progress of a release.
 pub(crate) enum Released {
-    /// Workers are still asked to stop.
+    /// Workers have not stopped yet.
     NotYet {
-        /// After which time to look again.
+        /// The time until the next check.
         requeue_after: Duration,
         /// The refusal of the API server that delays the release.
         refused: Option<Verdict>,
     },
-    /// Nothing holds the Swarm any more.
+    /// The Swarm holds nothing any more.
     Entirely,
 }
 
 impl Stages<'_> {
-    /// Releases everything a deleted Swarm held: publishes empty lists and waits for the workers; then
-    /// the Swarm goes, and its ledger after it. The pool and the emptied view stay, unless they were
-    /// made for it.
+    /// Releases all jobs of a deleted Swarm: publishes empty lists, and waits for the workers. Then
+    /// it removes the finalizer, and the ledger after it. The pool and the emptied view stay,
+    /// unless the operator made them for this Swarm.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl Stages<'_> {
             Ok(Some(requeue_after)) => {
                 return Ok(Released::NotYet { requeue_after, refused: turn.refusals.verdict() });
             }
-            // The pool is another Swarm's, so this one was never given anything.
+            // The pool belongs to another Swarm, so this one never assigned any jobs.
             Err(StoreError::Refused { code: "PoolClaimed", .. }) => memory.stores.ledgers = None,
             Err(StoreError::Refused { code, reason }) => {
                 services.metrics.count_refused(RefusedRequest::Release);
@@ -79,8 +79,8 @@ impl Stages<'_> {
     /// workload that was made for it. Returns the time until the next check.
     ///
     /// The order to stop comes first. Without it, workers that end with their pods keep their jobs
-    /// for the whole grace period, since they wait for moves that never come. Nothing waits for the
-    /// answer: the pods end meanwhile, and a worker that ends stops its jobs as it would for an
+    /// for the whole grace period, since they wait for moves that never come. The operator does not
+    /// wait for the answer. The pods end meanwhile, and an ending worker stops its jobs as for an
     /// empty view. The workers keep their rights, since they close their Leases with them.
     ///
     /// # Errors
@@ -92,7 +92,8 @@ impl Stages<'_> {
         Ok(requeue_after)
     }
 
-    /// After which time to look again; `None` once everything was released.
+    /// Releases the jobs of the workers. Returns the time until the next check; `None` once all are
+    /// released.
     async fn released(&mut self) -> Result<Option<Duration>, StoreError> {
         let swarm = self.turn.swarm;
         let mut nothing = Desired::default();
@@ -113,7 +114,7 @@ impl Stages<'_> {
             return self.empty_view().await.map(|()| None);
         };
         match self.release_pool(&pool, &mut nothing).await {
-            // A view that is missing and may not be made cannot be emptied either.
+            // A missing view that may not be created cannot be emptied either.
             Err(StoreError::Refused { .. })
                 if place == Occupant::Nobody && !self.has_session_views() =>
             {
@@ -163,8 +164,8 @@ impl Stages<'_> {
         !self.services.sessions.views.of_swarm(self.turn.namespace, self.turn.name).is_empty()
     }
 
-    /// The pool whose workload was deleted or cannot be distinguished from others, as the claimed
-    /// ledger records it.
+    /// The pool from the claimed ledger, if its workload was deleted or cannot be distinguished
+    /// from others.
     async fn pool_that_is_gone(&self) -> Result<Option<Workload>, StoreError> {
         let (Self { services, .. }, Turn { swarm, namespace, .. }) = (self, &self.turn);
         let (kind, meant) = swarm.pool();
@@ -183,8 +184,8 @@ impl Stages<'_> {
         Ok(None)
     }
 
-    /// Releases the jobs of all workers of `pool`. Returns how long to wait before another look;
-    /// `None` once the workers have stopped, if that can be known, or were waited for.
+    /// Releases the jobs of all workers of `pool`. Returns the time until the next check. `None`
+    /// once the workers have stopped, or have had the time to stop.
     async fn release_pool(
         &mut self,
         pool: &Workload,
@@ -195,7 +196,7 @@ impl Stages<'_> {
             self.carry_out(pool, nothing).await?;
         let is_enough = nothing.policy == Policy::AtLeastOnce
             && nothing.timing.release_timeout <= since.elapsed();
-        // The ledger was lost: sessions that may run what it granted have to stop first.
+        // The ledger was lost. Sessions that may run jobs of the lost ledger have to stop first.
         if decided.decision.waiting == Some(Waiting::LedgerReset) && !is_enough {
             let wait = requeue_after.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
             return Ok(Some(wait));
@@ -203,8 +204,8 @@ impl Stages<'_> {
         if decided.decision.ledger.version == 0 {
             return self.empty_view().await.map(|()| None);
         }
-        // Sessions release their jobs, or are proved to have ended: waiting alone is enough only where
-        // two may run a job.
+        // Sessions release their jobs, or are proved to have ended. Waiting alone is enough only if
+        // the policy allows two workers to run a job.
         let is_held = !decided.decision.ledger.cells.jobs.is_empty();
         if is_held && !is_enough {
             let wait = requeue_after.into_iter().chain(decided.decision.recheck_in).min();

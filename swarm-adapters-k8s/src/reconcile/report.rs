@@ -1,5 +1,4 @@
-//! Reports what turns came to: the status, and Events where it changed. Nothing of it is read back for
-//! a decision.
+//! Reports the results of turns: the status, and Events about changes. No decision reads them back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,7 +41,7 @@ const BRIEF: Duration = Duration::from_secs(10);
 /// Finds the message of a condition that exists only while it is true.
 type MessageOf = fn(&SwarmStatus) -> Option<&str>;
 
-/// The conditions that are an Event when they become true, by the reason of the Event.
+/// The conditions that cause an Event when they become true, by the reason of the Event.
 const WARNINGS: [(&str, MessageOf); 4] = [
     (AUTOSCALE_LIMITED, status::autoscale_limited),
     (JOBS_FAILING, status::failing_jobs),
@@ -53,13 +52,13 @@ const WARNINGS: [(&str, MessageOf); 4] = [
 /// Reports about one Swarm that were published earlier.
 #[derive(Default)]
 pub(crate) struct Reports {
-    /// The status as it was last written, while the cache may lag behind.
+    /// The last written status, which the cache may not show yet.
     status: Option<SwarmStatus>,
-    /// The version of the Swarm after that, as long as the cache has an older one.
+    /// The version of the Swarm after that write, while the cache has an older one.
     version: Option<String>,
-    /// The workers that were reported to be not ready for too long.
+    /// The workers that were already reported as not ready for too long.
     not_ready: BTreeSet<String>,
-    /// The jobs that were reported to be kept away from workers.
+    /// The jobs that were already reported as kept away from workers.
     quarantined: BTreeSet<String>,
     /// The jobs that the Swarm lists.
     pub(crate) listed: Listed,
@@ -75,8 +74,8 @@ impl Reports {
         (self.status, self.version) = (None, None);
     }
 
-    /// Progress of the workload with its newest template. A controller is given a moment to see an edit
-    /// before that is reported.
+    /// Progress of the workload with its newest template. A controller gets a moment to see an edit
+    /// before the report says that it has not.
     pub(crate) fn rollout(
         &mut self,
         swarm: &Swarm,
@@ -94,15 +93,15 @@ impl Reports {
         report
     }
 
-    /// After which time a reason that lasts is to be an Event; `None` if there is none. A turn that
-    /// gathers changes publishes no Event that is due, so it is never at once.
+    /// The time until a lasting reason becomes an Event; `None` without such a reason. It is at
+    /// least a second: a turn that gathers changes does not publish a due Event.
     pub(crate) fn event_in(&self) -> Option<Duration> {
         let (_, since) = self.brief?;
         Some(BRIEF.saturating_sub(since.elapsed()).max(Duration::from_secs(1)))
     }
 
-    /// Takes note of the verdict of a turn, which has a reason that the status had not before if it
-    /// `is_new`. Returns whether to publish it.
+    /// Records the verdict of a turn. `is_new` says whether its reason differs from the reason in
+    /// the status. Returns whether to publish an Event.
     fn is_event(&mut self, verdict: &Verdict, is_new: bool) -> bool {
         let reason = verdict.reason;
         if !reason.is_often_brief() {
@@ -135,7 +134,7 @@ pub(crate) enum Outcome {
     Awaited {
         /// The missing object, as reason and message.
         verdict: Verdict,
-        /// After which time to look again.
+        /// The time until the next check.
         requeue_after: Duration,
     },
 }
@@ -184,7 +183,7 @@ impl Done {
         }
     }
 
-    /// Whether it will be clear in a moment how far the pool is.
+    /// Whether the state of the pool will be clear in a moment.
     fn is_unclear(&self) -> bool {
         let Self { contest, refreshed, rollout, .. } = self;
         let is_asked = refreshed.is_under_way() && contest.is_none();
@@ -205,7 +204,7 @@ fn is_outdone_by_a_contest(reason: Reason) -> bool {
     is_outdone.contains(&reason)
 }
 
-/// A status that may be news, and the verdict in it.
+/// A status that may be new, and the verdict in it.
 struct News {
     status: SwarmStatus,
     verdict: Verdict,
@@ -227,7 +226,7 @@ impl Reporter {
         Self { client, caches, metrics: metrics.clone(), events: events.clone() }
     }
 
-    /// Reports what a turn came to.
+    /// Reports the outcome of a turn.
     pub(super) async fn report_turn(
         &self,
         turn: &Turn<'_>,
@@ -255,7 +254,7 @@ impl Reporter {
                 let is_gathering = done.decided.decision.waiting == Some(Waiting::Gathering);
                 let is_unclear = is_gathering || (before.is_some() && done.is_unclear());
                 if is_unclear && complaint.is_none() {
-                    // The plan is not carried out yet; until then the last status is true.
+                    // The plan is not carried out yet. Until then the last status is still true.
                     return Ok(());
                 }
                 let facts = done.summary();
@@ -282,7 +281,7 @@ impl Reporter {
         Ok(())
     }
 
-    /// Reports why a turn was not carried out; the counts of the last good one stay.
+    /// Reports why a turn was not carried out. The counts of the last completed turn stay.
     pub(super) async fn report_refusal(
         &self,
         turn: &Turn<'_>,
@@ -297,7 +296,7 @@ impl Reporter {
         Ok(Action::requeue(requeue_after))
     }
 
-    /// Writes a status if it says anything new, and an Event when the reason changed.
+    /// Writes a status if it has changed, and an Event if the reason has changed.
     async fn report(
         &self,
         turn: &Turn<'_>,
@@ -347,7 +346,7 @@ impl Reporter {
         Ok(())
     }
 
-    /// An Event about workers that have not been ready for too long since the last turn.
+    /// Publishes an Event about workers that have newly been not ready for too long.
     async fn report_not_ready(&self, swarm: &Swarm, done: &Done, reports: &mut Reports) {
         if done.decided.decision.waiting.is_some() {
             return;
@@ -360,14 +359,14 @@ impl Reporter {
         }
     }
 
-    /// An Event about jobs that lost their workers to more important ones in this turn.
+    /// Publishes an Event about jobs that lost their workers to more important ones in this turn.
     async fn report_displaced(&self, swarm: &Swarm, done: &Done) {
         if let Some(note) = status::displaced(&done.summary()).filter(|_| done.decided.changed) {
             self.events.publish(swarm, EventType::Normal, "JobsDisplaced", note).await;
         }
     }
 
-    /// An Event about jobs that are kept away from workers since the last turn.
+    /// Publishes an Event about jobs that are newly kept away from workers.
     async fn report_quarantined(&self, swarm: &Swarm, jobs: &[String], reports: &mut Reports) {
         let is_new = |job: &&String| !reports.quarantined.contains(*job);
         let new: Vec<_> = jobs.iter().filter(is_new).map(String::as_str).collect();

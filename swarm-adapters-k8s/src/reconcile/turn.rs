@@ -43,20 +43,21 @@ use crate::sessions::worker_views::PoolViews;
 use crate::status::{self, Reason, Refreshed, RefusedRequest, SessionReport, Verdict};
 use crate::turn::Turn;
 
-/// A net under the watches.
+/// The interval of the resync, in case a watch missed a change.
 const RESYNC: Duration = Duration::from_mins(10);
 
-/// The result of the first stage: what a Swarm asks for, and the pool it is for.
+/// The result of the first stage: the wishes of a Swarm, and its pool.
 struct Resolved {
     pool: Workload,
     desired: Desired,
-    /// The fault of the newest list of jobs, if an older list is used for that reason.
+    /// The fault of the newest list of jobs, if the turn therefore uses an older list.
     complaint: Option<Verdict>,
 }
 
 /// The reason that ends a turn before the core decides.
 enum Stop {
-    /// The Swarm cannot be carried out as it is; the last good assignment keeps running.
+    /// The Swarm cannot be carried out in its present state. The last good assignment keeps
+    /// running.
     Refused(Verdict),
     /// A request failed.
     Failed(StoreError),
@@ -74,7 +75,7 @@ impl From<StoreError> for Stop {
     }
 }
 
-/// The result of the last stage before the report: what carrying out a turn came to.
+/// The result of the last stage before the report.
 pub(crate) struct Carried {
     /// The decision of the core, as it was saved.
     pub(crate) decided: swarm_core::Turn,
@@ -88,9 +89,9 @@ pub(crate) struct Carried {
     pub(crate) silence: Silence,
     /// Progress of the workload with its newest template.
     pub(crate) rollout: RolloutReport,
-    /// After which time to look at sessions again.
+    /// The time until sessions are checked again.
     pub(crate) requeue_after: Option<Duration>,
-    /// After which time the pool is to have fewer workers, if nothing changes.
+    /// The time until the pool shrinks, if nothing changes.
     pub(crate) scale_in: Option<Duration>,
     /// The number of workers that the jobs need.
     pub(crate) need: Option<Need>,
@@ -98,7 +99,7 @@ pub(crate) struct Carried {
     pub(crate) alarm: Option<Alarm>,
 }
 
-/// The stages of one turn, and all that they work with.
+/// The stages of one turn, with the data that they work on.
 pub(super) struct Stages<'a> {
     pub(super) operator: &'a Operator,
     pub(super) services: &'a Services,
@@ -117,7 +118,7 @@ impl<'a> Stages<'a> {
         let started = Instant::now();
         let mut outcome = self.outcome().await;
         let Self { operator, services, turn, memory } = self;
-        // A report that fails is the end of a turn like any other.
+        // A failed report ends the turn like any other failure.
         let (reporter, reports) = (&operator.reporter, &mut memory.reports);
         if let Ok(done) = &outcome
             && let Err(error) = reporter.report_turn(&turn, done, reports, memory.epoch).await
@@ -144,7 +145,8 @@ impl<'a> Stages<'a> {
         Ok(Action::requeue(event_in.map_or(requeue_after, |event_in| event_in.min(requeue_after))))
     }
 
-    /// All stages but the report; a refusal is an outcome, since the last good state keeps running.
+    /// Runs all stages except the report. A refusal is an outcome, since the last good state keeps
+    /// running.
     async fn outcome(&mut self) -> Result<Outcome, StoreError> {
         let Memory { making, scaling, .. } = &mut *self.memory;
         let kept = self.services.managed.keep(&self.turn, making, scaling).await?;
@@ -180,7 +182,7 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// Returns what the report is about, and notes what autoscalers of others read.
+    /// Returns the facts for the report, and publishes the needs that other autoscalers read.
     fn done(&mut self, kept: Kept, resolved: Resolved, carried: Carried) -> Done {
         let Self { services, turn, memory, .. } = self;
         let Resolved { mut pool, desired, complaint } = resolved;
@@ -192,7 +194,7 @@ impl<'a> Stages<'a> {
         pool.misfits = services.caches.misfits(turn.swarm, &pool);
         pool.misfits.extend(silence.misfit);
         let refusals = std::mem::take(&mut turn.refusals);
-        // No watch shows that another Swarm was deleted or that a refused write is allowed now.
+        // No watch shows the deletion of another Swarm, or that a refused write is allowed now.
         let is_refused = complaint.is_some() || !refusals.is_empty();
         let again = is_refused.then_some(REFUSED_RETRY);
         let requeue_after = requeue_after.filter(|_| alarm.is_none());
@@ -261,8 +263,8 @@ impl<'a> Stages<'a> {
         Ok(Resolved { pool, desired, complaint })
     }
 
-    /// Takes note of the jobs that the Swarm lists, for an Event if most of them were removed. The first
-    /// look compares them with the jobs of the ledger.
+    /// Records the jobs that the Swarm lists, for an Event if most of them were removed. The first
+    /// call compares them with the jobs of the ledger.
     async fn note_listed(&mut self, resolved: &Resolved) -> Result<(), StoreError> {
         let Self { services, turn, memory, .. } = self;
         let Memory { reports, stores, loaded, .. } = &mut **memory;
@@ -314,7 +316,7 @@ impl<'a> Stages<'a> {
         let (again_in, alarm) = (summary.again_in, summary.alarm.clone());
         let ledger = &decided.decision.ledger;
         let sessions = self.memory.sessions.report(ledger, summary, &observed.ages, planned.policy);
-        // A worker of an earlier version says it in any case.
+        // A worker of an earlier version reports the output of jobs even if the Swarm hides it.
         let sessions = sessions.with_output(swarm.spec.output());
         let is_more_garbage = !decided.changed && self.collect_garbage(ledger).await;
         let refreshing = Refreshing {
@@ -360,7 +362,7 @@ impl<'a> Stages<'a> {
         })
     }
 
-    /// Decides how many workers there are to be. Returns after which time there are to be fewer.
+    /// Decides the number of workers. Returns the time until the number falls.
     async fn set_size(
         &mut self,
         pool: &Workload,
@@ -373,7 +375,7 @@ impl<'a> Stages<'a> {
         Ok(scale_in)
     }
 
-    /// Returns which of `pods` fills which slot of `pool`.
+    /// Returns which of `pods` fills each slot of `pool`.
     async fn slots(
         &mut self,
         pool: &Workload,
@@ -404,7 +406,7 @@ impl<'a> Stages<'a> {
         Ok(services.sessions.silence(turn, pool, slots, silent))
     }
 
-    /// Removes what is left of sessions that have ended; returns whether there is more.
+    /// Removes leftovers of ended sessions. Returns whether more are left.
     async fn collect_garbage(&mut self, ledger: &Ledger) -> bool {
         let Self { services, turn, memory, .. } = self;
         services.sessions.collect_garbage(turn, ledger, &memory.sessions).await
@@ -416,8 +418,8 @@ impl<'a> Stages<'a> {
         services.plain.refresh(turn, refreshing, &mut memory.pods).await
     }
 
-    /// Gives the pool the number of pods that was decided, once the pods that go first are marked. Returns
-    /// whether they are: a pod that has changed meanwhile is to be looked at again.
+    /// Scales the pool to the decided number of pods, once the pods that are removed first are
+    /// marked. Returns whether all are marked: a pod that has changed meanwhile needs another turn.
     async fn scale(
         &mut self,
         pool: &Workload,
@@ -433,7 +435,7 @@ impl<'a> Stages<'a> {
         Ok(is_marked)
     }
 
-    /// Decides, saves what was decided, and publishes what was saved.
+    /// Decides, saves the decision, and publishes the saved ledger.
     async fn decide_and_publish(
         &mut self,
         pool: &Workload,
@@ -460,12 +462,13 @@ impl<'a> Stages<'a> {
             decided = ledgers.keep_sources().await.and(decided);
         }
         if desired.jobs.len() < LARGE_POOL_JOBS {
-            // It is decided in no time, and what a decider keeps takes memory for each of many pools.
+            // The decision for a small pool is quick to compute, and a decider's cache would use
+            // memory for each of many pools.
             *decider = Decider::default();
         }
         let decided = decided.inspect_err(|_| overseer.forget_ledger());
         if let Err(StoreError::Conflict { .. }) = decided {
-            // Another operator may have gone on from it, however fresh the watch seems.
+            // Another operator may have written the ledger since, however fresh the watch seems.
             ledgers.distrust().await;
         }
         let decided = decided?;
@@ -481,7 +484,7 @@ impl<'a> Stages<'a> {
         Ok(decided)
     }
 
-    /// Counts and logs that a ledger was written.
+    /// Counts and logs the write of a ledger.
     async fn note_written(&self, decided: &swarm_core::Turn) {
         let (services, Turn { namespace, name, .. }) = (self.services, &self.turn);
         let moves = decided.decision.plan.moves.len();

@@ -1,8 +1,8 @@
-//! Wakes pools at rest: when one of their sessions has fallen silent, and not before.
+//! Wakes pools at rest when one of their sessions has fallen silent.
 //!
-//! A pool at rest has nothing else to wait for. Every renewal puts that moment off, so a timer that
-//! was set by the last turn would ring a lease later for nothing, again and again. An alarm looks at
-//! the Leases when it is about to ring, and only then asks for a turn.
+//! A pool at rest waits for nothing else. Every renewal moves that moment, so a timer of the last
+//! turn would expire in vain after every lease. Instead, an alarm that expires checks the Leases,
+//! and asks for a turn only if a session is silent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,23 +22,23 @@ use crate::locks::unpoisoned;
 /// The sessions of a pool at rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Alarm {
-    /// When the first of them would be silent, if it renewed no more.
+    /// The time at which the first of them falls silent without a further renewal.
     pub(crate) at: Moment,
-    /// Each with how long it may go without a renewal.
+    /// The sessions, each with the longest time between its renewals.
     pub(crate) sessions: Vec<(SessionId, Duration)>,
 }
 
 /// A namespace and the name of a Swarm.
 type Key = (String, String);
 
-/// The alarms of all pools. Its clones share one state.
+/// The alarms of all pools. Clones share the state.
 #[derive(Clone, Default)]
 pub(crate) struct Alarms(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// That the first alarm is an earlier one now.
+    /// Notifies the waiting task that the first alarm is now an earlier one.
     is_earlier: Notify,
 }
 
@@ -63,7 +63,7 @@ impl Alarms {
         }
     }
 
-    /// Drops the alarms of all Swarms that `keep` does not know.
+    /// Drops the alarms of all Swarms for which `keep` returns false.
     pub(crate) fn retain(&self, keep: impl Fn(&str, &str) -> bool) {
         let mut state = self.state();
         let gone = state.of_swarm.keys().filter(|(namespace, name)| !keep(namespace, name));
@@ -72,7 +72,7 @@ impl Alarms {
         }
     }
 
-    /// The Swarms whose alarms ring, each once, for as long as the stream is polled.
+    /// The Swarms whose alarms ring, while the stream is polled. An alarm rings once.
     pub(crate) fn follow(
         &self,
         leases: &Leases,
@@ -93,7 +93,7 @@ impl Alarms {
             }
             let earlier = self.0.is_earlier.notified();
             match next {
-                // Either way it is time to look again.
+                // After the timeout or the notification, check again.
                 Some(next) => drop(timeout(next.since(now), earlier).await),
                 None => earlier.await,
             }
@@ -117,8 +117,8 @@ impl State {
         Some(alarm)
     }
 
-    /// The Swarms with a session that is silent at `now`, whose alarms are set no more, and when to
-    /// look again. O(sessions of the alarms that were set for `now`).
+    /// Removes and returns the Swarms with a session that is silent at `now`, with the time of the
+    /// next check. O(sessions of the alarms that were set for `now`).
     fn due(&mut self, leases: &Leases, now: Moment) -> (Vec<ObjectRef<Swarm>>, Option<Moment>) {
         let mut rung = Vec::new();
         while let Some((_, key)) = self.in_time.first().filter(|(at, _)| *at <= now).cloned() {

@@ -1,4 +1,4 @@
-//! Sessions that fell silent and were revoked: how long their jobs stood still, for an Event.
+//! Sessions that fell silent and were revoked. An Event reports how long their jobs did not run.
 
 use std::collections::{BTreeMap, BTreeSet};
 

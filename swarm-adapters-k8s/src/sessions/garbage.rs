@@ -26,8 +26,8 @@ const SURPLUS_AT_ONCE: usize = 256;
 const AT_ONCE: usize = 32;
 
 impl Sessions {
-    /// Removes what is left of the sessions of this Swarm that have ended and that `ledger` does not
-    /// name; returns whether there is more.
+    /// Removes the leftovers of this Swarm's ended sessions that `ledger` does not name. Returns
+    /// whether more are left.
     pub(crate) async fn collect_garbage(
         &self,
         turn: &mut Turn<'_>,
@@ -37,7 +37,7 @@ impl Sessions {
         let namespace = turn.namespace;
         let named = ledger.sessions();
         let mut over = sessions.overseer.garbage(ledger);
-        // Also what operators before this one left.
+        // The views include leftovers of earlier operators.
         let views = self.views.of_swarm(namespace, turn.name).into_iter();
         let is_left = |it: &SessionId| !named.contains_key(it) && self.is_left(namespace, it);
         over.extend(views.filter(is_left));
@@ -93,7 +93,7 @@ impl Sessions {
         }
     }
 
-    /// Removes view and Lease, as they were seen.
+    /// Removes view and Lease, if they still have their known versions.
     async fn remove(
         &self,
         namespace: &str,

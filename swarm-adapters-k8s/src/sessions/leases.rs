@@ -1,7 +1,7 @@
-//! The Leases of sessions, from one watch of all of them, each with the moment at which this
-//! process first saw its present version.
+//! The Leases of sessions, from one watch. Each is kept with the time at which this process first
+//! saw its present version.
 //!
-//! The moment is taken when the event arrives. A renewal is recorded and triggers no turn:
+//! The time is taken when the event arrives. A renewal is recorded and triggers no turn:
 //! acknowledgements trigger turns, heartbeats do not.
 
 mod book;
@@ -28,7 +28,7 @@ use crate::watch::rollback::{Epoch, Rollbacks};
 use crate::watch::streams;
 use crate::watch::strip::{self, Cut, Slim};
 
-/// The origin of a Lease that is taken in.
+/// The source of a Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     /// The watch.
@@ -41,11 +41,11 @@ enum Source {
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) seen: SeenLease,
-    /// When this process first saw this version of it.
+    /// The time at which this process first saw this version.
     pub(crate) since: Moment,
     /// The object's UID.
     pub(crate) uid: String,
-    /// When the session began, compared with others.
+    /// The order of the session's beginning among others.
     pub(crate) began: Began,
     /// Whether this process saw the session write the Lease since the last rollback of the store.
     pub(crate) has_renewed: bool,
@@ -103,9 +103,9 @@ struct State {
     fresh: Book,
     /// The number of Leases that appeared since the first list.
     appeared: u64,
-    /// When the watch last failed.
+    /// The time of the last failure of the watch.
     failed: Option<Moment>,
-    /// The Leases that cannot be used, by namespace and name, so that each is reported once.
+    /// The unusable Leases, by namespace and name, so that each is reported once.
     ignored: BTreeSet<(String, String)>,
     /// The Leases in excess of the maximum for one pod, with their UIDs. The operator ignores them,
     /// and the sweep deletes them.
@@ -117,8 +117,8 @@ struct State {
 }
 
 impl Leases {
-    /// Follows the Leases that `api` reaches, for as long as the stream is polled, which gives the
-    /// sessions that appeared, went, or reported something new.
+    /// Follows the Leases that `api` reaches, while the stream is polled. The stream yields the
+    /// sessions that appeared, disappeared, or reported something new.
     pub(crate) fn follow(
         &self,
         api: Api<Slim<Object, LeaseCut>>,
@@ -160,8 +160,8 @@ impl Leases {
         self.state().current.get(namespace, session).cloned()
     }
 
-    /// When the first of `sessions` is silent, which are given with how long they may be; `None` if
-    /// one of them has no Lease, or there are none.
+    /// The time at which the first of `sessions` falls silent. Each is given with the longest time
+    /// between its renewals. `None` without sessions, or if one of them has no Lease.
     pub(crate) fn first_silent_at(
         &self,
         namespace: &str,
@@ -181,12 +181,12 @@ impl Leases {
         each.map(|(namespace, known)| (namespace.clone(), known.clone())).collect()
     }
 
-    /// Takes in a Lease that a request of our own brought.
+    /// Records a Lease that a request of this process has read.
     pub(crate) fn note_read(&self, object: Object, now: Moment) {
         let _ = self.take(Event::Apply(object), now, Source::Answer);
     }
 
-    /// Takes in that a Lease is missing in the store itself.
+    /// Records that a Lease is missing in the store itself.
     pub(crate) fn note_missing(&self, namespace: &str, session: &SessionId) {
         self.state().current.remove(namespace, session);
     }
@@ -199,17 +199,17 @@ impl Leases {
             .collect()
     }
 
-    /// Takes in that a surplus Lease is deleted.
+    /// Records that a surplus Lease was deleted.
     pub(crate) fn note_swept(&self, namespace: &str, name: &str) {
         self.state().surplus.remove(&(namespace.to_owned(), name.to_owned()));
     }
 
-    /// The watch failed: what seems silent may only be unheard.
+    /// Records that the watch failed: a session that seems silent may have renewed unnoticed.
     pub(crate) fn failed(&self, now: Moment) {
         self.state().failed = Some(now);
     }
 
-    /// When the watch failed last.
+    /// The time at which the watch last failed.
     pub(crate) fn failed_at(&self) -> Option<Moment> {
         self.state().failed
     }
@@ -218,7 +218,7 @@ impl Leases {
         self.0.state()
     }
 
-    /// A list begins. After a rollback of the store, earlier renewals prove nothing.
+    /// Begins a list. After a rollback of the store, earlier renewals prove nothing.
     fn list_in(&self, epoch: Epoch) {
         let mut state = self.state();
         if std::mem::replace(&mut state.epoch, epoch) != epoch {
@@ -226,7 +226,7 @@ impl Leases {
         }
     }
 
-    /// Takes in an event of the watch.
+    /// Records an event of the watch.
     pub(crate) fn note(&self, event: Event<Object>, now: Moment) -> Vec<Named> {
         self.take(event, now, Source::Watch)
     }
@@ -273,10 +273,10 @@ impl Leases {
                 let before = state.current.get(&namespace, &session);
                 if before.is_none() {
                     state.appeared = known.began.order;
-                    // A Lease that a watch shows first was made since the last list.
+                    // A Lease that a watch is the first to show was created after the last list.
                     known.has_renewed |= source == Source::Watch;
                 }
-                // An answer of our own may have been here before an older event.
+                // The answer to a request may have arrived before an older event.
                 if before.is_some_and(|before| known.seen.lease.version.0 < version(before)) {
                     return Vec::new();
                 }
@@ -498,7 +498,7 @@ pub(crate) mod tests {
         let oldest: Vec<_> =
             (1..=4).map(|nonce| SessionId::new("pod", nonce).to_string()).collect();
         assert_eq!(names, oldest);
-        // Their renewals cause nothing, and neither does their end.
+        // The renewals of such Leases cause nothing, and neither does their end.
         assert_eq!(leases.note(Event::Apply(lease(1, 30, ACKED)), at(21)), []);
         assert_eq!(leases.note(Event::Delete(lease(1, 31, ACKED)), at(22)), []);
         assert_eq!(leases.surplus().len(), 3);

@@ -44,8 +44,8 @@ impl Sessions {
         concerned
     }
 
-    /// Learns what is known of a pod, whether it is still there or not, and keeps where it was seen to
-    /// run.
+    /// Records the facts about a pod, whether it still exists or not, and the node on which it was
+    /// seen to run.
     pub(super) fn learn_pod(&self, namespace: &str, uid: &str, sessions: &mut KnownSessions) {
         let KnownSessions { overseer, nodes, .. } = sessions;
         let now = clock::now();
@@ -54,7 +54,7 @@ impl Sessions {
         if let Some(node) = pod.as_deref().and_then(|pod| node_of(known, pod)) {
             let seen = (node.name_any(), node.uid().unwrap_or_default());
             let noted = nodes.entry(uid.to_owned()).or_insert_with(|| seen.clone());
-            // Its object was recreated under a pod that runs on.
+            // The node's object was recreated while the pod kept running.
             if *noted != seen && overseer.is_heard(now, uid) {
                 *noted = seen;
             }

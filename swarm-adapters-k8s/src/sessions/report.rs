@@ -11,10 +11,10 @@ use super::{KnownSessions, SessionSummary};
 use crate::clock;
 use crate::status::{SHOWN, SessionReport, StillStopping, Unanswered};
 
-/// The moment from which each session owes an answer, by the wall clock: for people only.
+/// The time since which each session owes an answer, by the wall clock: for people only.
 pub(super) type Since = BTreeMap<SessionId, Timestamp>;
 
-/// The moment at which the release of each job began, by the wall clock: for people only.
+/// The time at which the release of each job began, by the wall clock: for people only.
 pub(super) type Released = BTreeMap<JobName, (SessionId, Timestamp)>;
 
 impl KnownSessions {
@@ -64,7 +64,7 @@ impl KnownSessions {
         report
     }
 
-    /// Takes note of the jobs that sessions have to stop, and names the slowest. O(jobs · log jobs), where
+    /// Records the jobs that sessions have to stop, and names the slowest. O(jobs · log jobs), if
     /// any are released.
     fn report_stopping(
         &mut self,
@@ -99,13 +99,13 @@ impl KnownSessions {
     }
 }
 
-/// The time of day so long ago.
+/// The wall-clock time `age` ago.
 pub(super) fn ago(age: Duration) -> Timestamp {
     let now = Timestamp::now();
     now.checked_sub(age).unwrap_or(now)
 }
 
-/// The name of a session's worker, or its slot where that has another worker now.
+/// The name of a session's worker, or its slot if another worker has that slot now.
 pub(super) fn worker(
     ledger: &Ledger,
     slots: &BTreeMap<&SessionId, Slot>,
@@ -119,7 +119,7 @@ pub(super) fn worker(
     }
 }
 
-/// The reported failing jobs that their workers still hold. O(jobs), where any fail.
+/// The reported failing jobs that their workers still hold. O(jobs), if any fail.
 fn held(
     ledger: &Ledger,
     reported: BTreeMap<SessionId, (String, Failing)>,

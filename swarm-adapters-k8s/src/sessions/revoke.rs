@@ -38,18 +38,19 @@ impl Sessions {
                 Effect::Revoke(session, version) => silent.push((session, version)),
             }
         }
-        // A Lease that is missing is a proof, one that was found is none: it is learned first.
+        // A missing Lease is proof that its session has ended. A found Lease is not proof, so it is
+        // recorded first.
         self.look_up(namespace, missing, &mut sessions.overseer).await?;
         for reason in self.revoke_silent(namespace, silent, sessions).await {
             turn.refusals.add(RefusedRequest::Revocation, reason);
         }
-        // The answers to these requests are newer than the Leases that were read before.
+        // The requests may have found newer Leases, so the Leases are read again.
         let leases = self.leases_of(namespace, sessions);
         sessions.learn_leases(leases);
         Ok(())
     }
 
-    /// Revokes Leases; returns why the API server refuses that for some.
+    /// Revokes Leases. Returns the reasons of the API server's refusals.
     async fn revoke_silent(
         &self,
         namespace: &str,
@@ -95,7 +96,7 @@ impl Sessions {
         refused
     }
 
-    /// Revokes one Lease, if it is still at this version. If it is not, what it says now is read.
+    /// Revokes one Lease, if it still has this version. Otherwise reads its present content.
     async fn revoke(
         &self,
         api: &Api<Object>,
@@ -144,12 +145,13 @@ impl Sessions {
         }
     }
 
-    /// The Lease of a session as it is known before the store is asked about it, and in which epoch.
+    /// The last known Lease of a session before a request to the store, with the epoch of that
+    /// knowledge.
     fn seen_lease(&self, namespace: &str, session: &SessionId) -> Option<(Epoch, Known)> {
         self.caches.rollbacks.listed().zip(self.leases.get(namespace, session))
     }
 
-    /// Notices that the store answered with an older Lease than was seen before.
+    /// Notices an answer of the store that is older than an earlier observation.
     fn compare_lease(&self, before: Option<(Epoch, Known)>, object: &Object) {
         let is_same = |known: &Known| object.metadata.uid.as_deref() == Some(known.uid.as_str());
         let Some((epoch, known)) = before.filter(|(_, known)| is_same(known)) else { return };
@@ -158,7 +160,7 @@ impl Sessions {
         self.caches.rollbacks.compare(epoch, seen, answered, what);
     }
 
-    /// Looks for Leases that no watch shows. One that is missing was deleted.
+    /// Looks in the store for Leases that no watch shows. A missing one was deleted.
     async fn look_up(
         &self,
         namespace: &str,

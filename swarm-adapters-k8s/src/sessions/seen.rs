@@ -1,11 +1,10 @@
-//! The states that watches keep of sessions, besides turns: their Leases, their views, and the pods that
-//! have ended.
+//! The states of sessions that watches keep in addition to turns: Leases, views, and ended pods.
 
 use super::ended::Ended;
 use super::leases::Leases;
 use super::views::Views;
 
-/// All of it.
+/// The states of all sessions.
 #[derive(Default)]
 pub(crate) struct SeenSessions {
     pub(crate) leases: Leases,

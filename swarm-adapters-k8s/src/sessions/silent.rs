@@ -22,7 +22,7 @@ use crate::turn::Turn;
 /// about a second.
 pub(crate) const OPENS_WITHIN: Duration = Duration::from_secs(15);
 
-/// The moment at which this process first saw each pod run without any session, by UID.
+/// The time at which this process first saw each pod run without a session, by UID.
 #[derive(Debug, Default)]
 pub(crate) struct Silent(BTreeMap<String, Instant>);
 
@@ -30,13 +30,13 @@ pub(crate) struct Silent(BTreeMap<String, Instant>);
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Silence {
     pub(crate) misfit: Option<Misfit>,
-    /// After which time a pod will have been silent for too long.
+    /// The time until the next pod has been silent for too long.
     pub(crate) requeue_after: Option<Duration>,
 }
 
 impl Silent {
-    /// Notes which pods run without a session at `now`. Returns which have done so for too long, and
-    /// after which time the next one will have.
+    /// Records the pods that run without a session at `now`. Returns the pods that have done so for
+    /// too long, and the time until the next one has.
     fn note(&mut self, silent: &[String], now: Instant) -> (Vec<String>, Option<Duration>) {
         self.0.retain(|uid, _| silent.contains(uid));
         let mut too_long = Vec::new();

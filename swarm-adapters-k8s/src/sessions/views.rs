@@ -22,10 +22,10 @@ use crate::watch::rollback::Rollbacks;
 use crate::watch::streams;
 use crate::watch::strip::{self, Cut, Slim};
 
-/// A view without what it holds.
+/// The metadata of a view.
 pub(crate) type ViewMeta = PartialObjectMeta<WorkerView>;
 
-/// Cuts a view down to the fields of [`ObservedView`]: of its writers, only their names.
+/// Cuts a view down to the fields of [`ObservedView`]. Only the names of its writers stay.
 pub(crate) struct ViewCut;
 
 impl Cut<ViewMeta> for ViewCut {
@@ -37,7 +37,7 @@ impl Cut<ViewMeta> for ViewCut {
     }
 }
 
-/// A mark as the annotation of a view has it.
+/// The text of a mark in the annotation of a view.
 pub(crate) fn to_text(mark: ViewMark) -> String {
     format!("{}.{}.{:016x}", mark.incarnation, mark.revision, mark.digest)
 }
@@ -50,7 +50,7 @@ fn from_text(text: &str) -> Option<ViewMark> {
     Some(ViewMark { incarnation, revision, digest })
 }
 
-/// All views of sessions. Its clones share one state.
+/// All views of sessions. Clones share the state.
 #[derive(Clone, Default)]
 pub(crate) struct Views(Followed<State>);
 
@@ -88,7 +88,7 @@ struct WrittenView {
     uid: String,
     /// The version after the write; `None` until the answer arrives.
     version: Option<u64>,
-    /// The version at which it was seen to go, before the answer was there.
+    /// The version at which its deletion was seen, before the answer to the write arrived.
     gone: Option<u64>,
 }
 
@@ -144,14 +144,14 @@ impl Views {
         written.map(|written| written.content).or_else(|| state.there.get(&key)?.content)
     }
 
-    /// A view is about to be written.
+    /// Records that a view is about to be written.
     pub(crate) fn writing(&self, namespace: &str, name: &str, content: ViewMark) {
         let written = WrittenView { content, uid: String::new(), version: None, gone: None };
         self.state().written.insert(key(namespace, name), written);
     }
 
-    /// A view was written, which made `made`; `None` if that failed or is not known. Returns whether the
-    /// view is still as it was written.
+    /// Records the answer to a write. `made` is the written view; `None` if the write failed or its
+    /// outcome is unknown. Returns whether the view is still as written.
     pub(crate) fn wrote(&self, namespace: &str, name: &str, made: Option<&ViewMeta>) -> bool {
         let version = made.map(version::of);
         let (mut state, key) = (self.state(), key(namespace, name));
@@ -238,8 +238,8 @@ impl Views {
 }
 
 impl State {
-    /// Forgets what was written before the list began: the list has it, unless the store was rolled
-    /// back. Whose turn it is where it has something else.
+    /// Forgets the writes from before the list began: the list includes them, unless the store was
+    /// rolled back. Returns the Swarms whose views differ from those writes.
     fn undone(&mut self, fresh: &BTreeMap<Key, ObservedView>) -> Vec<ObjectRef<Swarm>> {
         let mut undone = Vec::new();
         for (key, version) in mem::take(&mut self.before_list) {

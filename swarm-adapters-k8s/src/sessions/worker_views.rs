@@ -1,8 +1,8 @@
-//! Writes what each session is to run, as an object of its own, where it says anything new, and the
-//! view that plain workers share.
+//! Writes the view of each session, as a separate object, if it has changed. Also writes the view
+//! that plain workers share.
 //!
-//! Views are watched by their metadata. An annotation has their content in short; a manager of
-//! their fields other than the operator means that they were edited.
+//! Watches read only the metadata of views. An annotation has a digest of the content. A field
+//! manager other than the operator shows that a view was edited.
 
 use std::collections::BTreeMap;
 
@@ -31,10 +31,10 @@ use crate::turn::Turn;
 
 /// The most views that are written at a time.
 const AT_A_TIME: usize = 32;
-/// The most bytes that one may have: the API server takes 1.5 MiB, and who wrote what is added.
+/// The most bytes of a view. The API server accepts 1.5 MiB, and adds the field managers.
 const VIEW_BYTES_MAX: usize = 900_000;
 
-/// The whole of a view, for the session of `worker`.
+/// The spec of the view for the session of `worker`.
 fn spec(view: SessionView, details: &Details, worker: &str) -> WorkerViewSpec {
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let granted = |(job, granted): (JobName, Granted)| {
@@ -49,24 +49,24 @@ fn spec(view: SessionView, details: &Details, worker: &str) -> WorkerViewSpec {
         revision: number(view.revision),
         count: i32::try_from(view.jobs.len()).unwrap_or(i32::MAX),
         jobs: view.jobs.into_iter().map(granted).collect(),
-        // It was a runner before it was a text.
+        // The text was made from a runner, so it parses.
         runner: view.runner.and_then(|runner| serde_json::from_str(&runner).ok()),
         show_output: (view.output == JobOutput::Hidden).then_some(false),
     }
 }
 
-/// Where the workers of one Swarm read: each session its own view, plain workers the shared one.
+/// The views of one Swarm's workers: one for each session, and a shared one for plain workers.
 pub(crate) struct PoolViews<'a> {
     pub(crate) sessions: &'a Sessions,
     pub(crate) turn: &'a Turn<'a>,
     /// Details for workers in addition to the names of their jobs.
     pub(crate) details: &'a Details,
     pub(crate) shared: &'a ConfigMapViewStore,
-    /// Knows which views are news, and who can read them.
+    /// Knows which views have changed, and which sessions can read them.
     pub(crate) overseer: &'a Overseer,
 }
 
-/// A view that is to be written.
+/// A view that has to be written.
 struct Due {
     mark: ViewMark,
     spec: WorkerViewSpec,
@@ -82,7 +82,7 @@ impl PoolViews<'_> {
             && !self.sessions.caches.has_view_of(swarm)
     }
 
-    /// The views that say anything new to a session that can read it: releases come first.
+    /// The changed views of sessions that can read them, releases first.
     fn due(&self, ledger: &Ledger) -> Vec<Due> {
         let workers = workers(ledger);
         let due = |it: Publication| {
@@ -144,7 +144,7 @@ fn session_views(ledger: &Ledger) -> BTreeMap<SessionId, SessionView> {
     views
 }
 
-/// The workers by their sessions. One that fills no slot any more is left out.
+/// The workers by their sessions, without workers that fill no slot any more.
 fn workers(ledger: &Ledger) -> BTreeMap<&SessionId, &str> {
     ledger.slots.values().map(|record| (&record.session, record.worker.as_str())).collect()
 }
@@ -156,7 +156,7 @@ impl ViewStore for PoolViews<'_> {
         let (workers, mut marks) = (workers(ledger), ViewMarks::new(self.details));
         for (session, view) in session_views(ledger) {
             let says = self.sessions.views.says(self.turn.namespace, &session);
-            // A view that is unchanged fitted when it was written.
+            // An unchanged view was small enough when it was written.
             if says.is_some_and(|says| says.says_the_same(marks.of(&view))) {
                 continue;
             }

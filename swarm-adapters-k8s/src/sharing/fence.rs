@@ -13,7 +13,7 @@ use kube::client::Body;
 use swarm_replicas::{Permit, PermitError};
 
 tokio::task_local! {
-    /// The permit of the turn that runs.
+    /// The permit of the present turn.
     static PERMIT: Arc<Permit>;
 }
 
@@ -28,7 +28,7 @@ enum NotSent {
     NoPermit,
 }
 
-/// Runs a turn that writes by this permit.
+/// Runs a turn whose writes need this permit.
 pub(crate) async fn by<T>(permit: Arc<Permit>, turn: impl Future<Output = T>) -> T {
     PERMIT.scope(permit, turn).await
 }

@@ -36,13 +36,13 @@ impl Looks {
         is_new
     }
 
-    /// Whether the Swarm with this UID is to be warned about a controller: once, also if it came when
-    /// others had been.
+    /// Whether the Swarm with this UID still needs a warning about a controller. A later Swarm gets
+    /// its own warning, once.
     fn is_news(&mut self, kind: &'static str, uid: &str) -> bool {
         self.warned.entry(kind).or_default().insert(uid.to_owned())
     }
 
-    /// Forgets the Swarms that are gone.
+    /// Forgets deleted Swarms.
     fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         self.warned.values_mut().for_each(|uids| uids.retain(|uid| is_there(uid)));
     }

@@ -8,25 +8,25 @@ use serde::Deserialize;
 
 /// The ConfigMap, in the namespace of the operator.
 pub const CONFIG_MAP: &str = "swarm-operator-types";
-/// Its key.
+/// The key of that ConfigMap.
 pub const KEY: &str = "types.yaml";
-/// The type of replicas that were started with no other.
+/// The type of replicas that were started without one.
 pub const DEFAULT_TYPE: &str = "default";
-/// The controller that works on Swarms.
+/// The controller of Swarms.
 pub const SWARM: &str = "swarm";
-/// The controller that removes what is left of Swarms that are gone.
+/// The controller that removes leftovers of deleted Swarms.
 pub const SWEEPER: &str = "sweeper";
-/// The controllers that there are, with the workers of each unless the types say another number.
+/// All controllers, with the default number of their workers.
 const CONTROLLERS: [(&str, u8); 2] = [(SWARM, 16), (SWEEPER, 1)];
 /// The most workers of a controller.
 pub const WORKERS_MAX: u8 = 64;
-/// The most bytes that are read.
+/// The most bytes of the text.
 const BYTES_MAX: usize = 256 << 10;
 
 /// The controllers that a replica hosts, with their workers.
 pub type Hosting = BTreeMap<&'static str, u8>;
 
-/// The types, and what single replicas do differently.
+/// The types, and the exceptions of single replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Types {
@@ -56,7 +56,7 @@ struct Workers {
 }
 
 impl Types {
-    /// Reads them.
+    /// Parses the types.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Caches that watches keep: of each object only what is read, and found without a look at all.
+//! Caches that watches fill. They keep only the fields that are read, and find objects by keys
+//! without a search.
 
 pub(crate) mod keeper;
 
@@ -36,17 +37,17 @@ use crate::pool::rollout::PROGRESSING;
 use crate::pool::workload::{FAILURE, Kind};
 use crate::pool::{fit, trouble};
 
-/// The annotations of pods that are read.
+/// The annotations of pods that the cache keeps.
 const OF_PODS: [&str; 5] =
     [NUDGE_ANNOTATION, STARTED_ANNOTATION, CLAIM_ANNOTATION, DELETION_COST, COST_BEFORE];
 
-/// A ledger without what it holds.
+/// The metadata of a ledger.
 pub(crate) type LedgerMeta = PartialObjectMeta<SwarmLedger>;
 
-/// A namespace by its name and whether it is going.
+/// A namespace with its name, and whether it is being deleted.
 pub(crate) type NamespaceMeta = PartialObjectMeta<Namespace>;
 
-/// A `ReplicaSet` by its name and owner.
+/// A `ReplicaSet` with its name and owner.
 pub(crate) type ReplicaSetMeta = PartialObjectMeta<ReplicaSet>;
 
 /// A kind of cached objects: the fields to keep, and the keys for look-ups.
@@ -65,7 +66,7 @@ pub(crate) trait Cached:
         (self.namespace().unwrap_or_default(), self.name_any())
     }
 
-    /// The names under which the object is looked for, beside its own.
+    /// The keys under which the object can be found, in addition to its name.
     fn keys(&self) -> Vec<String> {
         Vec::new()
     }
@@ -74,7 +75,7 @@ pub(crate) trait Cached:
 impl Cached for Swarm {
     fn strip(&mut self) {
         let finalizers = self.metadata.finalizers.take();
-        // Among the annotations is a copy of the whole spec, made by `kubectl apply`.
+        // One annotation is a copy of the whole spec, made by `kubectl apply`.
         strip::metadata(&mut self.metadata, &[]);
         // A replica that removes one finalizer has to write the others back.
         self.metadata.finalizers = finalizers;
@@ -160,14 +161,15 @@ impl Cached for Deployment {
     }
 }
 
-/// Leaves of a template what [`fit`] reads, as a text in the field of the name. Templates have no name.
+/// Reduces a template to the fields that [`fit`] reads, as a text in the field of the name.
+/// Templates have no name.
 fn cut(template: PodTemplateSpec) -> PodTemplateSpec {
     let name = template.spec.and_then(fit::packed);
     let metadata = Some(ObjectMeta { name, ..ObjectMeta::default() });
     PodTemplateSpec { metadata, spec: None }
 }
 
-/// Restores what [`fit`] reads of a template that was cut.
+/// Restores the fields that [`fit`] reads from a reduced template.
 pub(crate) fn uncut(template: &PodTemplateSpec) -> Option<PodSpec> {
     fit::unpacked(template.metadata.as_ref()?.name.as_deref()?)
 }
@@ -194,7 +196,7 @@ fn controller_key(object: &impl Resource) -> Option<String> {
     controller.map(|owner| owned_by(&owner.uid))
 }
 
-/// The key of the pods of a namespace that no StatefulSet makes.
+/// The key of the pods of a namespace that no StatefulSet controls.
 pub(crate) fn in_namespace(namespace: &str) -> String {
     format!("in {namespace}")
 }
@@ -229,11 +231,11 @@ impl Cached for Pod {
             };
             // No reader needs the other conditions, whose times alone take a quarter of a pod.
             kept.conditions.iter_mut().for_each(|all| all.retain(|one| one.type_ == "Ready"));
-            // Of a pod that has ended it matters whether all of it has.
+            // For an ended pod it matters whether all containers have ended.
             let has_ended = matches!(kept.phase.as_deref(), Some("Succeeded" | "Failed"));
             let containers = status.container_statuses.filter(|_| has_ended);
             let containers = containers.map(|all| all.into_iter().map(state_of).collect());
-            // Of one that runs, since when each of several containers does.
+            // For a running pod it matters since when each of several containers runs.
             kept.container_statuses = containers.or(several);
             self.status = Some(kept);
             if has_ended {
@@ -282,7 +284,7 @@ pub(crate) fn several_containers(pod: &Pod) -> Option<Vec<ContainerStatus>> {
     Some(if found.len() == names.len() { found } else { Vec::new() })
 }
 
-/// A container's state: since when it runs, or whether it has ended.
+/// The state of a container: its start if it runs, or its end.
 fn state_of(container: ContainerStatus) -> ContainerStatus {
     let state = container.state.map(|state| ContainerState {
         terminated: state.terminated.map(|_| ContainerStateTerminated::default()),
@@ -292,7 +294,7 @@ fn state_of(container: ContainerStatus) -> ContainerStatus {
     ContainerStatus { name: container.name, state, ..ContainerStatus::default() }
 }
 
-/// The key of the pods that have the names of a pool's.
+/// The key of the pods with the names of a pool's pods.
 pub(crate) fn of_pool(namespace: &str, pool: &str) -> String {
     format!("{namespace}/{pool}")
 }
@@ -338,7 +340,7 @@ impl Cached for NamespaceMeta {
     }
 }
 
-/// A cache whose objects are found by other names, too.
+/// A cache whose objects can also be found by keys.
 #[derive(Clone)]
 pub(crate) struct Cache<K: Cached + 'static> {
     pub(crate) store: Store<K>,
@@ -365,10 +367,10 @@ impl<K: Cached> Cache<K> {
     }
 }
 
-/// The objects that a watch shows to have changed, deleted ones included.
+/// The objects that a watch reports as changed, deleted ones included.
 pub(crate) type Changes<K> = BoxStream<'static, Result<K, watcher::Error>>;
 
-/// Leaves of an object what its cache keeps.
+/// Reduces an object to the fields that its cache keeps.
 pub(crate) struct ForCache;
 
 impl<K: Cached> Cut<K> for ForCache {
@@ -399,8 +401,8 @@ where
 pub(crate) fn seen<K>(
     event: Result<watcher::Event<K>, watcher::Error>,
 ) -> Option<watcher::Event<K>> {
-    // The watch waits by itself before it tries again. The controller would make all watches wait for
-    // each failure of any, and twice as long every time.
+    // The watch itself waits before it tries again. The controller would delay all watches after
+    // each failure of one, and double that delay every time.
     event.inspect_err(|error| tracing::warn!(%error, "a watch failed and is tried again")).ok()
 }
 

@@ -1,4 +1,4 @@
-//! The caches that watches keep, and what is read out of them without any other knowledge.
+//! The caches that watches fill, with look-ups that need no other data.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Caches {
         self.ledgers.get(&ObjectRef::new(name).within(&namespace)).is_some()
     }
 
-    /// Whether the namespace of `swarm` is known to be on its way out.
+    /// Whether the namespace of `swarm` is known to be terminating.
     pub(crate) fn is_going(&self, swarm: &Swarm) -> bool {
         let namespace =
             self.namespaces.get(&ObjectRef::new(&swarm.namespace().unwrap_or_default()));
@@ -92,7 +92,7 @@ impl Caches {
     }
 }
 
-/// The caches of what makes pods.
+/// The caches of workloads.
 #[derive(Clone)]
 pub(crate) struct Pools {
     pub(crate) sets: Cache<StatefulSet>,

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::locks::unpoisoned;
 
-/// A state that a watch keeps up to date, and whether it is complete. Its clones share it.
+/// A state that a watch keeps up to date, and whether it is complete. Clones share the state.
 pub(crate) struct Followed<S>(Arc<Shared<S>>);
 
 struct Shared<S> {
@@ -37,14 +37,14 @@ impl<S> Followed<S> {
         *self.0.filled.borrow()
     }
 
-    /// A complete state was seen.
+    /// Records that a complete state was seen.
     pub(crate) fn fill(&self) {
         self.0.filled.send_replace(true);
     }
 
-    /// Returns once a complete state was seen.
+    /// Waits until a complete state was seen.
     pub(crate) async fn wait_until_filled(&self) {
-        // The sender lives as long as this.
+        // The sender lives as long as `self`, so the wait cannot fail.
         let _ = self.0.filled.subscribe().wait_for(|filled| *filled).await;
     }
 }

@@ -22,7 +22,7 @@ use crate::sharing::Sharing;
 
 /// A correction of the cache of Swarms, in addition to the events of its watch.
 pub(crate) enum Correction {
-    /// A Swarm that it may have as a record only.
+    /// A whole Swarm. The cache may have only a record of it.
     Whole(Arc<Swarm>),
     /// Some Swarms may belong to another replica now.
     Shrink,
@@ -55,8 +55,8 @@ impl ForeignSwarms {
         }
         let name = swarm.name_any();
         let api = Api::<Swarm>::namespaced(client.clone(), &swarm.namespace().unwrap_or_default());
-        // A list of one would wait until the API server's cache is known to be current. That takes
-        // up to a tenth of a second while nothing is written.
+        // A `get` is faster: a list of one would wait until the API server's cache is known to be
+        // current. That takes up to a tenth of a second while nothing is written.
         let found = bounded(format!("Swarm `{name}`"), api.get_opt(&name)).await?;
         let Some(mut found) = found.filter(|found| found.uid() == swarm.uid()) else {
             return Ok(None);
@@ -107,7 +107,7 @@ pub(crate) fn cached_swarms(
                 changed.iter().for_each(&hurry);
                 changed
             }),
-            // Nothing has changed but what is known of it.
+            // The Swarms have not changed, only the cached part of them.
             Either::Right(correction) => {
                 correct(&mut keeper, correction, &is_ours);
                 Vec::new()
@@ -155,7 +155,8 @@ pub(crate) fn correct(
     }
 }
 
-/// The API server numbers what every Swarm wants; a record wants nothing, so it has no such number.
+/// Whether a cached Swarm is a record. The API server numbers the spec of every Swarm. A record has
+/// no spec, so it has no such number.
 fn is_record(swarm: &Swarm) -> bool {
     swarm.metadata.generation.is_none()
 }
@@ -203,7 +204,7 @@ mod tests {
         Correction::Whole(Arc::new(at(version, jobs)))
     }
 
-    /// A cache that was filled while the Swarm was another replica's.
+    /// A cache that was filled while another replica owned the Swarm.
     fn keeper() -> Keeper<Swarm> {
         let mut keeper = Keeper::of_new_cache(&Rollbacks::default()).1;
         let listed = Event::InitApply(at(5, &["a"])).modify(|it| keep(it, |_| false));

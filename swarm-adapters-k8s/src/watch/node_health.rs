@@ -14,8 +14,8 @@ use super::rollback::Rollbacks;
 use super::strip::Slim;
 use crate::scope::Scope;
 
-/// The cache of namespaces, and the stream of their changes. The operator of one namespace has no
-/// right to look at any.
+/// The cache of namespaces, and the stream of their changes. An operator of one namespace has no
+/// right to read them.
 pub(crate) fn namespaces(
     scope: &Scope,
     client: &Client,
@@ -45,18 +45,18 @@ pub(crate) fn ledgers(
     (store, stream.try_filter(is_gone).boxed())
 }
 
-/// The taint of a node whose kubelet has fallen silent. One that only says that it is not ready can
-/// still end its pods.
+/// The taint of a node whose kubelet has fallen silent. The taint of a node that is only not ready
+/// differs: its kubelet can still end pods.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-/// By this taint an administrator says that a node is off and stays so.
+/// The taint with which an administrator marks a node as permanently off.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeState {
-    /// Its kubelet answers, or answered a moment ago.
+    /// The node's kubelet answers, or answered a moment ago.
     There,
-    /// It does not answer; its containers may still run.
+    /// The node's kubelet does not answer. Its containers may still run.
     Unreachable,
     /// A person marked it as out of service.
     Off,
@@ -81,8 +81,8 @@ impl NodeState {
     }
 }
 
-/// The cache of nodes, and the stream of those whose fate has changed. The operator of one namespace
-/// has no right to look at any.
+/// The cache of nodes, and the stream of nodes whose state has changed. An operator of one
+/// namespace has no right to read them.
 pub(crate) fn nodes(
     scope: &Scope,
     client: &Client,

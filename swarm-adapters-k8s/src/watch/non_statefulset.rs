@@ -22,7 +22,7 @@ use crate::scope::Scope;
 pub(crate) struct NonStatefulSet {
     pub(crate) deployments: Cache<Deployment>,
     replica_sets: Cache<ReplicaSetMeta>,
-    /// The pods that no StatefulSet makes.
+    /// The pods that no StatefulSet controls.
     pub(crate) pods: Cache<Pod>,
     asked: OnDemand,
 }
@@ -56,12 +56,12 @@ pub(crate) fn non_statefulset(
 }
 
 impl NonStatefulSet {
-    /// Begins to watch, unless that has begun.
+    /// Starts the watches, unless they have started.
     pub(crate) fn ask(&self) {
         self.asked.ask();
     }
 
-    /// Returns when every cache has its first complete state. To be awaited by one task only.
+    /// Returns when every cache has its first complete state. Only one task may await this.
     pub(crate) async fn wait_until_filled(&self) -> Result<(), WriterDropped> {
         self.deployments.store.wait_until_ready().await?;
         self.replica_sets.store.wait_until_ready().await?;
@@ -75,12 +75,12 @@ impl NonStatefulSet {
         uids.flat_map(|uid| self.pods.with(&owned_by(uid))).collect()
     }
 
-    /// The pods of a namespace that no StatefulSet makes.
+    /// The pods of a namespace that no StatefulSet controls.
     pub(crate) fn pods_in(&self, namespace: &str) -> Vec<Arc<Pod>> {
         self.pods.with(&in_namespace(namespace))
     }
 
-    /// The Deployment whose pod this is, by name and UID.
+    /// The Deployment of a pod, by name and UID.
     pub(crate) fn deployment_of(&self, pod: &Pod) -> Option<(String, String)> {
         let (set, uid) = controller(pod, "ReplicaSet")?;
         let set = self.replica_sets.get(pod.metadata.namespace.as_deref()?, set)?;
@@ -104,7 +104,7 @@ pub(crate) fn controller<'a>(object: &'a impl Cached, kind: &str) -> Option<(&'a
 
 #[cfg(test)]
 impl NonStatefulSet {
-    /// Caches that hold these pods and nothing else.
+    /// Caches that hold only these pods.
     pub(crate) fn holding(pods: impl IntoIterator<Item = Pod>) -> Self {
         Self {
             deployments: Cache::holding([]),

@@ -5,17 +5,17 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::watch;
 
-/// Whether anybody has asked. Its clones share the answer.
+/// Whether the watch was requested. Clones share the state.
 #[derive(Clone, Default)]
 pub(crate) struct OnDemand(watch::Sender<bool>);
 
 impl OnDemand {
-    /// Begins to watch, unless that has begun.
+    /// Starts the watch, unless it has started.
     pub(crate) fn ask(&self) {
         self.0.send_if_modified(|asked| !std::mem::replace(asked, true));
     }
 
-    /// Returns the same stream, not polled before the first request. A watch sends no request
+    /// Returns `stream`, which is not polled before the first request. A watch sends no request
     /// before its stream is polled.
     pub(crate) fn once_asked<T: Send + 'static>(
         &self,

@@ -106,7 +106,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// A list was completed that began in this epoch.
+    /// Records that a list was completed that began in this epoch.
     pub(crate) fn done(&self, epoch: Epoch) {
         self.rollbacks.0.send_if_modified(|state| {
             let listed = state.listed.entry(self.id).or_default();

@@ -67,7 +67,7 @@ where
     listed(open, rollbacks.clone()).backoff(pauses())
 }
 
-/// Unwraps the objects of an event after they were cut down.
+/// Unwraps the reduced objects of an event.
 fn bare<K, C>(event: Event<Slim<K, C>>) -> Event<K> {
     match event {
         Event::Apply(object) => Event::Apply(object.into_inner()),
@@ -92,7 +92,8 @@ type Events<K> = BoxStream<'static, Result<Event<K>, Error>>;
 struct Listed<K, F> {
     open: F,
     rollbacks: Rollbacks,
-    /// Where this watch says that it has listed everything, once it has begun.
+    /// The registration of this watch once it has begun. The watch reports its complete lists
+    /// there.
     listing: Option<Listing>,
     /// Whether the reader of the events has received the end of the list.
     is_applied: bool,
@@ -104,7 +105,7 @@ struct Running<K> {
     events: Events<K>,
     /// The epoch in which its list began.
     epoch: Epoch,
-    /// When to list again; `None` during the list.
+    /// The time of the next list; `None` during a list.
     until: Option<Instant>,
 }
 
@@ -139,7 +140,7 @@ impl<K: 'static, F: Fn() -> Events<K>> Listed<K, F> {
                     self.is_applied = true;
                     return Ok(Event::InitDone);
                 }
-                // A list that failed is begun again by the stream itself.
+                // The stream itself repeats a failed list.
                 Some(event @ (Ok(_) | Err(Error::InitialListFailed(_)))) => return event,
                 Some(Err(error)) => {
                     self.running = None;
@@ -218,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Keeps everything.
+    /// Keeps whole objects.
     struct Whole;
 
     impl<K> Cut<K> for Whole {
@@ -232,7 +233,7 @@ mod tests {
         stream::iter(list.into_iter().chain(failure)).chain(stream::pending()).boxed()
     }
 
-    /// The next events, in short; ends at one that is waited for.
+    /// The next events, in short form, up to the first that has to be waited for.
     async fn seen(events: &mut Events<&'static str>) -> String {
         let mut seen = String::new();
         while let Poll::Ready(Some(event)) = poll!(events.next()) {

@@ -123,7 +123,7 @@ pub(crate) fn keep_annotations(meta: &mut ObjectMeta, names: &[&str]) {
     }
 }
 
-/// As many labels as [`LABELS_BYTES_MAX`] allows.
+/// Keeps as many labels as [`LABELS_BYTES_MAX`] allows.
 fn keep_first(labels: &mut BTreeMap<String, String>) {
     let mut bytes = 0;
     labels.retain(|name, value| {

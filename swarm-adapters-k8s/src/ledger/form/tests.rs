@@ -1,5 +1,5 @@
-//! A ledger survives the conversion to objects and back. An operator from before parts existed
-//! refuses a ledger that has any.
+//! A ledger survives the conversion to objects and back. An operator without support for parts
+//! refuses a ledger with parts.
 
 use super::*;
 use swarm_core::stored::{StoredHolder, Waits};
@@ -31,7 +31,7 @@ fn head(spec: &SwarmLedgerSpec) -> Head {
     Head::of(spec, &object).unwrap()
 }
 
-/// The head of a ledger in 16 parts, and what they say.
+/// The head of a ledger in 16 parts, and the contents of the parts.
 fn divided(ledger: &Ledger) -> (SwarmLedgerSpec, Contents) {
     let split = Split::of(ledger, 16);
     let names = names(&split, &[], ledger.revision());
@@ -61,7 +61,7 @@ fn in_one_piece_a_ledger_looks_as_it_always_did() {
     );
 }
 
-/// The holdings as they were before there were parts.
+/// The holdings in the format without parts.
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[expect(dead_code, reason = "what matters is what it refuses")]
@@ -86,7 +86,7 @@ fn an_operator_that_knows_of_no_parts_reads_one_piece_and_refuses_parts() {
     let whole = to_spec(Stored::from(&ledger), Vec::new(), &claimant(), &claimant());
     assert!(read(whole).is_ok());
     let refused = read(divided(&ledger).0).unwrap_err();
-    // Not "missing field", which would be taken for definitions that are too old.
+    // The message must not be "missing field", which would count as outdated CRDs.
     assert!(refused.starts_with("unknown field `parts`"), "{refused}");
 }
 

@@ -101,7 +101,8 @@ impl Book {
         Some(known)
     }
 
-    /// The sessions that appeared, went, or reported something new in a later complete state.
+    /// The sessions that appeared, disappeared, or reported something new in a later complete
+    /// state.
     pub(super) fn differences(&self, later: &Self) -> Vec<Named> {
         let named =
             |namespace: &String, known: &Known| (namespace.clone(), known.seen.session.clone());

@@ -18,9 +18,9 @@ pub(crate) struct Keeper<K: Cached + 'static> {
     cache: Cache<K>,
     writer: Writer<K>,
     rollbacks: Rollbacks,
-    /// The epoch in which the list began that is being read.
+    /// The epoch in which the current list began.
     listing: Epoch,
-    /// The epoch of the list that the cache was last filled from.
+    /// The epoch of the list that last filled the cache.
     listed: Epoch,
     /// Whether a list is being read. It shows the moment at which it began.
     pub(crate) is_listing: bool,
@@ -236,7 +236,7 @@ mod tests {
         swarm
     }
 
-    /// The names of the objects that this list changes.
+    /// The names of the objects that a list changes.
     fn list(keeper: &mut Keeper<Swarm>, listed: &[Swarm]) -> Vec<String> {
         assert_eq!(keeper.apply(Event::Init).len(), 0);
         for swarm in listed {
