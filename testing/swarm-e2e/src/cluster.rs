@@ -93,11 +93,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Runs kubectl as administrator and returns what it printed.
+    /// Runs kubectl as administrator, and returns its output.
     ///
     /// # Errors
     ///
-    /// When it ends with anything but success; the text carries its stderr.
+    /// When kubectl fails. The error has its stderr.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         let mut command = Command::new(self.binaries.control_plane.join("kubectl"));
         command.args(args).envs(self.environment()).kill_on_drop(true);
@@ -108,7 +108,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When the API server refuses it.
+    /// When the API server refuses the manifest.
     pub async fn apply(&self, namespace: &str, manifest: &str) -> Result<()> {
         let folder = tempfile::tempdir_in(FOLDER)?;
         let file = folder.path().join("manifest.yaml");
@@ -136,7 +136,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When the pod cannot be reached, or answers with anything but success.
+    /// When the pod cannot be reached, or does not answer with success.
     pub async fn pod_http(
         &self,
         namespace: &str,

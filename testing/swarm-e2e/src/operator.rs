@@ -170,7 +170,7 @@ pub(crate) async fn leases(cluster: &Cluster) -> Result<Vec<Lease>> {
     Ok(leases.list(&of_group).await?.items.into_iter().filter(is_held).collect())
 }
 
-/// Waits until the Leases of `replicas` report that each has, or may have, objects of a controller.
+/// Waits until `replicas` replicas have, or may have, objects of a controller, according to their Leases.
 ///
 /// # Errors
 ///

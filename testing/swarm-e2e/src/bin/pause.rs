@@ -1,4 +1,4 @@
-//! Does nothing until it is asked to stop: the program of sandbox containers and of stand-in pods.
+//! Waits until it is asked to stop: the program of sandbox containers, and of pods without work.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

@@ -31,7 +31,7 @@ const STEP: Duration = Duration::from_millis(5);
 const WITHOUT_NUDGE: usize = 20;
 /// The number of timed changes without nudges.
 const ROUNDS: usize = 3;
-/// A kubelet syncs a pod after 90 seconds at the latest.
+/// The bound on the arrival of a change without nudges. A kubelet syncs a pod within 90 seconds.
 const WITHOUT_NUDGE_WITHIN: Duration = Duration::from_mins(3);
 /// The time between two polls of a worker that is not nudged.
 const WITHOUT_NUDGE_STEP: Duration = Duration::from_millis(250);

@@ -142,7 +142,7 @@ async fn published(context: &Context, job: &str, since: Instant) -> Result<Strin
     }
 }
 
-/// Queries all workers, and returns `Some` if exactly these jobs run, each once.
+/// Queries all workers, and fails unless exactly these jobs run, each once.
 pub(super) async fn everything(
     context: &Context,
     pool: &str,

@@ -198,7 +198,7 @@ async fn make(context: &Context, swarms: usize) -> Result<()> {
     .await
 }
 
-/// An operator as a process of our own.
+/// An operator as a child process.
 struct Replica {
     child: Child,
     id: String,

@@ -77,7 +77,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When it has no running container.
+    /// When the pod has no running container.
     pub async fn first_process(&self, pod: &Pod) -> Result<u32> {
         first_processes(pod).await?.first().copied().context("no container")
     }
@@ -87,7 +87,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When it has no running container.
+    /// When the pod has no running container.
     pub async fn freeze_pod(&self, pod: &Pod) -> Result<Frozen> {
         let mut frozen = Frozen(BTreeMap::new());
         for first in first_processes(pod).await? {
@@ -110,7 +110,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When it has no running container.
+    /// When the pod has no running container.
     pub async fn freeze_first_process(&self, pod: &Pod) -> Result<Frozen> {
         let mut frozen = Frozen(BTreeMap::new());
         for first in first_processes(pod).await? {

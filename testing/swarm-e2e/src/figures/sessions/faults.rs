@@ -18,7 +18,7 @@ use crate::scenario::Context;
 use crate::scenarios::session_pool::{LEASE, Policy, SessionPool};
 
 const ROUNDS: usize = 10;
-/// Silence takes about a lease each time.
+/// The number of rounds with a silent node. Each takes about a lease.
 const SILENT_ROUNDS: usize = 5;
 const WITHIN: Duration = Duration::from_secs(30);
 
