@@ -186,7 +186,7 @@ impl Operator {
             Ok(requeue_after) => requeue_after,
             // The namespace accepts no new objects, and the operator may have lost its rights.
             Err(StoreError::Refused { reason, .. }) => {
-                tracing::info!(swarm = named(swarm).1, reason, "its namespace goes without it");
+                tracing::info!(swarm = named(swarm).1, reason, "deleted without its release");
                 None
             }
             Err(error) => return Err(error),
@@ -204,7 +204,7 @@ impl Operator {
         if is_made && let Some(verdict) = self.services.managed.forbidden(named(swarm).0).await {
             return self.report_refusal(swarm, verdict).await;
         }
-        tracing::info!(swarm = named(swarm).1, "what its pool needs is not listed yet");
+        tracing::info!(swarm = named(swarm).1, "the caches for its pool are not filled yet");
         Ok(Action::requeue(LISTED_IN))
     }
 
@@ -214,7 +214,7 @@ impl Operator {
         let name = named(swarm).1;
         let panics = TurnLabels { result: "panicked" };
         self.services.metrics.turns.get_or_create(&panics).inc();
-        tracing::error!(swarm = %name, %panicked, "a turn panicked; its Swarm is begun with again");
+        tracing::error!(swarm = %name, %panicked, "a turn panicked; its memory was discarded");
         self.forget(swarm);
         let message = format!(
             "{panicked}; this is a defect of the operator: report it with the operator's log, which \

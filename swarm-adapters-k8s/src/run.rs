@@ -97,7 +97,7 @@ pub async fn run(
         .for_each(|outcome| {
             if let Err(error) = outcome {
                 // Turns log their own failures. This error is about triggers of deleted objects.
-                tracing::debug!(%error, "a trigger led to nothing");
+                tracing::debug!(%error, "a trigger found no object");
                 vanished.forget_vanished();
             }
             std::future::ready(())

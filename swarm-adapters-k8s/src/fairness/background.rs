@@ -133,7 +133,7 @@ fn yield_to_others() {
     // On other systems the priority would apply to the whole process.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        tracing::warn!(%error, "the threads for large Swarms have the priority of all others");
+        tracing::warn!(%error, "the threads for large Swarms keep the normal priority");
     }
 }
 

@@ -59,7 +59,7 @@ impl Ledgers {
                 if matches!(error, StoreError::Refused { .. }) {
                     self.metrics.count_refused(RefusedRequest::Cleanup);
                 }
-                tracing::warn!(namespace = key.0, ledger = key.1, %error, "a ledger is left");
+                tracing::warn!(namespace = key.0, ledger = key.1, %error, "a ledger was not swept");
             }
             known.insert(key, version);
         }

@@ -157,7 +157,7 @@ impl ManagedPools {
              deployments,statefulsets,services,serviceaccounts,rolebindings,configmaps,\
              poddisruptionbudgets -l {SWARM_LABEL}={name}`"
         );
-        tracing::warn!(namespace, swarm = name, note, "a managed pool is left");
+        tracing::warn!(namespace, swarm = name, note, "a managed pool was not removed");
         self.events.publish(swarm, EventType::Warning, "PoolLeft", note).await;
         Ok(())
     }
@@ -209,7 +209,7 @@ impl ManagedPools {
                 continue;
             }
             if let Err(error) = self.sweep_pool(&namespace, &swarm).await {
-                tracing::warn!(namespace, swarm, %error, "what is left of a managed pool stays");
+                tracing::warn!(namespace, swarm, %error, "a managed pool was not swept");
             }
         }
     }

@@ -75,11 +75,11 @@ pub(crate) async fn ask(
     match tokio::time::timeout(ANSWER_TIMEOUT, get).await {
         Ok(Ok(body)) => serde_json::from_slice(&body).ok(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            tracing::debug!(%address, bytes_max, "a worker says more than it was asked");
+            tracing::debug!(%address, bytes_max, "a worker's answer is too long");
             Some(Answer::of_something_else())
         }
         Ok(Err(error)) => {
-            tracing::debug!(%address, error, "a worker did not say what it runs");
+            tracing::debug!(%address, error, "a worker did not report its jobs");
             None
         }
         Err(_) => None,

@@ -70,7 +70,7 @@ impl Stages<'_> {
             if matches!(error, StoreError::Refused { .. }) {
                 services.metrics.count_refused(RefusedRequest::Cleanup);
             }
-            tracing::warn!(swarm = turn.name, %error, "the sweep removes its ledger");
+            tracing::warn!(swarm = turn.name, %error, "the sweep will remove its ledger");
         }
         Ok(Released::Entirely)
     }

@@ -51,7 +51,7 @@ impl Sessions {
                     turn.refusals.add(RefusedRequest::Cleanup, reason);
                 }
                 Err(error) => {
-                    tracing::warn!(%session, %error, "what is left of a session was not removed");
+                    tracing::warn!(%session, %error, "the leftovers of a session were not removed");
                 }
             }
         }
@@ -130,7 +130,7 @@ impl Sessions {
                 if matches!(error, StoreError::Refused { .. }) {
                     self.metrics.count_refused(RefusedRequest::Cleanup);
                 }
-                tracing::warn!(%session, %error, "a Lease that is left was not removed");
+                tracing::warn!(%session, %error, "a leftover Lease was not removed");
             }
         }
     }

@@ -312,7 +312,7 @@ impl State {
             Ok(seen) => (seen, false),
             Err(reason) => {
                 if self.ignored.insert((namespace.clone(), name)) {
-                    tracing::warn!(namespace, reason, "what a session writes is ignored");
+                    tracing::warn!(namespace, reason, "the Lease of a session is ignored");
                 }
                 let version = session::version(object)?;
                 let mut seen = before?.seen.clone();

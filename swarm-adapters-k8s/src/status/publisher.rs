@@ -46,7 +46,7 @@ impl EventPublisher {
                     api.patch(&name, &PatchParams::default(), &patch).await.map(drop)
                 }
                 Due::Nothing => {
-                    tracing::info!(swarm = name, reason, "too many Events, one is left out");
+                    tracing::info!(swarm = name, reason, "too many Events; one was dropped");
                     Ok(())
                 }
             }
