@@ -173,8 +173,8 @@ impl KnownSessions {
 }
 
 impl Sessions {
-    /// Learns all facts about the sessions of a Swarm: the sessions of the pods that fill its slots,
-    /// and the sessions that the ledger or a view names.
+    /// Learns all facts about the sessions of a Swarm: the sessions of the pods that fill its
+    /// slots, and the sessions that the ledger or a view names.
     pub(crate) async fn learn(
         &self,
         turn: &Turn<'_>,

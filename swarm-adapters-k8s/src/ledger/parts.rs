@@ -118,8 +118,8 @@ impl Parts {
         Ok(object)
     }
 
-    /// Whether the part exists and belongs to this ledger. Removes a part of a deleted ledger, which
-    /// would be garbage-collected.
+    /// Whether the part exists and belongs to this ledger. Removes a part of a deleted ledger,
+    /// which would be garbage-collected.
     async fn is_there(&self, head: &str, name: PartName) -> Result<bool, StoreError> {
         let Some(found) = self.get(name).await? else { return Ok(false) };
         if owned_by(&found, head) {

@@ -1,5 +1,5 @@
-//! Events: each keeps the text of its time, their number is bounded, and a condition that lasts only
-//! a moment causes none.
+//! Events: each keeps the text of its time, their number is bounded, and a condition that lasts
+//! only a moment causes none.
 
 use std::time::Duration;
 

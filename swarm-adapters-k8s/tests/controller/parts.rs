@@ -1,8 +1,8 @@
 //! Random runs of the ledger of one pool, which grows into parts and shrinks out of them.
 //!
-//! Two writers crash in the middle of a save, and requests are lost before or after the server carries
-//! them out. A reader, also one during a save, always finds the last saved ledger as a whole: never a
-//! mixture, an older ledger, or a missing part.
+//! Two writers crash in the middle of a save, and requests are lost before or after the server
+//! carries them out. A reader, also one during a save, always finds the last saved ledger as a
+//! whole: never a mixture, an older ledger, or a missing part.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use std::collections::BTreeSet;
@@ -38,8 +38,8 @@ enum Mishap {
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Load(usize),
-    /// A writer saves a ledger of this size over the ledger that it loaded last. The request of this
-    /// kind and number may go wrong.
+    /// A writer saves a ledger of this size over the ledger that it loaded last. The request of
+    /// this kind and number may go wrong.
     Save(usize, usize, Option<(Verb, &'static str, u32, Mishap)>),
     Restart(usize),
 }
@@ -72,7 +72,8 @@ struct Writer {
 struct Run {
     server: ApiServer,
     writers: [Writer; 2],
-    /// The ledgers that a reader may find: the last saved one, and any that may have been saved since.
+    /// The ledgers that a reader may find: the last saved one, and any that may have been saved
+    /// since.
     expected: Vec<Option<Ledger>>,
     /// The ledgers that were read during a save.
     read: Vec<Option<Ledger>>,
@@ -159,7 +160,8 @@ impl Run {
         }
     }
 
-    /// Notes that this ledger may have been saved. The first ledger with parts begins as an empty one.
+    /// Notes that this ledger may have been saved. The first ledger with parts begins as an empty
+    /// one.
     fn may_be(&mut self, next: Ledger) {
         if self.expected.contains(&None) {
             let mut empty = Ledger::new(next.cells.first_token.0);
@@ -169,8 +171,8 @@ impl Run {
         self.expected.push(Some(next));
     }
 
-    /// Checks that a reader finds an expected ledger, which is then the only expected one. A read during
-    /// the save may also have found a ledger that was expected `before`.
+    /// Checks that a reader finds an expected ledger, which is then the only expected one. A read
+    /// during the save may also have found a ledger that was expected `before`.
     async fn is_whole(&mut self, before: &[Option<Ledger>]) -> Result<(), String> {
         for read in self.read.drain(..) {
             if !self.expected.contains(&read) && !before.contains(&read) {
@@ -189,8 +191,9 @@ impl Run {
         self.is_tidy()
     }
 
-    /// Checks that the reader has removed the parts that no ledger names. A reader of a ledger without
-    /// parts looks for none. A part that is newer than the ledger stays: a save may be about to name it.
+    /// Checks that the reader has removed the parts that no ledger names. A reader of a ledger
+    /// without parts looks for none. A part that is newer than the ledger stays: a save may be
+    /// about to name it.
     fn is_tidy(&self) -> Result<(), String> {
         let part = |name: &str| name.parse::<PartName>().ok();
         let head = self.server.get(&in_group(LEDGERS), NAMESPACE, LEDGER);

@@ -12,8 +12,9 @@
 //! }
 //! ```
 //!
-//! The clock is tokio's, and paused: time passes when nothing else can happen, so waiting costs nothing.
-//! [`Scenario::pass`] lets time pass. Nothing here sleeps in real time, and every wait is bounded.
+//! The clock is tokio's, and paused: time passes when nothing else can happen, so waiting costs
+//! nothing. [`Scenario::pass`] lets time pass. Nothing here sleeps in real time, and every wait is
+//! bounded.
 
 use std::time::Duration;
 
@@ -295,7 +296,8 @@ impl Scenario {
         text.as_str().unwrap_or_default().to_owned()
     }
 
-    /// Waits for a condition, with a bound. The condition is checked after every change in the store.
+    /// Waits for a condition, with a bound. The condition is checked after every change in the
+    /// store.
     pub(crate) async fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
         let server = self.server.clone();
         let waiting = server.wait_until(|_| is_so(self));

@@ -1,5 +1,5 @@
-//! Several operators share the Swarms. The tests check which operator writes which Swarm, also after
-//! one leaves, ends or does not belong to the group.
+//! Several operators share the Swarms. The tests check which operator writes which Swarm, also
+//! after one leaves, ends or does not belong to the group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //!
 //! - The control plane comes from its published Go modules. `control-plane/go.mod` is the main
 //!   module that names the commands, and `go.sum` pins every hash. It is built once per `go.sum`.
-//! - Our own programs are linked statically, because their images have no other files. Cargo decides
-//!   what is stale, in a separate target folder.
+//! - Our own programs are linked statically, because their images have no other files. Cargo
+//!   decides what is stale, in a separate target folder.
 //! - The worker in Go needs only Go's standard library. Go decides what is stale.
 
 use std::fs;
@@ -192,8 +192,8 @@ fn cargo(cache: &Cache, profile: Profile) -> Command {
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         // This variable would silently win over RUSTFLAGS.
         .env_remove("CARGO_ENCODED_RUSTFLAGS");
-    // `cargo run` describes its package to this program in variables. A build script that reads them, as
-    // ring's does, would run again, and all dependents would be compiled again.
+    // `cargo run` describes its package to this program in variables. A build script that reads
+    // them, as ring's does, would run again, and all dependents would be compiled again.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {

@@ -1,6 +1,8 @@
-//! The folder that stays after a run: built binaries, images, records of runs, evidence of failures.
+//! The folder that stays after a run: built binaries, images, records of runs, evidence of
+//! failures.
 //!
-//! The folder is outside of `target/`, so that `cargo clean` does not cost five minutes of Go build.
+//! The folder is outside of `target/`, so that `cargo clean` does not cost five minutes of Go
+//! build.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

@@ -1,9 +1,9 @@
 //! One Kubernetes cluster of two nodes: etcd, the control plane, one kube-proxy for both nodes, and
 //! containerd and kubelet twice.
 //!
-//! Everything is below [`FOLDER`], in memory and in separate namespaces. So every boot starts empty, and
-//! a cluster needs no shutdown. The addresses and node ports of Services work for pods and for this
-//! process. Names ([`dns`](crate::dns)) work for pods only.
+//! Everything is below [`FOLDER`], in memory and in separate namespaces. So every boot starts
+//! empty, and a cluster needs no shutdown. The addresses and node ports of Services work for pods
+//! and for this process. Names ([`dns`](crate::dns)) work for pods only.
 
 mod audit;
 mod boot;
@@ -36,8 +36,8 @@ use crate::until::until;
 pub const FOLDER: &str = "/run/swarm-e2e";
 /// The address of the `kubernetes` Service, which every pod gets.
 pub const SERVICE_ADDRESS: &str = "10.96.0.1";
-/// The address of the DNS responder. No Service gets this address by chance: Services that ask for no
-/// address get higher ones.
+/// The address of the DNS responder. No Service gets this address by chance: Services that ask for
+/// no address get higher ones.
 pub const DNS_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
 /// The bound on repairing all that a scenario has broken.
 const MENDED_WITHIN: Duration = Duration::from_secs(90);
@@ -52,8 +52,8 @@ pub fn node_address(node: u8) -> String {
     format!("10.90.0.{node}")
 }
 
-/// The address of the API server for a node's kubelet, on our loopback device. Each node has another
-/// address, so that one node can be cut off.
+/// The address of the API server for a node's kubelet, on our loopback device. Each node has
+/// another address, so that one node can be cut off.
 #[must_use]
 pub fn server_address(node: u8) -> String {
     format!("10.91.0.{node}")
@@ -117,8 +117,8 @@ impl Cluster {
         self.kubectl(&["apply", "--namespace", namespace, "--filename", &file]).await.map(drop)
     }
 
-    /// The environment in which a program reaches this cluster. The kubectl that was built for it and our
-    /// own programs are on its path.
+    /// The environment in which a program reaches this cluster. The kubectl that was built for it
+    /// and our own programs are on its path.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, std::ffi::OsString)> {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -159,8 +159,8 @@ impl Cluster {
         Ok(pods.logs(pod, &LogParams::default()).await?)
     }
 
-    /// Repairs the faults that a scenario has left: frozen components continue, ended ones are restarted,
-    /// and nodes are reconnected and take pods.
+    /// Repairs the faults that a scenario has left: frozen components continue, ended ones are
+    /// restarted, and nodes are reconnected and take pods.
     ///
     /// # Errors
     ///
@@ -168,8 +168,8 @@ impl Cluster {
     pub async fn mend(&self) -> Result<()> {
         faults::mend()?;
         until("the nodes to be mended", MENDED_WITHIN, || async {
-            // Without its container runtime a kubelet ends seconds after its start, while its node is
-            // still reported as ready. So the runtimes come first.
+            // Without its container runtime a kubelet ends seconds after its start, while its node
+            // is still reported as ready. So the runtimes come first.
             let mut ended = self.components.mend(|name| !name.starts_with("kubelet"))?;
             for node in NODES {
                 node::answers(node).await?;

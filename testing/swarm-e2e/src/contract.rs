@@ -1,4 +1,5 @@
-//! The contract of the ports. It is written once, and runs on every adapter: on files and on a cluster.
+//! The contract of the ports. It is written once, and runs on every adapter: on files and on a
+//! cluster.
 
 pub mod api;
 mod place;
@@ -33,7 +34,8 @@ fn conflicts<T>(result: Result<T, StoreError>, when: &str) -> Result<()> {
     }
 }
 
-/// The contract of [`LedgerStore`]. Each call of `open` makes another store for the same, empty place.
+/// The contract of [`LedgerStore`]. Each call of `open` makes another store for the same, empty
+/// place.
 ///
 /// # Errors
 ///
@@ -85,8 +87,8 @@ where
     Ok(())
 }
 
-/// The contract of the view stores of two operators of one pool, a fast and a slow one, before any view is
-/// published.
+/// The contract of the view stores of two operators of one pool, a fast and a slow one, before any
+/// view is published.
 ///
 /// # Errors
 ///

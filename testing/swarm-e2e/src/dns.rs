@@ -1,8 +1,8 @@
 //! The DNS responder of the cluster: names of Services and of pods behind them, from two watches.
 //!
-//! The responder is a separate process. So it restarts with the other components when the cluster is
-//! rolled back, and can be broken by its name. While the API server is unavailable it answers from its
-//! caches. Names outside of the cluster do not exist.
+//! The responder is a separate process. So it restarts with the other components when the cluster
+//! is rolled back, and can be broken by its name. While the API server is unavailable it answers
+//! from its caches. Names outside of the cluster do not exist.
 
 mod message;
 mod names;

@@ -34,7 +34,8 @@ use crate::scenario::Context;
 /// The measurements, in order. `scale` comes last, as it stops the controller manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// The time from a change of the list until every worker concerned runs it, with and without nudges.
+    /// The time from a change of the list until every worker concerned runs it, with and without
+    /// nudges.
     Change,
     /// The writes of the operator for a change, and at rest.
     Writes,
@@ -48,15 +49,15 @@ pub enum Part {
     Sessions,
     /// Moves of jobs that end at once, alone and with a job that stops slowly.
     SlowJob,
-    /// Managed pools: the time from one object to running jobs, writes at rest, and memory for a thousand
-    /// pools.
+    /// Managed pools: the time from one object to running jobs, writes at rest, and memory for a
+    /// thousand pools.
     Managed,
     /// Twenty workers that ping twenty targets each: CPU and memory of one.
     Peering,
     /// One, two and four operators that share many Swarms: CPU, memory, and takeovers.
     Replicas,
-    /// The turns of some tenants, and the memory of the operator, while a hostile editor of another namespace
-    /// applies random objects.
+    /// The turns of some tenants, and the memory of the operator, while a hostile editor of another
+    /// namespace applies random objects.
     Hostile,
     /// Memory and CPU for hundreds of Swarms, on pools that no kubelet runs.
     Scale,
@@ -88,8 +89,8 @@ pub struct Options {
     /// For `scale`: the place of the jobs.
     #[arg(long, value_enum, value_name = "WHERE", default_value = "inline")]
     pub jobs: Lists,
-    /// For `replicas`: the number of Swarms. For `scale`: leave out sizes with more Swarms. With jobs
-    /// inline the API server needs about 15 MB for each.
+    /// For `replicas`: the number of Swarms. For `scale`: leave out sizes with more Swarms. With
+    /// jobs inline the API server needs about 15 MB for each.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
     pub swarms_max: usize,
     /// For `scale`: the operator to measure, such as one that was built before a change.

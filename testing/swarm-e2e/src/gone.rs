@@ -1,11 +1,12 @@
 //! Proves that nothing of a run is left on this machine, however it ends.
 //!
-//! The check starts this program with a whole cluster and pods in it, and ends it in a rough way. Then:
+//! The check starts this program with a whole cluster and pods in it, and ends it in a rough way.
+//! Then:
 //! - no process has the run's name in its environment, or runs in one of its namespaces. Only their
 //!   namespaces identify containers, since they do not inherit our environment;
 //! - nothing holds a namespace open;
-//! - no cgroup folder is left. If the outside process itself is killed, it cannot remove these folders.
-//!   They must then be empty, and the next run sweeps them.
+//! - no cgroup folder is left. If the outside process itself is killed, it cannot remove these
+//!   folders. They must then be empty, and the next run sweeps them.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;

@@ -90,7 +90,8 @@ async fn wait(cluster: &Cluster, what: &[&str]) -> Result<()> {
     cluster.kubectl(&args).await.map(drop)
 }
 
-/// Applies the samples that a reader of the documentation would try; `false` if the repository has none.
+/// Applies the samples that a reader of the documentation would try; `false` if the repository has
+/// none.
 ///
 /// # Errors
 ///
@@ -170,7 +171,8 @@ pub(crate) async fn leases(cluster: &Cluster) -> Result<Vec<Lease>> {
     Ok(leases.list(&of_group).await?.items.into_iter().filter(is_held).collect())
 }
 
-/// Waits until `replicas` replicas have, or may have, objects of a controller, according to their Leases.
+/// Waits until `replicas` replicas have, or may have, objects of a controller, according to their
+/// Leases.
 ///
 /// # Errors
 ///
@@ -206,8 +208,8 @@ pub async fn client(cluster: &Cluster) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// Stops the installed operator while `scenario` runs its own operators. Each is a [`Process`] behind the
-/// proxy, which can stop it at any of its writes.
+/// Stops the installed operator while `scenario` runs its own operators. Each is a [`Process`]
+/// behind the proxy, which can stop it at any of its writes.
 ///
 /// # Errors
 ///
@@ -230,7 +232,8 @@ where
 pub struct Process(Child);
 
 impl Process {
-    /// Starts an operator that serves `namespace` and uses the API server at `address`, unencrypted.
+    /// Starts an operator that serves `namespace` and uses the API server at `address`,
+    /// unencrypted.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The output for a person at the terminal: plain lines and laps. No other module of this crate prints.
+//! The output for a person at the terminal: plain lines and laps. No other module of this crate
+//! prints.
 
 use std::fmt::Display;
 use std::time::Instant;

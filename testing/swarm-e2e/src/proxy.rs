@@ -1,5 +1,5 @@
-//! A proxy in front of the API server, which sees every write of one client. It can stop at any write,
-//! so that the client can be killed at that point.
+//! A proxy in front of the API server, which sees every write of one client. It can stop at any
+//! write, so that the client can be killed at that point.
 //!
 //! The client uses plain HTTP. The proxy has credentials for the API server.
 
@@ -148,7 +148,8 @@ impl Proxy {
         Ok(Self { address, gate, server })
     }
 
-    /// Stops at the writes that `trap` chooses from now on, and forgets the writes that have passed.
+    /// Stops at the writes that `trap` chooses from now on, and forgets the writes that have
+    /// passed.
     pub fn set_trap(&self, trap: Trap) {
         let mut state = self.gate.lock();
         state.trap = trap;
@@ -267,7 +268,8 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request<Body>) -> Response
     if let (Fate::PassLate, Some(write)) = (&fate, &write) {
         return late(gate, write.clone(), request).await;
     }
-    // A separate task forwards it: the API server carries out a request even if its client has died.
+    // A separate task forwards it: the API server carries out a request even if its client has
+    // died.
     let forward = {
         let gate = Arc::clone(&gate);
         tokio::spawn(async move { gate.forward(request).await })

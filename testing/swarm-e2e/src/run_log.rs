@@ -1,7 +1,7 @@
 //! The run logs of a scenario's workers, judged as `swarm verify` judges them.
 //!
-//! All pods of a scenario write into one folder, which is a `hostPath` on both nodes. The nodes share
-//! one kernel and one clock, so overlaps are exact.
+//! All pods of a scenario write into one folder, which is a `hostPath` on both nodes. The nodes
+//! share one kernel and one clock, so overlaps are exact.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
@@ -144,8 +144,8 @@ impl History {
         lines.into_iter().chain(last).collect::<Vec<_>>().join("; ")
     }
 
-    /// The longest time since `mark` in which each of `jobs` was not run, as the judge counts it. A gap
-    /// that was open at `mark` counts from `mark`. A gap that is still open counts until now.
+    /// The longest time since `mark` in which each of `jobs` was not run, as the judge counts it. A
+    /// gap that was open at `mark` counts from `mark`. A gap that is still open counts until now.
     #[must_use]
     pub fn gaps(&self, jobs: &BTreeSet<String>, mark: Moment) -> BTreeMap<String, Duration> {
         self.gaps_until(jobs, mark, Moment::now())

@@ -1,9 +1,10 @@
 //! Starts this program again in new network, mount and process namespaces.
 //!
 //! Three processes run the same binary, distinguished by an environment variable:
-//! - *outside* builds, starts the others, waits, and removes the leftovers of namespaces on the host;
-//! - *init* is the first process inside ([`init`]). When it ends for any reason, the kernel ends every
-//!   other process, every mount and every network interface;
+//! - *outside* builds, starts the others, waits, and removes the leftovers of namespaces on the
+//!   host;
+//! - *init* is the first process inside ([`init`]). When it ends for any reason, the kernel ends
+//!   every other process, every mount and every network interface;
 //! - *inside* boots the cluster and does the work. The program ends with its exit code.
 
 mod cgroups;
@@ -32,8 +33,8 @@ use crate::until::until_blocking;
 
 /// The variable that distinguishes the three processes. It is unset outside.
 pub const STAGE: &str = "SWARM_E2E_STAGE";
-/// The variable with the name of the run. Every process of the run inherits it, except processes that a
-/// container runtime started.
+/// The variable with the name of the run. Every process of the run inherits it, except processes
+/// that a container runtime started.
 pub const RUN: &str = "SWARM_E2E_RUN";
 /// The time in which the kernel has to end all processes.
 const GONE_WITHIN: Duration = Duration::from_secs(20);

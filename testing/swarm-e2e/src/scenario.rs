@@ -1,5 +1,5 @@
-//! Runs scenarios one after another, or in parallel if they allow it. Each is bounded, and the evidence of
-//! failed ones is kept.
+//! Runs scenarios one after another, or in parallel if they allow it. Each is bounded, and the
+//! evidence of failed ones is kept.
 
 mod evidence;
 
@@ -24,8 +24,8 @@ use crate::output::{Laps, say};
 const WITHIN: Duration = Duration::from_mins(3);
 /// The number of scenarios that run in parallel if they allow it. They mostly wait.
 const SIDE_BY_SIDE: usize = 4;
-/// The bound on the time until a fresh namespace accepts pods. After the API server was unavailable, the
-/// controllers that fill the namespace retry after half a minute or more.
+/// The bound on the time until a fresh namespace accepts pods. After the API server was
+/// unavailable, the controllers that fill the namespace retry after half a minute or more.
 const NAMESPACE_WITHIN: Duration = Duration::from_secs(90);
 /// The bound on collecting the evidence of one failure.
 const EVIDENCE_WITHIN: Duration = Duration::from_mins(1);
@@ -86,8 +86,8 @@ impl Scenario {
         self
     }
 
-    /// Lets other scenarios run in parallel. Such a scenario must not affect shared parts, such as nodes and
-    /// the operator, and must not judge times, which depend on the load of the machine.
+    /// Lets other scenarios run in parallel. Such a scenario must not affect shared parts, such as
+    /// nodes and the operator, and must not judge times, which depend on the load of the machine.
     #[must_use]
     pub const fn beside_others(mut self) -> Self {
         self.beside_others = true;
@@ -179,8 +179,8 @@ impl Context {
     }
 }
 
-/// The scenarios whose name contains one of `filters`, except scenarios that need all others. Without any
-/// filter, all scenarios of the set.
+/// The scenarios whose name contains one of `filters`, except scenarios that need all others.
+/// Without any filter, all scenarios of the set.
 #[must_use]
 pub fn chosen(scenarios: &[Scenario], filters: &[String], set: Set) -> Vec<Scenario> {
     let is_named =

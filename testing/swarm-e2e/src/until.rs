@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-/// The pause between two polls. It is short compared with acts of a cluster, and long enough to be cheap.
+/// The pause between two polls. It is short compared with acts of a cluster, and long enough to be
+/// cheap.
 const STEP: Duration = Duration::from_millis(50);
 
 /// Polls `look` until it returns `Some`, for at most `within`.
 ///
 /// `Ok(None)` and `Err` both mean "not yet": during a fault even the API server may be unavailable.
-/// Prefer an `Err` with the current state (`bail!("{ready} of 5 ready")`), because the timeout reports the
-/// last one.
+/// Prefer an `Err` with the current state (`bail!("{ready} of 5 ready")`), because the timeout
+/// reports the last one.
 ///
 /// # Errors
 ///

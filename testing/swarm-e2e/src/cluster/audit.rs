@@ -132,8 +132,8 @@ impl Audit {
     }
 }
 
-/// Reads one line. Skips the start of a line that is still being written, or that a killed API server
-/// did not finish.
+/// Reads one line. Skips the start of a line that is still being written, or that a killed API
+/// server did not finish.
 fn parse(line: &str) -> Option<Request> {
     // The next entry follows an unfinished one on the same line.
     let start = line.rfind(r#"{"kind":"Event","apiVersion":"audit.k8s.io"#)?;

@@ -223,7 +223,8 @@ fn authenticated(authority: &Authority, name: &str) -> Vec<String> {
     ]
 }
 
-/// Starts the container runtimes and imports images on all nodes at once, while the API server boots.
+/// Starts the container runtimes and imports images on all nodes at once, while the API server
+/// boots.
 fn runtimes(cluster: &Cluster, setup: &Setup) -> Result<JoinSet<Result<u8>>> {
     let mut imports = JoinSet::new();
     for node in NODES {
@@ -251,8 +252,8 @@ pub(super) async fn answers(cluster: &Cluster) -> Result<Option<()>> {
     Ok(Some(()))
 }
 
-/// Whether the scheduler places pods on a node again. Kubernetes removes its taint a moment after the
-/// node is ready, and until then every new pod goes to the other node.
+/// Whether the scheduler places pods on a node again. Kubernetes removes its taint a moment after
+/// the node is ready, and until then every new pod goes to the other node.
 #[must_use]
 pub fn takes_pods(node: &Node) -> bool {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());

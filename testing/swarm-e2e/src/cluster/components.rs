@@ -113,8 +113,8 @@ impl Components {
     }
 
     /// Restarts the `followers` that have run for longer than `of`, which was thus restarted.
-    /// Kubernetes' own controllers retry their watches only after up to a minute when the API server
-    /// was unavailable twice. Until then they miss all changes.
+    /// Kubernetes' own controllers retry their watches only after up to a minute when the API
+    /// server was unavailable twice. Until then they miss all changes.
     ///
     /// # Errors
     ///
@@ -134,8 +134,8 @@ impl Components {
         Ok(())
     }
 
-    /// Lets frozen components continue, and restarts ended ones, if `are_meant` accepts their names.
-    /// Returns the names of the restarted components.
+    /// Lets frozen components continue, and restarts ended ones, if `are_meant` accepts their
+    /// names. Returns the names of the restarted components.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Faults of containers, nodes, the network, and the cluster's store.
 //!
-//! A lasting fault is a value with a method that undoes it. [`Cluster::mend`] undoes the rest after the
-//! scenario. A single component is broken by its name, through [`Components`](super::Components):
-//! `kill("kubelet-1")` leaves the pods of that node running.
+//! A lasting fault is a value with a method that undoes it. [`Cluster::mend`] undoes the rest after
+//! the scenario. A single component is broken by its name, through
+//! [`Components`](super::Components): `kill("kubelet-1")` leaves the pods of that node running.
 
 mod containers;
 mod network;

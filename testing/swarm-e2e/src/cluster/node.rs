@@ -57,8 +57,9 @@ conf_dir = "{folder}/cni"
     ))
 }
 
-/// A bridge and a subnet per node. Both nodes share one network stack, so their pods reach each other. A
-/// pod may reach itself through a Service, because its port may send packets back (hairpin mode).
+/// A bridge and a subnet per node. Both nodes share one network stack, so their pods reach each
+/// other. A pod may reach itself through a Service, because its port may send packets back (hairpin
+/// mode).
 fn pod_network(node: u8) -> serde_json::Value {
     json!({
         "cniVersion": "0.4.0",
@@ -139,7 +140,8 @@ fn kubelet_config(authority: &Authority, node: u8) -> serde_json::Value {
         "healthzPort": 0,
         "readOnlyPort": 0,
         "volumePluginDir": format!("{}/volume-plugins", folder(node)),
-        // Once a minute a kubelet removes logs of unknown pods, so the nodes must not share a folder.
+        // Once a minute a kubelet removes logs of unknown pods, so the nodes must not share a
+        // folder.
         "podLogsDir": format!("{}/pod-logs", folder(node)),
         "authentication": {
             "anonymous": {"enabled": false},
@@ -147,8 +149,8 @@ fn kubelet_config(authority: &Authority, node: u8) -> serde_json::Value {
             "x509": {"clientCAFile": authority.path("ca.crt")},
         },
         "authorization": {"mode": "AlwaysAllow"},
-        // The machine may have cgroup v1. Both kubelets share one tree, so neither may arrange it, and
-        // their containers are siblings.
+        // The machine may have cgroup v1. Both kubelets share one tree, so neither may arrange it,
+        // and their containers are siblings.
         "failCgroupV1": false,
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": false,

@@ -1,7 +1,8 @@
-//! The components behind Services: one kube-proxy for both nodes, which share a network stack, and DNS.
+//! The components behind Services: one kube-proxy for both nodes, which share a network stack, and
+//! DNS.
 //!
-//! The Service `kubernetes` is left out. Its address is on our loopback device, and works while kube-proxy
-//! is down.
+//! The Service `kubernetes` is left out. Its address is on our loopback device, and works while
+//! kube-proxy is down.
 
 use std::fs;
 use std::path::Path;
@@ -38,8 +39,8 @@ pub(super) fn dns(cluster: &Cluster, authority: &Authority) -> Result<()> {
     cluster.components.start("dns", Path::new("/proc/self/exe"), args)
 }
 
-/// Hides the Service `kubernetes` from kube-proxy. The Service has no endpoints, so kube-proxy would
-/// refuse connections to it.
+/// Hides the Service `kubernetes` from kube-proxy. The Service has no endpoints, so kube-proxy
+/// would refuse connections to it.
 async fn leave_out_api_server(cluster: &Cluster) -> Result<Option<()>> {
     let services: Api<Service> = Api::namespaced(cluster.client.clone(), "default");
     let label = json!({"metadata": {"labels": {PROXY_LABEL: "none"}}});
@@ -56,8 +57,9 @@ fn kube_proxy_config(authority: &Authority) -> Value {
         "hostnameOverride": node_name(NODES[0]),
         "mode": "iptables",
         "iptables": {
-            // Without masquerading, answers between two pods on one bridge bypass the rules, unless the
-            // kernel filters bridges. They would come from an address that the client did not contact.
+            // Without masquerading, answers between two pods on one bridge bypass the rules, unless
+            // the kernel filters bridges. They would come from an address that the client did not
+            // contact.
             "masqueradeAll": true,
             "localhostNodePorts": false,
             // No other program changes the rules. They are written when Services change.

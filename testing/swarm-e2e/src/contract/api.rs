@@ -1,5 +1,5 @@
-//! The behaviour of an API server that our adapters rely on. The contract is written once, and runs on the
-//! real API server and on the one in memory.
+//! The behaviour of an API server that our adapters rely on. The contract is written once, and runs
+//! on the real API server and on the one in memory.
 
 mod random;
 mod watches;

@@ -1,8 +1,8 @@
 //! Turns the bytes of a query into the bytes of its answer.
 //!
-//! An existing name without a record of the requested type gets an empty answer, so that no client waits
-//! for an IPv6 address. Only a missing name is denied, so that clients try their next search path. Both
-//! answers have the record that limits how long a client may cache them.
+//! An existing name without a record of the requested type gets an empty answer, so that no client
+//! waits for an IPv6 address. Only a missing name is denied, so that clients try their next search
+//! path. Both answers have the record that limits how long a client may cache them.
 
 use simple_dns::rdata::{A, OPT, RData, SOA};
 use simple_dns::{
@@ -128,7 +128,8 @@ mod tests {
         query
     }
 
-    /// Returns the code, the addresses, the number of SOA records, and whether the answer was truncated.
+    /// Returns the code, the addresses, the number of SOA records, and whether the answer was
+    /// truncated.
     fn ask(query: &Packet<'_>, transport: Transport) -> (RCODE, Vec<Ipv4Addr>, usize, bool) {
         let bytes = answer(&names(), &query.build_bytes_vec().unwrap(), transport).unwrap();
         let reply = Packet::parse(&bytes).unwrap();

@@ -1,6 +1,6 @@
-//! The addresses of names, as Kubernetes specifies them. The name of a Service has the address of the
-//! Service, and the name of a headless Service has the addresses of its ready pods. Each of these pods
-//! with a host name has a name, too.
+//! The addresses of names, as Kubernetes specifies them. The name of a Service has the address of
+//! the Service, and the name of a headless Service has the addresses of its ready pods. Each of
+//! these pods with a host name has a name, too.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -73,7 +73,8 @@ impl Names {
         self.ready(service, namespace, |endpoint| endpoint.hostname.as_deref() == Some(host))
     }
 
-    /// The addresses of ready endpoints. Without any the name does not exist, as Kubernetes specifies.
+    /// The addresses of ready endpoints. Without any the name does not exist, as Kubernetes
+    /// specifies.
     fn ready(&self, service: &str, namespace: &str, is_asked: impl Fn(&Endpoint) -> bool) -> Found {
         let mut found = BTreeSet::new();
         for slice in self.slices.state() {

@@ -21,13 +21,14 @@ use crate::scenarios::pool::{REST_WITHIN, Reports, at_rest, jobs_of, report, sam
 const CHANGES: usize = 60;
 /// The number of workers.
 const WORKERS: usize = 3;
-/// The constant part of the pause between two changes, so that every change starts from rest. Another
-/// part differs from change to change. It keeps changes out of step with the kubelet, which syncs a pod
-/// at most once a second.
+/// The constant part of the pause between two changes, so that every change starts from rest.
+/// Another part differs from change to change. It keeps changes out of step with the kubelet, which
+/// syncs a pod at most once a second.
 const PAUSE: Duration = Duration::from_secs(2);
 /// The time between two polls of the workers.
 const STEP: Duration = Duration::from_millis(5);
-/// The number of workers without nudges. Each gets a change at its own time, so a change gives 20 times.
+/// The number of workers without nudges. Each gets a change at its own time, so a change gives 20
+/// times.
 const WITHOUT_NUDGE: usize = 20;
 /// The number of timed changes without nudges.
 const ROUNDS: usize = 3;

@@ -1,9 +1,9 @@
 //! A hostile editor of one namespace applies random manifests, sources and Leases. Most of them are
-//! invalid, or as large as allowed. Meanwhile the Swarms of other tenants are edited; half of these Swarms
-//! have their jobs in ConfigMaps. Their turns are timed at rest, and while the editor acts.
+//! invalid, or as large as allowed. Meanwhile the Swarms of other tenants are edited; half of these
+//! Swarms have their jobs in ConfigMaps. Their turns are timed at rest, and while the editor acts.
 //!
-//! At last the editor goes on without any operator, and small writes are timed. No operator can avoid the
-//! delays that these writes still have.
+//! At last the editor goes on without any operator, and small writes are timed. No operator can
+//! avoid the delays that these writes still have.
 //!
 //! The measurement fails if the operator restarts, or comes near the memory limit of its pod.
 
@@ -194,8 +194,8 @@ struct Timed {
     watched: Times,
 }
 
-/// Edits one Swarm or its list after the other, and times each until its status covers the edit. Times
-/// some small writes after each edit.
+/// Edits one Swarm or its list after the other, and times each until its status covers the edit.
+/// Times some small writes after each edit.
 async fn turns(
     tenants: &[Context],
     probe: &mut Probe,

@@ -1,5 +1,5 @@
-//! The cost of managed pools: the time from one object to running jobs, writes at rest, and the memory of
-//! the operator for many pools.
+//! The cost of managed pools: the time from one object to running jobs, writes at rest, and the
+//! memory of the operator for many pools.
 
 use std::path::Path;
 use std::sync::Arc;

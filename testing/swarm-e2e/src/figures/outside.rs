@@ -16,7 +16,8 @@ use crate::operator;
 use crate::until::until;
 
 const LISTEN: &str = "127.0.0.1:8089";
-/// The time without a turn or a nudge after which it is at rest. The last nudge follows after five seconds.
+/// The time without a turn or a nudge after which it is at rest. The last nudge follows after five
+/// seconds.
 const QUIET: Duration = Duration::from_secs(8);
 
 /// A running operator, which ends with this value.

@@ -1,8 +1,8 @@
-//! One, two and four operators share many Swarms on pools without pods. While Swarms are edited all the time,
-//! one operator is killed every five minutes, and another one is started.
+//! One, two and four operators share many Swarms on pools without pods. While Swarms are edited all
+//! the time, one operator is killed every five minutes, and another one is started.
 //!
-//! Three replicas show the memory for a Swarm: one sees no Swarm, one owns all Swarms, and one hosts none and
-//! has only records of them.
+//! Three replicas show the memory for a Swarm: one sees no Swarm, one owns all Swarms, and one
+//! hosts none and has only records of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -143,7 +143,8 @@ fn memory_of_each(swarms: usize, empty: u64, whole: u64, records: u64) -> Result
     Ok(())
 }
 
-/// Has a replica join and another leave every second, while every Swarm is edited and four replicas stay.
+/// Has a replica join and another leave every second, while every Swarm is edited and four replicas
+/// stay.
 async fn restless(load: &Load<'_>, calm: Duration) -> Result<()> {
     let Load { context, cluster, program, swarms } = *load;
     shared_by(context, swarms, OF_LOAD).await?;
@@ -287,15 +288,16 @@ fn is_done(swarm: &Swarm) -> bool {
     seen.is_some() && seen == swarm.metadata.generation
 }
 
-/// The writer of each ledger, from a watch. Repeated lists of all ledgers would be most of the API server's
-/// work.
+/// The writer of each ledger, from a watch. Repeated lists of all ledgers would be most of the API
+/// server's work.
 #[derive(Clone, Default)]
 struct Writers(Arc<Mutex<Written>>);
 
 #[derive(Default)]
 struct Written {
     of: BTreeMap<String, (Writer, Instant)>,
-    /// The number of ledger states since the first list, and the number with a new writer among them.
+    /// The number of ledger states since the first list, and the number with a new writer among
+    /// them.
     states: usize,
     takeovers: usize,
     /// The number of states by a replica that had lost the Swarm, which had an ended epoch.

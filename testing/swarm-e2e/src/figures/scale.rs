@@ -40,8 +40,8 @@ pub(super) async fn measure(
         namespaces.push(context.namespace);
     }
     outside::remove_inside(cluster).await?;
-    // The controller manager stays frozen: it would act on earlier events, for sets and pods that do not
-    // exist any more.
+    // The controller manager stays frozen: it would act on earlier events, for sets and pods that
+    // do not exist any more.
     cluster.components.freeze("controller-manager")?;
     simulated::node(&cluster.client).await?;
     let mut rows = Vec::new();

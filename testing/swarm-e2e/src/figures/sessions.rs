@@ -1,4 +1,5 @@
-//! The times and costs of sessions: the legs of a move, recovery after a fault, requests, heartbeats.
+//! The times and costs of sessions: the legs of a move, recovery after a fault, requests,
+//! heartbeats.
 //!
 //! The run log has the times when a job starts and stops. All other times come from watches of this
 //! program, so a leg that ends with such a time includes the delivery of an event to a client.

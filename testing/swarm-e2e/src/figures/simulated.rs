@@ -1,4 +1,5 @@
-//! Pools that no kubelet runs: StatefulSets, and pods bound to a node that exists only as an object.
+//! Pools that no kubelet runs: StatefulSets, and pods bound to a node that exists only as an
+//! object.
 //!
 //! The controller manager must be frozen meanwhile: it would create pods of its own, and delete the
 //! pods of a silent node.

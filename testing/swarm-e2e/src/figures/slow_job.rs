@@ -1,5 +1,5 @@
-//! Five jobs that end at once move to another worker, alone and with a job that stops slowly. Measures
-//! the time in which the jobs do not run, and the writes.
+//! Five jobs that end at once move to another worker, alone and with a job that stops slowly.
+//! Measures the time in which the jobs do not run, and the writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Writes by verb and resource, for a change and at rest, from the metrics of the API server.
 //!
-//! The server does not count by client. But only the operator writes the resources that count here: its
-//! own resources, ConfigMaps, Events of the newer API, and pods other than their status.
+//! The server does not count by client. But only the operator writes the resources that count here:
+//! its own resources, ConfigMaps, Events of the newer API, and pods other than their status.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -10,7 +10,8 @@ use tar::{Builder, Header};
 
 use crate::cache::hex;
 
-/// A file for an image: its path in the image, without the leading slash, and its path on this machine.
+/// A file for an image: its path in the image, without the leading slash, and its path on this
+/// machine.
 pub(super) type Placed = (String, PathBuf);
 
 /// Writes an image `name` with these programs and libraries; the first is its entry point.

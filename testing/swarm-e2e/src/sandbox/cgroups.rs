@@ -1,8 +1,8 @@
-//! Gives a run its own part of the host's cgroup tree. Inside the run that part appears as the whole
-//! tree.
+//! Gives a run its own part of the host's cgroup tree. Inside the run that part appears as the
+//! whole tree.
 //!
-//! A container runtime puts its containers at a fixed path. In the host's tree two runs would share that
-//! path, and their leftovers could not be distinguished.
+//! A container runtime puts its containers at a fixed path. In the host's tree two runs would share
+//! that path, and their leftovers could not be distinguished.
 
 use std::fs;
 use std::os::unix::fs::symlink;

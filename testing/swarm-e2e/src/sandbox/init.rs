@@ -1,4 +1,5 @@
-//! The first process inside. It prepares mounts and network, starts the real program, and reaps orphans.
+//! The first process inside. It prepares mounts and network, starts the real program, and reaps
+//! orphans.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;
@@ -65,8 +66,8 @@ fn end_on_signal() -> Result<()> {
 
 /// Reaps every process that ends, ours or an orphan, until `child` ends.
 ///
-/// Container shims are orphans by design. Unreaped, each would stay as a zombie with a process id, and
-/// scenarios could not see that it has ended.
+/// Container shims are orphans by design. Unreaped, each would stay as a zombie with a process id,
+/// and scenarios could not see that it has ended.
 fn bury_until(child: Pid) -> Result<i32> {
     loop {
         match wait(WaitOptions::empty()) {
@@ -83,7 +84,8 @@ fn exit_code(status: WaitStatus) -> i32 {
     status.exit_status().or(signal).unwrap_or(1)
 }
 
-/// Covers the folders that must not be written to, and keeps `visible` folders visible below a cover.
+/// Covers the folders that must not be written to, and keeps `visible` folders visible below a
+/// cover.
 fn mounts(visible: &[&Path]) -> Result<()> {
     // An open folder can be reached after its path is covered.
     let open = |folder: &&Path| Ok((folder.to_path_buf(), File::open(folder)?));
@@ -128,8 +130,8 @@ fn mount(args: &[&str]) -> Result<()> {
 fn network() -> Result<()> {
     let ip = |line: &str| command::run("ip", &line.split(' ').collect::<Vec<_>>()).map(drop);
     ip("link set lo up")?;
-    // With the API server on port 443 this address needs no kube-proxy, so a node can be cut off from
-    // the API server by this address.
+    // With the API server on port 443 this address needs no kube-proxy, so a node can be cut off
+    // from the API server by this address.
     ip(&format!("addr add {}/32 dev lo", crate::cluster::SERVICE_ADDRESS))?;
     ip(&format!("addr add {}/32 dev lo", crate::cluster::DNS_ADDRESS))?;
     for node in crate::cluster::NODES {

@@ -1,8 +1,8 @@
 //! The leftovers of dead namespaces on the host, and their removal.
 //!
-//! Cgroups are not private here: the folders of containers are in the host's tree, below one folder per
-//! run. The kernel empties them when the processes end, but does not remove them. Each run removes its
-//! own folders, and the next run removes the folders of a killed run.
+//! Cgroups are not private here: the folders of containers are in the host's tree, below one folder
+//! per run. The kernel empties them when the processes end, but does not remove them. Each run
+//! removes its own folders, and the next run removes the folders of a killed run.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -13,8 +13,8 @@ use crate::cache::Cache;
 use crate::cluster::Cluster;
 use crate::run_log;
 
-/// Copies `failure`, the logs of all components, and the objects in `namespaces` into a new folder, and
-/// returns the folder. A reason replaces each part that cannot be copied.
+/// Copies `failure`, the logs of all components, and the objects in `namespaces` into a new folder,
+/// and returns the folder. A reason replaces each part that cannot be copied.
 ///
 /// # Errors
 ///

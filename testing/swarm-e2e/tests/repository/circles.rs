@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use crate::root;
 use graph::Imports;
 
-/// The size of the largest import circle that a crate may have. Two files that import each other can be
-/// read as one, and more of them are hard to follow.
+/// The size of the largest import circle that a crate may have. Two files that import each other
+/// can be read as one, and more of them are hard to follow.
 const CIRCLE_FILES_MAX: usize = 2;
 
 /// The crates of the workspace, by their folders.

@@ -1,5 +1,5 @@
-//! The stores on files keep the same contract as the stores on an API server. The tests here use the API
-//! server in memory, and a scenario uses the real one.
+//! The stores on files keep the same contract as the stores on an API server. The tests here use
+//! the API server in memory, and a scenario uses the real one.
 
 use std::fs;
 use std::sync::Arc;

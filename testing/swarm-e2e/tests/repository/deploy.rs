@@ -1,5 +1,6 @@
-//! The promises of the manifests, checked in their text. A scenario checks that the manifests render, and
-//! that an API server takes them. Its cluster cannot show that a network enforces its policies.
+//! The promises of the manifests, checked in their text. A scenario checks that the manifests
+//! render, and that an API server takes them. Its cluster cannot show that a network enforces its
+//! policies.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use std::collections::BTreeSet;
@@ -13,7 +14,8 @@ fn deploy() -> PathBuf {
     crate::root().join("deploy")
 }
 
-/// The objects in the YAML files below a folder, without patches, which lack most fields of an object.
+/// The objects in the YAML files below a folder, without patches, which lack most fields of an
+/// object.
 fn objects(folder: &Path) -> Vec<Value> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -107,7 +109,8 @@ fn the_operator_is_reached_on_its_port_and_by_whom_the_policy_names() {
     assert_eq!(policy["spec"]["ingress"], ingress);
 }
 
-/// A user who may edit the operator's namespace may act as the operator. No example needs that right.
+/// A user who may edit the operator's namespace may act as the operator. No example needs that
+/// right.
 #[test]
 fn no_example_puts_anything_beside_the_operator() {
     let root = deploy().parent().unwrap().to_owned();
@@ -203,7 +206,8 @@ fn every_role_of_the_operator_is_recognised_by_the_fence() {
     assert_eq!(roles, expected.into());
 }
 
-/// The API server aborts an expression that costs over 1,000,000. One authorizer check costs 350,000.
+/// The API server aborts an expression that costs over 1,000,000. One authorizer check costs
+/// 350,000.
 #[test]
 fn no_expression_of_a_policy_asks_the_authorizer_three_times() {
     let folders = ["base", "components"].map(|folder| objects(&deploy().join(folder)));

@@ -1,4 +1,5 @@
-//! The workflows run the checks of the gate for a pull request. They grant and trust as little as possible.
+//! The workflows run the checks of the gate for a pull request. They grant and trust as little as
+//! possible.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use std::collections::BTreeSet;
@@ -146,7 +147,8 @@ fn a_job_may_only_read_and_ends_in_time() {
     }
 }
 
-/// A branch rule requires only `All checks`. A job that `All checks` does not wait for could fail unseen.
+/// A branch rule requires only `All checks`. A job that `All checks` does not wait for could fail
+/// unseen.
 #[test]
 fn one_check_waits_for_all_jobs() {
     let check: Value = serde_yaml::from_str(&read(".github/workflows/check.yml")).unwrap();

@@ -28,7 +28,8 @@ const ARROWS: [(&str, &[&str]); 10] = [
 /// Crates that are never shipped and may see everything.
 const TESTING: [&str; 6] =
     ["swarm-apiserver", "swarm-bench", "swarm-days", "swarm-e2e", "swarm-prose", "swarm-sim"];
-/// The crates that may use Kubernetes crates. Binaries only name `k8s-openapi`, to choose its version.
+/// The crates that may use Kubernetes crates. Binaries only name `k8s-openapi`, to choose its
+/// version.
 const KNOW_KUBE: [&str; 5] =
     ["swarm-adapters-k8s", "swarm-apiserver", "swarm-client", "swarm-e2e", "swarm-replicas"];
 /// The client of Kubernetes, our library around it, and the operator.

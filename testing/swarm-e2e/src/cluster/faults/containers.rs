@@ -82,8 +82,8 @@ impl Cluster {
         first_processes(pod).await?.first().copied().context("no container")
     }
 
-    /// Stops every process of every container of `pod`. No process in it can act, and no component is
-    /// notified.
+    /// Stops every process of every container of `pod`. No process in it can act, and no component
+    /// is notified.
     ///
     /// # Errors
     ///

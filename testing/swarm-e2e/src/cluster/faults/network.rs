@@ -1,7 +1,7 @@
 //! Pods and nodes that cannot reach the API server while they keep running.
 //!
-//! A pod loses its whole network. A node loses the connection between the API server and its kubelet and
-//! pods, in both directions. All other connections still work, such as the probes.
+//! A pod loses its whole network. A node loses the connection between the API server and its
+//! kubelet and pods, in both directions. All other connections still work, such as the probes.
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Pod;
@@ -12,7 +12,8 @@ use crate::command::run;
 
 /// The priority of the rules that cut nodes off, before [`LOCAL`].
 const CUTS: &str = "50";
-/// The priority of the rule for our own addresses. By default it is first, and no rule can precede it.
+/// The priority of the rule for our own addresses. By default it is first, and no rule can precede
+/// it.
 const LOCAL: &str = "100";
 
 /// A pod or a node that is cut off until it is [reconnected](Self::reconnect).
@@ -89,8 +90,8 @@ pub(in super::super) fn mend() -> Result<()> {
     Ok(())
 }
 
-/// The rules that drop the traffic of a cut-off node. They match packets between its pods and the API
-/// server, and packets from its kubelet to the node's own address of the API server.
+/// The rules that drop the traffic of a cut-off node. They match packets between its pods and the
+/// API server, and packets from its kubelet to the node's own address of the API server.
 fn rules(node: u8) -> [Vec<String>; 3] {
     let words = |line: String| line.split(' ').map(str::to_owned).collect();
     [

@@ -38,8 +38,8 @@ impl Cluster {
         self.api_server_ready().await
     }
 
-    /// Restarts etcd as in production, where it syncs each write before it acknowledges it. So a copy
-    /// that is made after a kill has all acknowledged writes.
+    /// Restarts etcd as in production, where it syncs each write before it acknowledges it. So a
+    /// copy that is made after a kill has all acknowledged writes.
     ///
     /// # Errors
     ///
@@ -50,8 +50,8 @@ impl Cluster {
         self.api_server_ready().await
     }
 
-    /// Copies the data of etcd, which is down for a moment. A kill ends it, because on a request to end
-    /// it would wait for its clients.
+    /// Copies the data of etcd, which is down for a moment. A kill ends it, because on a request to
+    /// end it would wait for its clients.
     ///
     /// # Errors
     ///
@@ -66,9 +66,9 @@ impl Cluster {
         Ok(EtcdCopy(copy))
     }
 
-    /// Restores the cluster from a copy, as the Kubernetes documentation describes. The API server and
-    /// etcd are stopped, and all other components are restarted after them. Pods keep running, and the
-    /// cluster has no record of their acts since the copy.
+    /// Restores the cluster from a copy, as the Kubernetes documentation describes. The API server
+    /// and etcd are stopped, and all other components are restarted after them. Pods keep running,
+    /// and the cluster has no record of their acts since the copy.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Random operations on a few ConfigMaps. Every server gets the same operations, and must give the same
-//! answers.
+//! Random operations on a few ConfigMaps. Every server gets the same operations, and must give the
+//! same answers.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -49,8 +49,9 @@ struct Run {
     versions: Vec<u64>,
 }
 
-/// Sends `count` operations. Returns one line for each request with its answer, and one for each event of a
-/// watch of all changes. A line has no versions and UIDs, but shows whether these are new.
+/// Sends `count` operations. Returns one line for each request with its answer, and one for each
+/// event of a watch of all changes. A line has no versions and UIDs, but shows whether these are
+/// new.
 ///
 /// # Errors
 ///
@@ -216,8 +217,8 @@ impl Run {
                 format!("{} {}", of(&it.manager), of(&it.operation))
             })
             .collect();
-        // Ownership by replacing an object is not compared. The server in memory is less exact there,
-        // and no adapter relies on it.
+        // Ownership by replacing an object is not compared. The server in memory is less exact
+        // there, and no adapter relies on it.
         managers.retain(|manager| !manager.starts_with("maker "));
         managers.sort();
         let (labels, data) = (object.labels(), object.data.clone().unwrap_or_default());

@@ -101,8 +101,8 @@ pub(super) async fn what_is_selected_no_more_is_gone(place: &Place<'_>) -> Resul
     Ok(())
 }
 
-/// A watch that selects nothing gets at most bookmarks, and ends in time. A server promises no bookmarks,
-/// and a real one sends none within a few seconds.
+/// A watch that selects nothing gets at most bookmarks, and ends in time. A server promises no
+/// bookmarks, and a real one sends none within a few seconds.
 pub(super) async fn a_quiet_watch_ends_in_time(place: &Place<'_>) -> Result<()> {
     let maps = place.maps();
     let listed = maps.list(&ListParams::default()).await?;

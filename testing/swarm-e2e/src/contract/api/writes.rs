@@ -143,8 +143,8 @@ pub(super) async fn an_apply_of_another_object_is_refused(place: &Place<'_>) -> 
     is_about_the_uid("a patch of another object", other)
 }
 
-/// Checks that a change with another UID is refused, so that it only changes the intended object. The API
-/// server refuses the UID as an invalid field, with 422 instead of a conflict.
+/// Checks that a change with another UID is refused, so that it only changes the intended object.
+/// The API server refuses the UID as an invalid field, with 422 instead of a conflict.
 fn is_about_the_uid<T: std::fmt::Debug>(what: &str, answer: kube::Result<T>) -> Result<()> {
     match answer {
         Err(kube::Error::Api(status)) if status.code == 422 => {

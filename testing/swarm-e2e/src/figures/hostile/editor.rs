@@ -24,7 +24,8 @@ const LEASES: u64 = 32;
 const LONG_LISTS: u64 = 8;
 /// The number of jobs of each long list.
 const LONG_LIST: usize = 24_900;
-/// The most keys of a ConfigMap. With its `managedFields` such an object has the largest allowed size.
+/// The most keys of a ConfigMap. With its `managedFields` such an object has the largest allowed
+/// size.
 const KEYS: u64 = 50_000;
 
 /// The identity of the editor when it uses the token of a pod.
@@ -79,8 +80,8 @@ impl Editor {
         Ok(editor)
     }
 
-    /// Makes a pod that never runs, and a token that is bound to it. Only the UID in the token differs
-    /// from the token of a worker.
+    /// Makes a pod that never runs, and a token that is bound to it. Only the UID in the token
+    /// differs from the token of a worker.
     async fn pod(&self, config: &Config, n: u64) -> Result<InPod> {
         let name = format!("gated-{n}");
         let pod = json!({
@@ -175,7 +176,8 @@ impl Editor {
         }
     }
 
-    /// A ConfigMap that claims to be the view of a Swarm of this namespace, with up to [`KEYS`] keys.
+    /// A ConfigMap that claims to be the view of a Swarm of this namespace, with up to [`KEYS`]
+    /// keys.
     fn many_keys(&mut self, name: &str) -> Value {
         let count = self.below(KEYS);
         let keys: Value = (0..count).map(|n| (format!("k{n:05}"), json!(""))).collect();

@@ -1,6 +1,6 @@
-//! Times small writes that no operator takes part in, and the time until a watch shows the last one. The
-//! watch covers all ConfigMaps, as the watch of each replica of the operator does. So the times show which
-//! part of a delay comes from the API server.
+//! Times small writes that no operator takes part in, and the time until a watch shows the last
+//! one. The watch covers all ConfigMaps, as the watch of each replica of the operator does. So the
+//! times show which part of a delay comes from the API server.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -20,8 +20,8 @@ use tokio::time::timeout;
 use super::WITHIN;
 use crate::scenario::Context;
 
-/// The number of small writes that are timed together, one after the other. A turn has three writes: the
-/// ledger, the view and the status.
+/// The number of small writes that are timed together, one after the other. A turn has three
+/// writes: the ledger, the view and the status.
 pub(super) const WRITES: usize = 3;
 /// The ConfigMap that is written, in the namespace of each tenant.
 const NAME: &str = "probe";
@@ -50,8 +50,8 @@ impl Probe {
         Self { newest, task }
     }
 
-    /// Does the small writes. Returns the time that they took, and the time after them until the watch
-    /// showed the last one.
+    /// Does the small writes. Returns the time that they took, and the time after them until the
+    /// watch showed the last one.
     pub(super) async fn take(
         &mut self,
         tenant: &Context,

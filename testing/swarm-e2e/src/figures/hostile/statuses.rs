@@ -1,5 +1,5 @@
-//! The statuses of the tenants' Swarms, from a watch of each namespace. Polling would take the API server's
-//! time away from the measured turn.
+//! The statuses of the tenants' Swarms, from a watch of each namespace. Polling would take the API
+//! server's time away from the measured turn.
 
 use std::collections::BTreeMap;
 use std::pin::pin;

@@ -1,5 +1,5 @@
-//! The time without a running job after a worker crashed or its node fell silent, and the time that a
-//! new worker waits for its first job.
+//! The time without a running job after a worker crashed or its node fell silent, and the time that
+//! a new worker waits for its first job.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The cost of the heartbeats of a thousand sessions, from Leases that are made and renewed as by workers.
+//! The cost of the heartbeats of a thousand sessions, from Leases that are made and renewed as by
+//! workers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! One job moves from worker to worker and back: the time of each leg, and the requests to the API server
-//! for it.
+//! One job moves from worker to worker and back: the time of each leg, and the requests to the API
+//! server for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,8 +23,8 @@ const MOVES: usize = 200;
 const WITHIN: Duration = Duration::from_secs(30);
 /// The time between two reads of the run log.
 const STEP: Duration = Duration::from_millis(5);
-/// The constant part of the pause between two moves. Another part differs from move to move, so that
-/// moves do not begin in step with renewals.
+/// The constant part of the pause between two moves. Another part differs from move to move, so
+/// that moves do not begin in step with renewals.
 const PAUSE: Duration = Duration::from_millis(300);
 const MOVING: &str = "moving";
 

@@ -1,7 +1,7 @@
 //! The imports between the files of a crate, and the circles in them.
 //!
-//! A path counts as an import of the file that defines its item, also through re-exports. Imports between a
-//! module and the modules below it do not count.
+//! A path counts as an import of the file that defines its item, also through re-exports. Imports
+//! between a module and the modules below it do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! One source: the modules that it declares, the items that it defines, and the paths that it names.
 //!
-//! Code that only tests compile is left out. Macros are not expanded, and paths in strings, such as in an
-//! attribute of serde, do not count.
+//! Code that only tests compile is left out. Macros are not expanded, and paths in strings, such as
+//! in an attribute of serde, do not count.
 
 use super::tokens::{Token, closing, tokens};
 

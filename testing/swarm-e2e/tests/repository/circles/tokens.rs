@@ -1,5 +1,5 @@
-//! The words and marks of a Rust source. Comments and lifetimes are left out, and string literals are
-//! separate from words.
+//! The words and marks of a Rust source. Comments and lifetimes are left out, and string literals
+//! are separate from words.
 
 use proc_macro2::{Delimiter, Punct, Spacing, TokenStream, TokenTree};
 
