@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use swarm_core::Failing;
 
 pub use events::Events;
-pub use follow::{JobNow, Told, follow};
+pub use follow::{JobNow, WorkerState, follow};
 pub use orders::{Orders, inherited};
 
 /// The version of the channel that a worker speaks. Later versions only add orders and events.

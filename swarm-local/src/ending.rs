@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use swarm_adapters_host::channel::Told;
+use swarm_adapters_host::channel::WorkerState;
 use swarm_adapters_host::clock::unix_s;
 use swarm_core::Slot;
 use tokio::sync::watch;
@@ -33,7 +33,7 @@ pub(super) type Granted = BTreeMap<Slot, usize>;
 /// has not reported, its number comes from the ledger.
 fn left(
     workers: &Workers,
-    reported: &BTreeMap<Slot, Told>,
+    reported: &BTreeMap<Slot, WorkerState>,
     granted: &Granted,
 ) -> (usize, Vec<String>) {
     let (mut count, mut named) = (0, Vec::new());

@@ -39,7 +39,7 @@ pub(crate) use leftovers::{Leftovers, Patience, Remaining, end_leftovers, record
 pub(crate) use logs::{aside as rotated_log, open as open_log, path as log_path};
 pub(crate) use peer::Peer;
 
-use swarm_adapters_host::channel::{self, Told};
+use swarm_adapters_host::channel::{self, WorkerState};
 use swarm_adapters_host::file;
 
 use leftovers::Records;
@@ -127,7 +127,7 @@ struct Shared {
     records: Records,
     workers: watch::Sender<Workers>,
     /// Reports of the workers.
-    reported: Mutex<BTreeMap<Slot, Told>>,
+    reported: Mutex<BTreeMap<Slot, WorkerState>>,
     /// Changes with every report that a user should see at once.
     news: watch::Sender<u64>,
 }
@@ -163,7 +163,7 @@ impl Processes {
 
     /// Returns the workers' reports over their channels. A worker of an earlier version reports
     /// nothing.
-    pub(crate) fn reported(&self) -> MutexGuard<'_, BTreeMap<Slot, Told>> {
+    pub(crate) fn reported(&self) -> MutexGuard<'_, BTreeMap<Slot, WorkerState>> {
         self.shared.reported()
     }
 
@@ -316,7 +316,7 @@ async fn supervise(shared: Arc<Shared>, slot: Slot, mut order: watch::Receiver<O
 }
 
 impl Shared {
-    fn reported(&self) -> MutexGuard<'_, BTreeMap<Slot, Told>> {
+    fn reported(&self) -> MutexGuard<'_, BTreeMap<Slot, WorkerState>> {
         // A thread that panicked while holding the lock cannot have left an incomplete entry.
         self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -328,7 +328,7 @@ impl Shared {
         match event {
             channel::Event::Hello { version: _ } => {
                 let instance = instance.to_owned();
-                reported.insert(slot, Told { instance, ..Told::default() });
+                reported.insert(slot, WorkerState { instance, ..WorkerState::default() });
             }
             event => {
                 let its_own =

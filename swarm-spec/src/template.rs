@@ -51,8 +51,6 @@ pub struct UnknownPlaceholder {
 pub struct MissingParam(pub String);
 
 impl Template {
-    /// A text without placeholders.
-    /// #skip
     /// Reads a text. O(its length).
     ///
     /// # Errors

@@ -15,8 +15,6 @@ use serde_json::{Map, Number, Value};
 const REPEATED_MAX: usize = 2;
 
 /// The size to which a text of any length may grow, so that small manifests may use anchors freely.
-/// #skip
-/// The deepest nesting of values. The parser refuses deeper texts by itself, but late.
 const BYTES_ALLOWED: usize = 1 << 20;
 
 /// The deepest nesting of values. The parser refuses deeper texts by itself, but late.

@@ -125,8 +125,8 @@ pub struct SessionArgs {
     /// The namespace of this pod [default: the namespace of its service account]
     #[arg(long, value_name = "NS", env = "POD_NAMESPACE")]
     pub namespace: Option<String>,
-    /// The kubeconfig file [default: the pod's service account, or else `KUBECONFIG`, or else
-    /// ~/.kube/config]
+    /// The kubeconfig file [default: `KUBECONFIG`, or else ~/.kube/config, or else the pod's
+    /// service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The time for which the jobs of a session may run after its last renewal of the Lease: at

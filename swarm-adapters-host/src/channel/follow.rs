@@ -12,7 +12,7 @@ use crate::worker_view::JOBS_MAX;
 
 /// The state that a worker instance has reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct WorkerState {
     /// The instance.
     pub instance: String,
     /// Its jobs, including jobs that are stopping.
@@ -30,7 +30,7 @@ pub struct JobNow {
     pub is_stopping: bool,
 }
 
-impl Told {
+impl WorkerState {
     /// Applies an event, and returns whether failing jobs changed. The size of the state is
     /// bounded, even if a worker lies.
     pub fn learn(&mut self, event: Event) -> bool {

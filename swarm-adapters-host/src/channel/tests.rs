@@ -102,7 +102,7 @@ fn of_a_worker_that_lies_no_more_failing_jobs_are_kept_than_a_worker_can_have() 
         last_output: vec!["x".repeat(10_000); 100],
     };
     let lie = Failing { count: usize::MAX, worst: vec![job; 1_000] };
-    let mut reported = Told::default();
+    let mut reported = WorkerState::default();
     assert!(reported.learn(Event::Failing(lie.clone())));
     assert_eq!(*reported.failing, lie.limited(JOBS_MAX, WORST_MAX));
     assert_eq!((reported.failing.count, reported.failing.worst.len()), (JOBS_MAX, WORST_MAX));
