@@ -19,7 +19,7 @@ use crate::chaos::job;
 const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Time between two checks of a condition.
-const LOOK: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_millis(25);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm");
 

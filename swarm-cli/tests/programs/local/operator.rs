@@ -272,6 +272,6 @@ pub(crate) fn until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
             return answer;
         }
         assert!(since.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
-        sleep(Duration::from_millis(5));
+        sleep(Duration::from_millis(20));
     }
 }

@@ -204,6 +204,9 @@ fn ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_back_while_jobs_go_on(
     tty.shows("━━ keys");
     tty.type_in(b" qy");
     tty.shows("no process is left");
+    // The shell drops text that was typed before its prompt.
+    let has_prompt = || tty.shown().trim_end().ends_with("shell>").then_some(());
+    until("the prompt of the shell", has_prompt);
     tty.type_in(b"exit\r");
     tty.ended();
 }

@@ -163,6 +163,7 @@ fn runs(terms: FleetTerms, count: usize) -> impl Iterator<Item = Result<Fleet, S
 }
 
 #[test]
+#[ignore = "takes long: `just test-protocols` runs it"]
 fn a_broken_rule_is_noticed_in_whole_pools_too() {
     for rule in [
         Rule::NewerViewsOnly,

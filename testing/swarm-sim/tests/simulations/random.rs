@@ -151,6 +151,7 @@ fn invariants_hold_in_long_runs_in_which_renewals_and_acknowledgements_in_part_a
 }
 
 #[test]
+#[ignore = "takes long: `just test-protocols` runs it"]
 fn random_runs_notice_broken_rules_too() {
     for rule in [
         Rule::AckBeforeGrant,
