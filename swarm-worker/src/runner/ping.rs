@@ -213,7 +213,7 @@ async fn status(
 mod tests {
     use axum::Router;
     use axum::routing::get;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpSocket};
 
     use super::*;
 
@@ -261,7 +261,10 @@ mod tests {
         let address = silent.local_addr().unwrap().to_string();
         let message = ping(&address, Duration::from_millis(50)).await.unwrap_err().to_string();
         assert_eq!(message, format!("{address} did not answer within 50 ms"));
-        drop(silent);
+        // A port that this test keeps and on which nothing listens.
+        let closed = TcpSocket::new_v4().unwrap();
+        closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = closed.local_addr().unwrap().to_string();
         let message = ping(&address, SECOND).await.unwrap_err().to_string();
         assert!(message.contains(" cannot be reached: Connection refused"), "{message}");
     }
