@@ -149,7 +149,7 @@ bless-prose:
 # Regenerate the list of the library's public API, after an intended change.
 [group('write what is generated')]
 bless-api:
-    UPDATE=1 cargo test --quiet --locked -p swarm-core --test public_api
+    UPDATE=1 cargo test --quiet --locked -p swarm-e2e --test repository public_api::
 
 # Write the list that `just instructions` compares with, after an intended change (needs valgrind).
 [group('write what is generated')]

@@ -101,7 +101,7 @@ mod tests {
             ("swarm-core/src/turn.rs", rust(Literals::Read)),
             ("swarm-core/src/turn/tests.rs", rust(Literals::LeftOut)),
             ("swarm-core/src/turn/recheck_tests.rs", rust(Literals::LeftOut)),
-            ("swarm-core/tests/public_api.rs", rust(Literals::LeftOut)),
+            ("swarm-core/tests/wire.rs", rust(Literals::LeftOut)),
             ("testing/swarm-sim/src/step.rs", rust(Literals::LeftOut)),
         ];
         for (file, expected) in expected {

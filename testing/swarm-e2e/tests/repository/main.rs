@@ -1,10 +1,12 @@
-//! The contract of the fake API, the manifests, the workflows, and the layers of the crates.
+//! The contract of the fake API, the manifests, the workflows, the layers of the crates, and the
+//! public API of the libraries.
 
 mod circles;
 mod contract;
 mod deploy;
 mod flows;
 mod layers;
+mod public_api;
 
 use std::path::Path;
 
