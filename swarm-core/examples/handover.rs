@@ -55,7 +55,7 @@ fn main() {
         let evidence = leases.iter().map(|(id, lease)| (id.clone(), seen(lease))).collect();
         let (ages, jobs, seats) = (&BTreeMap::new(), &Jobs::new(), &BTreeMap::new());
         let (goal, evidence) = (&goal, &evidence);
-        let sight = StepInputs { goal, evidence, ages, jobs, seats };
-        *cells = advance(cells, &sight, &terms).map_or(cells.clone(), |save| save.next);
+        let inputs = StepInputs { goal, evidence, ages, jobs, seats };
+        *cells = advance(cells, &inputs, &terms).map_or(cells.clone(), |save| save.next);
     }
 }

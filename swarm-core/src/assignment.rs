@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::merge::{beside, side_by_side};
+use crate::merge::{left_join, side_by_side};
 use crate::{JobName, Jobs, SharedMap, Slot};
 
 /// The slot that holds each job. A job without an entry is unassigned.
@@ -69,7 +69,7 @@ impl Assignment {
         &'a self,
         jobs: &'a Jobs,
     ) -> impl Iterator<Item = (&'a JobName, Option<Slot>)> {
-        beside(jobs, &self.0).map(|(job, _, slot)| (job, slot.copied()))
+        left_join(jobs, &self.0).map(|(job, _, slot)| (job, slot.copied()))
     }
 
     /// Returns the assigned jobs that are not in `jobs`, with their holders, in the order of names.
@@ -78,8 +78,8 @@ impl Assignment {
         &'a self,
         jobs: &'a Jobs,
     ) -> impl Iterator<Item = (&'a JobName, Slot)> {
-        let beside = beside(&self.0, jobs);
-        beside.filter(|(.., wanted)| wanted.is_none()).map(|(job, slot, _)| (job, *slot))
+        let joined = left_join(&self.0, jobs);
+        joined.filter(|(.., wanted)| wanted.is_none()).map(|(job, slot, _)| (job, *slot))
     }
 
     /// Returns the jobs of each slot. Slots without jobs are left out.

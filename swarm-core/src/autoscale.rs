@@ -259,7 +259,7 @@ pub struct Scale {
     /// The number of workers that the pool should have, within the bounds.
     pub workers: u32,
     /// The time after which the number shrinks if the need stays as it is; `None` if it does not.
-    pub look_in: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 impl Autoscaler {
@@ -281,16 +281,17 @@ impl Autoscaler {
     /// let (at, present) = (Duration::from_secs, 5);
     ///
     /// let first = scaler.step(&terms, 1, present, at(0));
-    /// assert_eq!((first.workers, first.look_in), (5, Some(cooldown))); // the present workers
+    /// // The present workers are the start.
+    /// assert_eq!((first.workers, first.requeue_after), (5, Some(cooldown)));
     /// let later = scaler.step(&terms, 1, present, at(300));
-    /// assert_eq!((later.workers, later.look_in), (2, None)); // no fewer than the minimum
+    /// assert_eq!((later.workers, later.requeue_after), (2, None)); // no fewer than the minimum
     /// ```
     pub fn step(&mut self, terms: &Autoscale, need: u32, present: u32, now: Duration) -> Scale {
         let need = terms.bounded(need);
         let before = terms.bounded(self.workers.unwrap_or(present));
         if before <= need {
             *self = Self { workers: Some(need), lower: None };
-            return Scale { workers: need, look_in: None };
+            return Scale { workers: need, requeue_after: None };
         }
         let Lower { since, most } = self.lower.unwrap_or(Lower { since: now, most: need });
         let most = most.max(need).min(before);
@@ -299,9 +300,9 @@ impl Autoscaler {
             // A new wait starts if even fewer workers are enough.
             let lower = (need < most).then_some(Lower { since: now, most: need });
             *self = Self { workers: Some(most), lower };
-            return Scale { workers: most, look_in: lower.map(|_| terms.cooldown) };
+            return Scale { workers: most, requeue_after: lower.map(|_| terms.cooldown) };
         }
         *self = Self { workers: Some(before), lower: Some(Lower { since, most }) };
-        Scale { workers: before, look_in: Some(left) }
+        Scale { workers: before, requeue_after: Some(left) }
     }
 }

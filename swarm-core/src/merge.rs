@@ -27,7 +27,7 @@ pub(crate) fn side_by_side<'a, K: Ord, L, R>(
 }
 
 /// Returns every key of `left`, in order, with its values in `left` and `right`. O(left + right).
-pub(crate) fn beside<'a, K: Ord, L, R>(
+pub(crate) fn left_join<'a, K: Ord, L, R>(
     left: &'a BTreeMap<K, L>,
     right: &'a BTreeMap<K, R>,
 ) -> impl Iterator<Item = (&'a K, &'a L, Option<&'a R>)> {
@@ -54,7 +54,7 @@ mod tests {
                 .filter(|(_, l, r)| l.is_some() || r.is_some())
                 .collect();
             prop_assert_eq!(found, looked_up);
-            let left: Vec<_> = beside(&l, &r).map(|(key, ..)| key).collect();
+            let left: Vec<_> = left_join(&l, &r).map(|(key, ..)| key).collect();
             prop_assert_eq!(left, l.keys().collect::<Vec<_>>());
         }
     }

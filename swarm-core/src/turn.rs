@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::handover::{Cell, HandoverTerms, Place, Policy, Record, SessionId};
-use crate::merge::beside;
+use crate::merge::left_join;
 use crate::planner::active;
 use crate::{
     Assignment, Filled, Job, JobName, Jobs, Ledger, LedgerStep, Member, MoveReason, Plan, Pool,
@@ -389,7 +389,7 @@ pub(crate) fn unfinished<'a>(ledger: &Ledger, desired: &'a Desired) -> Cow<'a, J
     if !ledger.cells.jobs.values().any(is_done) {
         return jobs;
     }
-    let all = beside(&*jobs, &ledger.cells.jobs);
+    let all = left_join(&*jobs, &ledger.cells.jobs);
     let left = all.filter(|(_, job, record)| !(job.run_once && record.is_some_and(is_done)));
     Cow::Owned(left.map(|(name, job, _)| (name.clone(), job.clone())).collect())
 }

@@ -510,7 +510,7 @@ impl Operation {
         let present = slots.end.saturating_sub(slots.start);
         let scale = self.scaler.step(&terms, need.workers, present, self.started.elapsed());
         slots.end = slots.start.saturating_add(scale.workers);
-        scale.look_in
+        scale.requeue_after
     }
 
     /// Starts missing workers, and asks surplus workers to end.

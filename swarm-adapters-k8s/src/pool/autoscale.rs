@@ -49,7 +49,7 @@ impl Autoscaling {
         let ledger = ledger.map_or_else(|| Ledger::new(0), |(ledger, _)| ledger);
         let Some(scale) = self.step(&ledger, desired, pool) else { return Ok(None) };
         desired.replicas = Some(scale.workers);
-        Ok(scale.look_in)
+        Ok(scale.requeue_after)
     }
 
     /// The number of workers for `pool`, and the time until a reduction.

@@ -103,9 +103,9 @@ proptest! {
         }
         let end = now + terms.cooldown * 2;
         let mut scale = scaler.step(&terms, last, present, now);
-        while let Some(look_in) = scale.look_in {
-            prop_assert!(!look_in.is_zero() || terms.cooldown.is_zero());
-            now += look_in;
+        while let Some(requeue_after) = scale.requeue_after {
+            prop_assert!(!requeue_after.is_zero() || terms.cooldown.is_zero());
+            now += requeue_after;
             scale = scaler.step(&terms, last, present, now);
             prop_assert!(now <= end, "it takes longer than two cooldowns");
         }
@@ -158,9 +158,9 @@ fn whoever_forgot_everything_begins_with_what_is_there() {
     let terms = terms(1, 9, 60);
     let mut scaler = Autoscaler::default();
     let scale = scaler.step(&terms, 2, 7, secs(1000));
-    assert_eq!((scale.workers, scale.look_in), (7, Some(secs(60))));
+    assert_eq!((scale.workers, scale.requeue_after), (7, Some(secs(60))));
     let scale = scaler.step(&terms, 2, 7, secs(1060));
-    assert_eq!((scale.workers, scale.look_in), (2, None));
+    assert_eq!((scale.workers, scale.requeue_after), (2, None));
 }
 
 fn desired(jobs: Jobs, autoscale: Autoscale) -> Desired {

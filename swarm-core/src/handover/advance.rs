@@ -200,25 +200,25 @@ impl HandoverTerms {
 /// let goal = [("job".parse()?, Place::Session(Slot(0), session.clone()))].into();
 /// let (evidence, ages, jobs, seats) = Default::default();
 /// let (evidence, ages, seats) = (&evidence, &ages, &seats);
-/// let sight = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, seats };
+/// let inputs = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, seats };
 /// let terms = HandoverTerms::default();
-/// let save = advance(&Cells::new(0), &sight, &terms).unwrap();
+/// let save = advance(&Cells::new(0), &inputs, &terms).unwrap();
 /// assert_eq!(save.touched, [session].into()); // publish to it after the save
-/// assert_eq!(advance(&save.next, &sight, &terms), None); // the goal is reached
+/// assert_eq!(advance(&save.next, &inputs, &terms), None); // the goal is reached
 /// # Ok::<(), swarm_core::JobNameError>(())
 /// ```
 #[must_use]
-pub fn advance(cells: &Cells, sight: &StepInputs<'_>, terms: &HandoverTerms) -> Option<Save> {
+pub fn advance(cells: &Cells, inputs: &StepInputs<'_>, terms: &HandoverTerms) -> Option<Save> {
     let mut change = Change::of(cells);
     let fresh = Record { cell: Cell::Free { token: cells.first_token }, strikes: 0 };
-    let released = Released::of(cells, sight, terms);
+    let released = Released::of(cells, inputs, terms);
     let mut grants = Vec::new();
-    for (job, record, goal) in side_by_side(&cells.jobs, sight.goal) {
+    for (job, record, goal) in side_by_side(&cells.jobs, inputs.goal) {
         if record.is_none() {
             change.admit(job, fresh.clone());
         }
         let record = record.unwrap_or(&fresh);
-        let turn = Turn { job, record, goal, sight, terms, released: &released };
+        let turn = Turn { job, record, goal, inputs, terms, released: &released };
         // A refusal leaves the job unchanged; the next turn looks at it again.
         if let Ok(Next::Grant { slot, session }) = turn.take(&mut change) {
             grants.push((turn, slot, session));
@@ -226,14 +226,14 @@ pub fn advance(cells: &Cells, sight: &StepInputs<'_>, terms: &HandoverTerms) -> 
     }
     // Grants come last, when the jobs that each session still holds are known.
     let sessions = grants.iter().map(|(_, _, session)| *session);
-    let mut room = Room::of(&change, sight, cells.has_shares, sessions);
+    let mut room = Room::of(&change, inputs, cells.has_shares, sessions);
     for (turn, slot, session) in grants {
         let event = CellEvent::Grant { session: session.clone(), slot };
         if room.has(turn.job, session) && turn.step(&mut change, &event).is_ok() {
             room.take(turn.job, session);
         }
     }
-    let has_shares = sight.want_shares() || (cells.has_shares && sight.any_leaves(&change));
+    let has_shares = inputs.want_shares() || (cells.has_shares && inputs.any_leaves(&change));
     change.finish(has_shares)
 }
 
@@ -245,8 +245,8 @@ enum Next<'a> {
     Rest,
 }
 
-fn has_ended(sight: &StepInputs<'_>, session: &SessionId) -> bool {
-    sight.evidence.get(session).is_some_and(|evidence| evidence.ended.is_some())
+fn has_ended(inputs: &StepInputs<'_>, session: &SessionId) -> bool {
+    inputs.evidence.get(session).is_some_and(|evidence| evidence.ended.is_some())
 }
 
 /// The jobs of all sessions that every session has released.
@@ -261,7 +261,7 @@ struct Released<'a> {
 impl<'a> Released<'a> {
     /// Finds the releases. O(jobs + (sessions + jobs that they list) · releases of different
     /// writes).
-    fn of(cells: &Cells, sight: &'a StepInputs<'_>, terms: &HandoverTerms) -> Self {
+    fn of(cells: &Cells, inputs: &'a StepInputs<'_>, terms: &HandoverTerms) -> Self {
         let mut has_everywhere = false;
         let since = |record: &Record| match record.cell {
             Cell::ReleasingAll { since, .. } => Some(since),
@@ -277,10 +277,10 @@ impl<'a> Released<'a> {
             | Cell::Done { .. } => None,
         };
         let since: BTreeSet<_> = cells.jobs.values().filter_map(since).collect();
-        let left = |since: u64| Some((since, sight.left_of_all(since, terms)?));
+        let left = |since: u64| Some((since, inputs.left_of_all(since, terms)?));
         let since = since.into_iter().filter_map(left).collect();
         // No session has acknowledged the highest possible revision.
-        let left_now = || sight.left_of_all(u64::MAX, terms);
+        let left_now = || inputs.left_of_all(u64::MAX, terms);
         let by_itself = has_everywhere && left_now().is_some_and(|left| left.is_empty());
         Self { since, by_itself }
     }
@@ -297,7 +297,7 @@ struct Turn<'a> {
     job: &'a JobName,
     record: &'a Record,
     goal: Option<&'a Place>,
-    sight: &'a StepInputs<'a>,
+    inputs: &'a StepInputs<'a>,
     terms: &'a HandoverTerms,
     released: &'a Released<'a>,
 }
@@ -326,16 +326,16 @@ impl<'a> Turn<'a> {
 
     /// Returns the time for which the cell has been seen unchanged.
     fn age(&self) -> Duration {
-        self.sight.ages.get(self.job).copied().unwrap_or_default()
+        self.inputs.ages.get(self.job).copied().unwrap_or_default()
     }
 
     fn runs_once(&self) -> bool {
-        self.sight.jobs.get(self.job).is_some_and(|job| job.run_once)
+        self.inputs.jobs.get(self.job).is_some_and(|job| job.run_once)
     }
 
     /// Returns whether the job is wanted as a job that does not run to completion.
     fn runs_again(&self) -> bool {
-        self.sight.jobs.get(self.job).is_some_and(|job| !job.run_once)
+        self.inputs.jobs.get(self.job).is_some_and(|job| !job.run_once)
     }
 
     fn is_wanted(&self) -> bool {
@@ -362,7 +362,7 @@ impl<'a> Turn<'a> {
     fn place(&self) -> Option<(Slot, Option<&'a SessionId>)> {
         match self.goal? {
             Place::Session(slot, session) => {
-                Some((*slot, Some(session).filter(|session| !has_ended(self.sight, session))))
+                Some((*slot, Some(session).filter(|session| !has_ended(self.inputs, session))))
             }
             Place::Slot(slot) => Some((*slot, None)),
             Place::Everywhere | Place::Nowhere => None,
@@ -417,7 +417,7 @@ impl<'a> Turn<'a> {
         since: Option<u64>,
     ) -> Result<Next<'a>, Refusal> {
         let nothing = Evidence::default();
-        let evidence = self.sight.evidence.get(holder).unwrap_or(&nothing);
+        let evidence = self.inputs.evidence.get(holder).unwrap_or(&nothing);
         let is_finished = evidence.finished.get(self.job) == Some(&token);
         if is_finished && self.runs_once() {
             return self.rest(change, &CellEvent::Finish { session: holder.clone(), token });

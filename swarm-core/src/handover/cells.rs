@@ -280,8 +280,8 @@ impl Save {
     /// let goal = [("job".parse()?, Place::Nowhere)].into();
     /// let (evidence, ages, jobs, seats) = Default::default();
     /// let (evidence, ages, seats) = (&evidence, &ages, &seats);
-    /// let sight = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, seats };
-    /// let save = advance(&cells, &sight, &HandoverTerms::default()).unwrap();
+    /// let inputs = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, seats };
+    /// let save = advance(&cells, &inputs, &HandoverTerms::default()).unwrap();
     /// let stored = save.onto(&cells).unwrap();
     /// assert_eq!(stored.revision, 1);
     /// assert!(save.onto(&stored).is_err()); // the ledger has changed since

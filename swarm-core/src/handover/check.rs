@@ -55,9 +55,9 @@ pub enum StepViolation {
 /// };
 /// let (goal, evidence, ages, jobs, seats) = Default::default();
 /// let (goal, evidence, ages) = (&goal, &evidence, &ages);
-/// let sight = StepInputs { goal, evidence, ages, jobs: &jobs, seats: &seats };
+/// let inputs = StepInputs { goal, evidence, ages, jobs: &jobs, seats: &seats };
 /// let terms = HandoverTerms::default();
-/// let check = |after| check_step(&granted(1, 1, 7), &after, &sight, &terms);
+/// let check = |after| check_step(&granted(1, 1, 7), &after, &inputs, &terms);
 /// assert_eq!(check(granted(2, 1, 7)), Ok(()));
 /// let taken = StepViolation::NoProof("job".parse()?);
 /// assert_eq!(check(granted(2, 2, 8)), Err(taken)); // taken from its holder without a proof
@@ -66,7 +66,7 @@ pub enum StepViolation {
 pub fn check_step(
     before: &Cells,
     after: &Cells,
-    sight: &StepInputs<'_>,
+    inputs: &StepInputs<'_>,
     terms: &HandoverTerms,
 ) -> Result<(), StepViolation> {
     let forward = after.revision == before.revision + 1
@@ -76,7 +76,7 @@ pub fn check_step(
         return Err(StepViolation::NotForward);
     }
     for (job, record) in &before.jobs {
-        let judge = Judge { job, sight, terms, cell: &record.cell };
+        let judge = Judge { job, inputs, terms, cell: &record.cell };
         match after.jobs.get(job) {
             Some(next) => judge.step(&next.cell)?,
             None => judge.removal(after)?,
@@ -88,25 +88,25 @@ pub fn check_step(
         if record.cell.token().0 != before.first_token.0 + u64::from(granted) {
             return Err(StepViolation::Token(job.clone()));
         }
-        Judge { job, sight, terms, cell: &record.cell }.alive(&record.cell)?;
+        Judge { job, inputs, terms, cell: &record.cell }.alive(&record.cell)?;
     }
-    if may_have_shares(before, after, sight) && !after.has_shares {
+    if may_have_shares(before, after, inputs) && !after.has_shares {
         return Err(StepViolation::SharesForgotten);
     }
-    has_room(before, after, sight)
+    has_room(before, after, inputs)
 }
 
 /// Returns whether a job has a share, or a job that leaves may have had a share.
-fn may_have_shares(before: &Cells, after: &Cells, sight: &StepInputs<'_>) -> bool {
-    let is_wanted = |job: &JobName| sight.jobs.contains_key(job) || sight.goal.contains_key(job);
+fn may_have_shares(before: &Cells, after: &Cells, inputs: &StepInputs<'_>) -> bool {
+    let is_wanted = |job: &JobName| inputs.jobs.contains_key(job) || inputs.goal.contains_key(job);
     let goes =
         |(job, record): (&JobName, &Record)| record.cell.holder().is_some() && !is_wanted(job);
-    let has_shares = sight.jobs.values().any(|job| job.share.is_some());
+    let has_shares = inputs.jobs.values().any(|job| job.share.is_some());
     has_shares || (before.has_shares && after.jobs.iter().any(goes))
 }
 
 /// Checks that every session that was granted a job has room for all jobs that it holds.
-fn has_room(before: &Cells, after: &Cells, sight: &StepInputs<'_>) -> Result<(), StepViolation> {
+fn has_room(before: &Cells, after: &Cells, inputs: &StepInputs<'_>) -> Result<(), StepViolation> {
     let is_new = |(job, cell): &(&JobName, &Cell)| {
         matches!(cell, Cell::Granted { .. })
             && before.jobs.get(*job).is_none_or(|it| it.cell != **cell)
@@ -119,17 +119,17 @@ fn has_room(before: &Cells, after: &Cells, sight: &StepInputs<'_>) -> Result<(),
             jobs.push(job);
         }
     }
-    let has_shares = before.has_shares || sight.jobs.values().any(|job| job.share.is_some());
+    let has_shares = before.has_shares || inputs.jobs.values().any(|job| job.share.is_some());
     for (session, jobs) in held {
-        let seat = sight.seats.get(session).copied().unwrap_or_default();
+        let seat = inputs.seats.get(session).copied().unwrap_or_default();
         let max = seat.max_jobs.unwrap_or(u32::MAX);
         let whole = seat.capacity.map_or(100, |capacity| u32::from(capacity.percent()));
-        let known = jobs.iter().filter_map(|job| sight.jobs.get(*job));
+        let known = jobs.iter().filter_map(|job| inputs.jobs.get(*job));
         let shares: Vec<_> = known.filter_map(|job| job.share).collect();
         let sum: u32 = shares.iter().map(|share| u32::from(share.percent())).sum();
         // A job that leaves may have had any share.
         let goes =
-            |job: &&&JobName| !sight.jobs.contains_key(**job) && !sight.goal.contains_key(**job);
+            |job: &&&JobName| !inputs.jobs.contains_key(**job) && !inputs.goal.contains_key(**job);
         let is_alone = shares.len() == jobs.len();
         let fits = sum < whole || (sum == whole && is_alone);
         let is_known = !jobs.iter().any(|job| goes(&job));
@@ -142,7 +142,7 @@ fn has_room(before: &Cells, after: &Cells, sight: &StepInputs<'_>) -> Result<(),
 
 struct Judge<'a> {
     job: &'a JobName,
-    sight: &'a StepInputs<'a>,
+    inputs: &'a StepInputs<'a>,
     terms: &'a HandoverTerms,
     cell: &'a Cell,
 }
@@ -182,7 +182,7 @@ impl Judge<'_> {
     }
 
     fn removal(&self, after: &Cells) -> Result<(), StepViolation> {
-        let is_wanted = self.sight.goal.contains_key(self.job);
+        let is_wanted = self.inputs.goal.contains_key(self.job);
         if is_wanted || after.first_token < self.cell.token() {
             return Err(StepViolation::Lost(self.job.clone()));
         }
@@ -203,11 +203,11 @@ impl Judge<'_> {
     }
 
     fn evidence(&self, session: &SessionId) -> Option<&Evidence> {
-        self.sight.evidence.get(session)
+        self.inputs.evidence.get(session)
     }
 
     fn runs_once(&self) -> bool {
-        self.sight.jobs.get(self.job).is_some_and(|job| job.run_once)
+        self.inputs.jobs.get(self.job).is_some_and(|job| job.run_once)
     }
 
     fn is_finished(&self) -> bool {
@@ -235,13 +235,13 @@ impl Judge<'_> {
 
     /// Returns whether the known facts end the ownership.
     fn is_proved(&self) -> bool {
-        let waited = self.sight.ages.get(self.job).copied().unwrap_or_default();
+        let waited = self.inputs.ages.get(self.job).copied().unwrap_or_default();
         match self.cell {
-            Cell::Everywhere { .. } => return self.sight.seats.keys().all(|it| self.is_out(it)),
+            Cell::Everywhere { .. } => return self.inputs.seats.keys().all(|it| self.is_out(it)),
             Cell::ReleasingAll { since, .. } => {
                 let has_waited = self.terms.policy == Policy::AtLeastOnce
                     && self.terms.release_timeout <= waited;
-                let before = self.sight.seats.iter().filter(|(_, seat)| seat.joined < *since);
+                let before = self.inputs.seats.iter().filter(|(_, seat)| seat.joined < *since);
                 let mut before = before.map(|(session, _)| session);
                 let acked = |it| *since <= self.released(it);
                 return has_waited || before.all(|it| self.is_out(it) || acked(it));

@@ -21,7 +21,7 @@ struct Load {
 
 /// The loads of the sessions that are to receive jobs.
 pub(super) struct Room<'a> {
-    sight: &'a StepInputs<'a>,
+    inputs: &'a StepInputs<'a>,
     has_shares: bool,
     /// The loads; empty if no limits apply.
     loads: BTreeMap<&'a SessionId, Load>,
@@ -33,18 +33,18 @@ impl<'a> Room<'a> {
     /// wanted may have had a share.
     pub(super) fn of(
         change: &Change<'_>,
-        sight: &'a StepInputs<'a>,
+        inputs: &'a StepInputs<'a>,
         shares_before: bool,
         sessions: impl Iterator<Item = &'a SessionId>,
     ) -> Self {
         let loads: BTreeMap<_, _> = sessions.map(|session| (session, Load::default())).collect();
         // Most turns grant nothing, and need not look at all jobs.
-        let has_shares = !loads.is_empty() && (shares_before || sight.want_shares());
-        let has_maxima = sight.seats.values().any(|seat| seat.max_jobs.is_some());
+        let has_shares = !loads.is_empty() && (shares_before || inputs.want_shares());
+        let has_maxima = inputs.seats.values().any(|seat| seat.max_jobs.is_some());
         if loads.is_empty() || !(has_shares || has_maxima) {
-            return Self { sight, has_shares, loads: BTreeMap::new() };
+            return Self { inputs, has_shares, loads: BTreeMap::new() };
         }
-        let mut room = Self { sight, has_shares, loads };
+        let mut room = Self { inputs, has_shares, loads };
         for (job, record) in change.records() {
             if let Some(holder) = record.cell.holder() {
                 room.take(job, holder);
@@ -57,7 +57,7 @@ impl<'a> Room<'a> {
     pub(super) fn has(&self, job: &JobName, session: &SessionId) -> bool {
         let Some(load) = self.loads.get(session) else { return true };
         let Load { jobs, percent, has_others } = self.with(*load, job);
-        let seat = self.sight.seats.get(session);
+        let seat = self.inputs.seats.get(session);
         let max_jobs = seat.and_then(|seat| seat.max_jobs);
         let capacity = seat.and_then(|seat| seat.capacity);
         let capacity = capacity.map_or(WHOLE, |part| u32::from(part.percent()));
@@ -74,10 +74,10 @@ impl<'a> Room<'a> {
     }
 
     fn with(&self, load: Load, job: &JobName) -> Load {
-        let known = self.sight.jobs.get(job);
+        let known = self.inputs.jobs.get(job);
         let share = known.and_then(|job| job.share).map(|share| u32::from(share.percent()));
         // The job was planned with a share that is no longer known.
-        let percent = if self.sight.is_leaving(job) { WHOLE } else { share.unwrap_or(0) };
+        let percent = if self.inputs.is_leaving(job) { WHOLE } else { share.unwrap_or(0) };
         Load {
             jobs: load.jobs.saturating_add(1),
             percent: load.percent.saturating_add(percent),
@@ -139,10 +139,10 @@ mod tests {
             let at = |to: &u32| Place::Session(Slot(*to), id(*to));
             let goal = self.goal.iter().enumerate().map(|(n, to)| (name(n), at(to))).collect();
             let (ages, evidence, seats) = (&BTreeMap::new(), &self.evidence, &self.seats);
-            let sight = StepInputs { goal: &goal, evidence, ages, jobs: &self.jobs, seats };
+            let inputs = StepInputs { goal: &goal, evidence, ages, jobs: &self.jobs, seats };
             let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
-            let next = advance(cells, &sight, &terms)?.next;
-            assert_eq!(check_step(cells, &next, &sight, &terms), Ok(()));
+            let next = advance(cells, &inputs, &terms)?.next;
+            assert_eq!(check_step(cells, &next, &inputs, &terms), Ok(()));
             Some(next)
         }
     }
@@ -221,10 +221,10 @@ mod tests {
         let wanted = |scene: &Scene, cells: &Cells| {
             let goal = [(name(7), Place::Session(Slot(0), id(0)))].into();
             let (ages, evidence, seats) = (&BTreeMap::new(), &scene.evidence, &scene.seats);
-            let sight = StepInputs { goal: &goal, evidence, ages, jobs: &scene.jobs, seats };
+            let inputs = StepInputs { goal: &goal, evidence, ages, jobs: &scene.jobs, seats };
             let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
-            let next = advance(cells, &sight, &terms).map(|save| save.next);
-            let judged = next.iter().map(|next| check_step(cells, next, &sight, &terms));
+            let next = advance(cells, &inputs, &terms).map(|save| save.next);
+            let judged = next.iter().map(|next| check_step(cells, next, &inputs, &terms));
             assert!(judged.into_iter().all(|verdict| verdict == Ok(())));
             next
         };
@@ -250,11 +250,11 @@ mod tests {
             let (mut from, mut to, mut shares) = (vec![], vec![], vec![]);
             for (before, after, share) in jobs {
                 let with = |list: &[u32], at: u32| {
-                    let beside = list.iter().zip(&shares).filter(|(it, _)| **it == at);
-                    let beside: Vec<Option<u8>> = beside.map(|(_, share)| *share).collect();
-                    let all = || beside.iter().chain([&share]);
+                    let others = list.iter().zip(&shares).filter(|(it, _)| **it == at);
+                    let others: Vec<Option<u8>> = others.map(|(_, share)| *share).collect();
+                    let all = || others.iter().chain([&share]);
                     let sum: u32 = all().flatten().map(|share| u32::from(*share)).sum();
-                    let count = u32::try_from(beside.len()).unwrap() + 1;
+                    let count = u32::try_from(others.len()).unwrap() + 1;
                     max_jobs.is_none_or(|max| count <= max)
                         && (sum < 100 || (sum == 100 && all().all(Option::is_some)))
                 };

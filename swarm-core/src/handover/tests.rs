@@ -61,8 +61,8 @@ fn go_with(
     let evidence = evidence.iter().cloned().collect();
     let ages = [(job(), Duration::from_secs(waited))].into();
     let (evidence, ages, seats) = (&evidence, &ages, &BTreeMap::new());
-    let sight = StepInputs { goal: &goal, evidence, ages, jobs, seats };
-    advance(cells, &sight, &terms(policy)).map(|save| save.next)
+    let inputs = StepInputs { goal: &goal, evidence, ages, jobs, seats };
+    advance(cells, &inputs, &terms(policy)).map(|save| save.next)
 }
 
 fn cell(cells: &Cells) -> &Cell {
@@ -221,8 +221,8 @@ fn one_write_grants_everything_that_was_acknowledged() {
     let goal = |to: &SessionId| names.iter().map(|job| (job.clone(), at(to))).collect();
     let turn = |cells: &Cells, to: u64, evidence: &BTreeMap<_, _>| {
         let (goal, ages, jobs) = (&goal(&id(to)), &BTreeMap::new(), &Jobs::new());
-        let sight = StepInputs { goal, evidence, ages, jobs, seats: &BTreeMap::new() };
-        advance(cells, &sight, &terms(Policy::Exclusive)).unwrap()
+        let inputs = StepInputs { goal, evidence, ages, jobs, seats: &BTreeMap::new() };
+        advance(cells, &inputs, &terms(Policy::Exclusive)).unwrap()
     };
     let first = turn(&Cells::new(0), 1, &BTreeMap::new()).next;
     let second = turn(&first, 2, &BTreeMap::new()).next;
@@ -430,8 +430,8 @@ fn who_came_with_the_write_that_asked_all_to_release_is_not_waited_for() {
         let goal = [(job(), at(&id(1)))].into();
         let evidence = [(id(1), Evidence::acked(3))].into();
         let (ages, jobs, seats) = (&BTreeMap::new(), &for_ever(), &seats);
-        let sight = StepInputs { goal: &goal, evidence: &evidence, ages, jobs, seats };
-        advance(&cells, &sight, &terms(Policy::Exclusive)).map(|save| save.next)
+        let inputs = StepInputs { goal: &goal, evidence: &evidence, ages, jobs, seats };
+        advance(&cells, &inputs, &terms(Policy::Exclusive)).map(|save| save.next)
     };
     assert_eq!(next(2), None);
     assert_eq!(*cell(&next(3).unwrap()), Cell::Granted { session: id(1), token: Token(8) });
@@ -473,8 +473,8 @@ fn what_all_were_asked_to_release_is_free_by_time_only_at_least_once() {
         let goal = place.map(|place| (job(), place)).into_iter().collect();
         let ages = [(job(), Duration::from_secs(waited))].into();
         let (evidence, jobs) = (&BTreeMap::new(), &for_ever());
-        let sight = StepInputs { goal: &goal, evidence, ages: &ages, jobs, seats: &seats };
-        advance(cells, &sight, &terms(policy)).map(|save| save.next)
+        let inputs = StepInputs { goal: &goal, evidence, ages: &ages, jobs, seats: &seats };
+        advance(cells, &inputs, &terms(policy)).map(|save| save.next)
     };
     for policy in [Policy::AtLeastOnce, Policy::Exclusive] {
         let all = next(&Cells::new(0), Some(Place::Everywhere), 0, policy).unwrap();
@@ -503,8 +503,8 @@ fn where_no_job_has_a_share_a_new_one_starts_beside_one_that_leaves() {
     let goal = [(b.clone(), at(&id(1)))].into();
     let seats = [(id(1), Seat { max_jobs: Some(2), ..Seat::default() })].into();
     let (evidence, ages) = (&BTreeMap::new(), &BTreeMap::new());
-    let sight = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, seats: &seats };
-    let next = advance(&granted(&id(1)), &sight, &terms(Policy::Exclusive)).unwrap().next;
+    let inputs = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, seats: &seats };
+    let next = advance(&granted(&id(1)), &inputs, &terms(Policy::Exclusive)).unwrap().next;
     assert!(matches!(cell(&next), Cell::Releasing { .. }), "{next:?}");
     assert_eq!(next.jobs[&b].cell.holder(), Some(&id(1)));
 }
@@ -518,8 +518,8 @@ fn a_job_that_leaves_takes_its_share_while_that_is_known() {
     for (percent, fits) in [(60, true), (61, false)] {
         // The job is still wanted, and has no place for now.
         let jobs: Jobs = [(job(), share(40)), (b.clone(), share(percent))].into();
-        let sight = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, seats };
-        let next = advance(&cells, &sight, &terms(Policy::Exclusive)).unwrap().next;
+        let inputs = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, seats };
+        let next = advance(&cells, &inputs, &terms(Policy::Exclusive)).unwrap().next;
         assert_eq!(next.jobs[&b].cell.holder().is_some(), fits, "{percent}: {next:?}");
     }
 }

@@ -87,11 +87,11 @@ impl Ledger {
         let goal = step.goal.iter().map(place).collect();
         let LedgerStep { evidence, ages, jobs, .. } = *step;
         let seats = &self.seats(&slots, step.workers);
-        let sight = StepInputs { goal: &goal, evidence, ages, jobs, seats };
-        let save = advance(&self.cells, &sight, step.terms);
+        let inputs = StepInputs { goal: &goal, evidence, ages, jobs, seats };
+        let save = advance(&self.cells, &inputs, step.terms);
         if let Some(save) = &save {
             debug_assert_eq!(
-                check_step(&self.cells, &save.next, &sight, step.terms),
+                check_step(&self.cells, &save.next, &inputs, step.terms),
                 Ok(()),
                 "the handover made a step that breaks its rules"
             );

@@ -57,7 +57,7 @@ struct Tracked {
     /// Its report about its predecessor.
     former: Former,
     /// The result of the last look at its Lease.
-    sight: Sight,
+    lookup: LeaseLookup,
     /// Whether it existed when this observer first saw the present incarnation of the ledger. Such
     /// a session may have acted on another incarnation.
     is_elder: bool,
@@ -71,7 +71,7 @@ struct Tracked {
 
 /// The result of the last look at the Lease of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Sight {
+enum LeaseLookup {
     /// The Lease was read.
     Found,
     /// The Lease was missing once.
@@ -109,7 +109,7 @@ impl Tracked {
             watch: Watch { viewed, ..watch },
             began: None,
             former: Former::default(),
-            sight: Sight::Found,
+            lookup: LeaseLookup::Found,
             is_elder: false,
             has_reset: false,
             has_renewed: false,
@@ -198,7 +198,7 @@ impl Proofs {
                 let viewed = self.unseen.remove(&session);
                 let missing = || Tracked::new(Watch::missing(now), viewed);
                 let tracked = self.sessions.entry(session).or_insert_with(missing);
-                tracked.sight = Sight::Missing;
+                tracked.lookup = LeaseLookup::Missing;
                 let _ = tracked.watch.step(now, &WatchEvent::Missing, terms);
             }
             Fact::Pod(uid, facts) => {
@@ -233,8 +233,8 @@ impl Proofs {
         let tracked = self.sessions.entry(session).or_insert_with(fresh);
         tracked.watch.claims(duration);
         (tracked.began, tracked.former) = (Some(began), former);
-        if tracked.sight == Sight::Doubted {
-            tracked.sight = Sight::Found;
+        if tracked.lookup == LeaseLookup::Doubted {
+            tracked.lookup = LeaseLookup::Found;
             tracked.watch.found_again(now, &lease);
         }
         let known = tracked.watch.number;
@@ -336,7 +336,7 @@ impl Proofs {
 
     /// Returns whether the Lease of the latest session of a pod was revoked, not merely deleted.
     pub(super) fn was_revoked(&self, uid: &str) -> bool {
-        let seen = self.of_pod(uid).filter(|(_, tracked)| tracked.sight != Sight::Missing);
+        let seen = self.of_pod(uid).filter(|(_, tracked)| tracked.lookup != LeaseLookup::Missing);
         let latest = seen.max_by_key(|(_, tracked)| tracked.age());
         latest.is_some_and(|(_, tracked)| {
             matches!(tracked.watch.life, Life::Revoked { .. } | Life::Ended(Proof::Fenced))
@@ -584,7 +584,7 @@ impl Proofs {
         for tracked in self.sessions.values_mut() {
             tracked.has_renewed = false;
             if tracked.watch.doubt_stored_end(now) {
-                tracked.sight = Sight::Doubted;
+                tracked.lookup = LeaseLookup::Doubted;
             }
         }
     }
@@ -613,7 +613,8 @@ impl Proofs {
     /// Returns whether the Lease of a session is held; `None` if the session is unknown, or its end
     /// is doubted.
     pub(super) fn is_open(&self, session: &SessionId) -> Option<bool> {
-        let known = self.sessions.get(session).filter(|tracked| tracked.sight != Sight::Doubted);
+        let known =
+            self.sessions.get(session).filter(|tracked| tracked.lookup != LeaseLookup::Doubted);
         known.map(|tracked| tracked.watch.may_renew())
     }
 

@@ -4,10 +4,10 @@
 //! Jobs that fit where they are stay. The others are placed by class: pinned jobs first, then by
 //! priority. A class never yields to a less important one.
 
-mod beside;
 mod fit;
 mod level;
 mod pack;
+mod pinned;
 mod room;
 mod search;
 mod spare;
@@ -21,7 +21,7 @@ use super::columns::Columns;
 use super::roster::Roster;
 use super::{Mode, Rules, Unassigned};
 use crate::Slot;
-use beside::Pinned;
+use pinned::Pinned;
 use room::Room;
 use search::{Places, Search};
 
@@ -78,9 +78,9 @@ struct Seating {
     /// The taker of each wish.
     seats: Vec<Option<usize>>,
     /// The free room next to all seated jobs.
-    beside_all: Room,
+    next_to_all: Room,
     /// The free room next to the jobs of the present class and of more important classes.
-    beside_better: Room,
+    next_to_better: Room,
     /// The present class.
     rank: u32,
     /// The number of seated jobs of later classes.
@@ -247,8 +247,8 @@ impl Seating {
         Self {
             seats: vec![None; wishes.len()],
             wishes,
-            beside_all: room.clone(),
-            beside_better: room,
+            next_to_all: room.clone(),
+            next_to_better: room,
             rank: 0,
             later: 0,
             residents: Vec::new(),
@@ -261,8 +261,8 @@ impl Seating {
         for wish in 0..self.wishes.len() {
             let Wish { holder, pin, .. } = self.wishes[wish];
             let holder = holder.filter(|holder| pin.is_none_or(|pin| pin == *holder));
-            if let Some(at) = holder.filter(|at| self.beside_all.has(*at, &self.wishes[wish])) {
-                self.beside_all.take(at, &self.wishes[wish]);
+            if let Some(at) = holder.filter(|at| self.next_to_all.has(*at, &self.wishes[wish])) {
+                self.next_to_all.take(at, &self.wishes[wish]);
                 self.seats[wish] = Some(at);
             }
         }
@@ -279,11 +279,11 @@ impl Seating {
 
     /// Seats one class after the other, next to the seated jobs.
     fn seat_classes(&mut self, mode: Mode) {
-        self.beside_better = self.beside_all.clone();
+        self.next_to_better = self.next_to_all.clone();
         self.later = 0;
         for (wish, at) in self.wishes.iter().zip(&self.seats) {
             if let Some(at) = at {
-                self.beside_better.give(*at, wish);
+                self.next_to_better.give(*at, wish);
                 self.later += 1;
             }
         }
@@ -310,7 +310,7 @@ impl Seating {
     fn enter(&mut self, class: Range<usize>) {
         for wish in class {
             if let Some(at) = self.seats[wish] {
-                self.beside_better.take(at, &self.wishes[wish]);
+                self.next_to_better.take(at, &self.wishes[wish]);
                 self.later -= 1;
             }
         }
@@ -319,7 +319,7 @@ impl Seating {
     fn seat_pinned(&mut self, class: Range<usize>) {
         for wish in class.filter(|wish| self.seats[*wish].is_none()).collect::<Vec<_>>() {
             let pin = self.wishes[wish].pin;
-            if let Some(at) = pin.filter(|at| self.beside_better.has(*at, &self.wishes[wish])) {
+            if let Some(at) = pin.filter(|at| self.next_to_better.has(*at, &self.wishes[wish])) {
                 self.displace_for(wish, at);
                 self.sit(wish, at);
             }
@@ -331,7 +331,7 @@ impl Seating {
             if self.seats[wish].is_some() {
                 continue;
             }
-            if let Some(at) = self.beside_all.least_reserved(&self.wishes[wish]) {
+            if let Some(at) = self.next_to_all.least_reserved(&self.wishes[wish]) {
                 self.sit(wish, at);
             }
         }
@@ -376,7 +376,7 @@ impl Seating {
 
     /// Seats one job. Other jobs may have to make room, but no more important ones.
     fn seat(&mut self, wish: usize) -> bool {
-        if let Some(at) = self.beside_all.least_reserved(&self.wishes[wish]) {
+        if let Some(at) = self.next_to_all.least_reserved(&self.wishes[wish]) {
             self.sit(wish, at);
             return true;
         }
@@ -399,7 +399,7 @@ impl Seating {
     fn search(&mut self, wish: usize, ranks: Range<u32>) -> Option<Places> {
         self.list_residents();
         let is_class = ranks.len() == 1;
-        let room = if is_class { &mut self.beside_better } else { &mut self.beside_all };
+        let room = if is_class { &mut self.next_to_better } else { &mut self.next_to_all };
         let (wishes, residents) = (&*self.wishes, &*self.residents);
         let search = Search { wishes, residents, room, ranks, may_return: false };
         search.fewest(&[wish], 1..=EVICTIONS_MAX)
@@ -419,10 +419,10 @@ impl Seating {
     /// few.
     fn place_to_displace(&mut self, wish: usize) -> Option<usize> {
         let part = self.wishes[wish].share;
-        let least = self.beside_better.least_reserved(&self.wishes[wish])?;
+        let least = self.next_to_better.least_reserved(&self.wishes[wish])?;
         self.list_residents();
-        let next = |at: &usize| self.beside_better.first(part, at + 1);
-        let places = std::iter::successors(self.beside_better.first(part, 0), next);
+        let next = |at: &usize| self.next_to_better.first(part, at + 1);
+        let places = std::iter::successors(self.next_to_better.first(part, 0), next);
         let places = places.take(COMPARED_MAX).chain([least]);
         places.min_by_key(|at| {
             let displaced = self.displaced(wish, *at);
@@ -436,7 +436,7 @@ impl Seating {
     /// largest.
     fn displaced(&self, wish: usize, at: usize) -> Vec<usize> {
         let wanted = usize::from(self.wishes[wish].share);
-        let (mut free, jobs) = self.beside_all.kind(at);
+        let (mut free, jobs) = self.next_to_all.kind(at);
         let mut lacks_job = jobs == 0;
         let later = |resident: &&usize| self.rank < self.wishes[**resident].rank;
         let mut rest: Vec<_> = self.residents[at].iter().filter(later).copied().collect();
@@ -460,7 +460,7 @@ impl Seating {
 
     /// Displaces jobs of later classes so that this job fits.
     fn displace_for(&mut self, wish: usize, at: usize) {
-        if self.beside_all.has(at, &self.wishes[wish]) {
+        if self.next_to_all.has(at, &self.wishes[wish]) {
             return;
         }
         self.list_residents();
@@ -471,9 +471,9 @@ impl Seating {
 
     fn sit(&mut self, wish: usize, at: usize) {
         let job = &self.wishes[wish];
-        self.beside_all.take(at, job);
+        self.next_to_all.take(at, job);
         if job.rank <= self.rank {
-            self.beside_better.take(at, job);
+            self.next_to_better.take(at, job);
         } else {
             self.later += 1;
         }
@@ -487,9 +487,9 @@ impl Seating {
     fn stand_up(&mut self, wish: usize) {
         let Some(at) = self.seats[wish].take() else { return };
         let job = &self.wishes[wish];
-        self.beside_all.give(at, job);
+        self.next_to_all.give(at, job);
         if job.rank <= self.rank {
-            self.beside_better.give(at, job);
+            self.next_to_better.give(at, job);
         } else {
             self.later -= 1;
         }
@@ -500,7 +500,7 @@ impl Seating {
 
     fn list_residents(&mut self) {
         if self.residents.is_empty() {
-            self.residents = vec![Vec::new(); self.beside_all.len()];
+            self.residents = vec![Vec::new(); self.next_to_all.len()];
             for (wish, at) in self.seats.iter().enumerate() {
                 if let Some(at) = at {
                     self.residents[*at].push(wish);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Desired, Observed};
 use crate::handover::Record;
-use crate::merge::beside;
+use crate::merge::left_join;
 use crate::{JobName, Ledger, MoveReason, Plan, Unassigned};
 
 /// The time that a plain worker gets to stop a job that its view no longer has. It answers nothing,
@@ -23,7 +23,7 @@ pub(super) fn goes_on(ledger: &Ledger, next: &Ledger) -> bool {
         let holder = before.cell.holder().filter(|session| !session.is_plain());
         holder.is_some() && after.and_then(|record| record.cell.holder()) != holder
     };
-    beside(&ledger.cells.jobs, &next.cells.jobs).any(has_ended)
+    left_join(&ledger.cells.jobs, &next.cells.jobs).any(has_ended)
 }
 
 /// Returns whether voluntary moves may begin. A budget of moves in flight means one batch of at

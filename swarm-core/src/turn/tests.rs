@@ -494,10 +494,10 @@ fn a_ledger_made_anew_counts_its_versions_on_from_the_view_that_is_there() {
         (ledger.version, slots.collect::<Vec<_>>())
     };
     assert_eq!(versions(&first), (1, vec![1; 3]));
-    let mut anew = first.clone();
-    anew.count_on_from(6);
-    assert_eq!(versions(&anew), (7, vec![7; 3]));
-    let more = decide(&anew, &desired(&["a", "b", "c"]), &complete).ledger;
+    let mut recreated = first.clone();
+    recreated.count_on_from(6);
+    assert_eq!(versions(&recreated), (7, vec![7; 3]));
+    let more = decide(&recreated, &desired(&["a", "b", "c"]), &complete).ledger;
     assert_eq!(versions(&more), (8, vec![7, 7, 8]));
 }
 

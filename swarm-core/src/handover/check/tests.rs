@@ -163,8 +163,8 @@ impl Write {
 
     fn judged(&self) -> Result<(), StepViolation> {
         let Self { goal, evidence, ages, jobs, seats, .. } = self;
-        let sight = StepInputs { goal, evidence, ages, jobs, seats };
-        check_step(&self.before, &self.after, &sight, &self.terms)
+        let inputs = StepInputs { goal, evidence, ages, jobs, seats };
+        check_step(&self.before, &self.after, &inputs, &self.terms)
     }
 
     #[track_caller]
@@ -430,8 +430,8 @@ fn a_session_is_granted_no_larger_shares_than_it_has_room_for() {
 
 #[test]
 fn what_a_job_that_goes_has_reserved_is_not_known() {
-    let beside = |write: Write| write.kept("b", &releasing(1, 3)).unwanted("b");
-    let write = beside(Write::of(free(6), granted(1, 7)));
+    let with_b = |write: Write| write.kept("b", &releasing(1, 3)).unwanted("b");
+    let write = with_b(Write::of(free(6), granted(1, 7)));
     write.is_allowed();
     overfull(&write.clone().share("a", 10));
     write.clone().share("a", 10).share("b", 10).is_allowed();
@@ -440,9 +440,9 @@ fn what_a_job_that_goes_has_reserved_is_not_known() {
 
 #[test]
 fn what_a_job_that_goes_has_reserved_is_not_known_after_the_last_share_either() {
-    let beside = |write: Write| write.kept("b", &releasing(1, 3)).unwanted("b");
-    overfull(&beside(Write::of(free(6), granted(1, 7))).shares(true, true));
-    beside(Write::of(free(6), granted(2, 7))).shares(true, true).is_allowed();
+    let with_b = |write: Write| write.kept("b", &releasing(1, 3)).unwanted("b");
+    overfull(&with_b(Write::of(free(6), granted(1, 7))).shares(true, true));
+    with_b(Write::of(free(6), granted(2, 7))).shares(true, true).is_allowed();
 }
 
 #[test]

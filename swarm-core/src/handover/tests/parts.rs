@@ -54,7 +54,7 @@ fn of_jobs_that_all_ran_only_those_that_a_session_names_are_waited_for() {
     let (ages, jobs) = (BTreeMap::new(), Jobs::new());
     let granted = |first: Evidence, second: Evidence| {
         let evidence = [(id(1), first), (id(2), second)].into();
-        let sight = StepInputs {
+        let inputs = StepInputs {
             goal: &goal,
             evidence: &evidence,
             ages: &ages,
@@ -62,8 +62,8 @@ fn of_jobs_that_all_ran_only_those_that_a_session_names_are_waited_for() {
             seats: &seats,
         };
         let terms = terms(Policy::Exclusive);
-        let Some(save) = advance(&cells, &sight, &terms) else { return String::new() };
-        assert_eq!(check_step(&cells, &save.next, &sight, &terms), Ok(()));
+        let Some(save) = advance(&cells, &inputs, &terms) else { return String::new() };
+        assert_eq!(check_step(&cells, &save.next, &inputs, &terms), Ok(()));
         let granted = save.next.jobs.iter().filter(|(_, it)| it.cell.holder().is_some());
         granted.map(|(job, _)| job.as_str()).collect()
     };

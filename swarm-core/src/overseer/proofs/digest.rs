@@ -22,9 +22,9 @@ impl Proofs {
         (sessions.len(), views, unseen, pods).hash(hasher);
         for (session, tracked) in sessions {
             // Evidence does not depend on renewals since the start of the observer.
-            let Tracked { watch, began, former, sight, is_elder, has_reset, has_renewed: _ } =
+            let Tracked { watch, began, former, lookup, is_elder, has_reset, has_renewed: _ } =
                 tracked;
-            (session, began, former, sight, is_elder, has_reset).hash(hasher);
+            (session, began, former, lookup, is_elder, has_reset).hash(hasher);
             life_digest(watch, now, terms, stored(session), hasher);
             let Watch { life: _, ack, viewed, longest, number: _ } = watch;
             (ack, viewed, longest).hash(hasher);

@@ -19,14 +19,15 @@ impl Seating {
         }
         self.list_residents();
         (self.rank, self.later) = (u32::MAX, 0);
-        self.beside_better = self.beside_all.clone();
-        let all = 0..self.beside_all.len();
-        let mut givers: BTreeSet<_> = all.map(|at| (self.beside_all.free(at), at)).collect();
+        self.next_to_better = self.next_to_all.clone();
+        let all = 0..self.next_to_all.len();
+        let mut givers: BTreeSet<_> = all.map(|at| (self.next_to_all.free(at), at)).collect();
         let (mut moved, mut deferred, mut affordable) = (BTreeSet::new(), BTreeSet::new(), None);
         while let Some((free, from)) = givers.first().copied() {
-            let most = self.beside_all.most();
+            let most = self.next_to_all.most();
             let difference = most.saturating_sub(free);
-            let Some(to) = self.beside_all.first(most, 0).filter(|_| tolerance < difference) else {
+            let Some(to) = self.next_to_all.first(most, 0).filter(|_| tolerance < difference)
+            else {
                 break;
             };
             let Some(wish) = self.best_to_give(from, difference) else {
@@ -41,11 +42,11 @@ impl Seating {
                 let list = if affordable.is_none() { &mut moved } else { &mut deferred };
                 list.insert(wish);
             }
-            givers.remove(&(self.beside_all.free(to), to));
+            givers.remove(&(self.next_to_all.free(to), to));
             givers.remove(&(free, from));
             self.stand_up(wish);
             self.sit(wish, to);
-            givers.extend([from, to].map(|at| (self.beside_all.free(at), at)));
+            givers.extend([from, to].map(|at| (self.next_to_all.free(at), at)));
         }
         let seats = affordable.into_iter().flatten().enumerate();
         self.carry_out(seats.filter_map(|(wish, at)| Some((wish, at?))).collect());

@@ -56,7 +56,7 @@ impl Seating {
         }
         self.leave_places(&class);
         let jobs: Vec<_> = class.clone().collect();
-        let places = fit(&self.wishes, &jobs, &mut self.beside_better, Fit::First);
+        let places = fit(&self.wishes, &jobs, &mut self.next_to_better, Fit::First);
         self.take_places(&class);
         if self.left(&without(&jobs, &places)) < self.left(&out) {
             for wish in class {
@@ -74,8 +74,8 @@ impl Seating {
         }
         self.list_residents();
         let mut count = 1;
-        while count <= class.len() && count < self.beside_better.len() {
-            let workers = self.beside_better.least_reserved_first(count);
+        while count <= class.len() && count < self.next_to_better.len() {
+            let workers = self.next_to_better.least_reserved_first(count);
             let out = self.that_may_fit(&out, count);
             let jobs = self.jobs_of(&workers, &out);
             if let Some(packing) = self.pack_some(&workers, &jobs, &out) {
@@ -118,7 +118,7 @@ impl Seating {
     fn pack_some(&self, workers: &[usize], jobs: &[usize], out: &[usize]) -> Option<Packing> {
         let number: BTreeMap<_, _> = workers.iter().zip(0..).map(|(at, n)| (*at, n)).collect();
         let number = |at: usize| number.get(&at).copied();
-        let kind = |at: &usize| self.beside_better.kind(*at);
+        let kind = |at: &usize| self.next_to_better.kind(*at);
         let (mut sizes, mut caps): (Vec<_>, Vec<_>) = workers.iter().map(kind).unzip();
         for wish in jobs {
             if let Some(n) = self.seats[*wish].and_then(number) {
@@ -147,8 +147,8 @@ impl Seating {
         self.leave_places(class);
         let jobs: Vec<_> = class.clone().collect();
         let both = [Fit::First, Fit::LeastReserved];
-        let ways = both.map(|how| fit(&self.wishes, &jobs, &mut self.beside_better, how));
-        let kind = |at: usize| self.beside_better.kind(at);
+        let ways = both.map(|how| fit(&self.wishes, &jobs, &mut self.next_to_better, how));
+        let kind = |at: usize| self.next_to_better.kind(at);
         let named = |places: Places, past: Past<'_>| renamed(places, kind, past);
         let best = self.best(ways.into(), &jobs, out, MOVES_IN_EXCHANGE, named);
         self.take_places(class);
@@ -223,14 +223,14 @@ impl Seating {
     /// Frees the places of the class.
     fn leave_places(&mut self, class: &Range<usize>) {
         for wish in class.clone() {
-            self.beside_better.give_to(self.seats[wish], &self.wishes[wish]);
+            self.next_to_better.give_to(self.seats[wish], &self.wishes[wish]);
         }
     }
 
     /// Ends [`leave_places`](Self::leave_places).
     fn take_places(&mut self, class: &Range<usize>) {
         for wish in class.clone() {
-            self.beside_better.take_from(self.seats[wish], &self.wishes[wish]);
+            self.next_to_better.take_from(self.seats[wish], &self.wishes[wish]);
         }
     }
 }

@@ -16,7 +16,7 @@ impl Seating {
         if moved == 0 {
             return false;
         }
-        let mut room = self.beside_all.clone();
+        let mut room = self.next_to_all.clone();
         for wish in seated() {
             room.give_to(self.seats[wish], &self.wishes[wish]);
         }

@@ -80,13 +80,13 @@ impl Pinned {
     fn some_moved(&self, mut seating: Seating, mode: Mode) -> Option<Seating> {
         seating.list_residents();
         let fit: Vec<_> = self.that_fit(&seating).collect();
-        let mut room = seating.beside_all.clone();
+        let mut room = seating.next_to_all.clone();
         for (at, jobs) in &fit {
             room.shrink(*at, u8::from(*jobs > 0), *jobs);
         }
         let mut places = Vec::new();
         for ((at, wanted), (_, fit)) in self.jobs.iter().zip(&fit) {
-            let (_, mut jobs) = seating.beside_all.kind(*at);
+            let (_, mut jobs) = seating.next_to_all.kind(*at);
             let mut fit = *fit;
             for wish in seating.residents[*at].iter().rev() {
                 let job = &seating.wishes[*wish];
@@ -123,11 +123,11 @@ impl Pinned {
         seating.moves_left = here.moves_left;
         // A worker with one free percent is not fully reserved.
         for (at, jobs) in &self.jobs {
-            seating.beside_all.shrink(*at, 1, *jobs);
+            seating.next_to_all.shrink(*at, 1, *jobs);
         }
         seating.fill(mode);
         for (at, jobs) in &self.jobs {
-            seating.beside_all.enlarge(*at, 1, *jobs);
+            seating.next_to_all.enlarge(*at, 1, *jobs);
         }
         seating.seat_classes(mode);
         Some(seating)
@@ -138,11 +138,11 @@ impl Pinned {
     pub(super) fn level(&self, seating: &mut Seating, tolerance: u8) -> (Vec<u32>, Vec<u32>) {
         let aside: Vec<_> = self.that_fit(seating).collect();
         for (at, jobs) in &aside {
-            seating.beside_all.shrink(*at, 0, *jobs);
+            seating.next_to_all.shrink(*at, 0, *jobs);
         }
         let (moved, deferred) = seating.level(tolerance, seating.moves_left);
         for (at, jobs) in &aside {
-            seating.beside_all.enlarge(*at, 0, *jobs);
+            seating.next_to_all.enlarge(*at, 0, *jobs);
         }
         seating.moves_left = seating.moves_left.saturating_sub(moved.len());
         (moved, deferred)
@@ -152,7 +152,7 @@ impl Pinned {
 impl Seating {
     /// Returns the number of further jobs without a share that a taker may have.
     pub(super) fn left_for_others(&self, at: usize) -> usize {
-        let (free, jobs) = self.beside_all.kind(at);
+        let (free, jobs) = self.next_to_all.kind(at);
         if free == 0 { 0 } else { jobs }
     }
 }
