@@ -27,10 +27,10 @@ const DIR_MODE: u32 = 0o700;
 ///
 /// Any error of the file system; `path` then has either its old or its new contents.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let beside = beside(path)?;
-    let mut file = created(&beside)?;
+    let temporary = temporary_path(path)?;
+    let mut file = created(&temporary)?;
     file.write_all(contents)?;
-    put(&file, &beside, path)
+    put(&file, &temporary, path)
 }
 
 /// Replaces `path` by a program that every user may run, with the bytes of `from`, like
@@ -40,24 +40,24 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
 ///
 /// Any error of the file system; `path` is then unchanged, and the temporary file is removed.
 pub fn replace_program(path: &Path, mut from: impl Read) -> io::Result<()> {
-    let beside = beside(path)?;
+    let temporary = temporary_path(path)?;
     let mut write = || {
-        let mut file = created(&beside)?;
+        let mut file = created(&temporary)?;
         // The mask of this process must not restrict the mode.
         file.set_permissions(Permissions::from_mode(0o755))?;
         io::copy(&mut from, &mut file)?;
-        put(&file, &beside, path)
+        put(&file, &temporary, path)
     };
     write().inspect_err(|_| {
         // A program is large: a leftover part of one would keep a full disk full.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
     })
 }
 
 /// Moves the complete file at `beside` durably to `path`.
-fn put(file: &File, beside: &Path, path: &Path) -> io::Result<()> {
+fn put(file: &File, temporary: &Path, path: &Path) -> io::Result<()> {
     file.sync_all()?;
-    fs::rename(beside, path)?;
+    fs::rename(temporary, path)?;
     // The new name is an entry of the directory, and is durable only with the directory.
     File::open(directory(path))?.sync_all()
 }
@@ -69,9 +69,9 @@ fn put(file: &File, beside: &Path, path: &Path) -> io::Result<()> {
 ///
 /// Any error of the file system; `path` then has either its old or its new contents.
 pub fn swap(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let beside = beside(path)?;
-    created(&beside)?.write_all(contents)?;
-    fs::rename(&beside, path)
+    let temporary = temporary_path(path)?;
+    created(&temporary)?.write_all(contents)?;
+    fs::rename(&temporary, path)
 }
 
 /// Opens a file to append to it, and creates a missing file. A pipe is refused, since it could
@@ -219,7 +219,7 @@ pub fn directory(path: &Path) -> &Path {
 }
 
 /// Returns the path of the temporary file for a write of `path`.
-fn beside(path: &Path) -> io::Result<PathBuf> {
+fn temporary_path(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     let mut hidden = OsString::from(".");
     hidden.push(name);
@@ -236,7 +236,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
         replace(&path, b"first").unwrap();
-        fs::write(beside(&path).unwrap(), "half of the sec").unwrap();
+        fs::write(temporary_path(&path).unwrap(), "half of the sec").unwrap();
         assert_eq!(read_text(&path, 100).unwrap(), "first");
         swap(&path, b"third").unwrap();
         assert_eq!(read_text(&path, 100).unwrap(), "third");
@@ -250,7 +250,7 @@ mod tests {
         let (path, victim) = (dir.path().join("state"), dir.path().join("victim"));
         fs::write(&victim, "untouched").unwrap();
         for write in [swap, replace] {
-            symlink(&victim, beside(&path).unwrap()).unwrap();
+            symlink(&victim, temporary_path(&path).unwrap()).unwrap();
             symlink(&victim, &path).unwrap();
             write(&path, b"new").unwrap();
             assert!(!path.is_symlink(), "it replaces the link");

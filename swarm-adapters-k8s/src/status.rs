@@ -261,7 +261,7 @@ fn all_assigned(
 ) -> Part {
     let wanted = common.wanted();
     let Wanted { jobs: all, without, suspended } = wanted;
-    let beside = wanted.are_suspended();
+    let suspended_note = wanted.are_suspended();
     if without == 0 {
         let run = all - suspended;
         let does = match facts.desired.replication {
@@ -269,15 +269,15 @@ fn all_assigned(
             Replication::All => "is for every worker",
         };
         let message = match run {
-            0 => format!("no job has to run{beside}"),
-            1 => format!("the only job {does}{beside}"),
-            run => format!("each of {run} jobs {does}{beside}"),
+            0 => format!("no job has to run{suspended_note}"),
+            1 => format!("the only job {does}{suspended_note}"),
+            run => format!("each of {run} jobs {does}{suspended_note}"),
         };
         return Part::new(ALL_ASSIGNED, true, "AllAssigned", message);
     }
     let words = common.reasons_without_worker();
     let (words, waits) = (words.join(", "), reservations.map_or_else(String::new, shares::waits));
-    let message = format!("{}: {words}{waits}{beside}", wanted.no_worker());
+    let message = format!("{}: {words}{waits}{suspended_note}", wanted.no_worker());
     Part::new(ALL_ASSIGNED, false, "JobsUnassigned", message)
 }
 

@@ -138,7 +138,7 @@ fn document(verdict: &Verdict, damage: Damage, company: &[Company]) -> Value {
         let Regression { job, t, token, after, session } = regression;
         json!({"job": job, "t": t, "token": token, "after": after, "session": session})
     };
-    let beside = |company: &Company| {
+    let companion = |company: &Company| {
         let Company { worker, job, other, from, until } = company;
         let ms = ms(until - from);
         json!({"worker": worker, "job": job, "other": other, "from": from, "until": until, "ms": ms})
@@ -154,7 +154,7 @@ fn document(verdict: &Verdict, damage: Damage, company: &[Company]) -> Value {
         "overlaps_left_out": overlaps_left_out,
         "token_regressions": regressions.iter().map(regression).collect::<Vec<_>>(),
         "token_regressions_left_out": regressions_left_out,
-        "beside": company.iter().map(beside).collect::<Vec<_>>(),
+        "beside": company.iter().map(companion).collect::<Vec<_>>(),
         "longest_gap_ms": longest_gap.as_ref().map_or(0.0, |gap| ms(gap.ns)),
         "longest_gap_job": longest_gap.as_ref().map(|gap| &gap.job),
         "torn_lines": lines,

@@ -390,10 +390,10 @@ pub fn lease_terms(spec: &SwarmSpec, home: Home) -> Result<LeaseTerms, SpecError
 fn derived_duration(renew: Duration, stop_timeout: Duration) -> Result<Duration, SpecError> {
     let default = LeaseTerms::default();
     let spare = default.duration.saturating_sub(default.renew * 3 + default.stop_timeout);
-    let beside_stop = renew.saturating_mul(3).saturating_add(spare);
-    let duration = stop_timeout.saturating_add(beside_stop).max(default.duration);
+    let without_stop = renew.saturating_mul(3).saturating_add(spare);
+    let duration = stop_timeout.saturating_add(without_stop).max(default.duration);
     if LEASE_BOUNDS.1 < duration && renew < LEASE_BOUNDS.1 / 6 {
-        let most = LEASE_BOUNDS.1.saturating_sub(beside_stop).as_secs();
+        let most = LEASE_BOUNDS.1.saturating_sub(without_stop).as_secs();
         let reason = format!("{stop_timeout:?} is longer than a lease can last; write {most}s");
         return wrong("spec.handover.stopTimeout", reason);
     }

@@ -61,7 +61,7 @@ impl Solitude {
         let run = *run;
         for (other, its) in jobs.iter().filter(|(other, _)| *other != job) {
             let (from, until) = (run.start.max(its.start), run.last.min(its.last));
-            let (alone, beside) = match (self.alone.contains(job), self.alone.contains(other)) {
+            let (alone, companion) = match (self.alone.contains(job), self.alone.contains(other)) {
                 (true, _) => (job, other.as_str()),
                 (false, true) => (other.as_str(), job),
                 (false, false) => continue,
@@ -69,7 +69,7 @@ impl Solitude {
             if until <= from {
                 continue;
             }
-            let key = (worker.to_owned(), alone.to_owned(), beside.to_owned(), from);
+            let key = (worker.to_owned(), alone.to_owned(), companion.to_owned(), from);
             if LISTED_MAX <= self.found.len() && !self.found.contains_key(&key) {
                 continue;
             }

@@ -29,7 +29,7 @@ enum EndOfView {
     /// The ConfigMap stays: it is not this Swarm's, or is being deleted already.
     Stays,
     /// The ConfigMap stays without the view: it has other content.
-    LetGo,
+    Released,
     /// The ConfigMap is deleted: it holds only the view.
     Deleted,
 }
@@ -45,7 +45,7 @@ fn end_of_view(found: &ConfigMap, swarm: &str) -> EndOfView {
     let mut texts = found.data.iter().flatten();
     let has_others = texts.any(|(name, _)| Some(name) != key)
         || found.binary_data.iter().flatten().next().is_some();
-    if has_others { EndOfView::LetGo } else { EndOfView::Deleted }
+    if has_others { EndOfView::Released } else { EndOfView::Deleted }
 }
 
 impl ManagedPools {
@@ -177,7 +177,7 @@ impl ManagedPools {
         let (uid, resource_version) = (found.uid(), found.resource_version());
         match end_of_view(&found, turn.name) {
             EndOfView::Stays => Ok(()),
-            EndOfView::LetGo => {
+            EndOfView::Released => {
                 tracing::info!(what, namespace, "kept without the view, since it has other keys");
                 let nothing = json!({
                     "apiVersion": "v1", "kind": "ConfigMap",

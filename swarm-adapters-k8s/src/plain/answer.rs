@@ -18,7 +18,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// The largest answer, in bytes: some 20,000 jobs with the longest names.
 const ANSWER_BYTES_MAX: usize = 6 << 20;
 /// Bytes of an answer without its jobs.
-const BESIDE_JOBS_BYTES: usize = 64 << 10;
+const WITHOUT_JOBS_BYTES: usize = 64 << 10;
 /// The longest pause between two questions to one worker.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
@@ -59,7 +59,7 @@ pub(crate) fn bytes_max(entry: &ViewEntry) -> usize {
     let escaped = |c: char| if c.is_ascii_alphanumeric() { 1 } else { 6 * c.len_utf16() };
     let name = |name: &str| name.chars().map(escaped).sum::<usize>() + 16;
     let jobs = entry.jobs.iter().map(|job| name(job.as_str())).sum::<usize>();
-    (BESIDE_JOBS_BYTES + jobs).min(ANSWER_BYTES_MAX)
+    (WITHOUT_JOBS_BYTES + jobs).min(ANSWER_BYTES_MAX)
 }
 
 /// Asks the worker at `address`, and reads at most `bytes_max` bytes of its answer. Returns `None`

@@ -46,18 +46,18 @@ impl Sightings {
         for slot in all {
             let pod = pods.get(&slot).map(|pod| &**pod);
             let is_lost = pod.is_some_and(|pod| is_lost(pod) || waits_for_successor(slots, pod));
-            let sight = Sight::of(pod, wanted.contains(&slot), is_lost);
-            let away = since(&mut self.away, slot, sight == Sight::Away, now);
+            let state = SlotState::of(pod, wanted.contains(&slot), is_lost);
+            let away = since(&mut self.away, slot, state == SlotState::Away, now);
             // A pod that is recreated repeatedly is not ready for the whole time.
-            let is_unready = matches!(sight, Sight::Away | Sight::NotReady);
+            let is_unready = matches!(state, SlotState::Away | SlotState::NotReady);
             let not_ready = since(&mut self.not_ready, slot, is_unready, now);
-            let leaving = since(&mut self.leaving, slot, sight == Sight::Leaving, now);
-            let presence = match sight {
-                Sight::Ready => Presence::Ready,
-                Sight::NotReady => Presence::NotReady(not_ready),
-                Sight::Away => Presence::Away(away),
-                Sight::Leaving => Presence::Leaving(leaving),
-                Sight::Nothing => continue,
+            let leaving = since(&mut self.leaving, slot, state == SlotState::Leaving, now);
+            let presence = match state {
+                SlotState::Ready => Presence::Ready,
+                SlotState::NotReady => Presence::NotReady(not_ready),
+                SlotState::Away => Presence::Away(away),
+                SlotState::Leaving => Presence::Leaving(leaving),
+                SlotState::Nothing => continue,
             };
             let name = slots.name(slot);
             let pod = pod.filter(|pod| !is_terminal(pod)).and_then(ResourceExt::uid);
@@ -85,7 +85,7 @@ fn waits_for_successor(slots: &Slots, pod: &Pod) -> bool {
 
 /// The state of a slot in one observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sight {
+enum SlotState {
     Ready,
     NotReady,
     Away,
@@ -93,7 +93,7 @@ enum Sight {
     Nothing,
 }
 
-impl Sight {
+impl SlotState {
     fn of(pod: Option<&Pod>, wanted: bool, is_lost: bool) -> Self {
         let alive = pod.filter(|pod| !is_terminal(pod));
         match (alive, wanted) {

@@ -22,9 +22,9 @@ pub(super) fn ready(facts: &TurnSummary<'_>, wanted: Wanted) -> Part {
     let is_ready = progress.has_all_workers();
     let reason = if is_ready { "AllWorkersReady" } else { "WorkersMissing" };
     let trouble = pool.trouble.clone().filter(|_| !is_ready);
-    let besides = trouble.into_iter().chain(rollout::held(pool, &facts.rollout.rollout));
+    let others = trouble.into_iter().chain(rollout::held(pool, &facts.rollout.rollout));
     let ready = workers_ready(progress.workers_ready, progress.workers_wanted);
-    let all: Vec<_> = [ready].into_iter().chain(besides).collect();
+    let all: Vec<_> = [ready].into_iter().chain(others).collect();
     Part::new(POOL_READY, is_ready, reason, all.join("; "))
 }
 

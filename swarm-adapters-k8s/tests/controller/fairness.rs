@@ -68,11 +68,11 @@ async fn a_tenant_whose_turns_hang_and_whose_objects_change_all_the_time_delays_
     let rest = turns(&mut s, "rest").await;
     let hostile = hostile(&s.server);
     s.pass(Duration::from_secs(30)).await;
-    let beside = turns(&mut s, "beside").await;
+    let disturbed = turns(&mut s, "beside").await;
     hostile.abort();
     let p99 = |times: &[Duration]| times[times.len() * 99 / 100 - 1];
     let most = (2 * p99(&rest)).max(Duration::from_millis(1));
-    assert!(p99(&beside) <= most, "at rest {:?}, beside it {:?}", p99(&rest), p99(&beside));
+    assert!(p99(&disturbed) <= most, "at rest {:?}, beside it {:?}", p99(&rest), p99(&disturbed));
 }
 
 /// A ConfigMap with a list of jobs.

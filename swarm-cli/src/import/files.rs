@@ -150,7 +150,7 @@ impl Files {
         for field in ["resources", "bases"] {
             for (index, entry) in value[field].as_array().into_iter().flatten().enumerate() {
                 let spot = spot.at(&format!(".{field}[{index}]"));
-                if let Some(path) = beside(directory, entry, &spot, report) {
+                if let Some(path) = entry_path(directory, entry, &spot, report) {
                     self.file(&path, namespace.clone(), None)?;
                 }
             }
@@ -165,7 +165,7 @@ impl Files {
                 let entry =
                     entry.as_str().map(|it| it.split_once('=').map_or(it, |(_, path)| path));
                 let entry = entry.map_or(Value::Null, Value::from);
-                if let Some(path) = beside(directory, &entry, &spot, report) {
+                if let Some(path) = entry_path(directory, &entry, &spot, report) {
                     self.file(&path, namespace.clone(), name.clone())?;
                 }
             }
@@ -175,7 +175,12 @@ impl Files {
 }
 
 /// Returns the path of an entry of a kustomization, if the file is in the kustomization's directory.
-fn beside(directory: &Path, entry: &Value, spot: &Spot, report: &mut Report) -> Option<PathBuf> {
+fn entry_path(
+    directory: &Path,
+    entry: &Value,
+    spot: &Spot,
+    report: &mut Report,
+) -> Option<PathBuf> {
     let Some(entry) = entry.as_str() else {
         report.mistake(spot, "this is not the path of a file; write a text such as `config.yml`");
         return None;

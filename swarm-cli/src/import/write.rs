@@ -81,9 +81,9 @@ pub(super) fn swarms(
     let (second, first): (Vec<_>, Vec<_>) =
         swarms.into_iter().partition(|swarm| swarm.stateful_set.is_some());
     let mut made: Vec<_> = second.into_iter().map(|swarm| of_second_stage(swarm, report)).collect();
-    let beside = Beside { first: &first, views: &views, sets: &sets, name };
-    made.extend(of_lists(lists, &beside, &made, report));
-    made.extend(of_states(&beside, &made, report));
+    let context = ListContext { first: &first, views: &views, sets: &sets, name };
+    made.extend(of_lists(lists, &context, &made, report));
+    made.extend(of_states(&context, &made, report));
     for swarm in &made {
         compare(swarm, &views, report);
     }
@@ -93,7 +93,7 @@ pub(super) fn swarms(
 }
 
 /// Context of a list of jobs: objects that complete the Swarm.
-struct Beside<'a> {
+struct ListContext<'a> {
     first: &'a [GoSwarm],
     views: &'a [Published],
     sets: &'a [Set],
@@ -101,7 +101,7 @@ struct Beside<'a> {
 }
 
 /// Whether two objects may be in the same namespace.
-fn are_beside(one: Option<&str>, other: Option<&str>) -> bool {
+fn may_share_namespace(one: Option<&str>, other: Option<&str>) -> bool {
     one.zip(other).is_none_or(|(one, other)| one == other)
 }
 
@@ -121,13 +121,14 @@ fn of_second_stage(swarm: GoSwarm, report: &mut Report) -> Swarm {
 /// Makes the Swarms of the first stage's lists, one for each namespace.
 fn of_lists(
     lists: Vec<List>,
-    beside: &Beside<'_>,
+    context: &ListContext<'_>,
     made: &[Swarm],
     report: &mut Report,
 ) -> Vec<Swarm> {
     let mut of_lists: Vec<Swarm> = Vec::new();
     for List { namespace, spot, jobs } in lists {
-        if let Some(swarm) = made.iter().find(|it| are_beside(it.namespace(), namespace.as_deref()))
+        if let Some(swarm) =
+            made.iter().find(|it| may_share_namespace(it.namespace(), namespace.as_deref()))
         {
             let sentence = format!(
                 "Swarm `{}` has a list of its own, which counts; this one is left out",
@@ -136,22 +137,22 @@ fn of_lists(
             report.note(&spot, sentence);
             continue;
         }
-        if of_lists.iter().any(|it| are_beside(it.namespace(), namespace.as_deref())) {
+        if of_lists.iter().any(|it| may_share_namespace(it.namespace(), namespace.as_deref())) {
             report.mistake(&spot, "this is a second list of jobs; import each with its own files");
             continue;
         }
-        of_lists.push(of_first_stage(namespace, jobs, spot, beside, report));
+        of_lists.push(of_first_stage(namespace, jobs, spot, context, report));
     }
     of_lists
 }
 
 /// Makes Swarms from the first operator's view or state, for namespaces without a list.
-fn of_states(beside: &Beside<'_>, made: &[Swarm], report: &mut Report) -> Vec<Swarm> {
+fn of_states(context: &ListContext<'_>, made: &[Swarm], report: &mut Report) -> Vec<Swarm> {
     let is_made = |namespace: &Option<String>, more: &[Swarm]| {
-        made.iter().chain(more).any(|it| are_beside(it.namespace(), namespace.as_deref()))
+        made.iter().chain(more).any(|it| may_share_namespace(it.namespace(), namespace.as_deref()))
     };
     let mut swarms = Vec::new();
-    for view in beside.views {
+    for view in context.views {
         if is_made(&view.namespace, &swarms) || view.view.workers.is_empty() {
             continue;
         }
@@ -162,9 +163,9 @@ fn of_states(beside: &Beside<'_>, made: &[Swarm], report: &mut Report) -> Vec<Sw
         let jobs: BTreeSet<_> = view.view.workers.values().flat_map(|it| &it.jobs).collect();
         let jobs = jobs.into_iter().map(|job| Job::named(job.as_str())).collect();
         let (namespace, spot) = (view.namespace.clone(), view.spot.clone());
-        swarms.push(of_first_stage(namespace, jobs, spot, beside, report));
+        swarms.push(of_first_stage(namespace, jobs, spot, context, report));
     }
-    for state in beside.first {
+    for state in context.first {
         if is_made(&state.object.namespace, &swarms) {
             continue;
         }
@@ -173,7 +174,7 @@ fn of_states(beside: &Beside<'_>, made: &[Swarm], report: &mut Report) -> Vec<Sw
             "the input has no list of jobs; the Swarm gets the jobs of its members",
         );
         let (namespace, spot) = (state.object.namespace.clone(), state.object.spot.clone());
-        swarms.push(of_first_stage(namespace, state.jobs.clone(), spot, beside, report));
+        swarms.push(of_first_stage(namespace, state.jobs.clone(), spot, context, report));
     }
     swarms
 }
@@ -183,14 +184,15 @@ fn of_first_stage(
     namespace: Option<String>,
     jobs: Vec<Job>,
     spot: Spot,
-    beside: &Beside<'_>,
+    context: &ListContext<'_>,
     report: &mut Report,
 ) -> Swarm {
-    let is_here = |other: &Option<String>| are_beside(namespace.as_deref(), other.as_deref());
+    let is_here =
+        |other: &Option<String>| may_share_namespace(namespace.as_deref(), other.as_deref());
     let view =
-        beside.views.iter().find(|view| is_here(&view.namespace) && view.config_map.is_some());
+        context.views.iter().find(|view| is_here(&view.namespace) && view.config_map.is_some());
     let config_map = view.and_then(|view| view.config_map.as_deref());
-    let mut sets = beside.sets.iter().filter(|set| is_here(&set.object.namespace));
+    let mut sets = context.sets.iter().filter(|set| is_here(&set.object.namespace));
     let reads = |set: &&Set| {
         set.object.name == STATEFUL_SET
             || config_map.is_some_and(|name| set.mounts.iter().any(|mount| mount == name))
@@ -205,8 +207,8 @@ fn of_first_stage(
         report.note(&spot, sentence);
     }
     let set = set.map_or(STATEFUL_SET, |set| &set.object.name);
-    let state = beside.first.iter().find(|swarm| is_here(&swarm.object.namespace));
-    let name = match (beside.name, state) {
+    let state = context.first.iter().find(|swarm| is_here(&swarm.object.namespace));
+    let name = match (context.name, state) {
         (Some(name), _) => name.to_owned(),
         (None, Some(state)) => fitting(&state.object, NAME_MAX, report),
         (None, None) => {
@@ -272,7 +274,7 @@ fn compare(swarm: &Swarm, views: &[Published], report: &mut Report) {
     let names: BTreeSet<_> = swarm.jobs.iter().map(|job| job.name.as_str()).collect();
     for published in views {
         let is_its = published.config_map.as_deref().is_none_or(|name| name == config_map)
-            && are_beside(swarm.namespace(), published.namespace.as_deref());
+            && may_share_namespace(swarm.namespace(), published.namespace.as_deref());
         let jobs: BTreeSet<_> = published.view.workers.values().flat_map(|it| &it.jobs).collect();
         let gone: Vec<_> = jobs.iter().filter(|job| !names.contains(job.as_str())).collect();
         if !is_its || gone.is_empty() {

@@ -47,8 +47,8 @@ pub(super) fn draw(
     let most = model.most;
     let widths = Widths::of(shown, most, now, usize::from(area.width));
     for ((row, worker), position) in (1..).zip(shown).zip(first..) {
-        let besides = besides(worker, now);
-        put(frame, area, row, &line(worker, position == at, most, &widths, &besides, palette));
+        let remarks = remarks_of(worker, now);
+        put(frame, area, row, &line(worker, position == at, most, &widths, &remarks, palette));
     }
 }
 
@@ -58,8 +58,8 @@ impl Widths {
         let name = longest(&|worker| worker.name.chars().count()).unwrap_or_default();
         let name = name.min(width * 2 / 5);
         let state = if width < STATE_FROM { 0 } else { STATE + 2 };
-        let (count, besides) = (most.to_string().len(), longest(&|w| besides(w, now).len()));
-        let used = 2 + name + 2 + state + 1 + count + 2 + besides.unwrap_or_default();
+        let (count, remarks) = (most.to_string().len(), longest(&|w| remarks_of(w, now).len()));
+        let used = 2 + name + 2 + state + 1 + count + 2 + remarks.unwrap_or_default();
         let bar = width.saturating_sub(used);
         Self { name, state, bar: if bar < BAR_MIN { 0 } else { bar }, count }
     }
@@ -70,7 +70,7 @@ fn line(
     is_selected: bool,
     most: usize,
     widths: &Widths,
-    besides: &str,
+    remarks: &str,
     palette: Palette,
 ) -> Line<'static> {
     let Widths { name, state, bar, count } = *widths;
@@ -92,12 +92,12 @@ fn line(
         Span::styled(granted, palette.bar()),
         Span::styled(releasing, palette.busy()),
         Span::raw(format!("{:rest$} {:>count$}", "", worker.jobs)),
-        Span::styled(format!("  {besides}"), palette.busy()),
+        Span::styled(format!("  {remarks}"), palette.busy()),
     ])
 }
 
 /// Returns a worker's remarks, for the column after its jobs.
-fn besides(worker: &WorkerRow, now: Instant) -> String {
+fn remarks_of(worker: &WorkerRow, now: Instant) -> String {
     worker.remarks(worker.silent_since.map(|since| now.saturating_duration_since(since)))
 }
 

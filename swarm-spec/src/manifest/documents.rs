@@ -99,7 +99,7 @@ impl Objects {
         kind: &str,
         name: &str,
     ) -> Result<Option<&Object>, ManifestError> {
-        let mut found = self.beside(swarm, kind);
+        let mut found = self.in_namespace_of(swarm, kind);
         found.retain(|(_, object)| object.name() == name);
         self.used.borrow_mut().extend(found.iter().map(|(index, _)| *index));
         let Some((_, first)) = found.first() else { return Ok(None) };
@@ -123,7 +123,7 @@ impl Objects {
             };
             labels.iter().all(has)
         };
-        let mut found = self.beside(swarm, kind);
+        let mut found = self.in_namespace_of(swarm, kind);
         found.retain(|(_, object)| bears(object));
         let names: BTreeSet<_> = found.iter().map(|(_, object)| object.name()).collect();
         let each = names.into_iter().map(|name| self.named(swarm, kind, name));
@@ -150,13 +150,13 @@ impl Objects {
 
     /// The objects of a kind in the namespace of `swarm`. An object without a namespace counts as
     /// well.
-    fn beside(&self, swarm: &Object, kind: &str) -> Vec<(usize, &Object)> {
+    fn in_namespace_of(&self, swarm: &Object, kind: &str) -> Vec<(usize, &Object)> {
         let mine = swarm.text("/metadata/namespace");
-        let is_beside = |object: &Object| {
+        let may_share_namespace = |object: &Object| {
             let its = object.text("/metadata/namespace");
             mine == its || mine.is_empty() || its.is_empty()
         };
-        self.of_kind(kind).filter(|(_, object)| is_beside(object)).collect()
+        self.of_kind(kind).filter(|(_, object)| may_share_namespace(object)).collect()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::rule::Rule;
 /// load of a worker. Workers are added until every job has a place.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [bounds_are_in_order(), goes_by_one()]))]
+#[schemars(extend("x-kubernetes-validations" = [bounds_are_in_order(), one_measure_is_set()]))]
 pub struct AutoscaleSpec {
     /// Minimum number of workers. With 0 the pool has no worker while the list of jobs is empty.
     /// Default: 1.
@@ -45,7 +45,7 @@ fn bounds_are_in_order() -> Rule {
     )
 }
 
-fn goes_by_one() -> Rule {
+fn one_measure_is_set() -> Rule {
     Rule::new(
         "has(self.jobsPerWorker) != has(self.sharePerWorker)",
         "write exactly one of autoscale.jobsPerWorker (jobs of a worker) and \

@@ -97,9 +97,9 @@ impl Pool {
 
     /// Replaces the manifest by renaming, as an editor does.
     pub(crate) fn write(&self, text: &str) {
-        let beside = self.root.path().join(".swarm.yaml");
-        fs::write(&beside, text).unwrap();
-        fs::rename(beside, self.manifest()).unwrap();
+        let temporary = self.root.path().join(".swarm.yaml");
+        fs::write(&temporary, text).unwrap();
+        fs::rename(temporary, self.manifest()).unwrap();
     }
 
     pub(crate) fn edit(&self, from: &str, to: &str) {

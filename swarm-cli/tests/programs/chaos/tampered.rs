@@ -35,13 +35,13 @@ fn refused(pool: &mut Pool) -> String {
 
 #[test]
 fn a_ledger_that_is_removed_or_set_back_while_it_runs_is_written_again() {
-    for is_set_back in [false, true] {
+    for is_rolled_back in [false, true] {
         let mut pool = running();
         let path = pool.path("ledger.json");
         let old = fs::read_to_string(&path).unwrap();
         pool.edit("    - {name: d}\n", "");
         pool.settled(&JOBS[..3]);
-        if is_set_back {
+        if is_rolled_back {
             fs::write(&path, old).unwrap();
         } else {
             fs::remove_file(&path).unwrap();

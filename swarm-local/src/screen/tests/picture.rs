@@ -47,7 +47,7 @@ fn drawn_sample() -> Buffer {
         }
         shares
     };
-    let stands = |assignment: &Assignment, workers: u32| {
+    let pool_with = |assignment: &Assignment, workers: u32| {
         let shares = shares(assignment, workers);
         let shares: Vec<Vec<_>> =
             shares.iter().map(|jobs| jobs.iter().map(String::as_str).collect()).collect();
@@ -57,14 +57,14 @@ fn drawn_sample() -> Buffer {
     let at = |seconds| time + Duration::from_secs(seconds);
     let mut model = Model::new(paths("deploy/samples/streams.yaml"));
     let three = planned(&Assignment::default(), 3);
-    on_snapshot(&mut model, stands(&three, 3), at(0));
+    on_snapshot(&mut model, pool_with(&three, 3), at(0));
     let settled = |text: &str| Message::Settled(text.to_owned());
     model.on_message(settled("settled in 11 ms: 27 jobs on 3 workers, 27 new"), at(0));
     let killed = "swarm-worker-1 was ended by signal 9; restarting it";
     model.on_message(Message::Info(killed.into()), at(40));
     model.on_message(settled("settled in 9 ms: 27 jobs on 3 workers, nothing moved"), at(40));
     let four = planned(&three, 4);
-    let mut snapshot = stands(&four, 4);
+    let mut snapshot = pool_with(&four, 4);
     snapshot.workers[1].restarts = 1;
     snapshot.revision = 5;
     on_snapshot(&mut model, snapshot, at(68));
