@@ -53,8 +53,8 @@ fn build() -> io::Result<PathBuf> {
         return Err(io::Error::other("swarm and kubectl-swarm cannot be built"));
     }
     let me = std::env::current_exe()?;
-    let beside = me.parent().unwrap_or(Path::new(".")).to_owned();
-    Ok(beside)
+    let directory = me.parent().unwrap_or(Path::new(".")).to_owned();
+    Ok(directory)
 }
 
 fn manifest(workers: u32, jobs: &str) -> String {
@@ -71,9 +71,9 @@ fn listed(name: &str, count: u32) -> String {
 
 /// Replaces the file as careful editors do: whole, by renaming.
 fn save(path: &Path, text: &str) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    fs::write(&beside, text)?;
-    fs::rename(beside, path)
+    let temporary = path.with_extension("new");
+    fs::write(&temporary, text)?;
+    fs::rename(temporary, path)
 }
 
 /// Measures the times from an edit that pins a job to the other worker until the job runs there.

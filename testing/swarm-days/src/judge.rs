@@ -17,7 +17,7 @@ pub(crate) enum Judge {
     NothingStops,
     /// The recorders concerned have no process for a bounded time. Their files may also miss what the
     /// machine needs to start all recorders.
-    StandsStill { bound: Duration },
+    StopsFor { bound: Duration },
 }
 
 /// A row of the table of stand-stills.
@@ -127,10 +127,10 @@ fn of_stand_stills(
         let took_ms = took.as_millis();
         match judge {
             Judge::NothingStops => faults.push(format!("{job} stood still for {took_ms} ms")),
-            Judge::StandsStill { .. } if concerned.is_some_and(|all| !all.contains(job)) => {
+            Judge::StopsFor { .. } if concerned.is_some_and(|all| !all.contains(job)) => {
                 faults.push(format!("{job} stood still for {took_ms} ms, and is not concerned"));
             }
-            Judge::StandsStill { bound } => {
+            Judge::StopsFor { bound } => {
                 let bound = recorders::kind_of(job).bound(bound) + needs;
                 if bound < *took {
                     let bound = bound.as_millis();
@@ -145,7 +145,7 @@ fn of_stand_stills(
 
 /// The jobs that had no process for too long.
 fn of_processes(idle: &[Idle], judge: Judge) -> Vec<String> {
-    let Judge::StandsStill { bound } = judge else { return Vec::new() };
+    let Judge::StopsFor { bound } = judge else { return Vec::new() };
     let fault = |Idle { job, took }: &Idle| {
         let bound = recorders::kind_of(job).bound(bound);
         let (took_ms, bound_ms) = (took.as_millis(), bound.as_millis());
@@ -184,7 +184,7 @@ fn line(row: &Row) -> String {
     };
     let allowed = match row.judge {
         Judge::NothingStops => "none".to_owned(),
-        Judge::StandsStill { bound } => format!("{:.1} s", bound.as_secs_f64()),
+        Judge::StopsFor { bound } => format!("{:.1} s", bound.as_secs_f64()),
     };
     let faults = match row.faults.len() {
         0 => String::new(),
@@ -213,7 +213,7 @@ mod tests {
         Gap { job: job.to_owned(), from, until, took: took_for, overlaps: false }
     }
 
-    const BOUNDED: Judge = Judge::StandsStill { bound: Duration::from_secs(3) };
+    const BOUNDED: Judge = Judge::StopsFor { bound: Duration::from_secs(3) };
 
     #[test]
     fn a_stand_still_is_a_fault_where_nothing_may_stop() {

@@ -32,8 +32,8 @@ const MOVE: Duration = Duration::from_millis(1500);
 /// The same after the end of everything: the operator and its workers start as well.
 const RESTART: Duration = Duration::from_secs(3);
 
-const fn stands_still(bound: Duration) -> Judge {
-    Judge::StandsStill { bound }
+const fn stops_for(bound: Duration) -> Judge {
+    Judge::StopsFor { bound }
 }
 
 /// All stages of a day, in their order.
@@ -50,14 +50,14 @@ pub(crate) const STAGES: [Stage; 19] = [
         cause: "`replicas` 1 → 8",
         prepare: None,
         act: |pool| scale(pool, 8),
-        judge: stands_still(MOVE),
+        judge: stops_for(MOVE),
     },
     Stage {
         name: "shrink",
         cause: "`replicas` 8 → 2",
         prepare: None,
         act: |pool| scale(pool, 2),
-        judge: stands_still(MOVE),
+        judge: stops_for(MOVE),
     },
     Stage {
         name: "slow-list",
@@ -92,28 +92,28 @@ pub(crate) const STAGES: [Stage; 19] = [
         cause: "an edit of `command`",
         prepare: None,
         act: edit_command,
-        judge: stands_still(MOVE),
+        judge: stops_for(MOVE),
     },
     Stage {
         name: "recorder",
         cause: "a recorder is killed",
         prepare: None,
         act: kill_a_recorder,
-        judge: stands_still(MOVE),
+        judge: stops_for(MOVE),
     },
     Stage {
         name: "worker",
         cause: "a worker is killed",
         prepare: None,
         act: |pool| kill_of_a_worker(pool, Role::Worker),
-        judge: stands_still(MOVE),
+        judge: stops_for(MOVE),
     },
     Stage {
         name: "guard",
         cause: "a guard is killed",
         prepare: None,
         act: |pool| kill_of_a_worker(pool, Role::Guard),
-        judge: stands_still(MOVE),
+        judge: stops_for(MOVE),
     },
     Stage {
         name: "nohup",
@@ -127,42 +127,42 @@ pub(crate) const STAGES: [Stage; 19] = [
         cause: "the terminal of a pool without `nohup` is closed, and the pool started again",
         prepare: Some(|pool| on_a_terminal(pool, Launch::Bare)),
         act: |pool| ended_by(pool, Pool::close_the_terminal),
-        judge: stands_still(STOP_TIMEOUT.saturating_add(RESTART)),
+        judge: stops_for(STOP_TIMEOUT.saturating_add(RESTART)),
     },
     Stage {
         name: "operator",
         cause: "the operator is killed, and started again",
         prepare: None,
         act: |pool| ended_by(pool, kill_the_operator),
-        judge: stands_still(STOP_TIMEOUT.saturating_add(RESTART)),
+        judge: stops_for(STOP_TIMEOUT.saturating_add(RESTART)),
     },
     Stage {
         name: "term-operator",
         cause: "SIGTERM to the operator, and a new start",
         prepare: None,
         act: |pool| ended_by(pool, term_the_operator),
-        judge: stands_still(STOP_TIMEOUT.saturating_add(RESTART)),
+        judge: stops_for(STOP_TIMEOUT.saturating_add(RESTART)),
     },
     Stage {
         name: "term-all",
         cause: "SIGTERM to every process, and a new start",
         prepare: None,
         act: |pool| ended_by(pool, |pool| pool.signal_all(Signal::TERM)),
-        judge: stands_still(STOP_TIMEOUT.saturating_add(RESTART)),
+        judge: stops_for(STOP_TIMEOUT.saturating_add(RESTART)),
     },
     Stage {
         name: "kill-all",
         cause: "every process is killed, and a new start",
         prepare: None,
         act: |pool| ended_by(pool, |pool| pool.signal_all(Signal::KILL)),
-        judge: stands_still(RESTART),
+        judge: stops_for(RESTART),
     },
     Stage {
         name: "stop-start",
         cause: "`stop`, and a new start",
         prepare: None,
         act: |pool| ended_by(pool, Pool::stop),
-        judge: stands_still(STOP_TIMEOUT.saturating_add(RESTART)),
+        judge: stops_for(STOP_TIMEOUT.saturating_add(RESTART)),
     },
     Stage {
         name: "stop",

@@ -60,7 +60,7 @@ pub struct Scenario {
     run: fn(Context) -> Run,
     within: Duration,
     needs_all: bool,
-    beside_others: bool,
+    in_parallel: bool,
     set: Set,
 }
 
@@ -69,7 +69,7 @@ impl Scenario {
     #[must_use]
     pub const fn new(name: &'static str, run: fn(Context) -> Run) -> Self {
         let set = Set::First;
-        Self { name, run, within: WITHIN, needs_all: false, beside_others: false, set }
+        Self { name, run, within: WITHIN, needs_all: false, in_parallel: false, set }
     }
 
     /// Sets another bound on the scenario.
@@ -89,8 +89,8 @@ impl Scenario {
     /// Lets other scenarios run in parallel. Such a scenario must not affect shared parts, such as
     /// nodes and the operator, and must not judge times, which depend on the load of the machine.
     #[must_use]
-    pub const fn beside_others(mut self) -> Self {
-        self.beside_others = true;
+    pub const fn in_parallel(mut self) -> Self {
+        self.in_parallel = true;
         self
     }
 
@@ -201,7 +201,7 @@ pub async fn run_all(
 ) -> usize {
     let start = Instant::now();
     let mut done = Vec::new();
-    for group in scenarios.chunk_by(|one, next| one.beside_others && next.beside_others) {
+    for group in scenarios.chunk_by(|one, next| one.in_parallel && next.in_parallel) {
         let runs = group.iter().map(|scenario| run_one(cache, cluster, scenario));
         let mut runs = stream::iter(runs).buffer_unordered(SIDE_BY_SIDE);
         while let Some(ended) = runs.next().await {

@@ -120,51 +120,49 @@ fn first() -> Vec<Scenario> {
         // They mostly wait, so several of them run at a time; the longest begin first.
         scenario!(managed_pools_say_what_is_wrong as managed_pools::refused)
             .within(Duration::from_mins(5))
-            .beside_others(),
+            .in_parallel(),
         scenario!(managed_pools_go_with_their_swarm as managed_pools::gone)
             .within(Duration::from_mins(4))
-            .beside_others(),
-        scenario!(a_deployment_is_a_pool).within(Duration::from_mins(6)).beside_others(),
-        scenario!(workers_that_read_once_are_replaced)
-            .within(Duration::from_mins(6))
-            .beside_others(),
-        scenario!(a_swarm_borrows_no_rights).within(Duration::from_mins(5)).beside_others(),
-        scenario!(claims_are_kept).within(Duration::from_mins(4)).beside_others(),
-        scenario!(cold_start_waits).beside_others(),
-        scenario!(bad_input_is_refused).beside_others(),
-        scenario!(jobs_come_from_config_maps).beside_others(),
-        scenario!(moves_are_bounded).beside_others(),
-        scenario!(the_swarm_scales_its_pool).beside_others(),
-        scenario!(pods_are_a_pool).beside_others(),
-        scenario!(workers_report_what_they_run).beside_others(),
-        scenario!(manifests_are_accepted).beside_others(),
-        scenario!(samples_apply_without_a_warning).within(Duration::from_mins(6)).beside_others(),
-        scenario!(sessions_report_problems).beside_others(),
-        scenario!(pools_move_over_to_sessions).beside_others(),
-        scenario!(managed_pools_are_made as managed_pools::made).beside_others(),
-        scenario!(secrets_reach_jobs_alone as managed_pools::secret).beside_others(),
-        scenario!(a_worker_keeps_to_its_own_session).beside_others(),
-        scenario!(replicas_share_objects).beside_others(),
-        scenario!(the_plugin_passes_flags_on).beside_others(),
-        scenario!(the_operator_is_fenced).beside_others(),
-        scenario!(escalations_are_refused).beside_others(),
-        scenario!(rollouts_are_reported).within(Duration::from_mins(5)).beside_others(),
-        scenario!(views_are_reconciled).beside_others(),
-        scenario!(stores_keep_their_contract).beside_others(),
-        scenario!(the_predecessors_move_over).beside_others(),
+            .in_parallel(),
+        scenario!(a_deployment_is_a_pool).within(Duration::from_mins(6)).in_parallel(),
+        scenario!(workers_that_read_once_are_replaced).within(Duration::from_mins(6)).in_parallel(),
+        scenario!(a_swarm_borrows_no_rights).within(Duration::from_mins(5)).in_parallel(),
+        scenario!(claims_are_kept).within(Duration::from_mins(4)).in_parallel(),
+        scenario!(cold_start_waits).in_parallel(),
+        scenario!(bad_input_is_refused).in_parallel(),
+        scenario!(jobs_come_from_config_maps).in_parallel(),
+        scenario!(moves_are_bounded).in_parallel(),
+        scenario!(the_swarm_scales_its_pool).in_parallel(),
+        scenario!(pods_are_a_pool).in_parallel(),
+        scenario!(workers_report_what_they_run).in_parallel(),
+        scenario!(manifests_are_accepted).in_parallel(),
+        scenario!(samples_apply_without_a_warning).within(Duration::from_mins(6)).in_parallel(),
+        scenario!(sessions_report_problems).in_parallel(),
+        scenario!(pools_move_over_to_sessions).in_parallel(),
+        scenario!(managed_pools_are_made as managed_pools::made).in_parallel(),
+        scenario!(secrets_reach_jobs_alone as managed_pools::secret).in_parallel(),
+        scenario!(a_worker_keeps_to_its_own_session).in_parallel(),
+        scenario!(replicas_share_objects).in_parallel(),
+        scenario!(the_plugin_passes_flags_on).in_parallel(),
+        scenario!(the_operator_is_fenced).in_parallel(),
+        scenario!(escalations_are_refused).in_parallel(),
+        scenario!(rollouts_are_reported).within(Duration::from_mins(5)).in_parallel(),
+        scenario!(views_are_reconciled).in_parallel(),
+        scenario!(stores_keep_their_contract).in_parallel(),
+        scenario!(the_predecessors_move_over).in_parallel(),
         scenario!(manifests_of_the_predecessors as the_predecessors_move_over::manifests)
             .within(Duration::from_mins(5))
-            .beside_others(),
-        scenario!(every_worker_runs_every_job).within(Duration::from_mins(5)).beside_others(),
-        scenario!(whole_worker_jobs_run_alone).within(Duration::from_mins(5)).beside_others(),
-        scenario!(suspended_jobs_wait).within(Duration::from_mins(5)).beside_others(),
+            .in_parallel(),
+        scenario!(every_worker_runs_every_job).within(Duration::from_mins(5)).in_parallel(),
+        scenario!(whole_worker_jobs_run_alone).within(Duration::from_mins(5)).in_parallel(),
+        scenario!(suspended_jobs_wait).within(Duration::from_mins(5)).in_parallel(),
         scenario!(managed_pools_are_kept_in_shape as managed_pools::kept)
             .within(Duration::from_mins(5))
-            .beside_others(),
+            .in_parallel(),
         scenario!(managed_pools_follow_their_runner as managed_pools::runners)
             .within(Duration::from_mins(5))
-            .beside_others(),
-        scenario!(a_worker_in_another_language).beside_others(),
+            .in_parallel(),
+        scenario!(a_worker_in_another_language).in_parallel(),
         // Scenarios that judge times, or stop the operator, run alone.
         scenario!(managed_pools_need_their_rights as managed_pools::without_rights),
         scenario!(the_api_in_memory_answers_as_the_real_one),
@@ -210,20 +208,20 @@ fn soak() -> Vec<Scenario> {
         // It sets the cluster back, so it comes before anything that would be confused by that.
         scenario!(faults_do_what_they_say),
         // They mostly wait, so several of them run at a time; the longest begin first.
-        scenario!(the_swarm_follows_its_jobs).within(Duration::from_mins(8)).beside_others(),
+        scenario!(the_swarm_follows_its_jobs).within(Duration::from_mins(8)).in_parallel(),
         scenario!(managed_pools_fit_their_swarm as managed_pools::fits)
             .within(Duration::from_mins(5))
-            .beside_others(),
+            .in_parallel(),
         scenario!(managed_pools_roll_over as managed_pools::rolled).within(Duration::from_mins(5)),
-        scenario!(a_real_autoscaler_scales_the_pool).within(Duration::from_mins(6)).beside_others(),
-        scenario!(peers_ping_each_other).within(Duration::from_mins(5)).beside_others(),
+        scenario!(a_real_autoscaler_scales_the_pool).within(Duration::from_mins(6)).in_parallel(),
+        scenario!(peers_ping_each_other).within(Duration::from_mins(5)).in_parallel(),
         scenario!(pools_outlive_their_ledgers).within(Duration::from_mins(5)),
-        scenario!(pods_of_several_kinds_share_jobs as pods_of_several_kinds::run).beside_others(),
-        scenario!(output_is_hidden).beside_others(),
-        scenario!(pools_that_do_not_fit_say_so).within(Duration::from_mins(5)).beside_others(),
-        scenario!(leases_pass_others_by).beside_others(),
-        scenario!(servers_of_before_read_their_list as the_predecessors_move_over::kept_server)
-            .beside_others(),
+        scenario!(pods_of_several_kinds_share_jobs as pods_of_several_kinds::run).in_parallel(),
+        scenario!(output_is_hidden).in_parallel(),
+        scenario!(pools_that_do_not_fit_say_so).within(Duration::from_mins(5)).in_parallel(),
+        scenario!(leases_pass_others_by).in_parallel(),
+        scenario!(previous_servers_read_their_list as the_predecessors_move_over::kept_server)
+            .in_parallel(),
         scenario!(the_operator_moves_to_its_namespace).within(Duration::from_mins(6)),
         scenario!(uninstall_never_hangs).within(Duration::from_mins(5)),
         scenario!(managed_pools_roll_after_an_upgrade as managed_pools::upgraded)

@@ -130,7 +130,7 @@ pub(crate) fn released(ack: &Ack, job: &JobName) -> u64 {
 }
 
 /// The invariant that a write of the ledger breaks, if it breaks one.
-pub(crate) fn of_write(world: &World, next: &Cells, sight: &StepInputs<'_>) -> Option<Invariant> {
+pub(crate) fn of_write(world: &World, next: &Cells, inputs: &StepInputs<'_>) -> Option<Invariant> {
     let before = world.cells();
     if next.revision <= before.revision {
         return Some(Invariant::NumbersGrow);
@@ -147,10 +147,10 @@ pub(crate) fn of_write(world: &World, next: &Cells, sight: &StepInputs<'_>) -> O
         }
         let is_done = matches!(after.cell, Cell::Done { .. });
         let leaves = record.cell.holder().is_some() && record.cell.holder() != after.cell.holder();
-        let known = record.cell.holder().and_then(|holder| sight.evidence.get(holder));
+        let known = record.cell.holder().and_then(|holder| inputs.evidence.get(holder));
         let is_waited_for = world.bounds.may(Fault::Timeout)
             && !ends_by_proof(job, &record.cell, known)
-            && sight.ages.get(job).is_some_and(|age| !age.is_zero());
+            && inputs.ages.get(job).is_some_and(|age| !age.is_zero());
         if leaves && !is_done && !is_waited_for && !has_ended(world, job, &record.cell) {
             return Some(Invariant::EndsAreProved);
         }

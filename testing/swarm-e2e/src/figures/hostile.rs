@@ -64,7 +64,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration, a_minute: 
 
     let his = Context::new(cluster, "figures-hostile").await?;
     let acts = tokio::spawn(edit_on(Editor::new(&his).await?, act, length));
-    let beside = turns(&tenants, &mut probe, &mut statuses, length, 1_000_000).await?;
+    let with_editor = turns(&tenants, &mut probe, &mut statuses, length, 1_000_000).await?;
     let editor = acts.await?;
     let after = memory(first).await?;
     let shown = format!(
@@ -84,14 +84,14 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration, a_minute: 
     say("| | times | median | 99 % | worst |\n|---|--:|--:|--:|--:|");
     let row = |what: &str, times: &Times| say(format_args!("| {what} | {} |", times.cells()));
     row("edit acknowledged → carried out, at rest", &rest.edits);
-    row(&format!("beside the editor, {} s", length.as_secs()), &beside.edits);
+    row(&format!("beside the editor, {} s", length.as_secs()), &with_editor.edits);
     row("edit of a list in a ConfigMap → carried out, at rest", &rest.lists);
-    row("beside the editor", &beside.lists);
+    row("beside the editor", &with_editor.lists);
     row(&format!("{WRITES} small writes that no operator reads, at rest"), &rest.writes);
-    row("the same beside the editor", &beside.writes);
+    row("the same beside the editor", &with_editor.writes);
     row("the same beside the editor while there is no operator", &alone.writes);
     row("the last of them acknowledged → a watch shows it, at rest", &rest.watched);
-    row("beside the editor", &beside.watched);
+    row("beside the editor", &with_editor.watched);
     row("beside the editor while there is no operator", &alone.watched);
     say(format_args!(
         "\n{shown}; memory of the replicas before {}, after {}",
@@ -99,16 +99,17 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration, a_minute: 
         after.iter().map(Memory::shown).collect::<Vec<_>>().join(", ")
     ));
     for percent in [95, 99] {
-        let times = |beside: &Times, rest: &Times| {
-            let [beside, rest] = [beside, rest].map(|it| it.at(percent).as_secs_f64().max(0.001));
-            format!("{:.1}", beside / rest)
+        let times = |with_editor: &Times, rest: &Times| {
+            let [with_editor, rest] =
+                [with_editor, rest].map(|it| it.at(percent).as_secs_f64().max(0.001));
+            format!("{:.1}", with_editor / rest)
         };
         say(format_args!(
             "{percent} % of the turns of others took {} times as long as at rest, of those for lists {} \
              times, and {percent} % of the writes {} times, {} times without an operator",
-            times(&beside.edits, &rest.edits),
-            times(&beside.lists, &rest.lists),
-            times(&beside.writes, &rest.writes),
+            times(&with_editor.edits, &rest.edits),
+            times(&with_editor.lists, &rest.lists),
+            times(&with_editor.writes, &rest.writes),
             times(&alone.writes, &rest.writes)
         ));
     }

@@ -136,7 +136,7 @@ impl Replicas<'_> {
         let ledgers = self.context.api::<SwarmLedger>();
         let name = format!("statefulset.{}", pool.name);
         ledgers.delete(&name, &DeleteParams::default()).await?;
-        pool.begun_anew(mark, "0").await?;
+        pool.begun_again(mark, "0").await?;
         let after = pool.at_rest().await?;
         for (job, run) in &before {
             let now = after.get(job).context("a job is missing")?;

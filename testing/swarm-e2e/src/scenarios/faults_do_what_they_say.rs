@@ -47,7 +47,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     freezing(&pool, &zero).await?;
     a_pod_without_network(&pool, &zero).await?;
     nodes_that_are_lost(&pool, &zero, &one).await?;
-    the_store_set_back(&pool).await?;
+    the_store_rolled_back(&pool).await?;
     draining(&pool, node_of(&one)?).await
 }
 
@@ -107,7 +107,7 @@ async fn nodes_that_are_lost(pool: &SessionPool, zero: &Pod, one: &Pod) -> Resul
 
 /// Restores a copy of the store. Objects that were created after the copy are gone, and deleted
 /// objects are back. Pods do not notice.
-async fn the_store_set_back(pool: &SessionPool) -> Result<()> {
+async fn the_store_rolled_back(pool: &SessionPool) -> Result<()> {
     let (context, maps) = (&pool.context, pool.context.api::<ConfigMap>());
     let runs = pool.history()?.running(&pool.jobs)?;
     context.cluster.make_etcd_sync().await?;

@@ -20,7 +20,7 @@ use crate::scenario::Context;
 /// The one job that moves, from slot to slot.
 const MOVING: &str = "moving";
 /// The longest allowed pause of the job: an operator has to be started in the meantime.
-const STANDS_STILL: Duration = Duration::from_secs(6);
+const PAUSE_MAX: Duration = Duration::from_secs(6);
 
 /// The point of a handover at which the operator is killed, as the ledger shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ async fn kill_in_each_phase(context: &Context, proxy: Proxy) -> Result<()> {
             process = start()?;
             let after = pool.runs_on(MOVING, to).await?;
             ensure!(before.token < after.token, "{before:?}, then {after:?}");
-            pool.judge(&format!("killed when {phase:?}, at {write}"), mark, STANDS_STILL)?;
+            pool.judge(&format!("killed when {phase:?}, at {write}"), mark, PAUSE_MAX)?;
             let overlaps = pool.history()?.overlaps()?;
             ensure!(overlaps.is_empty(), "{}: {overlaps:?}", pool.name);
         }

@@ -485,7 +485,7 @@ impl SessionPool {
     }
 
     /// Waits until the worker of a slot has opened another session since `mark`, with a job in it.
-    pub(crate) async fn begun_anew(&self, mark: Moment, slot: &str) -> Result<()> {
+    pub(crate) async fn begun_again(&self, mark: Moment, slot: &str) -> Result<()> {
         let worker = format!("{}-{slot}", self.name);
         until(&format!("{worker} to open another session"), REST_WITHIN, || async {
             let history = self.history()?;

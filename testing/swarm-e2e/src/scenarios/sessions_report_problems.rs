@@ -87,7 +87,7 @@ async fn a_deleted_ledger(context: &Context) -> Result<()> {
     ledgers.delete("statefulset.deleted", &DeleteParams::default()).await?;
     let message = reasons.wait_for("Recovering").await?;
     context.laps.lap(message);
-    pool.begun_anew(mark, "0").await?;
+    pool.begun_again(mark, "0").await?;
     let after = pool.at_rest().await?;
     for (job, run) in &before {
         let now = after.get(job).context("a job is missing")?;

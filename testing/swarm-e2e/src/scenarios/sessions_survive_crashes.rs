@@ -34,7 +34,7 @@ async fn walk(pool: SessionPool) -> Result<()> {
 async fn crash(pool: &SessionPool) -> Result<()> {
     let mark = Moment::now();
     pool.context.cluster.kill_containers(&pool.pod(0).await?).await?;
-    pool.begun_anew(mark, "0").await?;
+    pool.begun_again(mark, "0").await?;
     pool.at_rest().await?;
     pool.judge("a worker was killed", mark, CRASH + TICK)
 }
@@ -63,7 +63,7 @@ async fn deletion_by_force(pool: &SessionPool) -> Result<()> {
     let name = pool.pod(2).await?.name_any();
     let mark = Moment::now();
     pool.context.kubectl(&["delete", "pod", &name, "--force", "--grace-period=0"]).await?;
-    pool.begun_anew(mark, "2").await?;
+    pool.begun_again(mark, "2").await?;
     pool.at_rest().await?;
     pool.judge("a pod was deleted by force", mark, SILENCE + TICK)
 }
@@ -78,7 +78,7 @@ async fn deletion_of_a_lease(pool: &SessionPool) -> Result<()> {
     let session = run.with_context(|| format!("{worker} runs nothing"))?.session;
     let mark = Moment::now();
     pool.context.api::<Lease>().delete(&session, &DeleteParams::default()).await?;
-    pool.begun_anew(mark, "2").await?;
+    pool.begun_again(mark, "2").await?;
     pool.at_rest().await?;
     pool.judge("a Lease was deleted", mark, SILENCE + TICK)
 }

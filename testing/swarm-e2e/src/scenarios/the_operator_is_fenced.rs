@@ -140,7 +140,7 @@ async fn fenced(context: &Context) -> Result<()> {
     table::leases(context, &account).await?;
     table::config_maps(context, &account).await?;
     table::workloads(context, &account).await?;
-    table::beside_workloads(context, &account).await?;
+    table::other_than_workloads(context, &account).await?;
     table::swarms(context, &account).await?;
     steps::run(context, &account).await
 }

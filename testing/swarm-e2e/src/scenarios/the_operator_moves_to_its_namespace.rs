@@ -25,12 +25,12 @@ pub(super) async fn run(context: Context) -> Result<()> {
 
 async fn moved(context: &Context) -> Result<()> {
     let cluster = &context.cluster;
-    let beside = Context::new(cluster, BEFORE).await?;
+    let other = Context::new(cluster, BEFORE).await?;
     as_before(context).await?;
     // One pool is in the namespace that the older base contained.
     let [mut exclusive, _] = SessionPool::of_both_policies(context, 3);
-    let [mut beside, _] = SessionPool::of_both_policies(&beside, 3);
-    for pool in [&exclusive, &beside] {
+    let [mut other, _] = SessionPool::of_both_policies(&other, 3);
+    for pool in [&exclusive, &other] {
         pool.apply().await?;
         pool.at_rest().await?;
     }
@@ -38,7 +38,7 @@ async fn moved(context: &Context) -> Result<()> {
 
     let mark = Moment::now();
     // The pools change while the operator moves.
-    for pool in [&mut exclusive, &mut beside] {
+    for pool in [&mut exclusive, &mut other] {
         pool.workers = 4;
         pool.apply().await?;
     }
@@ -52,7 +52,7 @@ async fn moved(context: &Context) -> Result<()> {
         let words: Vec<_> = paths.iter().map(String::as_str).collect();
         cluster.kubectl(&words).await?;
     }
-    for pool in [&exclusive, &beside] {
+    for pool in [&exclusive, &other] {
         pool.at_rest().await?;
         pool.judge("the operator moved", mark, GRACEFUL)?;
     }
@@ -61,7 +61,7 @@ async fn moved(context: &Context) -> Result<()> {
     ensure!(cluster.kubectl(&old).await.is_err(), "the former operator is still there");
 
     let mark = Moment::now();
-    for pool in [&mut exclusive, &mut beside] {
+    for pool in [&mut exclusive, &mut other] {
         pool.workers = 2;
         pool.apply().await?;
         pool.at_rest().await?;

@@ -220,8 +220,8 @@ pub(super) async fn manifests(context: Context) -> Result<()> {
 
 /// Puts the manifests into the namespace of a scenario.
 fn in_namespace(manifest: &str, namespace: &str) -> String {
-    let of_before = ["swarm", "peerns", "swarm-system"];
-    of_before.iter().fold(manifest.to_owned(), |manifest, before| {
+    let previous = ["swarm", "peerns", "swarm-system"];
+    previous.iter().fold(manifest.to_owned(), |manifest, before| {
         let (before, now) = (format!("namespace: {before}\n"), format!("namespace: {namespace}\n"));
         manifest.replace(&before, &now)
     })

@@ -87,7 +87,7 @@ async fn base_goes_first(context: &Context) -> Result<()> {
         }
         Err(error) => {
             context.laps.lap(format!("base was deleted too fast for its operator: {error:#}"));
-            let_go(context, operator::NAMESPACE).await?;
+            remove_finalizer(context, operator::NAMESPACE).await?;
         }
     }
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
@@ -100,7 +100,7 @@ async fn base_goes_first(context: &Context) -> Result<()> {
     context.kubectl(&delete).await?;
     let left = context.api::<Swarm>().get_opt("streams").await?;
     ensure!(left.is_some(), "no operator was left to finalize it");
-    let_go(context, &context.namespace).await?;
+    remove_finalizer(context, &context.namespace).await?;
     until("the Swarm to go", REST_WITHIN, || async {
         Ok(context.api::<Swarm>().get_opt("streams").await?.is_none().then_some(()))
     })
@@ -108,7 +108,7 @@ async fn base_goes_first(context: &Context) -> Result<()> {
 }
 
 /// Runs the documented command for a Swarm that no operator will finalize.
-async fn let_go(context: &Context, namespace: &str) -> Result<()> {
+async fn remove_finalizer(context: &Context, namespace: &str) -> Result<()> {
     let page = std::fs::read_to_string(repository().join("docs/operations.md"))?;
     let uninstall = page.split("## Uninstall").nth(1).context("a chapter")?;
     let line = uninstall.lines().find(|line| line.starts_with("kubectl -n NAMESPACE patch"));

@@ -160,8 +160,8 @@ impl SessionPool {
         let cnbc_is_elsewhere = |slot: usize| async move {
             until(&format!("cnbc to leave {}", at(slot)), REST_WITHIN, || async {
                 let runs = self.history()?.running(all)?;
-                let beside = ["fx", "rates", "bonds", "cnbc"].iter();
-                let on_it = beside.filter(|job| runs[**job].worker == at(slot)).count();
+                let others = ["fx", "rates", "bonds", "cnbc"].iter();
+                let on_it = others.filter(|job| runs[**job].worker == at(slot)).count();
                 ensure!(runs["cnbc"].worker != at(slot) && on_it <= 1, "{runs:?}");
                 Ok(Some(()))
             })

@@ -115,9 +115,9 @@ async fn a_lost_ledger_takes_nothing_away_before_it_assigns_anew() -> anyhow::Re
     .await?;
     assert!(waits.changed && waits.decision.waiting.is_some(), "it is recreated, and waits");
     assert_eq!(view()?, published, "the worker keeps its jobs");
-    let anew =
+    let recreated =
         turn(&ledgers()?, &views, &mut Decider::default(), &want, &seen(Presence::Ready)).await?;
-    assert_eq!(anew.decision.ledger.version, 2, "a version that no worker has seen");
+    assert_eq!(recreated.decision.ledger.version, 2, "a version that no worker has seen");
     assert_eq!(view()?, published.replace("version: 1", "version: 2"));
     Ok(())
 }

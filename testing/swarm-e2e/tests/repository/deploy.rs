@@ -124,8 +124,9 @@ fn no_example_puts_anything_beside_the_operator() {
     let makes = |line: &&String| {
         ["apply", "create", "run", "edit"].iter().any(|verb| line.contains(&format!(" {verb} ")))
     };
-    let beside = lines.iter().filter(|line| line.contains(&own) && line.starts_with("kubectl"));
-    assert_eq!(beside.filter(makes).collect::<Vec<_>>(), Vec::<&String>::new());
+    let in_its_namespace =
+        lines.iter().filter(|line| line.contains(&own) && line.starts_with("kubectl"));
+    assert_eq!(in_its_namespace.filter(makes).collect::<Vec<_>>(), Vec::<&String>::new());
     for object in objects(&deploy().join("samples")) {
         assert_ne!(object["metadata"]["namespace"], own, "{object}");
     }
@@ -144,10 +145,10 @@ fn workers_are_reached_by_the_operator_by_whoever_measures_and_by_each_other() {
     let mut operator = namespace(base("Namespace")["metadata"]["name"].as_str().unwrap());
     operator["podSelector"] = base("NetworkPolicy")["spec"]["podSelector"].clone();
     // The operator may be in the namespace of the workers.
-    let beside = json!({"podSelector": operator["podSelector"]});
+    let same_namespace = json!({"podSelector": operator["podSelector"]});
     let workers = json!({"podSelector": policy["spec"]["podSelector"]});
     let ingress = json!([{
-        "from": [operator, beside, namespace("monitoring"), workers],
+        "from": [operator, same_namespace, namespace("monitoring"), workers],
         "ports": [{"port": 9090, "protocol": "TCP"}],
     }]);
     assert_eq!(policy["spec"]["ingress"], ingress);

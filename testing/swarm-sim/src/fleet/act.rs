@@ -113,7 +113,7 @@ pub enum Act {
     RollBack(usize, usize),
     /// The store is rolled back to its copy, after it was away for one tick and this number more.
     /// This follows the instructions: no operator runs meanwhile, and the ledger is left out.
-    SetBack(u32),
+    RestoreWithoutLedger(u32),
     /// The whole store is rolled back to its copy, with the ledger. Before that, it was away for
     /// one tick and this number more. The operators in the set of bits restart meanwhile. The
     /// others notice the rollback and continue.
@@ -221,7 +221,7 @@ impl Fleet {
             Act::Lie(n, lie) => self.lie(n % pods, lie),
             Act::Copy => self.copy(),
             Act::RollBack(o, back) => self.roll_back(o % 2, back),
-            Act::SetBack(outage) => self.set_back(outage),
+            Act::RestoreWithoutLedger(outage) => self.restore_without_ledger(outage),
             Act::Restore(outage, restarts) => self.restore(outage, restarts),
         }
     }
@@ -232,7 +232,7 @@ impl Fleet {
         self.copy = Some(StoreCopy { ledger: Arc::clone(self.ledger()), workers });
     }
 
-    fn set_back(&mut self, outage: u32) {
+    fn restore_without_ledger(&mut self, outage: u32) {
         let Some(StoreCopy { workers, .. }) = self.copy.clone() else { return };
         self.be_away(outage, &workers);
         let fresh = Ledger::new(self.unix_time());

@@ -28,7 +28,7 @@ impl PlainPool {
             .or(lost)
             .or_else(|| self.moved_in_a_pause(before, after))
             .or_else(|| self.left_without_need(before, after))
-            .or_else(|| self.granted_for_good(before, after))
+            .or_else(|| self.granted_permanently(before, after))
             .or_else(|| self.too_soon(before, made));
         if let Some(complaint) = complaint {
             self.is_wrong(|| complaint);
@@ -69,7 +69,7 @@ impl PlainPool {
 
     /// Under `Exclusive`, a plain worker receives no jobs, since they could never be taken from it
     /// again.
-    fn granted_for_good(&self, before: &Ledger, after: &Ledger) -> Option<String> {
+    fn granted_permanently(&self, before: &Ledger, after: &Ledger) -> Option<String> {
         let is_new = |job: &&JobName| {
             let now = holder(after, job);
             now.is_some() && now != holder(before, job)

@@ -124,12 +124,12 @@ impl World {
         let all = jobs(&self.bounds).map(|job| (job, Job { run_once: true, ..Job::default() }));
         let (all, seats) = (all.collect(), self.bounds.seats());
         let (evidence, ages) = (&evidence, &ages);
-        let sight = StepInputs { goal: &goal, evidence, ages, jobs: &all, seats: &seats };
+        let inputs = StepInputs { goal: &goal, evidence, ages, jobs: &all, seats: &seats };
         let terms = self.bounds.handover_terms();
-        let Some(save) = advance(&cells, &sight, &terms) else { return false };
+        let Some(save) = advance(&cells, &inputs, &terms) else { return false };
         let Some(next) = self.bounds.saved(self.cells(), &save) else { return false };
-        self.broken = self.broken.or_else(|| of_write(self, &next, &sight));
-        if self.broken.is_none() && check_step(&cells, &next, &sight, &terms).is_err() {
+        self.broken = self.broken.or_else(|| of_write(self, &next, &inputs));
+        if self.broken.is_none() && check_step(&cells, &next, &inputs, &terms).is_err() {
             self.broken = Some(Invariant::StepIsJudgedGood);
         }
         self.excuse(&next, evidence);

@@ -76,7 +76,7 @@ fn act(store: u32, leases: u32) -> impl Strategy<Value = Act> {
     ];
     let copies = prop_oneof![
         4 => Just(Act::Copy),
-        2 => (0_u32..6).prop_map(Act::SetBack),
+        2 => (0_u32..6).prop_map(Act::RestoreWithoutLedger),
         1 => (o(), 0_usize..4).prop_map(|(o, back)| Act::RollBack(o, back)),
         2 => (0_u32..6, 0_u32..4).prop_map(|(outage, restarts)| Act::Restore(outage, restarts)),
     ];
@@ -304,7 +304,7 @@ fn what_was_granted_before_a_lease_was_known_to_exist_is_looked_at_before_it_run
     let mut acts = vec![Act::Lose(2), Act::Tick(0), Act::Lose(2), Act::Calm(0), Act::Tick(0)];
     acts.extend([Act::Calm(2), Act::Copy, Act::Calm(0), Act::Calm(0), Act::Observe(1, 0)]);
     acts.extend([Act::Turn(1, 0, None), Act::Start(0), Act::View(2, 0), Act::View(0, 0)]);
-    acts.extend([Act::SetBack(0), Act::Scale(1)]);
+    acts.extend([Act::RestoreWithoutLedger(0), Act::Scale(1)]);
     comes_right(FleetTerms::default(), &acts);
 }
 
@@ -383,7 +383,7 @@ fn an_operator_that_starts_after_a_rollback_grants_nothing_before_every_session_
 #[test]
 fn nothing_is_granted_while_sessions_of_a_lost_ledger_renew() {
     let mut fleet = settled(3);
-    goes_well(&mut fleet, [Act::Copy, Act::SetBack(0), Act::Start(0), Act::Report(3)]);
+    goes_well(&mut fleet, [Act::Copy, Act::RestoreWithoutLedger(0), Act::Start(0), Act::Report(3)]);
     for _ in 0..9 {
         goes_well(
             &mut fleet,
@@ -397,7 +397,8 @@ fn nothing_is_granted_while_sessions_of_a_lost_ledger_renew() {
 #[test]
 fn a_new_ledger_waits_for_sessions_that_nobody_knows() {
     let mut fleet = settled(3);
-    let lost = [Act::Copy, Act::SetBack(0), Act::DeleteLease(2), Act::Start(0), Act::Tick(0)];
+    let lost =
+        [Act::Copy, Act::RestoreWithoutLedger(0), Act::DeleteLease(2), Act::Start(0), Act::Tick(0)];
     goes_well(&mut fleet, lost);
     goes_well(&mut fleet, [Act::Report(0), Act::Report(1), Act::Report(3)]);
     // The others read the new ledger and end. Nothing shows the third session any more.
@@ -438,7 +439,7 @@ fn a_view_of_a_lost_ledger_counts_before_its_lease_was_looked_at() {
     let mut acts = vec![Act::Apply(4), Act::Observe(0, 0), Act::Tick(0), Act::Turn(0, 0, None)];
     acts.extend([Act::Toggle(0), Act::Calm(2), Act::Copy, Act::Start(1)]);
     acts.extend([Act::Calm(1); 4]);
-    acts.extend([Act::SetBack(0), Act::Start(1), Act::Turn(0, 0, None), Act::Calm(5)]);
+    acts.extend([Act::RestoreWithoutLedger(0), Act::Start(1), Act::Turn(0, 0, None), Act::Calm(5)]);
     acts.extend([Act::Observe(1, 0), Act::Tick(0), Act::Turn(0, 0, None), Act::Turn(1, 0, None)]);
     acts.push(Act::Calm(2));
     comes_right(FleetTerms::default(), &acts);

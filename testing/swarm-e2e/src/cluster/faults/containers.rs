@@ -91,7 +91,7 @@ impl Cluster {
     pub async fn freeze_pod(&self, pod: &Pod) -> Result<Frozen> {
         let mut frozen = Frozen(BTreeMap::new());
         for first in first_processes(pod).await? {
-            freeze_all_beside(first, &mut frozen)?;
+            freeze_namespace_of(first, &mut frozen)?;
         }
         Ok(frozen)
     }
@@ -139,7 +139,7 @@ pub(super) async fn first_processes(pod: &Pod) -> Result<Vec<u32>> {
 }
 
 /// Stops all processes in the process namespace of `first`, until a search finds no new process.
-fn freeze_all_beside(first: u32, frozen: &mut Frozen) -> Result<()> {
+fn freeze_namespace_of(first: u32, frozen: &mut Frozen) -> Result<()> {
     let namespace = |process: &Path| fs::read_link(process.join("ns/pid"));
     let wanted = namespace(Path::new(&format!("/proc/{first}")))?;
     if wanted == namespace(Path::new("/proc/self"))? {
@@ -230,7 +230,7 @@ mod tests {
     fn processes_of_this_side_are_never_frozen_by_mistake() {
         let child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
         let mut frozen = Frozen(BTreeMap::new());
-        assert!(freeze_all_beside(child.id(), &mut frozen).is_err());
+        assert!(freeze_namespace_of(child.id(), &mut frozen).is_err());
         is_in(child.id(), 'S');
         end(child);
     }

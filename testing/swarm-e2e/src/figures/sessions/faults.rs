@@ -96,7 +96,7 @@ async fn crashes(pool: &SessionPool) -> Result<Times> {
             matches!(event, Observed::Ended { pod } if *pod == name).then_some(())
         };
         let (seen, ()) = watches.find("the crash", mark, WITHIN, ended).await?;
-        pool.begun_anew(mark, "0").await?;
+        pool.begun_again(mark, "0").await?;
         pool.at_rest().await?;
         times.push(last_start(pool, &lost, mark)?.since(seen));
         pool.context.kubectl(&["delete", "pod", &name]).await?;

@@ -45,7 +45,7 @@ pub(super) async fn run(context: &Context, account: &Account) -> Result<()> {
         .replace("name: bound}]", &format!("name: bound, namespace: {}}}]", account.namespace));
     context.apply(&file).await?;
     a_file_is_marked_as_a_view(context, account).await?;
-    a_view_comes_and_goes_beside_a_file(context, account).await?;
+    a_view_comes_and_goes_next_to_a_file(context, account).await?;
     rights_are_bound_to_another(context).await
 }
 
@@ -85,18 +85,18 @@ async fn a_file_is_marked_as_a_view(context: &Context, account: &Account) -> Res
 
 /// Adds a view next to a file and removes it, like the operator does for a Swarm with a managed
 /// pool.
-async fn a_view_comes_and_goes_beside_a_file(context: &Context, account: &Account) -> Result<()> {
+async fn a_view_comes_and_goes_next_to_a_file(context: &Context, account: &Account) -> Result<()> {
     let moved = json!({"data": {"b": "workloads: {}\n", "a": null}, "metadata": {
         "annotations": {"swarm.k8slab.info/key": "b"},
     }});
-    let let_go = json!({"data": {"b": null}, "metadata": {
+    let released = json!({"data": {"b": null}, "metadata": {
         "labels": {"swarm.k8slab.info/view": null},
         "annotations": {"swarm.k8slab.info/key": null},
     }});
     let steps = [
         ("a view", Merge(view("a", "workloads: {}\n")), DONE),
         ("it moves to another key", Merge(moved), DONE),
-        ("it is released", Merge(let_go), DONE),
+        ("it is released", Merge(released), DONE),
     ];
     for step in steps {
         account.does::<ConfigMap>("beside", step).await?;

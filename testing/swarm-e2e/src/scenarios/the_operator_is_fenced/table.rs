@@ -207,7 +207,7 @@ pub(super) async fn workloads(context: &Context, account: &Account) -> Result<()
 }
 
 /// Tries writes of the objects of a managed pool other than its workload.
-pub(super) async fn beside_workloads(context: &Context, account: &Account) -> Result<()> {
+pub(super) async fn other_than_workloads(context: &Context, account: &Account) -> Result<()> {
     let made = |field: &str, value: Value| json!({"metadata": {"labels": labels()}, field: value});
     let service = |more: Value| {
         let mut spec = json!({"clusterIP": "None", "ports": [{"port": 80}]});

@@ -42,8 +42,8 @@ impl Modules {
             let child = if let Some(inline) = module.inline {
                 Some(self.add(sources, (file, &below), Some(own), inline))
             } else {
-                let beside = file.parent().unwrap_or(Path::new(""));
-                let named = module.path.map(|path| beside.join(path));
+                let directory = file.parent().unwrap_or(Path::new(""));
+                let named = module.path.map(|path| directory.join(path));
                 let usual = [below.with_extension("rs"), below.join("mod.rs")];
                 // A file outside of `src` is left out.
                 let mut all = named.into_iter().chain(usual);

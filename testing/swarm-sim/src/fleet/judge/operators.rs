@@ -105,9 +105,9 @@ impl Fleet {
     ) -> Option<String> {
         let Cell::Granted { session, .. } = before else { return None };
         let known = seen.evidence.get(session);
-        let has_let_go =
+        let has_released =
             known.is_some_and(|known| known.ended.is_some() || known.finished.contains_key(job));
-        (self.desired.paused && !has_let_go && after != before)
+        (self.desired.paused && !has_released && after != before)
             .then(|| format!("left {session} in a pause: {after:?}"))
     }
 
