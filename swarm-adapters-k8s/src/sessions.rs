@@ -21,7 +21,7 @@ use std::time::Duration;
 use kube::{Client, ResourceExt};
 use swarm_client::session::SeenLease;
 use swarm_core::Failing;
-use swarm_core::handover::{Life, Moment, SessionId};
+use swarm_core::handover::{Moment, SessionId, WatchStage};
 use swarm_core::overseer::{Fact, Overseer, PoolFacts, Suspicion};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 
@@ -160,12 +160,12 @@ impl KnownSessions {
         let at = self.overseer.wakes_at().filter(|at| now < *at)?;
         let mut sessions = Vec::new();
         for (session, watch) in self.overseer.proofs().iter() {
-            match watch.life {
-                Life::Held { .. } => {
+            match watch.stage {
+                WatchStage::Held { .. } => {
                     sessions.push((session.clone(), watch.claimed(self.overseer.terms())));
                 }
-                Life::Revoking { .. } | Life::Revoked { .. } => return None,
-                Life::Ended(_) => {}
+                WatchStage::Revoking { .. } | WatchStage::Revoked { .. } => return None,
+                WatchStage::Ended(_) => {}
             }
         }
         Some(Alarm { at, sessions })

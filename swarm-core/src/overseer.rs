@@ -34,8 +34,8 @@
 //! assert_eq!(due, [Effect::Revoke(session.clone(), version)]);
 //! overseer.learn(at(20), Fact::Revocation(session.clone(), version, Answer::Written));
 //! assert!(overseer.due(at(22), 1, |_| true).is_empty());
-//! let ended = Life::Ended(Proof::Fenced);
-//! assert_eq!(overseer.proofs().get(&session).map(|watch| watch.life), Some(ended));
+//! let ended = WatchStage::Ended(Proof::Fenced);
+//! assert_eq!(overseer.proofs().get(&session).map(|watch| watch.stage), Some(ended));
 //! ```
 
 mod facts;

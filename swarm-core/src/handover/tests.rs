@@ -297,11 +297,11 @@ fn a_revocation_whose_answer_was_lost_is_waited_out_from_the_last_renewal() {
     };
     let mut ours = silent();
     ours.step(at(25), &WatchEvent::Seen(lease(2, Holder::Revoked, 7)), &terms);
-    assert_eq!(ours.life, Life::Ended(Proof::Fenced));
+    assert_eq!(ours.stage, WatchStage::Ended(Proof::Fenced));
     // Another operator revoked it, after a renewal that this one did not see.
     let mut renewed = silent();
     renewed.step(at(25), &WatchEvent::Seen(lease(3, Holder::Revoked, 8)), &terms);
-    assert_eq!(renewed.life, Life::Revoked { since: at(25) });
+    assert_eq!(renewed.stage, WatchStage::Revoked { since: at(25) });
 }
 
 fn now(policy: Policy) -> StepContext {

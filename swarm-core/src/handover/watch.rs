@@ -13,7 +13,7 @@ use super::{Ack, Evidence, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Proo
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Watch {
     /// The known stage of its end.
-    pub life: Life,
+    pub stage: WatchStage,
     /// Its latest acknowledgement, including the jobs that it still stops.
     pub ack: Ack,
     /// The incarnation of the ledger in a view that was found for it, and which it may have read.
@@ -30,7 +30,7 @@ pub const CLAIM_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The known stage of a session's end. Moments are on the observer's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Life {
+pub enum WatchStage {
     /// The lease was seen held, first at `since` in this version.
     Held {
         /// The version seen.
@@ -100,7 +100,7 @@ impl Watch {
     #[must_use]
     pub fn begin(now: Moment, lease: &Lease) -> Self {
         let mut watch = Self {
-            life: Life::Held { version: lease.version, since: now },
+            stage: WatchStage::Held { version: lease.version, since: now },
             ack: lease.ack.clone(),
             viewed: None,
             longest: None,
@@ -156,18 +156,18 @@ impl Watch {
     /// had a lease, so the lease was deleted. The last renewal is unknown.
     ///
     /// ```
-    /// use swarm_core::handover::{LeaseTerms, Life, Moment, Proof, Watch, WatchEvent};
+    /// use swarm_core::handover::{LeaseTerms, Moment, Proof, Watch, WatchEvent, WatchStage};
     ///
     /// let terms = LeaseTerms::default();
     /// let mut watch = Watch::missing(Moment::default());
     /// assert!(!watch.may_renew());
     /// watch.step(Moment(terms.fence_wait()), &WatchEvent::Tick, &terms);
-    /// assert_eq!(watch.life, Life::Ended(Proof::Fenced));
+    /// assert_eq!(watch.stage, WatchStage::Ended(Proof::Fenced));
     /// ```
     #[must_use]
     pub fn missing(now: Moment) -> Self {
-        let life = Life::Revoked { since: now };
-        Self { life, ack: Ack::default(), viewed: None, longest: None, number: 0 }
+        let stage = WatchStage::Revoked { since: now };
+        Self { stage, ack: Ack::default(), viewed: None, longest: None, number: 0 }
     }
 
     /// Returns whether the lease was not seen to change for its whole duration.
@@ -184,11 +184,11 @@ impl Watch {
     /// ```
     #[must_use]
     pub fn is_silent(&self, now: Moment, terms: &LeaseTerms) -> bool {
-        match self.life {
-            Life::Held { since, .. } | Life::Revoking { since, .. } => {
+        match self.stage {
+            WatchStage::Held { since, .. } | WatchStage::Revoking { since, .. } => {
                 self.claimed(terms) <= now.since(since)
             }
-            Life::Revoked { .. } | Life::Ended(_) => true,
+            WatchStage::Revoked { .. } | WatchStage::Ended(_) => true,
         }
     }
 
@@ -201,25 +201,25 @@ impl Watch {
     /// ```
     #[must_use]
     pub fn may_renew(&self) -> bool {
-        match self.life {
-            Life::Held { .. } | Life::Revoking { .. } => true,
-            Life::Revoked { .. } | Life::Ended(_) => false,
+        match self.stage {
+            WatchStage::Held { .. } | WatchStage::Revoking { .. } => true,
+            WatchStage::Revoked { .. } | WatchStage::Ended(_) => false,
         }
     }
 
     /// Returns the version at which the lease was seen held, and when it was first seen.
     pub(crate) fn held(&self) -> Option<(LeaseVersion, Moment)> {
-        match self.life {
-            Life::Held { version, since } | Life::Revoking { version, since, .. } => {
+        match self.stage {
+            WatchStage::Held { version, since } | WatchStage::Revoking { version, since, .. } => {
                 Some((version, since))
             }
-            Life::Revoked { .. } | Life::Ended(_) => None,
+            WatchStage::Revoked { .. } | WatchStage::Ended(_) => None,
         }
     }
 
     /// Returns whether the session is known to have ended.
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.life, Life::Ended(_))
+        matches!(self.stage, WatchStage::Ended(_))
     }
 
     /// Returns when time alone next changes the state; `None` if it never does. A silent session
@@ -235,11 +235,11 @@ impl Watch {
     /// ```
     #[must_use]
     pub fn wakes_at(&self, terms: &LeaseTerms) -> Option<Moment> {
-        match self.life {
-            Life::Held { since, .. } => Some(since.after(self.claimed(terms))),
-            Life::Revoking { asked, .. } => Some(asked.after(terms.duration)),
-            Life::Revoked { since } => Some(since.after(self.own(terms).fence_wait())),
-            Life::Ended(_) => None,
+        match self.stage {
+            WatchStage::Held { since, .. } => Some(since.after(self.claimed(terms))),
+            WatchStage::Revoking { asked, .. } => Some(asked.after(terms.duration)),
+            WatchStage::Revoked { since } => Some(since.after(self.own(terms).fence_wait())),
+            WatchStage::Ended(_) => None,
         }
     }
 
@@ -276,8 +276,8 @@ impl Watch {
                 self.revoked(seen.map_or(now, |(_, since)| since));
             }
             WatchEvent::RevocationFailed => {
-                if let Life::Revoking { version, since, .. } = self.life {
-                    self.life = Life::Held { version, since };
+                if let WatchStage::Revoking { version, since, .. } = self.stage {
+                    self.stage = WatchStage::Held { version, since };
                 }
             }
             WatchEvent::ProcessEnded => self.end(Proof::ProcessEnded),
@@ -289,9 +289,12 @@ impl Watch {
     fn wait_out(&mut self, now: Moment, terms: &LeaseTerms) {
         let wait = self.own(terms).fence_wait();
         let waited = |since| wait <= now.since(since);
-        match self.life {
-            Life::Revoked { since } if waited(since) => self.end(Proof::Fenced),
-            Life::Held { .. } | Life::Revoking { .. } | Life::Revoked { .. } | Life::Ended(_) => (),
+        match self.stage {
+            WatchStage::Revoked { since } if waited(since) => self.end(Proof::Fenced),
+            WatchStage::Held { .. }
+            | WatchStage::Revoking { .. }
+            | WatchStage::Revoked { .. }
+            | WatchStage::Ended(_) => (),
         }
     }
 
@@ -306,27 +309,29 @@ impl Watch {
                 self.revoked(seen.map_or(now, |(_, since)| since));
                 self.number = self.number.max(lease.number);
             }
-            Holder::Session => match self.life {
-                Life::Held { version, .. } | Life::Revoking { version, .. }
+            Holder::Session => match self.stage {
+                WatchStage::Held { version, .. } | WatchStage::Revoking { version, .. }
                     if version != lease.version =>
                 {
                     self.holds(now, lease);
                 }
                 // No write follows a revocation, so the store was rolled back to a time before the
                 // revocation.
-                Life::Revoked { .. } | Life::Ended(Proof::Fenced) if self.number < lease.number => {
+                WatchStage::Revoked { .. } | WatchStage::Ended(Proof::Fenced)
+                    if self.number < lease.number =>
+                {
                     self.holds(now, lease);
                 }
-                Life::Held { .. }
-                | Life::Revoking { .. }
-                | Life::Revoked { .. }
-                | Life::Ended(_) => (),
+                WatchStage::Held { .. }
+                | WatchStage::Revoking { .. }
+                | WatchStage::Revoked { .. }
+                | WatchStage::Ended(_) => (),
             },
         }
     }
 
     fn holds(&mut self, now: Moment, lease: &Lease) {
-        self.life = Life::Held { version: lease.version, since: now };
+        self.stage = WatchStage::Held { version: lease.version, since: now };
         self.number = lease.number;
     }
 
@@ -335,20 +340,22 @@ impl Watch {
     /// reopened.
     ///
     /// ```
-    /// use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, Life, Moment, Watch};
+    /// use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, Moment, Watch, WatchStage};
     ///
     /// let (version, ack) = (LeaseVersion(1), Ack::default());
     /// let held = Lease { version, holder: Holder::Session, number: 1, ack };
     /// let mut watch = Watch::begin(Moment::default(), &Lease { holder: Holder::Closed, ..held });
     /// let since = Moment::default();
     /// assert!(watch.doubt_stored_end(since));
-    /// assert_eq!(watch.life, Life::Revoked { since });
+    /// assert_eq!(watch.stage, WatchStage::Revoked { since });
     /// ```
     pub fn doubt_stored_end(&mut self, now: Moment) -> bool {
-        match self.life {
-            Life::Held { .. } | Life::Revoking { .. } | Life::Ended(Proof::ProcessEnded) => false,
-            Life::Revoked { .. } | Life::Ended(_) => {
-                self.life = Life::Revoked { since: now };
+        match self.stage {
+            WatchStage::Held { .. }
+            | WatchStage::Revoking { .. }
+            | WatchStage::Ended(Proof::ProcessEnded) => false,
+            WatchStage::Revoked { .. } | WatchStage::Ended(_) => {
+                self.stage = WatchStage::Revoked { since: now };
                 true
             }
         }
@@ -365,29 +372,31 @@ impl Watch {
     /// Records that the lease is revoked or missing. The wait begins when the last renewal was
     /// first seen; `since` is now if that renewal is unknown.
     fn revoked(&mut self, since: Moment) {
-        match self.life {
-            Life::Held { .. } | Life::Revoking { .. } => self.life = Life::Revoked { since },
-            Life::Revoked { .. } | Life::Ended(_) => (),
+        match self.stage {
+            WatchStage::Held { .. } | WatchStage::Revoking { .. } => {
+                self.stage = WatchStage::Revoked { since };
+            }
+            WatchStage::Revoked { .. } | WatchStage::Ended(_) => (),
         }
     }
 
     fn suspect(&mut self, now: Moment, terms: &LeaseTerms) -> Option<WatchEffect> {
         // A repeated revocation at one version is written once.
-        let is_asked = match self.life {
-            Life::Revoking { asked, .. } => now.since(asked) < terms.duration,
-            Life::Held { .. } | Life::Revoked { .. } | Life::Ended(_) => false,
+        let is_asked = match self.stage {
+            WatchStage::Revoking { asked, .. } => now.since(asked) < terms.duration,
+            WatchStage::Held { .. } | WatchStage::Revoked { .. } | WatchStage::Ended(_) => false,
         };
         let (version, since) = self.held().filter(|_| !is_asked && self.is_silent(now, terms))?;
-        self.life = Life::Revoking { version, since, asked: now };
+        self.stage = WatchStage::Revoking { version, since, asked: now };
         Some(WatchEffect::Revoke(version))
     }
 
     fn end(&mut self, proof: Proof) {
-        match self.life {
-            Life::Held { .. } | Life::Revoking { .. } | Life::Revoked { .. } => {
-                self.life = Life::Ended(proof);
+        match self.stage {
+            WatchStage::Held { .. } | WatchStage::Revoking { .. } | WatchStage::Revoked { .. } => {
+                self.stage = WatchStage::Ended(proof);
             }
-            Life::Ended(_) => (),
+            WatchStage::Ended(_) => (),
         }
     }
 
@@ -404,9 +413,11 @@ impl Watch {
     /// ```
     #[must_use]
     pub fn evidence(&self, incarnation: u64) -> Evidence {
-        let ended = match self.life {
-            Life::Ended(proof) => Some(proof),
-            Life::Held { .. } | Life::Revoking { .. } | Life::Revoked { .. } => None,
+        let ended = match self.stage {
+            WatchStage::Ended(proof) => Some(proof),
+            WatchStage::Held { .. } | WatchStage::Revoking { .. } | WatchStage::Revoked { .. } => {
+                None
+            }
         };
         let same_life = self.ack.incarnation == incarnation;
         let stopping = self.ack.stopping.clone();

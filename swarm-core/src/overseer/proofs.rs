@@ -12,8 +12,8 @@ use std::time::Duration;
 use super::facts::{Answer, Began, Containers, Fact, LeaseFacts, PodFacts, ViewMark};
 use crate::Position;
 use crate::handover::{
-    Ack, Evidence, LeaseTerms, LeaseVersion, Life, Moment, Proof, SessionId, Stopping, Watch,
-    WatchEffect, WatchEvent,
+    Ack, Evidence, LeaseTerms, LeaseVersion, Moment, Proof, SessionId, Stopping, Watch,
+    WatchEffect, WatchEvent, WatchStage,
 };
 use crate::session::Former;
 
@@ -158,20 +158,20 @@ impl Tracked {
     /// revoked Lease follows from the Swarm's terms; the session's own claim counts for its own
     /// jobs only.
     fn may_act(&self, now: Moment, terms: &LeaseTerms) -> bool {
-        match self.watch.life {
-            Life::Held { .. } | Life::Revoking { .. } => true,
-            Life::Revoked { since } => now.since(since) < terms.fence_wait(),
-            Life::Ended(_) => false,
+        match self.watch.stage {
+            WatchStage::Held { .. } | WatchStage::Revoking { .. } => true,
+            WatchStage::Revoked { since } => now.since(since) < terms.fence_wait(),
+            WatchStage::Ended(_) => false,
         }
     }
 
     /// Returns a key that orders the sessions of one pod by their start, if known.
     fn age(&self) -> (Option<Began>, Moment) {
-        let since = match self.watch.life {
-            Life::Held { since, .. } | Life::Revoking { since, .. } | Life::Revoked { since } => {
-                since
-            }
-            Life::Ended(_) => Moment::default(),
+        let since = match self.watch.stage {
+            WatchStage::Held { since, .. }
+            | WatchStage::Revoking { since, .. }
+            | WatchStage::Revoked { since } => since,
+            WatchStage::Ended(_) => Moment::default(),
         };
         (self.began, since)
     }
@@ -274,7 +274,7 @@ impl Proofs {
     /// let ended = PodFacts { has_terminated: true, ..PodFacts::default() };
     /// proofs.learn(now, Fact::Pod("pod".into(), ended), &terms);
     /// proofs.settle(now, &terms);
-    /// assert_eq!(proofs.get(&session).unwrap().life, Life::Ended(Proof::ProcessEnded));
+    /// assert_eq!(proofs.get(&session).unwrap().stage, WatchStage::Ended(Proof::ProcessEnded));
     /// ```
     pub fn settle(&mut self, now: Moment, terms: &LeaseTerms) {
         let is_over = |(session, tracked): &(&SessionId, &Tracked)| {
@@ -339,17 +339,20 @@ impl Proofs {
         let seen = self.of_pod(uid).filter(|(_, tracked)| tracked.lookup != LeaseLookup::Missing);
         let latest = seen.max_by_key(|(_, tracked)| tracked.age());
         latest.is_some_and(|(_, tracked)| {
-            matches!(tracked.watch.life, Life::Revoked { .. } | Life::Ended(Proof::Fenced))
+            matches!(
+                tracked.watch.stage,
+                WatchStage::Revoked { .. } | WatchStage::Ended(Proof::Fenced)
+            )
         })
     }
 
     /// Returns whether a session of a pod renewed its Lease within the `span` for that session.
     fn is_heard(&self, now: Moment, uid: &str, span: impl Fn(&Watch) -> Duration) -> bool {
-        self.of_pod(uid).any(|(_, Tracked { watch, .. })| match watch.life {
-            Life::Held { since, .. } | Life::Revoking { since, .. } => {
+        self.of_pod(uid).any(|(_, Tracked { watch, .. })| match watch.stage {
+            WatchStage::Held { since, .. } | WatchStage::Revoking { since, .. } => {
                 now.since(since) < span(watch)
             }
-            Life::Revoked { .. } | Life::Ended(_) => false,
+            WatchStage::Revoked { .. } | WatchStage::Ended(_) => false,
         })
     }
 

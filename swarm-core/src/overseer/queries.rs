@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Held, Known, Overseer, Publication, Suspicion, publications};
-use crate::handover::{Life, Moment, SessionId, Watch};
+use crate::handover::{Moment, SessionId, Watch, WatchStage};
 use crate::session::Details;
 use crate::{Decision, Desired, Ledger, Observed, Progress, SlotRecord};
 
@@ -262,9 +262,11 @@ impl Overseer {
         });
         // The whole pool may wait for less time than the jobs of a session that claims a long
         // Lease.
-        let pool = self.proofs.iter().filter_map(|(_, watch)| match watch.life {
-            Life::Revoked { since } => Some(since.after(terms.fence_wait())).filter(|it| at < it),
-            Life::Held { .. } | Life::Revoking { .. } | Life::Ended(_) => None,
+        let pool = self.proofs.iter().filter_map(|(_, watch)| match watch.stage {
+            WatchStage::Revoked { since } => {
+                Some(since.after(terms.fence_wait())).filter(|it| at < it)
+            }
+            WatchStage::Held { .. } | WatchStage::Revoking { .. } | WatchStage::Ended(_) => None,
         });
         let unpublished = self.unpublished.values().map(|since| since.after(self.terms.duration));
         let unpublished = unpublished.filter(|it| at < it);

@@ -30,7 +30,7 @@ use swarm_core::{
 use crate::bounds::TICK;
 use crate::wanted;
 use crate::worker::Worker;
-use crate::{Bounds, Life};
+use crate::{Bounds, ProcessState};
 
 /// The settings that stay the same in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -388,16 +388,16 @@ impl Pod {
     }
 
     fn is_up(&self) -> bool {
-        self.worker.life == Life::Up
+        self.worker.process == ProcessState::Up
     }
 
     /// Whether its jobs may act. They run on while the worker is frozen, until its deadline.
     fn may_run(&self) -> bool {
-        let Worker { life, session, clock, .. } = &self.worker;
-        match life {
-            Life::Up => true,
-            Life::Paused => *clock < session.deadline(),
-            Life::Dead => false,
+        let Worker { process, session, clock, .. } = &self.worker;
+        match process {
+            ProcessState::Up => true,
+            ProcessState::Paused => *clock < session.deadline(),
+            ProcessState::Dead => false,
         }
     }
 
@@ -407,7 +407,7 @@ impl Pod {
     }
 
     fn is_dead(&self) -> bool {
-        self.worker.life == Life::Dead && self.honesty != Honesty::Lies
+        self.worker.process == ProcessState::Dead && self.honesty != Honesty::Lies
     }
 }
 

@@ -4,7 +4,7 @@ use swarm_core::JobName;
 use swarm_core::handover::{Ack, Cell, Cells, Evidence, Holder, Lease, StepInputs, Stopping};
 
 use crate::world::jobs;
-use crate::{Fault, Life, World};
+use crate::{Fault, ProcessState, World};
 
 /// An invariant, which must hold in every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,7 +107,7 @@ fn room_is_kept(world: &World) -> bool {
 }
 
 fn acks_are_true(world: &World) -> bool {
-    world.workers.iter().enumerate().filter(|(_, worker)| worker.life == Life::Up).all(
+    world.workers.iter().enumerate().filter(|(_, worker)| worker.process == ProcessState::Up).all(
         |(n, worker)| {
             let Some(lease) = &world.leases[n] else {
                 // The Lease was deleted, together with its acknowledgements.
@@ -190,5 +190,6 @@ fn has_ended(world: &World, job: &JobName, cell: &Cell) -> bool {
     };
     let by_lease = |lease: &Lease| lease.holder != Holder::Session || acked(lease);
     // A holder had a Lease. If it was deleted, it cannot be renewed.
-    world.workers[n].life == Life::Dead || world.leases[n].as_deref().is_none_or(by_lease)
+    world.workers[n].process == ProcessState::Dead
+        || world.leases[n].as_deref().is_none_or(by_lease)
 }

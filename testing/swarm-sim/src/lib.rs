@@ -49,5 +49,5 @@ pub use replicas::{
 };
 pub use step::{Answer, Copied, Goal, Step, Waited};
 pub use variants::{Variant, searches, variants};
-pub use worker::{Life, Worker};
+pub use worker::{ProcessState, Worker};
 pub use world::World;

@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use swarm_core::handover::{Cell, Holder, Moment};
 
-use crate::{Bounds, Life, Step, World};
+use crate::{Bounds, ProcessState, Step, World};
 
 /// Writes of the ledger that a way out may need: one to release, one to grant.
 const WRITES_LEFT: usize = 2;
@@ -227,7 +227,7 @@ fn is_judged(world: &World) -> bool {
         // A session whose Lease was not created by its first write ends as soon as it knows.
         let never_could_act = worker.session.deadline() == Moment::default();
         let is_good = lease.is_some_and(|lease| lease.number == 1 || !never_could_act);
-        worker.life == Life::Up && !worker.session.is_ending() && is_good
+        worker.process == ProcessState::Up && !worker.session.is_ending() && is_good
     };
     let usable = (0..world.workers.len()).filter(|n| is_usable(*n)).count();
     let takes_all = world.bounds.jobs <= usable.saturating_mul(most(&world.bounds));

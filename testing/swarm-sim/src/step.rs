@@ -12,7 +12,7 @@ use swarm_core::session::SessionEvent;
 
 use crate::bounds::TICK;
 use crate::worker::Ask;
-use crate::{Fault, Invariant, Life, Worker, World};
+use crate::{Fault, Invariant, ProcessState, Worker, World};
 
 /// A step of a world. Sessions and operators are named by number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -123,9 +123,9 @@ impl World {
                 self.worker(*n).culprit = first.filter(|_| is_poison);
                 self.worker(*n).die();
             }
-            Step::Pause(n) => self.worker(*n).life = Life::Paused,
+            Step::Pause(n) => self.worker(*n).process = ProcessState::Paused,
             Step::Resume(n) => {
-                self.worker(*n).life = Life::Up;
+                self.worker(*n).process = ProcessState::Up;
                 self.feed(*n, SessionEvent::Resumed);
             }
             Step::Terminate(n) => {

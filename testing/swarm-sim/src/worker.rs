@@ -11,9 +11,9 @@ use swarm_core::{JobName, Token};
 use crate::Bounds;
 use crate::bounds::TICK;
 
-/// The life of a worker.
+/// The state of a worker's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Life {
+pub enum ProcessState {
     /// It runs.
     Up,
     /// It is frozen, and does not notice.
@@ -25,8 +25,8 @@ pub enum Life {
 /// A worker, and its messages on their way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worker {
-    /// The life of the worker.
-    pub life: Life,
+    /// The state of its process.
+    pub process: ProcessState,
     /// The machine under test.
     pub session: Session,
     /// The jobs that really run, kept apart from the session's own state.
@@ -68,7 +68,7 @@ impl Worker {
         let (session, effects) = Session::open(id, bounds.lease_terms(), clock);
         let session = bounds.broken.into_iter().fold(session, Session::without);
         let mut worker = Self {
-            life: Life::Up,
+            process: ProcessState::Up,
             session,
             running: BTreeMap::new(),
             stopping: BTreeSet::new(),
@@ -132,7 +132,7 @@ impl Worker {
 
     /// Ends the process and every job in it. Messages that it has sent may still arrive.
     pub(crate) fn die(&mut self) {
-        self.life = Life::Dead;
+        self.process = ProcessState::Dead;
         self.running.clear();
         self.stopping.clear();
         self.is_waiting = false;
@@ -142,7 +142,7 @@ impl Worker {
     /// Whether its clock may miss a tick without running slower than the bounds allow.
     pub(crate) fn may_be_slow(&self, bounds: &Bounds) -> bool {
         let is_void = self.session.deadline() <= self.clock;
-        self.life != Life::Dead
+        self.process != ProcessState::Dead
             && (is_void || self.slow_since_renewal < bounds.drift)
             && (!self.is_waiting || self.slow_since_sent < bounds.drift)
     }
@@ -154,15 +154,15 @@ impl Worker {
         } else {
             self.clock = self.clock.after(TICK);
         }
-        match self.life {
-            Life::Up => self.feed(SessionEvent::Tick, bounds),
-            Life::Paused | Life::Dead => Vec::new(),
+        match self.process {
+            ProcessState::Up => self.feed(SessionEvent::Tick, bounds),
+            ProcessState::Paused | ProcessState::Dead => Vec::new(),
         }
     }
 
     /// Hashes everything that matters for the next steps.
     pub(crate) fn digest<H: Hasher>(&self, lease: Option<&Lease>, bounds: &Bounds, to: &mut H) {
-        (self.life, &self.culprit).hash(to);
+        (self.process, &self.culprit).hash(to);
         for write in &self.requests {
             let fits = write.expected == lease.map(|lease| lease.version);
             let is_final = lease.is_some_and(|lease| lease.holder != Holder::Session);
@@ -175,7 +175,7 @@ impl Worker {
                 0_u8.hash(to);
             }
         }
-        if self.life == Life::Dead {
+        if self.process == ProcessState::Dead {
             return;
         }
         self.session.digest(self.clock, lease, to);

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use swarm_core::handover::{Cells, Lease, LeaseVersion, Life as Seen, Moment, Rule, SessionId};
+use swarm_core::handover::{Cells, Lease, LeaseVersion, Moment, Rule, SessionId, WatchStage};
 use swarm_core::overseer::Proofs;
 use swarm_core::{JobName, Token};
 
-use crate::{Bounds, Fault, Invariant, Life, Worker};
+use crate::{Bounds, Fault, Invariant, ProcessState, Worker};
 
 /// The state that is checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +59,7 @@ impl World {
     /// The workers that really run `job` at this moment.
     pub fn runners<'a>(&'a self, job: &'a JobName) -> impl Iterator<Item = usize> + 'a {
         let runs = move |(_, worker): &(usize, &Arc<Worker>)| {
-            worker.life == Life::Up && worker.running.contains_key(job)
+            worker.process == ProcessState::Up && worker.running.contains_key(job)
         };
         self.workers.iter().enumerate().filter(runs).map(|(n, _)| n)
     }
@@ -91,12 +91,12 @@ impl World {
         let Some(worker) = self.workers.get(n) else { return false };
         let id = self.bounds.session(n);
         let is_asked = |cells: &&Arc<Cells>| {
-            worker.life != Life::Dead
+            worker.process != ProcessState::Dead
                 && worker.seen < cells.revision
                 && !cells.view(id).jobs.is_empty()
         };
         let has_news = self.history.iter().any(|cells| is_asked(&cells));
-        let is_new = self.leases[n].is_none() && worker.life != Life::Dead;
+        let is_new = self.leases[n].is_none() && worker.process != ProcessState::Dead;
         self.goes_back() || is_new || !worker.running.is_empty() || self.holds(n) || has_news
     }
 
@@ -109,7 +109,8 @@ impl World {
     /// The first revision of the ledger that can still matter for session `n`.
     fn matters_from(&self, n: usize) -> u64 {
         let acked = self.leases[n].as_ref().map_or(0, |lease| lease.ack.revision);
-        let is_dead = self.workers.get(n).is_some_and(|worker| worker.life == Life::Dead);
+        let is_dead =
+            self.workers.get(n).is_some_and(|worker| worker.process == ProcessState::Dead);
         if self.goes_back() || !self.bounds.keeps(Rule::CompareAndSet) {
             0
         } else if is_dead {
@@ -126,12 +127,12 @@ impl World {
         let Some(copy) = &self.copies[n] else { return };
         (copy.holder, &copy.ack).hash(to);
         for proofs in &self.operators {
-            let life = proofs.get(self.bounds.session(n)).map(|watch| watch.life);
-            let is_copy = match life {
-                Some(Seen::Held { version, .. } | Seen::Revoking { version, .. }) => {
+            let stage = proofs.get(self.bounds.session(n)).map(|watch| watch.stage);
+            let is_copy = match stage {
+                Some(WatchStage::Held { version, .. } | WatchStage::Revoking { version, .. }) => {
                     version == copy.version
                 }
-                Some(Seen::Revoked { .. } | Seen::Ended(_)) | None => false,
+                Some(WatchStage::Revoked { .. } | WatchStage::Ended(_)) | None => false,
             };
             is_copy.hash(to);
         }

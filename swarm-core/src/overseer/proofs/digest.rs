@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use super::{Proofs, RENEWALS_MISSED, Tracked};
-use crate::handover::{LeaseTerms, LeaseVersion, Life, Moment, SessionId, Watch};
+use crate::handover::{LeaseTerms, LeaseVersion, Moment, SessionId, Watch, WatchStage};
 
 impl Proofs {
     /// Feeds `hasher` with everything that later answers depend on. Moments count as ages at `now`,
@@ -26,7 +26,7 @@ impl Proofs {
                 tracked;
             (session, began, former, lookup, is_elder, has_reset).hash(hasher);
             life_digest(watch, now, terms, stored(session), hasher);
-            let Watch { life: _, ack, viewed, longest, number: _ } = watch;
+            let Watch { stage: _, ack, viewed, longest, number: _ } = watch;
             (ack, viewed, longest).hash(hasher);
         }
     }
@@ -46,13 +46,13 @@ fn life_digest<H: Hasher>(
     let is_stored =
         |version| stored.map_or((false, false), |it| (it.0 == version, it.1 == watch.number));
     let has_later = || stored.is_some_and(|it| watch.number < it.1);
-    match watch.life {
-        Life::Held { version, since } => (0, is_stored(version), age(since)).hash(hasher),
-        Life::Revoking { version, since, asked } => {
+    match watch.stage {
+        WatchStage::Held { version, since } => (0, is_stored(version), age(since)).hash(hasher),
+        WatchStage::Revoking { version, since, asked } => {
             (1, is_stored(version), age(since), age(asked)).hash(hasher);
         }
         // A later write would show that the store was rolled back.
-        Life::Revoked { since } => (2, age(since), has_later()).hash(hasher),
-        Life::Ended(proof) => (3, proof, has_later()).hash(hasher),
+        WatchStage::Revoked { since } => (2, age(since), has_later()).hash(hasher),
+        WatchStage::Ended(proof) => (3, proof, has_later()).hash(hasher),
     }
 }

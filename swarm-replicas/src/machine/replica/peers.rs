@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use swarm_core::handover::{Holder, LeaseVersion, Life, Moment, Watch, WatchEffect, WatchEvent};
+use swarm_core::handover::{
+    Holder, LeaseVersion, Moment, Watch, WatchEffect, WatchEvent, WatchStage,
+};
 
 use super::{Replica, ReplicaEffect};
 use crate::machine::{Card, MemberId, MemberLease, Members, Portion, ProtocolRange, Rule, Rules};
@@ -49,7 +51,7 @@ impl Peer {
 
     /// Whether the member is known to have ended.
     fn has_ended(&self) -> bool {
-        matches!(self.watch.life, Life::Ended(_))
+        matches!(self.watch.stage, WatchStage::Ended(_))
     }
 
     /// Whether it may still act.
@@ -214,7 +216,8 @@ impl Replica {
         let most = self.most_silent_since.map(|since| since.after(lease.duration));
         let wakes_at = |peer: &super::Peer| {
             let at = peer.watch.wakes_at(&lease)?;
-            let is_held = matches!(peer.watch.life, Life::Held { .. } | Life::Revoking { .. });
+            let is_held =
+                matches!(peer.watch.stage, WatchStage::Held { .. } | WatchStage::Revoking { .. });
             Some(if is_held { at.max(heard_from).max(most.unwrap_or_default()) } else { at })
         };
         self.peers.values().filter_map(wakes_at).filter(|at| self.stepped_at < *at).min()

@@ -9,7 +9,7 @@ use swarm_core::session::SessionEvent;
 use swarm_core::{Ledger, Replication, Share};
 
 use super::{BOUNDS, Fleet, Honesty, Lie, Operator, StoreCopy, Stuck, grace};
-use crate::Life;
+use crate::ProcessState;
 use crate::bounds::TICK;
 use crate::wanted;
 use crate::worker::{Ask, Worker};
@@ -168,7 +168,7 @@ impl Fleet {
             Act::Crash(n, culprit) => self.crash(n % pods, culprit),
             Act::Freeze(n) => {
                 if self.pods[n % pods].is_up() {
-                    self.pods[n % pods].worker.life = Life::Paused;
+                    self.pods[n % pods].worker.process = ProcessState::Paused;
                 }
             }
             Act::Resume(n) => self.resume(n % pods),
@@ -432,7 +432,7 @@ impl Fleet {
 
     pub(super) fn lose(&mut self, n: usize) {
         let worker = &mut self.pods[n].worker;
-        if !worker.is_waiting || worker.life != Life::Up {
+        if !worker.is_waiting || worker.process != ProcessState::Up {
             return;
         }
         worker.is_waiting = false;
@@ -490,8 +490,8 @@ impl Fleet {
     }
 
     pub(super) fn resume(&mut self, n: usize) {
-        if self.pods[n].worker.life == Life::Paused {
-            self.pods[n].worker.life = Life::Up;
+        if self.pods[n].worker.process == ProcessState::Paused {
+            self.pods[n].worker.process = ProcessState::Up;
             self.feed(n, SessionEvent::Resumed);
         }
     }
@@ -509,11 +509,11 @@ impl Fleet {
             let was_up = self.pods[n].is_up();
             // The session receives its tick below, where its questions are answered.
             if was_up {
-                self.pods[n].worker.life = Life::Paused;
+                self.pods[n].worker.process = ProcessState::Paused;
             }
             let _ = self.pods[n].worker.tick(is_asked && may, &self.bounds);
             if was_up {
-                self.pods[n].worker.life = Life::Up;
+                self.pods[n].worker.process = ProcessState::Up;
                 self.wake(n);
             }
         }

@@ -8,7 +8,7 @@ use swarm_core::session::SessionEvent;
 use swarm_core::{Decision, JobName, Ledger, Replication, Slot, Token, decide};
 
 use super::{Fleet, Honesty, Operator, Pod, grace};
-use crate::Life;
+use crate::ProcessState;
 
 /// The number of rounds of one tick within which everything must have recovered. Four crashes of
 /// one job keep the job away for two minutes, and a mass failure engages the brake for a while.
@@ -218,7 +218,7 @@ impl Fleet {
             }
         }
         for (n, pod) in self.pods.iter().enumerate() {
-            let runs = if pod.worker.life == Life::Up {
+            let runs = if pod.worker.process == ProcessState::Up {
                 pod.worker.running.clone()
             } else {
                 BTreeMap::new()

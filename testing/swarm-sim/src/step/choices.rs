@@ -1,9 +1,9 @@
 //! The steps that may happen next in a world.
 
-use swarm_core::handover::{Life as Seen, Rule, Watch};
+use swarm_core::handover::{Rule, Watch, WatchStage};
 use swarm_core::overseer::Proofs;
 
-use crate::{Answer, Copied, Fault, Goal, Life, Step, Waited, Worker, World};
+use crate::{Answer, Copied, Fault, Goal, ProcessState, Step, Waited, Worker, World};
 
 impl World {
     /// All steps that may happen next.
@@ -14,13 +14,14 @@ impl World {
             self.worker_steps(n, worker, &mut steps);
         }
         for (n, worker) in self.workers.iter().enumerate().filter(|(n, _)| !self.is_active(*n)) {
-            let may_be_chosen = worker.life == Life::Up && !self.is_last();
+            let may_be_chosen = worker.process == ProcessState::Up && !self.is_last();
             steps.extend(may_be_chosen.then_some(Step::Refresh(n)));
         }
         for (o, proofs) in self.operators.iter().enumerate().filter(|_| !self.is_last()) {
             self.operator_steps(o, proofs, &mut steps);
         }
-        let has_died = self.workers.last().is_some_and(|worker| worker.life == Life::Dead);
+        let has_died =
+            self.workers.last().is_some_and(|worker| worker.process == ProcessState::Dead);
         let may_open = self.bounds.may(Fault::Restart) && self.workers.len() < self.bounds.sessions;
         // A new worker could receive no jobs once the ledger cannot change any more.
         steps.extend((may_open && has_died && !self.is_last()).then_some(Step::Open));
@@ -45,14 +46,14 @@ impl World {
             let is_own_step = 1 < self.bounds.in_flight || !worker.is_waiting;
             steps.extend(is_own_step.then_some(Step::Drop(n, i)));
         }
-        match worker.life {
-            Life::Dead => return,
-            Life::Paused => {
+        match worker.process {
+            ProcessState::Dead => return,
+            ProcessState::Paused => {
                 steps.push(Step::Resume(n));
                 steps.extend(self.bounds.may(Fault::Crash).then_some(Step::Crash(n)));
                 return;
             }
-            Life::Up => (),
+            ProcessState::Up => (),
         }
         steps.extend(self.bounds.may(Fault::Crash).then_some(Step::Crash(n)));
         steps.extend(self.bounds.may(Fault::Pause).then_some(Step::Pause(n)));
@@ -78,7 +79,7 @@ impl World {
     fn operator_steps(&self, o: usize, proofs: &Proofs, steps: &mut Vec<Step>) {
         for (n, lease) in self.leases.iter().enumerate().filter(|(n, _)| self.is_active(*n)) {
             let watch = proofs.get(self.bounds.session(n));
-            if watch.is_some_and(|watch| matches!(watch.life, Seen::Ended(_))) {
+            if watch.is_some_and(|watch| matches!(watch.stage, WatchStage::Ended(_))) {
                 continue;
             }
             let is_news = lease.is_some() || watch.is_some();
@@ -91,7 +92,7 @@ impl World {
                 steps.push(Step::Revoke(o, n, Answer::IsLost));
             }
             let may_restart = self.bounds.may(Fault::Restart);
-            if watch.is_some() && self.workers[n].life == Life::Dead && !may_restart {
+            if watch.is_some() && self.workers[n].process == ProcessState::Dead && !may_restart {
                 steps.push(Step::LearnEnd(o, n));
             }
         }
@@ -116,7 +117,7 @@ impl World {
     /// All ways to place all jobs: each on a session that the operator considers alive, in a slot,
     /// or nowhere.
     fn goals(&self, proofs: &Proofs) -> Vec<Vec<Goal>> {
-        let alive = |watch: &Watch| !matches!(watch.life, Seen::Ended(_));
+        let alive = |watch: &Watch| !matches!(watch.stage, WatchStage::Ended(_));
         let is_alive = |n: &usize| proofs.get(self.bounds.session(*n)).is_some_and(alive);
         let sessions = (0..self.workers.len()).filter(is_alive).map(Goal::Session);
         let slots = if self.bounds.may(Fault::Hold) { 0..self.workers.len() } else { 0..0 };

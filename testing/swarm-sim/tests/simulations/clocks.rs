@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use swarm_core::handover::{
-    Lease, LeaseTerms, LeaseVersion, Life, Moment, Proof, SessionId, SessionView,
+    Lease, LeaseTerms, LeaseVersion, Moment, Proof, SessionId, SessionView, WatchStage,
 };
 use swarm_core::overseer::{Answer, Began, Effect, Fact, LeaseFacts, Overseer};
 use swarm_core::session::{Former, Session, SessionEffect, SessionEvent};
@@ -97,8 +97,8 @@ impl Run {
                 let Effect::Revoke(id, version) = effect else { continue };
                 self.overseer.learn(seen, Fact::Revocation(id, version, Answer::Written));
             }
-            let life = self.overseer.proofs().get(&self.id).map(|watch| watch.life);
-            if life == Some(Life::Ended(Proof::Fenced)) {
+            let stage = self.overseer.proofs().get(&self.id).map(|watch| watch.stage);
+            if stage == Some(WatchStage::Ended(Proof::Fenced)) {
                 return (acted, time);
             }
             time += STEP;
