@@ -16,14 +16,14 @@ use super::slots::Slots;
 
 /// The times at which this process first saw the current states of one pool.
 #[derive(Debug)]
-pub struct Sightings {
+pub struct FirstSeen {
     watched: Instant,
     away: BTreeMap<Slot, Instant>,
     not_ready: BTreeMap<Slot, Instant>,
     leaving: BTreeMap<Slot, Instant>,
 }
 
-impl Sightings {
+impl FirstSeen {
     /// No states seen yet; watching starts `now`.
     #[must_use]
     pub fn new(now: Instant) -> Self {
@@ -188,7 +188,7 @@ mod tests {
     fn slots_are_ordinals_from_the_start_that_the_statefulset_names() {
         let now = Instant::now();
         let pods = [pod(5, true), pod(6, false)];
-        let observed = Sightings::new(now).observe(&slots(&pool(3, 5), &pods), nobody, now);
+        let observed = FirstSeen::new(now).observe(&slots(&pool(3, 5), &pods), nobody, now);
         let away = Presence::Away(Duration::ZERO);
         let expected = [(5, Presence::Ready), (6, Presence::NotReady(Duration::ZERO)), (7, away)];
         assert_eq!((presences(&observed), observed.workers_desired), (expected.into(), 3));
@@ -197,21 +197,21 @@ mod tests {
     #[test]
     fn absence_is_aged_from_when_it_was_first_seen_and_forgotten_on_return() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
-        let mut sightings = Sightings::new(start);
-        sightings.observe(&slots(&pool(1, 0), &[]), nobody, start);
-        let later = sightings.observe(&slots(&pool(1, 0), &[]), nobody, start + second);
+        let mut first_seen = FirstSeen::new(start);
+        first_seen.observe(&slots(&pool(1, 0), &[]), nobody, start);
+        let later = first_seen.observe(&slots(&pool(1, 0), &[]), nobody, start + second);
         assert_eq!(presences(&later), [(0, Presence::Away(second))]);
-        sightings.observe(&slots(&pool(1, 0), &[pod(0, true)]), nobody, start + 2 * second);
-        let again = sightings.observe(&slots(&pool(1, 0), &[]), nobody, start + 3 * second);
+        first_seen.observe(&slots(&pool(1, 0), &[pod(0, true)]), nobody, start + 2 * second);
+        let again = first_seen.observe(&slots(&pool(1, 0), &[]), nobody, start + 3 * second);
         assert_eq!(presences(&again), [(0, Presence::Away(Duration::ZERO))]);
     }
 
     #[test]
     fn a_worker_is_not_ready_since_it_was_ready_last_whatever_became_of_its_pod() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
-        let mut sightings = Sightings::new(start);
+        let mut first_seen = FirstSeen::new(start);
         let mut seen = |pods: &[Pod], now| {
-            presences(&sightings.observe(&slots(&pool(1, 0), pods), nobody, now))[0].1
+            presences(&first_seen.observe(&slots(&pool(1, 0), pods), nobody, now))[0].1
         };
         assert_eq!(seen(&[pod(0, true)], start), Presence::Ready);
         assert_eq!(seen(&[pod(0, false)], start), Presence::NotReady(Duration::ZERO));
@@ -225,23 +225,23 @@ mod tests {
     #[test]
     fn a_pod_beyond_the_replicas_leaves_until_it_is_gone() {
         let now = Instant::now();
-        let mut sightings = Sightings::new(now);
+        let mut first_seen = FirstSeen::new(now);
         let both =
-            sightings.observe(&slots(&pool(1, 0), &[pod(0, true), pod(1, true)]), nobody, now);
+            first_seen.observe(&slots(&pool(1, 0), &[pod(0, true), pod(1, true)]), nobody, now);
         let leaving = Presence::Leaving(Duration::ZERO);
         assert_eq!(presences(&both), [(0, Presence::Ready), (1, leaving)]);
         let mut ended = pod(1, false);
         ended.status.as_mut().unwrap().phase = Some("Failed".into());
-        let one = sightings.observe(&slots(&pool(1, 0), &[pod(0, true), ended]), nobody, now);
+        let one = first_seen.observe(&slots(&pool(1, 0), &[pod(0, true), ended]), nobody, now);
         assert_eq!(presences(&one), [(0, Presence::Ready)]);
     }
 
     #[test]
     fn a_pod_on_a_node_that_nobody_reaches_is_away_as_long_as_that_lasts() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
-        let mut sightings = Sightings::new(start);
+        let mut first_seen = FirstSeen::new(start);
         let mut seen = |pod: Pod, is_lost: bool, now| {
-            let observed = sightings.observe(&slots(&pool(1, 0), &[pod]), |_| is_lost, now);
+            let observed = first_seen.observe(&slots(&pool(1, 0), &[pod]), |_| is_lost, now);
             let pod = observed.workers[&Slot(0)].pod.clone();
             (presences(&observed)[0].1, pod)
         };
@@ -265,7 +265,7 @@ mod tests {
         let now = Instant::now();
         let mut stranger = pod(0, true);
         stranger.metadata.owner_references = None;
-        let observed = Sightings::new(now).observe(&slots(&pool(1, 0), &[stranger]), nobody, now);
+        let observed = FirstSeen::new(now).observe(&slots(&pool(1, 0), &[stranger]), nobody, now);
         assert_eq!(presences(&observed), [(0, Presence::Away(Duration::ZERO))]);
     }
 
@@ -280,11 +280,11 @@ mod tests {
         let mut deleted = pod(0, true);
         deleted.metadata.deletion_timestamp =
             serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-        let mut sightings = Sightings::new(start);
+        let mut first_seen = FirstSeen::new(start);
         let mut seen = |pods: &[Pod], now| {
             let pods = pods.iter().cloned().map(Arc::new);
             let slots = Slots::by_binding(&pool, Some(&ledger), pods, None);
-            let seen = sightings.observe(&slots, nobody, now).workers[&Slot(0)].clone();
+            let seen = first_seen.observe(&slots, nobody, now).workers[&Slot(0)].clone();
             (seen.name, seen.presence, seen.pod)
         };
         let of = |n: u32| Some(format!("uid-{n}"));

@@ -21,7 +21,7 @@ use crate::metrics::{Asked, Counted, Metrics};
 use crate::plain::publications::Publications;
 use crate::plain::refresh::KnownPods;
 use crate::pool::autoscale::Autoscaling;
-use crate::pool::observe::Sightings;
+use crate::pool::observe::FirstSeen;
 use crate::pool::scaling::Scaling;
 use crate::pool::workload::Workload;
 use crate::sessions::KnownSessions;
@@ -33,7 +33,7 @@ pub(crate) struct Memory {
     /// The epoch of the store to which this memory belongs.
     pub(crate) epoch: Epoch,
     pub(crate) stores: Stores,
-    pub(crate) sightings: Sightings,
+    pub(crate) first_seen: FirstSeen,
     pub(crate) sessions: KnownSessions,
     pub(crate) decider: Decider,
     /// The sessions and releases of this Swarm that the gauges include.
@@ -59,7 +59,7 @@ impl Memory {
         Self {
             epoch,
             stores: Stores::default(),
-            sightings: Sightings::new(now),
+            first_seen: FirstSeen::new(now),
             sessions: KnownSessions::default(),
             decider: Decider::default(),
             counted: Counted::of(metrics),

@@ -531,7 +531,7 @@ fn observe(
     slots: &Slots,
     memory: &mut Memory,
 ) -> (Observed, SessionSummary) {
-    let Memory { sessions, sightings, publications, .. } = memory;
+    let Memory { sessions, first_seen, publications, .. } = memory;
     let (moment, now) = (clock::now(), Instant::now());
     let uid = |pod: &Pod| pod.metadata.uid.clone().unwrap_or_default();
     let is_gone = |pod: &Pod| sessions.overseer.is_gone(moment, &uid(pod));
@@ -540,7 +540,7 @@ fn observe(
         protocol: swarm.protocol().into(),
         since_change: publications.changed.map(|then| now.saturating_duration_since(then)),
         since_handover: Some(now.saturating_duration_since(publications.handed_over)),
-        ..sightings.observe(slots, is_gone, now)
+        ..first_seen.observe(slots, is_gone, now)
     };
     let observed = sessions.overseer.observed(moment, desired.policy, facts.clone());
     (observed, sessions.summary(moment, &facts))

@@ -13,7 +13,7 @@ use crate::{Bounds, Invariant, Step, World};
 
 /// A situation that the search must meet on the way. A check that never meets it is worthless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sighting {
+pub enum Milestone {
     /// A job waits for its slot.
     Held,
     /// A job is kept away from workers.
@@ -28,7 +28,7 @@ pub enum Sighting {
     MovedInPart,
 }
 
-impl Sighting {
+impl Milestone {
     const ALL: [Self; 6] = [
         Self::Held,
         Self::Quarantined,
@@ -94,7 +94,7 @@ pub struct Checked {
     /// The steps of the longest of all shortest paths.
     pub depth: usize,
     /// The situations that the search met.
-    pub sighted: Vec<Sighting>,
+    pub reached: Vec<Milestone>,
     /// The first broken invariant, or `None` if they hold in all states.
     pub found: Option<Found>,
 }
@@ -117,8 +117,8 @@ struct Handover {
 impl Handover {
     /// The situations that the search must meet. The search for a broken rule ends with the first
     /// violation, so it needs none.
-    fn looked_for(&self) -> &'static [Sighting] {
-        if self.bounds.broken.is_some() { &[] } else { &Sighting::ALL }
+    fn looked_for(&self) -> &'static [Milestone] {
+        if self.bounds.broken.is_some() { &[] } else { &Milestone::ALL }
     }
 }
 
@@ -156,19 +156,19 @@ impl Model for Handover {
             };
             Property::always(invariant.name(), condition)
         };
-        let sighting = |sighting: &Sighting| {
-            let condition: fn(&Self, &World) -> bool = match sighting {
-                Sighting::Held => |_, world| Sighting::Held.is_seen(world),
-                Sighting::Quarantined => |_, world| Sighting::Quarantined.is_seen(world),
-                Sighting::Done => |_, world| Sighting::Done.is_seen(world),
-                Sighting::Overlap => |_, world| Sighting::Overlap.is_seen(world),
-                Sighting::Regranted => |_, world| Sighting::Regranted.is_seen(world),
-                Sighting::MovedInPart => |_, world| Sighting::MovedInPart.is_seen(world),
+        let milestone = |milestone: &Milestone| {
+            let condition: fn(&Self, &World) -> bool = match milestone {
+                Milestone::Held => |_, world| Milestone::Held.is_seen(world),
+                Milestone::Quarantined => |_, world| Milestone::Quarantined.is_seen(world),
+                Milestone::Done => |_, world| Milestone::Done.is_seen(world),
+                Milestone::Overlap => |_, world| Milestone::Overlap.is_seen(world),
+                Milestone::Regranted => |_, world| Milestone::Regranted.is_seen(world),
+                Milestone::MovedInPart => |_, world| Milestone::MovedInPart.is_seen(world),
             };
-            Property::sometimes(sighting.name(), condition)
+            Property::sometimes(milestone.name(), condition)
         };
-        let sightings = self.looked_for().iter().map(sighting);
-        self.invariants.iter().map(property).chain(sightings).collect()
+        let milestones = self.looked_for().iter().map(milestone);
+        self.invariants.iter().map(property).chain(milestones).collect()
     }
 }
 
@@ -195,8 +195,8 @@ fn walk(bounds: Bounds, invariants: &[Invariant], steps: Option<NonZeroUsize>) -
         None => checker,
     };
     let checker = checker.spawn_bfs().join();
-    let is_sighted = |sighting: &Sighting| checker.discovery(sighting.name()).is_some();
-    let sighted = Sighting::ALL.into_iter().filter(is_sighted).collect();
+    let is_reached = |milestone: &Milestone| checker.discovery(milestone.name()).is_some();
+    let reached = Milestone::ALL.into_iter().filter(is_reached).collect();
     let broken = |invariant: &Invariant| {
         let path = checker.discovery(invariant.name())?;
         Some(Found { invariant: *invariant, steps: path.into_actions() })
@@ -206,14 +206,14 @@ fn walk(bounds: Bounds, invariants: &[Invariant], steps: Option<NonZeroUsize>) -
         states: checker.unique_state_count(),
         took: start.elapsed(),
         depth: checker.max_depth(),
-        sighted,
+        reached,
         found: invariants.iter().find_map(broken),
     }
 }
 
 impl fmt::Display for Checked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bounds, states, took, depth, sighted, found } = self;
+        let Self { bounds, states, took, depth, reached, found } = self;
         let seconds = took.as_secs_f64();
         write!(f, "{bounds:<32} {states:>9} states {seconds:>6.1} s")?;
         if let (Ok(states), true) = (u32::try_from(*states), 0.0 < seconds) {
@@ -222,7 +222,7 @@ impl fmt::Display for Checked {
         if let Some(Found { invariant, steps }) = found {
             return write!(f, "  {} broken at depth {}", invariant.name(), steps.len());
         }
-        let names: Vec<_> = sighted.iter().map(|sighting| sighting.name()).collect();
+        let names: Vec<_> = reached.iter().map(|milestone| milestone.name()).collect();
         write!(f, "  all hold, depth {depth}; met: {}", names.join(", "))
     }
 }

@@ -38,7 +38,7 @@ mod variants;
 mod replicas;
 
 pub use bounds::{Bounds, Fault};
-pub use check::{Checked, Found, Sighting, check, check_within};
+pub use check::{Checked, Found, Milestone, check, check_within};
 pub use fleet::{Act, Edge, Extent, Fleet, FleetTerms, Lie, Stop, Stuck};
 pub use invariant::Invariant;
 pub use liveness::{Liveness, dead_ends};

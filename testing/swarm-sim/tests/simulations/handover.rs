@@ -3,14 +3,14 @@
 
 use swarm_core::handover::Rule;
 use swarm_sim::{
-    Bounds, Fault, Invariant, Sighting, check, check_within, dead_ends, searches, variants,
+    Bounds, Fault, Invariant, Milestone, check, check_within, dead_ends, searches, variants,
 };
 
 use crate::extent::{SHORT, is_full};
 
-/// Explores all states within the bounds: at least `states_at_least`, with all of `sightings` among
-/// them. The short check is [`SHORT`] steps deep.
-fn holds(bounds: Bounds, states_at_least: usize, sightings: &[Sighting]) {
+/// Explores all states within the bounds: at least `states_at_least`, with all of `milestones`
+/// among them. The short check is [`SHORT`] steps deep.
+fn holds(bounds: Bounds, states_at_least: usize, milestones: &[Milestone]) {
     let checked = if is_full() {
         check(bounds, &Invariant::ALL)
     } else {
@@ -21,8 +21,8 @@ fn holds(bounds: Bounds, states_at_least: usize, sightings: &[Sighting]) {
     // A world in which nothing happens keeps every invariant. So a minimum of states is required.
     let states_at_least = if is_full() { states_at_least } else { 1_000.min(states_at_least) };
     assert!(states_at_least <= checked.states, "only {} states", checked.states);
-    let is_met = |sighting: &Sighting| checked.sighted.contains(sighting);
-    assert!(sightings.iter().all(is_met), "only {:?}", checked.sighted);
+    let is_reached = |milestone: &Milestone| checked.reached.contains(milestone);
+    assert!(milestones.iter().all(is_reached), "only {:?}", checked.reached);
 }
 
 #[test]
@@ -47,14 +47,14 @@ fn invariants_hold_with_two_operators() {
 
 #[test]
 fn invariants_hold_with_two_jobs() {
-    holds(Bounds { jobs: 2, ..Bounds::default() }, 50_000, &[Sighting::MovedInPart]);
+    holds(Bounds { jobs: 2, ..Bounds::default() }, 50_000, &[Milestone::MovedInPart]);
 }
 
 #[test]
 fn invariants_hold_while_a_session_has_room_for_one_of_two_jobs() {
     let bounds =
         Bounds { versions: 4, sessions: 1, jobs: 2, max_jobs: Some(1), ..Bounds::default() };
-    holds(bounds, 3_000, &[Sighting::Regranted]);
+    holds(bounds, 3_000, &[Milestone::Regranted]);
 }
 
 #[test]
@@ -70,12 +70,12 @@ fn invariants_hold_while_writes_arrive_late() {
 #[test]
 fn invariants_hold_for_finite_jobs_and_workers_asked_to_end() {
     let faults = &[Fault::Finish, Fault::Terminate];
-    holds(Bounds { faults, ..Bounds::default() }, 50_000, &[Sighting::Done]);
+    holds(Bounds { faults, ..Bounds::default() }, 50_000, &[Milestone::Done]);
 }
 
 #[test]
 fn at_least_once_excuses_only_runs_whose_ownership_ended_by_waiting() {
-    holds(Bounds { faults: &[Fault::Timeout], ..Bounds::default() }, 50_000, &[Sighting::Overlap]);
+    holds(Bounds { faults: &[Fault::Timeout], ..Bounds::default() }, 50_000, &[Milestone::Overlap]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn invariants_hold_while_jobs_wait_for_their_slots() {
     holds(
         Bounds { faults: &[Fault::Crash, Fault::Hold], ..Bounds::default() },
         50_000,
-        &[Sighting::Held, Sighting::Regranted],
+        &[Milestone::Held, Milestone::Regranted],
     );
 }
 
@@ -93,25 +93,29 @@ fn invariants_hold_while_a_job_that_crashes_workers_is_kept_away() {
     holds(
         Bounds { versions: 4, faults, ..Bounds::default() },
         50_000,
-        &[Sighting::Quarantined, Sighting::Regranted],
+        &[Milestone::Quarantined, Milestone::Regranted],
     );
 }
 
 #[test]
 fn invariants_hold_while_containers_are_started_again_in_their_pod() {
     let faults = &[Fault::Crash, Fault::Restart];
-    holds(Bounds { versions: 4, faults, ..Bounds::default() }, 20_000, &[Sighting::Regranted]);
+    holds(Bounds { versions: 4, faults, ..Bounds::default() }, 20_000, &[Milestone::Regranted]);
 }
 
 #[test]
 fn invariants_hold_while_leases_are_deleted() {
-    holds(Bounds { faults: &[Fault::Delete], ..Bounds::default() }, 20_000, &[Sighting::Regranted]);
+    holds(
+        Bounds { faults: &[Fault::Delete], ..Bounds::default() },
+        20_000,
+        &[Milestone::Regranted],
+    );
 }
 
 #[test]
 fn invariants_hold_from_an_empty_ledger_and_workers_that_have_just_started() {
     let bounds = Bounds { versions: 4, starts_empty: true, faults: &[], ..Bounds::default() };
-    holds(bounds, 50_000, &[Sighting::Regranted]);
+    holds(bounds, 50_000, &[Milestone::Regranted]);
 }
 
 /// The rules of acknowledgements in part.
