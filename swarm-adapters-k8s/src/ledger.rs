@@ -476,7 +476,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ledger_of_another_form_is_told_from_an_api_server_that_is_away() {
+    fn a_ledger_of_another_form_is_distinguished_from_an_unavailable_api_server() {
         let code = |text: &str| {
             let detail = serde_json::from_str::<SwarmLedgerSpec>(text).unwrap_err();
             let source = kube::Error::SerdeError(detail).into();

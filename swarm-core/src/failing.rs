@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_lies_cannot_tell_more_than_that() {
+    fn a_worker_that_lies_cannot_report_more_than_the_limits() {
         let mut lie = job("a", FailingState::Failed, u64::MAX);
         lie.last_exit = "ä\n\u{1b}[2J".repeat(1_000);
         lie.last_output = vec![format!("{}\u{1b}äz", "x".repeat(10_000)); 100];

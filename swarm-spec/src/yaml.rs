@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubled_key_is_refused_wherever_it_stands() {
+    fn a_doubled_key_is_refused_wherever_it_is() {
         for text in ["a: {b: 1, b: 1}", r#"{"a": {"b": 1, "b": 2}}"#, "x: y\n---\nb: 1\nb:\n"] {
             assert!(message(text).contains("the key `b` occurs twice"), "{}", message(text));
         }

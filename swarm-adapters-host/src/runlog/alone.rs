@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_runs_beside_a_job_that_is_to_run_alone_is_found() {
+    fn whatever_runs_together_with_a_job_that_is_to_run_alone_is_found() {
         let clean = ["1 w/a start", "2 v/whole start", "5 w/a stop", "5 w/whole start"];
         assert_eq!(company(&clean), []);
         let others = ["1 w/a start", "2 w/b start", "3 w/a tick", "4 w/b tick"];

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_no_longer_takes_none_and_all_are_told_of_the_end() {
+    async fn a_waiter_that_gave_up_takes_no_slot_and_closing_ends_all_waits() {
         let slots = FairSlots::new(1);
         let busy = now(&slots, "a").unwrap();
         let mut gone = Box::pin(slots.one("a"));

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_of_before_is_known_by_its_container_and_arguments() {
+    fn the_previous_operator_is_known_by_its_container_and_arguments() {
         assert!(is_former_operator(&deployment(1, 1, "swarm-controller", &["internal"])));
         assert!(is_former_operator(&deployment(1, 0, "swarm-controller", &[])));
         assert!(is_former_operator(&deployment(0, 1, "swarm-controller", &[])), "it still ends");

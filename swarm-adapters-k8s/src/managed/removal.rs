@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_view_beside_other_keys_is_let_go_of_and_they_stay() {
+    async fn a_view_next_to_other_keys_is_released_and_they_stay() {
         let key = "config.yml";
         let text = view("a", key, &json!({key: "workloads:", "nginx.conf": "listen 8080;"}));
         let mut binary = view("a", key, &json!({key: "workloads:"}));

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_jobs_count_where_they_are_told_and_else_the_version() {
+    fn an_answer_is_compared_by_its_jobs_or_without_them_by_its_version() {
         let wanted = entry(7, &["a", "b"]);
         assert!(answer(r#"{"version":0,"jobs":["b","a"],"more":1}"#).is_of(&wanted));
         assert!(!answer(r#"{"version":7,"jobs":["a"]}"#).is_of(&wanted));

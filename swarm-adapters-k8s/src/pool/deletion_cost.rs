@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_wrote_there_is_put_back() {
+    fn a_cost_that_another_client_wrote_is_put_back() {
         let theirs = pod(&json!({DELETION_COST: "7"}));
         let price = Price::of(&theirs, Slot(2), Some(2), true).unwrap();
         let marked = pod(&price.annotations());

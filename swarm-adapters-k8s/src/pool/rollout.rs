@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_of_a_set_counts_from_its_last_progress_whoever_counts() {
+    fn the_deadline_of_a_set_counts_from_its_last_progress_for_any_operator() {
         let rollout = under_way(1, 3, COUNTED);
         let pool = Workload { rollout, ..Workload::from(&StatefulSet::default()) };
         let of = |pods: &[Arc<Pod>], before: Option<&SwarmStatus>, now: u32| {

@@ -176,7 +176,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_deployment_and_a_statefulset_are_told_in_one_form() {
+    fn a_deployment_and_a_statefulset_are_read_into_one_form() {
         let metadata = json!({"name": "w", "namespace": "n", "uid": "u", "resourceVersion": "7"});
         let spec = json!({
             "serviceName": "", "replicas": 3, "ordinals": {"start": 5}, "template": {},
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ledger_tells_by_its_name_whose_it_is() {
+    fn the_name_of_a_ledger_says_which_pool_owns_it() {
         assert_eq!(Kind::of_ledger("deployment.a.b"), Some((Kind::Deployment, "a.b")));
         assert_eq!(Kind::of_ledger("pods.streams"), Some((Kind::Pods, "streams")));
         assert_eq!(Kind::of_ledger("daemonset.w"), None);

@@ -517,7 +517,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn of_sessions_that_began_within_a_moment_only_what_was_seen_tells_the_later_one() {
+    fn of_sessions_that_began_within_a_moment_only_the_observed_order_shows_the_later_one() {
         let leases = filled([lease(1, 5, ACK), lease(2, 6, ACK)]);
         leases.note(Event::Apply(lease(3, 7, ACK)), at(1));
         leases.note(Event::Apply(lease(4, 8, ACK)), at(1));

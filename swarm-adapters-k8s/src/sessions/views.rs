@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_that_was_edited_or_deleted_is_unknown_and_its_swarm_is_told() {
+    fn a_view_that_was_edited_or_deleted_is_unknown_and_its_swarm_is_notified() {
         let views = Views::default();
         let swarm = [ObjectRef::new("s").within("n")];
         assert!(written(&views, 1, 5));

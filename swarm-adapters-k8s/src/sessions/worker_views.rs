@@ -213,7 +213,7 @@ mod tests {
     use crate::jobs::convert;
 
     #[test]
-    fn what_a_job_is_told_beside_its_name_is_part_of_what_a_view_says() {
+    fn the_details_of_a_job_are_part_of_what_a_view_says() {
         let jobs = ["a", "b"].map(|job| (JobName::new(job).unwrap(), Token(3)));
         let view = SessionView {
             session: SessionId::new("pod", 1),

@@ -201,7 +201,7 @@ fn a_swarm_is_not_ready_while_jobs_wait_for_sessions_of_another_life() {
 }
 
 #[test]
-fn jobs_without_a_worker_tell_how_many_workers_would_be_enough() {
+fn jobs_without_a_worker_report_how_many_workers_would_be_enough() {
     let names = ["a", "b", "c", "d", "e"];
     let mut desired = Desired::new(jobs(names).unwrap());
     desired.max_jobs = Some(1);
@@ -229,7 +229,7 @@ fn a_pool_that_may_have_too_few_workers_says_how_many_its_jobs_need() {
 }
 
 #[test]
-fn what_the_jobs_need_is_told_at_all_times() {
+fn the_number_of_workers_that_the_jobs_need_is_always_reported() {
     let needed = |desired: &Desired, presences: &[Presence]| {
         status(desired, &observed(presences)).0.desired_workers
     };

@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slim_pod_still_tells_all_that_is_asked_of_it() {
+    fn a_slim_pod_keeps_all_that_is_read_from_it() {
         let mut pod: Pod = serde_json::from_value(json!({
             "metadata": {
                 "name": "w-1", "namespace": "n", "uid": "u",

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_tells_whether_its_swarm_was_edited() {
+    fn a_record_shows_whether_its_swarm_was_edited() {
         let seen = |observed: Option<i64>| {
             let mut swarm = at(5, &["a"]);
             swarm.metadata.generation = Some(2);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swarm_that_becomes_somebody_elses_becomes_a_record() {
+    fn a_swarm_that_another_replica_takes_becomes_a_record() {
         let mut keeper = keeper();
         correct(&mut keeper, whole(6, &["a"]), |_| true);
         correct(&mut keeper, Correction::Shrink, |_| true);

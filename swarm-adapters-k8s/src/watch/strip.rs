@@ -160,7 +160,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn of_metadata_that_somebody_filled_little_is_kept() {
+    fn of_metadata_that_another_client_filled_little_is_kept() {
         let many = |bytes: usize| -> BTreeMap<_, _> {
             (0..bytes / 10).map(|n| (format!("a{n:06}"), "xyz".to_owned())).collect()
         };

@@ -90,7 +90,7 @@ async fn what_the_workers_run_is_taken_over_and_nothing_else_moves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_being_asked_for_it_all_jobs_are_assigned_anew() {
+async fn without_a_request_to_adopt_all_jobs_are_assigned_again() {
     let mut s = pool_of_two("workloads:\n  w-0:\n    jobs: [a, b, c, d]\nversion: 3\n").await;
     s.swarm("s", on_w(&["a", "b", "c", "d"]));
     s.until("it is settled", |s| s.is_settled("s")).await;
@@ -184,7 +184,7 @@ async fn the_certificates_of_the_cluster_are_no_place_for_a_view() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_over_while_the_operator_of_before_runs() {
+async fn nothing_is_taken_over_while_the_previous_operator_runs() {
     let mut s = pool_of_two(UNEVEN).await;
     s.put("the previous operator", former_operator(1));
     s.swarm("s", adopting(&["a", "b", "c", "d", "e"]));
@@ -197,7 +197,7 @@ async fn nothing_is_taken_over_while_the_operator_of_before_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn until_the_pool_is_complete_the_view_of_before_stays() {
+async fn until_the_pool_is_complete_the_previous_view_stays() {
     let mut s = Scenario::start().await;
     s.put("the previous view", config_map(&UNEVEN.replace("version: 3\n", "")));
     s.stateful_set("w", 2);
@@ -211,7 +211,7 @@ async fn until_the_pool_is_complete_the_view_of_before_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_of_before_elsewhere_is_known_by_what_it_writes() {
+async fn a_previous_operator_elsewhere_is_known_by_what_it_writes() {
     let mut s = pool_of_two("").await;
     s.put("the previous operator is off here", former_operator(0));
     s.stop_operator().await;
@@ -240,7 +240,7 @@ async fn an_operator_of_before_elsewhere_is_known_by_what_it_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_view_of_before_the_swarm_or_by_hand_is_taken_over() {
+async fn a_view_older_than_the_swarm_or_written_by_hand_is_taken_over() {
     for (manager, is_before) in [("old-operator", true), ("kubectl-edit", false)] {
         let mut s = pool_of_two("").await;
         s.stop_operator().await;
@@ -260,7 +260,7 @@ async fn a_view_of_before_the_swarm_or_by_hand_is_taken_over() {
 
 /// Reads Deployments in small pages: a user with many of them must not fill the operator's memory.
 #[tokio::test(start_paused = true)]
-async fn the_operator_of_before_is_found_beside_any_number_of_deployments() {
+async fn the_previous_operator_is_found_among_any_number_of_deployments() {
     let mut s = pool_of_two(UNEVEN).await;
     for number in 0..120 {
         let mut other = former_operator(1);
@@ -280,7 +280,7 @@ async fn the_operator_of_before_is_found_beside_any_number_of_deployments() {
 
 /// Two operators write one view, and the second runs elsewhere: only its writes show it.
 #[tokio::test(start_paused = true)]
-async fn whoever_keeps_writing_over_the_view_is_named_until_it_stops() {
+async fn a_client_that_keeps_writing_over_the_view_is_named_until_it_stops() {
     let mut s = pool_of_two("").await;
     s.swarm("s", on_w(&["a", "b"]));
     s.until("it is settled", |s| s.is_settled("s")).await;

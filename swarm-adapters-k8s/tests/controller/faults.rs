@@ -97,7 +97,7 @@ async fn what_a_stalled_watch_missed_is_caught_up_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_that_are_told_to_list_again_cause_no_write() {
+async fn watches_that_have_to_list_again_cause_no_write() {
     let mut s = settled(&["a"]).await;
     s.note("every watch is answered 410");
     for resource in

@@ -83,7 +83,7 @@ async fn a_label_by_which_an_object_is_known_is_put_back() {
 /// A deleted workload is made again with one replica, and then scaled. The operator must not report
 /// that another client scaled it.
 #[tokio::test(start_paused = true)]
-async fn a_workload_that_is_made_again_was_not_scaled_by_somebody() {
+async fn a_workload_that_is_made_again_was_not_scaled_by_another_client() {
     let mut s = Scenario::start().await;
     let mut spec = plain(&["a"]);
     spec["replicas"] = json!(3);
@@ -244,7 +244,7 @@ async fn a_refused_request_about_the_pool_holds_up_no_job() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_swarms_that_want_one_name_the_second_is_told_whose_it_is() {
+async fn of_two_swarms_that_want_one_name_the_second_reports_the_owner() {
     let mut s = Scenario::start().await;
     s.swarm("a", plain(&["x"]));
     s.until("a is made", |s| s.server.get(SETS, NAMESPACE, "a").is_some()).await;

@@ -25,7 +25,7 @@ fn stored(mut object: Value) -> SeenLease {
 }
 
 #[test]
-fn the_operator_reads_the_leases_as_the_document_tells_them() {
+fn the_operator_reads_the_leases_as_the_document_describes_them() {
     let leases: Vec<_> = objects("Lease").into_iter().map(stored).collect();
     let reported = leases.iter().map(|it| {
         let ack = &it.lease.ack;

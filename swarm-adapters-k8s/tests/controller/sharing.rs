@@ -114,7 +114,7 @@ async fn what_a_replica_had_that_ended_is_taken_over_when_its_lease_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_swarm_is_released_by_whoever_has_it() {
+async fn a_deleted_swarm_is_released_by_its_owner() {
     let mut s = Scenario::without_operator();
     let (a, b) = (s.start_replica("a").await, s.start_replica("b").await);
     swarms(&mut s);
@@ -175,7 +175,7 @@ async fn a_replica_that_lost_its_lease_sends_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_all_leave_at_once_whoever_comes_next_waits_for_nobody() {
+async fn when_all_leave_at_once_the_next_replica_waits_for_nobody() {
     let mut s = Scenario::without_operator();
     let (a, b) = (s.start_replica("a").await, s.start_replica("b").await);
     swarms(&mut s);

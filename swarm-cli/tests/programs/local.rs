@@ -248,7 +248,7 @@ fn make_pipe(machine: &Machine) {
 }
 
 #[test]
-fn a_pipe_in_place_of_the_file_does_not_keep_it_from_following_edits_or_ending() {
+fn a_pipe_instead_of_the_file_does_not_keep_it_from_following_edits_or_ending() {
     let machine = Machine::new();
     let good = std::fs::read_to_string(machine.file()).unwrap();
     let mut operator = machine.settled();

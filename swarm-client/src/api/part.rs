@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_part_says_is_compressed_and_read_in_the_form_of_before_as_well() {
+    fn the_content_of_a_part_is_compressed_and_read_in_the_previous_form_as_well() {
         let part = part(3_000);
         let stored = serde_json::to_value(PartHoldings::of(&part).unwrap()).unwrap();
         assert_eq!(stored.as_object().unwrap().keys().collect::<Vec<_>>(), ["gzip"]);

@@ -154,7 +154,7 @@ fn new_bounds_hold_at_once_and_the_wrong_way_round_the_fewest_count() {
 }
 
 #[test]
-fn whoever_forgot_everything_begins_with_what_is_there() {
+fn an_autoscaler_without_memory_begins_with_the_present_workers() {
     let terms = terms(1, 9, 60);
     let mut scaler = Autoscaler::default();
     let scale = scaler.step(&terms, 2, 7, secs(1000));

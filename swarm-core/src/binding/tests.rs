@@ -83,7 +83,7 @@ fn surplus_slots_are_given_up_and_those_of_living_pods_stay() {
 }
 
 #[test]
-fn where_slots_are_emptied_from_the_top_whoever_is_left_above_moves_down() {
+fn where_slots_are_emptied_from_the_top_a_pod_left_above_moves_down() {
     let bind = |pods: &[Candidate], wanted| described(&bind(&bound(&ABC), pods, wanted, Some(2)));
     assert_eq!(bind(&[pod("a"), pod("b"), pod("c")], 3), "0:a 1:b 2:c", "being emptied");
     assert_eq!(bind(&[pod("a"), pod("b"), leaving("c")], 2), "0:a 1:b [2:c]");

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_beside_a_job_that_is_released_does_not_wait() {
+    fn what_fits_next_to_a_job_that_is_released_does_not_wait() {
         let mut scene = Scene::new(&[1, 0], &[Some(40), Some(60)], Some(2));
         let releasing = scene.turn(&held(&[0, 1])).unwrap();
         scene.acks(0, 2);

@@ -316,7 +316,7 @@ fn held_and_releasing(session: &SessionId) -> [Cell; 2] {
 }
 
 #[test]
-fn what_somebody_may_run_is_granted_to_nobody_else() {
+fn a_job_that_a_session_may_run_is_granted_to_no_other_session() {
     let (now, token) = (now(Policy::AtLeastOnce), Token(7));
     let [held, releasing] = held_and_releasing(&id(1));
     let grant = |to| CellEvent::Grant { session: id(to), slot: Slot(0) };
@@ -447,7 +447,7 @@ fn a_job_that_is_done_is_forgotten_once_it_is_not_wanted_and_its_tokens_stay_use
 }
 
 #[test]
-fn whoever_may_run_what_all_run_is_waited_for_unless_it_ended_or_is_excused() {
+fn a_session_that_may_run_what_all_run_is_waited_for_unless_it_ended_or_is_excused() {
     let (once, exclusive) = (terms(Policy::AtLeastOnce), terms(Policy::Exclusive));
     let gone_for = |gone| Evidence { gone_for: Some(gone), ..Evidence::default() };
     let nearly = once.return_grace.checked_sub(Duration::from_nanos(1)).unwrap();
@@ -497,7 +497,7 @@ fn a_job_is_quarantined_for_its_strikes_and_not_while_a_ledger_recovers() {
 }
 
 #[test]
-fn where_no_job_has_a_share_a_new_one_starts_beside_one_that_leaves() {
+fn where_no_job_has_a_share_a_new_one_starts_next_to_one_that_leaves() {
     let b: JobName = "b".parse().unwrap();
     let jobs: Jobs = [(b.clone(), Job::default())].into();
     let goal = [(b.clone(), at(&id(1)))].into();

@@ -118,7 +118,7 @@ fn to(
 }
 
 #[test]
-fn whoever_fills_a_slot_without_any_job_is_a_revision_and_its_first_publication() {
+fn a_session_that_fills_a_slot_without_any_job_is_a_revision_and_its_first_publication() {
     let first = step(&step(&Ledger::new(1), &["a"], &Pool::ready(1)), &["b"], &Pool::ready(1));
     let second = step(&first, &["b"], &Pool::ready(2));
     assert_eq!((first.revision(), second.revision(), second.version), (2, 3, 3));
@@ -253,7 +253,7 @@ fn a_stored_ledger_has_no_job_among_the_strikes_that_has_none() {
 }
 
 #[test]
-fn a_holder_whose_slot_is_not_known_is_stored_all_the_same() {
+fn a_holder_whose_slot_is_not_known_is_still_stored() {
     let (mut ledger, session) = (Ledger::new(7), SessionId::new("pod", 1));
     let granted = Cell::Granted { session: session.clone(), token: Token(8) };
     let releasing = Cell::Releasing { session: session.clone(), token: Token(9), since: 1 };

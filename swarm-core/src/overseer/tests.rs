@@ -207,7 +207,7 @@ fn of_two_containers_a_later_session_proves_the_end_only_of_one_that_it_names() 
 }
 
 #[test]
-fn a_pod_that_is_lost_proves_nothing_and_one_that_has_terminated_proves_it_for_good() {
+fn a_pod_that_is_lost_proves_nothing_and_one_that_has_terminated_proves_it_permanently() {
     let mut overseer = overseer();
     overseer.learn(at(0), Fact::Lease(id(1), new(1)));
     let pod = |is_lost, has_terminated| {
@@ -352,7 +352,7 @@ fn a_session_that_acts_on_an_edited_view_is_revoked_after_a_lease() {
 }
 
 #[test]
-fn an_incarnation_from_the_future_is_refused_whoever_claims_it() {
+fn an_incarnation_from_the_future_is_refused_from_any_session() {
     let mut overseer = overseer();
     let now = ledger(START, 5);
     overseer.learn(at(0), Fact::Lease(id(1), held(1, u64::MAX, u64::MAX)));
@@ -403,7 +403,7 @@ fn when_a_request_failed_nobody_is_revoked_for_a_while() {
 }
 
 #[test]
-fn without_a_ledger_whoever_acted_on_one_before_stands_in_the_way_of_the_next() {
+fn without_a_ledger_a_session_that_acted_on_a_previous_one_holds_up_the_next() {
     let mut overseer = overseer();
     overseer.learn(at(0), Fact::Lease(id(1), held(1, START, 9)));
     assert_eq!(overseer.due(at(0), START, everything), []);

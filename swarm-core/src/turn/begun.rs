@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn balance_moves_other_jobs_in_place_of_those_that_would_begin_again() {
+    fn balance_moves_other_jobs_instead_of_those_that_would_begin_again() {
         let none = desired([("a", false), ("b", false), ("c", false), ("d", false)]);
         assert_eq!(releasing(&grown(&none)).len(), 2);
         let most = desired([("a", true), ("b", true), ("c", true), ("d", false)]);

@@ -54,7 +54,7 @@ fn acked(revisions: &[u64]) -> Observed {
 }
 
 #[test]
-fn a_job_moves_to_a_worker_once_that_has_room_for_it_beside_what_it_still_runs() {
+fn a_job_moves_to_a_worker_once_that_has_room_for_it_next_to_what_it_still_runs() {
     let pinned = |[a, b]: [u32; 2]| {
         let job = |slot| Job { pin: Some(Slot(slot)), ..Job::default() };
         let jobs = [("a", a), ("b", b)].map(|(name, slot)| (name.parse().unwrap(), job(slot)));
@@ -486,7 +486,7 @@ fn what_everybody_runs_goes_on_while_nobody_is_ready() {
 }
 
 #[test]
-fn a_ledger_made_anew_counts_its_versions_on_from_the_view_that_is_there() {
+fn a_recreated_ledger_counts_its_versions_on_from_the_view_that_is_there() {
     let complete = observed(&[Presence::Ready; 3]);
     let first = decide(&Ledger::new(1), &desired(&["a", "b"]), &complete).ledger;
     let versions = |ledger: &Ledger| {
@@ -530,7 +530,7 @@ fn a_handover_that_has_begun_is_not_gathered_with_later_changes() {
 }
 
 #[test]
-fn sessions_that_let_go_are_not_waited_for_like_workers_that_only_read() {
+fn sessions_that_release_are_not_waited_for_like_workers_that_only_read() {
     let mut seen = observed(&[Presence::Ready, Presence::Ready]);
     let plain = seen.workers.clone();
     for (slot, worker) in &mut seen.workers {

@@ -124,7 +124,7 @@ fn in_a_sticky_directory_only_what_is_our_own_is_used() {
 }
 
 #[test]
-fn a_link_is_followed_if_it_is_ours_and_not_if_somebody_else_made_it() {
+fn a_link_is_followed_if_it_is_ours_and_not_if_another_user_made_it() {
     let place = Place::new().opened();
     let target = place.dir("target", 0o700);
     place.dir("tmp", 0o1777);
@@ -144,7 +144,7 @@ fn a_link_is_followed_if_it_is_ours_and_not_if_somebody_else_made_it() {
 }
 
 #[test]
-fn what_somebody_else_has_put_into_it_is_refused_and_named() {
+fn what_another_user_has_put_into_it_is_refused_and_named() {
     let place = Place::new().opened();
     let dir = claim(&place.path("state"), "lock").unwrap();
     fs::create_dir(dir.join("logs")).unwrap();

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_let_go_is_waited_for_and_sends_nothing_more() {
+    async fn what_is_released_is_waited_for_and_sends_nothing_more() {
         let held = held();
         let (one, other) = (held.permit("a").unwrap(), held.permit("a").unwrap());
         held.stop(&Buckets::all());

@@ -476,7 +476,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_lost_while_a_list_comes_in_is_begun_with_anew_when_it_is_gained_again() {
+    async fn an_object_lost_while_a_list_comes_in_is_given_out_again_when_it_is_gained_again() {
         let server = ApiServer::new();
         server.put(json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"},

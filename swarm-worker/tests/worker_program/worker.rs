@@ -256,7 +256,7 @@ fn one_ping_is_0_with_its_latency_1_without_an_answer_and_2_for_no_address() {
 }
 
 #[test]
-fn the_log_tells_of_a_program_from_its_start_to_its_forced_end() {
+fn the_log_shows_a_program_from_its_start_to_its_forced_end() {
     let dir = tempfile::tempdir().unwrap();
     let script = "trap \"\" TERM; echo up; while :; do sleep 0.05; done";
     let runner = format!("{{command: [sh, -c, '{script}'], ready: {{line: up}}}}");

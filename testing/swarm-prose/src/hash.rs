@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_after_code_stands_alone() {
+    fn a_comment_after_code_is_a_text_of_its_own() {
         assert_eq!(texts("# One.\na: 1 # Two.\nb: 2 # Three."), [["One."], ["Two."], ["Three."]]);
     }
 

@@ -128,7 +128,7 @@ fn of_a_view_that_a_tenant_filled_only_the_own_key_and_our_annotations_are_kept(
 }
 
 #[test]
-fn a_slim_view_tells_texts_apart_and_when_we_wrote_it() {
+fn a_slim_view_distinguishes_texts_and_shows_when_we_wrote_it() {
     let slim_of = |text: &str| {
         let entry = |manager: &str| {
             let fields = json!({"f:data": {}});

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_owns_the_key_is_the_writer_and_the_latest_of_several() {
+    fn the_latest_other_owner_of_the_key_is_the_writer() {
         let key = json!({"f:data": {".": {}, "f:config.yml": {}}});
         let other = json!({"f:data": {"f:other": {}}});
         let fields = [

@@ -143,7 +143,7 @@ mod tests {
     use swarm_core::handover::Moment;
 
     #[test]
-    fn a_namespace_tells_of_so_many_jobs_and_the_rest_of_each_lease_is_kept() {
+    fn the_reported_jobs_of_a_namespace_are_limited_and_the_rest_of_each_lease_is_kept() {
         let leases = Leases::default();
         let finished: Vec<_> = (0..900).map(|n| format!("\"{n:0100}\":1")).collect();
         let ack = format!(

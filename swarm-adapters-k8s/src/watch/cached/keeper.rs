@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_found_by_labels_and_has_others_now_it_is_told_what_it_was_before() {
+    fn a_change_of_labels_reports_the_previous_labels_as_well() {
         let labelled = |version: u64, label: Option<&str>| {
             let labels = label.map(|label| BTreeMap::from([("l".to_owned(), label.to_owned())]));
             let metadata = ObjectMeta {

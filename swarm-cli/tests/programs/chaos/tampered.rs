@@ -34,7 +34,7 @@ fn refused(pool: &mut Pool) -> String {
 }
 
 #[test]
-fn a_ledger_that_is_removed_or_set_back_while_it_runs_is_written_again() {
+fn a_ledger_that_is_removed_or_rolled_back_while_it_runs_is_written_again() {
     for is_rolled_back in [false, true] {
         let mut pool = running();
         let path = pool.path("ledger.json");

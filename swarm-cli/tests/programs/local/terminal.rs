@@ -152,7 +152,7 @@ fn size(rows: u16, columns: u16) -> Winsize {
 }
 
 #[test]
-fn a_terminal_shows_how_the_pool_stands_follows_keys_and_is_given_back() {
+fn a_terminal_shows_the_state_of_the_pool_follows_keys_and_is_given_back() {
     let machine = Machine::new();
     let mut tty = Tty::start(&machine, &[], &[]);
     let modes = tty.modes();

@@ -27,7 +27,7 @@ pub(crate) fn json(address: &str, path: &str, is_it: impl Fn(&Value) -> bool) ->
 }
 
 #[test]
-fn how_the_pool_stands_is_answered_as_json_and_follows_edits() {
+fn the_state_of_the_pool_is_answered_as_json_and_follows_edits() {
     let machine = Machine::new();
     let operator = machine.settled_with(&["--listen", "0"]);
     let address = address(&operator);

@@ -323,7 +323,7 @@ fn what_all_run_ends_once_each_of_them_is_out() {
 }
 
 #[test]
-fn a_release_of_all_ends_once_those_of_before_have_acknowledged_it_or_at_least_once_in_time() {
+fn a_release_of_all_ends_once_earlier_sessions_acknowledge_it_or_under_at_least_once_by_timeout() {
     let joined = |joined| {
         let seat = Seat { joined, ..Seat::default() };
         Write::of(releasing_all(6), granted(2, 7)).seat(id(1), seat)

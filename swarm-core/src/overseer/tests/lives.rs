@@ -95,7 +95,7 @@ fn silent(count: u64) -> Overseer {
 }
 
 #[test]
-fn while_the_brake_holds_it_is_looked_again_when_it_lets_somebody_through() {
+fn while_the_brake_holds_the_overseer_wakes_when_it_lets_a_session_through() {
     let mut overseer = silent(5);
     assert_eq!(overseer.due(at(20_000), START, everything), []);
     assert_eq!(overseer.wakes_at(), Some(at(60_000)));

@@ -151,7 +151,7 @@ fn a_session_whose_pod_has_ended_is_not_waited_for_though_nobody_looked_at_its_l
 }
 
 #[test]
-fn a_session_that_the_observer_has_heard_of_before_is_not_waited_for() {
+fn a_session_that_is_known_to_have_renewed_is_not_waited_for() {
     let mut overseer = overseer();
     overseer.note(at(0), &naming(id(1)));
     overseer.learn(at(0), Fact::Lease(id(1), LeaseFacts { has_renewed: true, ..new(3) }));

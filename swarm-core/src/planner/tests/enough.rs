@@ -60,7 +60,7 @@ proptest! {
 }
 
 #[test]
-fn a_job_that_finds_no_room_beside_those_that_stay_needs_another_worker() {
+fn a_job_that_finds_no_room_next_to_those_that_stay_needs_another_worker() {
     let wishes = [(50, 0, Some(1)), (50, 1, Some(0)), (20, 1, Some(0)), (60, 0, None)];
     let mut case = Case {
         jobs: Jobs::new(),

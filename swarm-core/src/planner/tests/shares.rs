@@ -458,7 +458,7 @@ fn a_job_with_a_share_that_never_has_a_place_takes_no_room_from_a_pinned_job() {
 }
 
 #[test]
-fn shares_are_leveled_beside_a_pinned_job_and_stay() {
+fn shares_are_leveled_next_to_a_pinned_job_and_stay() {
     let mut pool = Pool::ready(3);
     pool.0.get_mut(&Slot(0)).unwrap().max_jobs = Some(1);
     for (slot, percent) in [(1, 50), (2, 60)] {

@@ -43,7 +43,7 @@ fn a_suspended_job_is_released_runs_nowhere_and_is_granted_again() {
 }
 
 #[test]
-fn a_suspended_swarm_runs_nothing_whoever_was_to_run_its_jobs() {
+fn a_suspended_swarm_runs_nothing_under_either_replication() {
     for replication in [Replication::One, Replication::All] {
         let want = Desired { replication, ..exclusive(&["a", "b"]) };
         let held = decide(&Ledger::new(1), &want, &acked(&[0, 0])).ledger;

@@ -200,7 +200,7 @@ fn a_member_that_slept_hears_the_others_first() {
 }
 
 #[test]
-fn a_revoked_member_ends_for_good_and_counts_until_its_deadline() {
+fn a_revoked_member_ends_permanently_and_counts_until_its_deadline() {
     let mut world = settled(2);
     let lost = world.acting(0);
     assert!(world.revoke(&id(0), None));
@@ -242,7 +242,7 @@ fn a_write_whose_answer_is_lost_is_found_again() {
 }
 
 #[test]
-fn a_lease_that_went_back_or_is_of_somebody_else_ends_the_member() {
+fn a_lease_that_went_back_or_has_another_owner_ends_the_member() {
     let mut world = settled(1);
     let old = world.store[&id(0)].clone();
     world.run(secs(5), |_| ());
@@ -305,7 +305,7 @@ fn weights_and_controllers_change_while_it_runs() {
 }
 
 #[test]
-fn whoever_comes_later_need_not_wait_for_one_that_others_have_waited_out() {
+fn a_member_that_comes_later_need_not_wait_for_one_that_others_have_waited_out() {
     let mut world = settled(2);
     world.crash(0);
     world.run(secs(6), |_| ());

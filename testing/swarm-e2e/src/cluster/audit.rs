@@ -218,7 +218,7 @@ mod tests {
     const LINE: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"1","stage":"ResponseComplete","requestURI":"/x","verb":"patch","user":{"username":"system:node:node-1","groups":["g"]},"sourceIPs":["127.0.0.1"],"userAgent":"kubelet","objectRef":{"resource":"nodes","name":"node-1","apiVersion":"v1","subresource":"status"},"responseStatus":{"metadata":{},"code":200}}"#;
 
     #[test]
-    fn a_line_tells_who_asked_for_what_as_rbac_has_it() {
+    fn a_line_shows_who_asked_for_what_as_rbac_has_it() {
         let request = parse(LINE).unwrap();
         assert!(request.is_write());
         let expected = "patch nodes/status /node-1 by system:node:node-1 (kubelet): 200";
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_tells_which_pod_sent_it_and_when() {
+    fn a_request_shows_which_pod_sent_it_and_when() {
         let pod = r#""extra":{"authentication.kubernetes.io/pod-name":["w-0"]},"groups""#;
         let times = r#""requestReceivedTimestamp":"2026-01-01T00:00:00.000001Z","stageTimestamp":"2026-01-01T00:00:00.000002Z","verb""#;
         let line = LINE.replacen(r#""groups""#, pod, 1).replacen(r#""verb""#, times, 1);

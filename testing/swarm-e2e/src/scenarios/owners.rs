@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_whoever_lost_the_swarm_is_found() {
+    fn a_status_from_a_replica_that_lost_the_swarm_is_found() {
         let mut requests = vec![
             write("a", "swarmledgers", "statefulset.w", 0, 201),
             write("a", "swarms/status", "w", 10, 200),

@@ -88,7 +88,7 @@ async fn the_files_of_sessions_keep_the_contract() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_lost_ledger_takes_nothing_away_before_it_assigns_anew() -> anyhow::Result<()> {
+async fn a_lost_ledger_takes_nothing_away_before_it_assigns_again() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let views = FileViewStore::open(folder.path())?;
     let view = || fs::read_to_string(views.path());

@@ -112,7 +112,7 @@ fn the_operator_is_reached_on_its_port_and_by_whom_the_policy_names() {
 /// A user who may edit the operator's namespace may act as the operator. No example needs that
 /// right.
 #[test]
-fn no_example_puts_anything_beside_the_operator() {
+fn no_example_puts_anything_next_to_the_operator() {
     let root = deploy().parent().unwrap().to_owned();
     let mut lines = Vec::new();
     for page in ["README.md", "docs/quick-start.md", "docs/operations.md", "docs/managed-pools.md"]
@@ -138,7 +138,7 @@ fn namespace(name: &str) -> Value {
 }
 
 #[test]
-fn workers_are_reached_by_the_operator_by_whoever_measures_and_by_each_other() {
+fn workers_are_reached_by_the_operator_by_monitoring_and_by_each_other() {
     let samples = objects(&deploy().join("samples"));
     let policy = samples.into_iter().find(|object| object["kind"] == "NetworkPolicy").unwrap();
     assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress"]));

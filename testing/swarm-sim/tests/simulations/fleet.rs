@@ -131,7 +131,7 @@ proptest! {
 
     /// Scope: as above, and the store is sometimes rolled back, without the ledger.
     #[test]
-    fn a_store_that_is_set_back_makes_no_job_run_twice(
+    fn a_store_that_is_rolled_back_makes_no_job_run_twice(
         acts in proptest::collection::vec(act(60, 1), 0..150),
     ) {
         let run = run(FleetTerms::default(), &acts);
@@ -494,7 +494,7 @@ fn what_all_ran_may_begin_late_where_a_worker_was_not_waited_for() {
 }
 
 #[test]
-fn whoever_was_not_waited_for_once_is_not_waited_for_when_all_release_a_job() {
+fn a_session_that_was_not_waited_for_once_is_not_waited_for_when_all_release_a_job() {
     let (policy, replication) = (Policy::AtLeastOnce, Replication::All);
     let terms = FleetTerms { policy, replication, ..FleetTerms::default() };
     let mut acts = vec![Act::Apply(0), Act::Apply(1), Act::Observe(1, 0), Act::Tick(0)];
