@@ -1,10 +1,10 @@
 //! Finds a field in a text, so that an error can show the line.
 
-use std::fmt;
+use std::num::NonZeroUsize;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use granit_parser::{Event, Span};
 
-use crate::yaml::without_mark;
+use crate::yaml::{Events, Unreadable, place_of, without_mark};
 
 /// The most characters of a line that are shown.
 const SHOWN_MAX: usize = 100;
@@ -55,15 +55,9 @@ impl Place {
 /// ```
 #[must_use]
 pub fn find(text: &str, document: usize, path: &str) -> Option<Place> {
-    let text = without_mark(text);
     let steps = steps(path)?;
-    let document = serde_yaml::Deserializer::from_str(text).nth(document.checked_sub(1)?)?;
-    place_of(&Seek(&steps).deserialize(document).err()?)
-}
-
-/// The place in an error of the parser.
-pub(crate) fn place_of(error: &serde_yaml::Error) -> Option<Place> {
-    error.location().map(|it| Place { line: it.line(), column: it.column() })
+    let seek = Seek::to_document(without_mark(text), NonZeroUsize::new(document)?).ok()?;
+    seek.follow(&steps).ok()
 }
 
 /// A step of a path to a field.
@@ -99,76 +93,100 @@ fn steps(path: &str) -> Option<Vec<Step<'_>>> {
     Some(steps)
 }
 
-/// Follows a path through a document. At its end it stops with an error, in which the library
-/// reports the place.
-struct Seek<'p>(&'p [Step<'p>]);
-
-fn found<E: Error>() -> E {
-    E::custom("found")
+/// Follows a path through the events of a document.
+struct Seek<'t> {
+    text: &'t str,
+    document: NonZeroUsize,
+    events: Events<'t>,
 }
 
-impl<'de> DeserializeSeed<'de> for Seek<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Seek<'_> {
-    type Value = ();
-
-    /// The path ends at any value that is neither a map nor a list.
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("something else")
+impl<'t> Seek<'t> {
+    /// Goes to the start of a document.
+    fn to_document(text: &'t str, document: NonZeroUsize) -> Result<Self, Unreadable> {
+        let (mut events, mut number) = (Events::of(text), 0);
+        while number < document.get() {
+            let (event, _) = events.part()?;
+            number += usize::from(matches!(event, Event::DocumentStart(..)));
+        }
+        Ok(Self { text, document, events })
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<(), A::Error> {
-        let [Step::Item(index), rest @ ..] = self.0 else { return Err(found()) };
-        for _ in 0..*index {
-            if from.next_element::<IgnoredAny>()?.is_none() {
-                return Err(found());
+    fn follow(mut self, mut steps: &[Step<'_>]) -> Result<Place, Unreadable> {
+        let (mut event, mut at) = self.events.part()?;
+        loop {
+            let next = match (event, steps) {
+                (Event::SequenceStart(..), [Step::Item(index), rest @ ..]) => {
+                    steps = rest;
+                    self.item(*index)?
+                }
+                (Event::MappingStart(..), [Step::Field(name), rest @ ..]) => {
+                    steps = rest;
+                    match self.field(name)? {
+                        Some(key) if rest.is_empty() => return Ok(place_of(&key)),
+                        Some(_) => Some(self.events.part()?),
+                        None => None,
+                    }
+                }
+                (Event::Alias(id), _) => Some(self.rewind_to(id)?),
+                _ => None,
+            };
+            match next {
+                Some(next) => (event, at) = next,
+                None => return Ok(place_of(&at)),
             }
         }
-        from.next_element_seed(Seek(rest))?;
-        Err(found())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<(), A::Error> {
-        let [Step::Field(name), rest @ ..] = self.0 else { return Err(found()) };
-        while let Some(is_it) = from.next_key_seed(Key { name, is_last: rest.is_empty() })? {
-            if is_it {
-                return from.next_value_seed(Seek(rest));
+    /// The start of an item in a list, if the list is long enough.
+    fn item(&mut self, index: usize) -> Result<Option<(Event<'t>, Span)>, Unreadable> {
+        for _ in 0..index {
+            let (event, _) = self.events.part()?;
+            if matches!(event, Event::SequenceEnd) {
+                return Ok(None);
             }
-            from.next_value::<IgnoredAny>()?;
+            self.skip(&event)?;
         }
-        Err(found())
-    }
-}
-
-/// Compares a key with the name of a step; stops there if it is the last step.
-struct Key<'p> {
-    name: &'p str,
-    is_last: bool,
-}
-
-impl<'de> DeserializeSeed<'de> for Key<'_> {
-    type Value = bool;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Key<'_> {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
+        let item = self.events.part()?;
+        Ok(Some(item).filter(|(event, _)| !matches!(event, Event::SequenceEnd)))
     }
 
-    fn visit_str<E: Error>(self, key: &str) -> Result<bool, E> {
-        if key == self.name && self.is_last { Err(found()) } else { Ok(key == self.name) }
+    /// The place of a key, if the map has the key. Its value is next.
+    fn field(&mut self, name: &str) -> Result<Option<Span>, Unreadable> {
+        loop {
+            let (event, span) = self.events.part()?;
+            match event {
+                Event::MappingEnd => return Ok(None),
+                Event::Scalar(key, ..) if key == name => return Ok(Some(span)),
+                event => self.skip(&event)?,
+            }
+            let (value, _) = self.events.part()?;
+            self.skip(&value)?;
+        }
+    }
+
+    /// Goes back to the value with an anchor, which an alias repeats.
+    fn rewind_to(&mut self, id: usize) -> Result<(Event<'t>, Span), Unreadable> {
+        *self = Self::to_document(self.text, self.document)?;
+        loop {
+            let (event, span) = self.events.part()?;
+            if event.anchor_id() == Some(id) {
+                return Ok((event, span));
+            }
+        }
+    }
+
+    /// Skips the rest of a value that starts with the event.
+    fn skip(&mut self, first: &Event<'t>) -> Result<(), Unreadable> {
+        let step = |event: &Event<'_>| match event {
+            Event::SequenceStart(..) | Event::MappingStart(..) => 1,
+            Event::SequenceEnd | Event::MappingEnd => -1,
+            _ => 0,
+        };
+        let mut depth = step(first);
+        while 0 < depth {
+            depth += step(&self.events.part()?.0);
+        }
+        Ok(())
     }
 }
 
@@ -207,6 +225,11 @@ spec:
         assert_eq!(key("data[\"config.yml\"]"), Some((2, 3)));
         assert_eq!(key("data[\"other\"]"), Some((4, 3)));
         assert_eq!(key("data.[\"open"), None);
+        let repeated = "a: &x\n  b: [1]\nc:\n  d: *x\n";
+        let key = |path| find(repeated, 1, path).map(|it| (it.line, it.column));
+        assert_eq!(key("c.d"), Some((4, 3)));
+        assert_eq!(key("c.d.b[0]"), Some((2, 7)));
+        assert_eq!(key("c.d.e"), Some((2, 3)));
     }
 
     #[test]
@@ -216,6 +239,7 @@ spec:
         assert_eq!(at("spec.jobs[7]"), Some((8, 5)));
         assert_eq!(at("spec.pool.statefulSet.name.first"), Some((6, 30)));
         assert_eq!(find(TEXT, 3, "spec"), None);
+        assert_eq!(find(TEXT, 0, ""), None);
         assert_eq!(at("spec.jobs[x]"), None);
     }
 

@@ -3,13 +3,21 @@
 //! It is stricter than the libraries: a doubled key is an error, and aliases cannot make a small
 //! text fill the memory.
 
-mod cost;
+mod compose;
+mod events;
+#[cfg(test)]
+mod libyaml;
+mod scalar;
+mod values;
 
-use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+
+use compose::Documents;
+pub use events::Unreadable;
+pub(crate) use events::{Events, place_of};
 
 /// The most repetitions by aliases, as a multiple of the text.
 const REPEATED_MAX: usize = 2;
@@ -17,19 +25,11 @@ const REPEATED_MAX: usize = 2;
 /// The size to which a text of any length may grow, so that small manifests may use anchors freely.
 const BYTES_ALLOWED: usize = 1 << 20;
 
-/// The deepest nesting of values. The parser refuses deeper texts by itself, but late.
+/// The deepest nesting of values.
 const DEPTH_MAX: usize = 128;
 
-/// The highest cost of a text that seems deeper than that: its length times its depth. The parser
-/// looks at all open brackets with every token. A small text is always parsed, for the parser's
-/// better message.
-const COST_ALLOWED: usize = 16 << 20;
-
-/// The most values that a text may seem to have. Each takes about 150 bytes while it is read.
+/// The most values that a text may seem to have. Each takes up to 180 bytes.
 const VALUES_MAX: usize = 10_000_000;
-
-/// The most directives of a text. The parser compares each with all others.
-const DIRECTIVES_MAX: usize = 100;
 
 /// The message about a text that aliases make too large.
 const REPEATED: &str = "repetition limit exceeded: aliases such as `*name` repeat too much; write \
@@ -41,8 +41,8 @@ const REPEATED: &str = "repetition limit exceeded: aliases such as `*name` repea
 pub struct YamlError {
     /// The number of the document, from 1.
     pub document: usize,
-    /// The place and the reason.
-    pub source: serde_yaml::Error,
+    /// The reason and the place.
+    pub source: Unreadable,
 }
 
 /// Reads every document that is not empty, with its number from 1.
@@ -58,25 +58,24 @@ pub struct YamlError {
 ///
 /// assert_eq!(documents("a: 1\n---\n# nothing\n---\n[b]\n")?.len(), 2);
 /// let twice = documents("a: 1\na: 2\n").unwrap_err();
-/// assert!(twice.source.to_string().starts_with("the key `a` occurs twice"));
+/// assert_eq!(twice.source.to_string(), "the key `a` occurs twice at line 2 column 1");
 /// # Ok::<(), swarm_spec::yaml::YamlError>(())
 /// ```
 pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
     let text = without_mark(text);
-    let left = Cell::new(text.len().saturating_mul(REPEATED_MAX).saturating_add(BYTES_ALLOWED));
-    if let Some(value) = json(text, &left) {
+    if let Some(value) = json(text) {
         return Ok(vec![(1, value)]);
     }
-    if let Some(reason) = too_costly(text) {
-        return Err(YamlError { document: 1, source: serde_yaml::Error::custom(reason) });
+    let wrong = |(document, source)| YamlError { document, source };
+    if let Some(reason) = too_many_values(text, VALUES_MAX) {
+        let reason = format!("{reason}; divide it, or write it as JSON");
+        return Err(wrong((1, Unreadable::text(&reason, None))));
     }
-    let mut documents = Vec::new();
-    for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
-        let number = index + 1;
-        let value = Tree { left: &left }.deserialize(document);
-        match value.map_err(|error| YamlError { document: number, source: readable(error) })? {
-            Value::Null => {}
-            value => documents.push((number, value)),
+    events::check_characters(text).map_err(|source| wrong((1, source)))?;
+    let (mut from, mut documents) = (Documents::of(text), Vec::new());
+    while let Some((number, value)) = from.next().map_err(wrong)? {
+        if !value.is_null() {
+            documents.push((number, value));
         }
     }
     Ok(documents)
@@ -103,21 +102,9 @@ pub(crate) fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// The error as one printable sentence.
-fn readable(error: serde_yaml::Error) -> serde_yaml::Error {
-    let message = error.to_string();
-    if message == "repetition limit exceeded" {
-        // The library's own limit for repetition.
-        serde_yaml::Error::custom(REPEATED)
-    } else if message.contains(char::is_control) {
-        serde_yaml::Error::custom(printable(&message))
-    } else {
-        error
-    }
-}
-
 /// Escapes the characters that could control a terminal.
-pub(crate) fn printable(text: &str) -> String {
+#[must_use]
+pub fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
@@ -134,72 +121,28 @@ pub(crate) fn printable(text: &str) -> String {
 /// ```
 #[must_use]
 pub fn too_many_values(text: &str, values_max: usize) -> Option<String> {
-    let values = cost::values(text);
+    let values = values::estimate(text);
     (values_max < values).then(|| {
         format!("it has some {values} lists, maps and values, and at most {values_max} are read")
     })
 }
 
-/// Refuses a text that would take the parser too long or too much memory, with a message.
-fn too_costly(text: &str) -> Option<String> {
-    if let Some(reason) = too_many_values(text, VALUES_MAX) {
-        return Some(format!("{reason}; divide it, or write it as JSON"));
-    }
-    let values = cost::values(text);
-    if DIRECTIVES_MAX < text.matches("%TAG").count() {
-        return Some(format!(
-            "it has more than {DIRECTIVES_MAX} directives `%TAG`; leave them out"
-        ));
-    }
-    // A text cannot be deeper than its number of values.
-    if values <= DEPTH_MAX || values.saturating_mul(text.len()) <= COST_ALLOWED {
-        return None;
-    }
-    let depth = cost::depth(text);
-    let is_costly = DEPTH_MAX < depth && COST_ALLOWED < depth.saturating_mul(text.len());
-    is_costly.then(|| {
-        format!(
-            "recursion limit exceeded: {depth} brackets or dashes are nested, and at most \
-             {DEPTH_MAX} are read"
-        )
-    })
-}
-
-/// Reads the text as one JSON document. YAML contains JSON, but its parser is much slower. Errors
-/// are left to the YAML parser.
-fn json(text: &str, left: &Cell<usize>) -> Option<Value> {
+/// Reads the text as one JSON document. YAML contains JSON, but its parser is slower. Errors are
+/// left to the YAML parser.
+fn json(text: &str) -> Option<Value> {
     if !text.trim_start().starts_with('{') {
         return None;
     }
-    let before = left.get();
     let mut document = serde_json::Deserializer::from_str(text);
-    let value = Tree { left }.deserialize(&mut document).ok().filter(|_| document.end().is_ok());
-    if value.is_none() {
-        left.set(before);
-    }
-    value
+    let value = Tree.deserialize(&mut document).ok()?;
+    document.end().is_ok().then_some(value)
 }
 
-/// Builds a value and counts its bytes and values.
+/// Builds a value, and refuses doubled keys.
 #[derive(Clone, Copy)]
-struct Tree<'a> {
-    /// The number of bytes and values that are still allowed.
-    left: &'a Cell<usize>,
-}
+struct Tree;
 
-impl Tree<'_> {
-    fn take<E: Error>(self, amount: usize) -> Result<(), E> {
-        match self.left.get().checked_sub(amount) {
-            Some(left) => {
-                self.left.set(left);
-                Ok(())
-            }
-            None => Err(E::custom(REPEATED)),
-        }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Tree<'_> {
+impl<'de> DeserializeSeed<'de> for Tree {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -207,7 +150,7 @@ impl<'de> DeserializeSeed<'de> for Tree<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Tree<'_> {
+impl<'de> Visitor<'de> for Tree {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -215,7 +158,6 @@ impl<'de> Visitor<'de> for Tree<'_> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        self.take(1)?;
         Ok(Value::Null)
     }
 
@@ -224,37 +166,30 @@ impl<'de> Visitor<'de> for Tree<'_> {
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        self.take(1)?;
         Ok(value.into())
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        self.take(1)?;
         Ok(value.into())
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        self.take(1)?;
         Ok(value.into())
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        self.take(1)?;
         Number::from_f64(value).map(Value::from).ok_or_else(|| E::custom("a number is infinite"))
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        self.take(value.len() + 1)?;
         Ok(value.into())
     }
 
     fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
-        self.take(value.len() + 1)?;
         Ok(value.into())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
-        self.take(1)?;
         let mut items = Vec::new();
         while let Some(item) = from.next_element_seed(self)? {
             items.push(item);
@@ -263,13 +198,10 @@ impl<'de> Visitor<'de> for Tree<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
-        self.take(1)?;
         let mut fields = Map::new();
         while let Some(key) = from.next_key::<String>()? {
-            self.take(key.len() + 1)?;
             if fields.contains_key(&key) {
-                let key: String = key.chars().take(80).flat_map(char::escape_default).collect();
-                return Err(A::Error::custom(format!("the key `{key}` occurs twice")));
+                return Err(A::Error::custom("a key occurs twice"));
             }
             let value = from.next_value_seed(self)?;
             fields.insert(key, value);
@@ -323,13 +255,15 @@ mod tests {
     fn what_would_take_too_long_or_too_much_is_refused_before_it_is_read() {
         let directives: Vec<_> = (0..60_000).map(|n| format!("%TAG !{n}! x\n")).collect();
         let cases = [
-            // It took 12 s of an optimized build.
+            // A parser that looks at all open brackets with each token took 12 s.
             (format!("{}{}", "{a: ".repeat(10_000), "a,".repeat(480_000)), "are nested"),
             (format!("[{}", "{a: \"}\", b: ".repeat(90_000)), "are nested"),
+            ("[".repeat(9_000_000), "are nested"),
             // It took 360 MB.
-            ("? ".repeat(500_000), "are nested"),
+            ("? ".repeat(500_000), "a key is a list or a map"),
             ("- ".repeat(500_000), "are nested"),
-            (directives.concat(), "more than 100 directives"),
+            (": ".repeat(500_000), "a key is missing"),
+            (directives.concat(), "did not find expected <document start>"),
             // 62 MB took 2.5 GB.
             ("a,".repeat(31_000_000), "31000000 lists, maps and values"),
         ];
@@ -338,6 +272,103 @@ mod tests {
             let said = message(&text);
             assert!(said.contains(expected), "{said}");
             assert!(started.elapsed() < std::time::Duration::from_secs(10), "{expected}");
+        }
+    }
+
+    #[test]
+    fn costly_texts_without_deep_values_take_no_longer_than_others() {
+        let numbered =
+            |count: usize, line: fn(usize) -> String| -> String { (0..count).map(line).collect() };
+        let texts = [
+            numbered(60_000, |n| format!("%TAG !{n}! x\n")) + "--- [a]\n",
+            format!("[{}*a0]", numbered(60_000, |n| format!("&a{n} a,"))),
+            format!("[{}]", numbered(60_000, |n| format!("&a{n} a,"))),
+            format!("{}- {}", "- |\n a\n".repeat(50_000), "a".repeat(400_000)),
+            "---\n".repeat(100_000) + "[a]",
+            format!("[&a b, {}]", "*a,".repeat(100_000)),
+            format!("[{}]", "a: b,".repeat(100_000)),
+        ];
+        for text in texts {
+            let started = std::time::Instant::now();
+            assert_eq!(documents(&text).unwrap().len(), 1);
+            assert!(started.elapsed() < std::time::Duration::from_secs(10), "{}", &text[..20]);
+        }
+    }
+
+    #[test]
+    fn nested_anchors_cannot_fill_the_memory() {
+        let opened = (0..100).map(|n| format!("&a{n} [")).collect::<Vec<_>>().concat();
+        let text = format!("{opened}{} *a0{}", "x,".repeat(100_000), "]".repeat(100));
+        assert!(message(&text).contains("an alias repeats a value that contains it"));
+        let text = format!("[{opened}{}{}, *a0]", "x,".repeat(500_000), "]".repeat(100));
+        assert!(message(&text).contains("repetition limit exceeded"), "{}", message(&text));
+    }
+
+    #[test]
+    fn aliases_do_not_nest_values_deeper_than_a_text_can() {
+        let (open, close) = ("[".repeat(60), "]".repeat(60));
+        let nested = |count: usize| -> String {
+            let line = |n| format!("a{n}: &a{n} {open}*a{}{close}\n", n - 1);
+            let lines: Vec<_> = (1..count).map(line).collect();
+            format!("a0: &a0 {open}{close}\n{}", lines.concat())
+        };
+        assert_eq!(documents(&nested(2)).unwrap().len(), 1);
+        let levels = |count| format!("{}{}", "[".repeat(count), "]".repeat(count));
+        assert!(documents(&levels(128)).is_ok() && documents(&levels(129)).is_err());
+        for count in [3, 2_000] {
+            assert!(message(&nested(count)).contains("are nested"), "{}", message(&nested(count)));
+        }
+    }
+
+    #[test]
+    fn an_error_is_one_printable_sentence_with_its_place() {
+        let cases = [
+            ("a: \u{0}", "the character U+0000 is not allowed; remove it at line 1 column 4"),
+            ("a: ä\u{7}", "the character U+0007 is not allowed; remove it at line 1 column 5"),
+            (
+                "a:\n  b\u{2028}",
+                "the character U+2028 is a line break to some programs only; write a plain line break at line 2 column 4",
+            ),
+            (
+                "a: [{b: !Tag c}]",
+                "a[0].b: the tag `!Tag` is unknown; leave it out at line 1 column 14",
+            ),
+            (
+                "a: !t%1B%5B31m c",
+                "a: the tag `!t\\u{1b}[31m` is unknown; leave it out at line 1 column 16",
+            ),
+            ("ä: .inf", "ä: a number is infinite; quote it if it is a text at line 1 column 4"),
+            ("a: !!int b", "a: `b` does not fit the tag `!!int` at line 1 column 10"),
+            ("a: *b", "unknown anchor: no `&name` before this alias at line 1 column 4"),
+            ("[a]: b", "a key is a list or a map; write a text at line 1 column 1"),
+            ("a: [b", "unclosed bracket '[' at line 1 column 4"),
+            (
+                "a:\n- \"b\n- c\"\n",
+                "the text in quotes has no end, or its next line is not indented at line 3 column 1",
+            ),
+            ("a: \"b", "unclosed quote at line 1 column 4"),
+            ("a: 1\nb\nc: 2\n", "could not find expected ':' after a key at line 2 column 1"),
+            ("a: b: c", "mapping values are not allowed in this context at line 1 column 5"),
+            ("a: @b", "unexpected character `@`; quote the text at line 1 column 4"),
+            (
+                "a: 99999999999999999999",
+                "a: the number is too large; quote it if it is a text at line 1 column 4",
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(message(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn documents_are_numbered_from_one_and_the_empty_ones_count() {
+        let numbers = |text| documents(text).unwrap().iter().map(|(n, _)| *n).collect::<Vec<_>>();
+        assert_eq!(numbers("# nothing\n---\n---\n# nothing\n---\na: 1\n---\nb: 1\n"), [3, 4]);
+        assert_eq!(numbers("a: 1\n...\n---\n\n...\n---\nb: 1\n"), [1, 3]);
+        for (text, number) in
+            [("a: 1\n---\n[\n", 2), ("---\n---\na: 1\na: 2\n", 2), ("@", 1), ("a: 1\n...\n@", 2)]
+        {
+            assert_eq!(documents(text).unwrap_err().document, number, "{text}");
         }
     }
 

@@ -135,7 +135,7 @@ impl ManifestError {
     #[must_use]
     pub fn place(&self, text: &str) -> Option<Place> {
         match self {
-            Self::Syntax(error) => place::place_of(&error.source),
+            Self::Syntax(error) => error.source.place(),
             Self::ApiVersion { document, .. } => place::find(text, *document, "apiVersion"),
             Self::Field { swarm, reason } => {
                 place::find(text, document_of(text, swarm)?, field_in(reason)?)

@@ -80,8 +80,8 @@ fn every_mistake_is_named_in_one_sentence() {
     Swarm `streams`: field `spec.pool` must be a map of fields, not a number
     Swarm in document 1 has apiVersion `swarm.k8slab.info/v9`; write `swarm.k8slab.info/v1alpha1`
     no Swarm in it; a Swarm starts with `apiVersion: swarm.k8slab.info/v1alpha1` and `kind: Swarm`
-    document 1 does not parse: did not find expected ',' or '}' at line 5 column 5, while parsing a flow mapping at line 4 column 11
-    document 1 does not parse: spec: the key `jobs` occurs twice at line 6 column 3
+    document 1 does not parse: while parsing a flow mapping, did not find expected ',' or '}' at line 5 column 5
+    document 1 does not parse: spec: the key `jobs` occurs twice at line 7 column 3
     Swarm `streams`: field `spec.rebalance.initialWait`: `soon` is not a duration; write for example 30s or 1m30s
     "#);
 }

@@ -105,7 +105,7 @@ fn wrong_files_are_named() {
             &foreign,
             "foreign.yaml:1:1: Swarm in document 1 has apiVersion `k8slab.info",
         ),
-        ("broken.yaml", "a: [", "broken.yaml:2:1: document 1 does not parse"),
+        ("broken.yaml", "a: [", "broken.yaml:1:4: document 1 does not parse"),
     ];
     for (name, text, expected) in cases {
         let file = files.write(name, text);
@@ -218,5 +218,5 @@ fn several_files_are_one_and_a_namespace_leaves_out_the_others() {
     assert!(message.starts_with(expected), "{message}");
     files.write("broken.yaml", "a: [");
     let message = refusal(&files.plan(&["-f", "swarm.yaml", "-f", "broken.yaml"]));
-    assert!(message.starts_with("kubectl swarm: broken.yaml:2:1: document 1 does not parse"));
+    assert!(message.starts_with("kubectl swarm: broken.yaml:1:4: document 1 does not parse"));
 }
