@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use swarm_spec::manifest::in_full;
+use swarm_spec::yaml;
 
 /// The ConfigMap, in the namespace of the operator.
 pub const CONFIG_MAP: &str = "swarm-operator-types";
@@ -65,8 +67,7 @@ impl Types {
         if BYTES_MAX < text.len() {
             return Err(format!("{} bytes are too many; at most {BYTES_MAX} are read", text.len()));
         }
-        let types: Option<Self> = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
-        let types = types.unwrap_or_default();
+        let types = Self::parse(text)?;
         let of_types =
             types.types.iter().map(|(name, of)| (format!("type `{name}`"), &of.controllers));
         let of_replicas = types
@@ -97,6 +98,17 @@ impl Types {
             }
         }
         Ok(types)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut documents = yaml::documents(text).map_err(|error| in_full(&error))?;
+        match (documents.pop(), documents.is_empty()) {
+            (None, _) => Ok(Self::default()),
+            (Some((_, value)), true) => serde_path_to_error::deserialize(&value).map_err(|error| {
+                yaml::printable(&format!("field `{}`: {}", error.path(), error.inner()))
+            }),
+            (Some(_), false) => Err("it has several documents; write one".to_owned()),
+        }
     }
 
     /// The controllers of the replica `id`, which was started with this type. A replica with an
@@ -158,6 +170,12 @@ replicas:
             ("replicas: {x: {type: b}}", "replica `x`: unknown type `b`"),
             ("types: {a: {controller: {}}}", "unknown field `controller`"),
             ("types: []", "expected a map"),
+            (
+                "types: {a: {controllers: {swarm: {workers: x}}}}",
+                "field `types.a.controllers.swarm.workers`",
+            ),
+            ("types: {}\n---\ntypes: {}", "several documents"),
+            ("types: {a: {}, a: {}}", "the key `a` occurs twice at line 1 column 16"),
         ];
         for (text, expected) in cases {
             let said = Types::read(text).unwrap_err();
