@@ -1,6 +1,7 @@
 //! Runs kubectl, so that the user's own kubeconfig, context and rights apply, and passes kubectl's
 //! flags on to it.
 
+mod answers;
 pub(crate) mod said;
 
 use std::ffi::{OsStr, OsString};
@@ -8,6 +9,8 @@ use std::io;
 use std::process::{Command, Output};
 
 use clap::ValueHint;
+
+pub(crate) use answers::check_name;
 
 /// Default timeout of a request by kubectl.
 const REQUEST_TIMEOUT: &str = "30s";

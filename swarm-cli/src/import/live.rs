@@ -57,14 +57,21 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// `Ok(Err(_))` describes an invalid view, `Err` a failed request.
+    /// `Ok(Err(_))` describes an invalid view or an invalid name, `Err` a failed request.
     pub(super) fn view(
         &self,
         namespace: Option<&str>,
         config_map: &str,
         key: &str,
     ) -> Result<Result<Option<Running>, String>, String> {
-        let words = ["get", "configmap", config_map, "--output=json", "--show-managed-fields=true"];
+        // A manifest chooses these names, and kubectl runs the programs that a kubeconfig names.
+        for name in [Some(config_map), namespace].into_iter().flatten() {
+            if let Err(sentence) = kubectl::check_name(name) {
+                return Ok(Err(sentence));
+            }
+        }
+        let config_map = format!("configmap/{config_map}");
+        let words = ["get", &config_map, "--output=json", "--show-managed-fields=true"];
         let text = self.ask(namespace, &words)?;
         let object: Value = serde_json::from_str(&text).unwrap_or_default();
         let Some(text) = object["data"][key].as_str() else { return Ok(Ok(None)) };

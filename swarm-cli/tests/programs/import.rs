@@ -91,7 +91,7 @@ fn live_writes_a_swarm_that_takes_over_what_runs() {
             ("configmap swarm-worker-config --output=yaml", ""),
             ("statefulset swarm-worker", ""),
             ("swarms.k8slab.info", ""),
-            ("configmap swarm-worker-config --output=json --show-managed-fields=true", VIEW),
+            ("configmap/swarm-worker-config --output=json --show-managed-fields=true", VIEW),
             ("deployments --output=json", deployments),
         ],
     );
@@ -116,7 +116,7 @@ fn live_says_what_kubectl_says_and_what_is_no_view() {
     assert!(text(&refused.stderr).contains("does not accept this user: You must be logged in"));
     let list = predecessors("first-stage/config.yml");
     let other = r#"{"data": {"config.yml": "listen: 8080"}}"#;
-    let answers = [("configmap swarm-worker-config --output=json", other)];
+    let answers = [("configmap/swarm-worker-config --output=json", other)];
     let output = live(&[list.to_str().unwrap()], &answers);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
     let said = text(&output.stderr);
@@ -125,6 +125,49 @@ fn live_says_what_kubectl_says_and_what_is_no_view() {
         program().args(["import", "--live"]).env("PATH", "/nonexistent").output().unwrap();
     assert_eq!(missing.status.code(), Some(1));
     assert!(text(&missing.stderr).contains("kubectl is not in PATH"));
+}
+
+/// kubectl runs the program that the user of a kubeconfig names, and a manifest may come from anyone.
+#[test]
+fn a_name_in_a_manifest_is_no_option_of_kubectl() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("swarm.yaml");
+    let swarm = |config_map: &str, namespace: &str| {
+        let text = format!(
+            "apiVersion: k8slab.info/v1\nkind: Swarm\nmetadata: {{name: a, namespace: \"{namespace}\"}}\n\
+             spec: {{statefulset-name: w, configmap-name: \"{config_map}\", workload: [a]}}\n"
+        );
+        fs::write(&file, text).unwrap();
+    };
+    let kubectl = format!(
+        "#!/bin/sh\nfor word; do printf '%s\\n' \"$word\"; done >> {}\n",
+        dir.path().join("asked").display()
+    );
+    let program_file = dir.path().join("kubectl");
+    fs::write(&program_file, kubectl).unwrap();
+    fs::set_permissions(&program_file, fs::Permissions::from_mode(0o755)).unwrap();
+    let import = || {
+        let mut command = program();
+        command.args(["import", "--live"]).arg(&file).env("PATH", dir.path()).output().unwrap()
+    };
+    for (config_map, namespace) in [
+        ("--kubeconfig=repo.kubeconfig", "video"),
+        ("-fx", "video"),
+        ("a/b", "video"),
+        ("view", "--kubeconfig=repo.kubeconfig"),
+        ("view", "a b"),
+    ] {
+        swarm(config_map, namespace);
+        let output = import();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{config_map}");
+        let said = text(&output.stderr);
+        assert!(said.contains("names no object of a cluster; write lower-case"), "{said}");
+        assert!(!dir.path().join("asked").exists(), "{config_map}");
+    }
+    swarm("view", "video");
+    assert_eq!(import().status.code(), Some(0));
+    let asked = fs::read_to_string(dir.path().join("asked")).unwrap();
+    assert!(asked.lines().any(|word| word == "configmap/view"), "{asked}");
 }
 
 #[test]
