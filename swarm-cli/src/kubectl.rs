@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use clap::ValueHint;
 
-pub(crate) use answers::check_name;
+pub(crate) use answers::{check_name, object, objects};
 
 /// Default timeout of a request by kubectl.
 const REQUEST_TIMEOUT: &str = "30s";
@@ -144,11 +144,10 @@ impl Cluster {
             if is_missing { Failure::Missing } else { Failure::Failed(error.to_string()) }
         })?;
         let said = String::from_utf8_lossy(&stderr);
-        if said.contains(said::NO_SUCH_KIND) {
-            return Ok(String::new());
-        }
         if !status.success() {
-            return Err(Failure::Failed(said.into_owned()));
+            let has_no_kind = said.contains(said::NO_SUCH_KIND);
+            let said = said.into_owned();
+            return if has_no_kind { Ok(String::new()) } else { Err(Failure::Failed(said)) };
         }
         if u64::try_from(stdout.len()).is_ok_and(|length| bytes_max < length) {
             return Err(Failure::Useless("kubectl printed too much"));

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use crate::kubectl::Cluster;
+use crate::kubectl::{Cluster, objects};
 use swarm_local::output::{NO, Output, add_table, columns, complain, print, print_json, row};
 
 /// Resource name of Leases for kubectl.
@@ -83,13 +83,7 @@ fn replicas(cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<Replica>, 
     let mut words = vec!["get", LEASES, SELECTOR, "--output=json"];
     words.extend(namespace.is_none().then_some("--all-namespaces"));
     let text = cluster.ask(namespace, &words, BYTES_MAX)?;
-    // kubectl prints nothing for an empty list.
-    if text.trim().is_empty() {
-        return Ok(Vec::new());
-    }
-    let list: Value = serde_json::from_str(&text)
-        .map_err(|error| format!("kubectl printed no list of Leases: {error}"))?;
-    Ok(list["items"].as_array().into_iter().flatten().map(Replica::of).collect())
+    Ok(objects(&text, "Leases")?.iter().map(Replica::of).collect())
 }
 
 /// Builds the message for a namespace without operators: the cause, if the cluster shows it, and the

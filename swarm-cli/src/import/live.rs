@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 use swarm_core::View;
-use swarm_spec::{predecessor, view};
+use swarm_spec::{predecessor, view, yaml};
 
 use super::files::{BYTES_MAX, Files};
 use super::report::Text;
@@ -37,7 +37,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// A sentence about a failed request, or about an answer that is too large.
+    /// A sentence about a failed request, or about an answer that is too large or has no object.
     pub(super) fn read(&self, namespace: Option<&str>, files: &mut Files) -> Result<(), String> {
         for [kind, name] in KNOWN {
             let words: Vec<_> = ["get", kind, name, "--output=yaml"]
@@ -46,6 +46,12 @@ impl Cluster {
                 .collect();
             let shown = [kind, name].join(" ").trim().to_owned();
             let content = self.ask(namespace, &words)?;
+            let documents = yaml::documents(&content).unwrap_or_default();
+            let is_object = |(_, value): &(usize, Value)| value["kind"].is_string();
+            let is_empty = content.trim().is_empty();
+            if !is_empty && (documents.is_empty() || !documents.iter().all(is_object)) {
+                return Err(format!("kubectl printed no object for `{shown}`"));
+            }
             let namespace = namespace.map(str::to_owned);
             files.add(Text { shown, content, namespace, ..Text::default() })?;
         }
@@ -57,7 +63,8 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// `Ok(Err(_))` describes an invalid view or an invalid name, `Err` a failed request.
+    /// `Ok(Err(_))` describes an invalid view or an invalid name, `Err` a failed request or an answer
+    /// without a ConfigMap.
     pub(super) fn view(
         &self,
         namespace: Option<&str>,
@@ -73,8 +80,14 @@ impl Cluster {
         let config_map = format!("configmap/{config_map}");
         let words = ["get", &config_map, "--output=json", "--show-managed-fields=true"];
         let text = self.ask(namespace, &words)?;
-        let object: Value = serde_json::from_str(&text).unwrap_or_default();
-        let Some(text) = object["data"][key].as_str() else { return Ok(Ok(None)) };
+        let Some(object) = kubectl::object(&text, "ConfigMap")? else { return Ok(Ok(None)) };
+        let text = match &object["data"] {
+            Value::Null => None,
+            Value::Object(data) => data.get(key),
+            _ => return Err("kubectl printed no ConfigMap: its `data` is not an object".to_owned()),
+        };
+        let Some(text) = text else { return Ok(Ok(None)) };
+        let Some(text) = text.as_str() else { return Ok(Err("it is not a text".to_owned())) };
         let view = view::read(text).map(|view| Some(view).filter(|view| !view.workers.is_empty()));
         let running = |view| Running { view, writer: last_writer(&object, key) };
         Ok(view.map(|view| view.map(running)))
@@ -87,10 +100,9 @@ impl Cluster {
     /// A sentence about the failed request.
     pub(super) fn former_operators(&self, namespace: Option<&str>) -> Result<Vec<String>, String> {
         let text = self.ask(namespace, &["get", "deployments", "--output=json"])?;
-        let all: Value = serde_json::from_str(&text).unwrap_or_default();
-        let former = all["items"].as_array().into_iter().flatten().filter(|it| is_former(it));
+        let all = kubectl::objects(&text, "Deployments")?;
         let name = |it: &Value| it["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        Ok(former.map(name).collect())
+        Ok(all.iter().filter(|it| is_former(it)).map(name).collect())
     }
 
     fn ask(&self, namespace: Option<&str>, words: &[&str]) -> Result<String, String> {

@@ -70,7 +70,7 @@ fn live(args: &[&str], answers: &[(&str, &str)]) -> Output {
     program().args(["import", "--live"]).args(args).env("PATH", dir.path()).output().unwrap()
 }
 
-const VIEW: &str = r#"{"metadata": {"managedFields": [
+const VIEW: &str = r#"{"kind": "ConfigMap", "metadata": {"managedFields": [
     {"manager": "kubectl-create", "time": "2026-01-01T10:00:00Z", "fieldsV1": {"f:data": {".": {}}}},
     {"manager": "swarm-controller", "time": "2026-01-03T10:00:00Z", "fieldsV1": {"f:data": {"f:config.yml": {}}}},
     {"manager": "kubectl-edit", "time": "2026-01-02T10:00:00Z", "fieldsV1": {"f:data": {"f:config.yml": {}}}}
@@ -115,7 +115,7 @@ fn live_says_what_kubectl_says_and_what_is_no_view() {
     assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
     assert!(text(&refused.stderr).contains("does not accept this user: You must be logged in"));
     let list = predecessors("first-stage/config.yml");
-    let other = r#"{"data": {"config.yml": "listen: 8080"}}"#;
+    let other = r#"{"kind": "ConfigMap", "data": {"config.yml": "listen: 8080"}}"#;
     let answers = [("configmap/swarm-worker-config --output=json", other)];
     let output = live(&[list.to_str().unwrap()], &answers);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
@@ -168,6 +168,38 @@ fn a_name_in_a_manifest_is_no_option_of_kubectl() {
     assert_eq!(import().status.code(), Some(0));
     let asked = fs::read_to_string(dir.path().join("asked")).unwrap();
     assert!(asked.lines().any(|word| word == "configmap/view"), "{asked}");
+}
+
+#[test]
+fn a_useless_answer_is_not_an_empty_one() {
+    let list = predecessors("first-stage/config.yml");
+    let view = "configmap/swarm-worker-config --output=json";
+    let deployments = "deployments --output=json";
+    let useless = ["x", "[1,2]", r#""x""#, "{}", r#"{"items": "x"}"#, "<html>"];
+    for answer in useless {
+        for answers in [[(view, answer), (deployments, "")], [(view, VIEW), (deployments, answer)]]
+        {
+            let output = live(&[list.to_str().unwrap()], &answers);
+            let said = text(&output.stderr);
+            let ended = (output.status.code(), output.stdout.len());
+            assert_eq!(ended, (Some(1), 0), "{answers:?}: {said}");
+            assert!(said.contains("kubectl printed no "), "{said}");
+        }
+    }
+    for answer in useless {
+        let answers = [
+            ("configmap swarm-controller-config", LIST),
+            ("configmap swarm-worker-config --output=yaml", ""),
+            ("statefulset swarm-worker", answer),
+        ];
+        let output = live(&[], &answers);
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{answer}: {said}");
+        let expected = "kubectl printed no object for `statefulset swarm-worker`";
+        assert!(said.contains(expected), "{said}");
+    }
+    let output = live(&[list.to_str().unwrap()], &[(view, ""), (deployments, "")]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
 #[test]

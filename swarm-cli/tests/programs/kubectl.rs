@@ -214,3 +214,22 @@ fn live_names_what_it_looked_for_where_there_is_nothing() {
     let output = Kubectl::new("").swarm(&["import", "--live"]);
     assert!(said(&output).contains("the namespace of the context has nothing to import"));
 }
+
+#[test]
+fn a_useless_answer_about_replicas_is_a_failure() {
+    for answer in ["x", "[1,2]", "\"x\"", "{\"items\":\"x\"}", "{\"items\":[1]}", "{}"] {
+        let output = Kubectl::new(&format!("echo '{answer}'")).swarm(&["replicas"]);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{answer}");
+        let message = said(&output);
+        assert!(
+            message.starts_with("kubectl swarm: kubectl printed no list of Leases"),
+            "{message}"
+        );
+    }
+    // A warning of a successful kubectl is no answer.
+    let warning = "the server doesn't have a resource type";
+    let output = Kubectl::new(&format!("echo \"{warning}\" >&2\n{LIST}")).swarm(&["replicas"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let output = Kubectl::new(&format!("echo \"{warning}\" >&2; exit 1")).swarm(&["replicas"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+}
