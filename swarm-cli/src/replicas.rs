@@ -167,11 +167,12 @@ impl Replica {
         document
     }
 
-    /// Sums a number over all controllers.
+    /// Sums a number over all controllers, up to the largest number: any user who may write the Lease
+    /// writes the numbers.
     fn sum(&self, pointer: &str) -> u64 {
         let controllers = self.status["controllers"].as_object();
         let all = controllers.into_iter().flat_map(|all| all.values());
-        all.filter_map(|it| it.pointer(pointer)?.as_u64()).sum()
+        all.filter_map(|it| it.pointer(pointer)?.as_u64()).fold(0, u64::saturating_add)
     }
 
     fn row(&self) -> Vec<String> {
@@ -258,6 +259,9 @@ a-1      alive  default  7       2058     4       16       2        0      3    
 b-1      ended  -        -       0        0       -        -        -      -        -        2026-03-01T12:00:07.000000Z
 ";
         assert_eq!(text, expected);
+        let most = json!({"controllers": {"a": {"buckets": u64::MAX}, "b": {"buckets": 1}}});
+        let most = Replica::of(&lease("c-1", "c-1", &most));
+        assert!(most.row().contains(&u64::MAX.to_string()));
         let broken = Replica::of(&json!({"metadata": {"name": "c"}}));
         assert_eq!(broken.json(), json!({"id": "c", "isAlive": false, "renewed": ""}));
     }
