@@ -2,15 +2,17 @@
 //! flags on to it.
 
 mod answers;
+mod run;
 pub(crate) mod said;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use clap::ValueHint;
 
 pub(crate) use answers::{check_name, object, objects};
+use run::Ended;
 
 /// Default timeout of a request by kubectl.
 const REQUEST_TIMEOUT: &str = "30s";
@@ -139,20 +141,17 @@ impl Cluster {
         let (verb, rest) = words.split_at(words.len().min(1));
         let mut command = Command::new("kubectl");
         command.args(verb).args(self.flags()).args(rest);
-        let Output { status, stdout, stderr } = command.output().map_err(|error| {
+        let ended = run::run(&mut command, bytes_max).map_err(|error| {
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             if is_missing { Failure::Missing } else { Failure::Failed(error.to_string()) }
         })?;
-        let said = String::from_utf8_lossy(&stderr);
+        let Ended { status, printed, said } =
+            ended.ok_or(Failure::Useless("kubectl printed too much"))?;
         if !status.success() {
             let has_no_kind = said.contains(said::NO_SUCH_KIND);
-            let said = said.into_owned();
             return if has_no_kind { Ok(String::new()) } else { Err(Failure::Failed(said)) };
         }
-        if u64::try_from(stdout.len()).is_ok_and(|length| bytes_max < length) {
-            return Err(Failure::Useless("kubectl printed too much"));
-        }
-        String::from_utf8(stdout).map_err(|_| Failure::Useless("kubectl printed no text"))
+        String::from_utf8(printed).map_err(|_| Failure::Useless("kubectl printed no text"))
     }
 
     /// Returns the flags in the form that kubectl accepts.

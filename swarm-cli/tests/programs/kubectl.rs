@@ -226,10 +226,26 @@ fn a_useless_answer_about_replicas_is_a_failure() {
             "{message}"
         );
     }
-    // A warning of a successful kubectl is no answer.
+    // A successful kubectl may print a warning.
     let warning = "the server doesn't have a resource type";
     let output = Kubectl::new(&format!("echo \"{warning}\" >&2\n{LIST}")).swarm(&["replicas"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let output = Kubectl::new(&format!("echo \"{warning}\" >&2; exit 1")).swarm(&["replicas"]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+}
+
+#[test]
+fn endless_output_of_kubectl_ends_at_a_limit() {
+    let endless =
+        "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done";
+    // Requests of names have the smallest limit.
+    let script = format!("case \"$*\" in *api-resources*) {endless};; esac");
+    let output = Kubectl::new(&script).swarm(&["replicas"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let many =
+        "line=aaaaaaaaaaaaaaaa; for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do line=$line$line; done";
+    let script = format!("{many}; for _ in 1 2 3 4 5; do echo $line >&2; done; exit 1");
+    let output = Kubectl::new(&script).swarm(&["replicas"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).len() < 70_000, "{}", said(&output).len());
 }
