@@ -13,7 +13,7 @@
 //! - [`watch`] watches one file through its directory, including the swaps of a mounted `ConfigMap`.
 //! - [`channel`] carries orders to a worker, and its events back.
 //! - [`runlog`] records which worker ran which job when.
-//! - [`mod@printable`] escapes text that could control a terminal.
+//! - [`mod@printable`] escapes text that could control a terminal. [`shell`] quotes words for a shell.
 //! - [`http`] and [`metrics`] are the endpoints and metrics of both programs.
 
 /// Compiles and runs the example of the guide.
@@ -28,6 +28,7 @@ pub mod timer;
 pub mod file;
 pub mod named_file;
 pub mod printable;
+pub mod shell;
 
 pub mod ledger;
 pub mod view;

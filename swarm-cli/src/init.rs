@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
+use swarm_adapters_host::printable::{Form, printable};
+use swarm_adapters_host::shell;
 
 use swarm_local::output::{WRONG, answer, complain};
 
@@ -29,7 +31,7 @@ pub(crate) fn write(args: &InitArgs) -> anyhow::Result<ExitCode> {
     if args.file == Path::new(STANDARD_OUTPUT) {
         return answer(MANIFEST);
     }
-    let shown = args.file.display();
+    let shown = args.file.display().to_string();
     let mut file = match File::create_new(&args.file) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -39,5 +41,6 @@ pub(crate) fn write(args: &InitArgs) -> anyhow::Result<ExitCode> {
         Err(error) => return Err(error).with_context(|| format!("{shown} cannot be written")),
     };
     file.write_all(MANIFEST.as_bytes()).with_context(|| format!("{shown} cannot be written"))?;
-    answer(&format!("wrote {shown}; run it with: swarm local {shown}\n"))
+    let (shown, quoted) = (printable(&shown, Form::Line), shell::file(&args.file));
+    answer(&format!("wrote {shown}; run it with: swarm local {quoted}\n"))
 }

@@ -10,6 +10,7 @@ use std::io;
 use std::process::Command;
 
 use clap::ValueHint;
+use swarm_adapters_host::shell;
 
 pub(crate) use answers::{check_name, object, objects};
 use run::Ended;
@@ -105,7 +106,7 @@ impl Cluster {
         let namespace = namespace.map(|namespace| format!("--namespace={namespace}"));
         let words: Vec<_> = words.map(OsString::from).chain(namespace.map(Into::into)).collect();
         self.print(&words, bytes_max).map_err(|failure| {
-            let shown: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+            let shown: Vec<_> = words.iter().map(shell::word).collect();
             let done = format!("kubectl {}", shown.join(" "));
             match failure {
                 Failure::Missing => {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use serde_json::Value;
 
 use crate::kubectl::{Cluster, objects};
+use swarm_adapters_host::shell;
 use swarm_local::output::{NO, Output, add_table, columns, complain, print, print_json, row};
 
 /// Resource name of Leases for kubectl.
@@ -89,12 +90,13 @@ fn replicas(cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<Replica>, 
 /// Builds the message for a namespace without operators: the cause, if the cluster shows it, and the
 /// place to look.
 fn nobody(cluster: &Cluster, namespace: &str, ended: usize) -> String {
+    let quoted = shell::word(namespace);
     if 0 < ended {
         let (operators, have) =
             if ended == 1 { ("operator", "has") } else { ("operators", "have") };
         return format!(
             "{ended} {operators} in namespace `{namespace}` {have} ended, and no other runs there; --all \
-             lists what has ended, and `kubectl get pods --namespace={namespace}` what runs"
+             lists what has ended, and `kubectl get pods --namespace={quoted}` what runs"
         );
     }
     if cluster.has_group(SWARM_GROUP) == Some(false) {
@@ -122,7 +124,7 @@ fn nobody(cluster: &Cluster, namespace: &str, ended: usize) -> String {
         ),
         Err(_) => format!(
             "{here}; name the operator's namespace with --namespace. One that runs alone, without --id, \
-             has no Lease: look for its pods: kubectl get pods --namespace={namespace} \
+             has no Lease: look for its pods: kubectl get pods --namespace={quoted} \
              --selector=app=swarm-controller"
         ),
     }

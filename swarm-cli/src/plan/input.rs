@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
 use serde_json::Value;
-use swarm_adapters_host::file;
+use swarm_adapters_host::{file, shell};
 use swarm_spec::manifest::Explained;
 
 use super::BYTES_MAX;
@@ -111,7 +111,7 @@ impl InputArgs {
         for path in paths {
             if is_kustomization(&path) {
                 let (shown, parent) = (path.display(), path.parent().unwrap_or(directory));
-                let parent = parent.display();
+                let parent = shell::file(parent);
                 notes.push(format!(
                     "{shown} is passed over; `-k {parent}` builds the kustomization"
                 ));
@@ -145,7 +145,7 @@ fn is_url(path: &str) -> bool {
 /// Builds a kustomization.
 fn built(directory: &OsStr, cluster: &Cluster) -> Result<Source, Unread> {
     let words = ["kustomize".into(), "--".into(), directory.to_owned()];
-    let shown = directory.to_string_lossy();
+    let shown = shell::file(Path::new(directory));
     let command = format!("kubectl kustomize {shown}");
     let text = cluster.print(&words, BYTES_MAX).map_err(|failure| match failure {
         Failure::Failed(said) => Unread::from(format!("{command}: {}", cause(&said))),
@@ -170,7 +170,8 @@ fn fetched(url: &str, cluster: &Cluster) -> Result<Part, Unread> {
         Failure::Useless(why) => format!("{url} cannot be fetched: {why}").into(),
         Failure::Missing => Unread::Impossible(format!(
             "kubectl is not in PATH, and a URL is fetched through it; with curl itself: \
-             curl -fsSL {url} | kubectl-swarm plan -f -"
+             curl -fsSL {} | kubectl-swarm plan -f -",
+            shell::word(url)
         )),
     })?;
     let objects = serde_json::Deserializer::from_str(&json).into_iter::<Value>();

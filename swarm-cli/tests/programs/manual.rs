@@ -52,6 +52,25 @@ fn init_writes_a_manifest_that_runs_and_never_over_a_file() {
     }
 }
 
+#[test]
+fn the_line_to_run_after_init_is_safe_to_paste() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, line) in [
+        ("sp ace$(id).yaml", "swarm local 'sp ace$(id).yaml'"),
+        ("-dash.yaml", "swarm local ./-dash.yaml"),
+        ("=a", "swarm local '=a'"),
+        ("c\u{1b}[31mx.yaml", r"swarm local $'c\033[31mx.yaml'"),
+    ] {
+        let program = Command::new(env!("CARGO_BIN_EXE_swarm"));
+        let output =
+            { program }.args(["init", "--", name]).current_dir(dir.path()).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.ends_with(&format!("; run it with: {line}\n")), "{said}");
+        assert!(!said.contains('\u{1b}'), "{said:?}");
+        assert!(dir.path().join(name).exists());
+    }
+}
+
 /// The lines of the manifest that are switched off are examples, too.
 #[test]
 fn every_line_of_the_first_manifest_may_be_switched_on() {

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Answer};
+use swarm_adapters_host::shell;
 use swarm_core::{Assignment, JobName, Slot};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -91,7 +92,7 @@ impl PoolArgs {
             Found::Left(pool, earlier) => {
                 let hint = format!(
                     "`swarm stop --dir {}` waits for them, and with --now kills them",
-                    pool.dir.display()
+                    shell::file(&pool.dir)
                 );
                 Err(Failure::No(format!("{}; {hint}", pool.left_sentence(&earlier))))
             }
@@ -224,9 +225,10 @@ impl Pool {
             let request = http::request(self.connect().await?, path);
             let Ok(answer) = timeout(ANSWER_MAX, request).await else {
                 let dir = self.dir.display();
+                let quoted = shell::file(&self.dir);
                 return Err(Failure::Failed(anyhow::anyhow!(
                     "the pool in {dir} does not answer; if it was suspended with Ctrl-Z, continue \
-                     it with `fg`, or end it with `swarm stop --dir {dir}`"
+                     it with `fg`, or end it with `swarm stop --dir {quoted}`"
                 )));
             };
             let answer = answer?;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
+use swarm_adapters_host::shell;
 use tokio::sync::watch;
 use tokio::time::{interval_at, sleep};
 
@@ -170,11 +171,11 @@ async fn leftovers(
 }
 
 fn still_left(dir: &Path, limit: Duration, left: Option<&Earlier>) -> Failure {
-    let dir = dir.display();
+    let (dir, quoted) = (dir.display(), shell::file(dir));
     let left = left.map(|left| format!("; {}", left.sentence(unix_s()))).unwrap_or_default();
     Failure::Failed(anyhow::anyhow!(
         "what an earlier run left in {dir} has not ended within {limit:?}{left}; to kill what is \
-         left, write `swarm stop --now --dir {dir}`"
+         left, write `swarm stop --now --dir {quoted}`"
     ))
 }
 
@@ -222,7 +223,7 @@ async fn wait(
 }
 
 fn still_ending(dir: &Path, limit: Duration, ending: Option<&Ending>) -> Failure {
-    let dir = dir.display();
+    let (dir, quoted) = (dir.display(), shell::file(dir));
     let what = ending.map(|ending| {
         let names = ending.waits_for.join(", ");
         let names = if names.is_empty() { names } else { format!(": {names}") };
@@ -231,7 +232,7 @@ fn still_ending(dir: &Path, limit: Duration, ending: Option<&Ending>) -> Failure
     let what = what.unwrap_or_default();
     Failure::Failed(anyhow::anyhow!(
         "the pool in {dir} has not ended within {limit:?}, and goes on ending{what}; to kill what is \
-         left, write `swarm stop --now --dir {dir}`"
+         left, write `swarm stop --now --dir {quoted}`"
     ))
 }
 
@@ -271,4 +272,19 @@ fn report(
         }
     }
     Ok(to.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_to_write_next_is_safe_to_paste() {
+        let dir = Path::new("/a b/$(id)");
+        for failure in [still_left(dir, MARGIN, None), still_ending(dir, MARGIN, None)] {
+            let Failure::Failed(error) = failure else { panic!("{failure:?}") };
+            let sentence = error.to_string();
+            assert!(sentence.ends_with("`swarm stop --now --dir '/a b/$(id)'`"), "{sentence}");
+        }
+    }
 }

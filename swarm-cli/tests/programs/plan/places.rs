@@ -188,6 +188,8 @@ fn without_kubectl_a_sentence_names_what_is_missing_and_another_way() {
     for (args, other_way) in [
         (["-k", "overlay"], "kustomize build overlay | kubectl-swarm plan -f -"),
         (["-f", "http://x.invalid/a"], "curl -fsSL http://x.invalid/a | kubectl-swarm plan -f -"),
+        (["-k", "a $(id)"], "kustomize build 'a $(id)' | kubectl-swarm plan -f -"),
+        (["-f", "https://x/$(id);touch"], "curl -fsSL 'https://x/$(id);touch' | kubectl-swarm"),
     ] {
         let mut command = super::command(&args);
         let output = command.env("PATH", files.0.path()).output().unwrap();
