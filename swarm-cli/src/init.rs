@@ -1,6 +1,6 @@
 //! `swarm init`: writes a manifest to start from.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,7 +40,13 @@ pub(crate) fn write(args: &InitArgs) -> anyhow::Result<ExitCode> {
         }
         Err(error) => return Err(error).with_context(|| format!("{shown} cannot be written")),
     };
-    file.write_all(MANIFEST.as_bytes()).with_context(|| format!("{shown} cannot be written"))?;
+    if let Err(error) = file.write_all(MANIFEST.as_bytes()) {
+        // The part that is written is useless, and the next `init` would refuse to replace it.
+        let left = fs::remove_file(&args.file).err();
+        let left = left.map(|error| format!(", and the written part cannot be removed: {error}"));
+        let left = left.unwrap_or_default();
+        return Err(error).with_context(|| format!("{shown} cannot be written{left}"));
+    }
     let (shown, quoted) = (printable(&shown, Form::Line), shell::file(&args.file));
     answer(&format!("wrote {shown}; run it with: swarm local {quoted}\n"))
 }

@@ -71,6 +71,20 @@ fn the_line_to_run_after_init_is_safe_to_paste() {
     }
 }
 
+#[test]
+fn a_manifest_that_cannot_be_written_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = format!("ulimit -f 0; exec '{}' init", env!("CARGO_BIN_EXE_swarm"));
+    for _ in 0..2 {
+        let output =
+            Command::new("sh").args(["-c", &script]).current_dir(dir.path()).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.starts_with("swarm: swarm.yaml cannot be written: "), "{message}");
+        assert!(!dir.path().join("swarm.yaml").exists());
+    }
+}
+
 /// The lines of the manifest that are switched off are examples, too.
 #[test]
 fn every_line_of_the_first_manifest_may_be_switched_on() {
