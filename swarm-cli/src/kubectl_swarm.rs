@@ -10,7 +10,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use crate::import::{self, LiveImportArgs};
 use crate::plan::{self, ClusterPlanArgs};
 use crate::replicas::{self, ReplicasArgs};
-use crate::{complete, exit_codes, words};
+use crate::{complete, exit_codes, refusal, words};
 use swarm_local::output::{name_program, print};
 
 /// Inspect and control Swarms: jobs, and the pools of workers that share them.
@@ -55,8 +55,8 @@ pub fn main() -> ExitCode {
             .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let words = words::with_the_command_first(&program, words);
-    let matches = program.get_matches_from(words);
-    match Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command {
+    let matches = program.try_get_matches_from(words).unwrap_or_else(|error| refusal::exit(&error));
+    match Args::from_arg_matches(&matches).unwrap_or_else(|error| refusal::exit(&error)).command {
         Command::Plan(args) => plan::run(&args),
         Command::Import(args) => import::run_live(&args),
         Command::Replicas(args) => replicas::run(&args),

@@ -15,6 +15,7 @@ mod kubectl;
 pub mod kubectl_swarm;
 mod manual;
 mod plan;
+mod refusal;
 mod replicas;
 pub mod swarm;
 mod verify;

@@ -11,7 +11,7 @@ use crate::import::ImportArgs;
 use crate::init::InitArgs;
 use crate::plan::machine::PlanArgs;
 use crate::verify::VerifyArgs;
-use crate::{exit_codes, import, init, manual, plan, verify};
+use crate::{exit_codes, import, init, manual, plan, refusal, verify};
 use swarm_local::output::{complain, name_program};
 
 /// Gives every job exactly one worker out of a pool on this machine: evenly, with the fewest moves.
@@ -73,14 +73,16 @@ pub fn command() -> clap::Command {
 #[must_use]
 pub fn main() -> ExitCode {
     name_program("swarm");
-    let matches = command().get_matches();
-    let outcome =
-        match Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command {
-            // There are many workers and guards, so each has few threads. The process that becomes a
-            // job has one.
-            Command::Worker { command } => swarm_worker::execute(command),
-            command => execute(command),
-        };
+    let matches = command().try_get_matches().unwrap_or_else(|error| refusal::exit(&error));
+    let outcome = match Args::from_arg_matches(&matches)
+        .unwrap_or_else(|error| refusal::exit(&error))
+        .command
+    {
+        // There are many workers and guards, so each has few threads. The process that becomes a
+        // job has one.
+        Command::Worker { command } => swarm_worker::execute(command),
+        command => execute(command),
+    };
     outcome.unwrap_or_else(|error| {
         complain(&format!("{error:#}"));
         ExitCode::FAILURE

@@ -85,6 +85,19 @@ fn a_manifest_that_cannot_be_written_leaves_no_file() {
     }
 }
 
+#[test]
+fn a_command_line_that_does_not_parse_does_not_steer_a_terminal() {
+    let evil = "c\u{1b}[31m\u{9b}2Jx";
+    let programs = [env!("CARGO_BIN_EXE_swarm"), env!("CARGO_BIN_EXE_kubectl-swarm")];
+    for (program, args) in programs.iter().zip([&[evil][..], &["plan", evil]]) {
+        let output = Command::new(program).args(args).env("CLICOLOR_FORCE", "1").output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.chars().all(|c| c == '\n' || !c.is_control()), "{message:?}");
+        assert!(message.contains("Usage: "), "{message}");
+    }
+}
+
 /// The lines of the manifest that are switched off are examples, too.
 #[test]
 fn every_line_of_the_first_manifest_may_be_switched_on() {
