@@ -37,9 +37,14 @@ const COMPLETE: &str = "__complete";
 /// Returns the program with its commands and options, as its help shows them.
 #[must_use]
 pub fn command() -> clap::Command {
-    let mut program = exit_codes::shown(Args::command());
+    let mut program = unbuilt();
     program.build();
     program
+}
+
+/// Returns the program before clap adds the command `help`.
+pub(crate) fn unbuilt() -> clap::Command {
+    exit_codes::shown(Args::command())
 }
 
 /// Runs the program with the words of its command line.

@@ -24,7 +24,7 @@ pub(crate) fn print_completions(shell: Shell) -> anyhow::Result<ExitCode> {
 /// Writes a man page for each program and each of its commands.
 pub(crate) fn write_pages(dir: &Path) -> anyhow::Result<ExitCode> {
     let cannot = || format!("man pages cannot be written to {}", dir.display());
-    for program in [swarm::command(), kubectl_swarm::command()] {
+    for program in [swarm::command(), kubectl_swarm::unbuilt()] {
         clap_mangen::generate_to(program, dir).with_context(cannot)?;
     }
     Ok(ExitCode::SUCCESS)

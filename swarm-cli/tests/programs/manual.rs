@@ -198,4 +198,8 @@ fn shells_get_scripts_and_man_gets_pages() {
         assert!(page.contains("Exit codes:"), "{page}");
     }
     assert!(!dir.path().join("swarm-worker.1").exists(), "a hidden command has a page");
+    for entry in fs::read_dir(dir.path()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(!name.contains("help"), "{name}");
+    }
 }
