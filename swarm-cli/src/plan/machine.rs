@@ -1,9 +1,9 @@
 //! `swarm plan`: plans a file for this machine, compared with the running pool.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueHint};
+use clap::{ArgGroup, Args, ValueHint};
 use swarm_local::{PoolArgs, RunningPool};
 use swarm_spec::convert::Home;
 
@@ -13,6 +13,7 @@ use super::{PlanOptions, Refusal, check_standard_input, finish, input, view_of};
 
 /// Arguments of `swarm plan`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("manifest").required(true)))]
 #[command(after_help = "\
 If a pool with the name of the Swarm runs on this machine, the plan begins with its assignment.
 
@@ -22,8 +23,17 @@ Examples:
   swarm plan streams.yaml --from old.yaml  the moves from the assignment in a view")]
 pub(crate) struct PlanArgs {
     /// The manifest that contains the Swarm; `-` reads standard input
-    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
-    file: PathBuf,
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath, group = "manifest")]
+    file: Option<PathBuf>,
+    /// Another spelling of FILE, as in `kubectl swarm plan`
+    #[arg(
+        long,
+        short = 'f',
+        value_name = "FILE",
+        value_hint = ValueHint::AnyPath,
+        group = "manifest"
+    )]
+    filename: Option<PathBuf>,
     /// The directory of the pool to compare with, if `local` was given one [default: the directory of the
     /// pool with the Swarm's name]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
@@ -45,8 +55,10 @@ pub(crate) async fn run(args: &PlanArgs) -> ExitCode {
 
 /// Reads the file, asks the pool that runs, and computes the answer.
 async fn ask(args: &PlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal> {
-    let PlanArgs { file, dir, from, options } = args;
-    check_standard_input([file.as_path()].into_iter().chain(from.as_deref()))?;
+    let PlanArgs { file, filename, dir, from, options } = args;
+    // clap requires one of both.
+    let file = file.as_ref().or(filename.as_ref()).map_or(Path::new(""), PathBuf::as_path);
+    check_standard_input([file].into_iter().chain(from.as_deref()))?;
     let part = input::named(file)?;
     let manifest = Source::of(part.shown, part.text);
     let view = view_of(from.as_deref())?;

@@ -98,6 +98,18 @@ fn a_command_line_that_does_not_parse_does_not_steer_a_terminal() {
     }
 }
 
+#[test]
+fn plan_takes_a_file_in_the_spelling_of_kubectl() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("swarm.yaml");
+    let file = file.to_str().unwrap();
+    printed(&["init", file]);
+    assert_eq!(printed(&["plan", "-f", file]), printed(&["plan", file]));
+    for wrong in [&["plan"][..], &["plan", "-f", file, file], &["plan", "-f", file, "-f", file]] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
 /// The lines of the manifest that are switched off are examples, too.
 #[test]
 fn every_line_of_the_first_manifest_may_be_switched_on() {
