@@ -7,6 +7,7 @@ mod moved;
 mod predecessor;
 mod run;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -22,7 +23,15 @@ use predecessor::Verb;
 const WRONG: u8 = 2;
 
 fn main() -> ExitCode {
-    execute(Args::parse().command).unwrap_or_else(|error| {
+    let words: Vec<_> = std::env::args_os().collect();
+    let command = match Args::try_parse_from(&words) {
+        Ok(args) => args.command,
+        Err(error) => match moved::helped(words.get(1..).unwrap_or_default()) {
+            Some(asked) => Command::Moved(asked),
+            None => refuse(&error, &words),
+        },
+    };
+    execute(command).unwrap_or_else(|error| {
         complain(&format!("{error:#}"));
         ExitCode::FAILURE
     })
@@ -43,6 +52,22 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
     };
     complain(&sentence);
     Ok(ExitCode::from(WRONG))
+}
+
+/// Exits with clap's message. If a word of the command line has control characters, the message is
+/// escaped.
+fn refuse(error: &clap::Error, words: &[OsString]) -> ! {
+    let is_plain = |word: &OsString| {
+        let word = word.to_string_lossy();
+        printable(&word, Form::Line) == word
+    };
+    if !error.use_stderr() || words.iter().all(is_plain) {
+        error.exit();
+    }
+    let message = error.render().to_string();
+    // A failure to write to standard error cannot be reported.
+    let _ = write!(std::io::stderr(), "{}", printable(&message, Form::Lines));
+    std::process::exit(error.exit_code());
 }
 
 /// Prints a sentence on standard error, after the program's name in red if colours are on.

@@ -47,7 +47,13 @@ fn a_verb_of_another_program_is_answered_with_the_line_to_type() {
             message.contains(&format!("write `swarm {verb} 'a b' --help` instead")),
             "{message}"
         );
+        let message = refusal(&["help", verb]);
+        assert!(message.contains(&format!("write `swarm {verb} --help` instead")), "{message}");
     }
+    let message = refusal(&["plan", "-n", "ns", "-f", "f.yaml"]);
+    assert!(message.contains("write `kubectl swarm plan -n ns -f f.yaml` instead"), "{message}");
+    let message = refusal(&["help", "a\u{1b}[31m"]);
+    assert!(!message.contains('\u{1b}'), "{message:?}");
     assert!(refusal(&["nonsense"]).contains("unknown command `nonsense`; write"));
     assert!(!String::from_utf8(run(&["--help"]).stdout).unwrap().contains("local"));
 }
