@@ -1,6 +1,7 @@
 //! A client for the endpoints of this crate. It opens one connection for each request.
 
 use std::io;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::{Request, StatusCode, header};
@@ -9,10 +10,14 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 /// The size limit of a complete answer, and of each line of an answer that is read in lines.
 const BYTES_MAX: usize = 64 << 20;
+
+/// The maximum time between two pieces of an answer.
+const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// The answer to a request, before its body is read.
 pub struct Answer {
@@ -33,6 +38,13 @@ pub enum AnswerError {
     /// The answer is larger than the limit.
     #[error("the answer is larger than {BYTES_MAX} bytes")]
     TooLarge,
+    /// The server stopped in the middle of the answer.
+    #[error(
+        "the answer broke off: nothing came for {} s; if the pool was suspended with Ctrl-Z, \
+         continue it with `fg`, or end it with `swarm stop`",
+        IDLE_MAX.as_secs()
+    )]
+    BrokenOff,
 }
 
 impl From<AnswerError> for io::Error {
@@ -108,7 +120,8 @@ impl Answer {
     }
 
     async fn piece(&mut self) -> Result<Option<Bytes>, AnswerError> {
-        while let Some(frame) = self.body.frame().await {
+        let late = |_| AnswerError::BrokenOff;
+        while let Some(frame) = timeout(IDLE_MAX, self.body.frame()).await.map_err(late)? {
             if let Ok(data) = frame?.into_data() {
                 return Ok(Some(data));
             }
@@ -119,6 +132,7 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
     use tokio_util::sync::CancellationToken;
 
     use super::super::{Document, Endpoints, Socket, connect, serve};
@@ -153,5 +167,26 @@ mod tests {
         };
         answer.lines(keep).await.unwrap();
         assert_eq!(lines, many().collect::<Vec<_>>());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_breaks_off_is_an_error() {
+        for (is_in_lines, begun) in [(false, ""), (true, "a\nb")] {
+            let (ours, mut theirs) = duplex(1 << 10);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\n{begun}");
+            let server = async {
+                theirs.read_u8().await.unwrap();
+                theirs.write_all(head.as_bytes()).await.unwrap();
+            };
+            let (answer, ()) = tokio::join!(get(ours, "/one"), server);
+            let answer = answer.unwrap();
+            let ended = if is_in_lines {
+                answer.lines(|_| Ok(())).await
+            } else {
+                answer.whole().await.map(|_| ()).map_err(io::Error::from)
+            };
+            let said = ended.unwrap_err().to_string();
+            assert!(said.starts_with("the answer broke off: nothing came for 5 s; "), "{said}");
+        }
     }
 }
