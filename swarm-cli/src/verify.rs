@@ -1,6 +1,5 @@
 //! `verify`: checks run logs for jobs that two workers ran at once.
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use swarm_adapters_host::runlog::alone::{Company, Solitude};
 use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
 use swarm_adapters_host::runlog::{self, Damage, Entry, ReadError, Torn, judged};
 
-use swarm_local::output::{NO, Output, WRONG, complain};
+use swarm_local::output::{NO, Output, WRONG, complain, print};
 
 /// Arguments of `verify`.
 #[derive(Debug, clap::Args)]
@@ -66,7 +65,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         Output::Text => (text(&verdict, damage, &company), Form::Lines),
         Output::Json => (format!("{:#}\n", document(&verdict, damage, &company)), Form::Json),
     };
-    io::stdout().lock().write_all(printable(&answer, form).as_bytes())?;
+    print(&printable(&answer, form))?;
     if let Some(number) = damage.torn.first {
         let count = counted(damage.torn.unexplained, "damaged line");
         complain(&format!(

@@ -6,6 +6,7 @@
 )]
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
@@ -14,6 +15,11 @@ use serde_json::{Value, json};
 /// begins with `{` or `!` is written unchanged, without the `!`.
 fn verify(logs: &[&str], args: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
+    command(dir.path(), logs, args).output().unwrap()
+}
+
+/// A command that checks these logs, which it writes to `dir`.
+fn command(dir: &Path, logs: &[&str], args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
     command.arg("verify").args(args);
     for (number, log) in logs.iter().enumerate() {
@@ -24,11 +30,11 @@ fn verify(logs: &[&str], args: &[&str]) -> Output {
             _ => line.trim_start_matches('!').to_owned(),
         };
         let lines: Vec<_> = log.lines().map(line).collect();
-        let path = dir.path().join(format!("{number}.log"));
+        let path = dir.join(format!("{number}.log"));
         fs::write(&path, lines.join("\n")).unwrap();
         command.arg(path);
     }
-    command.output().unwrap()
+    command
 }
 
 fn code(output: &Output) -> i32 {
@@ -193,5 +199,19 @@ fn names_in_a_log_do_not_steer_the_terminal() {
         assert!(shown.contains("[2J") && shown.contains("u{202e}") | shown.contains("u202e"));
         let steers = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
         assert!(!shown.contains(steers), "{shown:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_gone_does_not_change_the_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = "1000 a s1 1 start\n2500 a s1 1 stop\n2700 a s2 2 start";
+    let bad = "1000 a s1 1 start\n2000 a s2 2 start\n3000 a s1 1 stop";
+    for (log, expected) in [(good, 0), (bad, 3)] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command(dir.path(), &[log], &[]).stdout(writer).output().unwrap();
+        let complaint = String::from_utf8(output.stderr.clone()).unwrap();
+        assert_eq!((code(&output), &*complaint), (expected, ""));
     }
 }
