@@ -42,20 +42,20 @@ pub(crate) enum Refused {
         owner: u32,
     },
     /// A directory on the way is writable by others.
-    #[error("other users may write {}, and so replace what is in it; name a directory below your home with --dir, or take that right away: chmod go-w {}", path.display(), path.display())]
+    #[error("other users may write {}, and so replace what is in it; name a directory of its own with --dir, for example ~/swarm-state", path.display())]
     Open {
         /// The directory.
         path: PathBuf,
     },
     /// The directory itself is writable by others.
-    #[error("other users may write {}, so its files cannot be trusted; look at them, then remove \
-             it, or name another directory with --dir", path.display())]
+    #[error("other users may write {}, so its files cannot be trusted; name a directory of \
+             its own with --dir, for example ~/swarm-state", path.display())]
     Writable {
         /// The directory.
         path: PathBuf,
     },
     /// Others may read it, and it holds other files.
-    #[error("other users may read {}, and it holds something else already; name a directory of its own with --dir, or close this one: chmod 700 {}", path.display(), path.display())]
+    #[error("other users may read {}, and it holds something else already; name a directory of its own with --dir, for example ~/swarm-state", path.display())]
     Other {
         /// The directory.
         path: PathBuf,

@@ -81,6 +81,20 @@ fn one_of_an_earlier_version_or_an_empty_one_is_closed_and_another_one_is_not() 
     assert_eq!(mode(&other), 0o755);
 }
 
+/// The directory may be any, such as `/etc` or `/tmp`.
+#[test]
+fn no_advice_changes_a_directory_of_others() {
+    let place = Place::new().opened();
+    let (open, other) = (place.dir("open", 0o777), place.dir("other", 0o755));
+    fs::write(other.join("thesis"), "").unwrap();
+    for path in [open.join("state"), open, other] {
+        let refused = refused(&path);
+        let end = " of its own with --dir, for example ~/swarm-state";
+        assert!(refused.ends_with(end), "{refused}");
+        assert!(!refused.contains("chmod") && !refused.contains("remove"), "{refused}");
+    }
+}
+
 #[test]
 fn one_that_others_may_write_is_refused_wherever_on_the_way_it_is() {
     let place = Place::new().opened();
