@@ -30,7 +30,7 @@ pub use axum::serve::Listener;
 pub use client::{Answer, AnswerError, get as request};
 pub use document::Document;
 pub use server::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_MAX, LIFE_MAX, Place, serve};
-pub use socket::{Socket, connect};
+pub use socket::{Socket, SocketListener, connect};
 
 /// The build of the running program. The image has it in the variables `COMMIT` and `DATE`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

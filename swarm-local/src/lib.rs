@@ -44,10 +44,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::caller;
-use swarm_adapters_host::http::{self, Socket};
+use swarm_adapters_host::http::{self, Socket, SocketListener};
 use swarm_adapters_host::metrics::PoolMetrics;
 use swarm_worker::LogFormat;
-use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -204,7 +203,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
 
 /// Listens on the socket in the state directory. If that fails, the pool runs anyway, but other
 /// terminals cannot query it.
-fn listen_in(dir: &Path) -> (Option<Socket>, Option<UnixListener>) {
+fn listen_in(dir: &Path) -> (Option<Socket>, Option<SocketListener>) {
     match Socket::listen(dir) {
         Ok((socket, listener)) => (Some(socket), Some(listener)),
         Err(error) => {

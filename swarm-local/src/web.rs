@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
-use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness};
+use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, SocketListener};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,7 @@ pub(super) struct Listeners {
     /// The requested address.
     pub(super) address: Option<TcpListener>,
     /// The socket in the state directory.
-    pub(super) socket: Option<UnixListener>,
+    pub(super) socket: Option<SocketListener>,
 }
 
 /// Answers requests until `shutdown` is cancelled.

@@ -7,9 +7,13 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use axum::serve::Listener;
 use rustix::fs::{Mode, OFlags, fchmod, open};
+use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
+use tokio::time::sleep;
 
 use crate::file;
 
@@ -18,6 +22,9 @@ const NAME: &str = "api.sock";
 
 /// The maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 128;
+
+/// The time between two checks whether the socket still exists.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A socket that exists in its directory until this is dropped.
 #[derive(Debug)]
@@ -32,15 +39,57 @@ impl Socket {
     /// # Errors
     ///
     /// If the directory or its file system does not permit it.
-    pub fn listen(dir: &Path) -> io::Result<(Self, UnixListener)> {
+    pub fn listen(dir: &Path) -> io::Result<(Self, SocketListener)> {
         let dir = opened(dir)?;
-        let path = path(&dir);
-        file::existing(fs::remove_file(&path))?;
-        let socket = UnixSocket::new_stream()?;
-        // The mode is set before the socket has a name, so other users can never connect.
-        fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-        socket.bind(&path)?;
-        Ok((Self { dir }, socket.listen(BACKLOG)?))
+        file::existing(fs::remove_file(path(&dir)))?;
+        let listener = SocketListener { dir: dir.try_clone()?, listener: bound(&dir)? };
+        Ok((Self { dir }, listener))
+    }
+}
+
+/// Binds a socket to its name in `dir`, where no file may have that name.
+fn bound(dir: &OwnedFd) -> io::Result<UnixListener> {
+    let socket = UnixSocket::new_stream()?;
+    // The mode is set before the socket has a name, so other users can never connect.
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    socket.bind(path(dir))?;
+    socket.listen(BACKLOG)
+}
+
+/// A listener that makes its socket again after its removal.
+#[derive(Debug)]
+pub struct SocketListener {
+    dir: OwnedFd,
+    listener: UnixListener,
+}
+
+impl SocketListener {
+    fn restore(&mut self) {
+        let found = fs::symlink_metadata(path(&self.dir));
+        if found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            // After a failure, for example in a removed directory, the next check tries again.
+            if let Ok(listener) = bound(&self.dir) {
+                self.listener = listener;
+            }
+        }
+    }
+}
+
+impl Listener for SocketListener {
+    type Io = UnixStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (UnixStream, SocketAddr) {
+        loop {
+            tokio::select! {
+                accepted = Listener::accept(&mut self.listener) => return accepted,
+                () = sleep(LOOK_EVERY) => self.restore(),
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
     }
 }
 
@@ -103,5 +152,24 @@ mod tests {
         std::mem::forget(socket);
         drop(next);
         assert!(!long.join(NAME).exists());
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_was_removed_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_socket, mut listener) = Socket::listen(dir.path()).unwrap();
+        fs::remove_file(dir.path().join(NAME)).unwrap();
+        let connected = async {
+            loop {
+                if let Some(stream) = connect(dir.path()).await.unwrap() {
+                    return stream;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let both = async { tokio::join!(listener.accept(), connected) };
+        tokio::time::timeout(Duration::from_secs(30), both).await.unwrap();
+        let mode = fs::metadata(dir.path().join(NAME)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 }
