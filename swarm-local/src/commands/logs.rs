@@ -110,11 +110,11 @@ async fn print(args: LogsArgs) -> Result<(), Failure> {
 
 /// Returns the worker of the job, if it has one.
 async fn holder(pool: &Pool, job: &str) -> Result<Option<String>, Failure> {
-    let answer = pool.get(&format!("{}/{}", web::JOBS, escaped(job))).await?;
-    if answer.status() == 404 {
+    let answer = pool.get_if_any(&format!("{}/{}", web::JOBS, escaped(job))).await?;
+    let answer = answer.ok_or_else(|| {
         let (job, dir) = (job.escape_default(), pool.dir.display());
-        return Err(Failure::No(format!("the pool in {dir} has no job `{job}`")));
-    }
+        Failure::No(format!("the pool in {dir} has no job `{job}`"))
+    })?;
     let entry: JobEntry<String> = serde_json::from_slice(&answer.whole().await?)?;
     Ok(entry.worker)
 }

@@ -17,7 +17,7 @@ use super::super::snapshot::Snapshot;
 use super::super::web::{JobEntry, job_line};
 use super::super::{state, web};
 use super::Failure;
-use crate::processes::remaining;
+use crate::processes::{Peer, remaining};
 use crate::progress::Earlier;
 
 /// Maximum time for an answer.
@@ -29,6 +29,12 @@ const ENDING_MAX: Duration = Duration::from_secs(1);
 /// Maximum time for a starting pool to know its state, and the time between two requests to it.
 const START_MAX: Duration = Duration::from_secs(20);
 const ASK_EVERY: Duration = Duration::from_millis(50);
+
+/// Maximum time for an operator to make its socket, at its start or after the socket was removed.
+const SOCKET_MAX: Duration = Duration::from_secs(4);
+
+/// Maximum length of an unexpected answer in a message, in characters.
+const SHOWN_MAX: usize = 200;
 
 /// Maximum number of default directories to search.
 const POOLS_MAX: usize = 1_000;
@@ -49,6 +55,8 @@ pub struct PoolArgs {
 pub(super) enum Found {
     /// The pool runs.
     Runs(Pool),
+    /// The pool runs, and its operator, the process with this id, has no socket.
+    Mute(Pool, i32),
     /// The pool does not run, but left processes behind.
     Left(Pool, Earlier),
     /// No pool was found; a sentence.
@@ -80,15 +88,30 @@ impl PoolArgs {
         if pool.is_up().await? {
             return Ok(Found::Runs(pool));
         }
+        if let Some(operator) = pool.locker()? {
+            return Ok(Found::Mute(pool, operator.pid()));
+        }
         let cannot = || format!("processes of the pool in {} cannot be found", named.display());
         let left = remaining(&pool.dir).await.with_context(cannot)?;
         Ok(left.map_or_else(nothing, |left| Found::Left(pool, Earlier::of(&left))))
     }
 
+    /// Does the same, but waits a while for the socket of an operator that has none.
+    async fn look_for_socket(&self) -> Result<Found, Failure> {
+        let until = Instant::now() + SOCKET_MAX;
+        loop {
+            match self.look().await? {
+                Found::Mute(..) if Instant::now() < until => sleep(ASK_EVERY).await,
+                found => return Ok(found),
+            }
+        }
+    }
+
     /// Finds the selected pool if it runs.
     pub(super) async fn find(&self) -> Result<Pool, Failure> {
-        match self.look().await? {
+        match self.look_for_socket().await? {
             Found::Runs(pool) => Ok(pool),
+            Found::Mute(pool, operator) => Err(pool.without_socket(operator)),
             Found::Left(pool, earlier) => {
                 let hint = format!(
                     "`swarm stop --dir {}` waits for them, and with --now kills them",
@@ -110,17 +133,21 @@ async fn only_one() -> Result<Found, Failure> {
         // An unusable directory cannot be the selected pool.
         if let Ok(Some(dir)) = state::find(&entry.path()) {
             match connected(&dir).await {
-                Ok(Some(_)) => running.push(dir),
-                Ok(None) => ended.push(dir),
+                Ok(Some(_)) => running.push((dir, None)),
+                Ok(None) => match Peer::that_locks(&dir) {
+                    Ok(Some(operator)) => running.push((dir, Some(operator.pid()))),
+                    Ok(None) | Err(_) => ended.push(dir),
+                },
                 Err(_) => {}
             }
         }
     }
     running.sort();
     match running.as_slice() {
-        [dir] => Ok(Found::Runs(Pool { dir: dir.clone() })),
+        [(dir, None)] => Ok(Found::Runs(Pool { dir: dir.clone() })),
+        [(dir, Some(operator))] => Ok(Found::Mute(Pool { dir: dir.clone() }, *operator)),
         [] => only_left(&home, ended).await,
-        several => Err(several_pools("run", several.iter())),
+        several => Err(several_pools("run", several.iter().map(|(dir, _)| dir))),
     }
 }
 
@@ -171,7 +198,11 @@ pub struct RunningPool {
 /// If the pool does not answer, or belongs to another user.
 pub async fn running(args: &PoolArgs) -> anyhow::Result<Option<RunningPool>> {
     let asked = async {
-        let Found::Runs(pool) = args.look().await? else { return Ok(None) };
+        let pool = match args.look_for_socket().await? {
+            Found::Runs(pool) => pool,
+            Found::Mute(pool, operator) => return Err(pool.without_socket(operator)),
+            Found::Left(..) | Found::Nothing(_) => return Ok(None),
+        };
         let (_, snapshot) = pool.swarm().await?;
         let mut held = Vec::new();
         let each = |line: &[u8]| {
@@ -207,6 +238,30 @@ impl Pool {
         Ok(connected(&self.dir).await?.is_some())
     }
 
+    /// Returns the operator that has locked the pool's directory.
+    fn locker(&self) -> Result<Option<Peer>, Failure> {
+        let cannot = || format!("the operator in {} cannot be found", self.dir.display());
+        Ok(Peer::that_locks(&self.dir).with_context(cannot)?)
+    }
+
+    /// Returns the operator that runs the pool, also if it has no socket.
+    pub(super) async fn operator(&self) -> Result<Option<Peer>, Failure> {
+        let cannot = || format!("the operator in {} cannot be found", self.dir.display());
+        match connected(&self.dir).await? {
+            Some(stream) => Ok(Peer::of(&stream).with_context(cannot)?),
+            None => self.locker(),
+        }
+    }
+
+    /// Returns the error for an operator without a socket.
+    fn without_socket(&self, operator: i32) -> Failure {
+        let (dir, quoted) = (self.dir.display(), shell::file(&self.dir));
+        Failure::Failed(anyhow::anyhow!(
+            "an operator runs in {dir} (process {operator}), but its socket {dir}/api.sock is \
+             missing; end it with `swarm stop --dir {quoted}`"
+        ))
+    }
+
     /// Returns a sentence about processes that the pool left behind.
     pub(super) fn left_sentence(&self, earlier: &Earlier) -> String {
         format!("no operator runs in {}; {}", self.dir.display(), earlier.sentence(unix_s()))
@@ -218,25 +273,64 @@ impl Pool {
         connected(&self.dir).await?.ok_or_else(ended)
     }
 
-    /// Requests `path`. Repeats the request while the pool starts.
+    /// Requests `path`. Repeats the request while the pool starts, unless it waits for processes of
+    /// an earlier run.
     pub(super) async fn get(&self, path: &str) -> Result<Answer, Failure> {
+        let missing = || {
+            let dir = self.dir.display();
+            Failure::Failed(anyhow::anyhow!("the pool in {dir} does not know {path}"))
+        };
+        self.get_if_any(path).await?.ok_or_else(missing)
+    }
+
+    /// Does the same; `None` if the pool has no such thing.
+    pub(super) async fn get_if_any(&self, path: &str) -> Result<Option<Answer>, Failure> {
         let until = Instant::now() + START_MAX;
         loop {
-            let request = http::request(self.connect().await?, path);
-            let Ok(answer) = timeout(ANSWER_MAX, request).await else {
-                let dir = self.dir.display();
-                let quoted = shell::file(&self.dir);
-                return Err(Failure::Failed(anyhow::anyhow!(
-                    "the pool in {dir} does not answer; if it was suspended with Ctrl-Z, continue \
-                     it with `fg`, or end it with `swarm stop --dir {quoted}`"
-                )));
-            };
-            let answer = answer?;
-            if answer.status() != 503 || until < Instant::now() {
-                return Ok(answer);
+            let answer = self.ask(path).await?;
+            match answer.status().as_u16() {
+                200 => return Ok(Some(answer)),
+                404 => return Ok(None),
+                503 if Instant::now() < until => self.check_start().await?,
+                _ => return Err(self.unexpected(answer).await),
             }
             sleep(ASK_EVERY).await;
         }
+    }
+
+    async fn ask(&self, path: &str) -> Result<Answer, Failure> {
+        let request = http::request(self.connect().await?, path);
+        let silent = || {
+            let (dir, quoted) = (self.dir.display(), shell::file(&self.dir));
+            anyhow::anyhow!(
+                "the pool in {dir} does not answer; if it was suspended with Ctrl-Z, continue it \
+                 with `fg`, or end it with `swarm stop --dir {quoted}`"
+            )
+        };
+        let answer = timeout(ANSWER_MAX, request).await;
+        Ok(answer.map_err(|_| silent())??)
+    }
+
+    /// Refuses to wait for a pool that ends processes of an earlier run first, which can take minutes.
+    async fn check_start(&self) -> Result<(), Failure> {
+        let Some(Snapshot { earlier: Some(earlier), .. }) = self.state().await else {
+            return Ok(());
+        };
+        let (dir, sentence) = (self.dir.display(), earlier.sentence(unix_s()));
+        Err(Failure::Failed(anyhow::anyhow!("the pool in {dir} is starting: {sentence}")))
+    }
+
+    /// Returns the error for an answer with an unexpected status.
+    async fn unexpected(&self, answer: Answer) -> Failure {
+        let status = answer.status();
+        let text = answer.whole().await.unwrap_or_default();
+        let document = serde_json::from_slice::<serde_json::Value>(&text).unwrap_or_default();
+        let error = document["error"].as_str().map(str::to_owned);
+        let said = error.unwrap_or_else(|| String::from_utf8_lossy(&text).trim().to_owned());
+        let said: String = said.chars().take(SHOWN_MAX).collect();
+        let said = if said.is_empty() { said } else { format!(": {said}") };
+        let dir = self.dir.display();
+        Failure::Failed(anyhow::anyhow!("the pool in {dir} answers with status {status}{said}"))
     }
 
     /// Returns the state as the received document and as parsed.

@@ -80,7 +80,7 @@ async fn print(args: &PsArgs) -> Result<(), Failure> {
 }
 
 /// Refuses the name of a worker that the pool lacks.
-async fn has_worker(pool: &Pool, worker: &str) -> Result<(), Failure> {
+pub(super) async fn has_worker(pool: &Pool, worker: &str) -> Result<(), Failure> {
     let (_, snapshot) = pool.swarm().await?;
     if !snapshot.is_known() || snapshot.workers.iter().any(|row| row.name == worker) {
         return Ok(());

@@ -78,7 +78,7 @@ impl StopArgs {
 
 async fn end(args: &StopArgs) -> Result<(), Failure> {
     match args.pool.look().await? {
-        Found::Runs(pool) => end_pool(args, &pool).await,
+        Found::Runs(pool) | Found::Mute(pool, _) => end_pool(args, &pool).await,
         Found::Left(pool, earlier) => {
             if args.output == Output::Text {
                 text::remark(&pool.left_sentence(&earlier));
@@ -96,7 +96,7 @@ async fn end_pool(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
     let cannot = || format!("the pool in {dir} cannot be stopped");
     let (stop_timeout, before) = recorded(&pool.dir).with_context(cannot)?.unwrap_or_default();
     // A signal also reaches a suspended pool; a request does not.
-    if let Some(operator) = Peer::of(&pool.connect().await?).with_context(cannot)? {
+    if let Some(operator) = pool.operator().await? {
         let limit = args.limit(stop_timeout);
         if args.now {
             kill(&operator, limit).await.with_context(cannot)?;
@@ -125,7 +125,7 @@ async fn end_left(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
     let limit = args.limit(stop_timeout);
     let _claimed = loop {
         // An operator that starts meanwhile ends the leftovers first.
-        if pool.is_up().await? {
+        if pool.operator().await?.is_some() {
             return Box::pin(end_pool(args, pool)).await;
         }
         match StateDir::claim_if_free(&pool.dir).with_context(cannot)? {

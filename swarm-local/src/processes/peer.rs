@@ -1,7 +1,11 @@
-//! Ends the process at the other end of a socket.
+//! Finds and ends the operator of a pool: the process at the other end of its socket, or the process
+//! that has locked its directory.
 
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,9 +15,12 @@ use tokio::task::spawn_blocking;
 
 use super::leftovers::has_ended;
 
-/// The process that listens on a socket.
+/// A process that runs a pool.
 #[derive(Debug)]
-pub(crate) struct Peer(OwnedFd);
+pub(crate) struct Peer {
+    pid: Pid,
+    process: OwnedFd,
+}
 
 impl Peer {
     /// Finds the process that accepts this connection; `None` if it has ended.
@@ -29,7 +36,30 @@ impl Peer {
         // referred to it.
         let mut fds = [PollFd::new(stream, PollFlags::empty())];
         let is_closed = 0 < poll(&mut fds, Some(&Timespec::default()))?;
-        Ok((!is_closed).then_some(Self(process)))
+        Ok((!is_closed).then_some(Self { pid, process }))
+    }
+
+    /// Finds the operator that has locked the directory `dir`; `None` if no operator has. `stop` also
+    /// locks a directory, but handles no signal.
+    ///
+    /// # Errors
+    ///
+    /// If the directory or `/proc` cannot be read.
+    pub(crate) fn that_locks(dir: &Path) -> io::Result<Option<Self>> {
+        let locked = fs::metadata(dir)?;
+        let locks = fs::read_to_string("/proc/locks")?;
+        let operator = |pid| {
+            // The pidfd is opened first. If it has not ended after the checks, they saw its process.
+            let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+            let is_it = has_open(pid, &locked) && handles(pid, Signal::TERM);
+            (is_it && !has_ended(&process, Duration::ZERO)).then_some(Self { pid, process })
+        };
+        Ok(holders(&locks, locked.ino()).find_map(operator))
+    }
+
+    /// Returns the id of the process.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
     }
 
     /// Asks the process to end, even if it is stopped.
@@ -41,13 +71,15 @@ impl Peer {
         self.send(Signal::TERM)
     }
 
-    /// Asks the process to kill its children and end, even if it is stopped.
+    /// Asks the process to kill its children and end, even if it is stopped. An operator of an
+    /// earlier version handles only SIGQUIT, which a shell may have made it ignore.
     ///
     /// # Errors
     ///
     /// The process belongs to another user.
     pub(crate) fn ask_to_kill(&self) -> io::Result<()> {
-        self.send(Signal::QUIT)
+        let is_handled = handles(self.pid, Signal::USR1);
+        self.send(if is_handled { Signal::USR1 } else { Signal::QUIT })
     }
 
     /// Kills the process.
@@ -60,15 +92,72 @@ impl Peer {
     }
 
     fn send(&self, kind: Signal) -> io::Result<()> {
-        match pidfd_send_signal(&self.0, kind) {
+        match pidfd_send_signal(&self.process, kind) {
             Err(rustix::io::Errno::SRCH) => Ok(()),
-            sent => Ok(sent.and_then(|()| pidfd_send_signal(&self.0, Signal::CONT))?),
+            sent => Ok(sent.and_then(|()| pidfd_send_signal(&self.process, Signal::CONT))?),
         }
     }
 
     /// Waits at most `at_most` for the process to end, and returns whether it has ended.
     pub(crate) async fn ends_within(&self, at_most: Duration) -> bool {
-        let Ok(process) = self.0.try_clone() else { return false };
+        let Ok(process) = self.process.try_clone() else { return false };
         spawn_blocking(move || has_ended(&process, at_most)).await.unwrap_or_default()
+    }
+}
+
+/// Returns the processes that `/proc/locks` names as holders of a lock on a file with this inode.
+fn holders(locks: &str, inode: u64) -> impl Iterator<Item = Pid> {
+    let inode = inode.to_string();
+    locks.lines().filter_map(move |line| {
+        let mut words = line.split_whitespace().skip(1);
+        let is_held = words.next() == Some("FLOCK");
+        let (pid, file) = (words.nth(2)?, words.next()?);
+        let is_it = is_held && file.rsplit(':').next() == Some(inode.as_str());
+        Pid::from_raw(pid.parse().ok().filter(|_| is_it)?)
+    })
+}
+
+/// Whether the process has this file open.
+fn has_open(pid: Pid, file: &fs::Metadata) -> bool {
+    let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero()));
+    open.into_iter().flatten().flatten().any(|it| {
+        let found = fs::metadata(it.path());
+        found.is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()))
+    })
+}
+
+/// Whether the process has a handler for a signal.
+fn handles(pid: Pid, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
+    let status = status.unwrap_or_default();
+    let handled = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let handled = handled.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    handled.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_of_a_lock_is_read_from_the_list_of_the_kernel() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 08:01:77 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 12 08:01:77 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 13 08:01:77 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 14 08:01:177 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 0 08:01:77 0 EOF\n";
+        let found: Vec<_> = holders(locks, 77).map(|pid| pid.as_raw_nonzero().get()).collect();
+        assert_eq!(found, [12]);
+    }
+
+    #[test]
+    fn a_process_that_locks_a_directory_and_handles_no_signal_is_no_operator() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Peer::that_locks(dir.path()).unwrap().is_none());
+        let lock = fs::File::open(dir.path()).unwrap();
+        lock.try_lock().unwrap();
+        let me = rustix::process::getpid();
+        let expected = handles(me, Signal::TERM).then(|| me.as_raw_nonzero().get());
+        assert_eq!(Peer::that_locks(dir.path()).unwrap().map(|it| it.pid()), expected);
     }
 }

@@ -85,6 +85,15 @@ fn a_start_that_waits_answers_and_takes_signals() {
     let (printed, _) = text(&output);
     assert!(printed.starts_with("recorders: starting: 1 worker and "), "{printed}");
     assert!(printed.contains(ENDING), "{printed}");
+    let file = machine.file();
+    for words in [&["ps"][..], &["ps", "-w", "w-7"], &["plan", file.to_str().unwrap()]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
+        let output = command.args(words).arg("--dir").arg(machine.state()).output().unwrap();
+        let (printed, complaint) = text(&output);
+        assert_eq!((output.status.code(), &*printed), (Some(1), ""), "{words:?}: {complaint}");
+        assert!(complaint.contains(" is starting: 1 worker and "), "{complaint}");
+        assert!(complaint.contains(ENDING), "{complaint}");
+    }
     next.signal(Signal::INT);
     let output = next.prints("the pool does not start; 1 worker and ");
     assert!(output.ends_with("; Ctrl-C kills them\n"), "{output}");

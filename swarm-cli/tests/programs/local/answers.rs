@@ -1,0 +1,58 @@
+//! Answers of the commands where the pool gives none.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use rustix::process::Signal;
+
+use super::operator::Machine;
+use super::stopping::{stop, text};
+
+fn asked(machine: &Machine, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
+    command.args(words).arg("--dir").arg(machine.state()).output().unwrap()
+}
+
+/// Runs a command that must end with this code, and returns its complaint.
+fn complaint(machine: &Machine, words: &[&str], code: i32) -> String {
+    let output = asked(machine, words);
+    let (printed, complaint) = text(&output);
+    assert_eq!((output.status.code(), &*printed), (Some(code), ""), "{words:?}: {complaint}");
+    complaint
+}
+
+#[test]
+fn an_operator_without_a_socket_is_named_and_stopped() {
+    for words in [&["--now"][..], &[]] {
+        let machine = Machine::new();
+        let mut operator = machine.settled();
+        let socket = machine.state().join("api.sock");
+        fs::remove_file(&socket).unwrap();
+        // The operator does not replace another file.
+        fs::write(&socket, "").unwrap();
+        let file = machine.file();
+        for words in [&["status"][..], &["ps"], &["plan", file.to_str().unwrap()]] {
+            let complaint = complaint(&machine, words, 1);
+            let process = format!("(process {})", operator.pid());
+            assert!(complaint.contains("an operator runs in /"), "{complaint}");
+            assert!(complaint.contains(&process), "{complaint}");
+            assert!(complaint.contains("end it with `swarm stop --dir /"), "{complaint}");
+        }
+        let output = stop(&machine.state(), words);
+        let (printed, complaint) = text(&output);
+        assert_eq!(output.status.code(), Some(0), "{complaint}");
+        assert!(printed.ends_with("no process is left\n"), "{printed}");
+        assert_eq!(operator.ended().code(), Some(0));
+        assert_eq!(machine.processes(), []);
+    }
+}
+
+#[test]
+fn a_socket_that_was_removed_is_there_again_soon() {
+    let machine = Machine::new();
+    let operator = machine.settled();
+    fs::remove_file(machine.state().join("api.sock")).unwrap();
+    let output = asked(&machine, &["status"]);
+    assert_eq!(output.status.code(), Some(0), "{:?}", text(&output));
+    operator.signal(Signal::QUIT);
+}
