@@ -52,13 +52,15 @@ fn outlive_file_size_limit() -> io::Result<()> {
 }
 
 /// Starts to receive a signal. If the caller of this process ignores the signal, it stays ignored,
-/// and the result is `None`. SIGTERM is always received.
+/// and the result is `None`. SIGTERM and SIGUSR1 are always received: no shell ignores them for a
+/// program in the background.
 ///
 /// # Errors
 ///
 /// If the system refuses a handler.
 pub fn heard(kind: SignalKind) -> io::Result<Option<Signal>> {
-    let stays_ignored = kind != SignalKind::terminate() && is_ignored(kind.as_raw_value());
+    let is_always_received = [SignalKind::terminate(), SignalKind::user_defined1()].contains(&kind);
+    let stays_ignored = !is_always_received && is_ignored(kind.as_raw_value());
     if stays_ignored { Ok(None) } else { signal(kind).map(Some) }
 }
 

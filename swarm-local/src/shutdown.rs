@@ -19,13 +19,15 @@ pub(super) struct Shutdown {
 
 impl Shutdown {
     /// Makes requests from this process's signals. SIGTERM, SIGHUP and SIGINT (Ctrl-C) end the pool.
-    /// If the pool is ending, SIGINT kills it. SIGQUIT (Ctrl-\) kills it at once.
+    /// If the pool is ending, SIGINT kills it. SIGQUIT (Ctrl-\) and SIGUSR1 kill it at once. A shell
+    /// makes a program in the background of a script ignore SIGINT and SIGQUIT, but not SIGUSR1.
     pub(super) fn by_signals() -> anyhow::Result<Self> {
         let shutdown = Self::default();
         shutdown.on(SignalKind::terminate(), Self::end)?;
         shutdown.on(SignalKind::hangup(), Self::end)?;
         shutdown.on(SignalKind::interrupt(), Self::interrupt)?;
         shutdown.on(SignalKind::quit(), Self::kill)?;
+        shutdown.on(SignalKind::user_defined1(), Self::kill)?;
         Ok(shutdown)
     }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use rustix::process::Signal;
 
 use super::operator::Machine;
-use super::stopping::{stop, text};
+use super::stopping::{NEVER, pool, record, stop, text};
 
 fn asked(machine: &Machine, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
@@ -55,4 +55,19 @@ fn a_socket_that_was_removed_is_there_again_soon() {
     let output = asked(&machine, &["status"]);
     assert_eq!(output.status.code(), Some(0), "{:?}", text(&output));
     operator.signal(Signal::QUIT);
+}
+
+#[test]
+fn a_pool_in_the_background_of_a_script_is_killed_at_once() {
+    let machine = pool(1, "{stopTimeout: 10m}", NEVER, "{name: deaf}");
+    let operator = machine.started_by(&["sh", "-c", "\"$@\" & wait", "sh"]);
+    operator.prints("settled in");
+    record(&machine, 1);
+    let output = stop(&machine.state(), &["--now"]);
+    let (printed, complaint) = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{complaint}");
+    assert!(printed.contains("1 killed as asked: deaf on w-0"), "{printed}");
+    // An operator that is killed itself prints nothing.
+    operator.prints("ended in");
+    assert_eq!(machine.processes(), []);
 }
