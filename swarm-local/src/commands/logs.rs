@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -16,6 +18,7 @@ use super::super::state;
 use super::super::web::{self, JobEntry};
 use super::super::worker_log::{self, JobLines, Line, WorkerLog};
 use super::pool::Pool;
+use super::ps::has_worker;
 use super::{Failure, PoolArgs, ended, standard_output};
 use crate::output::Output;
 
@@ -75,6 +78,9 @@ async fn print(args: LogsArgs) -> Result<(), Failure> {
         Some(pool) => holder(pool, &args.job).await?,
         None => None,
     };
+    if let Some(worker) = &args.worker {
+        has_log(found.as_ref(), &logs, worker).await?;
+    }
     let lines = JobLines::of(&args.job);
     let to = Box::new(standard_output(args.output));
     let printer = Printer { job: args.job, output: args.output, to, has_printed: false };
@@ -106,6 +112,20 @@ async fn print(args: LogsArgs) -> Result<(), Failure> {
         }
         Some(_) | None => Ok(()),
     }
+}
+
+/// Refuses a worker without a log, unless the pool has that worker. Other names could lead out of the
+/// directory, since they become part of a path.
+async fn has_log(pool: Option<&Pool>, logs: &Path, worker: &str) -> Result<(), Failure> {
+    let known = worker_log::workers(logs)?;
+    if known.iter().any(|it| it == worker) {
+        return Ok(());
+    }
+    if let Some(pool) = pool {
+        return has_worker(pool, worker).await;
+    }
+    let (logs, worker) = (logs.display(), worker.escape_default());
+    Err(Failure::No(format!("no pool runs there, and {logs} has no log of a worker `{worker}`")))
 }
 
 /// Returns the worker of the job, if it has one.
@@ -195,6 +215,13 @@ impl Reader {
     }
 }
 
+/// Whether the pipe has lost its reader, as after `head` has ended. A write would report that, but the
+/// job may write nothing for hours.
+fn has_no_reader(pipe: &impl AsFd) -> bool {
+    let mut fds = [PollFd::new(pipe, PollFlags::empty())];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| 0 < ready)
+}
+
 /// Follows a job from worker to worker.
 struct Following {
     pool: Pool,
@@ -230,6 +257,9 @@ impl Following {
                 }
             }
             sleep(READ_EVERY).await;
+            if has_no_reader(&io::stdout()) {
+                return Ok(());
+            }
         }
     }
 

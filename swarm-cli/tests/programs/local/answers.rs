@@ -1,11 +1,12 @@
-//! Answers of the commands where the pool gives none.
+//! Answers of the commands where the pool gives none, and where their reader wants no more.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::Signal;
 
-use super::operator::Machine;
+use super::operator::{Machine, until};
 use super::stopping::{NEVER, pool, record, stop, text};
 
 fn asked(machine: &Machine, words: &[&str]) -> Output {
@@ -57,6 +58,7 @@ fn a_socket_that_was_removed_is_there_again_soon() {
     operator.signal(Signal::QUIT);
 }
 
+/// The shell makes its program ignore SIGINT and SIGQUIT.
 #[test]
 fn a_pool_in_the_background_of_a_script_is_killed_at_once() {
     let machine = pool(1, "{stopTimeout: 10m}", NEVER, "{name: deaf}");
@@ -70,4 +72,35 @@ fn a_pool_in_the_background_of_a_script_is_killed_at_once() {
     // An operator that is killed itself prints nothing.
     operator.prints("ended in");
     assert_eq!(machine.processes(), []);
+}
+
+#[test]
+fn a_log_of_no_worker_is_refused() {
+    let machine = Machine::new();
+    let mut operator = machine.settled();
+    for worker in ["swarm-worker-7", "../run", "operator"] {
+        let words = ["logs", "stream:cars:new", "-w", worker];
+        let said = complaint(&machine, &words, 3);
+        let expected = format!("has no worker `{worker}`; it has swarm-worker-0, ");
+        assert!(said.contains(&expected), "{said}");
+    }
+    operator.signal(Signal::TERM);
+    operator.ended();
+    let said = complaint(&machine, &["logs", "stream:cars:new", "-w", "../run"], 3);
+    assert!(said.ends_with("/logs has no log of a worker `../run`\n"), "{said}");
+}
+
+#[test]
+fn a_followed_log_ends_with_its_reader() {
+    let machine = Machine::new();
+    let operator = machine.settled();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
+    command.args(["logs", "stream:cars:new", "-f", "--dir"]).arg(machine.state());
+    let mut logs = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(logs.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains(" started "), "{line}");
+    let ended = until("the command has ended", || logs.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
+    operator.signal(Signal::QUIT);
 }
