@@ -18,12 +18,12 @@ use swarm_core::handover::LeaseTerms;
 use swarm_core::session::{Details, JobOutput};
 use swarm_core::{Desired, Jobs};
 use swarm_spec::convert::Home;
-use swarm_spec::error::SpecError;
-use swarm_spec::manifest::{self, Explained, ManifestError};
+use swarm_spec::manifest::{self, Explained};
 use swarm_spec::spec::RunnerSpec;
 use tokio::sync::oneshot;
 
 use super::LocalArgs;
+use super::fixed::Fixed;
 use crate::writers::Writer;
 pub(super) use edit::announced;
 use edits::Edits;
@@ -62,6 +62,11 @@ impl Wanted {
     /// every turn.
     pub(super) fn workers(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Returns the settings that an edit cannot change.
+    pub(super) fn fixed(&self) -> Fixed {
+        Fixed::of(&self.name, &self.worker_name, &self.lease)
     }
 
     /// Returns the data for workers other than the names of their jobs.
@@ -212,39 +217,11 @@ impl Reader {
         edited: Wanted,
         contents: &Contents,
     ) -> Result<Wanted, Explained> {
-        let fixed = [
-            (current.name == edited.name, "the name of the Swarm"),
-            (current.worker_name == edited.worker_name, "the name of its pool"),
-        ];
-        match fixed.iter().find(|(is_same, _)| !is_same) {
-            None if current.lease == edited.lease => Ok(edited),
-            None => Err(self.other_lease(current, &edited, contents)),
-            Some((_, what)) => Err(Explained::from(format!(
-                "{}: {what} cannot change while the pool runs; stop it and start it again",
-                self.shown
-            ))),
-        }
-    }
-
-    /// Returns the error for changed times of leases and ends, with its line.
-    fn other_lease(&self, current: &Wanted, edited: &Wanted, contents: &Contents) -> Explained {
-        let field = |place| format!("spec.handover.{place}");
-        let (was, is) = (&current.lease, &edited.lease);
-        let changed = [
-            (was.stop_timeout != is.stop_timeout, "stopTimeout"),
-            (was.renew != is.renew, "lease.renew"),
-            (true, "lease.duration"),
-        ];
-        let changed = changed.into_iter().find(|(differs, _)| *differs);
-        let place = field(changed.map_or("lease", |(_, place)| place));
-        let reason =
-            "it cannot change while the pool runs; stop the pool and start it again".to_owned();
-        let source = SpecError { place, reason };
         let text = match contents {
             Contents::Text(text) => text,
             Contents::Missing | Contents::Unreadable(_) => "",
         };
-        ManifestError::Spec { swarm: edited.name.clone(), source }.explained(&self.shown, text)
+        current.fixed().check(&edited.fixed(), &self.shown, text).map(|()| edited)
     }
 }
 

@@ -7,6 +7,7 @@ mod commands;
 mod earlier;
 mod ending;
 mod failures;
+mod fixed;
 mod input;
 mod limits;
 mod log;
@@ -54,6 +55,8 @@ use tokio_util::task::AbortOnDropHandle;
 pub use commands::{
     LogsArgs, PoolArgs, PsArgs, RunningPool, StatusArgs, StopArgs, logs, ps, running, status, stop,
 };
+pub use fixed::Fixed;
+pub use state::other_pool;
 
 use input::Input;
 use operate::Operation;
@@ -147,6 +150,11 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         Err(sentence) => return Ok(wrong_usage(&sentence)),
     };
     let dir = StateDir::claim(&dir)?;
+    if let Some(sentence) = other_pool(dir.path(), &wanted.name) {
+        return Ok(wrong_usage(&sentence));
+    }
+    let recorded = wanted.fixed().record(dir.path());
+    recorded.with_context(|| format!("{} cannot be written", dir.path().display()))?;
     log::start(dir.path(), args.log_format)
         .with_context(|| format!("the log cannot be written in {}", dir.path().display()))?;
     let listener = match args.listen {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use swarm_adapters_host::file;
 
+use super::fixed::Fixed;
 use super::input::is_plain;
 use crate::private_dir;
 
@@ -85,6 +86,21 @@ pub(super) fn default_home() -> Result<PathBuf, String> {
     let state = state.filter(|path| path.is_absolute());
     let state = state.ok_or("the home directory is unknown; set the state directory with --dir")?;
     Ok(state.join("swarm"))
+}
+
+/// Returns a sentence if `dir` has the state of another Swarm than `name`.
+#[must_use]
+pub fn other_pool(dir: &Path, name: &str) -> Option<String> {
+    let dir = find(dir).ok()??;
+    let Fixed { swarm, .. } = Fixed::recorded(&dir)?;
+    let dir = dir.display();
+    (swarm != name).then(|| {
+        let swarm = swarm.escape_default();
+        format!(
+            "{dir} has the state of pool `{swarm}`; name another directory with --dir, or remove it \
+             if `{swarm}` is no longer needed"
+        )
+    })
 }
 
 #[cfg(test)]

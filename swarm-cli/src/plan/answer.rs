@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use swarm_core::handover::LeaseTerms;
 use swarm_core::{Assignment, Desired, Jobs, Pool, Replication, Request, Rules, Slot};
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::{self, Explained, Manifest, ManifestError};
@@ -96,7 +97,10 @@ pub(crate) struct Plannable {
     pub(crate) name: String,
     /// The number of workers.
     pub(crate) workers: u32,
-    worker_name: String,
+    /// Prefix of the names of the workers.
+    pub(crate) worker_name: String,
+    /// The times of leases and ends.
+    pub(crate) lease: LeaseTerms,
     first_slot: u32,
     desired: Desired,
     reach: Reach,
@@ -126,7 +130,8 @@ pub(crate) fn read(question: &Question<'_>) -> Result<Plannable, Unplanned> {
     let manifest = manifest::parse_in(&file.text, name, namespace, home);
     let manifest = manifest.map_err(|error| unplanned(question, &error, &shown))?;
     let in_file = |reason: &str| format!("{shown}: {reason}");
-    let Manifest { name, mut desired, replicas, first_slot, worker_name, mut notes, .. } = manifest;
+    let Manifest { name, mut desired, replicas, first_slot, worker_name, lease, mut notes, .. } =
+        manifest;
     match desired.replication {
         Replication::One => {}
         Replication::All => {
@@ -148,7 +153,7 @@ pub(crate) fn read(question: &Question<'_>) -> Result<Plannable, Unplanned> {
     let workers = workers
         .or(replicas)
         .ok_or_else(|| in_file("it does not specify the number of workers; use --workers"))?;
-    Ok(Plannable { name, workers, worker_name, first_slot, desired, reach, notes })
+    Ok(Plannable { name, workers, worker_name, lease, first_slot, desired, reach, notes })
 }
 
 impl Plannable {
@@ -158,7 +163,7 @@ impl Plannable {
     ///
     /// [`Unplanned::Wrong`], if `before` is an invalid view.
     pub(crate) fn plan(self, before: Before<'_>) -> Result<Answer, Unplanned> {
-        let Self { name, workers, worker_name, first_slot, desired, reach, notes } = self;
+        let Self { name, workers, worker_name, lease: _, first_slot, desired, reach, notes } = self;
         let pool = pool(first_slot, workers, &desired);
         let held = match before {
             Before::Nothing => None,

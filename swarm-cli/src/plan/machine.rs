@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Args, ValueHint};
-use swarm_local::{PoolArgs, RunningPool};
+use swarm_local::{Fixed, PoolArgs, RunningPool, other_pool};
 use swarm_spec::convert::Home;
 
 use super::answer::{self, Answer, Before, Question, Unplanned};
@@ -75,14 +75,21 @@ async fn ask(args: &PlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal
         return plannable.plan(Before::View(view)).map_err(refusal);
     }
     let pool = PoolArgs { pool: dir.is_none().then(|| plannable.name.clone()), dir: dir.clone() };
+    if let Some(sentence) = dir.as_ref().and_then(|dir| other_pool(dir, &plannable.name)) {
+        return Err(sentence.into());
+    }
     let running = swarm_local::running(&pool).await;
     let running = running.map_err(|error| Refusal::Impossible(format!("{error:#}")))?;
-    let Some(RunningPool { dir, revision, workers, held }) = running else {
+    let Some(RunningPool { dir, revision, workers, held, fixed }) = running else {
         return match &args.dir {
             Some(dir) => Err(format!("no pool runs in {}", dir.display()).into()),
             None => plannable.plan(Before::Nothing).map_err(refusal),
         };
     };
+    if let Some(fixed) = fixed {
+        let edited = Fixed::of(&plannable.name, &plannable.worker_name, &plannable.lease);
+        fixed.check(&edited, &manifest.shown, &manifest.text).map_err(Refusal::Wrong)?;
+    }
     notes.push(format!("compared with the pool in {}, revision {revision}", dir.display()));
     let wanted = plannable.workers;
     if options.workers.is_none() && wanted as usize != workers {

@@ -13,6 +13,7 @@ use swarm_core::{Assignment, JobName, Slot};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::super::fixed::Fixed;
 use super::super::snapshot::Snapshot;
 use super::super::web::{JobEntry, job_line};
 use super::super::{state, web};
@@ -189,6 +190,8 @@ pub struct RunningPool {
     pub workers: usize,
     /// The slot of each job that a worker runs or will run.
     pub held: Assignment,
+    /// The settings that the pool keeps, if its version records them.
+    pub fixed: Option<Fixed>,
 }
 
 /// Queries the selected pool for its assignment. Returns `None` if the pool does not run. O(jobs).
@@ -216,7 +219,8 @@ pub async fn running(args: &PoolArgs) -> anyhow::Result<Option<RunningPool>> {
         pool.get(web::JOBS).await?.lines(each).await?;
         let Snapshot { revision, workers, .. } = snapshot;
         let held = held.into_iter().collect();
-        Ok(Some(RunningPool { dir: pool.dir, revision, workers: workers.len(), held }))
+        let fixed = Fixed::recorded(&pool.dir);
+        Ok(Some(RunningPool { dir: pool.dir, revision, workers: workers.len(), held, fixed }))
     };
     match asked.await {
         Ok(running) => Ok(running),

@@ -104,3 +104,51 @@ fn a_followed_log_ends_with_its_reader() {
     assert_eq!(ended.code(), Some(0));
     operator.signal(Signal::QUIT);
 }
+
+const OTHER: &str =
+    "has the state of pool `streams`; name another directory with --dir, or remove it";
+
+#[test]
+fn the_directory_of_another_pool_is_refused_and_keeps_its_state() {
+    let machine = Machine::new();
+    let file = machine.file();
+    let plan = ["plan", file.to_str().unwrap()];
+    let mut operator = machine.settled();
+    machine.edit("kind: Swarm\nmetadata:\n  name: streams", "kind: Swarm\nmetadata:\n  name: b");
+    let said = complaint(&machine, &plan, 2);
+    assert!(said.contains(OTHER), "{said}");
+    operator.signal(Signal::TERM);
+    operator.ended();
+    let said = complaint(&machine, &plan, 2);
+    assert!(said.contains(OTHER), "{said}");
+    let ledger = fs::read_to_string(machine.state().join("ledger.json")).unwrap();
+    let output = machine.output(&["--until-settled"]);
+    let said = text(&output).1;
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(OTHER), "{said}");
+    assert_eq!(fs::read_to_string(machine.state().join("ledger.json")).unwrap(), ledger);
+    machine.edit("name: b", "name: streams");
+    assert_eq!(machine.output(&["--until-settled"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_plan_refuses_what_the_pool_refuses_in_the_same_sentence() {
+    let machine = pool(1, "{stopTimeout: 5s}", NEVER, "{name: a}");
+    let operator = machine.settled();
+    let file = machine.file();
+    let plan = ["plan", file.to_str().unwrap()];
+    let edits = [
+        ("{stopTimeout: 5s}", "{stopTimeout: 30s}", "spec.handover.stopTimeout: it cannot change"),
+        ("statefulSet: {name: w}", "statefulSet: {name: v}", "the name of its pool cannot change"),
+    ];
+    for (from, to, expected) in edits {
+        machine.edit(from, to);
+        let planned = complaint(&machine, &plan, 2);
+        assert!(planned.contains(expected), "{planned}");
+        let sentence = planned.lines().next().unwrap().trim_start_matches("swarm: ");
+        until("the pool refuses it", || operator.complaints().contains(sentence).then_some(()));
+        machine.edit(to, from);
+    }
+    assert_eq!(asked(&machine, &plan).status.code(), Some(0));
+    operator.signal(Signal::QUIT);
+}
