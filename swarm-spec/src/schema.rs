@@ -13,10 +13,14 @@ use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::duration::Duration;
+
 /// The fields of every object that its schema does not list.
 const COMMON_FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
 /// The least similarity of a suggested field, from 0 to 1.
 const SIMILAR_ENOUGH: f64 = 0.7;
+/// The longest text of a file that a message repeats in another form.
+const SHOWN_MAX: usize = 80;
 
 /// The parts of a value's schema that are checked here.
 #[derive(Debug, Default, Deserialize)]
@@ -28,6 +32,9 @@ pub(crate) struct ValueSchema {
     /// Whether any fields are allowed, which later code checks.
     #[serde(rename = "x-kubernetes-preserve-unknown-fields")]
     is_free_form: bool,
+    /// The rules of the API server, which only name a duration here.
+    #[serde(rename = "x-kubernetes-validations")]
+    rules: Vec<CelRule>,
     properties: BTreeMap<String, ValueSchema>,
     required: Vec<String>,
     additional_properties: Option<Box<ValueSchema>>,
@@ -47,12 +54,34 @@ pub(crate) struct ValueSchema {
     max_properties: Option<i64>,
 }
 
+/// A rule for the API server.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CelRule {
+    rule: String,
+}
+
 impl ValueSchema {
     /// The type of the value; empty if any type is allowed.
     fn kind(&self) -> &str {
         let own = Some(self.kind.as_str()).filter(|kind| !kind.is_empty());
         let choices = self.any_of.iter().chain(&self.one_of);
         own.or_else(|| choices.map(Self::kind).find(|kind| !kind.is_empty())).unwrap_or_default()
+    }
+
+    /// Whether the text is a duration, as a rule for the API server says.
+    fn is_duration(&self) -> bool {
+        self.rules.iter().any(|rule| rule.rule.contains("duration(self)"))
+    }
+
+    /// Whether a value of the type is a map for which a name is enough.
+    fn is_named(&self) -> bool {
+        self.properties.contains_key("name") && self.required.iter().all(|field| field == "name")
+    }
+
+    /// Whether the type is a list of texts, such as a command.
+    fn is_texts(&self) -> bool {
+        self.items.as_ref().is_some_and(|item| item.kind() == "string")
     }
 
     fn is_nullable(&self) -> bool {
@@ -218,10 +247,19 @@ fn value(path: Path<'_>, schema: &ValueSchema, value: &Value) -> Result<(), Stri
         ("integer", Value::Number(number)) => {
             Err(format!("field `{path}` must be a whole number, not {number}"))
         }
+        ("string", Value::Number(_) | Value::Bool(_)) if schema.is_duration() => {
+            let example = duration_of(value).unwrap_or_else(|| "for example 30s".to_owned());
+            Err(format!("field `{path}` must be a duration with its unit; write {example}"))
+        }
         ("string", Value::Number(_) | Value::Bool(_)) => {
             Err(format!("field `{path}` must be a text; write \"{value}\", in quotes"))
         }
-        _ => Err(format!("field `{path}` must be {}, not {}", article(wanted), kind_of(value))),
+        _ => {
+            let (wanted, found) = (article(wanted), kind_of(value));
+            let hint = instead(schema, value).map(|text| format!("; write {text}"));
+            let hint = hint.unwrap_or_default();
+            Err(format!("field `{path}` must be {wanted}, not {found}{hint}"))
+        }
     }
 }
 
@@ -258,6 +296,41 @@ fn object(
     match required.find(|field| fields.get(*field).is_none_or(Value::is_null)) {
         Some(missing) => Err(format!("field `{}` is missing", Path::Field(&path, missing))),
         None => Ok(()),
+    }
+}
+
+/// The duration of a number of seconds, if a field may have it.
+fn duration_of(seconds: &Value) -> Option<String> {
+    let text = format!("{seconds}s");
+    text.parse::<Duration>().is_ok().then_some(text)
+}
+
+/// The value in the form that the schema wants: `{name: b}` for `b`, `["sleep", "9"]` for `sleep 9`.
+fn instead(schema: &ValueSchema, value: &Value) -> Option<String> {
+    let text = value.as_str().filter(|text| text.chars().all(|c| c == ' ' || c.is_ascii_graphic()));
+    match (schema.kind(), value) {
+        ("object", Value::Number(number)) if schema.is_named() => {
+            Some(format!("{{name: \"{number}\"}}"))
+        }
+        ("object", Value::String(_)) if schema.is_named() => {
+            let text = text.filter(|text| text.len() <= SHOWN_MAX)?;
+            let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
+                && text.ends_with(|c: char| c.is_ascii_alphanumeric())
+                && !text.contains(|c: char| !c.is_ascii_alphanumeric() && !"-._:/".contains(c));
+            Some(if is_plain { format!("{{name: {text}}}") } else { format!("{{name: {text:?}}}") })
+        }
+        ("array", Value::String(_)) if schema.is_texts() => {
+            // Words that a shell would read differently get no list, since it would be a wrong one.
+            let of_shell = |c: char| "'\"\\$`|&;<>()*?~#".contains(c);
+            let text = text.filter(|text| text.len() <= SHOWN_MAX && !text.contains(of_shell));
+            let words: Vec<_> = text.unwrap_or_default().split_whitespace().collect();
+            Some(if words.is_empty() {
+                "one text for each word, for example [\"sleep\", \"1000\"]".to_owned()
+            } else {
+                format!("{words:?}")
+            })
+        }
+        _ => None,
     }
 }
 

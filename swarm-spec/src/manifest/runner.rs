@@ -481,7 +481,7 @@ mod tests {
             ("{command: [a], ready: {http: 'ftp://a'}}", "field `ready.http` must match"),
             ("{command: [a], restart: {limit: -1}}", "field `restart.limit` has -1; write 0 to"),
             ("{command: [a], restart: {maxPause: 0s}}", "restart.maxPause: 0s is too short"),
-            ("{command: a}", "field `command` must be a list, not a text"),
+            ("{command: a}", "field `command` must be a list, not a text; write [\"a\"]"),
             ("[command]", "write a map of fields"),
         ];
         for (text, expected) in cases {

@@ -87,6 +87,51 @@ fn every_mistake_is_named_in_one_sentence() {
 }
 
 #[test]
+fn a_value_of_another_form_is_shown_in_the_right_form() {
+    let forms = [
+        ("handover: {stopTimeout: 30}", "must be a duration with its unit; write 30s"),
+        ("handover: {stopTimeout: 1.5}", "must be a duration with its unit; write 1.5s"),
+        (
+            "handover: {stopTimeout: true}",
+            "must be a duration with its unit; write for example 30s",
+        ),
+        (
+            "handover: {releaseTimeout: -1}",
+            "must be a duration with its unit; write for example 30s",
+        ),
+        ("handover: {lease: {duration: 45}}", "must be a duration with its unit; write 45s"),
+        ("handover: {lease: {renew: 4}}", "must be a duration with its unit; write 4s"),
+        (
+            "rebalance: {returnGrace: 90000}",
+            "must be a duration with its unit; write for example 30s",
+        ),
+        ("rebalance: {batchWindow: 2}", "must be a duration with its unit; write 2s"),
+        ("autoscale: {max: 3, cooldown: 300}", "must be a duration with its unit; write 300s"),
+        ("worker: {runner: {ping: {interval: 10}}}", "must be a duration with its unit; write 10s"),
+        ("worker: {runner: {command: sleep 1000}}", "not a text; write [\"sleep\", \"1000\"]"),
+        (
+            "worker: {runner: {command: \"sh -c 'a b'\"}}",
+            "not a text; write one text for each word, for example [\"sleep\", \"1000\"]",
+        ),
+        ("worker: {runner: {command: 7}}", "must be a list, not a number"),
+        ("jobs: [b]", "must be a map of fields, not a text; write {name: b}"),
+        ("jobs: [\"stream:new\"]", "must be a map of fields, not a text; write {name: stream:new}"),
+        ("jobs: [\"7\"]", "must be a map of fields, not a text; write {name: \"7\"}"),
+        ("jobs: [7]", "must be a map of fields, not a number; write {name: \"7\"}"),
+        ("jobs: [[b]]", "must be a map of fields, not a list"),
+        ("pool: {statefulSet: w}", "must be a map of fields, not a text; write {name: w}"),
+    ];
+    for (spec, expected) in forms {
+        let text = format!(
+            "apiVersion: {}\nkind: Swarm\nmetadata: {{name: a}}\nspec:\n  {spec}\n",
+            crate::spec::API_VERSION
+        );
+        let message = message(&text);
+        assert!(message.ends_with(expected), "{message}, not: {expected}");
+    }
+}
+
+#[test]
 fn a_yaml_bomb_is_refused() {
     let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for n in 1..12 {
