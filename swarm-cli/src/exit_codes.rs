@@ -17,8 +17,14 @@ fn codes(command: &str) -> &'static [Code] {
             INVALID,
             (3, "settled, and jobs have no worker or are not restarted any more (--until-settled)"),
         ],
-        "status" | "ps" => &[
+        "status" => &[
             (0, "the pool runs"),
+            (1, "the pool does not answer, or belongs to another user"),
+            INVALID,
+            (3, "no such pool runs"),
+        ],
+        "ps" => &[
+            (0, "the pool runs; the list may be empty"),
             (1, "the pool does not answer, or belongs to another user"),
             INVALID,
             (3, "no such pool runs, or it has no such worker"),

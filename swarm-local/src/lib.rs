@@ -79,7 +79,8 @@ pub struct LocalArgs {
     /// The Swarm in FILE to run, if it has several
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// The number of workers to run [default: replicas of the Swarm's StatefulSet in FILE]
+    /// The number of workers to run, without autoscaling [default: `replicas` or `autoscale` of the
+    /// Swarm, or else `replicas` of its workload in FILE]
     #[arg(long, value_name = "N")]
     pub workers: Option<u32>,
     /// The directory for state and logs [default: ~/.local/state/swarm/NAME, or by `XDG_STATE_HOME`]
