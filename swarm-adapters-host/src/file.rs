@@ -150,7 +150,11 @@ pub fn existing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
 ///
 /// [`ReadError`] says that the file is missing, or why it cannot be used.
 pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, ReadError> {
-    to_text(File::open(path)?, bytes_max)
+    let file = File::open(path)?;
+    if file.metadata().map_err(ReadError::Failed)?.is_dir() {
+        return Err(ReadError::Failed(io::Error::other("it is not a regular file")));
+    }
+    to_text(file, bytes_max)
 }
 
 /// Reads a text of at most `bytes_max` bytes like [`read_text`], but only from a regular file. A
@@ -304,7 +308,8 @@ mod tests {
         fs::write(&path, [0xff]).unwrap();
         assert!(matches!(read_text(&path, 4), Err(ReadError::NotText)));
         assert!(matches!(read_text(&dir.path().join("none"), 4), Err(ReadError::Missing)));
-        assert!(matches!(read_text(dir.path(), 4), Err(ReadError::Failed(_))));
+        let error = read_text(dir.path(), 4).unwrap_err().to_string();
+        assert_eq!(error, "it cannot be read: it is not a regular file");
     }
 
     #[test]

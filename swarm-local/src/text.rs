@@ -256,6 +256,11 @@ pub(super) fn span(took: Duration) -> String {
     }
 }
 
+/// Formats a limit as an option has it: `0s`, `1.5s`.
+pub(super) fn limit(time: Duration) -> String {
+    if time.is_zero() { "0s".to_owned() } else { format!("{time:?}") }
+}
+
 /// Formats an age.
 pub(super) fn age(age: Duration) -> String {
     match age.as_secs() {

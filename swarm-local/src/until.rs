@@ -6,7 +6,7 @@ use swarm_core::JobName;
 
 use super::failures;
 use super::snapshot::Snapshot;
-use super::text::{counted, span};
+use super::text::{self, counted};
 
 /// Maximum number of named jobs.
 const NAMED_MAX: usize = 3;
@@ -63,7 +63,7 @@ pub(super) fn end(
     };
     let worst = snapshot.failing.first();
     let worst = worst.map(|row| format!("; {}", failures::sentence(row))).unwrap_or_default();
-    Err(format!("not settled within {}: {reason}{worst}", span(limit)))
+    Err(format!("not settled within {}: {reason}{worst}", text::limit(limit)))
 }
 
 impl NotUp {
@@ -132,10 +132,10 @@ mod tests {
             end(snapshot, not_up.as_ref(), LIMIT, LIMIT).unwrap_err()
         };
         let none = Snapshot::default();
-        assert_eq!(said(&none, None), "not settled within 20.0 s: starting");
-        let sentence = "not settled within 20.0 s: 4 jobs are not ready: job-0, job-1, job-2, …";
+        assert_eq!(said(&none, None), "not settled within 20s: starting");
+        let sentence = "not settled within 20s: 4 jobs are not ready: job-0, job-1, job-2, …";
         assert_eq!(said(&none, Some(not_up(4))), sentence);
-        let restarting = "not settled within 20.0 s: 1 job is not ready: job-0; \
+        let restarting = "not settled within 20s: 1 job is not ready: job-0; \
                           a on w-0 ended with exit code 3; restarting it";
         assert_eq!(said(&failing("restarting"), Some(not_up(1))), restarting);
     }

@@ -73,7 +73,13 @@ pub struct Damage {
 ///
 /// An error if a file cannot be read, or is not a run log.
 pub fn read(paths: &[PathBuf], mut take: impl FnMut(Entry<'_>)) -> Result<Damage, ReadError> {
-    let failed = |path: &PathBuf, source| ReadError::File { path: path.clone(), source };
+    let failed = |path: &PathBuf, source: io::Error| {
+        let source = match source.kind() {
+            kind @ io::ErrorKind::NotFound => io::Error::new(kind, "the file does not exist"),
+            _ => source,
+        };
+        ReadError::File { path: path.clone(), source }
+    };
     let mut logs = Vec::new();
     for path in paths {
         logs.push(Log::open(path).map_err(|source| failed(path, source))?);

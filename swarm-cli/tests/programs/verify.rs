@@ -121,7 +121,7 @@ fn a_log_that_spans_a_reboot_is_judged_before_and_after_it() {
 fn a_file_that_is_not_a_run_log_is_2_without_standard_output() {
     for (logs, args, expected) in [
         (&["!hello\nworld"][..], &[][..], " is not a run log: "),
-        (&[][..], &["/no/such/log"][..], "/no/such/log: No such file"),
+        (&[][..], &["/no/such/log"][..], "/no/such/log: the file does not exist"),
     ] {
         let output = verify(logs, args);
         assert_eq!((code(&output), &output.stdout[..]), (2, &b""[..]));

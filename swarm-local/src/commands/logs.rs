@@ -41,7 +41,7 @@ pub struct LogsArgs {
     #[arg(long, short)]
     pub follow: bool,
     /// Begin with the last N lines
-    #[arg(long, short = 'n', value_name = "N")]
+    #[arg(long, short = 'n', value_name = "N", value_parser = lines)]
     pub tail: Option<usize>,
     /// Read the log of this worker [default: the worker that runs the job, or else all workers]
     #[arg(long, short, value_name = "WORKER")]
@@ -50,6 +50,11 @@ pub struct LogsArgs {
     /// a JSON object for each line
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     pub output: Output,
+}
+
+/// Reads a number of lines.
+fn lines(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "write a whole number of lines, for example 20".to_owned())
 }
 
 /// Prints the lines about a job. Exit code 3 if the pool has no such job.
@@ -280,5 +285,16 @@ impl Following {
         };
         self.at = Some((worker, log));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_lines_is_whole() {
+        assert_eq!(lines("20"), Ok(20));
+        assert_eq!(lines("x"), Err("write a whole number of lines, for example 20".to_owned()));
     }
 }

@@ -171,10 +171,10 @@ async fn leftovers(
 }
 
 fn still_left(dir: &Path, limit: Duration, left: Option<&Earlier>) -> Failure {
-    let (dir, quoted) = (dir.display(), shell::file(dir));
+    let (dir, quoted, limit) = (dir.display(), shell::file(dir), text::limit(limit));
     let left = left.map(|left| format!("; {}", left.sentence(unix_s()))).unwrap_or_default();
     Failure::Failed(anyhow::anyhow!(
-        "what an earlier run left in {dir} has not ended within {limit:?}{left}; to kill what is \
+        "what an earlier run left in {dir} has not ended within {limit}{left}; to kill what is \
          left, write `swarm stop --now --dir {quoted}`"
     ))
 }
@@ -223,7 +223,7 @@ async fn wait(
 }
 
 fn still_ending(dir: &Path, limit: Duration, ending: Option<&Ending>) -> Failure {
-    let (dir, quoted) = (dir.display(), shell::file(dir));
+    let (dir, quoted, limit) = (dir.display(), shell::file(dir), text::limit(limit));
     let what = ending.map(|ending| {
         let names = ending.waits_for.join(", ");
         let names = if names.is_empty() { names } else { format!(": {names}") };
@@ -231,7 +231,7 @@ fn still_ending(dir: &Path, limit: Duration, ending: Option<&Ending>) -> Failure
     });
     let what = what.unwrap_or_default();
     Failure::Failed(anyhow::anyhow!(
-        "the pool in {dir} has not ended within {limit:?}, and goes on ending{what}; to kill what is \
+        "the pool in {dir} has not ended within {limit}, and goes on ending{what}; to kill what is \
          left, write `swarm stop --now --dir {quoted}`"
     ))
 }

@@ -30,6 +30,12 @@ fn names(names: &[&str]) -> BTreeSet<JobName> {
 }
 
 #[test]
+fn a_limit_is_shown_as_an_option_has_it() {
+    let shown = [0, 3_000, 1_500, 20].map(|ms| super::limit(Duration::from_millis(ms)));
+    assert_eq!(shown, ["0s", "3s", "1.5s", "20ms"]);
+}
+
+#[test]
 fn jobs_that_every_worker_runs_are_counted_and_done_ones_are_not_removed() {
     let all = Placed { everywhere: names(&["a", "b", "c"]), ..Placed::default() };
     let (_, view) = pool(&[&["a", "b", "c"], &["a", "b", "c"]]);

@@ -106,7 +106,7 @@ fn until_settled_ends_with_an_error_after_its_time() {
     let (_, output) = run("command: [sh, -c, 'exit 4']", &["--timeout", "7s"]);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(complaint.contains("not settled within 7000 ms: 2 jobs are not ready"), "{complaint}");
+    assert!(complaint.contains("not settled within 7s: 2 jobs are not ready"), "{complaint}");
 }
 
 #[test]
