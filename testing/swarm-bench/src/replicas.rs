@@ -18,21 +18,23 @@ const OBJECTS: u32 = 1_000_000;
 const MEMBERS: u64 = 100;
 
 pub(crate) fn all() -> Result<(), Box<dyn Error>> {
-    println!("| replicas: {OBJECTS} objects × {MEMBERS} members | median | best | touched |");
+    println!("| {OBJECTS} objects × {MEMBERS} members | median | best | objects touched |");
     println!("|---|---|---|---|");
     let controller: Controller = "swarm".parse()?;
     let (set, more) = (members(&controller, MEMBERS)?, members(&controller, MEMBERS + 1)?);
     let (keys, took) = timed(keys);
-    println!("| objects put into their buckets, once | {} | | {} |", shown(took), keys.len());
-    row("owners of all buckets, from nothing", || (Owners::of(&set), Bucket::COUNT));
+    println!("| all objects put into their buckets, once | {} | | {} |", shown(took), keys.len());
+    row("the owners of all buckets, from nothing", || (Owners::of(&set), Bucket::COUNT));
     let owners = Owners::of(&set);
-    row("+1 member: owners, what changes hands, its objects", || touched(&owners, &more, &keys));
+    row("one member more: the owners, the buckets that change hands, and their objects", || {
+        touched(&owners, &more, &keys)
+    });
     let next = owners.next(&more);
-    row("−1 member: the same", || touched(&next, &set, &keys));
+    row("one member less: the same", || touched(&next, &set, &keys));
     let newest = members(&controller, MEMBERS + 1)?;
     let newest = newest.iter().find(|(member, _)| !set.contains(member)).map(|(member, _)| member);
     let newest = newest.ok_or("there is no new member")?;
-    row("what one member owns", || {
+    row("the share of one member", || {
         let share = next.share(newest);
         let buckets = share.get(&controller).map_or(0, Buckets::len);
         (share, buckets)
@@ -43,7 +45,7 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
 /// Measures how many times a bucket changes its owner in an update. In an update, a new replica has
 /// its share before an old replica leaves, and so on.
 fn updates(controller: &Controller) -> Result<(), Box<dyn Error>> {
-    println!("| an update of so many replicas | changes of a bucket, mean | most |\n|--:|--:|--:|");
+    println!("| replicas | changes of a bucket, mean | most |\n|--:|--:|--:|");
     for count in [1, 2, 3, 4, 5, 10, 100] {
         let all = members(controller, 2 * count)?;
         let all: Vec<_> = all.iter().map(|(id, hosts)| (id.clone(), hosts.clone())).collect();

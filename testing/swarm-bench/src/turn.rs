@@ -30,7 +30,7 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
     let ledger = decide(&Ledger::new(1_790_000_000_000_000), &want, &pool).ledger;
     let parts = count(ledger.stored_bytes(), 0);
     println!("| {JOBS} jobs × {WORKERS} workers, {parts} parts | median | best |\n|---|---|---|");
-    row("decide: nothing changed, all anew", || decide(&ledger, &want, &pool));
+    row("decide: nothing changed, and no kept decision", || decide(&ledger, &want, &pool));
     let mut decider = Decider::default();
     row("decide: nothing changed", || decider.decide(&ledger, &want, &pool));
     row("decide: one job more", || decide(&ledger, &more, &pool));
@@ -38,20 +38,20 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
     row("the list of jobs, copied for a turn", || want.clone());
     row("the view, of one text", || ledger.view().to_yaml());
     row("the size of the ledger", || ledger.stored_bytes());
-    row("in one piece: to text", || serde_json::to_vec(&Stored::from(&ledger)));
+    row("the ledger in one piece: to text", || serde_json::to_vec(&Stored::from(&ledger)));
     let text = serde_json::to_vec(&Stored::from(&ledger))?;
-    row("in one piece: from text", || read_whole(&text));
-    row("in parts: which have changed", || Split::of(&ledger, parts));
+    row("the ledger in one piece: from text", || read_whole(&text));
+    row("the ledger in parts: find the changed parts", || Split::of(&ledger, parts));
     let split = Split::of(&ledger, parts);
-    row("in parts: one to text", || texts(&split, &[0].into()));
+    row("the ledger in parts: one to text", || texts(&split, &[0].into()));
     let every = (0..parts).collect();
-    row("in parts: all to text", || texts(&split, &every));
+    row("the ledger in parts: all to text", || texts(&split, &every));
     let texts = texts(&split, &every);
-    row("in parts: from text", || read_parts(split.head(), &texts));
+    row("the ledger in parts: from text", || read_parts(split.head(), &texts));
     let read = read_parts(split.head(), &texts)?;
     let bytes: usize = texts.iter().map(Vec::len).sum();
     println!("\n{} bytes in one piece, {bytes} in parts", text.len());
-    if read == ledger { Ok(()) } else { Err("what was read is another ledger".into()) }
+    if read == ledger { Ok(()) } else { Err("the text has another ledger".into()) }
 }
 
 fn texts(split: &Split<'_>, wanted: &BTreeSet<usize>) -> Vec<Vec<u8>> {

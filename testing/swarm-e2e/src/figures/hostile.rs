@@ -68,7 +68,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration, a_minute: 
     let editor = acts.await?;
     let after = memory(first).await?;
     let shown = format!(
-        "{} acts, of which {} were taken ({}), and {} not",
+        "{} requests, of which the API server accepted {} ({}) and refused {}",
         editor.done() + editor.refused,
         editor.done(),
         editor.taken(),
@@ -83,16 +83,16 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration, a_minute: 
 
     say("| | times | median | 99 % | worst |\n|---|--:|--:|--:|--:|");
     let row = |what: &str, times: &Times| say(format_args!("| {what} | {} |", times.cells()));
-    row("edit acknowledged → carried out, at rest", &rest.edits);
-    row(&format!("beside the editor, {} s", length.as_secs()), &with_editor.edits);
+    row("edit acknowledged → carried out, Swarms of others, at rest", &rest.edits);
+    row(&format!("with the editor, {} s", length.as_secs()), &with_editor.edits);
     row("edit of a list in a ConfigMap → carried out, at rest", &rest.lists);
-    row("beside the editor", &with_editor.lists);
+    row("with the editor", &with_editor.lists);
     row(&format!("{WRITES} small writes that no operator reads, at rest"), &rest.writes);
-    row("the same beside the editor", &with_editor.writes);
-    row("the same beside the editor while there is no operator", &alone.writes);
+    row("with the editor", &with_editor.writes);
+    row("with the editor and without an operator", &alone.writes);
     row("the last of them acknowledged → a watch shows it, at rest", &rest.watched);
-    row("beside the editor", &with_editor.watched);
-    row("beside the editor while there is no operator", &alone.watched);
+    row("with the editor", &with_editor.watched);
+    row("with the editor and without an operator", &alone.watched);
     say(format_args!(
         "\n{shown}; memory of the replicas before {}, after {}",
         before.iter().map(Memory::shown).collect::<Vec<_>>().join(", "),

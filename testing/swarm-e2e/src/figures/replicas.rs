@@ -137,8 +137,8 @@ fn memory_of_each(swarms: usize, empty: u64, whole: u64, records: u64) -> Result
     };
     let (own, other) = (of_one(whole)?, of_one(records)?);
     say(format_args!(
-        "\nmemory of a replica that sees no Swarm: {empty} MiB; that has all: {whole} MiB, {own:.1} kB of a \
-         Swarm; that hosts none: {records} MiB, {other:.1} kB of a Swarm\n"
+        "\nmemory of a replica without a Swarm: {empty} MiB; with all: {whole} MiB, {own:.1} kB for each; \
+         that hosts none: {records} MiB, {other:.1} kB for each\n"
     ));
     Ok(())
 }
@@ -377,7 +377,7 @@ async fn taken_over(context: &Context, replicas: &mut Vec<Replica>, swarms: usiz
     let killed = Instant::now();
     until("all its Swarms to be taken over", WITHIN, || async {
         let left = writers.of(&victim).len();
-        ensure!(left == 0, "{left} are left");
+        ensure!(left == 0, "{left} left");
         Ok(Some(()))
     })
     .await?;
@@ -440,7 +440,9 @@ impl Load<'_> {
         let mut times = Vec::new();
         for (name, generation, asked) in &edits {
             let later = seen.range((name.clone(), *generation)..=(name.clone(), i64::MAX));
-            let Some(done) = later.map(|(_, at)| *at).min() else { bail!("{name} was never done") };
+            let Some(done) = later.map(|(_, at)| *at).min() else {
+                bail!("{name} was never carried out")
+            };
             times.push(done.saturating_duration_since(*asked));
         }
         let count = times.len();
