@@ -112,15 +112,16 @@ pub fn value(pid: Pid, name: &str) -> Option<String> {
     all.split(|byte| *byte == 0).find_map(of)
 }
 
-/// Returns whether a process may have a handler for a signal. Only a readable status rules that
-/// out.
-pub(crate) fn may_catch(pid: Pid, signal: Signal) -> bool {
+/// Returns whether a process has a handler for a signal; `None` if it has ended, or its status is
+/// not readable.
+#[must_use]
+pub fn catches(pid: Pid, signal: Signal) -> Option<bool> {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
-    status.map_or(true, |status| catches(&status, signal).unwrap_or(true))
+    catches_by(&status.ok()?, signal)
 }
 
 /// Returns whether a process with this `status` catches a signal; `None` if it has ended.
-fn catches(status: &str, signal: Signal) -> Option<bool> {
+fn catches_by(status: &str, signal: Signal) -> Option<bool> {
     let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     if value("State:")?.starts_with(['Z', 'X']) {
         return None;
@@ -136,11 +137,11 @@ mod tests {
     #[test]
     fn a_program_catches_the_signals_that_its_status_says() {
         let status = "Name:\tsh\nState:\tS (sleeping)\nSigCgt:\t0000000000004002\n";
-        let of = |signal| catches(status, signal);
+        let of = |signal| catches_by(status, signal);
         assert_eq!([Signal::TERM, Signal::INT, Signal::HUP].map(of), [true, true, false].map(Some));
         let zombie = status.replace("S (sleeping)", "Z (zombie)");
-        assert_eq!(catches(&zombie, Signal::HUP), None);
-        assert_eq!(catches("State:\tR (running)\n", Signal::HUP), None);
+        assert_eq!(catches_by(&zombie, Signal::HUP), None);
+        assert_eq!(catches_by("State:\tR (running)\n", Signal::HUP), None);
     }
 
     #[test]

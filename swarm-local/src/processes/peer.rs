@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use swarm_worker::procs;
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 
@@ -126,13 +127,8 @@ fn has_open(pid: Pid, file: &fs::Metadata) -> bool {
     })
 }
 
-/// Whether the process has a handler for a signal.
 fn handles(pid: Pid, signal: Signal) -> bool {
-    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
-    let status = status.unwrap_or_default();
-    let handled = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let handled = handled.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    handled.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
+    procs::catches(pid, signal).unwrap_or(false)
 }
 
 #[cfg(test)]

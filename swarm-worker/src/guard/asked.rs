@@ -59,7 +59,9 @@ impl Asked {
     /// catches nor ignores the signal would have died of it.
     pub(super) fn may_have_reached(&self, leader: Pid, started_at: Instant, now: Instant) -> bool {
         self.0.iter().any(|(kind, at)| {
-            started_at <= *at && now <= *at + STOPPED_WITHIN && procs::may_catch(leader, *kind)
+            started_at <= *at
+                && now <= *at + STOPPED_WITHIN
+                && procs::catches(leader, *kind).unwrap_or(true)
         })
     }
 }
