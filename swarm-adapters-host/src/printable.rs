@@ -3,6 +3,7 @@
 //! The escapes replace all control characters, and characters that change the order of a line.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -59,6 +60,14 @@ pub fn printable(text: &str, form: Form) -> Cow<'_, str> {
         if form.keeps(c) { escaped.push(c) } else { form.escape(c, &mut escaped) }
     }
     escaped.into()
+}
+
+/// Returns whether [`printable`] keeps each of these words as it is.
+pub fn are_printable<W: AsRef<OsStr>>(words: impl IntoIterator<Item = W>) -> bool {
+    words.into_iter().all(|word| {
+        let word = word.as_ref().to_string_lossy();
+        word.chars().all(|c| Form::Line.keeps(c))
+    })
 }
 
 /// A writer that escapes its input like [`printable`]. Each write must have whole characters, as

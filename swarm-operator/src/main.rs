@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use anstyle::AnsiColor;
 use clap::Parser as _;
-use swarm_adapters_host::printable::{Form, printable};
+use swarm_adapters_host::printable::{Form, are_printable, printable};
 use swarm_adapters_host::{caller, runtime};
 
 use args::{Args, Command};
@@ -57,11 +57,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
 /// Exits with clap's message. If a word of the command line has control characters, the message is
 /// escaped.
 fn refuse(error: &clap::Error, words: &[OsString]) -> ! {
-    let is_plain = |word: &OsString| {
-        let word = word.to_string_lossy();
-        printable(&word, Form::Line) == word
-    };
-    if !error.use_stderr() || words.iter().all(is_plain) {
+    if !error.use_stderr() || are_printable(words) {
         error.exit();
     }
     let message = error.render().to_string();
