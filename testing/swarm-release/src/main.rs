@@ -1,0 +1,49 @@
+//! Makes the files of a release: the Helm chart, the manifests, archives, packages and checksums.
+//!
+//! Recipes of the justfile run it. It starts no shell, and downloads nothing.
+
+mod chart;
+mod manifests;
+mod packages;
+mod release;
+mod repository;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Makes the files of a release of swarm.
+#[derive(Parser)]
+#[command(name = "swarm-release")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Writes the Helm chart from the kustomizations, or compares both.
+    Chart(chart::Arguments),
+    /// Writes the manifests of a release, such as `install.yaml`.
+    Manifests(manifests::Arguments),
+    /// Packs the programs of one machine into archives and a Debian package.
+    Packages(packages::Arguments),
+    /// Makes all files of a release, and checks that they agree.
+    Release(release::Arguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Chart(arguments) => chart::run(&arguments),
+        Command::Manifests(arguments) => manifests::run(&arguments),
+        Command::Packages(arguments) => packages::run(&arguments),
+        Command::Release(arguments) => release::run(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
