@@ -161,6 +161,11 @@ bless-instructions:
 dist:
     .ci/dist
 
+# Pack the static programs in FOLDER into archives and a Debian package in dist/ (needs Go).
+[group('build it')]
+pack FOLDER:
+    NFPM="$(.ci/tool nfpm)" cargo run --quiet --locked -p swarm-release -- packages --programs {{ FOLDER }} --out dist
+
 # Run the 27 streams on this machine.
 [group('run it')]
 local *ARGS:
