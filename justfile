@@ -125,7 +125,7 @@ scenarios:
 gone:
     cargo run --quiet --locked -p swarm-e2e -- gone
 
-# Install the Debian packages that tests and clusters need, or one set: `tests` or `cluster`.
+# Install the Debian packages that tests and clusters need, or one set: `tests`, `cluster` or `machine`.
 [group('check a change')]
 packages SET="":
     .ci/packages {{ SET }}
@@ -221,7 +221,7 @@ model:
 
 # Run all checks that CI leaves out because they take long and rarely fail.
 [group('measure, and test for hours')]
-soak: ordinary-days soak-runs soak-cluster
+soak: ordinary-days soak-runs soak-cluster package-check
 
 # Simulate ordinary days of 40 recorders in ten minutes, and judge their files (needs ffmpeg).
 [group('measure, and test for hours')]
@@ -237,6 +237,18 @@ soak-runs FIRST="100" COUNT="30":
 [group('measure, and test for hours')]
 soak-cluster:
     cargo run --locked -p swarm-e2e -- scenarios --set soak
+
+# The first run installs a small Debian into the cache, in four minutes (root, Debian, Go).
+#
+# Install the Debian package on a machine in a container; upgrade it, remove it, and see what pools lose.
+[group('measure, and test for hours')]
+package-check:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    .ci/packages machine
+    target=$(rustc -vV | sed -n 's/^host: //p')
+    RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --locked --profile quick --target "$target" -p swarm-cli
+    NFPM="$(.ci/tool nfpm)" cargo run --quiet --locked -p swarm-release -- package-check --programs "${CARGO_TARGET_DIR:-target}/$target/quick"
 
 # Takes one to two hours on one core (needs cargo-mutants); SHARD takes a part, such as 3/40.
 #

@@ -4,6 +4,7 @@
 
 mod chart;
 mod manifests;
+mod package_check;
 mod packages;
 mod release;
 mod repository;
@@ -28,6 +29,8 @@ enum Command {
     Manifests(manifests::Arguments),
     /// Packs the programs of one machine into archives and a Debian package.
     Packages(packages::Arguments),
+    /// Installs the Debian package on a machine in a container, uses and removes it (root).
+    PackageCheck(package_check::Arguments),
     /// Makes all files of a release, and checks that they agree.
     Release(release::Arguments),
 }
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Command::Chart(arguments) => chart::run(&arguments),
         Command::Manifests(arguments) => manifests::run(&arguments),
         Command::Packages(arguments) => packages::run(&arguments),
+        Command::PackageCheck(arguments) => package_check::run(&arguments),
         Command::Release(arguments) => release::run(&arguments),
     };
     match outcome {

@@ -19,6 +19,7 @@ use crate::repository::{self, VERSION, root};
 use archive::{Entry, Tree};
 use texts::Texts;
 
+pub(crate) use debian::{finish, nfpm};
 pub(crate) use program::Arch;
 
 /// Arguments of `packages`.
