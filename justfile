@@ -156,10 +156,12 @@ bless-api:
 bless-instructions:
     UPDATE=1 cargo run --release --locked -p swarm-bench -- instructions
 
+# TARGET is a Rust target, such as aarch64-unknown-linux-gnu; it needs Debian's gcc for it.
+#
 # Build small static programs for images and packages; the symbols of PROGRAM are in PROGRAM.debug (needs binutils).
 [group('build it')]
-dist:
-    .ci/dist
+dist TARGET="":
+    .ci/dist {{ TARGET }}
 
 # Pack the static programs in FOLDER into archives and a Debian package in dist/ (needs Go).
 [group('build it')]
