@@ -105,7 +105,7 @@ fn service(
     let Source { commit, date } = source;
     let wanted = format!("{commit} {date}");
     cached(cache, name, &[&dockerfile, &binary], &wanted, |file| {
-        let args = [("SERVICE", service), ("COMMIT", commit), ("DATE", date)];
+        let args = [("FROM", "prebuilt"), ("SERVICE", service), ("COMMIT", commit), ("DATE", date)];
         buildah::build(cache, &dockerfile, ours, &args, name, file)
     })
 }

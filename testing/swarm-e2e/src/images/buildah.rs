@@ -1,4 +1,5 @@
-//! The real route: the repository's Dockerfile, built by buildah without a daemon or a registry.
+//! The real route: the repository's Dockerfile packs prebuilt programs, by buildah, without a daemon
+//! or a registry.
 
 use std::fs;
 use std::path::Path;
