@@ -2,7 +2,9 @@
 //!
 //! Recipes of the justfile run it. It starts no shell, and downloads nothing.
 
+mod buildah;
 mod chart;
+mod images;
 mod manifests;
 mod package_check;
 mod packages;
@@ -31,6 +33,8 @@ enum Command {
     Packages(packages::Arguments),
     /// Installs the Debian package on a machine in a container, uses and removes it (root).
     PackageCheck(package_check::Arguments),
+    /// Packs prebuilt programs into images, as OCI layouts.
+    Images(images::Arguments),
     /// Makes all files of a release, and checks that they agree.
     Release(release::Arguments),
 }
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
         Command::Manifests(arguments) => manifests::run(&arguments),
         Command::Packages(arguments) => packages::run(&arguments),
         Command::PackageCheck(arguments) => package_check::run(&arguments),
+        Command::Images(arguments) => images::run(&arguments),
         Command::Release(arguments) => release::run(&arguments),
     };
     match outcome {
