@@ -120,6 +120,13 @@ book:
 scenarios:
     .ci/scenarios
 
+# Needs root, and no registry of images; `just packages` first. ARGS such as `--profile quick --builds 1` save time.
+#
+# Compile both images from this checkout by the Dockerfile, twice; fail if the builds differ.
+[group('check a change')]
+image *ARGS:
+    cargo run --quiet --locked -p swarm-release -- dockerfile {{ ARGS }}
+
 # Fail if a cluster leaves anything behind after any kind of end (root; `just packages` first).
 [group('check a change')]
 gone:
@@ -223,7 +230,7 @@ model:
 
 # Run all checks that CI leaves out because they take long and rarely fail.
 [group('measure, and test for hours')]
-soak: ordinary-days soak-runs soak-cluster package-check
+soak: ordinary-days soak-runs soak-cluster image package-check
 
 # Simulate ordinary days of 40 recorders in ten minutes, and judge their files (needs ffmpeg).
 [group('measure, and test for hours')]

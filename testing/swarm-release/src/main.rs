@@ -4,6 +4,7 @@
 
 mod buildah;
 mod chart;
+mod dockerfile;
 mod images;
 mod manifests;
 mod package_check;
@@ -35,6 +36,8 @@ enum Command {
     PackageCheck(package_check::Arguments),
     /// Packs prebuilt programs into images, as OCI layouts.
     Images(images::Arguments),
+    /// Compiles the images from the checkout, without a registry of images, and compares two builds.
+    Dockerfile(dockerfile::Arguments),
     /// Makes all files of a release, and checks that they agree.
     Release(release::Arguments),
 }
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Command::Packages(arguments) => packages::run(&arguments),
         Command::PackageCheck(arguments) => package_check::run(&arguments),
         Command::Images(arguments) => images::run(&arguments),
+        Command::Dockerfile(arguments) => dockerfile::run(&arguments),
         Command::Release(arguments) => release::run(&arguments),
     };
     match outcome {
