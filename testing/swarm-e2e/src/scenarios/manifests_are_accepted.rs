@@ -72,7 +72,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
         }
         // The role of an existing binding cannot be changed, not even on a dry run. The scenario
         // `rights_are_bound_by_namespace` applies this overlay.
-        if !folder.ends_with(LISTED) {
+        // A component that only names images renders to nothing by itself.
+        if !folder.ends_with(LISTED) && !rendered.trim().is_empty() {
             accepted(&context, &["--kustomize", &folder]).await?;
         }
     }
