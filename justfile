@@ -175,6 +175,33 @@ dist TARGET="":
 pack FOLDER:
     NFPM="$(.ci/tool nfpm)" cargo run --quiet --locked -p swarm-release -- packages --programs {{ FOLDER }} --out dist
 
+# Write the version, date and images of a release into the checkout, for a commit that gets its tag.
+[group('release it')]
+pin VERSION REGISTRY="registry.example.com/swarm":
+    cargo run --quiet -p swarm-release -- release pin {{ quote(VERSION) }} --registry {{ quote(REGISTRY) }}
+
+# Write the images of a clone into the checkout again, after the tag.
+[group('release it')]
+unpin:
+    cargo run --quiet --locked -p swarm-release -- release unpin
+
+# Fail if tag, version, changelog, chart and pinned images disagree.
+[group('release it')]
+pinned VERSION REGISTRY="registry.example.com/swarm":
+    cargo run --quiet --locked -p swarm-release -- release check {{ quote(VERSION) }} --registry {{ quote(REGISTRY) }}
+
+# Make all files of a release in dist/; OTHER has the files from a machine of another architecture.
+[group('release it')]
+release VERSION REGISTRY="registry.example.com/swarm" DOWNLOADS="https://downloads.example.com/swarm" OTHER="":
+    HELM="$(.ci/tool helm)" KUSTOMIZE="$(.ci/tool kustomize)" NFPM="$(.ci/tool nfpm)" \
+      cargo run --quiet --locked -p swarm-release -- release make {{ quote(VERSION) }} \
+      --registry {{ quote(REGISTRY) }} --downloads {{ quote(DOWNLOADS) }} {{ if OTHER == "" { "" } else { "--add " + quote(OTHER) } }}
+
+# Fail if a file or an image in dist/ is not what its digest says.
+[group('release it')]
+verify-release DIST="dist":
+    cargo run --quiet --locked -p swarm-release -- release verify {{ quote(DIST) }}
+
 # Run the 27 streams on this machine.
 [group('run it')]
 local *ARGS:

@@ -1,0 +1,44 @@
+//! Archives of a release: `.tar.gz` of programs, and `.tgz` of the chart.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use flate2::read::GzDecoder;
+
+/// Lists the paths in an archive.
+pub(crate) fn paths(archive: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in open(archive)?.entries().with_context(|| unreadable(archive))? {
+        let entry = entry.with_context(|| unreadable(archive))?;
+        found.push(entry.path()?.display().to_string());
+    }
+    Ok(found)
+}
+
+/// Returns one file of an archive.
+///
+/// # Errors
+///
+/// When the archive has no such file.
+pub(crate) fn file(archive: &Path, path: &str) -> Result<String> {
+    for entry in open(archive)?.entries().with_context(|| unreadable(archive))? {
+        let mut entry = entry.with_context(|| unreadable(archive))?;
+        if entry.path()?.as_ref() == Path::new(path) {
+            let mut text = String::new();
+            entry.read_to_string(&mut text).with_context(|| unreadable(archive))?;
+            return Ok(text);
+        }
+    }
+    anyhow::bail!("{} has no file {path}", archive.display())
+}
+
+fn open(archive: &Path) -> Result<tar::Archive<GzDecoder<File>>> {
+    let file = File::open(archive).with_context(|| unreadable(archive))?;
+    Ok(tar::Archive::new(GzDecoder::new(file)))
+}
+
+fn unreadable(archive: &Path) -> String {
+    format!("cannot read {}", archive.display())
+}

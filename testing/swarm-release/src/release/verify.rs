@@ -1,0 +1,120 @@
+//! The step `verify`: every file and image of a release is what its digest says.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::{layout::Layout, sums};
+
+/// Arguments of `verify`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Folder with the files of a release
+    #[arg(default_value = "dist")]
+    dist: PathBuf,
+}
+
+/// Names of the image layouts of a release, below `images`.
+pub(crate) const LAYOUTS: [&str; 2] = ["operator", "worker"];
+
+/// Runs the step.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    verify(&arguments.dist)?;
+    println!("{}: all files and images have their digests", arguments.dist.display());
+    Ok(())
+}
+
+/// Checks the files by SHA256SUMS, and the images by `install.yaml`, which is one of these files.
+pub(crate) fn verify(dist: &Path) -> Result<()> {
+    sums::verify(dist)?;
+    let path = dist.join("install.yaml");
+    let installed =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    for name in LAYOUTS {
+        let folder = dist.join("images").join(name);
+        let layout = Layout::at(folder.clone());
+        layout.verify()?;
+        let digest = layout.digest()?;
+        if !installed.contains(&format!("@{digest}")) {
+            bail!("{} has the digest {digest}, which install.yaml does not name", folder.display());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::release::fixture;
+
+    /// Runs the command that docs/verify-release.md names.
+    fn sha256sum(dist: &Path) -> bool {
+        let mut command = std::process::Command::new("sha256sum");
+        command.args(["--check", "--quiet", sums::FILE]).current_dir(dist);
+        command.output().unwrap().status.success()
+    }
+
+    /// Changes one byte in the middle of a file.
+    fn tamper(path: &Path) {
+        let mut bytes = fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(path, bytes).unwrap();
+    }
+
+    #[test]
+    fn a_release_is_what_its_digests_say() {
+        let dist = fixture::dist();
+        verify(dist.path()).unwrap();
+        assert!(sha256sum(dist.path()));
+    }
+
+    #[test]
+    fn each_changed_file_is_noticed_and_named() {
+        for name in sums::files(fixture::dist().path()).unwrap() {
+            let dist = fixture::dist();
+            tamper(&dist.path().join(&name));
+            let refused = verify(dist.path()).unwrap_err().to_string();
+            assert!(refused.contains(&format!("{name} is changed")), "{refused}");
+            assert!(!sha256sum(dist.path()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_and_one_without_a_digest_are_noticed() {
+        let dist = fixture::dist();
+        fs::rename(dist.path().join("crds.yaml"), dist.path().join("other.yaml")).unwrap();
+        let refused = verify(dist.path()).unwrap_err().to_string();
+        assert!(refused.contains("crds.yaml: No such file"), "{refused}");
+        assert!(refused.contains("other.yaml is not in SHA256SUMS"), "{refused}");
+    }
+
+    #[test]
+    fn each_changed_file_of_an_image_is_noticed() {
+        for name in LAYOUTS {
+            let blobs = Path::new("images").join(name).join("blobs/sha256");
+            let dist = fixture::dist();
+            let files = fs::read_dir(dist.path().join(&blobs)).unwrap();
+            let files: Vec<_> = files.map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!(files.len(), 3, "manifest, config and layer");
+            for file in files {
+                let dist = fixture::dist();
+                tamper(&dist.path().join(&blobs).join(&file));
+                let refused = verify(dist.path()).unwrap_err().to_string();
+                assert!(refused.contains(&format!("{} is changed", file.display())), "{refused}");
+            }
+        }
+    }
+
+    /// Another image whose own digests are right still differs from the image in `install.yaml`.
+    #[test]
+    fn a_replaced_image_is_noticed() {
+        let dist = fixture::dist();
+        let operator = dist.path().join("images/operator");
+        fs::remove_dir_all(&operator).unwrap();
+        fixture::layout(&operator, "amd64", "0.1.1");
+        let refused = verify(dist.path()).unwrap_err().to_string();
+        assert!(refused.contains("which install.yaml does not name"), "{refused}");
+    }
+}
