@@ -11,6 +11,9 @@ use crate::root;
 /// Recipes of the gate that no workflow runs: `advisories` fetches the database there.
 const ONLY_HERE: [&str; 1] = ["advisories-offline"];
 
+/// The one workflow that publishes something.
+const RELEASE: &str = ".github/workflows/release.yml";
+
 fn read(file: &str) -> String {
     std::fs::read_to_string(root().join(file)).unwrap()
 }
@@ -28,6 +31,10 @@ fn workflows() -> Vec<(String, Value)> {
         .collect();
     assert!(found.len() > 2, "{found:?}");
     found
+}
+
+fn yaml(text: &str) -> Value {
+    serde_yaml::from_str(text).unwrap()
 }
 
 fn list(value: &Value) -> Vec<Value> {
@@ -131,12 +138,14 @@ fn a_job_may_only_read_and_ends_in_time() {
         let text = read(&path);
         assert!(!text.contains("secrets."), "{path} uses a secret");
         assert!(!text.contains("pull_request_target"), "{path} runs others' code with rights");
-        let read_only: Value = serde_yaml::from_str("contents: read").unwrap();
-        assert_eq!(workflow["permissions"], read_only, "{path}");
+        let is_release = path == RELEASE;
+        let rights = if is_release { "{}" } else { "contents: read" };
+        assert_eq!(workflow["permissions"], yaml(rights), "{path}");
         assert!(workflow["concurrency"]["group"].is_string(), "{path} has no concurrency group");
         for (name, job) in jobs(&workflow) {
             assert!(job["timeout-minutes"].is_u64(), "{path}: {name} has no timeout");
-            assert!(job["permissions"].is_null(), "{path}: {name} has rights of its own");
+            let own = !job["permissions"].is_null();
+            assert!(is_release || !own, "{path}: {name} has rights of its own");
         }
     }
     for (path, step) in steps() {
@@ -144,6 +153,31 @@ fn a_job_may_only_read_and_ends_in_time() {
             let keeps = &step["with"]["persist-credentials"];
             assert_eq!(keeps.as_bool(), Some(false), "{path} leaves a token in the clone");
         }
+    }
+}
+
+/// A job that builds the checkout only reads. A job with rights waits for the reviewers of an
+/// environment, and each right that it has is written here.
+#[test]
+fn a_job_of_a_release_has_no_right_that_it_does_not_need() {
+    let expected = [
+        ("arm64", "{contents: read}", "~"),
+        ("files", "{contents: read}", "~"),
+        (
+            "images",
+            "{attestations: write, contents: read, id-token: write, packages: write}",
+            "release",
+        ),
+        ("downloads", "{attestations: write, contents: write, id-token: write}", "release"),
+        ("crates", "{contents: read, id-token: write}", "crates"),
+    ];
+    let workflow: Value = serde_yaml::from_str(&read(RELEASE)).unwrap();
+    let found = jobs(&workflow);
+    assert_eq!(found.len(), expected.len());
+    for ((name, job), (expected, rights, environment)) in found.iter().zip(expected) {
+        assert_eq!(name, expected);
+        assert_eq!(job["permissions"], yaml(rights), "{name}");
+        assert_eq!(job["environment"], yaml(environment), "{name}");
     }
 }
 
