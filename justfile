@@ -163,6 +163,16 @@ bless-api:
 bless-instructions:
     UPDATE=1 cargo run --release --locked -p swarm-bench -- instructions
 
+# Write the Helm chart in deploy/chart from the kustomizations (needs Go).
+[group('write what is generated')]
+chart:
+    KUSTOMIZE="$(.ci/tool kustomize)" cargo run --quiet --locked -p swarm-release -- chart
+
+# Fail if the Helm chart has other objects than the kustomizations, or takes wrong values (needs Go).
+[group('check a change')]
+chart-check:
+    KUSTOMIZE="$(.ci/tool kustomize)" HELM="$(.ci/tool helm)" HELM3="$(.ci/tool helm3)" cargo run --quiet --locked -p swarm-release -- chart --check
+
 # TARGET is a Rust target, such as aarch64-unknown-linux-gnu; it needs Debian's gcc for it.
 #
 # Build small static programs for images and packages; the symbols of PROGRAM are in PROGRAM.debug (needs binutils).
