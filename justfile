@@ -282,7 +282,7 @@ soak-runs FIRST="100" COUNT="30":
 # Run the cluster scenarios of the soak set (root, Debian packages).
 [group('measure, and test for hours')]
 soak-cluster:
-    cargo run --locked -p swarm-e2e -- scenarios --set soak
+    HELM="$(.ci/tool helm)" cargo run --locked -p swarm-e2e -- scenarios --set soak
 
 # The first run installs a small Debian into the cache, in four minutes (root, Debian, Go).
 #
