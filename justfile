@@ -189,6 +189,7 @@ pack FOLDER:
 [group('release it')]
 pin VERSION REGISTRY="registry.example.com/swarm":
     cargo run --quiet -p swarm-release -- release pin {{ quote(VERSION) }} --registry {{ quote(REGISTRY) }}
+    "{{ just_executable() }}" chart
 
 # Write the images of a clone into the checkout again, after the tag.
 [group('release it')]

@@ -5,8 +5,8 @@
 //! - the order of objects, of fields, and of entries with names, such as environment variables;
 //! - labels that the chart adds to an object, and the annotation that keeps an object;
 //! - the namespace as an object, unless the values ask for it;
-//! - the images of a release, which the kustomizations call `swarm-operator:dev` and
-//!   `swarm-worker:dev`;
+//! - the images of a release: in a clone the kustomizations call them `swarm-operator:dev` and
+//!   `swarm-worker:dev`, and in a tagged tree they have the released names;
 //! - the name of the binding for a list of namespaces, since Helm replaces a binding whose role
 //!   changes, and `kubectl apply` cannot.
 
@@ -16,7 +16,8 @@ use anyhow::{Result, bail, ensure};
 use serde_yaml::Value;
 
 use super::objects::{documents, kind, metadata};
-use crate::repository::{VERSION, kustomize};
+use crate::release::pins;
+use crate::repository::{VERSION, kustomize, root};
 
 /// Folders of `deploy/`, and the values with which the chart has the same objects.
 pub(super) struct Pair {
@@ -72,6 +73,9 @@ pub(super) fn same(pair: &Pair, rendered: &str) -> Result<()> {
     for folder in pair.folders {
         expected.push_str("---\n");
         expected.push_str(&kustomize(folder)?);
+    }
+    for pin in pins::read(root())? {
+        expected = expected.replace(&pin.image(), &format!("{}:dev", pin.name));
     }
     if pair.values.is_empty() {
         for image in ["swarm-operator", "swarm-worker"] {
