@@ -73,6 +73,7 @@ mod swarms_are_deleted_in_every_state;
 mod the_api_in_memory_answers_as_the_real_one;
 mod the_api_server_is_away;
 mod the_chart_manages_an_installation;
+mod the_installation_page_works;
 mod the_operator_is_fenced;
 mod the_operator_moves_to_its_namespace;
 mod the_plugin_passes_flags_on;
@@ -226,6 +227,7 @@ fn soak() -> Vec<Scenario> {
         scenario!(the_operator_moves_to_its_namespace).within(Duration::from_mins(6)),
         scenario!(uninstall_never_hangs).within(Duration::from_mins(5)),
         scenario!(the_chart_manages_an_installation).within(Duration::from_mins(10)),
+        scenario!(the_installation_page_works).within(Duration::from_mins(8)),
         scenario!(managed_pools_roll_after_an_upgrade as managed_pools::upgraded)
             .within(Duration::from_mins(5)),
         scenario!(operator_dies_while_it_makes_a_pool as managed_pools::killed)

@@ -57,7 +57,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 }
 
 /// Removes what kustomize has installed, in the documented order.
-async fn removed(context: &Context) -> Result<()> {
+pub(super) async fn removed(context: &Context) -> Result<()> {
     let cluster = &context.cluster;
     let all = ["delete", "swarms", "--all", "--all-namespaces", "--timeout=60s"];
     cluster.kubectl(&all).await?;
@@ -179,7 +179,16 @@ async fn taken_over(context: &Context, helm: &Helm) -> Result<()> {
 
 /// Copies the chart as an older version of it.
 fn previous(folder: &Path) -> Result<String> {
-    let (chart, copy) = (repository().join(CHART), folder.join("swarm"));
+    let copy = folder.join("swarm");
+    self::copy(&copy)?;
+    replace(&copy.join("Chart.yaml"), [&format!("\nversion: {}", version()), "\nversion: 0.0.1"])?;
+    replace(&copy.join("templates/crd-swarms.yaml"), SHORT)?;
+    Ok(copy.display().to_string())
+}
+
+/// Copies the chart into a new folder.
+pub(super) fn copy(copy: &Path) -> Result<()> {
+    let chart = repository().join(CHART);
     for sub in ["", "templates"] {
         fs::create_dir_all(copy.join(sub))?;
         for entry in fs::read_dir(chart.join(sub))? {
@@ -189,9 +198,7 @@ fn previous(folder: &Path) -> Result<String> {
             }
         }
     }
-    replace(&copy.join("Chart.yaml"), [&format!("\nversion: {}", version()), "\nversion: 0.0.1"])?;
-    replace(&copy.join("templates/crd-swarms.yaml"), SHORT)?;
-    Ok(copy.display().to_string())
+    Ok(())
 }
 
 /// The version of the workspace.
@@ -224,15 +231,16 @@ async fn pods(context: &Context) -> Result<BTreeSet<String>> {
 }
 
 /// The program of Helm, for this cluster.
-struct Helm {
-    program: PathBuf,
+pub(super) struct Helm {
+    /// The path of the program.
+    pub(super) program: PathBuf,
     chart: String,
     context: Context,
 }
 
 impl Helm {
     /// Finds the program: by the variable `HELM`, or else where `.ci/tool` installs it.
-    fn find(context: &Context) -> Result<Self> {
+    pub(super) fn find(context: &Context) -> Result<Self> {
         let variable = |name| std::env::var_os(name).map(PathBuf::from);
         let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
         let installed = || Some(cache?.join("swarm-ci/helm/bin/helm"));
@@ -254,7 +262,7 @@ impl Helm {
     }
 
     /// Runs Helm in the operator's namespace, and returns its output.
-    async fn run(&self, words: &[&str]) -> Result<String> {
+    pub(super) async fn run(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.program);
         command.args(words).args(["--namespace", NAMESPACE]).kill_on_drop(true);
         command.envs(self.context.cluster.environment());
