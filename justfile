@@ -78,7 +78,7 @@ go-worker:
 # Run the examples of the library; fail if one of them fails.
 [group('check a change')]
 examples:
-    for example in scheduler what_if exclusive handover; do cargo run --quiet --locked -p swarm-core --example "$example" >/dev/null; done
+    for example in scheduler what_if exclusive handover; do cargo run --quiet --locked -p jobswarm-core --example "$example" >/dev/null; done
 
 # Run the README's main command until all streams run, then stop it.
 [group('check a change')]
@@ -302,4 +302,4 @@ package-check:
 # Break the library in many small ways, one at a time, and list the mutants that no unit test notices.
 [group('measure, and test for hours')]
 mutants SHARD="0/1":
-    cargo mutants --package swarm-core --shard {{ SHARD }}
+    cargo mutants --package jobswarm-core --shard {{ SHARD }}

@@ -1,6 +1,6 @@
 //! A scheduler that never lets two workers run one job, and its workers: one of them freezes.
 //!
-//! `cargo run -p swarm-core --example exclusive`
+//! `cargo run -p jobswarm-core --example exclusive`
 //!
 //! Time is simulated, and the store is in memory. With a clock and a store with compare-and-set,
 //! the example would be a whole scheduler.

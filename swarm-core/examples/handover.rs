@@ -1,4 +1,4 @@
-//! Two workers, as threads, hand a job over: `cargo run -p swarm-core --example handover`.
+//! Two workers, as threads, hand a job over: `cargo run -p jobswarm-core --example handover`.
 #![expect(clippy::print_stdout, clippy::unwrap_used, clippy::wildcard_imports, reason = "example")]
 #![expect(clippy::disallowed_methods, reason = "the program that drives the core reads the clock")]
 use std::collections::{BTreeMap, VecDeque};

@@ -1,6 +1,6 @@
 //! The planner inside a scheduler that is not Kubernetes: machines in a rack take backups.
 //!
-//! `cargo run -p swarm-core --example scheduler`
+//! `cargo run -p jobswarm-core --example scheduler`
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::collections::BTreeMap;

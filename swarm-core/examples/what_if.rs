@@ -1,6 +1,6 @@
 //! Counts the jobs that would move if the pool had another size, without moving any.
 //!
-//! `cargo run -p swarm-core --example what_if`
+//! `cargo run -p jobswarm-core --example what_if`
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use swarm_core::{JobTable, JobsError, Mode, Pool, Rules};

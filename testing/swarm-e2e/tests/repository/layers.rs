@@ -8,21 +8,24 @@ use crate::root;
 
 /// The workspace crates that each shipped crate may depend on.
 const ARROWS: [(&str, &[&str]); 10] = [
-    ("swarm-core", &[]),
-    ("swarm-spec", &["swarm-core"]),
-    ("swarm-client", &["swarm-core", "swarm-spec"]),
-    ("swarm-adapters-k8s", &["swarm-client", "swarm-core", "swarm-replicas", "swarm-spec"]),
-    ("swarm-adapters-host", &["swarm-core"]),
-    ("swarm-replicas", &["swarm-core"]),
-    ("swarm-worker", &["swarm-adapters-host", "swarm-client", "swarm-core", "swarm-spec"]),
-    ("swarm-local", &["swarm-adapters-host", "swarm-core", "swarm-spec", "swarm-worker"]),
+    ("jobswarm-core", &[]),
+    ("jobswarm-spec", &["jobswarm-core"]),
+    ("jobswarm-client", &["jobswarm-core", "jobswarm-spec"]),
+    (
+        "swarm-adapters-k8s",
+        &["jobswarm-client", "jobswarm-core", "jobswarm-replicas", "jobswarm-spec"],
+    ),
+    ("swarm-adapters-host", &["jobswarm-core"]),
+    ("jobswarm-replicas", &["jobswarm-core"]),
+    ("swarm-worker", &["swarm-adapters-host", "jobswarm-client", "jobswarm-core", "jobswarm-spec"]),
+    ("swarm-local", &["swarm-adapters-host", "jobswarm-core", "jobswarm-spec", "swarm-worker"]),
     (
         "swarm-cli",
-        &["swarm-adapters-host", "swarm-core", "swarm-local", "swarm-spec", "swarm-worker"],
+        &["swarm-adapters-host", "jobswarm-core", "swarm-local", "jobswarm-spec", "swarm-worker"],
     ),
     (
         "swarm-operator",
-        &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-client", "swarm-worker"],
+        &["swarm-adapters-host", "swarm-adapters-k8s", "jobswarm-client", "swarm-worker"],
     ),
 ];
 /// Crates that are never shipped and may see everything.
@@ -38,9 +41,9 @@ const TESTING: [&str; 7] = [
 /// The crates that may use Kubernetes crates. Binaries only name `k8s-openapi`, to choose its
 /// version.
 const KNOW_KUBE: [&str; 5] =
-    ["swarm-adapters-k8s", "swarm-apiserver", "swarm-client", "swarm-e2e", "swarm-replicas"];
+    ["swarm-adapters-k8s", "swarm-apiserver", "jobswarm-client", "swarm-e2e", "jobswarm-replicas"];
 /// The client of Kubernetes, our library around it, and the operator.
-const CLIENT: [&str; 4] = ["kube", "k8s-openapi", "swarm-client", "swarm-adapters-k8s"];
+const CLIENT: [&str; 4] = ["kube", "k8s-openapi", "jobswarm-client", "swarm-adapters-k8s"];
 /// Crates that draw on a terminal.
 const SCREEN: [&str; 2] = ["ratatui", "crossterm"];
 /// Crates that would make the core impure: runtimes, clients, clocks and random sources.
@@ -59,7 +62,8 @@ const IMPURE: [&str; 12] = [
     "libc",
 ];
 
-fn cargo(args: &[&str]) -> String {
+/// Returns the output of cargo in the repository. Fails the test if cargo fails.
+pub(crate) fn cargo(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO")).args(args).current_dir(root()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -105,7 +109,7 @@ fn only_the_agreed_crates_know_kubernetes() {
 fn the_core_has_the_agreed_dependencies_and_no_others() {
     let agreed = std::fs::read_to_string(root().join("swarm-core/dependencies.txt")).unwrap();
     let agreed: BTreeSet<_> = agreed.lines().map(str::to_owned).collect();
-    assert_eq!(dependencies()["swarm-core"], agreed);
+    assert_eq!(dependencies()["jobswarm-core"], agreed);
 }
 
 /// The features of a crate in a build, and of all crates below it.
@@ -132,8 +136,8 @@ fn the_dependencies_of_a_worker_are_those_of_the_page_about_the_library() {
     let page = std::fs::read_to_string(root().join("docs/library.md")).unwrap();
     let list = page.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
     let mut listed: BTreeSet<_> = list.split_whitespace().map(str::to_owned).collect();
-    assert!(page.contains("and on `swarm-client` and `k8s-openapi` with that feature"));
-    listed.extend(["swarm-client", "k8s-openapi"].map(str::to_owned));
+    assert!(page.contains("and on `jobswarm-client` and `k8s-openapi` with that feature"));
+    listed.extend(["jobswarm-client", "k8s-openapi"].map(str::to_owned));
     assert_eq!(dependencies()["swarm-worker"], listed);
     for (features, about) in [(&["--no-default-features"][..], 100), (&[], 170)] {
         let linked = below(&[&["-p", "swarm-worker"], features].concat()).len();
@@ -146,16 +150,16 @@ fn the_dependencies_of_a_worker_are_those_of_the_page_about_the_library() {
 
 #[test]
 fn nothing_below_the_core_is_impure() {
-    let core = ["-p", "swarm-core"];
-    assert_eq!(found(&core, &["swarm-core"]), ["swarm-core"]);
+    let core = ["-p", "jobswarm-core"];
+    assert_eq!(found(&core, &["jobswarm-core"]), ["jobswarm-core"]);
     assert!(found(&core, &IMPURE).is_empty(), "below swarm-core: {:?}", found(&core, &IMPURE));
 }
 
 /// Compares the crate without its driver with the core: it is as pure, and links no further crate.
 #[test]
 fn the_machine_of_replicas_links_the_core_and_nothing_impure() {
-    let machine = ["-p", "swarm-replicas", "--no-default-features"];
-    let ours = ["swarm-replicas", "swarm-core"];
+    let machine = ["-p", "jobswarm-replicas", "--no-default-features"];
+    let ours = ["jobswarm-replicas", "jobswarm-core"];
     assert_eq!(found(&machine, &ours), ours);
     assert!(found(&machine, &IMPURE).is_empty(), "{:?}", found(&machine, &IMPURE));
     let optional = ["serde_json", "tracing", "rustix"];
@@ -169,9 +173,9 @@ fn what_reads_files_has_no_kubernetes_client() {
     assert_eq!(found(&cli, &SCREEN), SCREEN);
     let aliases = std::fs::read_to_string(root().join(".cargo/config.toml")).unwrap();
     assert!(aliases.contains(&cli.join(" ")), "`cargo swarm` builds something else: {aliases}");
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    assert!(readme.contains("cargo install --locked --path swarm-cli\n"));
-    for build in [["-p", "swarm-spec"], ["-p", "swarm-local"], cli] {
+    let page = std::fs::read_to_string(root().join("docs/installation.md")).unwrap();
+    assert!(page.contains("cargo install --locked --path swarm-cli\n"));
+    for build in [["-p", "jobswarm-spec"], ["-p", "swarm-local"], cli] {
         let build = &build[..];
         assert!(found(build, &CLIENT).is_empty(), "{build:?}: {:?}", found(build, &CLIENT));
     }
@@ -182,7 +186,7 @@ fn a_worker_has_no_screen_and_no_controller() {
     for program in ["swarm-operator", "swarm-worker"] {
         let build = ["-p", program];
         assert!(found(&build, &SCREEN).is_empty(), "{:?}", found(&build, &SCREEN));
-        assert_eq!(found(&build, &["swarm-client"]), ["swarm-client"]);
+        assert_eq!(found(&build, &["jobswarm-client"]), ["jobswarm-client"]);
     }
     assert!(found(&["-p", "swarm-worker"], &["swarm-adapters-k8s"]).is_empty());
 }
@@ -191,7 +195,7 @@ fn a_worker_has_no_screen_and_no_controller() {
 #[test]
 fn what_is_shipped_has_no_mutations() {
     let of = |name| format!("{name} feature \"mutations\"");
-    let mutations = ["swarm-core", "swarm-replicas"].map(of);
+    let mutations = ["jobswarm-core", "jobswarm-replicas"].map(of);
     let model = features("swarm-sim");
     assert!(mutations.iter().all(|it| model.contains(it)), "the model breaks rules on purpose");
     for shipped in ["swarm-cli", "swarm-operator", "swarm-worker"] {
