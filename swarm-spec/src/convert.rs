@@ -24,7 +24,7 @@ use crate::spec::{
 const BATCH_WINDOW: Duration = Duration::from_secs(1);
 
 /// Default of `autoscale.cooldown`.
-const COOLDOWN: Duration = Duration::from_mins(5);
+const COOLDOWN: Duration = Duration::from_secs(5 * 60);
 
 /// The least time from the stop timeout to the default release timeout. In it a worker notices the
 /// release, and acknowledges it with its next renewal.
@@ -53,7 +53,7 @@ impl Home {
 
 /// The shortest and the longest lease. After a worker falls silent, its jobs wait for the end of
 /// its lease.
-const LEASE_BOUNDS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_hours(1));
+const LEASE_BOUNDS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60 * 60));
 /// The bounds of a job's priority.
 const PRIORITY_MAX: u32 = 1_000_000_000;
 

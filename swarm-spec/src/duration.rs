@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::rule::Rule;
 
 /// The longest duration that a spec may ask for.
-const LONGEST: time::Duration = time::Duration::from_hours(24);
+const LONGEST: time::Duration = time::Duration::from_secs(24 * 60 * 60);
 
 /// A duration of a spec: a text such as `1m30s`, in the syntax of Go and of CEL, without a sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -96,7 +96,7 @@ impl Runner {
     /// Default of `ping.timeout`.
     pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
     /// Default of `ready.timeout`.
-    pub const READY_TIMEOUT: Duration = Duration::from_mins(1);
+    pub const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
     /// Reads `spec`.
     ///
