@@ -52,6 +52,11 @@ alone:
 oldest-rust:
     .ci/oldest-rust
 
+# Make the packages of the four libraries, without the network; `just crates-compiled` compiles them, too.
+[group('check a change')]
+crates *OPTIONS="--no-verify":
+    cargo package --locked --offline --allow-dirty {{ OPTIONS }} --features k8s-openapi/v1_33 -p jobswarm-core -p jobswarm-spec -p jobswarm-client -p jobswarm-replicas
+
 # Fail if the documentation of the code has a warning.
 [group('check a change')]
 docs:
@@ -268,7 +273,7 @@ model:
 
 # Run all checks that CI leaves out because they take long and rarely fail.
 [group('measure, and test for hours')]
-soak: ordinary-days soak-runs soak-cluster image package-check
+soak: ordinary-days soak-runs soak-cluster crates-compiled image package-check
 
 # Simulate ordinary days of 40 recorders in ten minutes, and judge their files (needs ffmpeg).
 [group('measure, and test for hours')]
@@ -279,6 +284,15 @@ ordinary-days *STAGES:
 [group('measure, and test for hours')]
 soak-runs FIRST="100" COUNT="30":
     for n in $(seq {{ FIRST }} $(({{ FIRST }} + {{ COUNT }} - 1))); do echo "seed $n"; SWARM_TESTS=full PROPTEST_RNG_SEED=$n cargo test --quiet --locked -p swarm-sim -- fleet:: plain::; done
+
+# cargo takes the siblings of a library from the previous run if their version is the same, so both folders go.
+#
+# Make the packages of the libraries, and compile each of them from its package alone.
+[group('measure, and test for hours')]
+crates-compiled:
+    cargo fetch --quiet --locked
+    rm -rf "${CARGO_TARGET_DIR:-target}/crates" "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/jobswarm-*
+    "{{ just_executable() }}" crates --target-dir "${CARGO_TARGET_DIR:-target}/crates"
 
 # Run the cluster scenarios of the soak set (root, Debian packages).
 [group('measure, and test for hours')]

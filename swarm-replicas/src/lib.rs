@@ -56,6 +56,11 @@
 //! A member needs `create`, `get`, `list`, `watch`, `update`, `patch` and `delete` of `leases` of
 //! `coordination.k8s.io` in the namespace of the group.
 
+/// The example of the guide is compiled.
+#[cfg(all(doctest, feature = "kube"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod machine;
 #[cfg(feature = "kube")]
 mod sharing;

@@ -207,7 +207,8 @@ mod tests {
         assert!(has_passed_policy(Ok(())));
         assert!(passed(409, "AlreadyExists", "leases.coordination.k8s.io \"x\" already exists"));
         assert!(passed(403, "Forbidden", "\"x\" is forbidden: exceeded quota: few"));
-        let policy = include_str!("../../../deploy/base/policy.yaml");
+        let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/base/policy.yaml");
+        let policy = std::fs::read_to_string(policy).unwrap();
         for says in
             ["is not of a session of pod", "is of a session, and only the worker in its pod"]
         {

@@ -1,11 +1,12 @@
 //! The contract of the fake API, the manifests, the workflows, the layers of the crates, and the
-//! public API of the libraries.
+//! packages and the public API of the libraries.
 
 mod circles;
 mod contract;
 mod deploy;
 mod flows;
 mod layers;
+mod packages;
 mod public_api;
 
 use std::path::Path;
