@@ -52,6 +52,11 @@ alone:
 oldest-rust:
     .ci/oldest-rust
 
+# Fail if the public API of a library differs from its list; the first run compiles for minutes.
+[group('check a change')]
+api:
+    cargo test --quiet --locked -p swarm-e2e --test repository -- --include-ignored public_api::
+
 # Make the packages of the four libraries, without the network; `just crates-compiled` compiles them, too.
 [group('check a change')]
 crates *OPTIONS="--no-verify":
@@ -158,10 +163,10 @@ manifests:
 bless-prose:
     VALE="$(.ci/tool vale)" cargo run --quiet --locked -p swarm-prose -- bless
 
-# Regenerate the list of the library's public API, after an intended change.
+# Regenerate the lists of the libraries' public API, after an intended change.
 [group('write what is generated')]
 bless-api:
-    UPDATE=1 cargo test --quiet --locked -p swarm-e2e --test repository public_api::
+    UPDATE=1 cargo test --quiet --locked -p swarm-e2e --test repository -- --include-ignored public_api::
 
 # Write the list that `just instructions` compares with, after an intended change (needs valgrind).
 [group('write what is generated')]
