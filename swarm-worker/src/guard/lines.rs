@@ -1,9 +1,6 @@
 //! Splits the output of a job into lines, independent of the line break. Reads no clock.
 //!
 //! - `\n` ends a line, and so does `\r\n`.
-//! - `
-//! ` ends a line, and so does `\r
-//! `.
 //! - `\r` alone ends a line of progress, which the program overwrites. At most one such line per
 //!   second is logged: the newest. The last one is logged before any other line and before the end.
 //! - A text without a line break is logged after a second without further bytes. Bytes that follow
@@ -80,8 +77,8 @@ impl<'a> Line<'a> {
 pub(super) struct Lines {
     /// The incomplete line.
     text: Text,
-    /// Whether `\r` has ended the line. It is a line of progress unless `
-    /// ` follows.
+    /// Whether `\r` has ended the line. It is a line of progress unless
+    /// `\n` follows.
     is_returned: bool,
     /// Whether the line was logged although its end is missing and may follow.
     is_logged: bool,

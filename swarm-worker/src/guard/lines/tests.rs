@@ -101,8 +101,7 @@ fn a_long_line_keeps_its_beginning_and_its_end_and_says_what_is_missing() {
 ///
 /// A line of progress has to be logged if no other line of progress follows it. It need not be
 /// logged if the next line may count as progress: `is_cut` says that a read ends between the `\r`
-/// and the `
-/// ` of a line break.
+/// and the `\n` of a line break.
 fn lines_of(text: &[u8], is_cut: impl Fn(&str) -> bool) -> Vec<(String, bool)> {
     let text = String::from_utf8(text.to_vec()).unwrap();
     let mut found: Vec<(String, bool)> = Vec::new();
