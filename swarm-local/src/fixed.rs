@@ -9,8 +9,13 @@ use swarm_core::handover::LeaseTerms;
 use swarm_spec::error::SpecError;
 use swarm_spec::manifest::{Explained, ManifestError};
 
+use crate::format;
+
 /// The name of the record.
 const NAME: &str = "pool.json";
+
+/// The format that this program writes, and the newest that it reads.
+const FORMAT: u64 = 1;
 
 /// Maximum size of a record.
 const BYTES_MAX: u64 = 64 << 10;
@@ -19,6 +24,9 @@ const BYTES_MAX: u64 = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fixed {
+    /// The format of the record.
+    #[serde(default = "format::first")]
+    format: u64,
     /// The Swarm's name.
     pub(super) swarm: String,
     /// The name of its pool.
@@ -33,6 +41,7 @@ impl Fixed {
     #[must_use]
     pub fn of(swarm: &str, pool: &str, lease: &LeaseTerms) -> Self {
         Self {
+            format: FORMAT,
             swarm: swarm.to_owned(),
             pool: pool.to_owned(),
             stop_timeout_ms: lease.stop_timeout.as_millis(),
@@ -74,8 +83,41 @@ impl Fixed {
     }
 
     /// Returns the record in `dir`; `None` without a valid one, as of an earlier version.
-    pub(super) fn recorded(dir: &Path) -> Option<Self> {
-        let text = file::read_regular_text(&dir.join(NAME), BYTES_MAX).ok()?;
-        serde_json::from_str(&text).ok()
+    ///
+    /// # Errors
+    ///
+    /// A sentence if a newer version wrote the record in a format that this program does not know.
+    pub(super) fn recorded(dir: &Path) -> Result<Option<Self>, String> {
+        let path = dir.join(NAME);
+        let Ok(text) = file::read_regular_text(&path, BYTES_MAX) else { return Ok(None) };
+        format::check(&path, &text, FORMAT)?;
+        Ok(serde_json::from_str(&text).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_in_its_format_and_a_newer_one_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let recorded = || Fixed::recorded(dir.path());
+        assert_eq!(recorded(), Ok(None));
+        let fixed = Fixed::of("streams", "recorder", &LeaseTerms::default());
+        fixed.record(dir.path()).unwrap();
+        assert_eq!(recorded(), Ok(Some(fixed.clone())));
+
+        let path = dir.path().join(NAME);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let first = text.replace(r#""format":1,"#, "");
+        assert_ne!(first, text);
+        std::fs::write(&path, first).unwrap();
+        assert_eq!(recorded(), Ok(Some(fixed)), "the first version wrote no format");
+        std::fs::write(&path, text.replace(r#""format":1,"#, r#""format":2,"#)).unwrap();
+        let refusal = recorded().unwrap_err();
+        assert!(refusal.contains("has format 2 and this program knows format 1"), "{refusal}");
+        std::fs::write(&path, "{").unwrap();
+        assert_eq!(recorded(), Ok(None), "a damaged record counts as missing");
     }
 }

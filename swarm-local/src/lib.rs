@@ -8,6 +8,7 @@ mod earlier;
 mod ending;
 mod failures;
 mod fixed;
+mod format;
 mod input;
 mod limits;
 mod log;

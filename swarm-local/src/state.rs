@@ -88,11 +88,14 @@ pub(super) fn default_home() -> Result<PathBuf, String> {
     Ok(state.join("swarm"))
 }
 
-/// Returns a sentence if `dir` has the state of another Swarm than `name`.
+/// Returns a sentence if `dir` has the state of another Swarm than `name`, or of a newer version.
 #[must_use]
 pub fn other_pool(dir: &Path, name: &str) -> Option<String> {
     let dir = find(dir).ok()??;
-    let Fixed { swarm, .. } = Fixed::recorded(&dir)?;
+    let swarm = match Fixed::recorded(&dir) {
+        Ok(fixed) => fixed?.swarm,
+        Err(refusal) => return Some(refusal),
+    };
     let dir = dir.display();
     (swarm != name).then(|| {
         let swarm = swarm.escape_default();

@@ -219,7 +219,7 @@ pub async fn running(args: &PoolArgs) -> anyhow::Result<Option<RunningPool>> {
         pool.get(web::JOBS).await?.lines(each).await?;
         let Snapshot { revision, workers, .. } = snapshot;
         let held = held.into_iter().collect();
-        let fixed = Fixed::recorded(&pool.dir);
+        let fixed = Fixed::recorded(&pool.dir).map_err(anyhow::Error::msg)?;
         Ok(Some(RunningPool { dir: pool.dir, revision, workers: workers.len(), held, fixed }))
     };
     match asked.await {

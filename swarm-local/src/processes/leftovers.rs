@@ -28,6 +28,7 @@ use tokio::time::{Instant, sleep};
 
 use super::END_MARGIN;
 use super::killed::Killed;
+use crate::format;
 
 /// Stop timeout of a run that did not record one.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,11 +39,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Maximum number of recorded kills.
 const KILLED_MAX: usize = 1_000;
 
+/// The format that this program writes, and the newest that it reads.
+const FORMAT: u64 = 1;
+
 /// Maximum size of a record.
 const BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Run {
+    /// The format of the record.
+    #[serde(default = "format::first")]
+    format: u64,
     /// The random mark of the run.
     mark: String,
     /// The boot id of the machine.
@@ -63,6 +70,12 @@ impl Run {
     fn stop_timeout(&self) -> Duration {
         self.stop_timeout_ms.map_or(STOP_TIMEOUT, Duration::from_millis)
     }
+}
+
+/// The boot of the machine, which is a field of a record in any format.
+#[derive(Deserialize)]
+struct Boot {
+    boot: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,8 +101,15 @@ impl Records {
         let started = started(me).ok_or_else(|| io::Error::other("/proc cannot be read"))?;
         let (boot, workers) = (clock::boot_id()?, BTreeMap::new());
         let stop_timeout_ms = u64::try_from(stop_timeout.as_millis()).ok();
-        let killed = Vec::new();
-        let run = Run { mark: mark.clone(), boot, started, stop_timeout_ms, workers, killed };
+        let run = Run {
+            format: FORMAT,
+            mark: mark.clone(),
+            boot,
+            started,
+            stop_timeout_ms,
+            workers,
+            killed: Vec::new(),
+        };
         let path = path(dir);
         write(&path, &run)?;
         Ok(Self { path, mark, run: Mutex::new(run) })
@@ -161,6 +181,10 @@ fn last(dir: &Path) -> io::Result<Option<Run>> {
         Err(ReadError::Missing) => return Ok(None),
         Err(error) => return Err(io::Error::other(format!("{}: {error}", path.display()))),
     };
+    // No process outlives a reboot, so a record of an earlier boot means nothing in any format.
+    if serde_json::from_str(&text).is_ok_and(|Boot { boot }| clock::boot_id().ok() == Some(boot)) {
+        format::check(&path, &text, FORMAT).map_err(io::Error::other)?;
+    }
     let Ok(run) = serde_json::from_str::<Run>(&text) else {
         // A loss of power can damage the record; then no process is left.
         let path = path.display();

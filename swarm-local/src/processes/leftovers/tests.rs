@@ -67,6 +67,26 @@ async fn workers_that_the_last_operator_left_behind_are_ended_and_what_else_has_
     assert_eq!(end_unseen(dir.path(), Patience::AsRecorded).await.unwrap(), Leftovers::default());
 }
 
+#[tokio::test]
+async fn a_run_of_a_newer_version_is_refused_while_its_processes_may_exist() {
+    let mark = mark();
+    let mut worker = Sleeper::with(sweep::RUN, &mark);
+    let newer = |boot: &str| {
+        left_behind(&mark, worker.worker(), |run| {
+            run.format = FORMAT + 1;
+            run.boot = boot.to_owned();
+        })
+    };
+    let (same_boot, earlier_boot) = (newer(&clock::boot_id().unwrap()), newer("earlier"));
+    let refusal = end_unseen(same_boot.path(), Patience::AsRecorded).await.unwrap_err().to_string();
+    assert!(refusal.contains("run.json has format 2"), "{refusal}");
+    assert_eq!(
+        end_unseen(earlier_boot.path(), Patience::None).await.unwrap(),
+        Leftovers::default()
+    );
+    assert!(worker.is_alive());
+}
+
 /// Starts a process that records SIGTERM in a file and ends some time later.
 fn slow(dir: &Path, mark: &str, seconds: &str) -> Child {
     let script = format!(
