@@ -238,6 +238,11 @@ cluster:
 e2e *SCENARIOS:
     cargo run --locked -p swarm-e2e -- scenarios {{ SCENARIOS }}
 
+# Run scenarios as `just e2e` does, on another Kubernetes version, such as 1.30.
+[group('run it')]
+e2e-on VERSION *SCENARIOS:
+    SWARM_E2E_KUBERNETES={{ VERSION }} cargo run --locked -p swarm-e2e -- scenarios {{ SCENARIOS }}
+
 # Install the CRDs into kubectl's cluster.
 [group('run it in the cluster of kubectl')]
 install:
@@ -278,7 +283,7 @@ model:
 
 # Run all checks that CI leaves out because they take long and rarely fail.
 [group('measure, and test for hours')]
-soak: ordinary-days soak-runs soak-cluster crates-compiled image package-check
+soak: ordinary-days soak-runs soak-cluster crates-compiled image package-check soak-versions
 
 # Simulate ordinary days of 40 recorders in ten minutes, and judge their files (needs ffmpeg).
 [group('measure, and test for hours')]
@@ -315,6 +320,10 @@ package-check:
     target=$(rustc -vV | sed -n 's/^host: //p')
     RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --locked --profile quick --target "$target" -p swarm-cli
     NFPM="$(.ci/tool nfpm)" cargo run --quiet --locked -p swarm-release -- package-check --programs "${CARGO_TARGET_DIR:-target}/$target/quick"
+
+# Run CI's cluster scenarios on the oldest and the newest Kubernetes (root, Debian packages).
+[group('measure, and test for hours')]
+soak-versions: (e2e-on "1.30") (e2e-on "1.37")
 
 # Takes one to two hours on one core (needs cargo-mutants); SHARD takes a part, such as 3/40.
 #

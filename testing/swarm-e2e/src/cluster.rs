@@ -112,7 +112,8 @@ impl Cluster {
     pub async fn apply(&self, namespace: &str, manifest: &str) -> Result<()> {
         let folder = tempfile::tempdir_in(FOLDER)?;
         let file = folder.path().join("manifest.yaml");
-        tokio::fs::write(&file, manifest).await?;
+        // Without the separator, an older kubectl takes a flow mapping for JSON.
+        tokio::fs::write(&file, format!("---\n{manifest}")).await?;
         let file = file.display().to_string();
         self.kubectl(&["apply", "--namespace", namespace, "--filename", &file]).await.map(drop)
     }

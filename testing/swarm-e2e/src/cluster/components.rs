@@ -180,8 +180,13 @@ impl Components {
 
     fn spawn(&self, name: &str, program: &Path, args: &[String]) -> Result<Child> {
         let log = File::options().create(true).append(true).open(self.log(name))?;
+        // A program prefers programs in its own folder.
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = program.parent().filter(|it| it.is_absolute()).map(Path::to_owned);
+        let folders = folders.into_iter().chain(std::env::split_paths(&path));
         Command::new(program)
             .args(args)
+            .env("PATH", std::env::join_paths(folders)?)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

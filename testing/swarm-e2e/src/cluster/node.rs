@@ -30,13 +30,17 @@ pub(super) fn runtime(cluster: &Cluster, node: u8) -> Result<()> {
     let config = format!("{folder}/containerd.toml");
     fs::write(&config, runtime_config(node)?)?;
     let args = vec!["--config".to_owned(), config];
-    cluster.components.start(&format!("containerd-{node}"), Path::new("containerd"), args)
+    // A control plane that needs a newer containerd than Debian's has one, with its shim.
+    let own = cluster.binaries.control_plane.join("containerd");
+    let program = if own.exists() { &own } else { Path::new("containerd") };
+    cluster.components.start(&format!("containerd-{node}"), program, args)
 }
 
 fn runtime_config(node: u8) -> Result<String> {
     let folder = folder(node);
     // Without `restrict_oom_score_adj` no pod starts if root lacks CAP_SYS_RESOURCE, as in most CI
-    // containers. The `opt` plugin would make a folder on the host.
+    // containers. The `opt` plugin would make a folder on the host, and both nodes would share the
+    // socket of the `nri` plugin.
     Ok(format!(
         r#"version = 2
 root = "{folder}/containerd/root"
@@ -45,6 +49,8 @@ state = "{folder}/containerd/state"
 address = "{socket}"
 [plugins."io.containerd.internal.v1.opt"]
 path = "{folder}/containerd/opt"
+[plugins."io.containerd.nri.v1.nri"]
+disable = true
 [plugins."io.containerd.grpc.v1.cri"]
 restrict_oom_score_adj = true
 sandbox_image = "{PAUSE}"

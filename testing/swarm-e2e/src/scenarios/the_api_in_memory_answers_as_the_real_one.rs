@@ -4,6 +4,7 @@
 use anyhow::{Result, ensure};
 use swarm_apiserver::ApiServer;
 
+use crate::binaries::is_default_version;
 use crate::contract::api::{Place, api_server, transcript};
 use crate::operator;
 use crate::scenario::Context;
@@ -16,6 +17,10 @@ const OPERATIONS: usize = 120;
 const SEEDS: [u64; 2] = [1, 2];
 
 pub(super) async fn run(context: Context) -> Result<()> {
+    if !is_default_version()? {
+        context.laps.lap("skipped: the server in memory follows the default version of Kubernetes");
+        return Ok(());
+    }
     // The operator's CRDs are part of the contract. A running operator would write to the same
     // objects.
     context.operator().await?;
