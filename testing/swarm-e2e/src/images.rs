@@ -15,6 +15,7 @@ use crate::binaries::{Binaries, repository};
 use crate::cache::{Cache, hex};
 use crate::command;
 use crate::output::say;
+use crate::previous::Previous;
 
 /// The image of sandbox containers, and of pods that only need to exist.
 pub const PAUSE: &str = "registry.local/pause:1";
@@ -25,6 +26,11 @@ pub const WORKER: &str = "swarm-worker:dev";
 
 /// The worker's image under the name of a later release.
 pub const NEXT_WORKER: &str = "swarm-worker:next";
+
+/// The operator's image of the previous version.
+pub const PREVIOUS_OPERATOR: &str = "swarm-operator:previous";
+/// The worker's image of the previous version.
+pub const PREVIOUS_WORKER: &str = "swarm-worker:previous";
 
 /// A worker of the handover protocol in another language.
 pub const GO_WORKER: &str = "registry.local/go-worker:1";
@@ -42,8 +48,8 @@ pub const SHELL: &str = "busybox:stable";
 /// When a binary is missing, or buildah fails.
 pub fn build(cache: &Cache, binaries: &Binaries) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(cache.images())?;
-    let source = Source::read();
     let ours = &binaries.ours;
+    let source = Source::read("HEAD", repository().join("Dockerfile"), ours);
     let program = |name: &str| vec![(name.to_owned(), ours.join(name))];
     let embedded = [("session".to_owned(), ours.join("examples/session"))];
     Ok(vec![
@@ -51,9 +57,21 @@ pub fn build(cache: &Cache, binaries: &Binaries) -> Result<Vec<PathBuf>> {
         of_files(cache, GO_WORKER, &program("go-worker"))?,
         of_files(cache, EMBEDDED, &embedded)?,
         of_files(cache, SHELL, &shell::files()?)?,
-        service(cache, ours, "operator", OPERATOR, &source)?,
-        service(cache, ours, "worker", WORKER, &source)?,
+        service(cache, &source, "operator", OPERATOR)?,
+        service(cache, &source, "worker", WORKER)?,
     ])
+}
+
+/// Builds the images of the previous version, if they are missing.
+///
+/// # Errors
+///
+/// When buildah fails.
+pub fn build_previous(cache: &Cache, previous: &Previous) -> Result<()> {
+    let Previous { commit, folder } = previous;
+    let source = Source::read(commit, folder.join("Dockerfile"), folder);
+    service(cache, &source, "operator", PREVIOUS_OPERATOR)?;
+    service(cache, &source, "worker", PREVIOUS_WORKER).map(drop)
 }
 
 /// Finds the archives that an earlier [`build`] made.
@@ -70,21 +88,26 @@ pub fn built(cache: &Cache) -> Result<Vec<PathBuf>> {
     Ok(archives)
 }
 
-/// The commit and date of an image's sources, for its labels.
+/// The files of a version's images, and their commit and date, for the labels.
 struct Source {
+    dockerfile: PathBuf,
+    programs: PathBuf,
     commit: String,
     date: String,
 }
 
 impl Source {
-    /// Reads both from git; a source tree without it yields `unknown`, as the Dockerfile does.
-    fn read() -> Self {
+    /// Reads commit and date from git; a source tree without it yields `unknown`, as the Dockerfile
+    /// does.
+    fn read(revision: &str, dockerfile: PathBuf, programs: &Path) -> Self {
         let repository = repository().display().to_string();
         let git = |format: &str| {
-            let said = command::run("git", &["-C", &repository, "log", "-1", format]);
+            let said =
+                command::run("git", &["-C", &repository, "log", "-1", format, revision, "--"]);
             said.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
         };
-        Self { commit: git("--format=%H"), date: git("--format=%cI") }
+        let (commit, date) = (git("--format=%H"), git("--format=%cI"));
+        Self { dockerfile, programs: programs.to_owned(), commit, date }
     }
 }
 
@@ -93,20 +116,13 @@ fn of_files(cache: &Cache, name: &str, files: &[archive::Placed]) -> Result<Path
     cached(cache, name, &inputs, "", |archive| archive::write(archive, name, files))
 }
 
-fn service(
-    cache: &Cache,
-    ours: &Path,
-    service: &str,
-    name: &str,
-    source: &Source,
-) -> Result<PathBuf> {
-    let dockerfile = repository().join("Dockerfile");
-    let binary = ours.join(format!("swarm-{service}"));
-    let Source { commit, date } = source;
+fn service(cache: &Cache, source: &Source, service: &str, name: &str) -> Result<PathBuf> {
+    let Source { dockerfile, programs, commit, date } = source;
+    let binary = programs.join(format!("swarm-{service}"));
     let wanted = format!("{commit} {date}");
-    cached(cache, name, &[&dockerfile, &binary], &wanted, |file| {
+    cached(cache, name, &[dockerfile, &binary], &wanted, |file| {
         let args = [("FROM", "prebuilt"), ("SERVICE", service), ("COMMIT", commit), ("DATE", date)];
-        buildah::build(cache, &dockerfile, ours, &args, name, file)
+        buildah::build(cache, dockerfile, programs, &args, name, file)
     })
 }
 

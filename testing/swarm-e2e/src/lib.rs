@@ -1,7 +1,8 @@
 //! A real two-node Kubernetes cluster on this machine, and the scenarios that run in it.
 //!
 //! Read the modules in the order of a run:
-//! 1. [`binaries`] and [`images`] build everything first, into the [`cache`];
+//! 1. [`binaries`] and [`images`] build everything first, into the [`cache`], and [`previous`] the
+//!    previous version;
 //! 2. [`sandbox`] restarts the program in new namespaces, which end with it;
 //! 3. [`cluster`] boots etcd, the control plane and two nodes inside, with a [`dns`] responder;
 //! 4. [`scenario`] runs the [`scenarios`] one after another, and keeps evidence of failed ones;
@@ -29,6 +30,7 @@ pub mod images;
 pub mod operator;
 pub mod output;
 pub mod pki;
+pub mod previous;
 pub mod proxy;
 pub mod run_log;
 pub mod sandbox;

@@ -14,6 +14,7 @@ use swarm_e2e::cluster::{Cluster, DNS_ADDRESS, FOLDER, Setup};
 use swarm_e2e::dns;
 use swarm_e2e::figures;
 use swarm_e2e::output::{Laps, complain, say};
+use swarm_e2e::previous::Previous;
 use swarm_e2e::sandbox::{self, Stage};
 use swarm_e2e::scenario::{self, Scenario, Set};
 use swarm_e2e::{binaries, gone, images, operator, scenarios};
@@ -22,6 +23,9 @@ use swarm_e2e::{binaries, gone, images, operator, scenarios};
 ///
 /// Needs root, containerd, runc, the CNI plugins, buildah, Go and Rust. Nothing outside of the cache
 /// folder is changed, and nothing is left when the program ends, however it ends.
+///
+/// `SWARM_E2E_KUBERNETES` chooses another Kubernetes version, such as 1.30, for which a module in
+/// `testing/swarm-e2e/control-plane` exists.
 #[derive(Debug, Parser)]
 struct Args {
     #[command(subcommand)]
@@ -85,6 +89,7 @@ fn run(args: Args) -> Result<i32> {
 }
 
 fn outside(cache: &Cache, command: &Command) -> Result<i32> {
+    let mut previous = None;
     match command {
         Command::List => {
             for scenario in scenarios::all() {
@@ -93,7 +98,11 @@ fn outside(cache: &Cache, command: &Command) -> Result<i32> {
             return Ok(0);
         }
         // Unknown names fail here, before anything is built.
-        Command::Scenarios { filters, set } => drop(chosen(filters, *set)?),
+        Command::Scenarios { filters, set } => {
+            if chosen(filters, *set)?.iter().any(Scenario::needs_previous) {
+                previous = Some(Previous::named(cache)?);
+            }
+        }
         Command::Gone => {
             sandbox::require()?;
             gone::check(cache)?;
@@ -103,7 +112,7 @@ fn outside(cache: &Cache, command: &Command) -> Result<i32> {
         Command::Shell { .. } | Command::Figures(_) | Command::Hold { .. } => (),
     }
     sandbox::require()?;
-    build(cache, profile_of(command))?;
+    build(cache, profile_of(command), previous.as_ref())?;
     sandbox::enter(cache)
 }
 
@@ -112,13 +121,18 @@ const fn profile_of(command: &Command) -> Profile {
     if matches!(command, Command::Figures(_)) { Profile::Release } else { Profile::Quick }
 }
 
-/// Builds all programs and images of the cluster. Inside the sandbox no registry can be reached.
-fn build(cache: &Cache, profile: Profile) -> Result<()> {
+/// Builds all programs and images of the cluster, and the `previous` version if a scenario needs
+/// it. Inside the sandbox no registry can be reached.
+fn build(cache: &Cache, profile: Profile, previous: Option<&Previous>) -> Result<()> {
     say("building what the cluster runs: minutes the first time, a moment after that");
     let laps = Laps::start();
     let _alone = cache.lock()?;
     let binaries = binaries::build(cache, profile)?;
     images::build(cache, &binaries)?;
+    if let Some(previous) = previous {
+        previous.build(cache)?;
+        images::build_previous(cache, previous)?;
+    }
     laps.lap("everything built");
     Ok(())
 }

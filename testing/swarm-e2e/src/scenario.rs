@@ -61,6 +61,7 @@ pub struct Scenario {
     within: Duration,
     needs_all: bool,
     in_parallel: bool,
+    needs_previous: bool,
     set: Set,
 }
 
@@ -68,8 +69,15 @@ impl Scenario {
     /// Makes a scenario of at most 180 seconds, in a fresh namespace.
     #[must_use]
     pub const fn new(name: &'static str, run: fn(Context) -> Run) -> Self {
-        let set = Set::First;
-        Self { name, run, within: WITHIN, needs_all: false, in_parallel: false, set }
+        Self {
+            name,
+            run,
+            within: WITHIN,
+            needs_all: false,
+            in_parallel: false,
+            needs_previous: false,
+            set: Set::First,
+        }
     }
 
     /// Sets another bound on the scenario.
@@ -92,6 +100,20 @@ impl Scenario {
     pub const fn in_parallel(mut self) -> Self {
         self.in_parallel = true;
         self
+    }
+
+    /// Gives the scenario the programs and images of the [previous version](crate::previous). They
+    /// are built only for such a scenario.
+    #[must_use]
+    pub const fn after_previous(mut self) -> Self {
+        self.needs_previous = true;
+        self
+    }
+
+    /// Whether the scenario needs the previous version.
+    #[must_use]
+    pub const fn needs_previous(&self) -> bool {
+        self.needs_previous
     }
 
     /// Puts the scenario into a set.

@@ -83,6 +83,7 @@ mod the_swarm_follows_its_jobs;
 mod the_swarm_scales_its_pool;
 mod two_versions_share_the_swarms;
 mod uninstall_never_hangs;
+mod upgrades_run_no_job_twice;
 mod vault;
 mod whole_worker_jobs_run_alone;
 mod workers_report_what_they_run;
@@ -240,6 +241,7 @@ fn soak() -> Vec<Scenario> {
         scenario!(replicas_die_for_ten_minutes as replicas_share_the_swarms::soak)
             .within(Duration::from_mins(20)),
         scenario!(two_versions_share_the_swarms).within(Duration::from_mins(8)),
+        scenario!(upgrades_run_no_job_twice).within(Duration::from_mins(20)).after_previous(),
         scenario!(late_writes_are_refused).within(Duration::from_mins(6)),
         scenario!(clocks_are_an_hour_apart).within(Duration::from_mins(12)),
         scenario!(ledgers_in_parts_keep_the_contract as ledgers_in_parts::run)

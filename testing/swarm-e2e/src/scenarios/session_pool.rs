@@ -113,6 +113,8 @@ pub(crate) struct SessionPool {
     /// The time for which the Swarm allows the workers to act.
     pub(crate) lease_allowed: Duration,
     pub(crate) runner: Runner,
+    /// The image of the workers, unless the operator makes the workload.
+    pub(crate) image: &'static str,
     pub(crate) workers: usize,
     pub(crate) jobs: BTreeSet<String>,
     /// Whether its jobs run to completion.
@@ -151,6 +153,7 @@ impl SessionPool {
             lease: LEASE,
             lease_allowed: LEASE,
             runner: Runner::Task,
+            image: WORKER,
             workers: 2,
             jobs: (0..6).map(|n| format!("{name}:{n}")).collect(),
             are_finite: false,
@@ -378,7 +381,7 @@ impl SessionPool {
                 {"key": "node.kubernetes.io/not-ready", "operator": "Exists"},
             ],
             "containers": [{
-                "name": "worker", "image": WORKER, "imagePullPolicy": "Never", "args": args,
+                "name": "worker", "image": self.image, "imagePullPolicy": "Never", "args": args,
                 "env": [
                     field("POD_UID", "metadata.uid"),
                     field("POD_NAMESPACE", "metadata.namespace"),
