@@ -12,7 +12,7 @@
 //!   builds the runtimes of all programs.
 //! - [`watch`] watches one file through its directory, including the swaps of a mounted `ConfigMap`.
 //! - [`channel`] carries orders to a worker, and its events back.
-//! - [`runlog`] records which worker ran which job when.
+//! - [`runlog`] records which worker ran which job when. [`job_log`] has what the jobs printed.
 //! - [`mod@printable`] escapes text that could control a terminal. [`shell`] quotes words for a shell.
 //! - [`http`] and [`metrics`] are the endpoints and metrics of both programs.
 
@@ -46,6 +46,7 @@ pub mod worker_view;
 pub mod watch;
 
 pub mod channel;
+pub mod job_log;
 pub mod runlog;
 
 pub mod http;

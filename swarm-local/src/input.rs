@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use swarm_adapters_host::watch::Contents;
 use swarm_core::handover::LeaseTerms;
 use swarm_core::session::{Details, JobOutput};
-use swarm_core::{Desired, Jobs};
+use swarm_core::{Desired, Jobs, Replication};
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::{self, Explained};
 use swarm_spec::spec::RunnerSpec;
@@ -62,6 +62,11 @@ impl Wanted {
     /// every turn.
     pub(super) fn workers(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Returns whether every worker runs every job.
+    pub(super) fn is_on_all_workers(&self) -> bool {
+        self.desired.replication == Replication::All
     }
 
     /// Returns the settings that an edit cannot change.

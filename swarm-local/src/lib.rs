@@ -10,6 +10,7 @@ mod failures;
 mod fixed;
 mod format;
 mod input;
+mod job_log;
 mod limits;
 mod log;
 mod moves;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use swarm_adapters_host::job_log::{self, Pruned};
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::{runlog, timer};
 use swarm_core::handover::{Evidence, SessionId};
@@ -48,6 +49,9 @@ pub(super) const RUN_LOG: &str = "run.log";
 
 /// Time between two rounds that rotate or remove growing files.
 const TIDY: Duration = Duration::from_secs(10);
+
+/// The maximum size of the logs of all jobs together, in bytes.
+const JOB_LOGS_BYTES_MAX: u64 = 1 << 30;
 
 /// A Swarm that runs on this machine.
 pub(super) struct Operation {
@@ -148,6 +152,7 @@ impl Operation {
         let command = worker.command(dir, sessions.terms());
         let processes =
             Processes::open(dir, command, wanted.lease.stop_timeout).with_context(cannot)?;
+        processes.log_jobs_per_worker(wanted.is_on_all_workers());
         let news = News::of(&processes);
         let settled = ledgers.load().await?.map(|(ledger, _)| Placed::of(&ledger));
         Ok(Self {
@@ -284,6 +289,7 @@ impl Operation {
                     self.invalid_file = None;
                     self.problem = None;
                     self.views.set_details(self.wanted.details());
+                    self.processes.log_jobs_per_worker(self.wanted.is_on_all_workers());
                     self.unsettled_since.get_or_insert(noticed);
                     recheck_at = Some(Instant::now());
                 }
@@ -490,9 +496,26 @@ impl Operation {
             tracing::warn!(%error, "the run log cannot be rotated and keeps growing");
         }
         self.processes.rotate_logs();
+        self.prune_job_logs();
         let Some((decision, _)) = &self.decision else { return };
         if let Err(error) = self.sessions.collect_garbage(&decision.ledger, &self.workers) {
             tracing::warn!(%error, "files of ended sessions cannot be removed");
+        }
+    }
+
+    /// Removes old logs of jobs, first of removed jobs, while all logs together are too large.
+    fn prune_job_logs(&self) {
+        let jobs = self.wanted.desired.jobs.keys();
+        match job_log::prune(&self.processes.job_logs(), JOB_LOGS_BYTES_MAX, jobs) {
+            Ok(Pruned { files: 0, .. }) => {}
+            Ok(Pruned { files, bytes }) => {
+                tracing::info!(
+                    files,
+                    bytes,
+                    "removed old logs of jobs, since all need too much room"
+                );
+            }
+            Err(error) => tracing::warn!(%error, "old logs of jobs cannot be removed"),
         }
     }
 

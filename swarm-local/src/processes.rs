@@ -3,7 +3,8 @@
 //! A worker leads its own process group, so Ctrl-C in a terminal reaches only the operator, which
 //! ends the workers in order. The worker's standard input is one end of a [channel]. When the
 //! operator closes its end, or is killed, the worker stops its jobs and ends. The worker's output
-//! goes to `DIR/logs/WORKER.log`, which is rotated while it runs.
+//! goes to `DIR/logs/WORKER.log`, which is rotated while it runs. The output of a job goes to a
+//! [file of its own](job_log) in `DIR/logs/jobs`.
 //!
 //! However a worker ends, its jobs have the stop timeout of the pool to end. A worker that takes
 //! [`END_MARGIN`] longer than that is killed. [`kill_all`](Processes::kill_all) kills all workers
@@ -36,11 +37,11 @@ use tokio::time::sleep;
 
 pub(crate) use killed::Killed;
 pub(crate) use leftovers::{Leftovers, Patience, Remaining, end_leftovers, recorded, remaining};
-pub(crate) use logs::{aside as rotated_log, open as open_log, path as log_path};
+pub(crate) use logs::{aside as rotated_log, job_logs, open as open_log, path as log_path};
 pub(crate) use peer::Peer;
 
 use swarm_adapters_host::channel::{self, WorkerState};
-use swarm_adapters_host::file;
+use swarm_adapters_host::{file, job_log};
 
 use leftovers::Records;
 
@@ -130,6 +131,8 @@ struct Shared {
     reported: Mutex<BTreeMap<Slot, WorkerState>>,
     /// Changes with every report that a user should see at once.
     news: watch::Sender<u64>,
+    /// The files of the jobs' output, for workers that are started.
+    job_logs: Mutex<job_log::Settings>,
 }
 
 impl Processes {
@@ -149,7 +152,10 @@ impl Processes {
         let workers = watch::Sender::new(Workers::new());
         let records = Records::begin(dir, stop_timeout)?;
         let (reported, news, dir) = (Mutex::default(), watch::Sender::new(0), dir.to_owned());
-        let shared = Shared { dir, logs, command, records, workers, reported, news };
+        let limits = job_log::Limits::default();
+        let job_logs = job_log::Settings { dir: job_logs(&logs), limits, per_worker: false };
+        let job_logs = Mutex::new(job_logs);
+        let shared = Shared { dir, logs, command, records, workers, reported, news, job_logs };
         let (orders, supervisors) = (BTreeMap::new(), JoinSet::new());
         let shared = Arc::new(shared);
         Ok(Self { shared, orders, supervisors, stop_timeout, rotation: None })
@@ -237,6 +243,17 @@ impl Processes {
                 Order::Kill => false,
             });
         }
+    }
+
+    /// Sets whether a job has a file of output for each worker, in workers that start from now on.
+    pub(crate) fn log_jobs_per_worker(&self, per_worker: bool) {
+        let settings = &self.shared.job_logs;
+        settings.lock().unwrap_or_else(PoisonError::into_inner).per_worker = per_worker;
+    }
+
+    /// Returns the directory of the files with the output of jobs.
+    pub(crate) fn job_logs(&self) -> PathBuf {
+        job_logs(&self.shared.logs)
     }
 
     /// Rotates large logs of workers, in the background.

@@ -248,16 +248,6 @@ pub(super) enum Line<'a> {
     Event(&'a str),
 }
 
-impl Line<'_> {
-    /// Returns the text of the line.
-    pub(super) fn text(&self) -> &str {
-        match self {
-            Self::Output(text) => text,
-            Self::Event(text) => text,
-        }
-    }
-}
-
 /// The relevant fields of a JSON line.
 #[derive(Deserialize)]
 struct Fields<'a> {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use swarm_adapters_host::job_log;
 use swarm_adapters_host::view::FILE_NAME;
 
 use crate::Failure;
@@ -18,6 +19,10 @@ use crate::Failure;
 use self::runner::duration;
 pub use self::runner::{RunnerArg, RunnerArgs};
 pub use self::runner_kind::RunnerKind;
+
+/// The variable with the files of the jobs' output. It is not a required argument, since a program
+/// that embeds an earlier version of this library would refuse it.
+pub const JOB_LOGS: &str = "SWARM_JOB_LOGS";
 
 /// The commands of a worker.
 #[derive(Clone, Debug, Subcommand)]
@@ -104,6 +109,9 @@ pub struct RunArgs {
     /// Write a run log, which records when each job ran; several workers may share the file
     #[arg(long, value_name = "FILE", env = "RUN_LOG")]
     pub run_log: Option<PathBuf>,
+    /// The files that get the output of jobs instead of standard error, as JSON
+    #[arg(long, hide = true, value_name = "JSON", env = JOB_LOGS, value_parser = job_logs)]
+    pub job_logs: Option<job_log::Settings>,
     /// The format of log lines, which are written to standard error
     #[arg(long, value_name = "FORMAT", env = "LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
@@ -152,6 +160,11 @@ pub struct SessionArgs {
     /// The identity of this instance of the worker, a part of its session's name
     #[arg(long, hide = true, value_name = "INSTANCE")]
     pub instance: Option<String>,
+}
+
+/// Parses the files of the jobs' output.
+fn job_logs(text: &str) -> Result<job_log::Settings, serde_json::Error> {
+    serde_json::from_str(text)
 }
 
 /// The source of a worker's jobs.

@@ -12,6 +12,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use swarm_adapters_host::caller;
 use swarm_adapters_host::channel::Events;
+use swarm_adapters_host::job_log;
 use swarm_adapters_host::metrics::PingMetrics;
 use swarm_adapters_host::runlog::RunLog;
 use swarm_core::{JobName, Params, Token};
@@ -38,6 +39,8 @@ pub(crate) struct Tools {
     format: OutputFormat,
     /// The file that guards lock together with this process.
     lock: Option<PathBuf>,
+    /// The files that get the output of jobs, instead of standard error.
+    job_logs: Option<job_log::Settings>,
     restarts: Counter,
     pings: PingMetrics,
     events: Events,
@@ -109,7 +112,19 @@ impl Tools {
         let stop_timeout = args.runner.stop_timeout;
         let lock = args.session.state_dir.as_deref().filter(|_| args.session.is_in_pod());
         let lock = lock.map(marker::lock_path);
-        Ok(Self { worker, kind, stop_timeout, run_log, format, lock, restarts, pings, events })
+        let job_logs = args.job_logs.clone();
+        Ok(Self {
+            worker,
+            kind,
+            stop_timeout,
+            run_log,
+            format,
+            lock,
+            job_logs,
+            restarts,
+            pings,
+            events,
+        })
     }
 
     /// Sets up the jobs of the worker's session `session`, which marks every process of a job.
@@ -168,8 +183,8 @@ impl Tools {
     fn guard(&self, session: &str) -> Result<Guard, Failure> {
         let (worker, session) = (self.worker.clone(), session.to_owned());
         let (run_log, format) = (self.run_log.clone(), self.format);
-        let lock = self.lock.clone();
-        let identity = Identity { worker, session, run_log, format, lock };
+        let (lock, job_logs) = (self.lock.clone(), self.job_logs.clone());
+        let identity = Identity { worker, session, run_log, format, lock, job_logs };
         Guard::new(guard_command(), identity, self.events.clone())
             .map_err(|error| failed("the guard cannot be set up", &error))
     }

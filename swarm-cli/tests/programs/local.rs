@@ -109,10 +109,7 @@ fn another_runner_and_other_params_reach_jobs_where_they_run() {
     let operator = machine.settled();
     let (before, workers) = (machine.running().unwrap(), machine.workers());
     let logs = || {
-        let log = |worker: &String| {
-            std::fs::read_to_string(machine.state().join(format!("logs/{worker}.log"))).unwrap()
-        };
-        let logs = workers.keys().map(log).collect::<String>();
+        let logs = machine.logs();
         // Lines that quote the runner are excluded.
         logs.split_inclusive('\n').filter(|line| !line.contains("runner=")).collect::<String>()
     };

@@ -1,25 +1,30 @@
-//! `logs`: prints the lines about one job from its worker's log. `--follow` continues after the log
-//! is rotated and after the job moves.
+//! `logs`: prints the log of one job, in order of time. `--follow` continues after the log is rotated
+//! and after the job moves.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::mem;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
+use swarm_adapters_host::job_log::{Entry, Kind};
+use swarm_core::JobName;
 use tokio::time::{Instant, sleep};
 
 use super::super::output::complain_in_lines;
 use super::super::state;
-use super::super::web::{self, JobEntry};
-use super::super::worker_log::{self, JobLines, Line, WorkerLog};
+use super::super::web;
+use super::super::worker_log;
 use super::pool::Pool;
 use super::ps::has_worker;
 use super::{Failure, PoolArgs, ended, standard_output};
+use crate::job_log::{JobLog, is_start, shown};
 use crate::output::Output;
 
 /// Time between two reads of new lines.
@@ -43,11 +48,17 @@ pub struct LogsArgs {
     /// Begin with the last N lines
     #[arg(long, short = 'n', value_name = "N", value_parser = lines)]
     pub tail: Option<usize>,
-    /// Read the log of this worker [default: the worker that runs the job, or else all workers]
+    /// Print lines from this time on, such as `10m` ago or 2026-11-27T06:30:00Z
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    pub since: Option<Timestamp>,
+    /// Print the lines of the run before the last one
+    #[arg(long, conflicts_with = "follow")]
+    pub previous: bool,
+    /// Print the lines of this worker only [default: all workers]
     #[arg(long, short, value_name = "WORKER")]
     pub worker: Option<String>,
-    /// The output format: the lines of the job without its name and unchanged lines of the worker, or
-    /// a JSON object for each line
+    /// The output format: `TIME WORKER | OUTPUT` and `TIME WORKER - EVENT`, or a JSON object for each
+    /// line
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     pub output: Output,
 }
@@ -57,7 +68,22 @@ fn lines(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "write a whole number of lines, for example 20".to_owned())
 }
 
-/// Prints the lines about a job. Exit code 3 if the pool has no such job.
+/// Reads a time, or a time span before now.
+fn since(text: &str) -> Result<Timestamp, String> {
+    let wrong = || {
+        format!(
+            "`{}` is not a time; write a time span such as 30s, 10m or 2h, or a time such as \
+             2026-11-27T06:30:00Z",
+            text.escape_default()
+        )
+    };
+    match text.parse::<swarm_spec::Duration>() {
+        Ok(span) => Timestamp::now().checked_sub(Duration::from(span)).map_err(|_| wrong()),
+        Err(_) => text.parse().map_err(|_| wrong()),
+    }
+}
+
+/// Prints the log of a job. Exit code 3 if the pool has no such job.
 ///
 /// # Errors
 ///
@@ -79,43 +105,42 @@ async fn print(args: LogsArgs) -> Result<(), Failure> {
         let dir = args.pool.named_dir()?.unwrap_or_default();
         state::find(&dir)?.unwrap_or(dir).join("logs")
     };
-    let holder = match &found {
-        Some(pool) => holder(pool, &args.job).await?,
+    // The pool may have had the job before.
+    let unknown = match &found {
+        Some(pool) => knows(pool, &args.job).await?,
         None => None,
     };
     if let Some(worker) = &args.worker {
         has_log(found.as_ref(), &logs, worker).await?;
     }
-    let lines = JobLines::of(&args.job);
+    let shown = args.job.escape_default();
+    let Ok(job) = JobName::new(&args.job) else {
+        return Err(Failure::No(format!("`{shown}` is not the name of a job")));
+    };
+    let mut log = JobLog::new(&logs, job, args.worker.clone());
     let to = Box::new(standard_output(args.output));
-    let printer = Printer { job: args.job, output: args.output, to, has_printed: false };
-    let mut reader = Reader { logs, lines, printer };
-    let at = args.worker.as_ref().or(holder.as_ref());
-    let workers =
-        at.map_or_else(|| worker_log::workers(&reader.logs), |one| Ok(vec![one.clone()]))?;
-    // The job may move to these workers later. Their present lines are old at that time.
-    let mut others = BTreeMap::new();
-    for worker in worker_log::workers(&reader.logs)? {
-        let log = WorkerLog::from_end(&reader.logs, &worker)?;
-        others.insert(worker, log);
-    }
-    let mut last = None;
-    for worker in workers {
-        last = Some(reader.read_all(&worker, args.tail)?);
-    }
-    if found.is_none() && !reader.printer.has_printed {
-        let (logs, job) = (reader.logs.display(), reader.printer.job.escape_default());
+    let mut printer = Printer { job: args.job.clone(), output: args.output, to };
+    let Printed { has_lines, printed } = printer.print_all(&mut log, &args)?;
+    if args.previous && has_lines && printed == 0 {
         return Err(Failure::No(format!(
-            "no pool runs there, and nothing in {logs} is about `{job}`"
+            "the log of `{shown}` has no run before the last one; print that without --previous"
         )));
     }
-    match found {
-        Some(pool) if args.follow => {
-            let is_chosen = args.worker.is_some();
-            let at = at.cloned().zip(last);
-            Following { pool, reader, at, others, is_chosen }.run().await
+    let logs = logs.display();
+    match (found, unknown) {
+        (_, Some(sentence)) if !has_lines => Err(Failure::No(sentence)),
+        (_, Some(sentence)) => {
+            complain_in_lines(&format!("{sentence} any more; this was its log"));
+            Ok(())
         }
-        Some(_) | None => Ok(()),
+        (Some(pool), None) if args.follow => follow(&pool, &mut log, &mut printer).await,
+        (None, None) if !has_lines => Err(Failure::No(format!(
+            "no pool runs there, and nothing in {logs} is about `{shown}`"
+        ))),
+        (Some(_), None) if !has_lines => {
+            Err(Failure::No(format!("nothing in {logs} is about `{shown}` yet")))
+        }
+        (Some(_) | None, None) => Ok(()),
     }
 }
 
@@ -133,15 +158,11 @@ async fn has_log(pool: Option<&Pool>, logs: &Path, worker: &str) -> Result<(), F
     Err(Failure::No(format!("no pool runs there, and {logs} has no log of a worker `{worker}`")))
 }
 
-/// Returns the worker of the job, if it has one.
-async fn holder(pool: &Pool, job: &str) -> Result<Option<String>, Failure> {
+/// Returns a sentence if the pool does not have the job.
+async fn knows(pool: &Pool, job: &str) -> Result<Option<String>, Failure> {
     let answer = pool.get_if_any(&format!("{}/{}", web::JOBS, escaped(job))).await?;
-    let answer = answer.ok_or_else(|| {
-        let (job, dir) = (job.escape_default(), pool.dir.display());
-        Failure::No(format!("the pool in {dir} has no job `{job}`"))
-    })?;
-    let entry: JobEntry<String> = serde_json::from_slice(&answer.whole().await?)?;
-    Ok(entry.worker)
+    let (job, dir) = (job.escape_default(), pool.dir.display());
+    Ok(answer.is_none().then(|| format!("the pool in {dir} has no job `{job}`")))
 }
 
 /// Escapes a name as part of a path.
@@ -153,70 +174,69 @@ fn escaped(name: &str) -> String {
     name.bytes().map(escape).collect()
 }
 
+/// The outcome of printing a log.
+struct Printed {
+    /// Whether the log has any line.
+    has_lines: bool,
+    /// The number of lines that were selected by `--tail` or `--previous`.
+    printed: usize,
+}
+
 /// Prints lines.
 struct Printer {
     job: String,
     output: Output,
     to: Box<dyn Write>,
-    has_printed: bool,
 }
 
 impl Printer {
-    fn print(&mut self, worker: &str, line: &Line<'_>) -> io::Result<()> {
-        self.has_printed = true;
-        match (self.output, line) {
-            (Output::Text, line) => writeln!(self.to, "{}", line.text()),
-            (Output::Json, Line::Output(text)) => {
-                let object = json!({"job": self.job, "worker": worker, "output": text});
-                writeln!(self.to, "{object}")
+    /// Prints the lines so far that `args` ask for.
+    fn print_all(&mut self, log: &mut JobLog, args: &LogsArgs) -> io::Result<Printed> {
+        let mut has_lines = false;
+        let mut selected = VecDeque::new();
+        // The lines of the run before the last one.
+        let mut previous = VecDeque::new();
+        let keeps = args.tail.is_some() || args.previous;
+        log.read(&mut |entry| {
+            has_lines = true;
+            if args.previous && is_start(&entry) {
+                previous = mem::take(&mut selected);
             }
-            (Output::Json, Line::Event(text)) => {
-                let object = json!({"job": self.job, "worker": worker, "event": text});
-                writeln!(self.to, "{object}")
+            if args.since.is_some_and(|since| entry.time < since) {
+                return Ok(());
             }
-        }
-    }
-}
-
-/// Reads the lines about the job.
-struct Reader {
-    logs: PathBuf,
-    lines: JobLines,
-    printer: Printer,
-}
-
-impl Reader {
-    /// Prints a worker's log, or its last lines, and returns the log for further reading.
-    fn read_all(&mut self, worker: &str, tail: Option<usize>) -> io::Result<WorkerLog> {
-        let Self { logs, lines, printer } = self;
-        let mut log = WorkerLog::from_beginning(logs, worker)?;
-        let mut kept = VecDeque::new();
-        let mut each = |text: &str| {
-            let Some(line) = lines.find(text) else { return Ok(()) };
-            let Some(tail) = tail else { return printer.print(worker, &line) };
-            kept.push_back(text.to_owned());
-            if tail < kept.len() {
-                kept.pop_front();
+            if !keeps {
+                return self.print(&entry);
+            }
+            selected.push_back(entry);
+            if !args.previous && args.tail < Some(selected.len()) {
+                selected.pop_front();
             }
             Ok(())
-        };
-        log.read_rotated(&mut each)?;
-        log.read(&mut each)?;
-        for line in kept.iter().filter_map(|text| lines.find(text)) {
-            printer.print(worker, &line)?;
+        })?;
+        let selected = if args.previous { previous } else { selected };
+        let before = selected.len().saturating_sub(args.tail.unwrap_or(usize::MAX));
+        for entry in selected.iter().skip(before) {
+            self.print(entry)?;
         }
-        printer.to.flush()?;
-        Ok(log)
+        self.to.flush()?;
+        Ok(Printed { has_lines, printed: selected.len() })
     }
 
-    /// Prints new lines.
-    fn read_on(&mut self, worker: &str, log: &mut WorkerLog) -> io::Result<()> {
-        let Self { logs: _, lines, printer } = self;
-        log.read(&mut |text| match lines.find(text) {
-            Some(line) => printer.print(worker, &line),
-            None => Ok(()),
-        })?;
-        printer.to.flush()
+    fn print(&mut self, entry: &Entry) -> io::Result<()> {
+        let Entry { time, worker, kind, text } = entry;
+        match self.output {
+            Output::Text => writeln!(self.to, "{}", shown(entry)),
+            Output::Json => {
+                let key = match kind {
+                    Kind::Output => "output",
+                    Kind::Remark => "event",
+                };
+                let time = format!("{time:.6}");
+                let object = json!({"time": time, "job": self.job, "worker": worker, key: text});
+                writeln!(self.to, "{object}")
+            }
+        }
     }
 }
 
@@ -227,64 +247,25 @@ fn has_no_reader(pipe: &impl AsFd) -> bool {
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| 0 < ready)
 }
 
-/// Follows a job from worker to worker.
-struct Following {
-    pool: Pool,
-    reader: Reader,
-    /// The worker whose log is read.
-    at: Option<(String, WorkerLog)>,
-    /// Logs of the other workers, positioned after their old lines.
-    others: BTreeMap<String, WorkerLog>,
-    /// Whether the user named the worker, so that moves are ignored.
-    is_chosen: bool,
-}
-
-impl Following {
-    async fn run(mut self) -> Result<(), Failure> {
-        let mut ask_at = Instant::now();
-        loop {
-            if let Some((worker, log)) = &mut self.at {
-                self.reader.read_on(worker, log)?;
-            }
-            if ask_at <= Instant::now() {
-                ask_at = Instant::now() + ASK_EVERY;
-                match holder(&self.pool, &self.reader.printer.job).await {
-                    Ok(Some(holder)) if !self.is_chosen => self.turn_to(holder)?,
-                    Ok(_) => {}
-                    Err(Failure::No(sentence)) => {
-                        if let Some((worker, log)) = &mut self.at {
-                            self.reader.read_on(worker, log)?;
-                        }
-                        complain_in_lines(&sentence);
-                        return Ok(());
-                    }
-                    Err(failure) => return Err(failure),
-                }
-            }
-            sleep(READ_EVERY).await;
-            if has_no_reader(&io::stdout()) {
+/// Prints new lines until the pool ends, or has the job no more.
+async fn follow(pool: &Pool, log: &mut JobLog, printer: &mut Printer) -> Result<(), Failure> {
+    let mut ask_at = Instant::now();
+    loop {
+        log.read(&mut |entry| printer.print(&entry))?;
+        printer.to.flush()?;
+        if ask_at <= Instant::now() {
+            ask_at = Instant::now() + ASK_EVERY;
+            if let Some(sentence) = knows(pool, &printer.job).await? {
+                log.read(&mut |entry| printer.print(&entry))?;
+                printer.to.flush()?;
+                complain_in_lines(&sentence);
                 return Ok(());
             }
         }
-    }
-
-    /// Switches to the log of the job's new worker.
-    fn turn_to(&mut self, worker: String) -> io::Result<()> {
-        if self.at.as_ref().is_some_and(|(current, _)| *current == worker) {
+        sleep(READ_EVERY).await;
+        if has_no_reader(&io::stdout()) {
             return Ok(());
         }
-        if let Some((before, mut log)) = self.at.take() {
-            // The job has already stopped there.
-            self.reader.read_on(&before, &mut log)?;
-            self.others.insert(before, log);
-            complain_in_lines(&format!("{} runs on {worker} now", self.reader.printer.job));
-        }
-        let log = match self.others.remove(&worker) {
-            Some(log) => log,
-            None => WorkerLog::from_beginning(&self.reader.logs, &worker)?,
-        };
-        self.at = Some((worker, log));
-        Ok(())
     }
 }
 
@@ -293,8 +274,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_of_lines_is_whole() {
+    fn a_number_of_lines_is_whole_and_a_time_is_a_time_or_a_span() {
         assert_eq!(lines("20"), Ok(20));
+        assert!(since("2026-11-27T06:30:00Z").is_ok() && since("10m").unwrap() < Timestamp::now());
+        assert!(since("yesterday").unwrap_err().starts_with("`yesterday` is not a time; write"));
         assert_eq!(lines("x"), Err("write a whole number of lines, for example 20".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! The logs of workers. The output of a worker and its jobs is appended to `WORKER.log`. A large log
+//! The logs of workers. The output of a worker is appended to `WORKER.log`. A large log
 //! becomes `WORKER.log.1`, which replaces the previous one.
 //!
 //! A worker and its processes keep the log open. So a log is copied and then truncated; lines that
@@ -17,6 +17,12 @@ const BYTES_MAX: u64 = 16 << 20;
 #[must_use]
 pub(crate) fn path(logs: &Path, name: &str) -> PathBuf {
     logs.join(format!("{name}.log"))
+}
+
+/// Returns the directory of the files with the output of jobs, in the directory `logs`.
+#[must_use]
+pub(crate) fn job_logs(logs: &Path) -> PathBuf {
+    logs.join("jobs")
 }
 
 /// Opens a log to append to it, and creates its directory if it is missing. A large log is renamed

@@ -6,6 +6,8 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
+use swarm_adapters_host::job_log::file_name;
+use swarm_core::JobName;
 
 use super::super::snapshot::FailingRow;
 use super::super::text::counted;
@@ -70,10 +72,10 @@ fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec
         let params = format!("params: {}", params.collect::<Vec<_>>().join("  "));
         lines.extend(pieces(&params, width).into_iter().map(|piece| (piece, Style::new())));
     }
-    let log = match worker {
-        Some(worker) => format!("log:   {}/logs/{}.log", model.paths.dir, worker.name),
-        None => format!("logs:  {}/logs", model.paths.dir),
-    };
+    // Without one worker, there may be a file for each of several.
+    let name = JobName::new(&job.name).ok().filter(|_| worker.is_some());
+    let file = name.map(|name| file_name(&name, None)).unwrap_or_default();
+    let log = format!("log:   {}/logs/jobs/{file}", model.paths.dir);
     lines.extend(pieces(&log, width).into_iter().map(|piece| (piece, Style::new())));
     lines
 }

@@ -10,7 +10,7 @@ use super::super::outlets::{Message, Paths};
 use super::super::snapshot::{JobRow, Snapshot, Word, WorkerRow};
 use super::super::text::counted;
 use super::learn::Digest;
-use super::reader::{Asked, JobLog};
+use super::reader::JobLog;
 
 /// Maximum number of stored events.
 const EVENTS_MAX: usize = 1_000;
@@ -240,12 +240,12 @@ impl Model {
         self.jobs.at = self.jobs.at.min(self.jobs.places.len().saturating_sub(1));
     }
 
-    /// Returns the log to read: the log of the job whose page is open.
-    pub(super) fn log_wanted(&self) -> Option<Asked> {
-        let Page::Job(page) = &self.page else { return None };
-        let slot = self.snapshot.job(&page.job).and_then(|job| job.slot);
-        let worker = slot.and_then(|slot| self.snapshot.worker(slot));
-        Some(Asked { job: page.job.clone(), worker: worker.map(|worker| worker.name.clone()) })
+    /// Returns the job whose log is read: the job whose page is open.
+    pub(super) fn log_wanted(&self) -> Option<String> {
+        match &self.page {
+            Page::Job(page) => Some(page.job.clone()),
+            _ => None,
+        }
     }
 
     /// Returns the delay after which the displayed ages change.

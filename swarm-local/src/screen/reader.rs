@@ -10,9 +10,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use swarm_core::JobName;
 use tokio::sync::watch;
 
-use super::super::worker_log::{self, JobLines, WorkerLog};
+use crate::job_log::{self, shown};
 
 /// Maximum number of stored lines, and of bytes of each line. A line that a worker has shortened fits
 /// unless it has many escapes.
@@ -25,14 +26,6 @@ const BEGINNING: usize = 1_024;
 /// Time between two reads of new lines.
 const READ_EVERY: Duration = Duration::from_millis(100);
 
-/// Identity of a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
-    pub(super) job: String,
-    /// The worker whose log contains the lines; all logs are read if the job has no worker.
-    pub(super) worker: Option<String>,
-}
-
 /// The last lines about a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct JobLog {
@@ -44,8 +37,8 @@ pub(super) struct JobLog {
 
 /// The reading thread.
 pub(super) struct Reader {
-    asks: mpsc::Sender<Option<Asked>>,
-    asked: Option<Asked>,
+    asks: mpsc::Sender<Option<String>>,
+    asked: Option<String>,
     pub(super) logs: watch::Receiver<Arc<JobLog>>,
 }
 
@@ -59,8 +52,8 @@ impl Reader {
         Ok(Self { asks, asked: None, logs: read })
     }
 
-    /// Switches to this log, or to none.
-    pub(super) fn ask(&mut self, wanted: Option<Asked>) {
+    /// Switches to the log of this job, or to none.
+    pub(super) fn ask(&mut self, wanted: Option<String>) {
         if wanted != self.asked {
             self.asked.clone_from(&wanted);
             // The thread ends only with this channel.
@@ -69,7 +62,11 @@ impl Reader {
     }
 }
 
-fn follow(logs: &Path, inbox: &mpsc::Receiver<Option<Asked>>, outbox: &watch::Sender<Arc<JobLog>>) {
+fn follow(
+    logs: &Path,
+    inbox: &mpsc::Receiver<Option<String>>,
+    outbox: &watch::Sender<Arc<JobLog>>,
+) {
     let mut reading: Option<Reading> = None;
     loop {
         let asked = match &reading {
@@ -77,7 +74,7 @@ fn follow(logs: &Path, inbox: &mpsc::Receiver<Option<Asked>>, outbox: &watch::Se
             None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match asked {
-            Ok(asked) => reading = asked.map(|asked| Reading::of(logs, asked)),
+            Ok(asked) => reading = asked.map(|job| Reading::of(logs, job)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -91,49 +88,33 @@ fn follow(logs: &Path, inbox: &mpsc::Receiver<Option<Asked>>, outbox: &watch::Se
 
 /// A log that is being read.
 struct Reading {
-    lines: JobLines,
-    sources: Vec<WorkerLog>,
+    source: Option<job_log::JobLog>,
     log: JobLog,
     is_new: bool,
 }
 
 impl Reading {
-    fn of(logs: &Path, asked: Asked) -> Self {
-        let Asked { job, worker } = asked;
-        let workers = worker.map_or_else(|| worker_log::workers(logs), |worker| Ok(vec![worker]));
-        let source = |worker: String| WorkerLog::from_beginning(logs, &worker);
-        let sources =
-            workers.and_then(|all| all.into_iter().map(source).collect::<io::Result<Vec<_>>>());
-        let lines = JobLines::of(&job);
-        let mut log = JobLog { job, ..JobLog::default() };
-        if let Err(error) = &sources {
-            log.push(&format!("the logs cannot be read: {error}"));
-        }
-        Self { lines, sources: sources.unwrap_or_default(), log, is_new: true }
+    fn of(logs: &Path, job: String) -> Self {
+        let name = JobName::new(&job).ok();
+        let source = name.map(|name| job_log::JobLog::new(logs, name, None));
+        Self { source, log: JobLog { job, ..JobLog::default() }, is_new: true }
     }
 
     /// Reads new lines, and returns whether the log changed.
     fn has_more(&mut self) -> bool {
-        let Self { lines, sources, log, is_new } = self;
+        let Self { source, log, is_new } = self;
         let was_new = std::mem::take(is_new);
         let before = log.end();
-        let mut failed = None;
-        let mut each = |text: &str| {
-            if let Some(line) = lines.find(text) {
-                log.push(line.text());
-            }
-            Ok(())
-        };
-        for source in sources.iter_mut() {
-            let rotated = if was_new { source.read_rotated(&mut each) } else { Ok(()) };
-            if let Err(error) = rotated.and_then(|()| source.read(&mut each)) {
-                failed = Some(format!("the log cannot be read: {error}"));
-            }
-        }
-        if let Some(sentence) = failed {
-            // Finished sources need no further read.
-            sources.clear();
-            log.push(&sentence);
+        let read = source.as_mut().map(|source| {
+            source.read(&mut |entry| {
+                log.push(&shown(&entry));
+                Ok(())
+            })
+        });
+        if let Some(Err(error)) = read {
+            // A finished source needs no further read.
+            *source = None;
+            log.push(&format!("the log cannot be read: {error}"));
         }
         was_new || before < log.end()
     }

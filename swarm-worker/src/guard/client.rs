@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{getpid, set_child_subreaper};
 use swarm_adapters_host::channel::Events;
+use swarm_adapters_host::job_log;
 use swarm_core::{JobName, Token};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -40,6 +41,8 @@ pub(crate) struct Identity {
     /// A file that both this process and the guard hold a shared lock on. A process that can lock
     /// it exclusively knows that both have ended.
     pub(crate) lock: Option<PathBuf>,
+    /// The files that get the output of jobs, instead of standard error.
+    pub(crate) job_logs: Option<job_log::Settings>,
 }
 
 /// A job to start.

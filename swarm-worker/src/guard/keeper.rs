@@ -137,9 +137,12 @@ impl Keeper {
                     return;
                 }
             }
-            let Identity { worker, session, run_log, format, lock } = self.identity.clone();
+            let Identity { worker, session, run_log, format, lock, job_logs } =
+                self.identity.clone();
             let version = VERSION;
-            self.request(Request::Hello { version, worker, session, run_log, format, lock });
+            let hello =
+                Request::Hello { version, worker, session, run_log, format, lock, job_logs };
+            self.request(hello);
             if let Some(boottime_ns) = self.deadline {
                 self.request(Request::Deadline { boottime_ns });
             }
@@ -276,7 +279,7 @@ impl Keeper {
             tracing::error!(%error, "cannot check which processes of the jobs are left; retrying");
             sleep(RETRY).await;
         }
-        let Identity { worker, session, run_log, format: _, lock: _ } = &self.identity;
+        let Identity { worker, session, run_log, .. } = &self.identity;
         let log = run_log.as_ref().and_then(|path| RunLog::open(path, worker, session).ok());
         for (job, run) in std::mem::take(&mut self.runs) {
             if run.is_stopping && run.group.is_some() {
@@ -393,6 +396,7 @@ mod tests {
             run_log: None,
             format: OutputFormat::default(),
             lock: None,
+            job_logs: None,
         };
         let guard = Guard::new(command, identity, Events::default()).unwrap();
         for token in 1..=3 {

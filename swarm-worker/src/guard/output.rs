@@ -1,17 +1,20 @@
-//! Copies the output of jobs to the guard's standard error, which the worker shares. The output is
-//! split into [`Lines`], each prefixed with the job's name. A [`Meter`] limits the amount per job.
-//! The last lines of a job are always copied.
+//! Copies the output of jobs to their [files](JobLogs), or to the guard's standard error, which the
+//! worker shares. The output is split into [`Lines`]. On standard error each line has the job's
+//! name as a prefix. A [`Meter`] limits the amount per job. The last lines of a job are always
+//! copied.
 //!
-//! The copying has its own thread: if the reader of that log stalls, jobs have to wait, but the
-//! guard does not.
+//! The copying has its own thread. If the reader of standard error stalls, jobs have to wait, but
+//! the guard does not. A slow disk stalls no job: lines are lost instead, and counted.
 
+use std::fmt::Write as _;
 use std::io::{self, PipeReader, Write as _};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::Pid;
-use swarm_core::JobName;
+use swarm_adapters_host::job_log::{self, JobLogs, Kind};
+use swarm_core::{JobName, Token};
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -51,9 +54,32 @@ pub(super) struct Seen {
 pub(super) struct Followed {
     pub(super) job: JobName,
     pub(super) pipe: PipeReader,
-    pub(super) format: OutputFormat,
+    pub(super) target: Target,
     pub(super) awaited: Option<Awaited>,
     pub(super) tail: Tail,
+}
+
+/// The target of lines.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    /// Standard error.
+    Stderr(OutputFormat),
+    /// The file of the job.
+    File { logs: JobLogs, worker: String },
+}
+
+impl Target {
+    /// Remarks that a run of a job begins, before any of its output. On standard error the worker
+    /// does that.
+    pub(super) fn begin(&self, job: &JobName, token: Token, leader: Pid) {
+        if let Self::File { logs, worker } = self {
+            let text = format!("started token={} pid={leader}", token.0);
+            let mut line = String::new();
+            job_log::Line::now(worker, Kind::Remark, &text).append_to(&mut line);
+            // If the disk is too slow, the worker's own line is left.
+            let _ = logs.append(job, line, 1);
+        }
+    }
 }
 
 impl Output {
@@ -84,14 +110,14 @@ async fn follow(
     seen: mpsc::UnboundedSender<Seen>,
     buffer: Arc<Mutex<Vec<u8>>>,
 ) {
-    let Followed { job, pipe, format, awaited, tail } = followed;
+    let Followed { job, pipe, target, awaited, tail } = followed;
     let Ok(pipe) = Receiver::from_owned_fd(OwnedFd::from(pipe)) else { return };
     let awaiting = awaited.map(|Awaited { text, leader }| {
         let search = Search::new(&text);
         Awaiting { text, search, leader, seen }
     });
     let now = Instant::now();
-    let log = Log { job, format, meter: Meter::new(now), shown: Vec::new() };
+    let log = Log::new(job, target, now);
     let mut copier = Copier { lines: Lines::default(), log, awaiting, tail };
     let (mut read_at, mut resumes_at) = (now, None);
     loop {
@@ -204,51 +230,82 @@ impl Awaiting {
 /// Writes lines of the output of one job to the log.
 struct Log {
     job: JobName,
-    format: OutputFormat,
+    target: Target,
     meter: Meter,
-    shown: Vec<u8>,
+    shown: String,
+    /// The number of lines in `shown`.
+    lines: u64,
+    /// The number of lines that were lost, since too many others wait for the disk.
+    lost: u64,
 }
 
 impl Log {
+    fn new(job: JobName, target: Target, now: Instant) -> Self {
+        Self { job, target, meter: Meter::new(now), shown: String::new(), lines: 0, lost: 0 }
+    }
+
     /// Copies a line and returns its text, unless the meter drops it.
     fn copy(&mut self, line: &Line<'_>) -> Option<String> {
         let text = self.meter.admit(line.bytes(), || line.text())?;
-        show(&mut self.shown, &self.job, &text, self.format);
+        self.show(Kind::Output, &text);
         Some(text)
     }
 
     /// Reports the number of dropped lines, if there are any, and copies the last ones of them.
     fn report(&mut self, tail: &Tail, now: Instant) {
-        let Self { job, format, meter, shown } = self;
         let mut last = Vec::new();
-        if meter.reports_at().is_some() {
+        if self.meter.reports_at().is_some() {
             last.extend(tail.lock().unlogged());
-            last.iter().filter_map(|line| line.whole).for_each(|bytes| meter.recovered(bytes));
+            last.iter().filter_map(|line| line.whole).for_each(|bytes| self.meter.recovered(bytes));
         }
-        if let Some(report) = meter.report(now) {
-            show(shown, job, &report, *format);
+        if let Some(report) = self.meter.report(now) {
+            self.show(Kind::Remark, &report);
         }
         for line in last {
-            show(shown, job, &line.text, *format);
+            self.show(Kind::Output, &line.text);
         }
+    }
+
+    /// Appends a line to the text to write.
+    fn show(&mut self, kind: Kind, text: &str) {
+        let Self { job, target, shown, lines, .. } = self;
+        *lines += 1;
+        // Writing to memory does not fail.
+        let _ = match target {
+            Target::Stderr(OutputFormat::Text) => writeln!(shown, "{job}: {text}"),
+            Target::Stderr(OutputFormat::Json) => {
+                writeln!(shown, "{}", serde_json::json!({"job": job.as_str(), "output": text}))
+            }
+            Target::File { logs: _, worker } => {
+                job_log::Line::now(worker, kind, text).append_to(shown);
+                Ok(())
+            }
+        };
     }
 
     fn write(&mut self) {
-        // If standard error is closed, the output is lost.
-        let _ = io::stderr().lock().write_all(&self.shown);
-        self.shown.clear();
-    }
-}
-
-/// Appends a line to the text to show.
-fn show(shown: &mut Vec<u8>, job: &JobName, line: &str, format: OutputFormat) {
-    // Writing to memory does not fail.
-    let _ = match format {
-        OutputFormat::Text => writeln!(shown, "{job}: {line}"),
-        OutputFormat::Json => {
-            writeln!(shown, "{}", serde_json::json!({"job": job.as_str(), "output": line}))
+        if self.shown.is_empty() {
+            return;
         }
-    };
+        if let Target::File { logs, .. } = &self.target {
+            let logs = logs.clone();
+            if 0 < self.lost {
+                let text = std::mem::take(&mut self.shown);
+                let noun = if self.lost == 1 { "line was" } else { "lines were" };
+                self.show(
+                    Kind::Remark,
+                    &format!("{} {noun} lost: the disk is too slow", self.lost),
+                );
+                self.shown.push_str(&text);
+            }
+            let (text, lines) = (std::mem::take(&mut self.shown), std::mem::take(&mut self.lines));
+            self.lost = if logs.append(&self.job, text, lines) { 0 } else { self.lost + lines };
+        } else {
+            // If standard error is closed, the output is lost.
+            let _ = io::stderr().lock().write_all(self.shown.as_bytes());
+            self.shown.clear();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -258,13 +315,13 @@ mod tests {
     #[test]
     fn lines_are_written_after_the_name_of_their_job_or_as_json() {
         let job = JobName::new("a\"b").unwrap();
-        let written = |job: &JobName, line: &str, format: OutputFormat| {
-            let mut shown = Vec::new();
-            show(&mut shown, job, line, format);
-            String::from_utf8(shown).unwrap()
+        let written = |format: OutputFormat| {
+            let mut log = Log::new(job.clone(), Target::Stderr(format), Instant::now());
+            log.show(Kind::Output, "x \"y\"");
+            log.shown
         };
-        assert_eq!(written(&job, "x \"y\"", OutputFormat::Text), "a\"b: x \"y\"\n");
+        assert_eq!(written(OutputFormat::Text), "a\"b: x \"y\"\n");
         let json = "{\"job\":\"a\\\"b\",\"output\":\"x \\\"y\\\"\"}\n";
-        assert_eq!(written(&job, "x \"y\"", OutputFormat::Json), json);
+        assert_eq!(written(OutputFormat::Json), json);
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use swarm_adapters_host::job_log;
 use swarm_core::JobName;
 
 /// The version of the protocol. Both ends are the same program, so another version is an error, not
@@ -45,6 +46,9 @@ pub(crate) enum Request {
         /// A file that the worker holds a lock on, and that the guard locks as well.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lock: Option<PathBuf>,
+        /// The files that get the output of jobs, instead of standard error.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job_logs: Option<job_log::Settings>,
     },
     /// Start a job. No job of that name may run. The answer is `started` or `refused`.
     Start {

@@ -18,6 +18,7 @@ use rustix::time::{
     timerfd_settime,
 };
 use swarm_adapters_host::caller;
+use swarm_adapters_host::job_log::JobLogs;
 use swarm_adapters_host::runlog::{RunEvent, boottime_ns};
 use swarm_adapters_host::runtime::{self, refused};
 use swarm_adapters_host::timer::until;
@@ -33,7 +34,7 @@ use super::census::{self, Census, JOB, Leader, Memory};
 use super::launch::{Surroundings, raw};
 use super::oom::Kills;
 use super::outbox::Outbox;
-use super::output::{Awaited, Followed, Output, Seen, Tail};
+use super::output::{Awaited, Followed, Output, Seen, Tail, Target};
 use super::protocol::{End, LINE_BYTES_MAX, OutputFormat, Reply, Request, VERSION, name};
 use crate::cgroup::Cgroup;
 use crate::marker;
@@ -50,6 +51,8 @@ const CHECK_MIN: Duration = Duration::from_millis(5);
 const CHECK_MAX: Duration = Duration::from_millis(200);
 /// The wait for the last output of a job that ended by itself.
 const TAIL_MAX: Duration = Duration::from_millis(200);
+/// The wait for the disk at the end, for the last output of all jobs.
+const FLUSH_MAX: Duration = Duration::from_secs(2);
 /// The time within which a signal to all processes reaches every one of them. A job may end before
 /// the guard receives the signal.
 const SIGNAL_MAX: Duration = Duration::from_millis(50);
@@ -92,7 +95,7 @@ async fn run() -> io::Result<()> {
     let mut guard = Serving {
         worker: String::new(),
         session: String::new(),
-        format: OutputFormat::default(),
+        target: Target::Stderr(OutputFormat::default()),
         runs: BTreeMap::new(),
         deadline: u64::MAX,
         lock: None,
@@ -129,6 +132,9 @@ async fn run() -> io::Result<()> {
         }
     }
     guard.end_all();
+    if let Target::File { logs, worker: _ } = &guard.target {
+        logs.flush(FLUSH_MAX);
+    }
     guard.outbox.close();
     Ok(())
 }
@@ -186,7 +192,7 @@ async fn read(stdin: pipe::Receiver, requests: mpsc::Sender<Request>) {
 struct Serving {
     worker: String,
     session: String,
-    format: OutputFormat,
+    target: Target,
     runs: BTreeMap<JobName, Run>,
     deadline: u64,
     /// The lock, which this process holds until it ends.
@@ -249,9 +255,15 @@ impl Serving {
     /// Handles a request. An error ends the guard.
     fn handle(&mut self, request: Request) -> io::Result<()> {
         match request {
-            Request::Hello { version: _, worker, session, run_log, format, lock } => {
+            Request::Hello { version: _, worker, session, run_log, format, lock, job_logs } => {
                 self.lock = lock.map(|path| marker::join_lock(&path)).transpose()?;
-                self.format = format;
+                self.target = match job_logs {
+                    Some(settings) => {
+                        let logs = JobLogs::open(settings, &worker)?;
+                        Target::File { logs, worker: worker.clone() }
+                    }
+                    None => Target::Stderr(format),
+                };
                 if let Some(path) = run_log {
                     self.outbox.keep_log(&path, &worker, &session);
                 }
@@ -301,11 +313,12 @@ impl Serving {
         let output = (writer.try_clone().map_err(failed)?.into(), writer.into());
         let leader = surroundings.start(&argv, None, output)?;
         self.outbox.record(&name, token, RunEvent::Start);
+        self.target.begin(&name, token, leader);
         let tail = Tail::default();
         self.output.follow(Followed {
             job: name.clone(),
             pipe: reader,
-            format: self.format,
+            target: self.target.clone(),
             awaited: line.map(|text| Awaited { text, leader }),
             tail: tail.clone(),
         });

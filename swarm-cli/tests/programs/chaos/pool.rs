@@ -364,8 +364,10 @@ impl Pool {
     pub(crate) fn history(&self) -> String {
         let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
         let mut parts = vec![self.stdout(), self.complaints(), read(&self.path("ledger.json"))];
-        for log in fs::read_dir(self.path("logs")).into_iter().flatten().flatten() {
-            parts.push(format!("--- {}\n{}", log.path().display(), read(&log.path())));
+        for dir in ["logs", "logs/jobs"] {
+            for log in fs::read_dir(self.path(dir)).into_iter().flatten().flatten() {
+                parts.push(format!("--- {}\n{}", log.path().display(), read(&log.path())));
+            }
         }
         parts.push(format!("--- processes {:?}\n--- run.log", processes(&self.dir).keys()));
         let is_rare = |line: &&str| !line.contains("\"tick\"");

@@ -112,7 +112,7 @@ fn with_secret(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Output that may hold secrets is in the log of the worker, which its user alone reads.
+/// Output that may hold secrets is in the log of the job, which its user alone reads.
 #[test]
 fn hidden_output_is_in_the_log_of_its_worker_alone() {
     let machine = Machine::new();
@@ -147,7 +147,7 @@ fn hidden_output_is_in_the_log_of_its_worker_alone() {
             |path: &Path| fs::read_to_string(path).is_ok_and(|it| it.contains("exit code 3"));
         reports.map(|it| it.path()).find(|path| is_report(path))
     });
-    let log = dir.join("logs").join("w-0.log");
+    let log = dir.join("logs/jobs/bad.log");
     assert_eq!(with_secret(&dir), [log.as_path()]);
     assert!(!operator.prints(line).contains(SECRET) && !operator.complaints().contains(SECRET));
 

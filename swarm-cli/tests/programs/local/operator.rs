@@ -159,6 +159,15 @@ impl Machine {
         self.workers().into_iter().map(jobs).collect()
     }
 
+    /// Returns all logs: of the operator, of the workers, and of the jobs.
+    pub(crate) fn logs(&self) -> String {
+        let texts = |dir: &str| {
+            let entries = fs::read_dir(self.state().join(dir)).into_iter().flatten().flatten();
+            entries.filter_map(|log| fs::read_to_string(log.path()).ok()).collect::<String>()
+        };
+        texts("logs") + &texts("logs/jobs")
+    }
+
     fn asked(&self, worker: &str) -> Option<BTreeSet<String>> {
         let log = fs::read_to_string(self.dir.path().join(format!("state/logs/{worker}.log")));
         let log = log.ok()?;

@@ -16,13 +16,8 @@ fn manifest(runner: &str) -> String {
     )
 }
 
-fn logs(machine: &Machine) -> String {
-    let log = |n: u32| fs::read_to_string(machine.state().join(format!("logs/w-{n}.log")));
-    (0..2).map(|n| log(n).unwrap_or_default()).collect()
-}
-
 fn starts(machine: &Machine) -> usize {
-    logs(machine).lines().filter(|line| line.ends_with("has begun")).count()
+    machine.logs().lines().filter(|line| line.ends_with("has begun")).count()
 }
 
 #[test]
@@ -35,7 +30,7 @@ fn settings_that_start_no_process_reach_running_jobs_and_touch_none() {
     until("both jobs to run", || (starts(&machine) == 2).then_some(()));
     let taken = |times: usize| {
         until("both workers to have the settings", || {
-            (logs(&machine).matches("with the new settings of the Swarm").count() == 2 * times)
+            (machine.logs().matches("with the new settings of the Swarm").count() == 2 * times)
                 .then_some(())
         });
     };
@@ -48,7 +43,7 @@ fn settings_that_start_no_process_reach_running_jobs_and_touch_none() {
     until("longer than the check may take", || {
         (Duration::from_secs(2) < since.elapsed()).then_some(())
     });
-    assert_eq!(starts(&machine), 2, "{}", logs(&machine));
+    assert_eq!(starts(&machine), 2, "{}", machine.logs());
     machine.edit("restart:", "env: {A: b}, restart:");
     until("both jobs to begin again", || (starts(&machine) == 4).then_some(()));
 }
@@ -71,9 +66,9 @@ fn a_longer_time_to_be_ready_reaches_jobs_that_are_not_ready_yet() {
     });
     fs::write(machine.path().join("go"), "").unwrap();
     until("both jobs to be ready", || {
-        (logs(&machine).matches("after_ms=").count() == 2).then_some(())
+        (machine.logs().matches("after_ms=").count() == 2).then_some(())
     });
-    assert_eq!(starts(&machine), 2, "{}", logs(&machine));
+    assert_eq!(starts(&machine), 2, "{}", machine.logs());
 }
 
 fn run(runner: &str, args: &[&str]) -> (Machine, Output) {
@@ -89,7 +84,7 @@ fn until_settled_waits_until_every_job_is_ready() {
     let runner = "command: [sh, -c, 'sleep 2; echo up; exec sleep 600'], ready: {line: up}";
     let (machine, output) = run(runner, &[]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert_eq!(logs(&machine).matches("after_ms=").count(), 2);
+    assert_eq!(machine.logs().matches("after_ms=").count(), 2);
 }
 
 #[test]

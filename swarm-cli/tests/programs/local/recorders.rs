@@ -189,10 +189,7 @@ impl Recorders<'_> {
 
     /// The number of starts in the logs of the workers.
     fn starts(&self) -> usize {
-        let logs = fs::read_dir(self.machine.state().join("logs")).unwrap();
-        let log = |entry: fs::DirEntry| fs::read_to_string(entry.path()).unwrap();
-        let logs = logs.map(|entry| log(entry.unwrap())).collect::<String>();
-        logs.matches(" INFO started job=").count()
+        self.machine.logs().matches(" INFO started job=").count()
     }
 
     /// Checks that every start has its own file, and that every file is complete. A killed recorder's
@@ -273,9 +270,7 @@ fn ffmpeg_knows_the_arguments_of_the_readme_and_says_why_a_camera_is_not_there()
     let _operator = machine.settled();
     let said = |words: &str| {
         until(words, || {
-            let logs = ["recorder-0.log", "recorder-1.log"]
-                .map(|log| fs::read_to_string(machine.state().join("logs").join(log)).unwrap());
-            let logs = logs.concat();
+            let logs = machine.logs();
             logs.contains(words).then_some(logs)
         })
     };

@@ -172,7 +172,9 @@ fn the_log_of_a_job_is_followed_from_worker_to_worker() {
     let dir = machine.state();
     let jobs = json(&printed(&dir, &["ps", "-w", "swarm-worker-3", "-o", "json"]));
     let job = jobs["jobs"][0]["name"].as_str().unwrap();
-    assert!(printed(&dir, &["logs", job]).contains(&format!(" started job={job} token=")));
+    assert!(printed(&dir, &["logs", job]).contains(" - started token="));
+    let (_, complaint) = text(&asked(&dir, &["logs", job, "--previous"]), 3);
+    assert!(complaint.contains("has no run before the last one"), "{complaint}");
     let followed = Followed::start(&machine, &["logs", job, "-f"]);
     followed.prints(1, " started ");
     machine.edit("replicas: 4", "replicas: 3");
@@ -180,10 +182,13 @@ fn the_log_of_a_job_is_followed_from_worker_to_worker() {
     followed.prints(1, " stopped ");
     followed.prints(2, " started ");
     assert_eq!(printed(&dir, &["logs", job, "--tail", "1"]).lines().count(), 1);
+    let previous = printed(&dir, &["logs", job, "--previous"]);
+    assert!(previous.lines().all(|line| line.contains(" swarm-worker-3 - ")), "{previous}");
+    assert_eq!(printed(&dir, &["logs", job, "--since", "2100-01-01T00:00:00Z"]), "");
     let line = printed(&dir, &["logs", job, "-o", "json", "--worker", "swarm-worker-3", "-n", "1"]);
     let line = json(&line);
     assert_eq!((&line["job"], &line["worker"]), (&job.into(), &"swarm-worker-3".into()));
-    assert!(line["event"].as_str().unwrap().contains(" stopped "), "{line}");
+    assert!(line["event"].as_str().unwrap().starts_with("stopped "), "{line}");
     text(&asked(&dir, &["stop"]), 0);
     let mut followed = followed;
     until("the command has ended with the pool", || followed.0.try_wait().unwrap());

@@ -42,13 +42,8 @@ fn others(machine: &Machine) -> BTreeSet<i32> {
     pids.filter(is_of_pool).collect()
 }
 
-fn logs(machine: &Machine) -> String {
-    let logs = fs::read_dir(machine.state().join("logs")).unwrap();
-    logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap_or_default()).collect()
-}
-
 fn lines(machine: &Machine, end: &str) -> usize {
-    logs(machine).lines().filter(|line| line.ends_with(end)).count()
+    machine.logs().lines().filter(|line| line.ends_with(end)).count()
 }
 
 #[test]
@@ -60,7 +55,7 @@ fn every_job_finalises_when_all_processes_are_asked_to_end_in_any_order() {
         let machine = Machine::new();
         machine.write(&manifest(&script.replace("$0", takes), 3, JOBS));
         let mut operator = machine.settled();
-        until("the jobs record", || (lines(&machine, ": recording") == 6).then_some(()));
+        until("the jobs record", || (lines(&machine, " | recording") == 6).then_some(()));
         let mut all: Vec<_> = others(&machine).into_iter().chain([operator.pid()]).collect();
         all.sort_unstable();
         if jobs_first {
@@ -70,16 +65,16 @@ fn every_job_finalises_when_all_processes_are_asked_to_end_in_any_order() {
             signal(pid, Signal::TERM);
         }
         assert_eq!(operator.ended().code(), Some(0));
-        let log = logs(&machine);
-        assert_eq!(lines(&machine, ": finalized"), 6, "{log}");
-        assert_eq!(lines(&machine, ": recording"), 6, "none begins again: {log}");
+        let log = machine.logs();
+        assert_eq!(lines(&machine, " | finalized"), 6, "{log}");
+        assert_eq!(lines(&machine, " | recording"), 6, "none begins again: {log}");
         for bad in ["killing", "restarting", "SIGKILL)", "finished"] {
             assert!(!log.contains(bad), "{bad}: {log}");
         }
         assert!(others(&machine).is_empty());
         // The run-to-completion job was stopped, and is not done.
         let _next = machine.settled();
-        until("all run again", || (lines(&machine, ": recording") == 12).then_some(()));
+        until("all run again", || (lines(&machine, " | recording") == 12).then_some(()));
     }
 }
 
@@ -95,22 +90,22 @@ fn a_job_gets_one_signal_when_systemd_asks_the_operator_first_and_then_all() {
         let machine = Machine::new();
         machine.write(&manifest(script, 2, "{name: a}, {name: b}, {name: c}, {name: d}"));
         let mut operator = machine.settled();
-        until("the jobs record", || (lines(&machine, ": recording") == 4).then_some(()));
+        until("the jobs record", || (lines(&machine, " | recording") == 4).then_some(()));
         let all = others(&machine);
         operator.signal(first);
         // systemd needs some milliseconds.
         let begun = Instant::now();
         until("the others are signalled", || {
             let is_time = Duration::from_millis(40) < begun.elapsed();
-            (is_time || 0 < lines(&machine, ": asked")).then_some(())
+            (is_time || 0 < lines(&machine, " | asked")).then_some(())
         });
         for pid in all {
             signal(pid, Signal::TERM);
         }
         operator.ended();
         until("all have ended", || others(&machine).is_empty().then_some(()));
-        let log = logs(&machine);
-        assert_eq!((lines(&machine, ": asked"), lines(&machine, ": finalized")), (4, 4), "{log}");
+        let log = machine.logs();
+        assert_eq!((lines(&machine, " | asked"), lines(&machine, " | finalized")), (4, 4), "{log}");
     }
 }
 
@@ -121,11 +116,11 @@ fn a_pool_that_is_started_with_nohup_outlives_its_terminal_and_its_jobs_start_wi
     let script = "trap '' HUP INT QUIT; exec \"$0\" \"$@\"";
     let mut operator = machine.started_by(&["sh", "-c", script]);
     operator.prints("settled in");
-    until("the job says", || logs(&machine).contains("a: SigIgn:").then_some(()));
+    until("the job says", || machine.logs().contains(" | SigIgn:").then_some(()));
     // Two signals belong to the C library, which lets no program change them.
     let zero = ["0000000000000000\n", "0000000180000000\n"];
-    let is_zero = zero.iter().any(|mask| logs(&machine).contains(&format!("a: SigIgn:\t{mask}")));
-    assert!(is_zero, "{}", logs(&machine));
+    let is_zero = zero.iter().any(|mask| machine.logs().contains(&format!("| SigIgn:\t{mask}")));
+    assert!(is_zero, "{}", machine.logs());
     let workers = machine.workers();
     for kind in [Signal::HUP, Signal::INT, Signal::QUIT] {
         operator.signal(kind);
@@ -146,7 +141,7 @@ fn a_pool_uses_the_hard_limit_of_open_files_and_its_jobs_get_that_of_the_caller(
     machine.write(&manifest("echo limit $(ulimit -Sn); exec sleep 600", 1, &jobs(60)));
     let operator = machine.started_by(&["sh", "-c", "ulimit -Sn 40; exec \"$0\" \"$@\""]);
     operator.prints("settled in");
-    until("the jobs say", || (lines(&machine, ": limit 40") == 60).then_some(()));
+    until("the jobs say", || (lines(&machine, " | limit 40") == 60).then_some(()));
     assert_eq!(operator.complaints(), "");
 }
 

@@ -1,6 +1,5 @@
 //! The end of jobs, pools and workers: every job has its stop timeout, however it ends.
 
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
@@ -39,22 +38,16 @@ spec:
 pub(crate) const SLOW: &str = "echo finalizing; sleep 7; echo FINALIZED; exit 0";
 pub(crate) const NEVER: &str = "echo no";
 
-fn logs(machine: &Machine) -> String {
-    let logs = fs::read_dir(machine.state().join("logs")).unwrap();
-    let read = |entry: std::io::Result<fs::DirEntry>| fs::read_to_string(entry.unwrap().path());
-    logs.map(|entry| read(entry).unwrap_or_default()).collect()
-}
-
 pub(crate) fn record(machine: &Machine, jobs: usize) {
     until("all jobs record", || {
         // Lines that quote the runner are excluded.
-        let count = logs(machine).lines().filter(|line| line.ends_with(": recording")).count();
+        let count = machine.logs().lines().filter(|line| line.ends_with(" | recording")).count();
         (jobs <= count).then_some(())
     });
 }
 
 pub(crate) fn finalized(machine: &Machine) -> usize {
-    logs(machine).lines().filter(|line| line.ends_with(": FINALIZED")).count()
+    machine.logs().lines().filter(|line| line.ends_with(" | FINALIZED")).count()
 }
 
 pub(crate) fn stop(dir: &Path, words: &[&str]) -> Output {
@@ -140,7 +133,7 @@ fn a_job_that_does_not_end_is_killed_and_named_everywhere() {
     let output = operator.prints("ended in");
     let expected = "no process is left; 1 did not end in time, killed: deaf on w-0\n";
     assert!(output.ends_with(expected), "{output}");
-    assert!(logs(&machine).contains(said));
+    assert!(machine.logs().contains(said));
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn the_log_of_a_job_is_shown_as_plain_text_until_enter() {
     tty.shows("recording garden");
     tty.type_in(b"c");
     let shown = tty.shows("-- Enter: back to the screen --");
-    assert!(shown.contains("\nrecording garden\n"), "{shown}");
+    assert!(shown.contains(" w-0 | recording garden\n"), "{shown}");
     assert!(!tty.is_taken());
     tty.type_in(b"\r");
     tty.shows("━━ log");

@@ -1,0 +1,292 @@
+//! The writer of a worker: appends lines in a thread of its own, so that a slow disk blocks no job.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use swarm_core::JobName;
+
+use super::{CONTINUED, Kind, Line, file_name, part};
+use crate::file;
+
+/// The maximum number of files that are open at a time. The least recently used one is closed.
+const OPEN_MAX: usize = 128;
+/// The time after which a file without new lines is closed.
+const IDLE_MAX: Duration = Duration::from_secs(5);
+/// The time for which a writer may continue in a file that has lost its name.
+const REOPEN: Duration = Duration::from_secs(1);
+/// The maximum size of all lines that wait for the disk.
+const QUEUED_BYTES_MAX: usize = 4 << 20;
+
+/// The limits of the files of one job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// The size in bytes at which a file is rotated.
+    pub bytes_max: u64,
+    /// The number of files, including the growing one.
+    pub files_max: usize,
+}
+
+impl Default for Limits {
+    /// Two files of 4 MiB.
+    fn default() -> Self {
+        Self { bytes_max: 4 << 20, files_max: 2 }
+    }
+}
+
+/// The place and the limits of the files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The directory of the files, which is created with the first line.
+    pub dir: PathBuf,
+    /// The limits of the files of one job.
+    pub limits: Limits,
+    /// Whether several workers run a job at the same time, so that each of them has a file.
+    #[serde(default)]
+    pub per_worker: bool,
+}
+
+/// Appends lines to the files of jobs.
+#[derive(Clone, Debug)]
+pub struct JobLogs {
+    asks: Sender<Ask>,
+    queued: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+enum Ask {
+    Append(Batch),
+    Flush(Sender<()>),
+}
+
+/// Complete lines of one job.
+#[derive(Debug)]
+struct Batch {
+    job: JobName,
+    text: String,
+    lines: u64,
+}
+
+impl JobLogs {
+    /// Starts the writer of `worker`.
+    ///
+    /// # Errors
+    ///
+    /// If the thread cannot be started.
+    pub fn open(settings: Settings, worker: &str) -> io::Result<Self> {
+        let (asks, inbox) = mpsc::channel();
+        let queued = Arc::new(AtomicUsize::new(0));
+        let files = Files {
+            settings,
+            worker: worker.to_owned(),
+            open: HashMap::new(),
+            lost: BTreeMap::new(),
+        };
+        let left = Arc::clone(&queued);
+        thread::Builder::new()
+            .name("job logs".to_owned())
+            .spawn(move || files.run(&inbox, &left))?;
+        Ok(Self { asks, queued })
+    }
+
+    /// Appends complete lines, which `text` has `lines` of. Returns `false`, and does nothing, if too
+    /// many lines wait for the disk.
+    #[must_use]
+    pub fn append(&self, job: &JobName, text: String, lines: u64) -> bool {
+        let length = text.len();
+        if QUEUED_BYTES_MAX < self.queued.load(Ordering::Relaxed).saturating_add(length) {
+            return false;
+        }
+        self.queued.fetch_add(length, Ordering::Relaxed);
+        // The thread ends only with this channel.
+        self.asks.send(Ask::Append(Batch { job: job.clone(), text, lines })).is_ok()
+    }
+
+    /// Waits until all lines before are written, for at most `patience`.
+    pub fn flush(&self, patience: Duration) {
+        let (done, written) = mpsc::channel();
+        if self.asks.send(Ask::Flush(done)).is_ok() {
+            let _ = written.recv_timeout(patience);
+        }
+    }
+}
+
+/// The files of a worker's jobs.
+struct Files {
+    settings: Settings,
+    worker: String,
+    open: HashMap<JobName, Open>,
+    /// Lines that could not be written, for each job, and the reason for the last of them.
+    lost: BTreeMap<JobName, (u64, String)>,
+}
+
+/// An open file.
+struct Open {
+    path: PathBuf,
+    file: File,
+    inode: u64,
+    bytes: u64,
+    /// Whether the last line is incomplete, since the disk was full.
+    is_torn: bool,
+    checked: Instant,
+    used: Instant,
+}
+
+impl Files {
+    fn run(mut self, inbox: &Receiver<Ask>, queued: &AtomicUsize) {
+        loop {
+            let ask = if self.open.is_empty() {
+                inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                inbox.recv_timeout(IDLE_MAX)
+            };
+            match ask {
+                Ok(Ask::Append(batch)) => {
+                    queued.fetch_sub(batch.text.len(), Ordering::Relaxed);
+                    self.append(&batch);
+                }
+                Ok(Ask::Flush(done)) => {
+                    // A caller that lost its patience has closed the channel.
+                    let _ = done.send(());
+                }
+                Err(RecvTimeoutError::Timeout) => self.close_idle(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if OPEN_MAX < self.open.len() {
+                self.close_oldest();
+            }
+        }
+    }
+
+    fn append(&mut self, batch: &Batch) {
+        let Batch { job, text, lines } = batch;
+        if let Err(error) = self.try_append(job, text) {
+            // The next attempt begins with a new look at the path.
+            self.open.remove(job);
+            let (count, reason) = self.lost.entry(job.clone()).or_default();
+            *count += lines;
+            *reason = error.to_string();
+        }
+    }
+
+    fn try_append(&mut self, job: &JobName, text: &str) -> io::Result<()> {
+        let lost = self.lost.get(job).map(|(count, reason)| {
+            let noun = if *count == 1 { "line was" } else { "lines were" };
+            self.remark(&format!("{count} {noun} lost: {reason}"))
+        });
+        let text = [lost.as_deref().unwrap_or_default(), text].concat();
+        let now = Instant::now();
+        let mut open = match self.open.remove(job) {
+            Some(open) => open.still_named(now)?,
+            None => self.opened(job, now)?,
+        };
+        let length = text.len() as u64;
+        if 0 < open.bytes && self.settings.limits.bytes_max < open.bytes + length {
+            open = self.rotated(&open.path, now)?;
+        }
+        let written = open.write(&text, now);
+        self.open.insert(job.clone(), open);
+        written?;
+        self.lost.remove(job);
+        Ok(())
+    }
+
+    fn opened(&self, job: &JobName, now: Instant) -> io::Result<Open> {
+        let Settings { dir, per_worker, .. } = &self.settings;
+        let path = dir.join(file_name(job, per_worker.then_some(&*self.worker)));
+        file::create_dir(dir)?;
+        Open::at(path, now)
+    }
+
+    /// Renames the files at `path`, deletes those beyond the limit, and opens a new one.
+    fn rotated(&self, path: &Path, now: Instant) -> io::Result<Open> {
+        let kept = self.settings.limits.files_max.saturating_sub(1);
+        let mut oldest = kept;
+        while part(path, oldest).exists()
+            && file::existing(fs::remove_file(part(path, oldest)))?.is_some()
+        {
+            oldest += 1;
+        }
+        for times in (0..kept).rev() {
+            file::existing(fs::rename(part(path, times), part(path, times + 1)))?;
+        }
+        let mut open = Open::at(path.to_owned(), now)?;
+        open.write(&self.remark(CONTINUED), now)?;
+        Ok(open)
+    }
+
+    fn remark(&self, text: &str) -> String {
+        let mut line = String::new();
+        Line::now(&self.worker, Kind::Remark, text).append_to(&mut line);
+        line
+    }
+
+    fn close_idle(&mut self) {
+        let now = Instant::now();
+        self.open.retain(|_, open| now < open.used + IDLE_MAX);
+    }
+
+    fn close_oldest(&mut self) {
+        let oldest = self.open.iter().min_by_key(|(_, open)| open.used);
+        if let Some(job) = oldest.map(|(job, _)| job.clone()) {
+            self.open.remove(&job);
+        }
+    }
+}
+
+impl Open {
+    fn at(path: PathBuf, now: Instant) -> io::Result<Self> {
+        let file = file::append(&path)?;
+        let found = file.metadata()?;
+        let (inode, bytes) = (found.ino(), found.len());
+        Ok(Self { path, file, inode, bytes, is_torn: false, checked: now, used: now })
+    }
+
+    /// Returns the file of that name, which is looked up once a second.
+    fn still_named(mut self, now: Instant) -> io::Result<Self> {
+        if now < self.checked + REOPEN {
+            return Ok(self);
+        }
+        match fs::metadata(&self.path) {
+            Ok(found) if found.ino() == self.inode => {
+                // Another program may have truncated it.
+                (self.bytes, self.checked) = (found.len(), now);
+                Ok(self)
+            }
+            _ => {
+                file::create_dir(file::directory(&self.path))?;
+                Self::at(self.path, now)
+            }
+        }
+    }
+
+    fn write(&mut self, text: &str, now: Instant) -> io::Result<()> {
+        self.used = now;
+        let end = if self.is_torn { "\n" } else { "" };
+        let whole = [end, text].concat();
+        let mut rest = whole.as_bytes();
+        while !rest.is_empty() {
+            match self.file.write(rest) {
+                Ok(length) => {
+                    self.bytes += length as u64;
+                    rest = &rest[length..];
+                    self.is_torn = !rest.is_empty();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
