@@ -52,7 +52,7 @@ fn install_head(version: &str) -> String {
 #
 # Check the file, install it, and wait until the operator is ready:
 #
-#   sha256sum --check --ignore-missing SHA256SUMS
+#   sha256sum --check --strict --ignore-missing SHA256SUMS
 #   kubectl apply --server-side -f install.yaml
 #   kubectl -n swarm-system wait --for=condition=Available deployment/swarm-controller --timeout=60s
 #

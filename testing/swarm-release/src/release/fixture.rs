@@ -12,9 +12,14 @@ use super::{krew, layout::Layout, names, pins, sums, verify};
 /// Description of the chart.
 pub(crate) const CHART: &str = "name: swarm\nversion: 0.1.0\nappVersion: 0.1.0\n";
 
-/// Returns the values of the chart, as far as they name images.
-pub(crate) fn values() -> String {
-    pins::IMAGES.map(|name| format!("repository: {}/{name}\n", names::REGISTRY)).concat()
+/// Returns the values of the chart, as far as they name the images of the release in `dist`.
+pub(crate) fn values(dist: &Path) -> String {
+    let value = |name: &str| {
+        let image = dist.join("images").join(name.trim_start_matches("swarm-"));
+        let digest = Layout::at(image).digest().unwrap();
+        format!("x:\n  repository: {}/{name}\n  digest: {digest}\n", names::REGISTRY)
+    };
+    pins::IMAGES.map(value).concat()
 }
 
 /// Makes the release 0.1.0 of one machine.
@@ -33,8 +38,6 @@ pub(crate) fn dist_for(architecture: &str) -> tempfile::TempDir {
         ("top/LICENSE", "a licence"),
     ];
     archive(&dist.join(plugin), &files);
-    let chart = [("swarm/Chart.yaml", CHART), ("swarm/values.yaml", &values())];
-    archive(&dist.join("swarm-0.1.0.tgz"), &chart);
     fs::write(dist.join("crds.yaml"), "kind: List\n").unwrap();
     let mut installed = Vec::new();
     for name in verify::LAYOUTS {
@@ -44,6 +47,8 @@ pub(crate) fn dist_for(architecture: &str) -> tempfile::TempDir {
         installed.push(format!("image: {}/swarm-{name}:0.1.0@{digest}\n", names::REGISTRY));
     }
     fs::write(dist.join("install.yaml"), installed.concat()).unwrap();
+    let chart = [("swarm/Chart.yaml", CHART), ("swarm/values.yaml", &values(dist))];
+    archive(&dist.join("swarm-0.1.0.tgz"), &chart);
     let manifest = krew::manifest(dist, "0.1.0", names::DOWNLOADS).unwrap();
     fs::write(dist.join(krew::FILE), manifest).unwrap();
     sums::write(dist).unwrap();
@@ -78,7 +83,8 @@ pub(crate) fn layout(folder: &Path, architecture: &str, version: &str) {
         "org.opencontainers.image.revision": "0123456789".repeat(4),
     });
     let config = json!({"architecture": architecture, "os": "linux", "config": {"Labels": labels}});
-    let layer = put(format!("layer of {architecture}").as_bytes());
+    let name = folder.file_name().unwrap().display();
+    let layer = put(format!("layer of {name} for {architecture}").as_bytes());
     let manifest = put_json(json!({"config": put_json(config), "layers": [layer]}));
     let index = json!({"schemaVersion": 2, "manifests": [manifest]});
     fs::write(folder.join("index.json"), index.to_string()).unwrap();

@@ -51,11 +51,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     };
     pieces::packages(&programs, dist, &source)?;
     pieces::images(&programs, dist, &source)?;
-    pieces::chart(dist, &source, &arguments.registry)?;
     if let Some(other) = &arguments.add {
         add(&absolute(other)?, dist, version)?;
     }
-    texts(arguments, dist, &source)?;
+    // The digest of an image depends on its architectures, so all of them are there before.
+    let [operator, worker] = verify::LAYOUTS.map(|name| digest(dist, name));
+    let digests = [("swarm-operator", operator?), ("swarm-worker", worker?)].into();
+    let downloads = format!("{}/v{version}", arguments.downloads);
+    let texts = pieces::ChartTexts { registry: &arguments.registry, downloads, digests };
+    pieces::chart(dist, &source, &texts)?;
+    self::texts(arguments, dist, &source)?;
     sums::write(dist)?;
     verify::verify(dist)?;
     outcome::check(&programs, dist, &source, &arguments.registry)?;
@@ -63,15 +68,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// Returns the digest of an image of the release.
+fn digest(dist: &Path, name: &str) -> Result<String> {
+    Layout::at(dist.join("images").join(name)).digest()
+}
+
 /// Writes the files that name the others: manifests, bill of materials, notes, and the manifest for krew.
 fn texts(arguments: &Arguments, dist: &Path, source: &Source) -> Result<()> {
-    let digest = |name: &str| Layout::at(dist.join("images").join(name)).digest();
     manifests::run(&manifests::Arguments {
         version: source.version.clone(),
         registry: arguments.registry.clone(),
         out: dist.to_owned(),
-        operator_digest: Some(digest("operator")?),
-        worker_digest: Some(digest("worker")?),
+        operator_digest: Some(digest(dist, "operator")?),
+        worker_digest: Some(digest(dist, "worker")?),
     })?;
     let put = |name: &str, text: &str| {
         fs::write(dist.join(name), text).with_context(|| format!("cannot write {name}"))

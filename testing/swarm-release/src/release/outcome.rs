@@ -36,6 +36,11 @@ fn files(dist: &Path, source: &Source, registry: &str) -> Result<()> {
         if !values.contains(&format!(" {registry}/{name}\n")) {
             differences.push(format!("values.yaml does not name {registry}/{name}."));
         }
+        let digest = Layout::at(dist.join("images").join(name.trim_start_matches("swarm-")));
+        let digest = digest.digest()?;
+        if !values.contains(&format!("  digest: {digest}\n")) {
+            differences.push(format!("values.yaml does not have the digest of {name}, {digest}."));
+        }
     }
     if !differences.is_empty() {
         bail!("{} is not the chart of {version}: {}", chart.display(), differences.join(" "));
@@ -134,9 +139,12 @@ mod tests {
             let refused = files(dist.path(), &Source::example(), names::REGISTRY);
             refused.unwrap_err().to_string()
         };
-        let refused = refusal("version: 0.1.0\nappVersion: 0.2.0\n", &fixture::values());
+        let refused = refusal("version: 0.1.0\nappVersion: 0.2.0\n", &fixture::values(dist.path()));
         assert!(refused.ends_with("0.1.0: Chart.yaml has `appVersion: 0.2.0`."), "{refused}");
-        let other = fixture::values().replace("swarm-worker", "worker");
+        let other = fixture::values(dist.path()).replace("  digest: sha256:", "  digest: sha256:0");
+        let refused = refusal(fixture::CHART, &other);
+        assert!(refused.contains("does not have the digest of swarm-worker, sha256:"), "{refused}");
+        let other = fixture::values(dist.path()).replace("swarm-worker", "worker");
         let refused = refusal(fixture::CHART, &other);
         assert!(
             refused.ends_with(

@@ -1,5 +1,6 @@
 //! The parts of a release that other commands and tools make.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -51,8 +52,41 @@ pub(crate) fn images(programs: &Path, dist: &Path, source: &Source) -> Result<()
     start(command.args(["--date", &source.date]), source)
 }
 
-/// Packs the Helm chart, with the registry of the release instead of the example in the checkout.
-pub(crate) fn chart(dist: &Path, source: &Source, registry: &str) -> Result<()> {
+/// The texts of a release instead of the examples in the checkout's chart.
+pub(crate) struct ChartTexts<'a> {
+    /// Registry of the images.
+    pub(crate) registry: &'a str,
+    /// Address of the folder with the files of the release.
+    pub(crate) downloads: String,
+    /// Digests of the images by their names, such as `swarm-operator`.
+    pub(crate) digests: BTreeMap<&'static str, String>,
+}
+
+impl ChartTexts<'_> {
+    /// Returns the text of a file of the chart.
+    fn put_into(&self, text: &str) -> String {
+        let text = text.replace(names::DOWNLOADS, &self.downloads);
+        let text = text.replace(names::REGISTRY, self.registry);
+        let mut image = None;
+        let mut lines = Vec::new();
+        for line in text.split('\n') {
+            if let Some((_, name)) =
+                line.split_once(" repository: ").and_then(|(_, it)| it.rsplit_once('/'))
+            {
+                image = self.digests.get(name);
+            }
+            let empty = line.strip_suffix("digest: ''").filter(|indent| indent.trim().is_empty());
+            lines.push(match empty.zip(image) {
+                Some((indent, digest)) => format!("{indent}digest: {digest}"),
+                None => line.to_owned(),
+            });
+        }
+        lines.join("\n")
+    }
+}
+
+/// Packs the Helm chart, with the registry and the digests of the release.
+pub(crate) fn chart(dist: &Path, source: &Source, texts: &ChartTexts<'_>) -> Result<()> {
     const CHART: &str = "deploy/chart/swarm";
     let original = repository::root().join(CHART);
     if !original.exists() {
@@ -62,24 +96,24 @@ pub(crate) fn chart(dist: &Path, source: &Source, registry: &str) -> Result<()> 
     let copy = tempfile::tempdir().context("cannot create a folder for the chart")?;
     let chart = copy.path().join("swarm");
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(source.epoch);
-    copy_chart(&original, &chart, time, registry)?;
+    copy_chart(&original, &chart, time, texts)?;
     let helm = std::env::var("HELM").unwrap_or_else(|_| "helm".to_owned());
     let mut command = Command::new(helm);
     command.arg("package").arg(&chart).arg("--destination").arg(dist);
     start(command.args(["--version", &source.version, "--app-version", &source.version]), source)
 }
 
-fn copy_chart(from: &Path, to: &Path, time: SystemTime, registry: &str) -> Result<()> {
+fn copy_chart(from: &Path, to: &Path, time: SystemTime, texts: &ChartTexts<'_>) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
     for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
         let entry = entry?;
         let copy = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            copy_chart(&entry.path(), &copy, time, registry)?;
+            copy_chart(&entry.path(), &copy, time, texts)?;
         } else {
             let text = fs::read_to_string(entry.path())
                 .with_context(|| format!("cannot read {}", entry.path().display()))?;
-            fs::write(&copy, text.replace(names::REGISTRY, registry))?;
+            fs::write(&copy, texts.put_into(&text))?;
             File::options().write(true).open(&copy)?.set_modified(time)?;
         }
     }
@@ -107,15 +141,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chart_gets_the_registry_and_the_time_of_the_release() {
+    fn a_chart_gets_the_images_the_address_and_the_time_of_the_release() {
         let folder = tempfile::tempdir().unwrap();
         let (from, to) = (folder.path().join("from"), folder.path().join("to"));
         fs::create_dir_all(from.join("templates")).unwrap();
-        fs::write(from.join("templates/a.yaml"), "image: registry.example.com/swarm/x\n").unwrap();
+        let values = "a:\n  repository: registry.example.com/swarm/swarm-operator\n  digest: ''\nb:\n  \
+                      repository: registry.example.com/swarm/other\n  digest: ''\n# \
+                      https://downloads.example.com/swarm/swarm-0.1.0.tgz\n";
+        fs::write(from.join("templates/a.yaml"), values).unwrap();
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(Source::example().epoch);
-        copy_chart(&from, &to, time, "localhost:5000/other").unwrap();
+        let texts = ChartTexts {
+            registry: "localhost:5000/other",
+            downloads: "https://example.net/v0.1.0".to_owned(),
+            digests: [("swarm-operator", "sha256:7".to_owned())].into(),
+        };
+        copy_chart(&from, &to, time, &texts).unwrap();
         let copy = to.join("templates/a.yaml");
-        assert_eq!(fs::read_to_string(&copy).unwrap(), "image: localhost:5000/other/x\n");
+        let expected = "a:\n  repository: localhost:5000/other/swarm-operator\n  digest: sha256:7\nb:\n  \
+                        repository: localhost:5000/other/other\n  digest: ''\n# \
+                        https://example.net/v0.1.0/swarm-0.1.0.tgz\n";
+        assert_eq!(fs::read_to_string(&copy).unwrap(), expected);
         assert_eq!(fs::metadata(&copy).unwrap().modified().unwrap(), time);
     }
 }

@@ -10,6 +10,9 @@ use sha2::{Digest, Sha256};
 /// Name of the file with the digests.
 pub(crate) const FILE: &str = "SHA256SUMS";
 
+/// Name of the signature of that file, which a published release has.
+const SIGNATURE: &str = "SHA256SUMS.sigstore.json";
+
 /// Returns the SHA-256 of a file, as hexadecimal digits.
 pub(crate) fn of(path: &Path) -> Result<String> {
     let mut hash = Sha256::new();
@@ -60,13 +63,13 @@ pub(crate) fn verify(dist: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Lists the names of the files of a release, without the list of digests.
+/// Lists the names of the files of a release, without the list of digests and its signature.
 pub(crate) fn files(dist: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dist).with_context(|| format!("cannot read {}", dist.display()))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if !entry.file_type()?.is_dir() && name != FILE {
+        if !entry.file_type()?.is_dir() && ![FILE, SIGNATURE].contains(&name.as_str()) {
             names.push(name);
         }
     }

@@ -20,8 +20,15 @@ pub(crate) const LAYOUTS: [&str; 2] = ["operator", "worker"];
 
 /// Runs the step.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    verify(&arguments.dist)?;
-    println!("{}: all files and images have their digests", arguments.dist.display());
+    let dist = &arguments.dist;
+    // The images of a published release are in a registry.
+    if dist.join("images").exists() {
+        verify(dist)?;
+        println!("{}: all files and images have their digests", dist.display());
+    } else {
+        sums::verify(dist)?;
+        println!("{}: all files have their digests; it has no images", dist.display());
+    }
     Ok(())
 }
 
@@ -36,7 +43,8 @@ pub(crate) fn verify(dist: &Path) -> Result<()> {
         let layout = Layout::at(folder.clone());
         layout.verify()?;
         let digest = layout.digest()?;
-        if !installed.contains(&format!("@{digest}")) {
+        let (image, end) = (format!("/swarm-{name}:"), format!("@{digest}"));
+        if !installed.lines().any(|line| line.contains(&image) && line.ends_with(&end)) {
             bail!("{} has the digest {digest}, which install.yaml does not name", folder.display());
         }
     }
@@ -116,5 +124,26 @@ mod tests {
         fixture::layout(&operator, "amd64", "0.1.1");
         let refused = verify(dist.path()).unwrap_err().to_string();
         assert!(refused.contains("which install.yaml does not name"), "{refused}");
+    }
+
+    #[test]
+    fn an_image_in_the_place_of_the_other_is_noticed() {
+        let dist = fixture::dist();
+        let [operator, worker] = LAYOUTS.map(|name| dist.path().join("images").join(name));
+        fs::remove_dir_all(&operator).unwrap();
+        fs::rename(worker, &operator).unwrap();
+        fixture::layout(&dist.path().join("images/worker"), "amd64", "0.1.0");
+        let refused = verify(dist.path()).unwrap_err().to_string();
+        assert!(refused.contains("images/operator has the digest"), "{refused}");
+    }
+
+    #[test]
+    fn the_files_of_a_published_release_have_a_signature_and_no_images() {
+        let dist = fixture::dist();
+        fs::write(dist.path().join("SHA256SUMS.sigstore.json"), "{}").unwrap();
+        fs::remove_dir_all(dist.path().join("images")).unwrap();
+        run(&Arguments { dist: dist.path().to_owned() }).unwrap();
+        tamper(&dist.path().join("crds.yaml"));
+        assert!(run(&Arguments { dist: dist.path().to_owned() }).is_err());
     }
 }
