@@ -5,6 +5,7 @@
 
 mod base;
 mod machine;
+mod page;
 mod recordings;
 mod steps;
 
@@ -56,6 +57,7 @@ impl Packages {
         let folder = tempfile::tempdir().context("cannot make a folder for packages")?;
         let content = Content::read(programs, Arch::of_this_machine()?, None)?;
         let current = content.write_debian(folder.path(), VERSION)?;
+        content.write_archives(folder.path())?;
         let again = tempfile::tempdir()?;
         let again = fs::read(content.write_debian(again.path(), VERSION)?)?;
         ensure!(fs::read(&current)? == again, "two runs of nfpm gave different packages");

@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 
 use super::machine::Machine;
+use super::page;
 use super::recordings::{MANIFEST, Recordings, VARIABLES};
 use super::{Packages, done};
 use crate::repository::VERSION;
@@ -12,7 +13,9 @@ use crate::repository::VERSION;
 /// A step, with a sentence that holds after it.
 type Step = (&'static str, fn(&Machine, &Packages) -> Result<()>);
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 11] = [
+    ("the page's commands install the archive, verify it and remove it", page::archive),
+    ("the page's commands install the package, verify it and remove it", page::debian),
     ("programs, texts, user and unit are installed, and no pool runs", is_installed),
     ("a pool started by hand settles, shows its state and stops", runs_by_hand),
     ("a service keeps files complete, also when its operator is killed", runs_as_a_service),
