@@ -91,7 +91,7 @@ fn a_job_has_ended_only_when_a_process_that_proc_hides_has_ended() {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o711)).unwrap();
     guard.start_job(
         "hides",
-        "(trap '' TERM; exec \"${0%/*}/unreadable\" 601.9) & trap 'exit 0' TERM; wait; wait",
+        "trap 'exit 0' TERM; (trap '' TERM; exec \"${0%/*}/unreadable\" 601.9) & wait; wait",
     );
     guard.start_job("younger", "exec sleep 600");
     is_hidden("601.9");
