@@ -32,6 +32,7 @@ use swarm_core::{JobName, Token};
 
 use crate::clock;
 use crate::file;
+use crate::job_log::part;
 use crate::named_file::NamedFile;
 
 /// The event of a job.
@@ -140,9 +141,7 @@ pub fn rotate(path: &Path, bytes_max: u64) -> io::Result<()> {
 /// Returns the path of the older part of the log at `path` after a rotation.
 #[must_use]
 pub fn rotated(path: &Path) -> PathBuf {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".1");
-    aside.into()
+    part(path, 1)
 }
 
 #[cfg(test)]

@@ -52,9 +52,16 @@ impl Reader {
     /// If a file cannot be read.
     #[expect(clippy::should_implement_trait, reason = "more lines may follow after `None`")]
     pub fn next(&mut self) -> io::Result<Option<Entry>> {
-        if self.sources.values().all(|source| source.next.is_none()) {
-            self.find()?;
+        // A look into the directory for each line would take longer than the lines.
+        if let Some(entry) = self.earliest()? {
+            return Ok(Some(entry));
         }
+        self.find()?;
+        self.earliest()
+    }
+
+    /// Returns the earliest unread line of the known files.
+    fn earliest(&mut self) -> io::Result<Option<Entry>> {
         for source in self.sources.values_mut() {
             source.fill()?;
         }
