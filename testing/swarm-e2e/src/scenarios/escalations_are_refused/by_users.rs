@@ -122,7 +122,7 @@ pub(super) async fn refused_by_the_schema(context: &Context) -> Result<()> {
         (json!({"view": {"configMapName": "../secrets/vault"}}), "should match"),
         (json!({"jobSources": [named(outside)]}), "should match"),
         (json!({"jobs": [{"name": "a\nb"}]}), "should match"),
-        (json!({"jobs": [{"name": "x".repeat(254)}]}), "Too long: may not be"),
+        (json!({"jobs": [{"name": "x".repeat(254)}]}), " than 253"),
     ];
     for (fields, because) in &swarms {
         let mut swarm = vault::swarm();
