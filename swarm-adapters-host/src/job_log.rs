@@ -11,12 +11,14 @@
 mod name;
 mod prune;
 mod read;
+mod settings;
 mod write;
 
 pub use name::{base_of, belongs_to, file_name};
 pub use prune::{Pruned, prune};
 pub use read::{Entry, Reader};
-pub use write::{JobLogs, Limits, Settings};
+pub use settings::{Limits, Settings};
+pub use write::JobLogs;
 
 use std::path::{Path, PathBuf};
 

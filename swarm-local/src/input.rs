@@ -13,13 +13,14 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use swarm_adapters_host::job_log;
 use swarm_adapters_host::watch::Contents;
 use swarm_core::handover::LeaseTerms;
 use swarm_core::session::{Details, JobOutput};
 use swarm_core::{Desired, Jobs, Replication};
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::{self, Explained};
-use swarm_spec::spec::RunnerSpec;
+use swarm_spec::spec::{LogLimits, RunnerSpec};
 use tokio::sync::oneshot;
 
 use super::LocalArgs;
@@ -49,6 +50,7 @@ pub(super) struct Wanted {
     pub(super) worker_name: String,
     pub(super) runner: RunnerSpec,
     pub(super) output: JobOutput,
+    pub(super) logs: LogLimits,
     pub(super) lease: LeaseTerms,
     /// Time to collect further edits after an edit took effect.
     pub(super) batch_window: Duration,
@@ -67,6 +69,13 @@ impl Wanted {
     /// Returns whether every worker runs every job.
     pub(super) fn is_on_all_workers(&self) -> bool {
         self.desired.replication == Replication::All
+    }
+
+    /// Returns the settings of the files with the output of jobs.
+    pub(super) fn job_logs(&self) -> job_log::Settings {
+        let LogLimits { size_max, files_max, total_max: _ } = self.logs;
+        let limits = job_log::Limits { bytes_max: size_max, files_max };
+        job_log::Settings { limits, per_worker: self.is_on_all_workers() }
     }
 
     /// Returns the settings that an edit cannot change.
@@ -172,6 +181,7 @@ impl Reader {
             worker_name,
             runner,
             output,
+            logs,
             lease,
             fields,
             notes,
@@ -208,6 +218,7 @@ impl Reader {
             worker_name,
             runner,
             output,
+            logs,
             lease,
             batch_window,
             fields,

@@ -50,9 +50,6 @@ pub(super) const RUN_LOG: &str = "run.log";
 /// Time between two rounds that rotate or remove growing files.
 const TIDY: Duration = Duration::from_secs(10);
 
-/// The maximum size of the logs of all jobs together, in bytes.
-const JOB_LOGS_BYTES_MAX: u64 = 1 << 30;
-
 /// A Swarm that runs on this machine.
 pub(super) struct Operation {
     input: Input,
@@ -152,7 +149,7 @@ impl Operation {
         let command = worker.command(dir, sessions.terms());
         let processes =
             Processes::open(dir, command, wanted.lease.stop_timeout).with_context(cannot)?;
-        processes.log_jobs_per_worker(wanted.is_on_all_workers());
+        wanted.job_logs().write(&processes.job_logs()).with_context(cannot)?;
         let news = News::of(&processes);
         let settled = ledgers.load().await?.map(|(ledger, _)| Placed::of(&ledger));
         Ok(Self {
@@ -289,7 +286,7 @@ impl Operation {
                     self.invalid_file = None;
                     self.problem = None;
                     self.views.set_details(self.wanted.details());
-                    self.processes.log_jobs_per_worker(self.wanted.is_on_all_workers());
+                    self.set_job_logs();
                     self.unsettled_since.get_or_insert(noticed);
                     recheck_at = Some(Instant::now());
                 }
@@ -503,10 +500,17 @@ impl Operation {
         }
     }
 
+    /// Tells all workers the settings of the jobs' logs.
+    fn set_job_logs(&self) {
+        if let Err(error) = self.wanted.job_logs().write(&self.processes.job_logs()) {
+            tracing::warn!(%error, "the settings of the jobs' logs cannot be written and stay");
+        }
+    }
+
     /// Removes old logs of jobs, first of removed jobs, while all logs together are too large.
     fn prune_job_logs(&self) {
         let jobs = self.wanted.desired.jobs.keys();
-        match job_log::prune(&self.processes.job_logs(), JOB_LOGS_BYTES_MAX, jobs) {
+        match job_log::prune(&self.processes.job_logs(), self.wanted.logs.total_max, jobs) {
             Ok(Pruned { files: 0, .. }) => {}
             Ok(Pruned { files, bytes }) => {
                 tracing::info!(

@@ -41,7 +41,7 @@ pub(crate) use logs::{aside as rotated_log, job_logs, open as open_log, path as 
 pub(crate) use peer::Peer;
 
 use swarm_adapters_host::channel::{self, WorkerState};
-use swarm_adapters_host::{file, job_log};
+use swarm_adapters_host::file;
 
 use leftovers::Records;
 
@@ -131,8 +131,6 @@ struct Shared {
     reported: Mutex<BTreeMap<Slot, WorkerState>>,
     /// Changes with every report that a user should see at once.
     news: watch::Sender<u64>,
-    /// The files of the jobs' output, for workers that are started.
-    job_logs: Mutex<job_log::Settings>,
 }
 
 impl Processes {
@@ -152,10 +150,7 @@ impl Processes {
         let workers = watch::Sender::new(Workers::new());
         let records = Records::begin(dir, stop_timeout)?;
         let (reported, news, dir) = (Mutex::default(), watch::Sender::new(0), dir.to_owned());
-        let limits = job_log::Limits::default();
-        let job_logs = job_log::Settings { dir: job_logs(&logs), limits, per_worker: false };
-        let job_logs = Mutex::new(job_logs);
-        let shared = Shared { dir, logs, command, records, workers, reported, news, job_logs };
+        let shared = Shared { dir, logs, command, records, workers, reported, news };
         let (orders, supervisors) = (BTreeMap::new(), JoinSet::new());
         let shared = Arc::new(shared);
         Ok(Self { shared, orders, supervisors, stop_timeout, rotation: None })
@@ -243,12 +238,6 @@ impl Processes {
                 Order::Kill => false,
             });
         }
-    }
-
-    /// Sets whether a job has a file of output for each worker, in workers that start from now on.
-    pub(crate) fn log_jobs_per_worker(&self, per_worker: bool) {
-        let settings = &self.shared.job_logs;
-        settings.lock().unwrap_or_else(PoisonError::into_inner).per_worker = per_worker;
     }
 
     /// Returns the directory of the files with the output of jobs.

@@ -32,6 +32,7 @@ pub mod predecessor;
 pub mod removal;
 mod rule;
 mod schema;
+mod size;
 pub mod spec;
 pub mod template;
 pub mod view;
@@ -39,3 +40,4 @@ pub mod yaml;
 
 pub use duration::Duration;
 pub use json_schema::json_schema;
+pub use size::Size;

@@ -32,7 +32,7 @@ pub use runner::{Check, Program, Ready, Restart, Runner, param_variable};
 use crate::convert::{self, Home};
 use crate::error::SpecError;
 use crate::schema::{self, ValueSchema};
-use crate::spec::{RunnerSpec, SwarmSpec, WORKERS_MAX};
+use crate::spec::{LogLimits, RunnerSpec, SwarmSpec, WORKERS_MAX};
 use crate::yaml::printable;
 use documents::{Object, Objects};
 use jobs::SourceLimits;
@@ -57,6 +57,8 @@ pub struct Manifest {
     pub runner: RunnerSpec,
     /// Whether output of jobs is shown outside of the log of their worker.
     pub output: JobOutput,
+    /// Limits of the files with the output of jobs.
+    pub logs: LogLimits,
     /// The timing of the workers' sessions.
     pub lease: LeaseTerms,
     /// The paths of the fields that are set, as in `worker.runner.command[1]`, without the jobs.
@@ -126,7 +128,7 @@ pub fn parse_in(
         jobs::read(swarm, &objects, inline, &spec.job_sources, &gone, limits)?;
     let mut desired = convert::with_jobs(&spec, jobs, home).map_err(wrong)?;
     let lease = convert::lease_terms(&spec, home).map_err(wrong)?;
-    let output = spec.output();
+    let (output, logs) = (spec.output(), spec.log_limits());
     let runner = spec.worker.as_mut().and_then(|worker| worker.runner.take());
     let runner = runner.unwrap_or_else(RunnerSpec::log);
     let WorkerPool { name: worker_name, workers, first_slot } =
@@ -144,6 +146,7 @@ pub fn parse_in(
         worker_name,
         runner,
         output,
+        logs,
         lease,
         fields: swarm.fields(),
         notes: objects.notes(),

@@ -5,6 +5,7 @@
 
 mod autoscale;
 mod handover;
+mod logs;
 mod managed;
 mod pool;
 mod refresh;
@@ -20,6 +21,7 @@ use swarm_core::session::JobOutput;
 
 pub use autoscale::AutoscaleSpec;
 pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec, SESSION_CLOSE};
+pub use logs::{LogLimits, LogsSpec};
 pub use managed::{
     DisruptionMode, DisruptionSpec, EnvVarSpec, FilesSpec, IntOrString, MANAGED_NAME_MAX,
     ManagedKind, ManagedSpec, ResourcesSpec, ServiceSpec, ServiceType, managed_name_fits,
@@ -379,6 +381,13 @@ impl SwarmSpec {
     #[must_use]
     pub fn output(&self) -> JobOutput {
         JobOutput::shown_if(self.worker.as_ref().and_then(|worker| worker.show_output))
+    }
+
+    /// Limits of the files with the output of jobs.
+    #[must_use]
+    pub fn log_limits(&self) -> LogLimits {
+        let logs = self.worker.as_ref().and_then(|worker| worker.logs.as_ref());
+        logs.map(LogLimits::from).unwrap_or_default()
     }
 
     /// The runner for session workers that are started with `--runner swarm`. Workers that the

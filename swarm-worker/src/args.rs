@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use swarm_adapters_host::job_log;
 use swarm_adapters_host::view::FILE_NAME;
 
 use crate::Failure;
@@ -109,9 +108,9 @@ pub struct RunArgs {
     /// Write a run log, which records when each job ran; several workers may share the file
     #[arg(long, value_name = "FILE", env = "RUN_LOG")]
     pub run_log: Option<PathBuf>,
-    /// The files that get the output of jobs instead of standard error, as JSON
-    #[arg(long, hide = true, value_name = "JSON", env = JOB_LOGS, value_parser = job_logs)]
-    pub job_logs: Option<job_log::Settings>,
+    /// The directory of the files that get the output of jobs instead of standard error
+    #[arg(long, hide = true, value_name = "DIR", env = JOB_LOGS)]
+    pub job_logs: Option<PathBuf>,
     /// The format of log lines, which are written to standard error
     #[arg(long, value_name = "FORMAT", env = "LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
@@ -160,11 +159,6 @@ pub struct SessionArgs {
     /// The identity of this instance of the worker, a part of its session's name
     #[arg(long, hide = true, value_name = "INSTANCE")]
     pub instance: Option<String>,
-}
-
-/// Parses the files of the jobs' output.
-fn job_logs(text: &str) -> Result<job_log::Settings, serde_json::Error> {
-    serde_json::from_str(text)
 }
 
 /// The source of a worker's jobs.

@@ -12,7 +12,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use swarm_adapters_host::caller;
 use swarm_adapters_host::channel::Events;
-use swarm_adapters_host::job_log;
 use swarm_adapters_host::metrics::PingMetrics;
 use swarm_adapters_host::runlog::RunLog;
 use swarm_core::{JobName, Params, Token};
@@ -40,7 +39,7 @@ pub(crate) struct Tools {
     /// The file that guards lock together with this process.
     lock: Option<PathBuf>,
     /// The files that get the output of jobs, instead of standard error.
-    job_logs: Option<job_log::Settings>,
+    job_logs: Option<PathBuf>,
     restarts: Counter,
     pings: PingMetrics,
     events: Events,

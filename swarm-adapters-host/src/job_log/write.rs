@@ -11,9 +11,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use swarm_core::JobName;
 
+use super::settings::Current;
 use super::{CONTINUED, Kind, Line, file_name, part};
 use crate::file;
 
@@ -25,34 +25,6 @@ const IDLE_MAX: Duration = Duration::from_secs(5);
 const REOPEN: Duration = Duration::from_secs(1);
 /// The maximum size of all lines that wait for the disk.
 const QUEUED_BYTES_MAX: usize = 4 << 20;
-
-/// The limits of the files of one job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// The size in bytes at which a file is rotated.
-    pub bytes_max: u64,
-    /// The number of files, including the growing one.
-    pub files_max: usize,
-}
-
-impl Default for Limits {
-    /// Two files of 4 MiB.
-    fn default() -> Self {
-        Self { bytes_max: 4 << 20, files_max: 2 }
-    }
-}
-
-/// The place and the limits of the files.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
-    /// The directory of the files, which is created with the first line.
-    pub dir: PathBuf,
-    /// The limits of the files of one job.
-    pub limits: Limits,
-    /// Whether several workers run a job at the same time, so that each of them has a file.
-    #[serde(default)]
-    pub per_worker: bool,
-}
 
 /// Appends lines to the files of jobs.
 #[derive(Clone, Debug)]
@@ -76,16 +48,17 @@ struct Batch {
 }
 
 impl JobLogs {
-    /// Starts the writer of `worker`.
+    /// Starts the writer of `worker` in the directory `dir`, with the [settings](super::Settings) that
+    /// are there. The first line creates a missing directory.
     ///
     /// # Errors
     ///
     /// If the thread cannot be started.
-    pub fn open(settings: Settings, worker: &str) -> io::Result<Self> {
+    pub fn open(dir: PathBuf, worker: &str) -> io::Result<Self> {
         let (asks, inbox) = mpsc::channel();
         let queued = Arc::new(AtomicUsize::new(0));
         let files = Files {
-            settings,
+            settings: Current::open(dir),
             worker: worker.to_owned(),
             open: HashMap::new(),
             lost: BTreeMap::new(),
@@ -121,7 +94,7 @@ impl JobLogs {
 
 /// The files of a worker's jobs.
 struct Files {
-    settings: Settings,
+    settings: Current,
     worker: String,
     open: HashMap<JobName, Open>,
     /// Lines that could not be written, for each job, and the reason for the last of them.
@@ -184,12 +157,15 @@ impl Files {
         });
         let text = [lost.as_deref().unwrap_or_default(), text].concat();
         let now = Instant::now();
+        if self.settings.renames_files(now) {
+            self.open.clear();
+        }
         let mut open = match self.open.remove(job) {
             Some(open) => open.still_named(now)?,
             None => self.opened(job, now)?,
         };
         let length = text.len() as u64;
-        if 0 < open.bytes && self.settings.limits.bytes_max < open.bytes + length {
+        if 0 < open.bytes && self.settings.get().limits.bytes_max < open.bytes + length {
             open = self.rotated(&open.path, now)?;
         }
         let written = open.write(&text, now);
@@ -200,7 +176,7 @@ impl Files {
     }
 
     fn opened(&self, job: &JobName, now: Instant) -> io::Result<Open> {
-        let Settings { dir, per_worker, .. } = &self.settings;
+        let (dir, per_worker) = (self.settings.dir(), self.settings.get().per_worker);
         let path = dir.join(file_name(job, per_worker.then_some(&*self.worker)));
         file::create_dir(dir)?;
         Open::at(path, now)
@@ -208,7 +184,7 @@ impl Files {
 
     /// Renames the files at `path`, deletes those beyond the limit, and opens a new one.
     fn rotated(&self, path: &Path, now: Instant) -> io::Result<Open> {
-        let kept = self.settings.limits.files_max.saturating_sub(1);
+        let kept = self.settings.get().limits.files_max.saturating_sub(1);
         let mut oldest = kept;
         while part(path, oldest).exists()
             && file::existing(fs::remove_file(part(path, oldest)))?.is_some()

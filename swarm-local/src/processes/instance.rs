@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::pin::pin;
 use std::process::ExitStatus;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -150,12 +149,6 @@ impl Shared {
         }
     }
 
-    /// Returns the settings of the files of the jobs' output, as a worker reads them.
-    fn job_logs(&self) -> String {
-        let settings = self.job_logs.lock().unwrap_or_else(PoisonError::into_inner);
-        serde_json::to_string(&*settings).unwrap_or_default()
-    }
-
     /// Starts the worker with one end of a channel as its standard input.
     fn spawn(&self, name: &str, instance: &str) -> Result<(Child, UnixStream), String> {
         let path = logs::path(&self.logs, name);
@@ -171,7 +164,7 @@ impl Shared {
         let child = Command::new(program)
             .args((self.command.arguments)(name, instance))
             .envs(open_files)
-            .env(JOB_LOGS, self.job_logs())
+            .env(JOB_LOGS, logs::job_logs(&self.logs))
             .env(sweep::INSTANCE, instance)
             .env(sweep::RUN, self.records.mark())
             .env(sweep::DIR, &self.dir)

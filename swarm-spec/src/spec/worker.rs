@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swarm_core::Slot;
 
-use super::{ProtocolSpec, RunnerSpec, VersionEndpoint};
+use super::{LogsSpec, ProtocolSpec, RunnerSpec, VersionEndpoint};
 use crate::rule::Rule;
 
 /// Protocol, runner and limits of the workers.
@@ -26,6 +26,9 @@ pub struct WorkerSpec {
     /// false only the worker's log has them. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub show_output: Option<bool>,
+    /// Limits of the files with the output of jobs, on one machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logs: Option<LogsSpec>,
     /// Endpoint at which workers report their running jobs. With it the operator knows when a
     /// worker released a job or has its newest view. Default: none; the operator waits fixed times
     /// instead.

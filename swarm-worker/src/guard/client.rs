@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use rustix::process::{getpid, set_child_subreaper};
 use swarm_adapters_host::channel::Events;
-use swarm_adapters_host::job_log;
 use swarm_core::{JobName, Token};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -42,7 +41,7 @@ pub(crate) struct Identity {
     /// it exclusively knows that both have ended.
     pub(crate) lock: Option<PathBuf>,
     /// The files that get the output of jobs, instead of standard error.
-    pub(crate) job_logs: Option<job_log::Settings>,
+    pub(crate) job_logs: Option<PathBuf>,
 }
 
 /// A job to start.

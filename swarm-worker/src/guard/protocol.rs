@@ -5,7 +5,6 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use swarm_adapters_host::job_log;
 use swarm_core::JobName;
 
 /// The version of the protocol. Both ends are the same program, so another version is an error, not
@@ -48,7 +47,7 @@ pub(crate) enum Request {
         lock: Option<PathBuf>,
         /// The files that get the output of jobs, instead of standard error.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        job_logs: Option<job_log::Settings>,
+        job_logs: Option<PathBuf>,
     },
     /// Start a job. No job of that name may run. The answer is `started` or `refused`.
     Start {

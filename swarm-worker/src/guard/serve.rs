@@ -258,8 +258,8 @@ impl Serving {
             Request::Hello { version: _, worker, session, run_log, format, lock, job_logs } => {
                 self.lock = lock.map(|path| marker::join_lock(&path)).transpose()?;
                 self.target = match job_logs {
-                    Some(settings) => {
-                        let logs = JobLogs::open(settings, &worker)?;
+                    Some(dir) => {
+                        let logs = JobLogs::open(dir, &worker)?;
                         Target::File { logs, worker: worker.clone() }
                     }
                     None => Target::Stderr(format),

@@ -1,6 +1,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::super::{Entry, Reader};
+use super::super::{Entry, Limits, Reader, Settings};
 use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -25,8 +25,8 @@ impl Fixture {
 
     fn logs(&self, worker: &str, bytes_max: u64, files_max: usize) -> JobLogs {
         let limits = Limits { bytes_max, files_max };
-        let settings = Settings { dir: self.dir(), limits, per_worker: false };
-        JobLogs::open(settings, worker).unwrap()
+        Settings { limits, per_worker: false }.write(&self.dir()).unwrap();
+        JobLogs::open(self.dir(), worker).unwrap()
     }
 
     fn reader(&self) -> Reader {
@@ -54,7 +54,7 @@ fn a_full_file_is_rotated_and_a_reader_says_what_is_gone() {
     let it = Fixture::new();
     let logs = it.logs("w-0", 100, 2);
     let mut follower = it.reader();
-    assert_eq!(rest(&mut follower), [""; 0], "there is no directory yet");
+    assert_eq!(rest(&mut follower), [""; 0], "there is no file yet");
     let mut seen = Vec::new();
     for n in 0..6 {
         it.say(&logs, "w-0", &n.to_string());
@@ -109,8 +109,9 @@ fn a_file_that_others_take_away_is_written_again_within_a_second() {
 #[test]
 fn the_lines_of_several_workers_are_one_stream_in_order_of_time() {
     let it = Fixture::new();
-    let settings = Settings { dir: it.dir(), limits: Limits::default(), per_worker: true };
-    let all = |worker| JobLogs::open(settings.clone(), worker).unwrap();
+    let settings = Settings { limits: Limits::default(), per_worker: true };
+    settings.write(&it.dir()).unwrap();
+    let all = |worker| JobLogs::open(it.dir(), worker).unwrap();
     let (first, second) = (all("w-0"), all("w-1"));
     for n in 0..4 {
         let (logs, worker) = if n % 2 == 0 { (&first, "w-0") } else { (&second, "w-1") };
@@ -152,7 +153,7 @@ fn a_blocked_disk_fills_a_bounded_queue() {
 fn a_thousand_jobs_need_few_open_files() {
     let it = Fixture::new();
     let mut files = Files {
-        settings: Settings { dir: it.dir(), limits: Limits::default(), per_worker: false },
+        settings: Current::open(it.dir()),
         worker: "w-0".to_owned(),
         open: HashMap::new(),
         lost: BTreeMap::new(),
