@@ -61,6 +61,13 @@ pub enum Event {
         /// The job.
         job: String,
     },
+    /// A job has failed its check of liveness, and is stopped and started again.
+    Stalled {
+        /// The job.
+        job: String,
+        /// The failure of the check; part of a sentence.
+        reason: String,
+    },
     /// A job was asked to stop.
     Stopping {
         /// The job.

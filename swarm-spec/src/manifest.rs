@@ -5,6 +5,7 @@
 //!
 //! The result has only terms of the core, so its readers need no knowledge of Kubernetes.
 
+mod alive;
 mod documents;
 mod error;
 mod jobs;
@@ -21,13 +22,14 @@ use swarm_core::handover::LeaseTerms;
 use swarm_core::session::JobOutput;
 use swarm_core::{Desired, Ledger, Need};
 
+pub use alive::{Alive, Sign};
 pub use error::{Explained, ManifestError, in_full};
 pub use jobs::Gathered;
 pub use online::{
     SOURCE_BYTES_MAX, SOURCE_JOBS_MAX, SOURCE_MAPS_MAX, SourceError, jobs_in_namespace,
 };
 pub use record::SourceRecord;
-pub use runner::{Check, Program, Ready, Restart, Runner, param_variable};
+pub use runner::{Check, Probe, Program, Ready, Restart, Runner, param_variable};
 
 use crate::convert::{self, Home};
 use crate::error::SpecError;

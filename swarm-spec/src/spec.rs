@@ -3,6 +3,7 @@
 //! The schema and the CEL rules of the CRD come from these types. `kubectl explain` shows the doc
 //! comments.
 
+mod alive;
 mod autoscale;
 mod handover;
 mod logs;
@@ -19,6 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use swarm_core::session::JobOutput;
 
+pub use alive::{AliveFileSpec, AliveSpec};
 pub use autoscale::AutoscaleSpec;
 pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec, SESSION_CLOSE};
 pub use logs::{LogLimits, LogsSpec};

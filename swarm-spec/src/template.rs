@@ -51,19 +51,7 @@ pub struct UnknownPlaceholder {
 pub struct MissingParam(pub String);
 
 impl Template {
-    /// Reads a text. O(its length).
-    ///
-    /// # Errors
-    ///
-    /// [`UnknownPlaceholder`] if a name in braces is unknown.
-    ///
-    /// ```
-    /// use swarm_spec::template::Template;
-    ///
-    /// assert!(Template::parse("--name={job}").is_ok());
-    /// let error = Template::parse("--name={jbo}").unwrap_err().to_string();
-    /// assert!(error.starts_with("unknown placeholder `{jbo}`; write {job}, {token}, "));
-    /// ```
+    /// Takes a text as it is, without placeholders.
     #[must_use]
     pub fn literal(text: &str) -> Self {
         Self(vec![Part::Text(text.to_owned())])

@@ -1,5 +1,8 @@
 //! A runner whose jobs are processes of a program.
 
+mod files;
+mod liveness;
+
 use std::collections::BTreeMap;
 use std::env;
 use std::sync::Arc;
@@ -7,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use swarm_adapters_host::channel::{Event, Events};
-use swarm_spec::manifest::{Check, Program, Ready, param_variable};
+use swarm_spec::manifest::{Alive, Check, Probe, Program, Ready, param_variable};
 use swarm_spec::template::{Template, Values};
 use tokio::sync::{Notify, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -31,6 +34,8 @@ pub(crate) struct ProgramRunner {
     program: Program,
     /// The check of readiness, which may change while jobs run.
     ready: watch::Sender<Option<Ready>>,
+    /// The check of liveness, which may change while jobs run.
+    alive: watch::Sender<Option<Alive>>,
     worker: String,
     stop_timeout: Duration,
     guard: Guard,
@@ -50,7 +55,7 @@ struct RunCheck {
     line: Option<Arc<Notify>>,
 }
 
-enum FilledCheck {
+enum FilledProbe {
     Exec(Vec<String>),
     Http(String),
 }
@@ -65,8 +70,9 @@ impl ProgramRunner {
         guard: Guard,
     ) -> Self {
         let ready = watch::Sender::new(program.ready.clone());
+        let alive = watch::Sender::new(program.alive.clone());
         let (worker, events) = (worker.to_owned(), Events::default());
-        Self { program, ready, worker, stop_timeout, guard, events }
+        Self { program, ready, alive, worker, stop_timeout, guard, events }
     }
 
     /// Sends the events of jobs that are ready to `events`.
@@ -83,24 +89,37 @@ impl ProgramRunner {
         if !self.program.starts_as(next) {
             return false;
         }
-        self.ready.send_if_modified(|ready| {
-            let differs = *ready != next.ready;
-            ready.clone_from(&next.ready);
-            differs
-        });
+        replace(&self.ready, &next.ready);
+        replace(&self.alive, &next.alive);
         true
     }
 
     /// Fills in a check that sends requests or runs a program; `None` for a check of the output.
-    fn asks(&self, job: &Job, check: &Check) -> Result<Option<FilledCheck>, String> {
+    fn asks(&self, job: &Job, check: &Check) -> Result<Option<FilledProbe>, String> {
+        match check {
+            Check::Probe(probe) => self.filled_probe(job, probe).map(Some),
+            Check::Line(_) => Ok(None),
+        }
+    }
+
+    fn filled_probe(&self, job: &Job, probe: &Probe) -> Result<FilledProbe, String> {
         let fill = |text: &Template| self.fill(job, text);
-        Ok(match check {
-            Check::Exec(words) => {
-                Some(FilledCheck::Exec(words.iter().map(fill).collect::<Result<_, _>>()?))
+        Ok(match probe {
+            Probe::Exec(words) => {
+                FilledProbe::Exec(words.iter().map(fill).collect::<Result<_, _>>()?)
             }
-            Check::Http(url) => Some(FilledCheck::Http(fill(url)?)),
-            Check::Line(_) => None,
+            Probe::Http(url) => FilledProbe::Http(fill(url)?),
         })
+    }
+
+    /// Runs a program next to the job. The error says how the program ended.
+    async fn run_probe(&self, job: &Job, argv: Vec<String>) -> Result<(), String> {
+        let program = argv.first().cloned().unwrap_or_default();
+        match self.guard.probe(&job.name, argv).await {
+            Ok(end) if end.is_success() => Ok(()),
+            Ok(end) => Err(format!("{program} {end}")),
+            Err(reason) => Err(reason),
+        }
     }
 
     fn fill(&self, job: &Job, text: &Template) -> Result<String, String> {
@@ -153,10 +172,27 @@ impl ProgramRunner {
         Ok(Filled { start, check })
     }
 
-    /// Returns only if the job is not ready in time, with a sentence. The current settings apply,
-    /// and the time counts from the start of the run.
-    async fn watch_readiness(&self, job: &Job, check: Option<RunCheck>) -> String {
-        let Some(RunCheck { line }) = check else { return std::future::pending().await };
+    /// Returns only if the job is not ready in time or stalled, with a sentence.
+    async fn watch(&self, job: &Job, check: Option<RunCheck>) -> String {
+        let since = tokio::time::Instant::now();
+        if let Err(reason) = self.watch_readiness(job, check).await {
+            return reason;
+        }
+        let reason = self.watch_liveness(job, since).await;
+        tracing::warn!(job = %job.name, "{reason}: stopping it");
+        job.set_readiness(Readiness::Stalled);
+        self.events.emit(Event::Stalled { job: job.name.to_string(), reason: reason.clone() });
+        reason
+    }
+
+    /// Returns when the job is ready, or needs no check. The current settings apply, and the time
+    /// counts from the start of the run.
+    ///
+    /// # Errors
+    ///
+    /// A sentence if the job is not ready in time.
+    async fn watch_readiness(&self, job: &Job, check: Option<RunCheck>) -> Result<(), String> {
+        let Some(RunCheck { line }) = check else { return Ok(()) };
         job.set_readiness(Readiness::Awaited);
         let mut settings = self.ready.subscribe();
         let since = Instant::now();
@@ -168,7 +204,7 @@ impl ProgramRunner {
                 |ready: &Ready| line.is_some() || !matches!(ready.check, Check::Line(_));
             let Some(Ready { check, timeout: limit }) = ready.filter(can_check) else {
                 job.set_readiness(Readiness::Unchecked);
-                return std::future::pending().await;
+                return Ok(());
             };
             let mut last = None;
             let left = limit.saturating_sub(since.elapsed());
@@ -183,10 +219,10 @@ impl ProgramRunner {
                 tracing::info!(job = %job.name, after_ms, "ready");
                 job.set_readiness(Readiness::Ready);
                 self.events.emit(Event::Ready { job: job.name.to_string() });
-                return std::future::pending().await;
+                return Ok(());
             }
             let last = last.map(|reason| format!(": {reason}")).unwrap_or_default();
-            return format!("was not ready within {limit:?}{last}");
+            return Err(format!("was not ready within {limit:?}{last}"));
         }
     }
 
@@ -207,16 +243,11 @@ impl ProgramRunner {
                     return seen.notified().await;
                 }
                 (Ok(None), None) => return std::future::pending().await,
-                (Ok(Some(FilledCheck::Exec(argv))), _) => {
+                (Ok(Some(FilledProbe::Exec(argv))), _) => {
                     ticks.tick().await;
-                    let program = argv.first().cloned().unwrap_or_default();
-                    match self.guard.probe(&job.name, argv).await {
-                        Ok(end) if end.is_success() => Ok(()),
-                        Ok(end) => Err(format!("{program} {end}")),
-                        Err(reason) => Err(reason),
-                    }
+                    self.run_probe(job, argv).await
                 }
-                (Ok(Some(FilledCheck::Http(url))), _) => {
+                (Ok(Some(FilledProbe::Http(url))), _) => {
                     ticks.tick().await;
                     let answer = runner::fetch(&url, CHECK_INTERVAL).await;
                     answer.map(|_| ()).map_err(|error| error.to_string())
@@ -249,7 +280,7 @@ impl Runner for ProgramRunner {
             // The job is started before its first check.
             biased;
             end = &mut run => end,
-            reason = self.watch_readiness(job, check) => {
+            reason = self.watch(job, check) => {
                 halt.cancel();
                 late = Some(reason);
                 run.await
@@ -282,6 +313,15 @@ impl Runner for ProgramRunner {
     fn run_log_keeper(&self) -> RunLogKeeper {
         RunLogKeeper::Runner
     }
+}
+
+/// Sends a setting to its receivers if it changed.
+fn replace<T: Clone + PartialEq>(sender: &watch::Sender<T>, next: &T) {
+    sender.send_if_modified(|current| {
+        let differs = current != next;
+        current.clone_from(next);
+        differs
+    });
 }
 
 /// Returns the sentence about a failed job. It names the lack of memory if that was the cause.

@@ -94,11 +94,14 @@ pub enum Readiness {
     Awaited,
     /// A check has passed.
     Ready,
+    /// The check of liveness has failed, and the run is being stopped.
+    Stalled,
 }
 
 impl Job {
     /// Sets whether this run of the job is ready. A runner with a check calls it with
-    /// [`Readiness::Awaited`] when the run begins, and again when the check passes.
+    /// [`Readiness::Awaited`] when the run begins, again when the check passes, and when the job is
+    /// stalled.
     pub fn set_readiness(&self, readiness: Readiness) {
         *self.readiness.lock().unwrap_or_else(PoisonError::into_inner) = readiness;
     }

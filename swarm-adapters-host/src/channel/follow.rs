@@ -50,6 +50,7 @@ impl Event {
         match self {
             Self::Started { job, .. }
             | Self::Ready { job }
+            | Self::Stalled { job, .. }
             | Self::Stopping { job }
             | Self::Killed { job }
             | Self::Ended { job }
@@ -89,7 +90,11 @@ impl Event {
                 };
                 *jobs = all.iter().take(JOBS_MAX).map(of).collect();
             }
-            Self::Hello { .. } | Self::Ready { .. } | Self::Killed { .. } | Self::Failing(_) => {}
+            Self::Hello { .. }
+            | Self::Ready { .. }
+            | Self::Stalled { .. }
+            | Self::Killed { .. }
+            | Self::Failing(_) => {}
         }
     }
 }

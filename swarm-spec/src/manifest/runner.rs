@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::Alive;
 use crate::error::SpecError;
 use crate::params::{NAME_MAX, is_variable_name};
 use crate::schema;
@@ -51,6 +52,8 @@ pub struct Program {
     pub secret_params: Vec<String>,
     /// The readiness check; `None` means ready at the start.
     pub ready: Option<Ready>,
+    /// The liveness check; `None` means alive while it runs.
+    pub alive: Option<Alive>,
     /// The restarts of a program that ended by itself.
     pub restart: Restart,
 }
@@ -64,13 +67,30 @@ pub struct Ready {
     pub timeout: Duration,
 }
 
-/// The way to find out that a program is ready.
+/// A question to a running job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Check {
+pub enum Probe {
     /// A program ends with exit code 0.
     Exec(Vec<Template>),
     /// A URL answers with a status of success.
     Http(Template),
+}
+
+impl Probe {
+    /// The texts that others can read while the probe runs.
+    pub(super) fn texts(&self) -> &[Template] {
+        match self {
+            Self::Exec(words) => words,
+            Self::Http(url) => std::slice::from_ref(url),
+        }
+    }
+}
+
+/// The way to find out that a program is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// A probe succeeds.
+    Probe(Probe),
     /// A line of the output contains a text.
     Line(Template),
 }
@@ -113,6 +133,7 @@ impl Runner {
             inherit_env,
             params_from,
             ready,
+            alive,
             restart,
         } = spec;
         exactly_one(
@@ -125,11 +146,12 @@ impl Runner {
             inherit_env.is_some(),
             params_from.is_some(),
             ready.is_some(),
+            alive.is_some(),
             restart.is_some(),
         ];
         if command.is_none() && rest.contains(&true) {
-            let reason = "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `ready` and `restart` \
-                          belong to a command; write `command` as well";
+            let reason = "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `ready`, `alive` and \
+                          `restart` belong to a command; write `command` as well";
             return Err(wrong(PLACE, reason.to_owned()));
         }
         if let Some(PingRunnerSpec { interval, timeout }) = ping {
@@ -151,6 +173,7 @@ impl Runner {
                 .collect::<Result<_, _>>()?,
             secret_params: secret_params(params_from.as_deref().unwrap_or_default())?,
             ready: ready.as_ref().map(ready_of).transpose()?,
+            alive: alive.as_ref().map(Alive::read).transpose()?,
             restart: restart.as_ref().map_or_else(|| Ok(Restart::default()), restart_of)?,
         };
         if serde_json::to_vec(spec).map_or(usize::MAX, |json| json.len()) > BYTES_MAX {
@@ -191,15 +214,15 @@ impl Runner {
 }
 
 /// The path of a field of the runner.
-fn at(field: &str) -> String {
+pub(super) fn at(field: &str) -> String {
     format!("{PLACE}.{field}")
 }
 
-fn wrong(place: &str, reason: String) -> SpecError {
+pub(super) fn wrong(place: &str, reason: String) -> SpecError {
     SpecError { place: place.to_owned(), reason }
 }
 
-fn exactly_one(place: &str, fields: &[(&str, bool)]) -> Result<(), SpecError> {
+pub(super) fn exactly_one(place: &str, fields: &[(&str, bool)]) -> Result<(), SpecError> {
     let count = fields.iter().filter(|(_, is_set)| *is_set).count();
     if count == 1 {
         return Ok(());
@@ -235,11 +258,19 @@ fn words_of(field: &str, words: &[String]) -> Result<Vec<Template>, SpecError> {
 
 impl Program {
     /// Whether both start the same process, so that a running one need not be replaced. They may
-    /// differ in readiness check and restarts.
+    /// differ in checks and restarts.
     #[must_use]
     pub fn starts_as(&self, other: &Self) -> bool {
-        let Self { command, working_dir, env, inherit_env, secret_params, ready: _, restart: _ } =
-            self;
+        let Self {
+            command,
+            working_dir,
+            env,
+            inherit_env,
+            secret_params,
+            ready: _,
+            alive: _,
+            restart: _,
+        } = self;
         *command == other.command
             && *working_dir == other.working_dir
             && *env == other.env
@@ -250,11 +281,14 @@ impl Program {
     /// Refuses secrets in arguments, which other users of a machine can read.
     fn check_secrets(&self) -> Result<(), SpecError> {
         let ready: &[Template] = match self.ready.as_ref().map(|ready| &ready.check) {
-            Some(Check::Exec(words)) => words,
-            Some(Check::Http(text) | Check::Line(text)) => std::slice::from_ref(text),
+            Some(Check::Probe(probe)) => probe.texts(),
+            Some(Check::Line(text)) => std::slice::from_ref(text),
             None => &[],
         };
-        for (field, texts) in [("command", self.command.as_slice()), ("ready", ready)] {
+        let alive = self.alive.as_ref().map(Alive::texts).unwrap_or_default();
+        for (field, texts) in
+            [("command", self.command.as_slice()), ("ready", ready), ("alive", alive)]
+        {
             let has = |name: &&String| texts.iter().any(|text| text.has_param(name));
             if let Some(name) = self.secret_params.iter().find(has) {
                 let variable = param_variable(name);
@@ -307,7 +341,7 @@ fn inherited(name: &str) -> Result<String, SpecError> {
     Ok(name.to_owned())
 }
 
-fn template(field: &str, text: &str) -> Result<Template, SpecError> {
+pub(super) fn template(field: &str, text: &str) -> Result<Template, SpecError> {
     Template::parse(text).map_err(|error| wrong(&at(field), error.to_string()))
 }
 
@@ -347,13 +381,25 @@ fn ready_of(spec: &ReadySpec) -> Result<Ready, SpecError> {
         &at("ready"),
         &[("exec", exec.is_some()), ("http", http.is_some()), ("line", line.is_some())],
     )?;
-    let check = match (exec, http, line) {
-        (Some(words), _, _) => Check::Exec(words_of("ready.exec", words)?),
-        (_, Some(url), _) => Check::Http(template("ready.http", url)?),
-        (_, _, line) => Check::Line(template("ready.line", line.as_deref().unwrap_or_default())?),
+    let check = match probe_of("ready", exec.as_deref(), http.as_deref())? {
+        Some(probe) => Check::Probe(probe),
+        None => Check::Line(template("ready.line", line.as_deref().unwrap_or_default())?),
     };
     let timeout = longer_than_0(&at("ready.timeout"), *timeout, Runner::READY_TIMEOUT)?;
     Ok(Ready { check, timeout })
+}
+
+/// Reads the probe of the check `field`; `None` if it has neither.
+pub(super) fn probe_of(
+    field: &str,
+    exec: Option<&[String]>,
+    http: Option<&str>,
+) -> Result<Option<Probe>, SpecError> {
+    Ok(match (exec, http) {
+        (Some(words), _) => Some(Probe::Exec(words_of(&format!("{field}.exec"), words)?)),
+        (None, Some(url)) => Some(Probe::Http(template(&format!("{field}.http"), url)?)),
+        (None, None) => None,
+    })
 }
 
 fn restart_of(spec: &RestartSpec) -> Result<Restart, SpecError> {
@@ -368,7 +414,7 @@ fn restart_of(spec: &RestartSpec) -> Result<Restart, SpecError> {
     Ok(Restart { limit: limit.transpose()?, pause_max })
 }
 
-fn longer_than_0(
+pub(super) fn longer_than_0(
     place: &str,
     given: Option<crate::Duration>,
     default: Duration,
@@ -395,7 +441,8 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let before = program("{command: [cat, '{job}'], env: {A: x}}");
-        let same = "{command: [cat, '{job}'], env: {A: x}, ready: {line: up}, restart: {limit: 3}}";
+        let same = "{command: [cat, '{job}'], env: {A: x}, ready: {line: up}, \
+                    alive: {output: 9s}, restart: {limit: 3}}";
         assert!(before.starts_as(&program(same)));
         for other in [
             "{command: [cat, '{token}'], env: {A: x}}",
@@ -414,7 +461,7 @@ mod tests {
         };
         let arguments = vec![Template::literal("cat"), Template::parse("{job}").unwrap()];
         assert_eq!(program.command, arguments);
-        assert_eq!((&program.working_dir, &program.ready), (&None, &None));
+        assert_eq!((&program.working_dir, &program.ready, &program.alive), (&None, &None, &None));
         let restart = Restart { limit: None, pause_max: Duration::from_secs(30) };
         assert_eq!(program.restart, restart);
     }
@@ -430,7 +477,8 @@ mod tests {
         assert_eq!(program.working_dir, Some(PathBuf::from("/srv")));
         assert_eq!(program.env["PORT"], Template::parse("{param.port}").unwrap());
         let http = Template::parse("http://127.0.0.1:{param.port}/").unwrap();
-        let ready = Ready { check: Check::Http(http), timeout: Runner::READY_TIMEOUT };
+        let ready =
+            Ready { check: Check::Probe(Probe::Http(http)), timeout: Runner::READY_TIMEOUT };
         assert_eq!(program.ready, Some(ready));
         let restart = Restart { limit: Some(0), pause_max: Duration::from_secs(1) };
         assert_eq!(program.restart, restart);

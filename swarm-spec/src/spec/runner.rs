@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::AliveSpec;
 use crate::duration::{self, Duration};
 use crate::rule::Rule;
 
@@ -23,9 +24,9 @@ pub(crate) const WORD_MAX: usize = 4_096;
     ),
     Rule::new(
         "has(self.command) || !(has(self.workingDir) || has(self.env) || has(self.inheritEnv) || \
-         has(self.paramsFrom) || has(self.ready) || has(self.restart))",
-        "workingDir, env, inheritEnv, paramsFrom, ready and restart belong to a command; write \
-         command as well"
+         has(self.paramsFrom) || has(self.ready) || has(self.alive) || has(self.restart))",
+        "workingDir, env, inheritEnv, paramsFrom, ready, alive and restart belong to a command; \
+         write command as well"
     ),
 ]))]
 pub struct RunnerSpec {
@@ -87,6 +88,10 @@ pub struct RunnerSpec {
     /// Default: ready at its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<ReadySpec>,
+    /// Liveness check of `command`. A job that fails it is stopped and restarted. Default: alive
+    /// while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alive: Option<AliveSpec>,
     /// Restarts of `command` after it ends by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<RestartSpec>,
@@ -198,6 +203,6 @@ pub struct RestartSpec {
     pub max_pause: Option<Duration>,
 }
 
-fn more_than_nothing() -> Rule {
+pub(super) fn more_than_nothing() -> Rule {
     Rule::new("duration(self) > duration('0s')", "0s is too short; write for example 1s")
 }

@@ -151,6 +151,14 @@ impl Guard {
         ended.await.unwrap_or_else(|_| Err("the job has ended".to_owned()))
     }
 
+    /// Returns the time since the job's last output, or since its start if it has printed nothing.
+    /// `None` if the job does not run.
+    pub(crate) async fn quiet(&self, job: &JobName) -> Option<Duration> {
+        let (done, quiet) = oneshot::channel();
+        let _ = self.asks.send(Ask::Quiet(job.clone(), done));
+        quiet.await.ok()
+    }
+
     /// Sets the time until which jobs may act, in nanoseconds of
     /// [`boottime_ns`](swarm_adapters_host::runlog::boottime_ns). Before the first call the time is
     /// unlimited.

@@ -41,6 +41,7 @@ pub(super) enum Ask {
     Start(Start, Done<Ended>),
     Stop(JobName, Duration),
     Probe(JobName, Vec<String>, Done<End>),
+    Quiet(JobName, oneshot::Sender<Duration>),
     Deadline(u64),
     End(oneshot::Sender<()>),
 }
@@ -70,6 +71,8 @@ struct Run {
     seen: Option<Arc<Notify>>,
     /// The program that runs next to the job, if there is one.
     probe: Option<Done<End>>,
+    /// The receiver of the time without output, if it was asked for.
+    quiet: Option<oneshot::Sender<Duration>>,
     done: Done<Ended>,
 }
 
@@ -109,6 +112,7 @@ impl Keeper {
                     Some(Ask::Start(start, done)) => self.start(start, done),
                     Some(Ask::Stop(job, grace)) => self.stop(&job, grace),
                     Some(Ask::Probe(job, argv, done)) => self.probe(&job, argv, done),
+                    Some(Ask::Quiet(job, done)) => self.quiet(&job, done),
                     Some(Ask::Deadline(at)) => {
                         self.deadline = Some(at);
                         self.request(Request::Deadline { boottime_ns: at });
@@ -150,8 +154,8 @@ impl Keeper {
         let Start { job, token, argv, env, inherit, dir, grace, line } = start;
         let name = job.to_string();
         let (line, seen) = line.map(|AwaitedLine { text, seen }| (text, seen)).unzip();
-        let (is_stopping, group, probe) = (false, None, None);
-        self.runs.insert(job, Run { token, grace, is_stopping, group, seen, probe, done });
+        let (is_stopping, group, probe, quiet) = (false, None, None, None);
+        self.runs.insert(job, Run { token, grace, is_stopping, group, seen, probe, quiet, done });
         let (token, grace_ms) = (token.0, millis(grace));
         self.request(Request::Start { job: name, token, argv, env, inherit, grace_ms, dir, line });
     }
@@ -174,6 +178,13 @@ impl Keeper {
             None => {
                 let _ = done.send(Err(format!("{job} does not run")));
             }
+        }
+    }
+
+    fn quiet(&mut self, job: &JobName, done: oneshot::Sender<Duration>) {
+        if let Some(run) = self.runs.get_mut(job) {
+            run.quiet = Some(done);
+            self.request(Request::Quiet { job: job.to_string() });
         }
     }
 
@@ -205,6 +216,11 @@ impl Keeper {
             Reply::Probed { job, end } => {
                 if let Some(done) = self.named(&job).and_then(|run| run.probe.take()) {
                     let _ = done.send(Ok(end));
+                }
+            }
+            Reply::Quiet { job, for_ms } => {
+                if let Some(done) = self.named(&job).and_then(|run| run.quiet.take()) {
+                    let _ = done.send(Duration::from_millis(for_ms));
                 }
             }
             Reply::Killing { job } => {

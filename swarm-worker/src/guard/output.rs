@@ -163,6 +163,7 @@ impl Copier {
     /// Takes the bytes that were read at `now`.
     fn take(&mut self, bytes: &[u8], now: Instant) {
         self.begin_second(now);
+        self.tail.lock().printed(now);
         // An awaited text is noticed even if its line is not copied.
         if let Some(found) = self.awaiting.take_if(|it| it.search.completes(bytes)) {
             found.report(&self.log.job);

@@ -80,6 +80,12 @@ pub(crate) enum Request {
         /// The program and its arguments.
         argv: Vec<String>,
     },
+    /// Ask for the time since a job's last output. The answer is `quiet`, or none if the job does
+    /// not run.
+    Quiet {
+        /// The job.
+        job: String,
+    },
     /// Stop a job: SIGTERM, then SIGKILL. The answer is `joined`, or none if the job does not run.
     Stop {
         /// Its name.
@@ -128,6 +134,13 @@ pub(crate) enum Reply {
         job: String,
         /// The end of the program.
         end: End,
+    },
+    /// The time since a job's last output, or since its start.
+    Quiet {
+        /// The job.
+        job: String,
+        /// In milliseconds.
+        for_ms: u64,
     },
     /// A job did not end in time after SIGTERM, and is killed.
     Killing {

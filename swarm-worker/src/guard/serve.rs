@@ -18,6 +18,7 @@ use rustix::time::{
     timerfd_settime,
 };
 use swarm_adapters_host::caller;
+use swarm_adapters_host::clock::millis;
 use swarm_adapters_host::job_log::JobLogs;
 use swarm_adapters_host::runlog::{RunEvent, boottime_ns};
 use swarm_adapters_host::runtime::{self, refused};
@@ -279,6 +280,11 @@ impl Serving {
                 }
             }
             Request::Probe { job, argv } => self.probe(&job, &argv),
+            Request::Quiet { job } => {
+                if let Some(run) = name(&job).and_then(|job| self.runs.get(&job)) {
+                    self.outbox.reply(Reply::Quiet { job, for_ms: millis(run.tail.quiet()) });
+                }
+            }
             Request::Stop { job, grace_ms } => {
                 if let Some(run) = name(&job).and_then(|job| self.runs.get_mut(&job)) {
                     run.stop(Duration::from_millis(grace_ms), &self.asked);

@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::lines::{Kind, Line, escaped, without_partial_start};
 
@@ -16,10 +19,18 @@ const CUT: char = '…';
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tail(Arc<Mutex<TailLines>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TailLines {
     lines: VecDeque<Kept>,
+    /// The time of the last output, or of the start.
+    output_at: Instant,
     has_ended: bool,
+}
+
+impl Default for TailLines {
+    fn default() -> Self {
+        Self { lines: VecDeque::new(), output_at: Instant::now(), has_ended: false }
+    }
 }
 
 /// A line that was not logged when it was read.
@@ -47,6 +58,11 @@ impl Tail {
         self.lock().lines.iter().map(Kept::text).collect()
     }
 
+    /// Returns the time since the last output, or since the start.
+    pub(super) fn quiet(&self) -> Duration {
+        self.lock().output_at.elapsed()
+    }
+
     /// Returns whether the output has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.lock().has_ended
@@ -64,6 +80,11 @@ impl Tail {
 }
 
 impl TailLines {
+    /// Records that the job printed something at `now`.
+    pub(super) fn printed(&mut self, now: Instant) {
+        self.output_at = now;
+    }
+
     /// Keeps a line. It reuses the memory of the line that it replaces: the previous line if both
     /// are progress, or else the oldest line.
     pub(super) fn push(&mut self, line: &Line<'_>, is_logged: bool) {

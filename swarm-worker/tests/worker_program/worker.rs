@@ -356,6 +356,75 @@ fn a_program_that_is_not_ready_in_time_is_restarted() {
 }
 
 #[test]
+fn a_program_that_prints_nothing_is_stalled_and_restarted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mute, path) = (dir.path().join("mute"), dir.path().display());
+    // It prints progress without line breaks, as a recorder does.
+    let script = format!(
+        "until [ -e {path}/mute ]; do printf . | tee -a {path}/printed; \
+         sleep 0.05; done; exec sleep 1000"
+    );
+    let runner = format!(
+        "{{command: [sh, -c, '{script}'], ready: {{exec: ['true']}}, alive: {{output: 700ms}}, \
+         restart: {{maxPause: 20ms}}}}"
+    );
+    let _worker = running(&dir, &runner, &[]);
+    wait_for_log(&dir, "INFO ready job=a");
+    // It prints for longer than the output may be missing.
+    let printed = || fs::metadata(dir.path().join("printed")).map_or(0, |it| it.len());
+    until("it has printed for two seconds", || 40 <= printed());
+    assert!(!log(&dir).contains("stalled"), "{}", log(&dir));
+    fs::write(&mute, "").unwrap();
+    wait_for_log(&dir, "restarting it after a pause");
+    fs::remove_file(mute).unwrap();
+    let lines = [
+        "WARN stalled: it printed nothing for 700ms: stopping it job=a",
+        "INFO stopping: SIGTERM",
+        "WARN stalled: it printed nothing for 700ms; restarting it after a pause job=a restart=1",
+    ];
+    assert_in_order(&log(&dir), &lines);
+    until("it is ready again", || log(&dir).matches("INFO ready job=a").count() == 2);
+}
+
+#[test]
+fn a_program_whose_files_do_not_change_is_stalled_after_its_start_period() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().display();
+    let runner = format!(
+        "{{command: [sleep, '1000'], workingDir: {path}, restart: {{limit: 0}}, \
+         alive: {{file: {{path: 'rec-{{job}}/*.ts', within: 200ms}}, startPeriod: 2s}}}}"
+    );
+    let begin = Instant::now();
+    let _worker = running(&dir, &runner, &[]);
+    wait_for_log(&dir, "it is not restarted any more");
+    assert!(Duration::from_secs(2) <= begin.elapsed());
+    let reason = format!("stalled: no file matched `{path}/rec-a/*.ts` for 200ms");
+    assert_in_order(&log(&dir), &[&format!("WARN {reason}: stopping it"), "ERROR stalled: "]);
+}
+
+#[test]
+fn a_program_is_stalled_after_several_failed_probes_in_a_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().display();
+    // The second probe succeeds, and all later ones fail.
+    let probe = format!("echo >> {path}/probes; [ $(grep -c ^ {path}/probes) = 2 ]");
+    let runner = format!(
+        "{{command: [sleep, '1000'], restart: {{limit: 0}}, \
+         alive: {{exec: [sh, -c, '{probe}'], every: 50ms, failures: 2}}}}"
+    );
+    let _worker = running(&dir, &runner, &[]);
+    wait_for_log(&dir, "it is not restarted any more");
+    let lines = [
+        "WARN not alive: sh ended with exit code 1 job=a failures=1 failures_max=2",
+        "WARN not alive: sh ended with exit code 1 job=a failures=1 failures_max=2",
+        "WARN not alive: sh ended with exit code 1 job=a failures=2 failures_max=2",
+        "WARN stalled: 2 checks in a row failed: sh ended with exit code 1: stopping it job=a",
+    ];
+    assert_in_order(&log(&dir), &lines);
+    assert_eq!(fs::read_to_string(dir.path().join("probes")).unwrap().lines().count(), 4);
+}
+
+#[test]
 fn every_line_of_a_json_log_is_json() {
     let dir = tempfile::tempdir().unwrap();
     let runner = "{command: [sh, -c, 'echo \"up {job}\"; exec sleep 1000']}";

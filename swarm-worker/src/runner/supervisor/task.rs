@@ -452,7 +452,7 @@ impl Task {
         }
     }
 
-    /// Finds jobs that have come up, and reports that jobs have changed.
+    /// Finds jobs that have come up or stalled, and reports that jobs have changed.
     fn raise(&mut self) {
         let mut reports = self.outlets.reports.lock();
         let mut has_changed = std::mem::take(&mut self.has_changed);
@@ -460,11 +460,13 @@ impl Task {
             let State::Running(since) = entry.state else { continue };
             let is_up = match entry.job.readiness() {
                 Readiness::Unchecked => UNCHECKED_UP <= since.elapsed(),
-                Readiness::Awaited => false,
+                Readiness::Awaited | Readiness::Stalled => false,
                 Readiness::Ready => true,
             };
-            if let Some(report) = reports.get_mut(name).filter(|it| is_up && !it.is_up) {
-                report.is_up = true;
+            let is_stalled = entry.job.readiness() == Readiness::Stalled;
+            let changes = |it: &&mut JobReport| if it.is_up { is_stalled } else { is_up };
+            if let Some(report) = reports.get_mut(name).filter(changes) {
+                report.is_up = is_up;
                 has_changed = true;
             }
         }
