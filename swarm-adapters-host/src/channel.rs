@@ -12,6 +12,7 @@
 mod events;
 mod follow;
 mod orders;
+mod phase;
 
 use serde::{Deserialize, Serialize};
 use swarm_core::Failing;
@@ -19,6 +20,7 @@ use swarm_core::Failing;
 pub use events::Events;
 pub use follow::{JobNow, WorkerState, follow};
 pub use orders::{Orders, inherited};
+pub use phase::JobPhase;
 
 /// The version of the channel that a worker speaks. Later versions only add orders and events.
 pub const VERSION: u32 = 1;
@@ -48,6 +50,14 @@ pub enum Event {
         /// [`VERSION`].
         version: u32,
     },
+    /// A run of a job is being started.
+    Starting {
+        /// The job.
+        job: String,
+        /// Whether the run has a check of readiness, so that [`Ready`](Self::Ready) follows.
+        #[serde(default)]
+        checked: bool,
+    },
     /// A run of a job has begun.
     Started {
         /// The job.
@@ -55,6 +65,9 @@ pub enum Event {
         /// Its first process, if it is a program.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pid: Option<i32>,
+        /// The time of the start, in seconds of Unix time. A worker of an earlier version omits it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at_unix_s: Option<u64>,
     },
     /// A job has passed its check of readiness.
     Ready {
@@ -117,6 +130,23 @@ pub struct RunningJob {
     /// Whether it was asked to stop.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopping: bool,
+    /// Its phase. A worker of an earlier version omits it.
+    #[serde(default)]
+    pub phase: JobPhase,
+    /// The time of its last start, in seconds of Unix time, if it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_unix_s: Option<u64>,
+    /// The number of its runs that ended by themselves.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restarts: u64,
+    /// The last end of a run by itself; part of a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_exit: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[cfg(test)]

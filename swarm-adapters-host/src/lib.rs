@@ -14,6 +14,7 @@
 //! - [`channel`] carries orders to a worker, and its events back.
 //! - [`runlog`] records which worker ran which job when. [`job_log`] has what the jobs printed.
 //! - [`mod@printable`] escapes text that could control a terminal. [`shell`] quotes words for a shell.
+//! - [`usage`] measures memory and processor time of the processes of jobs.
 //! - [`http`] and [`metrics`] are the endpoints and metrics of both programs.
 
 /// Compiles and runs the example of the guide.
@@ -48,6 +49,8 @@ pub mod watch;
 pub mod channel;
 pub mod job_log;
 pub mod runlog;
+
+pub mod usage;
 
 pub mod http;
 pub mod metrics;

@@ -18,10 +18,10 @@ fn codes(command: &str) -> &'static [Code] {
             (3, "settled, and jobs have no worker or are not restarted any more (--until-settled)"),
         ],
         "status" => &[
-            (0, "the pool runs"),
+            (0, "the pool is healthy; with --wait, also settled"),
             (1, "the pool does not answer, or belongs to another user"),
             INVALID,
-            (3, "no such pool runs"),
+            (3, "no such pool runs, or it is not healthy"),
         ],
         "ps" => &[
             (0, "the pool runs; the list may be empty"),

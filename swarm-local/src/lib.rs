@@ -12,6 +12,7 @@ mod format;
 mod input;
 mod job_log;
 mod limits;
+
 mod log;
 mod moves;
 mod operate;
@@ -21,6 +22,7 @@ mod pool_views;
 mod private_dir;
 mod processes;
 mod progress;
+mod reports;
 #[cfg_attr(not(feature = "terminal"), path = "no_screen.rs")]
 mod screen;
 mod service;
@@ -64,6 +66,7 @@ use input::Input;
 use operate::Operation;
 use outlets::{Outlets, Paths, Voice};
 use output::complain_in_lines;
+use reports::Reports;
 use screen::View;
 use shutdown::Shutdown;
 use snapshot::Snapshot;
@@ -96,7 +99,7 @@ pub struct LocalArgs {
     /// The format of log lines, of this program and of the workers
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
-    /// Print lines of events, on a terminal too, instead of the live view
+    /// Print lines of events, on a terminal too, instead of the reports view
     #[arg(long)]
     pub plain: bool,
     /// End with exit code 0 once every job is ready. A job without a readiness check must have run
@@ -176,7 +179,9 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let listeners = Listeners { address: listener, socket };
     // The server answers until all workers have ended.
     let has_ended = CancellationToken::new();
-    let answers = web::serve(listeners, snapshots.subscribe(), metrics.clone(), has_ended.clone());
+    let reports = Reports::default();
+    let shown = web::Shown { snapshots: snapshots.subscribe(), reports: reports.clone() };
+    let answers = web::serve(listeners, shown, metrics.clone(), has_ended.clone());
     let server = tokio::spawn(answers);
     let service = tokio::spawn(service::follow(snapshots.subscribe(), shutdown.clone()));
     let service = AbortOnDropHandle::new(service);
@@ -190,8 +195,9 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let is_drawn = !args.plain && until == Until::Signalled && terminal::can_draw();
     let file = input.followed().map(str::to_owned);
     let paths = Paths { file, dir: dir.path().display().to_string() };
-    let (view, voice) = viewed(is_drawn, paths, &snapshots, &shutdown);
-    let outlets = Outlets { voice, snapshots, metrics };
+    let shown = web::Shown { snapshots: snapshots.subscribe(), reports: reports.clone() };
+    let (view, voice) = viewed(is_drawn, paths, shown, &shutdown);
+    let outlets = Outlets { voice, snapshots, metrics, reports };
     let operation = Operation::start(dir.path(), input, wanted, worker, since, outlets);
     let outcome = Box::pin(async { operation.await?.run(until, &shutdown).await }).await;
     shutdown.end();
@@ -228,17 +234,17 @@ fn listen_in(dir: &Path) -> (Option<Socket>, Option<SocketListener>) {
     }
 }
 
-/// Opens the live view on the terminal if `is_drawn`, or falls back to plain lines.
+/// Opens the reports view on the terminal if `is_drawn`, or falls back to plain lines.
 fn viewed(
     is_drawn: bool,
     paths: Paths,
-    snapshots: &watch::Sender<Arc<Snapshot>>,
+    shown: web::Shown,
     shutdown: &Shutdown,
 ) -> (Option<View>, Voice) {
     if !is_drawn {
         return (None, Voice::Lines);
     }
-    match View::open(paths, snapshots.subscribe(), shutdown.clone()) {
+    match View::open(paths, shown, shutdown.clone()) {
         Ok((view, voice)) => (Some(view), voice),
         Err(error) => {
             tracing::warn!(%error, "the terminal cannot be drawn on; printing lines");

@@ -2,23 +2,16 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
-
-use tokio::sync::watch;
 
 use super::outlets::{Paths, Voice};
 use super::shutdown::Shutdown;
-use super::snapshot::Snapshot;
+use super::web::Shown;
 
 /// A view that cannot be opened.
 pub(super) struct View(Infallible);
 
 impl View {
-    pub(super) fn open(
-        _: Paths,
-        _: watch::Receiver<Arc<Snapshot>>,
-        _: Shutdown,
-    ) -> io::Result<(Self, Voice)> {
+    pub(super) fn open(_: Paths, _: Shown, _: Shutdown) -> io::Result<(Self, Voice)> {
         Err(io::Error::other("this program was built without the feature `terminal`"))
     }
 

@@ -148,7 +148,8 @@ impl Operation {
         let sessions = Sessions::open(dir, wanted.lease).with_context(cannot)?;
         let command = worker.command(dir, sessions.terms());
         let processes =
-            Processes::open(dir, command, wanted.lease.stop_timeout).with_context(cannot)?;
+            Processes::open(dir, command, wanted.lease.stop_timeout, outlets.reports.clone())
+                .with_context(cannot)?;
         wanted.job_logs().write(&processes.job_logs()).with_context(cannot)?;
         let news = News::of(&processes);
         let settled = ledgers.load().await?.map(|(ledger, _)| Placed::of(&ledger));

@@ -14,6 +14,7 @@ use swarm_spec::manifest::Explained;
 use tokio::sync::{mpsc, watch};
 
 use super::output::complain_in_lines;
+use super::reports::Reports;
 use super::snapshot::Snapshot;
 use super::terminal;
 use super::text::{self, Settled};
@@ -23,6 +24,8 @@ pub(super) struct Outlets {
     pub(super) voice: Voice,
     pub(super) snapshots: watch::Sender<Arc<Snapshot>>,
     pub(super) metrics: PoolMetrics,
+    /// The reports of the workers.
+    pub(super) reports: Reports,
 }
 
 /// Messages to the user. All of them also go to the operator's log.

@@ -13,6 +13,8 @@ use swarm_adapters_host::printable::{Form, printable};
 pub mod columns {
     /// The name of a job.
     pub const JOB: &str = "JOB";
+    /// The phase of a job: the thing that its worker does with it.
+    pub const PHASE: &str = "PHASE";
     /// The reason of a move, or of a job without a worker.
     pub const REASON: &str = "REASON";
     /// The state of a job, a worker or a replica.

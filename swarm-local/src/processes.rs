@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use swarm_core::Slot;
@@ -43,6 +43,7 @@ pub(crate) use peer::Peer;
 use swarm_adapters_host::channel::{self, WorkerState};
 use swarm_adapters_host::file;
 
+use crate::reports::{Reports, WorkerStates};
 use leftovers::Records;
 
 /// Time to end that a worker has after the stop timeout of its jobs. In it the guard reports the ends
@@ -128,7 +129,7 @@ struct Shared {
     records: Records,
     workers: watch::Sender<Workers>,
     /// Reports of the workers.
-    reported: Mutex<BTreeMap<Slot, WorkerState>>,
+    reported: Reports,
     /// Changes with every report that a user should see at once.
     news: watch::Sender<u64>,
 }
@@ -144,12 +145,13 @@ impl Processes {
         dir: &Path,
         command: WorkerCommand,
         stop_timeout: Duration,
+        reported: Reports,
     ) -> io::Result<Self> {
         let logs = dir.join("logs");
         file::create_dir(&logs)?;
         let workers = watch::Sender::new(Workers::new());
         let records = Records::begin(dir, stop_timeout)?;
-        let (reported, news, dir) = (Mutex::default(), watch::Sender::new(0), dir.to_owned());
+        let (news, dir) = (watch::Sender::new(0), dir.to_owned());
         let shared = Shared { dir, logs, command, records, workers, reported, news };
         let (orders, supervisors) = (BTreeMap::new(), JoinSet::new());
         let shared = Arc::new(shared);
@@ -164,8 +166,8 @@ impl Processes {
 
     /// Returns the workers' reports over their channels. A worker of an earlier version reports
     /// nothing.
-    pub(crate) fn reported(&self) -> MutexGuard<'_, BTreeMap<Slot, WorkerState>> {
-        self.shared.reported()
+    pub(crate) fn reported(&self) -> MutexGuard<'_, WorkerStates> {
+        self.shared.reported.lock()
     }
 
     /// Returns the jobs and workers of this run that did not end in time and were killed.
@@ -322,15 +324,10 @@ async fn supervise(shared: Arc<Shared>, slot: Slot, mut order: watch::Receiver<O
 }
 
 impl Shared {
-    fn reported(&self) -> MutexGuard<'_, BTreeMap<Slot, WorkerState>> {
-        // A thread that panicked while holding the lock cannot have left an incomplete entry.
-        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Handles an event of a worker's instance.
     fn learn(&self, slot: Slot, name: &str, instance: &str, event: channel::Event) {
         let (mut is_news, mut killed) = (false, None);
-        let mut reported = self.reported();
+        let mut reported = self.reported.lock();
         match event {
             channel::Event::Hello { version: _ } => {
                 let instance = instance.to_owned();
@@ -358,7 +355,7 @@ impl Shared {
 
     /// Whether an instance of a worker uses the channel.
     fn speaks(&self, slot: Slot, instance: &str) -> bool {
-        self.reported().get(&slot).is_some_and(|reported| reported.instance == instance)
+        self.reported.lock().get(&slot).is_some_and(|reported| reported.instance == instance)
     }
 
     fn edit(&self, slot: Slot, edit: impl FnOnce(&mut WorkerProcess)) {

@@ -24,14 +24,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
 
 use super::outlets::{Paths, Voice};
 use super::shutdown::Shutdown;
-use super::snapshot::Snapshot;
 use super::terminal::{self, Input, Key, Screen};
+use super::web::Shown;
 use keys::Wish;
 use learn::Learned;
 use model::Model;
@@ -59,7 +59,7 @@ impl View {
     /// Takes over the terminal. Keys and the loss of the terminal request `shutdown`.
     pub(super) fn open(
         paths: Paths,
-        snapshots: watch::Receiver<Arc<Snapshot>>,
+        shown: Shown,
         shutdown: Shutdown,
     ) -> io::Result<(Self, Voice)> {
         let screen = Screen::open()?;
@@ -67,8 +67,9 @@ impl View {
         let (result, ended) = oneshot::channel();
         let handle = Handle::current();
         let logs = Reader::start(Path::new(&paths.dir).join("logs"))?;
-        let (model, standing) = (Model::new(paths), Standing::Drawn);
-        let learned = learn::start(snapshots, messages);
+        let (model, standing) =
+            (Model { reports: shown.reports, ..Model::new(paths) }, Standing::Drawn);
+        let learned = learn::start(shown.snapshots, messages);
         let live = Live { model, screen, standing, learned, logs };
         thread::Builder::new().name("screen".to_owned()).spawn(move || {
             // Even after a panic the workers must not continue without the screen.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use httpdate::fmt_http_date;
 use serde::{Deserialize, Deserializer, Serialize};
+use swarm_adapters_host::channel::JobNow;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::failing::WORST_MAX;
 use swarm_core::handover::{Cell, SessionId};
@@ -16,6 +17,7 @@ use swarm_spec::manifest::Explained;
 use super::text::{age, counted};
 use crate::processes::{Phase, WorkerProcess, Workers};
 use crate::progress::{Earlier, Ending};
+use crate::reports::Reports;
 
 /// The state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +74,7 @@ pub(super) struct Snapshot {
 pub(super) type Word = &'static str;
 
 /// All fixed words.
-const WORDS: [Word; 33] = [
+const WORDS: [Word; 38] = [
     "AllJobsFailing",
     "JobsUnassigned",
     "JobsWaiting",
@@ -104,8 +106,13 @@ const WORDS: [Word; 33] = [
     "ready",
     "releasing",
     "restarting",
+    "running",
+    "stalled",
     "starting",
+    "stopping",
     "suspended",
+    "unassigned",
+    "waiting",
 ];
 
 /// Parses a fixed word. A newer program's words are unknown.
@@ -243,6 +250,18 @@ pub(super) struct JobRow {
     /// The slot that holds the job.
     pub(super) slot: Option<u32>,
     pub(super) token: u64,
+}
+
+impl JobRow {
+    /// Returns the phase of the job, and the report of its worker. `unassigned` is the reason why it
+    /// has no worker, if it has none.
+    pub(super) fn phase(
+        &self,
+        reports: &Reports,
+        unassigned: Option<&str>,
+    ) -> (Word, Option<JobNow>) {
+        reports.of(&self.name, self.slot, self.state, unassigned)
+    }
 }
 
 impl WorkerRow {

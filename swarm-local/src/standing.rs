@@ -92,6 +92,19 @@ impl Snapshot {
         is_so.then(|| Verdict { reason: Reason::AllJobsFailing, message: message() })
     }
 
+    /// Whether no job fails, no worker is silent, the file is valid and delivered, and every job that
+    /// should run has a worker or is about to get one.
+    pub(super) fn is_healthy(&self) -> bool {
+        let (_, mood) = self.standing();
+        mood != Mood::Bad && self.healthy && self.problems().is_empty()
+    }
+
+    /// Whether the pool is healthy, and has nothing to do and waits for nothing.
+    pub(super) fn is_settled_and_healthy(&self) -> bool {
+        let (_, mood) = self.standing();
+        mood == Mood::Good && self.healthy && self.problems().is_empty()
+    }
+
     /// Returns the reason for the state and its sentence.
     fn course(&self) -> (String, Mood) {
         let Self { settled, reason, message, jobs, .. } = self;

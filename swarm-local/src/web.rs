@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
+use swarm_adapters_host::channel::JobNow;
 use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, SocketListener};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
 use tokio::net::TcpListener;
@@ -15,6 +16,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::moves::Moves;
+use super::reports::Reports;
 use super::snapshot::{FailingRow, JobRow, Snapshot, Word, word};
 
 /// Paths of the pool's state and of all jobs; a single job is below the latter.
@@ -35,13 +37,22 @@ pub(super) struct Listeners {
     pub(super) socket: Option<SocketListener>,
 }
 
+/// The state of the pool, for readers.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    pub(super) snapshots: watch::Receiver<Arc<Snapshot>>,
+    /// The reports of the workers.
+    pub(super) reports: Reports,
+}
+
 /// Answers requests until `shutdown` is cancelled.
 pub(super) async fn serve(
     listeners: Listeners,
-    snapshots: watch::Receiver<Arc<Snapshot>>,
+    shown: Shown,
     metrics: PoolMetrics,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
+    let Shown { snapshots, reports } = shown;
     let mut registry = Registry::default();
     register_build(&mut registry, &Build::from_env());
     metrics.register(&mut registry);
@@ -53,11 +64,12 @@ pub(super) async fn serve(
             let is_shown = snapshot.is_known() || snapshot.earlier.is_some();
             if is_shown { Document::of(&*snapshot) } else { Document::default() }
         })
-        .with_pieces(JOBS, "the worker of every job, as JSON", move || {
-            known(&jobs).map(JobList::pieces)
+        .with_pieces(JOBS, "the worker and the phase of every job, as JSON", {
+            let reports = reports.clone();
+            move || known(&jobs).map(|snapshot| JobList::pieces(snapshot, reports.clone()))
         })
-        .with_documents(JOBS, "the worker of one job, as JSON", move |name| {
-            job_document(known(&job).as_deref(), name)
+        .with_documents(JOBS, "the worker and the phase of one job, as JSON", move |name| {
+            job_document(known(&job).as_deref(), &reports, name)
         });
     let Listeners { address, socket } = listeners;
     let answered = async {
@@ -138,6 +150,21 @@ pub(super) struct JobEntry<S> {
     /// Name of the worker in that slot.
     pub(super) worker: Option<S>,
     pub(super) token: u64,
+    /// Phase of the job, as its worker reports it.
+    #[serde(default, deserialize_with = "word")]
+    pub(super) phase: Word,
+    /// First process of the job, if it is a program that runs.
+    #[serde(default)]
+    pub(super) pid: Option<i32>,
+    /// Time of its last start, in seconds of Unix time, if it runs.
+    #[serde(default)]
+    pub(super) since_unix_s: Option<u64>,
+    /// Number of its runs that ended by themselves, since its worker got it.
+    #[serde(default)]
+    pub(super) restarts: u64,
+    /// Last end of a run by itself; part of a sentence.
+    #[serde(default)]
+    pub(super) last_exit: Option<String>,
     /// Reason why no worker runs the job, if none does.
     pub(super) unassigned: Option<S>,
     /// Failure of the job, if it is one of the listed failures.
@@ -160,7 +187,15 @@ fn failing(snapshot: &Snapshot) -> Failing<'_> {
 }
 
 impl<'a> JobEntry<&'a str> {
-    fn of(snapshot: &'a Snapshot, failing: &Failing<'a>, row: &'a JobRow) -> Self {
+    fn of(
+        snapshot: &'a Snapshot,
+        reports: &Reports,
+        failing: &Failing<'a>,
+        row: &'a JobRow,
+    ) -> Self {
+        let unassigned = snapshot.unassigned.get(&row.name).copied();
+        let (phase, now) = row.phase(reports, unassigned);
+        let JobNow { pid, since_unix_s, restarts, last_exit, .. } = now.unwrap_or_default();
         let failing = failing.get(row.name.as_str());
         let worker = row.slot.and_then(|slot| snapshot.worker(slot));
         Self {
@@ -169,7 +204,12 @@ impl<'a> JobEntry<&'a str> {
             slot: row.slot,
             worker: worker.map(|worker| worker.name.as_str()),
             token: row.token,
-            unassigned: snapshot.unassigned.get(&row.name).copied(),
+            phase,
+            pid,
+            since_unix_s,
+            restarts,
+            last_exit,
+            unassigned,
             failing: failing.map(|row| JobFailure {
                 restarts: row.restarts,
                 last_exit: row.last_exit.as_str(),
@@ -178,10 +218,10 @@ impl<'a> JobEntry<&'a str> {
     }
 }
 
-fn job_document(snapshot: Option<&Snapshot>, name: &str) -> Document {
+fn job_document(snapshot: Option<&Snapshot>, reports: &Reports, name: &str) -> Document {
     let Some(snapshot) = snapshot else { return Document::default() };
     match snapshot.job(name) {
-        Some(row) => Document::of(&JobEntry::of(snapshot, &failing(snapshot), row)),
+        Some(row) => Document::of(&JobEntry::of(snapshot, reports, &failing(snapshot), row)),
         None => Document::missing(format!("job `{}` does not exist", name.escape_default())),
     }
 }
@@ -189,13 +229,14 @@ fn job_document(snapshot: Option<&Snapshot>, name: &str) -> Document {
 /// The answer of `/api/v1/jobs`, with a line for each job.
 struct JobList {
     snapshot: Arc<Snapshot>,
+    reports: Reports,
     next: usize,
 }
 
 impl JobList {
-    fn pieces(snapshot: Arc<Snapshot>) -> impl Iterator<Item = Vec<u8>> + Send {
+    fn pieces(snapshot: Arc<Snapshot>, reports: Reports) -> impl Iterator<Item = Vec<u8>> + Send {
         let start = format!("{{\"revision\":{},\"jobs\":[", snapshot.revision).into_bytes();
-        let list = Self { snapshot, next: 0 };
+        let list = Self { snapshot, reports, next: 0 };
         iter::once(start).chain(list).chain(iter::once(b"\n]}\n".to_vec()))
     }
 }
@@ -210,7 +251,8 @@ impl Iterator for JobList {
             && piece.len() < PIECE
         {
             piece.extend_from_slice(if self.next == 0 { b"\n" } else { b",\n" });
-            let entry = serde_json::to_string(&JobEntry::of(&self.snapshot, &failing, row));
+            let entry =
+                serde_json::to_string(&JobEntry::of(&self.snapshot, &self.reports, &failing, row));
             // Strings and numbers can always be serialized.
             let _ = piece.write_all(entry.unwrap_or_default().as_bytes());
             self.next += 1;

@@ -272,6 +272,8 @@ impl Runner for ProgramRunner {
             Ok(filled) => filled,
             Err(reason) => return Outcome::Failed(reason),
         };
+        let (name, checked) = (job.name.to_string(), check.is_some());
+        self.events.emit(Event::Starting { job: name, checked });
         let halt = stop.child_token();
         // The run must complete in any case.
         let mut run = std::pin::pin!(self.guard.run(start, halt.clone()));

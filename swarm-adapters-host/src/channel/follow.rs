@@ -6,7 +6,7 @@ use std::sync::Arc;
 use swarm_core::{Failing, JobName};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 
-use super::{Event, LINE_BYTES_MAX, RunningJob};
+use super::{Event, JobPhase, LINE_BYTES_MAX, RunningJob};
 use crate::failing::WORST_MAX;
 use crate::worker_view::JOBS_MAX;
 
@@ -21,13 +21,68 @@ pub struct WorkerState {
     pub failing: Arc<Failing>,
 }
 
+/// The maximum number of characters of the end of a run.
+const EXIT_MAX: usize = 256;
+
 /// A job of a worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobNow {
     /// Its first process, if it is a program that runs.
     pub pid: Option<i32>,
-    /// Whether it was asked to stop.
-    pub is_stopping: bool,
+    /// Its phase.
+    pub phase: JobPhase,
+    /// Whether its run has a check of readiness.
+    pub is_checked: bool,
+    /// The time of its last start, in seconds of Unix time, if it runs.
+    pub since_unix_s: Option<u64>,
+    /// The number of its runs that ended by themselves.
+    pub restarts: u64,
+    /// The last end of a run by itself; part of a sentence.
+    pub last_exit: Option<String>,
+}
+
+impl JobNow {
+    /// Whether the job was asked to stop.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.phase == JobPhase::Stopping
+    }
+
+    /// Sets the phase, unless the job was asked to stop.
+    fn enter(&mut self, phase: JobPhase) {
+        if !self.is_stopping() {
+            self.phase = phase;
+        }
+    }
+
+    /// Records that a run has ended by itself.
+    fn ended(&mut self, phase: JobPhase, exit: &str) {
+        self.enter(phase);
+        (self.pid, self.since_unix_s) = (None, None);
+        self.restarts += u64::from(phase == JobPhase::Restarting);
+        self.last_exit = Some(printable(exit));
+    }
+}
+
+/// Returns the beginning of a text of a worker, without control characters.
+fn printable(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().take(EXIT_MAX).map(plain).collect()
+}
+
+/// Reads an entry of the list of all jobs, with bounds.
+impl From<&RunningJob> for JobNow {
+    fn from(job: &RunningJob) -> Self {
+        let RunningJob { job: _, pid, stopping, phase, since_unix_s, restarts, last_exit } = job;
+        Self {
+            pid: *pid,
+            phase: if *stopping { JobPhase::Stopping } else { *phase },
+            is_checked: false,
+            since_unix_s: *since_unix_s,
+            restarts: *restarts,
+            last_exit: last_exit.as_deref().map(printable),
+        }
+    }
 }
 
 impl WorkerState {
@@ -48,7 +103,8 @@ impl Event {
     /// length, and would reach the terminal.
     fn has_valid_names(&self) -> bool {
         match self {
-            Self::Started { job, .. }
+            Self::Starting { job, .. }
+            | Self::Started { job, .. }
             | Self::Ready { job }
             | Self::Stalled { job, .. }
             | Self::Stopping { job }
@@ -64,38 +120,55 @@ impl Event {
     /// Applies the event to the jobs of a worker.
     pub(super) fn apply(&self, jobs: &mut BTreeMap<String, JobNow>) {
         match self {
-            Self::Started { job, pid } => {
-                if let Some(now) = jobs.get_mut(job) {
-                    now.pid = *pid;
-                } else if jobs.len() < JOBS_MAX {
-                    jobs.insert(job.clone(), JobNow { pid: *pid, is_stopping: false });
+            Self::Starting { job, checked } => {
+                if let Some(now) = known(jobs, job) {
+                    now.enter(JobPhase::Starting);
+                    (now.is_checked, now.pid, now.since_unix_s) = (*checked, None, None);
                 }
             }
-            Self::Stopping { job } => {
-                if let Some(now) = jobs.get_mut(job) {
-                    now.is_stopping = true;
+            Self::Started { job, pid, at_unix_s } => {
+                if let Some(now) = known(jobs, job) {
+                    let is_up = !now.is_checked;
+                    now.enter(if is_up { JobPhase::Running } else { JobPhase::Starting });
+                    (now.pid, now.since_unix_s) = (*pid, *at_unix_s);
                 }
             }
-            Self::Restarting { job, exit: _ } | Self::Failed { job, exit: _ } => {
+            Self::Ready { job } => enter(jobs, job, JobPhase::Ready),
+            Self::Stalled { job, reason: _ } => enter(jobs, job, JobPhase::Stalled),
+            Self::Stopping { job } => enter(jobs, job, JobPhase::Stopping),
+            Self::Restarting { job, exit } => {
                 if let Some(now) = jobs.get_mut(job) {
-                    now.pid = None;
+                    now.ended(JobPhase::Restarting, exit);
+                }
+            }
+            Self::Failed { job, exit } => {
+                if let Some(now) = jobs.get_mut(job) {
+                    now.ended(JobPhase::Failed, exit);
                 }
             }
             Self::Ended { job } => {
                 jobs.remove(job);
             }
             Self::Jobs { jobs: all } => {
-                let of = |it: &RunningJob| {
-                    (it.job.clone(), JobNow { pid: it.pid, is_stopping: it.stopping })
-                };
+                let of = |it: &RunningJob| (it.job.clone(), JobNow::from(it));
                 *jobs = all.iter().take(JOBS_MAX).map(of).collect();
             }
-            Self::Hello { .. }
-            | Self::Ready { .. }
-            | Self::Stalled { .. }
-            | Self::Killed { .. }
-            | Self::Failing(_) => {}
+            Self::Hello { .. } | Self::Killed { .. } | Self::Failing(_) => {}
         }
+    }
+}
+
+/// Returns the entry of a job, which is added unless there are too many.
+fn known<'a>(jobs: &'a mut BTreeMap<String, JobNow>, job: &str) -> Option<&'a mut JobNow> {
+    if jobs.contains_key(job) || jobs.len() < JOBS_MAX {
+        return Some(jobs.entry(job.to_owned()).or_default());
+    }
+    None
+}
+
+fn enter(jobs: &mut BTreeMap<String, JobNow>, job: &str, phase: JobPhase) {
+    if let Some(now) = jobs.get_mut(job) {
+        now.enter(phase);
     }
 }
 

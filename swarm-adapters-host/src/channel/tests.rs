@@ -27,7 +27,8 @@ fn job(number: usize) -> String {
 async fn events_arrive_in_order_after_a_hello() {
     let (events, stream) = pair();
     let all = [
-        Event::Started { job: "a".into(), pid: Some(7) },
+        Event::Starting { job: "a".into(), checked: true },
+        Event::Started { job: "a".into(), pid: Some(7), at_unix_s: Some(9) },
         Event::Ready { job: "a".into() },
         Event::Restarting { job: "a".into(), exit: "ended with exit code 3".into() },
         Event::Stopping { job: "a".into() },
@@ -48,7 +49,7 @@ async fn an_operator_that_does_not_read_delays_nothing_and_receives_all_jobs_aft
     let (events, stream) = pair();
     let began = Instant::now();
     for number in 0..20_000 {
-        events.emit(Event::Started { job: job(number), pid: None });
+        events.emit(Event::Started { job: job(number), pid: None, at_unix_s: None });
     }
     for number in 100..20_000 {
         events.emit(Event::Ended { job: job(number) });
@@ -61,7 +62,7 @@ async fn an_operator_that_does_not_read_delays_nothing_and_receives_all_jobs_aft
         tokio::spawn(follow(stream, move |event| event.apply(&mut known.lock().unwrap())));
     let is_right = || {
         let jobs = jobs.lock().unwrap();
-        jobs.len() == 100 && jobs.get(&job(7)).is_some_and(|it| it.is_stopping)
+        jobs.len() == 100 && jobs.get(&job(7)).is_some_and(JobNow::is_stopping)
     };
     while !is_right() {
         assert!(began.elapsed() < Duration::from_secs(20), "{}", jobs.lock().unwrap().len());

@@ -1,12 +1,16 @@
 //! `ps`: prints the jobs of a pool, one a line. Memory is bounded by a thousand lines.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use swarm_adapters_host::clock::unix_s;
+use swarm_adapters_host::usage::Usage;
 
-use super::super::text::counted;
-use super::super::web::{self, JobEntry, JobFailure, job_line};
+use super::super::text::{age, counted};
+use super::super::web::{self, JobEntry, job_line};
 use super::pool::Pool;
 use super::{Failure, PoolArgs, ended, standard_output};
 use crate::output::{Output, columns};
@@ -37,7 +41,20 @@ pub struct PsArgs {
     pub failing: bool,
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
-    pub output: Output,
+    pub output: PsOutput,
+}
+
+/// The format of the list of jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PsOutput {
+    /// A table for people
+    #[default]
+    #[value(alias = "table")]
+    Text,
+    /// The table with tokens, and with memory and processor time of the processes
+    Wide,
+    /// One JSON document, in a stable format
+    Json,
 }
 
 impl PsArgs {
@@ -65,11 +82,12 @@ async fn print(args: &PsArgs) -> Result<(), Failure> {
         has_worker(&pool, worker).await?;
     }
     let answer = pool.get(web::JOBS).await?;
-    let mut output = standard_output(args.output);
-    let mut rows: Box<dyn Rows> = match args.output {
-        Output::Text => Box::<Table>::default(),
-        Output::Json => Box::<List>::default(),
+    let (format, mut rows): (_, Box<dyn Rows>) = match args.output {
+        PsOutput::Text => (Output::Text, Box::new(Table::new(false)?)),
+        PsOutput::Wide => (Output::Text, Box::new(Table::new(true)?)),
+        PsOutput::Json => (Output::Json, Box::<List>::default()),
     };
+    let mut output = standard_output(format);
     let each = |line: &[u8]| match job_line(line).transpose()? {
         Some((raw, entry)) if args.shows(&entry) => rows.put(&mut output, raw, entry),
         Some(_) | None => Ok(()),
@@ -121,62 +139,92 @@ impl Rows for List {
 }
 
 /// A table whose columns fit the first jobs.
-#[derive(Default)]
 struct Table {
-    first: Vec<[String; 5]>,
-    widths: Option<[usize; 5]>,
+    now_unix_s: u64,
+    /// Memory and processor time of process groups, for a wide table.
+    usage: Option<BTreeMap<i32, Usage>>,
+    first: Vec<Vec<String>>,
+    widths: Option<Vec<usize>>,
 }
 
 impl Table {
-    /// Determines the widths, and prints the buffered rows.
-    fn measure(&mut self, to: &mut dyn Write) -> io::Result<[usize; 5]> {
-        if let Some(widths) = self.widths {
-            return Ok(widths);
+    fn new(is_wide: bool) -> io::Result<Self> {
+        let usage = is_wide.then(Usage::of_groups).transpose()?;
+        let mut heads = vec![columns::JOB, columns::WORKER, columns::PHASE, "PID", "UP"];
+        heads.extend(if is_wide { &["TOKEN", "MEMORY", "CPU"][..] } else { &[] });
+        heads.extend(["RESTARTS", "LAST EXIT"]);
+        let heads = heads.into_iter().map(str::to_owned).collect();
+        Ok(Self { now_unix_s: unix_s(), usage, first: vec![heads], widths: None })
+    }
+
+    fn row(&self, entry: JobEntry<String>) -> Vec<String> {
+        let known = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let phase = match entry.unassigned {
+            Some(reason) if reason != entry.phase => format!("{} ({reason})", entry.phase),
+            Some(_) | None => entry.phase.to_owned(),
+        };
+        let up = entry.since_unix_s.map(|since| self.now_unix_s.saturating_sub(since));
+        let up = up.map(|seconds| age(Duration::from_secs(seconds)));
+        let mut row = vec![
+            entry.name,
+            known(entry.worker),
+            phase,
+            known(entry.pid.map(|pid| pid.to_string())),
+            known(up),
+        ];
+        if let Some(usage) = &self.usage {
+            let used = entry.pid.and_then(|pid| usage.get(&pid));
+            row.extend([
+                entry.token.to_string(),
+                known(used.map(|used| mebibytes(used.memory_bytes))),
+                known(used.map(|used| format!("{:.1} s", used.cpu.as_secs_f64()))),
+            ]);
         }
-        let heads = [columns::JOB, columns::WORKER, columns::STATE, "TOKEN", "LAST EXIT"]
-            .map(str::to_owned);
-        self.first.insert(0, heads);
-        let width = |column: usize| self.first.iter().map(|row| row[column].len()).max();
-        let widths = [0, 1, 2, 3, 4].map(|column| width(column).unwrap_or_default());
+        let last_exit = entry.last_exit.or(entry.failing.map(|it| it.last_exit));
+        row.extend([entry.restarts.to_string(), last_exit.unwrap_or_default()]);
+        row
+    }
+
+    /// Determines the widths, and prints the buffered rows.
+    fn measure(&mut self, to: &mut dyn Write) -> io::Result<()> {
+        if self.widths.is_some() {
+            return Ok(());
+        }
+        let columns = self.first.first().map_or(0, Vec::len);
+        let width = |column: usize| self.first.iter().map(|row| row[column].chars().count()).max();
+        let widths: Vec<_> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
         for row in self.first.drain(..) {
-            write_row(to, &row, widths)?;
+            write_row(to, &row, &widths)?;
         }
         self.widths = Some(widths);
-        Ok(widths)
+        Ok(())
     }
 }
 
 impl Rows for Table {
     fn put(&mut self, to: &mut dyn Write, _: &[u8], entry: JobEntry<String>) -> io::Result<()> {
-        let JobEntry { name, state, slot: _, worker, token, unassigned, failing } = entry;
-        let state = match unassigned {
-            Some(reason) => format!("unassigned ({reason})"),
-            None => state.to_owned(),
-        };
-        let worker = worker.unwrap_or_else(|| "-".to_owned());
-        let end = failing.map(|JobFailure { restarts, last_exit }| {
-            let restarts = restarts.try_into().unwrap_or(usize::MAX);
-            format!("{last_exit}, {}", counted(restarts, "restart"))
-        });
-        let row = [name, worker, state, token.to_string(), end.unwrap_or_default()];
-        if self.widths.is_none() && self.first.len() < MEASURED {
+        let row = self.row(entry);
+        if self.widths.is_none() && self.first.len() <= MEASURED {
             self.first.push(row);
             return Ok(());
         }
-        let widths = self.measure(to)?;
-        write_row(to, &row, widths)
+        self.measure(to)?;
+        write_row(to, &row, self.widths.as_deref().unwrap_or_default())
     }
 
     fn end(&mut self, to: &mut dyn Write) -> io::Result<()> {
-        self.measure(to).map(|_| ())
+        self.measure(to)
     }
 }
 
-fn write_row(to: &mut dyn Write, row: &[String; 5], widths: [usize; 5]) -> io::Result<()> {
-    let [job, worker, state, token, end] = row;
-    let [for_job, for_worker, for_state, for_token, _] = widths;
-    let line = format!(
-        "{job:for_job$}  {worker:for_worker$}  {state:for_state$}  {token:for_token$}  {end}"
-    );
-    writeln!(to, "{}", line.trim_end())
+fn mebibytes(bytes: u64) -> String {
+    // The precision of a tenth suffices.
+    #[expect(clippy::cast_precision_loss, reason = "memory has far fewer than 2^52 bytes")]
+    let mebibytes = bytes as f64 / f64::from(1 << 20);
+    format!("{mebibytes:.1} MiB")
+}
+
+fn write_row(to: &mut dyn Write, row: &[String], widths: &[usize]) -> io::Result<()> {
+    let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+    writeln!(to, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())
 }

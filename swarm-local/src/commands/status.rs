@@ -7,11 +7,15 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use tokio::time::{Instant, sleep};
 
 use super::super::snapshot::{Snapshot, WorkerRow};
 use super::super::text::counted;
 use super::{Failure, PoolArgs, ended, standard_output};
-use crate::output::Output;
+use crate::output::{NO, Output};
+
+/// The time between two requests of a status that waits.
+const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// Maximum number of failing jobs in the list.
 const FAILING_MAX: usize = 10;
@@ -25,20 +29,37 @@ pub struct StatusArgs {
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     pub output: Output,
+    /// Wait until the pool is settled and healthy
+    #[arg(long, short)]
+    pub wait: bool,
+    /// The longest time to wait
+    #[arg(long, value_name = "TIME", value_parser = super::super::time, default_value = "60s", requires = "wait")]
+    pub timeout: Duration,
 }
 
-/// Prints the state of a running pool. Exit code 3 if no such pool runs.
+/// Prints the state of a running pool. Exit code 3 if no such pool runs, or if it is not healthy. A
+/// pool that moves jobs can be healthy; with `--wait` it must be settled as well.
 ///
 /// # Errors
 ///
 /// If the pool does not answer.
 pub async fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
-    ended(print(&args).await)
+    match print(&args).await {
+        Ok(true) => Ok(ExitCode::SUCCESS),
+        Ok(false) => Ok(ExitCode::from(NO)),
+        Err(failure) => ended(Err(failure)),
+    }
 }
 
-async fn print(args: &StatusArgs) -> Result<(), Failure> {
+/// Prints the state, and returns whether it is good.
+async fn print(args: &StatusArgs) -> Result<bool, Failure> {
     let pool = args.pool.find().await?;
-    let (mut document, snapshot) = pool.swarm().await?;
+    let until = Instant::now() + args.timeout;
+    let (mut document, mut snapshot) = pool.swarm().await?;
+    while args.wait && !snapshot.is_settled_and_healthy() && Instant::now() < until {
+        sleep(ASK_EVERY).await;
+        (document, snapshot) = pool.swarm().await?;
+    }
     let mut output = standard_output(args.output);
     match args.output {
         Output::Text => output.write_all(text(&snapshot, &pool.dir).as_bytes())?,
@@ -47,7 +68,9 @@ async fn print(args: &StatusArgs) -> Result<(), Failure> {
             writeln!(output, "{document:#}")?;
         }
     }
-    Ok(output.flush()?)
+    output.flush()?;
+    let is_settled = snapshot.is_settled_and_healthy();
+    Ok(if args.wait { is_settled } else { is_settled || snapshot.is_healthy() })
 }
 
 fn text(snapshot: &Snapshot, dir: &Path) -> String {

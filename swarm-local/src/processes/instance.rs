@@ -85,14 +85,14 @@ impl Shared {
         }
         self.records.remove(&name);
         if self.speaks(slot, &instance) {
-            self.reported().remove(&slot);
+            self.reported.lock().remove(&slot);
         }
         ended.map_or_else(|error| format!("was lost: {error}"), describe)
     }
 
     /// Returns the last jobs of an instance. `None` means all jobs of an instance that reported none.
     fn jobs_of(&self, slot: Slot, instance: &str) -> Vec<Option<String>> {
-        let reported = self.reported();
+        let reported = self.reported.lock();
         let its_own = reported.get(&slot).filter(|reported| reported.instance == instance);
         let jobs =
             its_own.map(|reported| reported.jobs.keys().cloned().map(Some).collect::<Vec<_>>());

@@ -15,7 +15,7 @@ fn pool(dir: &Path, script: &str) -> Processes {
     let arguments =
         move |name: &str, _: &str| vec!["-c".into(), script.clone().into(), name.into()];
     let command = WorkerCommand { program: "/bin/sh".into(), arguments: Box::new(arguments) };
-    Processes::open(dir, command, STOP_TIMEOUT).unwrap()
+    Processes::open(dir, command, STOP_TIMEOUT, Reports::default()).unwrap()
 }
 
 async fn until(pool: &Processes, condition: impl FnMut(&Workers) -> bool) -> Workers {
@@ -98,7 +98,7 @@ async fn a_worker_that_cannot_be_started_is_reported_too() {
         program: "/no/such/program".into(),
         arguments: Box::new(|_, _| Vec::new()),
     };
-    let mut pool = Processes::open(dir.path(), command, STOP_TIMEOUT).unwrap();
+    let mut pool = Processes::open(dir.path(), command, STOP_TIMEOUT, Reports::default()).unwrap();
     pool.start(Slot(0), "w-0");
     let workers = until(&pool, |workers| workers[&Slot(0)].deaths == 1).await;
     let reason = workers[&Slot(0)].last_death.clone().unwrap();
@@ -227,7 +227,7 @@ async fn what_a_worker_says_is_known_at_once_and_forgotten_with_it() {
     let jobs = pool.reported()[&Slot(0)].jobs.clone();
     let expected = [("a", Some(7), true), ("b", None, false)];
     let seen: Vec<_> =
-        jobs.iter().map(|(job, it)| (job.as_str(), it.pid, it.is_stopping)).collect();
+        jobs.iter().map(|(job, it)| (job.as_str(), it.pid, it.is_stopping())).collect();
     assert_eq!(seen, expected);
     assert_eq!(pool.killed(), [Killed { worker: "w-0".into(), job: Some("a".into()) }]);
     pool.ask_to_end();

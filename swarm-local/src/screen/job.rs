@@ -1,16 +1,20 @@
 //! Draws the page of one job: its worker, its settings, and its log.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::time::Duration;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
+use swarm_adapters_host::channel::JobNow;
+use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::job_log::file_name;
 use swarm_core::JobName;
 
-use super::super::snapshot::FailingRow;
-use super::super::text::counted;
+use super::super::snapshot::{FailingRow, JobRow};
+use super::super::text::{age, counted};
 use super::jobs::{failure_of, remark};
 use super::lines::{cut, paragraph, pieces, put, put_title};
 use super::model::{JobPage, Model};
@@ -56,7 +60,7 @@ fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec
     let sentence = |text: &str, style: Style| -> Vec<(String, Style)> {
         paragraph(text, width).into_iter().map(|line| (line, style)).collect()
     };
-    let state = format!("{place} · state: {} · token: {}", job.state, job.token);
+    let state = format!("{place} · {} · token: {}", run(model, job), job.token);
     let mut lines = sentence(&state, Style::new());
     let (remark, style) = remark(model, job, palette);
     if remark != job.state {
@@ -78,6 +82,28 @@ fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec
     let log = format!("log:   {}/logs/jobs/{file}", model.paths.dir);
     lines.extend(pieces(&log, width).into_iter().map(|piece| (piece, Style::new())));
     lines
+}
+
+/// Returns the phase of the job, its process, the time since its start, and its restarts.
+fn run(model: &Model, job: &JobRow) -> String {
+    let unassigned = model.snapshot.unassigned.get(&job.name).copied();
+    let (phase, now) = job.phase(&model.reports, unassigned);
+    let mut text = format!("phase: {phase}");
+    let JobNow { pid, since_unix_s, restarts, .. } = now.unwrap_or_default();
+    if let Some(pid) = pid {
+        let _ = write!(text, " · process {pid}");
+    }
+    if let Some(since) = since_unix_s {
+        let _ = write!(text, " · up {}", age(Duration::from_secs(unix_s().saturating_sub(since))));
+    }
+    if 0 < restarts {
+        let _ = write!(
+            text,
+            " · {}",
+            counted(usize::try_from(restarts).unwrap_or(usize::MAX), "restart")
+        );
+    }
+    text
 }
 
 /// Returns the last lines of output. The last line is complete. Each previous line is cut to the end

@@ -64,11 +64,14 @@ pub(super) fn remark(model: &Model, job: &JobRow, palette: Palette) -> (String, 
     if let Some(failing) = failure_of(&model.snapshot, &job.name) {
         return (failing.sentence(), palette.bad());
     }
-    match job.state {
-        "granted" | "everywhere" => (String::new(), Style::new()),
-        "done" => ("done".to_owned(), palette.good()),
-        "quarantined" => ("quarantined".to_owned(), palette.bad()),
-        state => (state.to_owned(), palette.busy()),
+    match job.phase(&model.reports, None) {
+        (_, None) if matches!(job.state, "granted" | "everywhere") => (String::new(), Style::new()),
+        ("running" | "ready", _) => (String::new(), Style::new()),
+        ("done", _) => ("done".to_owned(), palette.good()),
+        (phase @ ("quarantined" | "failed" | "stalled" | "restarting"), _) => {
+            (phase.to_owned(), palette.bad())
+        }
+        (phase, _) => (phase.to_owned(), palette.busy()),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::super::moves::Move;
 use super::super::outlets::{Message, Paths};
+use super::super::reports::Reports;
 use super::super::snapshot::{JobRow, Snapshot, Word, WorkerRow};
 use super::super::text::counted;
 use super::learn::Digest;
@@ -19,6 +20,8 @@ const EVENTS_MAX: usize = 1_000;
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) snapshot: Arc<Snapshot>,
+    /// The reports of the workers about their jobs.
+    pub(super) reports: Reports,
     /// Events, newest first.
     pub(super) events: VecDeque<Entry>,
     /// Number of events above the visible ones.
@@ -120,6 +123,7 @@ impl Model {
     pub(super) fn new(paths: Paths) -> Self {
         Self {
             snapshot: Arc::default(),
+            reports: Reports::default(),
             events: VecDeque::new(),
             events_above: 0,
             unassigned: BTreeMap::new(),

@@ -13,7 +13,7 @@ use ratatui::style::Color;
 use super::super::moves::Moves;
 use super::super::outlets::Message;
 use super::super::progress::Ending;
-use super::super::snapshot::{FailingRow, InvalidFile, JobCounts, JobRow, WorkerRow};
+use super::super::snapshot::{FailingRow, InvalidFile, JobCounts, JobRow, Snapshot, WorkerRow};
 use super::super::terminal::Key;
 use super::learn::Digest;
 use super::*;
@@ -116,7 +116,7 @@ fn the_screen_shows_the_state_of_the_pool_and_its_events() {
 ── jobs of swarm-worker-0 3 ─────────────────────────────────
   a1
   b2
-  c3  releasing
+  c3  stopping
 ── events newest first ──────────────────────────────────────
    3 s  d4: swarm-worker-0 → swarm-worker-1
   23 s  streams.yaml: unknown field `spec.jbos`; did you
@@ -253,7 +253,7 @@ fn jobs_of_all_workers_are_found_by_a_part_of_their_names() {
     press(&mut model, "x");
     assert!(text(&model, time, (60, 20)).contains("jobs with `carsx` 0"));
     press(&mut model, "⌫⌫⌫⌫⌫bar");
-    assert!(text(&model, time, (60, 20)).contains("▸ bar  swarm-worker-1  releasing"));
+    assert!(text(&model, time, (60, 20)).contains("▸ bar  swarm-worker-1  stopping"));
     // Letters are text instead of keys, until Esc.
     assert_eq!(press(&mut model, "q?u/"), keys::Wish::Nothing);
     press(&mut model, "␛");
@@ -275,7 +275,7 @@ fn jobs_without_a_worker_are_listed_with_the_reason() {
     press(&mut model, "⏎");
     let shown = text(&model, time, (60, 20));
     assert!(
-        shown.contains(" worker: none · state: free · token: 0\n unassigned: capacity\n"),
+        shown.contains(" worker: none · phase: unassigned · token: 0\n unassigned: capacity\n"),
         "{shown}"
     );
 }
@@ -375,7 +375,7 @@ fn a_job_has_a_page_with_its_worker_its_params_and_its_log() {
  logs: /home/me/streams/logs
 ── job cars ────────────────────────
  worker: swarm-worker-1 (ready) ·
- state: granted · token: 1
+ phase: starting · token: 1
  params: url=rtsp://camera
  log:   /home/me/streams/logs/jobs/
  cars.log

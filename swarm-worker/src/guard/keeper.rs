@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use swarm_adapters_host::caller;
 use swarm_adapters_host::channel::{Event, Events};
-use swarm_adapters_host::clock::millis;
+use swarm_adapters_host::clock::{millis, unix_s};
 use swarm_adapters_host::runlog::{RunEvent, RunLog};
 use swarm_adapters_host::runtime::refused;
 use swarm_core::{JobName, Token};
@@ -204,7 +204,8 @@ impl Keeper {
                 if let Some(run) = self.named(&job) {
                     run.group = Pid::from_raw(pid);
                     tracing::info!(%job, token = run.token.0, pid, "started");
-                    self.events.emit(Event::Started { job, pid: Some(pid) });
+                    let at_unix_s = Some(unix_s());
+                    self.events.emit(Event::Started { job, pid: Some(pid), at_unix_s });
                 }
             }
             Reply::Refused { job, reason } => self.done(&job, Err(reason)),

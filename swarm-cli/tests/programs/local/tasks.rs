@@ -135,7 +135,7 @@ fn eight_tasks_take_one_command_each_from_another_terminal() {
             expected.iter().all(|words| printed.contains(words)).then_some(())
         });
     };
-    shows(&["ps", "--job", "garden"], &["garden", "w-", "granted"]);
+    shows(&["ps", "--job", "garden"], &["garden", "w-", "running"]);
     shows(&["logs", "garden"], &["recording garden"]);
     shows(&["logs", "broken"], &["no camera at rtsp://nowhere", "ended with exit code 3"]);
     shows(&["ps", "--unassigned"], &["nowhere", "unassigned (pin)"]);
@@ -145,7 +145,7 @@ fn eight_tasks_take_one_command_each_from_another_terminal() {
     shows(&["status"], &["on 3 workers", "w-2  ready"]);
     signal(machine.workers()["w-1"], Signal::KILL);
     shows(&["status"], &["1 restart", "✗ broken: restarting, "]);
-    shows(&["ps", "--failing"], &["broken", "ended with exit code 3, "]);
+    shows(&["ps", "--failing"], &["broken", "restarting", "ended with exit code 3"]);
     shows(&["stop"], &["no process is left"]);
     assert_eq!(machine.processes(), []);
 }

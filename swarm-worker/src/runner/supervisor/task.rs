@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use swarm_adapters_host::channel::{Event as JobEvent, Events};
+use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::runlog::{RunEvent, RunLog};
 use swarm_adapters_host::timer::until;
 use swarm_core::{Failing, FailingState, JobName};
@@ -277,9 +278,8 @@ impl Task {
         self.record(&entry, RunEvent::Start);
         // A runner that keeps the run log itself also reports when its jobs have begun.
         if entry.runner.run_log_keeper() == RunLogKeeper::Supervisor {
-            self.outlets
-                .sink
-                .emit(JobEvent::Started { job: entry.job.name.to_string(), pid: None });
+            let (job, pid, at_unix_s) = (entry.job.name.to_string(), None, Some(unix_s()));
+            self.outlets.sink.emit(JobEvent::Started { job, pid, at_unix_s });
         }
         entry.job.set_readiness(Readiness::Unchecked);
         self.edit(&entry.job.name, |report| report.is_up = false);
