@@ -1,4 +1,4 @@
-//! The command `manifests`: one file that installs a release, and one with its CRDs.
+//! The command `manifests`: one file that installs a release, one with its CRDs, and one with a first pool.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// Registry of the images: host and path
     #[arg(long, value_parser = names::registry, default_value = names::REGISTRY)]
     pub(crate) registry: String,
-    /// Folder that gets `install.yaml` and `crds.yaml`
+    /// Folder that gets `install.yaml`, `crds.yaml` and `sample-managed.yaml`
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
     /// Digest of the operator's image, such as sha256:2cf2…
@@ -29,6 +29,12 @@ pub(crate) struct Arguments {
     pub(crate) worker_digest: Option<String>,
 }
 
+/// Name of the file with a first pool.
+pub(crate) const SAMPLE: &str = "sample-managed.yaml";
+
+/// Place of the first pool in the checkout.
+const SAMPLE_OF_CHECKOUT: &str = "deploy/samples/managed.yaml";
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     fs::create_dir_all(&arguments.out)
@@ -37,7 +43,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let version = &arguments.version;
     write(&arguments.out.join("install.yaml"), &install_head(version), &installed)?;
     let crds = repository::kustomize("deploy/crds")?;
-    write(&arguments.out.join("crds.yaml"), &crds_head(version), &crds)
+    write(&arguments.out.join("crds.yaml"), &crds_head(version), &crds)?;
+    let sample = fs::read_to_string(repository::root().join(SAMPLE_OF_CHECKOUT))
+        .with_context(|| format!("cannot read {SAMPLE_OF_CHECKOUT}"))?;
+    write(&arguments.out.join(SAMPLE), &sample_head(version), without_head(&sample)?)
 }
 
 fn write(path: &Path, head: &str, objects: &str) -> Result<()> {
@@ -54,7 +63,7 @@ fn install_head(version: &str) -> String {
 #
 #   sha256sum --check --strict --ignore-missing SHA256SUMS
 #   kubectl apply --server-side -f install.yaml
-#   kubectl -n swarm-system wait --for=condition=Available deployment/swarm-controller --timeout=60s
+#   kubectl -n swarm-system rollout status deployment/swarm-controller --timeout=120s
 #
 # Remove it. The Swarms go first, while the operator can still release their workers:
 #
@@ -78,6 +87,35 @@ fn crds_head(version: &str) -> String {
 #   kubectl delete -f crds.yaml --timeout=60s
 "
     )
+}
+
+fn sample_head(version: &str) -> String {
+    format!(
+        "\
+# swarm {version}: a first pool. The operator makes three pods, and shares 27 streams among them.
+#
+# On a cluster with the operator:
+#
+#   kubectl create namespace demo
+#   kubectl apply -n demo -f {SAMPLE}
+#   kubectl wait -n demo --for=condition=Ready swarm/streams-managed --timeout=120s
+#
+# Remove it:
+#
+#   kubectl delete namespace demo
+#
+# On one machine the same file runs without a cluster:
+#
+#   swarm local {SAMPLE}
+"
+    )
+}
+
+/// Returns a sample without its first comments, which name files of the checkout.
+fn without_head(sample: &str) -> Result<&str> {
+    let start = sample.find("\napiVersion: ").map(|line| line + 1);
+    let start = start.with_context(|| format!("{SAMPLE_OF_CHECKOUT} has no line `apiVersion:`"))?;
+    Ok(&sample[start..])
 }
 
 /// Lists the images of the release, as a kustomization puts them over the images of the checkout.
@@ -118,4 +156,19 @@ fn render(folder: &str, images: &[Value]) -> Result<String> {
     });
     fs::write(place.path().join("kustomization.yaml"), serde_yaml::to_string(&kustomization)?)?;
     repository::kustomize(&place.path().display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_of_a_release_names_no_file_of_the_checkout() {
+        let sample = fs::read_to_string(repository::root().join(SAMPLE_OF_CHECKOUT)).unwrap();
+        let released = sample_head("0.1.0") + without_head(&sample).unwrap();
+        assert!(!released.contains("deploy/") && !released.contains("../"), "{released}");
+        let read = |text: &str| serde_yaml::from_str::<Value>(text).unwrap();
+        assert_eq!(read(&released), read(&sample));
+        assert!(without_head("# Only a comment\n").is_err());
+    }
 }

@@ -71,6 +71,7 @@ async fn files(context: &Context, folder: &Path) -> Result<()> {
     let all = deploy.join("overlays/all").display().to_string();
     let objects = context.cluster.kubectl(&["kustomize", &all]).await?;
     std::fs::write(folder.join("install.yaml"), objects)?;
+    std::fs::copy(deploy.join("samples/managed.yaml"), folder.join("sample-managed.yaml"))?;
     let copy = folder.join("chart");
     chart::copy(&copy)?;
     let values = copy.join("values.yaml");
