@@ -2,6 +2,9 @@
 
 mod agree;
 mod archive;
+mod contents;
+mod descriptor;
+mod file;
 #[cfg(test)]
 mod fixture;
 mod krew;
@@ -13,6 +16,8 @@ mod outcome;
 mod pieces;
 mod pin;
 pub(crate) mod pins;
+#[cfg(test)]
+mod refusals;
 mod sbom;
 mod source;
 mod sums;

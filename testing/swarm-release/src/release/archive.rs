@@ -4,8 +4,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use flate2::read::GzDecoder;
+
+use super::file;
 
 /// Lists the paths in an archive.
 pub(crate) fn paths(archive: &Path) -> Result<Vec<String>> {
@@ -31,11 +33,11 @@ pub(crate) fn file(archive: &Path, path: &str) -> Result<String> {
             return Ok(text);
         }
     }
-    anyhow::bail!("{} has no file {path}", archive.display())
+    bail!("{} has no file {path}", archive.display())
 }
 
 fn open(archive: &Path) -> Result<tar::Archive<GzDecoder<File>>> {
-    let file = File::open(archive).with_context(|| unreadable(archive))?;
+    let file = file::open(archive)?;
     Ok(tar::Archive::new(GzDecoder::new(file)))
 }
 

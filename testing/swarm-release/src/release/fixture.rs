@@ -7,7 +7,7 @@ use flate2::{Compression, GzBuilder};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{krew, layout::Layout, names, pins, sums, verify};
+use super::{contents, descriptor, krew, layout::Layout, names, pins, sums, verify};
 
 /// Description of the chart.
 pub(crate) const CHART: &str = "name: swarm\nversion: 0.1.0\nappVersion: 0.1.0\n";
@@ -38,7 +38,12 @@ pub(crate) fn dist_for(architecture: &str) -> tempfile::TempDir {
         ("top/LICENSE", "a licence"),
     ];
     archive(&dist.join(plugin), &files);
-    fs::write(dist.join("crds.yaml"), "kind: List\n").unwrap();
+    let others = contents::of_architecture("0.1.0", architecture).into_iter();
+    for name in others.chain(contents::of_version("0.1.0")) {
+        if !dist.join(&name).exists() {
+            fs::write(dist.join(&name), format!("{name}\n")).unwrap();
+        }
+    }
     let mut installed = Vec::new();
     for name in verify::LAYOUTS {
         let folder = dist.join("images").join(name);
@@ -70,22 +75,40 @@ pub(crate) fn archive(path: &Path, files: &[(&str, &str)]) {
 
 /// Writes an image with one layer as a layout.
 pub(crate) fn layout(folder: &Path, architecture: &str, version: &str) {
+    let name = folder.file_name().unwrap().display();
+    let layer = format!("layer of {name} for {architecture}");
+    layout_with(folder, architecture, version, layer.as_bytes(), |_| ());
+}
+
+/// Writes such an image with a layer, and with a manifest that is changed before it gets its digest.
+pub(crate) fn layout_with(
+    folder: &Path,
+    architecture: &str,
+    version: &str,
+    layer: &[u8],
+    change: impl FnOnce(&mut Value),
+) {
     let blobs = folder.join("blobs/sha256");
     fs::create_dir_all(&blobs).unwrap();
-    let put = |bytes: &[u8]| {
+    let put = |bytes: &[u8], kind| {
         let hex = format!("{:x}", Sha256::digest(bytes));
         fs::write(blobs.join(&hex), bytes).unwrap();
-        json!({"digest": format!("sha256:{hex}"), "size": bytes.len()})
+        json!({"mediaType": kind, "digest": format!("sha256:{hex}"), "size": bytes.len()})
     };
-    let put_json = |value: Value| put(value.to_string().as_bytes());
+    let put_json = |value: Value, kind| put(value.to_string().as_bytes(), kind);
     let labels = json!({
         "org.opencontainers.image.version": version,
         "org.opencontainers.image.revision": "0123456789".repeat(4),
     });
     let config = json!({"architecture": architecture, "os": "linux", "config": {"Labels": labels}});
-    let name = folder.file_name().unwrap().display();
-    let layer = put(format!("layer of {name} for {architecture}").as_bytes());
-    let manifest = put_json(json!({"config": put_json(config), "layers": [layer]}));
+    let layer = put(layer, descriptor::LAYER);
+    let config = put_json(config, descriptor::CONFIG);
+    let mut manifest =
+        json!({"mediaType": descriptor::MANIFEST, "config": config, "layers": [layer]});
+    change(&mut manifest);
+    let mut manifest = put_json(manifest, descriptor::MANIFEST);
+    manifest["annotations"] = json!({"org.opencontainers.image.ref.name": version});
     let index = json!({"schemaVersion": 2, "manifests": [manifest]});
     fs::write(folder.join("index.json"), index.to_string()).unwrap();
+    fs::write(folder.join("oci-layout"), r#"{"imageLayoutVersion": "1.0.0"}"#).unwrap();
 }

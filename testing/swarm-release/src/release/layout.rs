@@ -1,13 +1,20 @@
 //! Image layouts: folders with an image as the OCI describes them, each file named by its digest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::sums;
+use super::{descriptor, file, sums};
+
+/// Name of the file that names the image of each architecture.
+const INDEX: &str = "index.json";
+/// Name of the file that makes a folder a layout.
+const MARK: &str = "oci-layout";
+/// Folder of the files that are named by their digests.
+const BLOBS: &str = "blobs/sha256";
 
 /// Layout of one image, for one or more architectures.
 pub(crate) struct Layout {
@@ -27,7 +34,7 @@ impl Layout {
         if let [only] = manifests.as_slice() {
             return Ok(text(only, "digest")?.to_owned());
         }
-        Ok(format!("sha256:{}", sums::of(&self.folder.join("index.json"))?))
+        Ok(format!("sha256:{}", sums::of(&self.folder.join(INDEX))?))
     }
 
     /// Returns the labels of each architecture.
@@ -41,21 +48,63 @@ impl Layout {
         Ok(found)
     }
 
-    /// Checks that every file has the digest in its name, and that all files of the image are there.
+    /// Checks the image of a version. Every file has the digest in its name, and the size and the type that the
+    /// image says. All files are there, and nothing else.
     ///
     /// # Errors
     ///
-    /// When one has not. The error names the file.
-    pub(crate) fn verify(&self) -> Result<()> {
-        for manifest in self.manifests()? {
-            let parsed = self.json(&self.blob(&manifest)?)?;
-            self.blob(&parsed["config"])?;
-            let layers = parsed["layers"].as_array();
-            for layer in layers.with_context(|| format!("{} has no layers", self.name()))? {
-                self.blob(layer)?;
+    /// When one of these does not hold. The error names the file.
+    pub(crate) fn verify(&self, version: &str) -> Result<()> {
+        file::has_only(&self.folder, ["blobs", INDEX, MARK])?;
+        file::has_only(&self.folder.join("blobs"), ["sha256"])?;
+        let mark = json!({"imageLayoutVersion": "1.0.0"});
+        let found = self.json(&self.folder.join(MARK))?;
+        if found != mark {
+            bail!("{}/{MARK} has {found}, not {mark}", self.name());
+        }
+        let place = format!("{}/{INDEX}", self.name());
+        descriptor::index(&self.json(&self.folder.join(INDEX))?, &place)?;
+        let mut blobs = BTreeSet::new();
+        let mut platforms = BTreeSet::new();
+        let manifests = self.manifests()?;
+        for manifest in &manifests {
+            descriptor::of_manifest(manifest, version, &place)?;
+            let platform = self.verify_manifest(manifest, &mut blobs)?;
+            if manifests.len() > 1 || manifest.get("platform").is_some() {
+                descriptor::equal(manifest, "platform", &platform, &place)?;
+            }
+            if !platforms.insert(platform.to_string()) {
+                bail!("{place} names two images for {platform}");
             }
         }
-        Ok(())
+        file::has_only(&self.folder.join(BLOBS), blobs.iter().map(String::as_str))
+    }
+
+    /// Checks the files of one architecture, adds their names to `blobs`, and returns the platform.
+    fn verify_manifest(&self, manifest: &Value, blobs: &mut BTreeSet<String>) -> Result<Value> {
+        let path = self.sized(manifest, blobs)?;
+        let (parsed, place) = (self.json(&path)?, path.display().to_string());
+        descriptor::equal(&parsed, "mediaType", &descriptor::MANIFEST.into(), &place)?;
+        descriptor::equal(&parsed["config"], "mediaType", &descriptor::CONFIG.into(), &place)?;
+        let config = self.json(&self.sized(&parsed["config"], blobs)?)?;
+        let layers = parsed["layers"].as_array().filter(|layers| !layers.is_empty());
+        for layer in layers.with_context(|| format!("{place} has no layers"))? {
+            descriptor::equal(layer, "mediaType", &descriptor::LAYER.into(), &place)?;
+            self.sized(layer, blobs)?;
+        }
+        Ok(platform(&config))
+    }
+
+    /// Returns the path of a file of the image, after a check of its digest and its size.
+    fn sized(&self, descriptor: &Value, blobs: &mut BTreeSet<String>) -> Result<PathBuf> {
+        let path = self.blob(descriptor)?;
+        let size = fs::metadata(&path)?.len();
+        if descriptor["size"] != size {
+            let said = &descriptor["size"];
+            bail!("{} has {size} bytes, and the image says {said}", path.display());
+        }
+        blobs.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
+        Ok(path)
     }
 
     /// Adds the architectures of another layout to this one.
@@ -64,14 +113,12 @@ impl Layout {
     ///
     /// When both have the same architecture, or when a file cannot be copied.
     pub(crate) fn add(&self, other: &Self) -> Result<()> {
-        let mut index = self.json(&self.folder.join("index.json"))?;
+        let mut index = self.json(&self.folder.join(INDEX))?;
         let mut manifests = Vec::new();
         for layout in [self, other] {
             for mut manifest in layout.manifests()? {
                 let config = layout.config(&manifest)?;
-                manifest["platform"] = serde_json::json!({
-                    "architecture": config["architecture"], "os": config["os"],
-                });
+                manifest["platform"] = platform(&config);
                 manifests.push(manifest);
             }
         }
@@ -81,14 +128,13 @@ impl Layout {
         {
             bail!("{} has {} already", self.name(), pair[0]["platform"]["architecture"]);
         }
-        let blobs = Path::new("blobs/sha256");
-        for blob in fs::read_dir(other.folder.join(blobs))? {
+        for blob in fs::read_dir(other.folder.join(BLOBS))? {
             let blob = blob?;
-            fs::copy(blob.path(), self.folder.join(blobs).join(blob.file_name()))?;
+            fs::copy(blob.path(), self.folder.join(BLOBS).join(blob.file_name()))?;
         }
-        index["mediaType"] = "application/vnd.oci.image.index.v1+json".into();
+        index["mediaType"] = descriptor::INDEX.into();
         index["manifests"] = manifests.into();
-        fs::write(self.folder.join("index.json"), serde_json::to_string(&index)?)?;
+        fs::write(self.folder.join(INDEX), serde_json::to_string(&index)?)?;
         Ok(())
     }
 
@@ -97,10 +143,10 @@ impl Layout {
     }
 
     fn manifests(&self) -> Result<Vec<Value>> {
-        let index = self.json(&self.folder.join("index.json"))?;
+        let index = self.json(&self.folder.join(INDEX))?;
         match index["manifests"].as_array() {
             Some(manifests) if !manifests.is_empty() => Ok(manifests.clone()),
-            _ => bail!("{}/index.json names no image", self.name()),
+            _ => bail!("{}/{INDEX} names no image", self.name()),
         }
     }
 
@@ -115,7 +161,7 @@ impl Layout {
         let hex =
             super::names::digest(digest).map_err(|hint| anyhow::anyhow!("{digest}: {hint}"))?;
         let hex = hex.trim_start_matches("sha256:");
-        let path = self.folder.join("blobs/sha256").join(hex);
+        let path = self.folder.join(BLOBS).join(hex);
         let found = sums::of(&path)?;
         if found != hex {
             bail!("{} is changed: its digest is {found}", path.display());
@@ -124,12 +170,16 @@ impl Layout {
     }
 
     fn json(&self, path: &Path) -> Result<Value> {
-        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        serde_json::from_slice(&bytes)
+        serde_json::from_str(&file::text(path)?)
             .with_context(|| format!("{}: {} is no JSON", self.name(), path.display()))
     }
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
     value[key].as_str().with_context(|| format!("an image layout has no `{key}` in {value}"))
+}
+
+/// Returns the platform of an image with a configuration.
+fn platform(config: &Value) -> Value {
+    json!({"architecture": config["architecture"], "os": config["os"]})
 }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::source::Source;
-use super::{agree, krew, layout::Layout, names, notes, outcome, pieces, sbom, sums, verify};
+use super::{
+    agree, contents, krew, layout::Layout, names, notes, outcome, pieces, sbom, sums, verify,
+};
 use crate::{manifests, repository};
 
 /// Arguments of `make`.
@@ -112,13 +114,8 @@ fn refuse_disagreement(source: &Source, registry: &str) -> Result<()> {
 /// Adds the archives, packages and images of another architecture.
 fn add(other: &Path, dist: &Path, version: &str) -> Result<()> {
     verify::verify(other).with_context(|| format!("cannot add {}", other.display()))?;
-    let heads = [
-        format!("swarm-{version}-linux-"),
-        format!("kubectl-swarm-{version}-linux-"),
-        format!("jobswarm_{version}_"),
-    ];
     for name in sums::files(other)? {
-        if !heads.iter().any(|head| name.starts_with(head)) {
+        if !contents::is_of_one_architecture(version, &name) {
             continue;
         }
         if dist.join(&name).exists() {
@@ -176,7 +173,7 @@ mod tests {
         for name in verify::LAYOUTS {
             let [joined, alone] =
                 [&dist, &other].map(|it| Layout::at(it.path().join("images").join(name)));
-            joined.verify().unwrap();
+            joined.verify("0.1.0").unwrap();
             let found: Vec<_> = joined.labels().unwrap().into_keys().collect();
             assert_eq!(found, ["amd64", "arm64"]);
             assert_ne!(joined.digest().unwrap(), alone.digest().unwrap());

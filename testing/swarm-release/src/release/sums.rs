@@ -1,11 +1,13 @@
 //! SHA256SUMS: the digest of each file of a release, in the format of `sha256sum`.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
+
+use super::file;
 
 /// Name of the file with the digests.
 pub(crate) const FILE: &str = "SHA256SUMS";
@@ -13,10 +15,13 @@ pub(crate) const FILE: &str = "SHA256SUMS";
 /// Name of the signature of that file, which a published release has.
 const SIGNATURE: &str = "SHA256SUMS.sigstore.json";
 
+/// Names that the list leaves out: itself, its signature, and the folder of the images.
+const ACCOMPANYING: [&str; 3] = [FILE, SIGNATURE, "images"];
+
 /// Returns the SHA-256 of a file, as hexadecimal digits.
 pub(crate) fn of(path: &Path) -> Result<String> {
     let mut hash = Sha256::new();
-    let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut file = file::open(path)?;
     io::copy(&mut file, &mut hash).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(format!("{:x}", hash.finalize()))
 }
@@ -31,15 +36,13 @@ pub(crate) fn write(dist: &Path) -> Result<()> {
     fs::write(dist.join(FILE), lines.concat()).with_context(|| format!("cannot write {FILE}"))
 }
 
-/// Checks that each file has its digest, and that each file is listed.
+/// Checks that each file has its digest, and that each file is listed. Returns the listed names.
 ///
 /// # Errors
 ///
 /// When one is not. The error lists all such files.
-pub(crate) fn verify(dist: &Path) -> Result<()> {
-    let path = dist.join(FILE);
-    let list =
-        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+pub(crate) fn verify(dist: &Path) -> Result<Vec<String>> {
+    let list = file::text(&dist.join(FILE))?;
     let mut listed = Vec::new();
     let mut wrong = Vec::new();
     for line in list.lines() {
@@ -52,15 +55,19 @@ pub(crate) fn verify(dist: &Path) -> Result<()> {
             Ok(found) => wrong.push(format!("{name} is changed: its digest is {found}")),
             Err(error) => wrong.push(format!("{error:#}")),
         }
-        listed.push(name);
+        if listed.iter().any(|it| it == name) {
+            wrong.push(format!("{name} is twice in {FILE}"));
+        }
+        listed.push(name.to_owned());
     }
-    for name in files(dist)?.iter().filter(|name| !listed.contains(&name.as_str())) {
+    let known = |name: &String| listed.contains(name) || ACCOMPANYING.contains(&name.as_str());
+    for name in file::names(dist)?.into_iter().filter(|name| !known(name)) {
         wrong.push(format!("{name} is not in {FILE}"));
     }
     if !wrong.is_empty() {
         bail!("{}", wrong.join("\n"));
     }
-    Ok(())
+    Ok(listed)
 }
 
 /// Lists the names of the files of a release, without the list of digests and its signature.

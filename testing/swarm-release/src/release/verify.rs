@@ -1,11 +1,10 @@
 //! The step `verify`: every file and image of a release is what its digest says.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use super::{layout::Layout, sums};
+use super::{contents, file, layout::Layout, sums};
 
 /// Arguments of `verify`.
 #[derive(clap::Args)]
@@ -18,30 +17,34 @@ pub(crate) struct Arguments {
 /// Names of the image layouts of a release, below `images`.
 pub(crate) const LAYOUTS: [&str; 2] = ["operator", "worker"];
 
+/// The limit of this check, and the command that goes further.
+const NO_ORIGIN: &str = "Digests prove no origin: `cosign verify-blob`, as docs/verify-release.md has it, \
+                         checks who signed SHA256SUMS.";
+
 /// Runs the step.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let dist = &arguments.dist;
     // The images of a published release are in a registry.
-    if dist.join("images").exists() {
+    if file::names(dist)?.contains("images") {
         verify(dist)?;
         println!("{}: all files and images have their digests", dist.display());
     } else {
-        sums::verify(dist)?;
+        verify_files(dist)?;
         println!("{}: all files have their digests; it has no images", dist.display());
     }
+    println!("{NO_ORIGIN}");
     Ok(())
 }
 
 /// Checks the files by SHA256SUMS, and the images by `install.yaml`, which is one of these files.
 pub(crate) fn verify(dist: &Path) -> Result<()> {
-    sums::verify(dist)?;
-    let path = dist.join("install.yaml");
-    let installed =
-        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let version = verify_files(dist)?;
+    let installed = file::text(&dist.join("install.yaml"))?;
+    file::has_only(&dist.join("images"), LAYOUTS)?;
     for name in LAYOUTS {
         let folder = dist.join("images").join(name);
         let layout = Layout::at(folder.clone());
-        layout.verify()?;
+        layout.verify(&version)?;
         let digest = layout.digest()?;
         let (image, end) = (format!("/swarm-{name}:"), format!("@{digest}"));
         if !installed.lines().any(|line| line.contains(&image) && line.ends_with(&end)) {
@@ -51,8 +54,15 @@ pub(crate) fn verify(dist: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Checks that all files of a release are there, each with its digest, and returns the version.
+fn verify_files(dist: &Path) -> Result<String> {
+    contents::version(&sums::verify(dist)?)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::release::fixture;
 
@@ -121,7 +131,8 @@ mod tests {
         let dist = fixture::dist();
         let operator = dist.path().join("images/operator");
         fs::remove_dir_all(&operator).unwrap();
-        fixture::layout(&operator, "amd64", "0.1.1");
+        let other = serde_json::json!({"note": "another image"});
+        fixture::layout_with(&operator, "amd64", "0.1.0", b"layer", |it| it["annotations"] = other);
         let refused = verify(dist.path()).unwrap_err().to_string();
         assert!(refused.contains("which install.yaml does not name"), "{refused}");
     }
