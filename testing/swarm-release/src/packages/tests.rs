@@ -1,8 +1,8 @@
 //! Archives of stand-ins: programs without code, and a script that writes their texts.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use super::{Arch, Content, UNIT, committed, debian, program};
 use crate::repository::VERSION;
@@ -30,8 +30,11 @@ fn stand_ins(folder: &Path) {
     }
     let writer = "#!/bin/sh\n\
         case $1 in man) cd \"$2\"; echo b >swarm.1; echo a >kubectl-swarm.1 ;; *) echo \"$@\" ;; esac\n";
-    fs::write(folder.join("writer"), writer).unwrap();
-    fs::set_permissions(folder.join("writer"), Permissions::from_mode(0o755)).unwrap();
+    // Another process writes the program. A file that this process has open for writing may be inherited by
+    // the commands of other tests, and cannot be started meanwhile.
+    fs::write(folder.join("text"), writer).unwrap();
+    let install = ["-m", "755", "text", "writer"];
+    assert!(Command::new("install").args(install).current_dir(folder).status().unwrap().success());
 }
 
 fn read(folder: &Path) -> Content {

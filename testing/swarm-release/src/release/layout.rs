@@ -107,6 +107,22 @@ impl Layout {
         Ok(path)
     }
 
+    /// Returns the paths of the layers for one architecture.
+    ///
+    /// # Errors
+    ///
+    /// When the image is not for this architecture.
+    pub(crate) fn layers(&self, architecture: &str) -> Result<Vec<PathBuf>> {
+        for manifest in self.manifests()? {
+            if self.config(&manifest)?["architecture"] == architecture {
+                let manifest = self.json(&self.blob(&manifest)?)?;
+                let layers = manifest["layers"].as_array().into_iter().flatten();
+                return layers.map(|layer| self.blob(layer)).collect();
+            }
+        }
+        bail!("{} has no image for {architecture}", self.name())
+    }
+
     /// Adds the architectures of another layout to this one.
     ///
     /// # Errors

@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     self::texts(arguments, dist, &source)?;
     sums::write(dist)?;
     verify::verify(dist)?;
-    outcome::check(&programs, dist, &source, &arguments.registry)?;
+    outcome::check(dist, &source, &arguments.registry)?;
     println!("{}", sums::files(dist)?.join("\n"));
     Ok(())
 }

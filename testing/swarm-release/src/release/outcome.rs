@@ -1,7 +1,7 @@
 //! The last check of a release: all its files are about the same version.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -10,19 +10,58 @@ use super::layout::Layout;
 use super::source::Source;
 use super::{agree, archive, krew, pieces, pins, verify};
 
-/// Checks that programs, images, chart, manifests and krew's manifest are about one version.
+/// Checks that packed programs, images, chart, manifests and krew's manifest are about one version.
 ///
 /// # Errors
 ///
 /// When one is not. The error names that part.
-pub(crate) fn check(programs: &Path, dist: &Path, source: &Source, registry: &str) -> Result<()> {
-    for name in pieces::PROGRAMS {
-        program(&programs.join(name), &source.version)?;
-    }
+pub(crate) fn check(dist: &Path, source: &Source, registry: &str) -> Result<()> {
+    programs(dist, &source.version, pieces::architecture()?, version_of)?;
     files(dist, source, registry)
 }
 
-/// Checks all files of a release, except the programs in their archives.
+/// Unpacks the programs for one architecture from archives and images, and lets `ask` get the version of each.
+fn programs(
+    dist: &Path,
+    version: &str,
+    architecture: &str,
+    ask: fn(&Path) -> Result<String>,
+) -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a folder for the packed programs")?;
+    for name in pieces::PROGRAMS {
+        let unpacked = folder.path().join(name);
+        let packed = if let Some(image) = name.strip_prefix("swarm-") {
+            let image = dist.join("images").join(image);
+            let layers = Layout::at(image.clone()).layers(architecture)?;
+            unpack_from(&layers, name, &unpacked)
+                .with_context(|| format!("in {}", image.display()))?;
+            image
+        } else {
+            let top = format!("{name}-{version}-linux-{architecture}");
+            let packed = dist.join(format!("{top}.tar.gz"));
+            archive::unpack(&packed, &format!("{top}/{name}"), &unpacked)?;
+            packed
+        };
+        let found = ask(&unpacked).with_context(|| format!("in {}", packed.display()))?;
+        if found.split_whitespace().last() != Some(version) {
+            let found = found.trim();
+            bail!("{name} in {} has the version `{found}`, not {version}", packed.display());
+        }
+    }
+    Ok(())
+}
+
+/// Unpacks a program from the layer that has it.
+fn unpack_from(layers: &[PathBuf], name: &str, to: &Path) -> Result<()> {
+    for layer in layers {
+        if archive::paths(layer)?.iter().any(|path| path == name) {
+            return archive::unpack(layer, name, to);
+        }
+    }
+    bail!("no layer has the program {name}")
+}
+
+/// Checks all files of a release, except the programs in archives and images.
 fn files(dist: &Path, source: &Source, registry: &str) -> Result<()> {
     let version = &source.version;
     for name in verify::LAYOUTS {
@@ -61,14 +100,11 @@ fn files(dist: &Path, source: &Source, registry: &str) -> Result<()> {
     krew::check(&read(krew::FILE)?, dist, version)
 }
 
-fn program(path: &Path, version: &str) -> Result<()> {
-    let output = Command::new(path).arg("--version").output();
-    let output = output.with_context(|| format!("cannot start {}", path.display()))?;
-    let printed = String::from_utf8_lossy(&output.stdout);
-    if printed.split_whitespace().last() != Some(version) {
-        bail!("`{} --version` prints `{}`, not {version}", path.display(), printed.trim());
-    }
-    Ok(())
+/// Returns the version that a program prints, after its name.
+fn version_of(program: &Path) -> Result<String> {
+    let output = Command::new(program).arg("--version").output();
+    let output = output.with_context(|| format!("cannot start {}", program.display()))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn labels(folder: &Path, source: &Source) -> Result<()> {
@@ -90,8 +126,6 @@ fn labels(folder: &Path, source: &Source) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
     use crate::release::{fixture, names};
 
@@ -154,14 +188,69 @@ mod tests {
         );
     }
 
+    /// Packs a text as each program of a release for one machine.
+    fn with_programs(text: &str) -> tempfile::TempDir {
+        let dist = tempfile::tempdir().unwrap();
+        for name in ["swarm", "kubectl-swarm"] {
+            let top = format!("{name}-0.1.0-linux-amd64");
+            let entry = format!("{top}/{name}");
+            fixture::archive(&dist.path().join(format!("{top}.tar.gz")), &[(&entry, text)]);
+        }
+        for image in verify::LAYOUTS {
+            let layer = dist.path().join("layer");
+            fixture::archive(&layer, &[(&format!("swarm-{image}"), text)]);
+            let folder = dist.path().join("images").join(image);
+            let layer = fs::read(layer).unwrap();
+            fixture::layout_with(&folder, "amd64", "0.1.0", &layer, |_| ());
+        }
+        dist
+    }
+
+    /// Takes the content of a stand-in as its version.
+    fn content(program: &Path) -> Result<String> {
+        Ok(fs::read_to_string(program)?)
+    }
+
     #[test]
-    fn a_program_of_another_version_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("swarm");
-        fs::write(&path, "#!/bin/sh\necho swarm 0.1.0\n").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        program(&path, "0.1.0").unwrap();
-        let refused = program(&path, "0.1").unwrap_err().to_string();
-        assert!(refused.contains("prints `swarm 0.1.0`"), "{refused}");
+    fn a_packed_program_of_another_version_is_named() {
+        let (dist, other) = (with_programs("it 0.1.0\n"), with_programs("it 0.2.0\n"));
+        programs(dist.path(), "0.1.0", "amd64", content).unwrap();
+        for name in pieces::PROGRAMS {
+            let place = match name.strip_prefix("swarm-") {
+                Some(image) => format!("images/{image}"),
+                None => format!("{name}-0.1.0-linux-amd64.tar.gz"),
+            };
+            let [replaced, from] = [&dist, &other].map(|it| it.path().join(&place));
+            let kept = dist.path().join("kept");
+            fs::rename(&replaced, &kept).unwrap();
+            fs::rename(&from, &replaced).unwrap();
+            let refused = programs(dist.path(), "0.1.0", "amd64", content).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("{name} in ")), "{refused}");
+            assert!(refused.ends_with("has the version `it 0.2.0`, not 0.1.0"), "{refused}");
+            fs::rename(&replaced, &from).unwrap();
+            fs::rename(&kept, &replaced).unwrap();
+        }
+        let refused = programs(dist.path(), "0.1.0", "arm64", content).unwrap_err();
+        assert!(format!("{refused:#}").contains("swarm-0.1.0-linux-arm64.tar.gz"), "{refused:#}");
+    }
+
+    /// Any program with a version will do. The programs of a release print theirs in the same way.
+    #[test]
+    fn a_program_is_asked_for_its_version() {
+        let said = version_of(Path::new("cargo")).unwrap();
+        assert!(said.starts_with("cargo 1."), "{said}");
+        let missing = version_of(Path::new("/nonexistent/swarm")).unwrap_err().to_string();
+        assert_eq!(missing, "cannot start /nonexistent/swarm");
+    }
+
+    #[test]
+    fn an_image_without_its_program_is_named() {
+        let dist = with_programs("it 0.1.0\n");
+        let worker = dist.path().join("images/worker");
+        fs::remove_dir_all(&worker).unwrap();
+        fs::rename(dist.path().join("images/operator"), &worker).unwrap();
+        let layers = Layout::at(worker).layers("amd64").unwrap();
+        let refused = unpack_from(&layers, "swarm-worker", &dist.path().join("x")).unwrap_err();
+        assert_eq!(refused.to_string(), "no layer has the program swarm-worker");
     }
 }
