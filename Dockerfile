@@ -25,11 +25,14 @@ WORKDIR /src
 COPY . .
 # Cargo compares times, and the cache may be from a later commit. New times make it compile our crates again, and
 # take the dependencies from the cache. An explicit target keeps the flags away from programs of the build itself.
+# The flags are as in .ci/dist, so that names of sources in messages do not depend on the place of the build.
 RUN --mount=type=cache,id=swarm-registry,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,id=swarm-target,target=/target,sharing=locked \
     find . -type f -exec touch {} + && \
     target=$(rustc --print host-tuple) && \
-    CARGO_TARGET_DIR=/target RUSTFLAGS='-C target-feature=+crt-static' cargo build --locked \
+    flags="-C target-feature=+crt-static --remap-path-prefix=/src=/swarm" && \
+    flags="$flags --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" && \
+    CARGO_TARGET_DIR=/target RUSTFLAGS="$flags" cargo build --locked \
         --profile "$PROFILE" --target "$target" --bin swarm-operator --bin swarm-worker && \
     for program in swarm-operator swarm-worker; do \
         strip -o "/$program" "/target/$target/$PROFILE/$program" || exit; \

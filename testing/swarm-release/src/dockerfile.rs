@@ -216,6 +216,8 @@ fn build_one(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -228,5 +230,33 @@ mod tests {
         let image = image(&dockerfile).unwrap();
         let tag = image.rsplit_once(':').unwrap().1;
         assert!(tag.starts_with(&format!("{version}-slim-")), "{image} has no Rust {version}");
+    }
+
+    /// The flags for the compiler in a file, each with what comes after its last `=`.
+    fn flags(file: &str) -> BTreeSet<(&str, String)> {
+        let value = |word: &str| {
+            let value = word.rsplit('=').next().unwrap();
+            value.chars().filter(|c| c.is_ascii_alphanumeric() || "/+-".contains(*c)).collect()
+        };
+        let known = ["target-feature=", "--remap-path-prefix="];
+        let found = known.map(|flag| {
+            let words = file.split_whitespace().filter(move |word| word.contains(flag));
+            words.map(move |word| (flag, value(word)))
+        });
+        found.into_iter().flatten().collect()
+    }
+
+    #[test]
+    fn the_dockerfile_compiles_with_the_flags_of_dist() {
+        let [dockerfile, dist] =
+            ["Dockerfile", ".ci/dist"].map(|file| fs::read_to_string(root().join(file)).unwrap());
+        let expected = [
+            ("--remap-path-prefix=", "/cargo"),
+            ("--remap-path-prefix=", "/swarm"),
+            ("target-feature=", "+crt-static"),
+        ];
+        let expected = expected.map(|(flag, value)| (flag, value.to_owned())).into();
+        assert_eq!(flags(&dist), expected);
+        assert_eq!(flags(&dockerfile), expected);
     }
 }
