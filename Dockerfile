@@ -46,10 +46,15 @@ COPY swarm-operator swarm-worker /
 
 FROM ${FROM:-build} AS programs
 
+# Licences of the crates in the programs. The stage is empty unless a build brings a folder that
+# `swarm-release notices` wrote, with `--build-context licences=FOLDER`.
+FROM scratch AS licences
+
 FROM scratch AS service-operator
 LABEL org.opencontainers.image.title="swarm-operator" \
       org.opencontainers.image.description="Gives every job exactly one worker out of a pool on Kubernetes"
 COPY --from=programs /swarm-operator /swarm-operator
+COPY --from=licences / /licences/
 ENTRYPOINT ["/swarm-operator"]
 
 FROM service-operator AS service-controller
@@ -58,6 +63,7 @@ FROM scratch AS service-worker
 LABEL org.opencontainers.image.title="swarm-worker" \
       org.opencontainers.image.description="Runs the jobs that the operator of swarm gives to this pod"
 COPY --from=programs /swarm-worker /swarm-worker
+COPY --from=licences / /licences/
 # In a pod the kubelet and the cluster's metrics come from outside; elsewhere the worker stays on
 # the loopback address.
 ENV HTTP_ADDRESS=0.0.0.0

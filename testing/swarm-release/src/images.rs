@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::buildah::Buildah;
+use crate::notices;
 use crate::repository::VERSION;
 
 /// Arguments of `images`.
@@ -69,40 +70,49 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// When a program is missing, the date is none, or buildah fails.
 pub(crate) fn layouts(programs: &Path, out: &Path, source: &Source) -> Result<Vec<Image>> {
     let buildah = Buildah::new(None)?;
+    let folder = tempfile::tempdir().context("cannot make a folder for licences")?;
+    notices::write(folder.path())?;
     let services = ["operator", "worker"];
-    services.iter().map(|service| layout(&buildah, service, programs, out, source)).collect()
+    let licences = format!("licences={}", path(folder.path())?);
+    let build = Build { buildah, licences };
+    services.iter().map(|service| build.layout(service, programs, out, source)).collect()
 }
 
-fn layout(
-    buildah: &Buildah,
-    service: &str,
-    programs: &Path,
-    out: &Path,
-    source: &Source,
-) -> Result<Image> {
-    let name = format!("swarm-{service}");
-    let architecture = architecture(&programs.join(&name))?;
-    let Source { version, commit, date } = source;
-    let built_from = [
-        "FROM=prebuilt".to_owned(),
-        format!("SERVICE={service}"),
-        format!("VERSION={version}"),
-        format!("COMMIT={commit}"),
-        format!("DATE={date}"),
-    ];
-    let seconds = seconds(date)?.to_string();
-    let context = path(programs)?;
-    // Without the label of the identity, the digest does not depend on buildah's version.
-    let mut arguments = vec!["--quiet", "--squash", "--identity-label=false"];
-    arguments.extend(["--timestamp", &seconds, "--arch", architecture, "--tag", &name]);
-    arguments.extend(built_from.iter().flat_map(|it| ["--build-arg", it]));
-    arguments.push(&context);
-    buildah.build(&arguments)?;
+/// The store of buildah, and the common content of all images.
+struct Build {
+    buildah: Buildah,
+    /// The folder with licences, as an argument of `--build-context`.
+    licences: String,
+}
 
-    let layout = empty(out, service)?;
-    let target = format!("oci:{}:{version}", path(&layout)?);
-    buildah.run(&["push", "--quiet", &name, &target])?;
-    Ok(Image { name, digest: digest(&layout)? })
+impl Build {
+    fn layout(&self, service: &str, programs: &Path, out: &Path, source: &Source) -> Result<Image> {
+        let Self { buildah, licences } = self;
+        let name = format!("swarm-{service}");
+        let architecture = architecture(&programs.join(&name))?;
+        let Source { version, commit, date } = source;
+        let built_from = [
+            "FROM=prebuilt".to_owned(),
+            format!("SERVICE={service}"),
+            format!("VERSION={version}"),
+            format!("COMMIT={commit}"),
+            format!("DATE={date}"),
+        ];
+        let seconds = seconds(date)?.to_string();
+        let context = path(programs)?;
+        // Without the label of the identity, the digest does not depend on buildah's version.
+        let mut arguments = vec!["--quiet", "--squash", "--identity-label=false"];
+        arguments.extend(["--timestamp", &seconds, "--arch", architecture, "--tag", &name]);
+        arguments.extend(["--build-context", licences]);
+        arguments.extend(built_from.iter().flat_map(|it| ["--build-arg", it]));
+        arguments.push(&context);
+        buildah.build(&arguments)?;
+
+        let layout = empty(out, service)?;
+        let target = format!("oci:{}:{version}", path(&layout)?);
+        buildah.run(&["push", "--quiet", &name, &target])?;
+        Ok(Image { name, digest: digest(&layout)? })
+    }
 }
 
 /// Makes room for a layout. Deletes an earlier layout, and nothing else.

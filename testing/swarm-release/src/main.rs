@@ -7,6 +7,7 @@ mod chart;
 mod dockerfile;
 mod images;
 mod manifests;
+mod notices;
 mod package_check;
 mod packages;
 mod release;
@@ -30,6 +31,8 @@ enum Command {
     Chart(chart::Arguments),
     /// Writes the manifests of a release, such as `install.yaml`.
     Manifests(manifests::Arguments),
+    /// Writes the licences of the crates that the programs contain.
+    Notices(notices::Arguments),
     /// Packs the programs of one machine into archives and a Debian package.
     Packages(packages::Arguments),
     /// Installs the Debian package on a machine in a container, uses and removes it (root).
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Chart(arguments) => chart::run(&arguments),
         Command::Manifests(arguments) => manifests::run(&arguments),
+        Command::Notices(arguments) => notices::run(&arguments),
         Command::Packages(arguments) => packages::run(&arguments),
         Command::PackageCheck(arguments) => package_check::run(&arguments),
         Command::Images(arguments) => images::run(&arguments),

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
+use crate::notices;
 use crate::repository::{self, VERSION, root};
 use archive::{Entry, Tree};
 use texts::Texts;
@@ -61,6 +62,8 @@ pub(crate) struct Content {
     date: u64,
     swarm: Vec<u8>,
     kubectl_swarm: Vec<u8>,
+    /// Licences of the crates in the programs.
+    notices: String,
     texts: Texts,
 }
 
@@ -77,6 +80,7 @@ impl Content {
             date: date()?,
             swarm: program::read(&packed, arch)?,
             kubectl_swarm: program::read(&programs.join("kubectl-swarm"), arch)?,
+            notices: notices::text()?,
             texts: Texts::write(writer.unwrap_or(&packed))?,
         })
     }
@@ -111,6 +115,7 @@ impl Content {
         let mut tree = Tree::from([
             ("swarm".to_owned(), Entry::program(self.swarm.clone())),
             ("LICENSE".to_owned(), Entry::file(committed("LICENSE")?)),
+            (notices::FILE.to_owned(), Entry::file(self.notices.clone().into())),
             ("README.md".to_owned(), Entry::file(committed("deploy/package/README.md")?)),
             ("systemd/swarm@.service".to_owned(), Entry::file(committed(UNIT)?)),
         ]);
@@ -126,6 +131,7 @@ impl Content {
             ("kubectl-swarm".to_owned(), Entry::program(self.kubectl_swarm.clone())),
             ("kubectl_complete-swarm".to_owned(), Entry::program(complete)),
             ("LICENSE".to_owned(), Entry::file(committed("LICENSE")?)),
+            (notices::FILE.to_owned(), Entry::file(self.notices.clone().into())),
         ]);
         let pages = self.texts.pages.iter().filter(|(name, _)| is_of_the_plugin(name));
         tree.extend(files("man", pages));

@@ -18,7 +18,7 @@ mod pin;
 pub(crate) mod pins;
 #[cfg(test)]
 mod refusals;
-mod sbom;
+pub(crate) mod sbom;
 mod source;
 mod sums;
 mod verify;

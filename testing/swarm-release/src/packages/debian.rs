@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::archive::{Entry, Tree, compressed};
 use super::{COMPLETE, Content, UNIT, committed};
+use crate::notices;
 use crate::repository::root;
 
 /// The configuration of nfpm.
@@ -69,6 +70,8 @@ fn tree(content: &Content) -> Result<Tree> {
         ("changelog.gz".to_owned(), Entry::file(compressed(&committed("CHANGELOG.md")?)?)),
         ("example.yaml".to_owned(), Entry::file(texts.example.clone())),
     ]);
+    let licences = compressed(content.notices.as_bytes())?;
+    tree.insert(format!("{}.gz", notices::FILE), Entry::file(licences));
     for script in ["postinst", "prerm", "postrm"] {
         tree.insert(script.to_owned(), Entry::program(package(script)?));
     }

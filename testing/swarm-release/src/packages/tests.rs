@@ -29,7 +29,8 @@ fn stand_ins(folder: &Path) {
         fs::write(folder.join(name), program(AMD64, LOADED)).unwrap();
     }
     let writer = "#!/bin/sh\n\
-        case $1 in man) cd \"$2\"; echo b >swarm.1; echo a >kubectl-swarm.1 ;; *) echo \"$@\" ;; esac\n";
+        case $1 in man) cd \"$2\"; echo b >swarm.1; echo a >kubectl-swarm.1 ;; \
+        init) echo swarm local swarm.yaml ;; *) echo \"$@\" ;; esac\n";
     // Another process writes the program. A file that this process has open for writing may be inherited by
     // the commands of other tests, and cannot be started meanwhile.
     fs::write(folder.join("text"), writer).unwrap();
@@ -80,7 +81,8 @@ fn archives_have_sorted_files_of_root_and_equal_bytes_on_each_run() {
         entries.iter().find(|(it, ..)| *it == path).map(|(_, mode, ..)| *mode)
     };
     assert_eq!(of("swarm"), Some(0o755));
-    for file in ["LICENSE", "README.md", "man/swarm.1", "systemd/swarm@.service"] {
+    for file in ["LICENSE", "README.md", "THIRD-PARTY.txt", "man/swarm.1", "systemd/swarm@.service"]
+    {
         assert_eq!(of(file), Some(0o644), "{file}");
     }
     for script in ["swarm.bash", "_swarm", "swarm.fish"] {
@@ -99,6 +101,7 @@ fn the_archive_of_the_plugin_has_the_program_that_completes() {
     let top = format!("kubectl-swarm-{VERSION}-linux-amd64");
     let expected = [
         ("LICENSE", 0o644),
+        ("THIRD-PARTY.txt", 0o644),
         ("kubectl-swarm", 0o755),
         ("kubectl_complete-swarm", 0o755),
         ("man/kubectl-swarm.1", 0o644),

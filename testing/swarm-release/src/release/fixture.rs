@@ -36,6 +36,7 @@ pub(crate) fn dist_for(architecture: &str) -> tempfile::TempDir {
         ("top/kubectl-swarm", "a program"),
         ("top/kubectl_complete-swarm", "a script"),
         ("top/LICENSE", "a licence"),
+        ("top/THIRD-PARTY.txt", "licences"),
     ];
     archive(&dist.join(plugin), &files);
     let others = contents::of_architecture("0.1.0", architecture).into_iter();

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::{archive, sums};
+use crate::notices;
 
 /// Name of the manifest: krew wants the name of the plugin.
 pub(crate) const FILE: &str = "swarm.yaml";
@@ -24,7 +25,7 @@ krew does not install the completion of shells. With this command kubectl comple
 ";
 
 /// Files of the archive that krew installs.
-const INSTALLED: [&str; 3] = ["kubectl-swarm", "kubectl_complete-swarm", "LICENSE"];
+const INSTALLED: [&str; 4] = ["kubectl-swarm", "kubectl_complete-swarm", "LICENSE", notices::FILE];
 
 /// Returns the manifest for the archives of the plugin in `dist`.
 ///

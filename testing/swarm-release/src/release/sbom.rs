@@ -17,25 +17,31 @@ use crate::repository;
 const PACKAGES: [&str; 3] = ["swarm-cli", "swarm-operator", "swarm-worker"];
 
 /// Machines that programs of a release are for.
-const TARGETS: [&str; 2] = ["aarch64-unknown-linux-gnu", "x86_64-unknown-linux-gnu"];
+pub(crate) const TARGETS: [&str; 2] = ["aarch64-unknown-linux-gnu", "x86_64-unknown-linux-gnu"];
 
 /// Crate in the tree, with the names of the crates that it is linked with.
 #[derive(Default)]
-struct Crate {
-    license: String,
+pub(crate) struct Crate {
+    /// The licence, as an expression.
+    pub(crate) license: String,
     repository: String,
     uses: BTreeSet<String>,
 }
 
-/// Returns the bill of materials of the checkout.
-pub(crate) fn document(source: &Source) -> Result<String> {
+/// Lists the crates that the programs contain, by name and version, such as `anyhow@1.0.0`.
+pub(crate) fn linked() -> Result<BTreeMap<String, Crate>> {
     let edges = ["tree", "--frozen", "--edges", "normal,no-proc-macro", "--prefix", "depth"];
     let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
     let targets = TARGETS.iter().flat_map(|target| ["--target", target]);
     let format = ["--format", "{p}|{l}|{r}"];
     let arguments: Vec<_> =
         edges.into_iter().chain(packages).chain(targets).chain(format).collect();
-    let tree = crates(&repository::run("cargo", &arguments)?)?;
+    crates(&repository::run("cargo", &arguments)?)
+}
+
+/// Returns the bill of materials of the checkout.
+pub(crate) fn document(source: &Source) -> Result<String> {
+    let tree = linked()?;
     let lock = fs::read_to_string(repository::root().join("Cargo.lock"))?;
     let text = serde_json::to_string_pretty(&bill(&tree, &checksums(&lock), source))?;
     Ok(text + "\n")
