@@ -67,13 +67,23 @@ pub(crate) enum Refused {
         path: PathBuf,
     },
     /// The system reported an error.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}{}", path.display(), advice(error))]
     Failed {
         /// The path.
         path: PathBuf,
-        /// The error.
-        source: io::Error,
+        /// The error. A field named `source` would be printed twice: here, and as the cause.
+        error: io::Error,
     },
+}
+
+/// Returns the way around an error that another directory does not have.
+fn advice(error: &io::Error) -> &'static str {
+    use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+    if [NotFound, PermissionDenied, ReadOnlyFilesystem].contains(&error.kind()) {
+        "; name a directory of your own with --dir, for example ~/swarm-state"
+    } else {
+        ""
+    }
 }
 
 /// Opens the directory `path` for this user alone, and returns its path without links. Missing
@@ -105,7 +115,7 @@ pub(crate) fn find(path: &Path) -> Result<Option<PathBuf>, Refused> {
         walk.path()
     });
     match found {
-        Err(Refused::Failed { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(Refused::Failed { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         found => found.map(Some),
     }
 }
@@ -129,7 +139,7 @@ struct Walk {
 
 impl Walk {
     fn to(path: &Path, if_missing: IfMissing) -> Result<Self, Refused> {
-        let failed = |source| Refused::Failed { path: path.to_owned(), source };
+        let failed = |error| Refused::Failed { path: path.to_owned(), error };
         let path = std::path::absolute(path).map_err(failed)?;
         let mut walk = Self::root()?;
         let mut rest: VecDeque<OsString> = names(&path).collect();
@@ -243,7 +253,7 @@ impl Walk {
 
     fn path(&self) -> Result<PathBuf, Refused> {
         let path = fs::read_link(format!("/proc/self/fd/{}", self.at.as_raw_fd()));
-        path.map_err(|source| Refused::Failed { path: self.shown.clone(), source })
+        path.map_err(|error| Refused::Failed { path: self.shown.clone(), error })
     }
 }
 
@@ -255,7 +265,7 @@ fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
 }
 
 fn failed(path: &Path, error: rustix::io::Errno) -> Refused {
-    Refused::Failed { path: path.to_owned(), source: error.into() }
+    Refused::Failed { path: path.to_owned(), error: error.into() }
 }
 
 /// Checks that everything below a directory belongs to this user or to root. At this point no other
@@ -264,7 +274,7 @@ fn check_contents(dir: &Path) -> Result<(), Refused> {
     let me = geteuid().as_raw();
     let mut rest = vec![dir.to_owned()];
     while let Some(dir) = rest.pop() {
-        let failed = |source| Refused::Failed { path: dir.clone(), source };
+        let failed = |error| Refused::Failed { path: dir.clone(), error };
         for entry in fs::read_dir(&dir).map_err(failed)?.flatten() {
             // The metadata does not follow links. Another process of this user may have removed the
             // entry.

@@ -182,3 +182,15 @@ fn what_is_no_directory_is_refused() {
     assert!(refused(&place.path("file")).ends_with("is not a directory"));
     assert!(refused(&place.path("file/state")).ends_with("is not a directory"));
 }
+
+#[test]
+fn an_error_of_the_system_is_printed_once_and_with_a_way_around_it() {
+    // Not even root can make a directory there.
+    let refused = claim(Path::new("/proc/nowhere"), "lock").unwrap_err();
+    let shown = format!("{:#}", anyhow::Error::from(refused).context("it cannot be used"));
+    assert_eq!(
+        shown,
+        "it cannot be used: /proc/nowhere: No such file or directory (os error 2); name a directory \
+         of your own with --dir, for example ~/swarm-state"
+    );
+}
