@@ -60,8 +60,8 @@ pub fn main() -> ExitCode {
             .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let words = words::with_the_command_first(&program, words);
-    let matches = program.try_get_matches_from(words).unwrap_or_else(|error| refusal::exit(&error));
-    match Args::from_arg_matches(&matches).unwrap_or_else(|error| refusal::exit(&error)).command {
+    let matches = program.try_get_matches_from(words).unwrap_or_else(|error| refusal::exit(error));
+    match Args::from_arg_matches(&matches).unwrap_or_else(|error| refusal::exit(error)).command {
         Command::Plan(args) => plan::run(&args),
         Command::Import(args) => import::run_live(&args),
         Command::Replicas(args) => replicas::run(&args),

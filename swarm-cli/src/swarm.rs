@@ -73,16 +73,15 @@ pub fn command() -> clap::Command {
 #[must_use]
 pub fn main() -> ExitCode {
     name_program("swarm");
-    let matches = command().try_get_matches().unwrap_or_else(|error| refusal::exit(&error));
-    let outcome = match Args::from_arg_matches(&matches)
-        .unwrap_or_else(|error| refusal::exit(&error))
-        .command
-    {
-        // There are many workers and guards, so each has few threads. The process that becomes a
-        // job has one.
-        Command::Worker { command } => swarm_worker::execute(command),
-        command => execute(command),
-    };
+    let matches = command().try_get_matches().unwrap_or_else(|error| refusal::exit(error));
+    let outcome =
+        match Args::from_arg_matches(&matches).unwrap_or_else(|error| refusal::exit(error)).command
+        {
+            // There are many workers and guards, so each has few threads. The process that becomes a
+            // job has one.
+            Command::Worker { command } => swarm_worker::execute(command),
+            command => execute(command),
+        };
     outcome.unwrap_or_else(|error| {
         complain(&format!("{error:#}"));
         ExitCode::FAILURE
