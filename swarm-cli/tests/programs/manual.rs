@@ -31,7 +31,9 @@ fn init_writes_a_manifest_that_runs_and_never_over_a_file() {
     let said = printed(&["init", shown]);
     assert_eq!(said, format!("wrote {shown}; run it with: swarm local {shown}\n"));
     let text = fs::read_to_string(&file).unwrap();
-    assert_eq!(printed(&["init", "-"]), text);
+    let named = format!("machine:  swarm local {shown}\n");
+    assert!(text.contains(&named), "{text}");
+    assert_eq!(printed(&["init", "-"]), text.replace(&named, "machine:  swarm local swarm.yaml\n"));
 
     let again = run(&["init", shown]);
     let message = String::from_utf8(again.stderr).unwrap();

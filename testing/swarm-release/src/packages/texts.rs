@@ -24,9 +24,16 @@ impl Texts {
         for (shell, name) in [("bash", "swarm.bash"), ("zsh", "_swarm"), ("fish", "swarm.fish")] {
             completions.insert(name.to_owned(), output(swarm, &["completions", shell])?);
         }
-        let example = output(swarm, &["init", "-"])?;
+        let example = packaged(&String::from_utf8(output(swarm, &["init", "-"])?)?)?.into();
         Ok(Self { completions, pages: pages(swarm)?, example })
     }
+}
+
+/// Returns the manifest of `swarm init` as a file of the package, whose first lines name the file.
+fn packaged(manifest: &str) -> Result<String> {
+    const RUN: &str = "swarm local swarm.yaml\n";
+    ensure!(manifest.contains(RUN), "the manifest of `swarm init -` has no `{}`", RUN.trim());
+    Ok(manifest.replacen(RUN, "swarm local /etc/swarm/example.yaml\n", 1))
 }
 
 fn pages(swarm: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
@@ -52,4 +59,17 @@ fn output(swarm: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
         bail!("{} failed: {}", shown(), String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(output.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_names_the_file_that_it_is_in() {
+        let example = packaged(include_str!("../../../../swarm-cli/src/init.yaml")).unwrap();
+        assert!(example.contains("swarm local /etc/swarm/example.yaml\n"), "{example}");
+        assert!(!example.contains("swarm.yaml"), "{example}");
+        assert!(packaged("kind: Swarm\n").is_err());
+    }
 }
