@@ -4,10 +4,13 @@ use std::num::NonZeroUsize;
 
 use granit_parser::{Event, Span};
 
-use crate::yaml::{Events, Unreadable, place_of, without_mark};
+use crate::yaml::{Events, Unreadable, is_merge_key, place_of, without_mark};
 
 /// The most characters of a line that are shown.
 const SHOWN_MAX: usize = 100;
+
+/// The most aliases that are followed to a field. Each costs a pass over the text.
+const ALIASES_MAX: usize = 64;
 
 /// A place in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +101,8 @@ struct Seek<'t> {
     text: &'t str,
     document: NonZeroUsize,
     events: Events<'t>,
+    /// The number of aliases that may still be followed.
+    aliases: usize,
 }
 
 impl<'t> Seek<'t> {
@@ -108,7 +113,7 @@ impl<'t> Seek<'t> {
             let (event, _) = events.part()?;
             number += usize::from(matches!(event, Event::DocumentStart(..)));
         }
-        Ok(Self { text, document, events })
+        Ok(Self { text, document, events, aliases: ALIASES_MAX })
     }
 
     fn follow(mut self, mut steps: &[Step<'_>]) -> Result<Place, Unreadable> {
@@ -150,23 +155,56 @@ impl<'t> Seek<'t> {
         Ok(Some(item).filter(|(event, _)| !matches!(event, Event::SequenceEnd)))
     }
 
-    /// The place of a key, if the map has the key. Its value is next.
+    /// The place of a key, if the map has the key or merges a map with it. Its value is next.
     fn field(&mut self, name: &str) -> Result<Option<Span>, Unreadable> {
+        let mut merged = Vec::new();
         loop {
             let (event, span) = self.events.part()?;
             match event {
-                Event::MappingEnd => return Ok(None),
+                Event::MappingEnd => break,
+                event if is_merge_key(&event) => {
+                    self.aliases_of_merge(&mut merged)?;
+                    continue;
+                }
                 Event::Scalar(key, ..) if key == name => return Ok(Some(span)),
                 event => self.skip(&event)?,
             }
             let (value, _) = self.events.part()?;
             self.skip(&value)?;
         }
+        for id in merged {
+            let is_map = matches!(self.rewind_to(id)?, (Event::MappingStart(..), _));
+            let key = if is_map { self.field(name)? } else { None };
+            if key.is_some() {
+                return Ok(key);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Collects the aliases in the value of a merge key.
+    fn aliases_of_merge(&mut self, ids: &mut Vec<usize>) -> Result<(), Unreadable> {
+        let mut event = self.events.part()?.0;
+        let is_list = matches!(event, Event::SequenceStart(..));
+        loop {
+            match event {
+                Event::SequenceEnd => return Ok(()),
+                Event::Alias(id) => ids.push(id),
+                Event::MappingStart(..) => self.skip(&event)?,
+                _ => {}
+            }
+            if !is_list {
+                return Ok(());
+            }
+            event = self.events.part()?.0;
+        }
     }
 
     /// Goes back to the value with an anchor, which an alias repeats.
     fn rewind_to(&mut self, id: usize) -> Result<(Event<'t>, Span), Unreadable> {
-        *self = Self::to_document(self.text, self.document)?;
+        let left = self.aliases.checked_sub(1);
+        let aliases = left.ok_or_else(|| Unreadable::text("too many aliases", None))?;
+        *self = Self { aliases, ..Self::to_document(self.text, self.document)? };
         loop {
             let (event, span) = self.events.part()?;
             if event.anchor_id() == Some(id) {
@@ -230,6 +268,19 @@ spec:
         assert_eq!(key("c.d"), Some((4, 3)));
         assert_eq!(key("c.d.b[0]"), Some((2, 7)));
         assert_eq!(key("c.d.e"), Some((2, 3)));
+    }
+
+    #[test]
+    fn a_merged_field_is_found_where_it_is_written() {
+        let merged = "a: &a\n  x: 1\nb: &b\n  <<: *a\n  y: 2\nc:\n  <<: [{w: 0}, *b]\n  z: 3\n";
+        let key = |path| find(merged, 1, path).map(|it| (it.line, it.column));
+        assert_eq!(key("c.z"), Some((8, 3)));
+        assert_eq!(key("c.y"), Some((5, 3)));
+        assert_eq!(key("c.x"), Some((2, 3)));
+        assert_eq!(key("c.w"), Some((7, 3)), "the map that merges it");
+        let lines: String =
+            (1..200).map(|n| format!("m{n}: &m{n} {{<<: *m{}}}\n", n - 1)).collect();
+        assert_eq!(find(&format!("m0: &m0 {{x: 1}}\n{lines}"), 1, "m199.x"), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod compose;
 mod events;
 #[cfg(test)]
 mod libyaml;
+mod merge;
 mod scalar;
 mod values;
 
@@ -18,6 +19,7 @@ use serde_json::{Map, Number, Value};
 use compose::Documents;
 pub use events::Unreadable;
 pub(crate) use events::{Events, place_of};
+pub(crate) use merge::is_key as is_merge_key;
 
 /// The most repetitions by aliases, as a multiple of the text.
 const REPEATED_MAX: usize = 2;
@@ -249,6 +251,43 @@ mod tests {
         assert!(message(&long).contains("repetition limit exceeded"), "{}", message(&long));
         let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a,".repeat(1_000));
         assert!(message(&text).contains("repetition limit exceeded"), "{}", message(&text));
+    }
+
+    #[test]
+    fn merge_keys_add_the_fields_of_other_maps() {
+        let of = |text: &str| {
+            let base = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: {w: 2}}\n";
+            documents(&format!("{base}c: {text}\n")).unwrap()[0].1["c"].to_string()
+        };
+        assert_eq!(of("{<<: *a, y: 3}"), r#"{"x":1,"y":3}"#);
+        assert_eq!(of("{w: 3, <<: *a}"), r#"{"w":3,"x":1,"y":1}"#);
+        assert_eq!(of("{<<: [*b, *a]}"), r#"{"x":1,"y":2,"z":{"w":2}}"#);
+        assert_eq!(of("{<<: *b, z: {}}"), r#"{"y":2,"z":{}}"#);
+        assert_eq!(of("{<<: {<<: *a, y: 4}}"), r#"{"x":1,"y":4}"#);
+        assert_eq!(of("{<<: []}"), "{}");
+        assert_eq!(of("{\"<<\": *a}"), r#"{"<<":{"x":1,"y":1}}"#);
+        let deep = "a: &a {x: 1}\nb: &b\n  <<: *a\n  y: 2\nc:\n  <<: *b\n";
+        assert_eq!(documents(deep).unwrap()[0].1["c"].to_string(), r#"{"x":1,"y":2}"#);
+    }
+
+    #[test]
+    fn a_merge_that_kubectl_reads_otherwise_or_that_repeats_too_much_is_refused() {
+        let cases = [
+            ("b: {x: 2, <<: *a}", "b: `<<` comes after `x`, and kubectl would replace that field"),
+            ("b: {<<: *a, <<: *a}", "b: the key `<<` occurs twice; write a list at line 2"),
+            ("b: {<<: x}", "b: `<<` merges maps; write an alias such as `*name`"),
+            ("b: {<<: [[*a]]}", "b: `<<` merges maps"),
+            ("b: {<<: *c}", "unknown anchor"),
+            ("b: &b {<<: *b}", "b.<<: recursion limit exceeded"),
+        ];
+        for (text, expected) in cases {
+            let said = message(&format!("a: &a {{x: 1}}\n{text}\n"));
+            assert!(said.starts_with(expected), "{said}, not: {expected}");
+        }
+        let fields: String = (0..2_000).map(|n| format!("k{n}: 1, ")).collect();
+        let merges = "- {<<: *a}\n".repeat(2_000);
+        let bomb = message(&format!("- &a {{{fields}}}\n{merges}"));
+        assert!(bomb.contains("repetition limit exceeded"), "{bomb}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use granit_parser::{Event, ScalarStyle, Span, StructureStyle, Tag};
 use serde_json::{Map, Value};
 
 use super::events::{Events, Unreadable, check_tag, place_of, shown_key, too_deep};
-use super::{BYTES_ALLOWED, DEPTH_MAX, REPEATED, REPEATED_MAX, scalar};
+use super::{BYTES_ALLOWED, DEPTH_MAX, REPEATED, REPEATED_MAX, merge, scalar};
 
 /// The documents of a text, one after the other.
 pub(super) struct Documents<'t> {
@@ -146,11 +146,22 @@ impl<'t> Documents<'t> {
 
     fn map(&mut self, span: &Span, around: Around) -> Result<Value, Unreadable> {
         self.open(span, around)?;
-        let mut fields = Map::new();
+        let (mut fields, mut merged) = (Map::new(), None);
         loop {
             let (event, at) = self.events.part()?;
             if matches!(event, Event::MappingEnd) {
-                return Ok(fields.into());
+                return Ok(merge::with_own(merged.unwrap_or_default(), fields).into());
+            }
+            if merge::is_key(&event) {
+                if merged.is_some() {
+                    return Err(Unreadable::value("the key `<<` occurs twice; write a list", &at));
+                }
+                let (event, value_at) = self.events.part()?;
+                let value = self.value(event, &value_at, around);
+                let value = value.map_err(|error| error.in_field(merge::KEY))?;
+                let found = merge::fields_of(value, &fields);
+                merged = Some(found.map_err(|reason| Unreadable::value(&reason, &at))?);
+                continue;
             }
             let key = self.key(event, &at, around)?;
             if fields.contains_key(&key) {

@@ -30,7 +30,7 @@ fn at(place: Option<Place>) -> String {
 
 impl Unreadable {
     /// An error about the text.
-    pub(super) fn text(reason: &str, place: Option<Place>) -> Self {
+    pub(crate) fn text(reason: &str, place: Option<Place>) -> Self {
         Self { path: None, reason: printable(reason), place }
     }
 
