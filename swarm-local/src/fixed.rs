@@ -74,7 +74,8 @@ impl Fixed {
         let reason =
             "it cannot change while the pool runs; stop the pool and start it again".to_owned();
         let source = SpecError { place: format!("spec.handover.{place}"), reason };
-        Err(ManifestError::Spec { swarm: edited.swarm.clone(), source }.explained(shown, text))
+        let swarm = edited.swarm.clone();
+        Err(ManifestError::Spec { swarm, at: None, source }.explained(shown, text))
     }
 
     /// Records these settings in the directory of the pool.

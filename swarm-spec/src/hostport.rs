@@ -46,6 +46,26 @@ pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
+/// The mistake in a line that is not an address, and the text to write instead.
+#[must_use]
+pub(crate) fn mistake_in(line: &str) -> String {
+    let Some((host, port)) = line.split_once(',') else {
+        return "write `host,port`".to_owned();
+    };
+    let (host, port) = (host.trim(), port.trim());
+    if port.starts_with(|c: char| c.is_ascii_digit()) && port.bytes().all(|b| b.is_ascii_digit()) {
+        return match host {
+            "" => "the host is missing; write `host,port`".to_owned(),
+            _ => format!("{} cannot be a port; write 1 to 65535", excerpt(port)),
+        };
+    }
+    match (host, port) {
+        ("host", "port") => "it is a heading; remove the line".to_owned(),
+        (_, "") => "the port is missing; write `host,port`".to_owned(),
+        _ => format!("the port `{}` is not a number; write 1 to 65535", excerpt(port)),
+    }
+}
+
 /// The start of a line that is not an address, for an error message.
 #[must_use]
 pub fn excerpt(line: &str) -> String {

@@ -9,6 +9,7 @@ mod alive;
 mod documents;
 mod error;
 mod jobs;
+mod location;
 mod online;
 mod pool;
 mod record;
@@ -25,6 +26,7 @@ use swarm_core::{Desired, Ledger, Need};
 pub use alive::{Alive, Sign};
 pub use error::{Explained, ManifestError, in_full};
 pub use jobs::Gathered;
+pub use location::Location;
 pub use online::{
     SOURCE_BYTES_MAX, SOURCE_JOBS_MAX, SOURCE_MAPS_MAX, SourceError, jobs_in_namespace,
 };
@@ -33,9 +35,9 @@ pub use runner::{Check, Probe, Program, Ready, Restart, Runner, param_variable};
 
 use crate::convert::{self, Home};
 use crate::error::SpecError;
-use crate::schema::{self, ValueSchema};
-use crate::spec::{LogLimits, RunnerSpec, SwarmSpec, WORKERS_MAX};
-use crate::yaml::printable;
+use crate::schema::{self, Source, ValueSchema};
+use crate::spec::{self, LogLimits, RunnerSpec, SwarmSpec, WORKERS_MAX};
+use crate::yaml::{self, Document, printable};
 use documents::{Object, Objects};
 use jobs::SourceLimits;
 use pool::WorkerPool;
@@ -71,8 +73,8 @@ pub struct Manifest {
 
 /// Reads the Swarm `name`, or the only Swarm, from YAML or JSON documents, to be run in `home`.
 ///
-/// The limit of 2,000 inline jobs protects the API server, and does not apply here. Time is O(bytes
-/// + jobs · log jobs).
+/// A cluster has at most 2,000 inline jobs. On one machine a note names the limit. Time is O(bytes +
+/// jobs · log jobs).
 ///
 /// # Errors
 ///
@@ -113,10 +115,35 @@ pub fn parse_in(
     namespace: Option<&str>,
     home: Home,
 ) -> Result<Manifest, ManifestError> {
-    let objects = Objects::read(text, namespace)?;
+    parse_documents(yaml::manifests(text)?, name, namespace, home)
+}
+
+/// Works like [`parse_in`], with documents of several texts that [`yaml::manifests`] read.
+///
+/// # Errors
+///
+/// As [`parse`]. The location of an error has the index of its document.
+pub fn parse_documents(
+    documents: Vec<Document<'_>>,
+    name: Option<&str>,
+    namespace: Option<&str>,
+    home: Home,
+) -> Result<Manifest, ManifestError> {
+    if documents.is_empty() {
+        return Err(ManifestError::Empty);
+    }
+    let objects = Objects::of(documents, namespace);
     let swarm = objects.swarm(name)?;
+    read_swarm(swarm, &objects, home).map_err(|error| error.in_swarm(&|path| swarm.at(path)))
+}
+
+fn read_swarm(
+    swarm: &Object<'_>,
+    objects: &Objects<'_>,
+    home: Home,
+) -> Result<Manifest, ManifestError> {
     let name = swarm.name().to_owned();
-    let wrong = |source| ManifestError::Spec { swarm: name.clone(), source };
+    let wrong = |source| ManifestError::Spec { swarm: name.clone(), at: None, source };
     let (schema, mut spec) = read_spec(swarm)?;
     convert::name_fits(&name).map_err(wrong)?;
     if home == Home::Machine {
@@ -124,20 +151,33 @@ pub fn parse_in(
         swarm.has_lists().map_err(wrong)?;
     }
     let inline = std::mem::take(&mut spec.jobs);
+    let mut notes = Vec::new();
+    if let Err(reason) = spec::inline_jobs_fit(inline.len()) {
+        match home {
+            Home::Cluster => {
+                return Err(wrong(SpecError { place: "spec.jobs".to_owned(), reason }));
+            }
+            Home::Machine => notes.push(format!("on a cluster, spec.jobs: {reason}")),
+        }
+    }
     // A file is complete: removing a document from it is an edit.
     let (gone, limits) = (SourceRecord::default(), SourceLimits::NONE);
     let Gathered { jobs, record: _ } =
-        jobs::read(swarm, &objects, inline, &spec.job_sources, &gone, limits)?;
+        jobs::read(swarm, objects, inline, &spec.job_sources, &gone, limits)?;
     let mut desired = convert::with_jobs(&spec, jobs, home).map_err(wrong)?;
     let lease = convert::lease_terms(&spec, home).map_err(wrong)?;
     let (output, logs) = (spec.output(), spec.log_limits());
     let runner = spec.worker.as_mut().and_then(|worker| worker.runner.take());
     let runner = runner.unwrap_or_else(RunnerSpec::log);
     let WorkerPool { name: worker_name, workers, first_slot } =
-        WorkerPool::read(&objects, swarm, spec.pool)?;
+        WorkerPool::read(objects, swarm, spec.pool)?;
     // Fields that nothing reads here: the API server would refuse wrong values in them.
-    schema::check_bounds(&schema, &swarm.value)
-        .map_err(|reason| ManifestError::Field { swarm: name.clone(), reason })?;
+    schema::check_bounds(&schema, &swarm.value).map_err(|reason| ManifestError::Field {
+        swarm: name.clone(),
+        at: None,
+        reason,
+    })?;
+    notes.extend(objects.notes());
     // The workers of a file are scaled by the file only.
     let replicas = desired.replicas.take();
     let replicas = replicas.or_else(|| asked_for(&desired, first_slot)).or(workers);
@@ -151,7 +191,7 @@ pub fn parse_in(
         logs,
         lease,
         fields: swarm.fields(),
-        notes: objects.notes(),
+        notes,
         name,
     })
 }
@@ -165,21 +205,24 @@ fn asked_for(desired: &Desired, first_slot: u32) -> Option<u32> {
 
 /// The Swarm without the fields that every object has.
 #[derive(Deserialize, JsonSchema)]
-struct Document {
+struct SwarmObject {
     spec: SwarmSpec,
 }
 
 /// The spec and its schema, after a check of the structure.
-fn read_spec(swarm: &Object) -> Result<(ValueSchema, SwarmSpec), ManifestError> {
-    let field = |reason| ManifestError::Field { swarm: swarm.name().to_owned(), reason };
+fn read_spec(swarm: &Object<'_>) -> Result<(ValueSchema, SwarmSpec), ManifestError> {
+    let field = |reason| ManifestError::Field { swarm: swarm.name().to_owned(), at: None, reason };
     if swarm.name().is_empty() {
         return Err(field("field `metadata.name` is missing".to_owned()));
     }
-    let known = schema::of::<Document>().map_err(|error| field(error.to_string()))?;
-    schema::check_object(&known, &swarm.value).map_err(field)?;
-    let document: Document = serde_path_to_error::deserialize(&swarm.value).map_err(|error| {
-        field(printable(&format!("field `{}`: {}", error.path(), error.inner())))
-    })?;
+    let known = schema::of::<SwarmObject>().map_err(|error| field(error.to_string()))?;
+    let source = Source { reader: "Kubernetes", written: &|path| swarm.written(path) };
+    schema::check_object(&known, &swarm.value, source)
+        .map_err(|mistakes| ManifestError::together(mistakes, field))?;
+    let document: SwarmObject =
+        serde_path_to_error::deserialize(&swarm.value).map_err(|error| {
+            field(printable(&format!("field `{}`: {}", error.path(), error.inner())))
+        })?;
     Ok((known, document.spec))
 }
 

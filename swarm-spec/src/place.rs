@@ -2,9 +2,10 @@
 
 use std::num::NonZeroUsize;
 
-use granit_parser::{Event, Span};
+use granit_parser::{Event, ScalarStyle, Span};
 
-use crate::yaml::{Events, Unreadable, is_merge_key, place_of, without_mark};
+pub(crate) use crate::yaml::place_of;
+use crate::yaml::{Events, Unreadable, is_merge_key, without_mark};
 
 /// The most characters of a line that are shown.
 const SHOWN_MAX: usize = 100;
@@ -58,10 +59,30 @@ impl Place {
 /// ```
 #[must_use]
 pub fn find(text: &str, document: usize, path: &str) -> Option<Place> {
+    seek(text, document, path).map(|(place, _)| place)
+}
+
+/// The number, truth value or text without quotes at a path, as it is written. O(text).
+pub(crate) fn written(text: &str, document: usize, path: &str) -> Option<String> {
+    match seek(text, document, path)? {
+        (_, Some((Event::Scalar(text, ScalarStyle::Plain, _, None), _))) => Some(text.into_owned()),
+        _ => None,
+    }
+}
+
+/// The place of a field, and its value if the field exists.
+pub(crate) fn seek<'t>(
+    text: &'t str,
+    document: usize,
+    path: &str,
+) -> Option<(Place, Option<Spanned<'t>>)> {
     let steps = steps(path)?;
     let seek = Seek::to_document(without_mark(text), NonZeroUsize::new(document)?).ok()?;
     seek.follow(&steps).ok()
 }
+
+/// The first event of a value.
+pub(crate) type Spanned<'t> = (Event<'t>, Span);
 
 /// A step of a path to a field.
 enum Step<'p> {
@@ -116,34 +137,44 @@ impl<'t> Seek<'t> {
         Ok(Self { text, document, events, aliases: ALIASES_MAX })
     }
 
-    fn follow(mut self, mut steps: &[Step<'_>]) -> Result<Place, Unreadable> {
+    fn follow(
+        mut self,
+        mut steps: &[Step<'_>],
+    ) -> Result<(Place, Option<Spanned<'t>>), Unreadable> {
         let (mut event, mut at) = self.events.part()?;
+        // The key of the last field.
+        let mut key = None;
         loop {
             let next = match (event, steps) {
                 (Event::SequenceStart(..), [Step::Item(index), rest @ ..]) => {
-                    steps = rest;
+                    (steps, key) = (rest, None);
                     self.item(*index)?
                 }
                 (Event::MappingStart(..), [Step::Field(name), rest @ ..]) => {
-                    steps = rest;
+                    (steps, key) = (rest, None);
                     match self.field(name)? {
-                        Some(key) if rest.is_empty() => return Ok(place_of(&key)),
-                        Some(_) => Some(self.events.part()?),
+                        Some(span) => {
+                            key = Some(span).filter(|_| rest.is_empty());
+                            Some(self.events.part()?)
+                        }
                         None => None,
                     }
                 }
                 (Event::Alias(id), _) => Some(self.rewind_to(id)?),
-                _ => None,
+                (event, steps) => {
+                    let value = Some((event, at)).filter(|_| steps.is_empty());
+                    return Ok((place_of(&key.unwrap_or(at)), value));
+                }
             };
             match next {
                 Some(next) => (event, at) = next,
-                None => return Ok(place_of(&at)),
+                None => return Ok((place_of(&at), None)),
             }
         }
     }
 
     /// The start of an item in a list, if the list is long enough.
-    fn item(&mut self, index: usize) -> Result<Option<(Event<'t>, Span)>, Unreadable> {
+    fn item(&mut self, index: usize) -> Result<Option<Spanned<'t>>, Unreadable> {
         for _ in 0..index {
             let (event, _) = self.events.part()?;
             if matches!(event, Event::SequenceEnd) {
@@ -201,7 +232,7 @@ impl<'t> Seek<'t> {
     }
 
     /// Goes back to the value with an anchor, which an alias repeats.
-    fn rewind_to(&mut self, id: usize) -> Result<(Event<'t>, Span), Unreadable> {
+    fn rewind_to(&mut self, id: usize) -> Result<Spanned<'t>, Unreadable> {
         let left = self.aliases.checked_sub(1);
         let aliases = left.ok_or_else(|| Unreadable::text("too many aliases", None))?;
         *self = Self { aliases, ..Self::to_document(self.text, self.document)? };
@@ -278,8 +309,9 @@ spec:
         assert_eq!(key("c.y"), Some((5, 3)));
         assert_eq!(key("c.x"), Some((2, 3)));
         assert_eq!(key("c.w"), Some((7, 3)), "the map that merges it");
-        let lines: String =
+        let lines: Vec<_> =
             (1..200).map(|n| format!("m{n}: &m{n} {{<<: *m{}}}\n", n - 1)).collect();
+        let lines = lines.concat();
         assert_eq!(find(&format!("m0: &m0 {{x: 1}}\n{lines}"), 1, "m199.x"), None);
     }
 

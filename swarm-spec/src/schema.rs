@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::duration::Duration;
+use crate::error::Mistakes;
 
 /// The fields of every object that its schema does not list.
 const COMMON_FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
@@ -101,8 +102,15 @@ pub(crate) fn of<T: JsonSchema>() -> serde_json::Result<ValueSchema> {
 /// # Errors
 ///
 /// A sentence that names the field by its path, and the text to write instead.
-pub(crate) fn check_object(schema: &ValueSchema, document: &Value) -> Result<(), String> {
-    object(Path::Root, schema, document, &COMMON_FIELDS)
+pub(crate) fn check_object(
+    schema: &ValueSchema,
+    document: &Value,
+    source: Source<'_>,
+) -> Result<(), Mistakes<String>> {
+    let mut structure = Structure::of(source);
+    structure.object(Path::Root, schema, document, &COMMON_FIELDS);
+    let mistakes = structure.mistakes();
+    if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
 }
 
 /// Checks an entry of a list outside of a Swarm. Its fields are named as in `[2].share`.
@@ -110,8 +118,15 @@ pub(crate) fn check_object(schema: &ValueSchema, document: &Value) -> Result<(),
 /// # Errors
 ///
 /// As [`check_object`].
-pub(crate) fn check_item(index: usize, schema: &ValueSchema, value: &Value) -> Result<(), String> {
-    self::value(Path::Item(&Path::Root, index), schema, value)
+pub(crate) fn check_item(
+    index: usize,
+    schema: &ValueSchema,
+    value: &Value,
+    source: Source<'_>,
+) -> Result<(), String> {
+    let mut structure = Structure::of(source);
+    structure.value(Path::Item(&Path::Root, index), schema, value);
+    structure.first()
 }
 
 /// Checks structure, bounds and patterns of an object outside of a Swarm.
@@ -123,7 +138,9 @@ pub(crate) fn check_alone(schema: &ValueSchema, value: &Value) -> Result<(), Str
     if !value.is_object() {
         return Err("write a map of fields".to_owned());
     }
-    object(Path::Root, schema, value, &[])?;
+    let mut structure = Structure::of(Source::NONE);
+    structure.object(Path::Root, schema, value, &[]);
+    structure.first()?;
     bounds(Path::Root, schema, value)
 }
 
@@ -226,76 +243,149 @@ fn escape(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
     name.chars().take(80).flat_map(char::escape_default).try_for_each(|c| write!(f, "{c}"))
 }
 
-fn value(path: Path<'_>, schema: &ValueSchema, value: &Value) -> Result<(), String> {
-    if value.is_null() && schema.is_nullable() {
-        return Ok(());
+/// The text that a value was read from, so that a message can quote it.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    /// The reader of the text, for people.
+    pub(crate) reader: &'a str,
+    /// The number, truth value or text without quotes at a path, as it is written.
+    pub(crate) written: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl Source<'_> {
+    /// No text, or an unknown one.
+    pub(crate) const NONE: Self = Self { reader: "YAML", written: &|_| None };
+
+    /// The value at a path as it is written.
+    fn quoted(self, path: Path<'_>, value: &Value) -> String {
+        let written = (self.written)(&path.to_string());
+        let is_shown = |text: &String| {
+            text.len() <= SHOWN_MAX && text.chars().all(|c| c == ' ' || c.is_ascii_graphic())
+        };
+        written.filter(is_shown).unwrap_or_else(|| value.to_string())
     }
-    let wanted = schema.kind();
-    match (wanted, value) {
-        ("object", Value::Object(_)) if schema.is_free_form => Ok(()),
-        ("object", Value::Object(_)) => object(path, schema, value, &[]),
-        ("array", Value::Array(items)) => {
-            let Some(item) = &schema.items else { return Ok(()) };
-            let mut indexed = items.iter().enumerate();
-            indexed.try_for_each(|(n, value)| self::value(Path::Item(&path, n), item, value))
-        }
-        ("integer", Value::Number(number)) if !number.is_f64() => Ok(()),
-        ("string", Value::String(_))
-        | ("boolean", Value::Bool(_))
-        | ("number", Value::Number(_))
-        | ("", _) => Ok(()),
-        ("integer", Value::Number(number)) => {
-            Err(format!("field `{path}` must be a whole number, not {number}"))
-        }
-        ("string", Value::Number(_) | Value::Bool(_)) if schema.is_duration() => {
-            let example = duration_of(value).unwrap_or_else(|| "for example 30s".to_owned());
-            Err(format!("field `{path}` must be a duration with its unit; write {example}"))
-        }
-        ("string", Value::Number(_) | Value::Bool(_)) => {
-            Err(format!("field `{path}` must be a text; write \"{value}\", in quotes"))
-        }
-        _ => {
-            let (wanted, found) = (article(wanted), kind_of(value));
-            let hint = instead(schema, value).map(|text| format!("; write {text}"));
-            let hint = hint.unwrap_or_default();
-            Err(format!("field `{path}` must be {wanted}, not {found}{hint}"))
+
+    /// The text in quotes that a number or truth value should be.
+    fn as_text(self, path: Path<'_>, value: &Value) -> String {
+        let (written, read) = (self.quoted(path, value), value.to_string());
+        let meaning = match value {
+            _ if written == read => String::new(),
+            Value::Bool(_) => format!(", and {} reads `{written}` as {value}", self.reader),
+            _ => format!(", and {} reads `{written}` as the number {value}", self.reader),
+        };
+        format!("field `{path}` must be a text{meaning}; write \"{written}\", in quotes")
+    }
+
+    /// The message about a value of another type.
+    fn wrong_type(
+        self,
+        path: Path<'_>,
+        schema: &ValueSchema,
+        wanted: &str,
+        value: &Value,
+    ) -> String {
+        match (wanted, value) {
+            ("integer", Value::Number(_)) => {
+                let written = self.quoted(path, value);
+                format!("field `{path}` must be a whole number, not {written}")
+            }
+            ("string", Value::Number(_) | Value::Bool(_)) if schema.is_duration() => {
+                let example = duration_of(value).unwrap_or_else(|| "for example 30s".to_owned());
+                format!("field `{path}` must be a duration with its unit; write {example}")
+            }
+            ("string", Value::Number(_) | Value::Bool(_)) => self.as_text(path, value),
+            _ => {
+                let (wanted, found) = (article(wanted), kind_of(value));
+                let written = self.quoted(path, value);
+                let hint = instead(schema, value, &written).map(|text| format!("; write {text}"));
+                let hint = hint.unwrap_or_default();
+                format!("field `{path}` must be {wanted}, not {found}{hint}")
+            }
         }
     }
 }
 
-fn object(
-    path: Path<'_>,
-    schema: &ValueSchema,
-    value: &Value,
-    common: &[&str],
-) -> Result<(), String> {
-    let empty = serde_json::Map::new();
-    let fields = value.as_object().unwrap_or(&empty);
-    if let Some(each) = &schema.additional_properties {
-        let mut entries = fields.iter();
-        return entries
-            .try_for_each(|(key, value)| self::value(Path::Field(&path, key), each, value));
+/// A check of fields and types.
+struct Structure<'a> {
+    source: Source<'a>,
+    found: Mistakes<String>,
+    /// Missing fields. They count only without other mistakes: a misspelt field is missing, too.
+    missing: Mistakes<String>,
+}
+
+impl<'a> Structure<'a> {
+    fn of(source: Source<'a>) -> Self {
+        Self { source, found: Mistakes::default(), missing: Mistakes::default() }
     }
-    let known = &schema.properties;
-    for (field, value) in fields {
-        if common.contains(&field.as_str()) {
-            continue;
-        }
-        let path = Path::Field(&path, field);
-        // Like the API server: an empty value of a field that must not be empty counts as missing.
-        if value.is_null() && known.get(field).is_some_and(|it| !it.is_nullable()) {
-            continue;
-        }
-        let Some(schema) = known.get(field) else {
-            let names = known.keys().map(String::as_str).filter(|name| !common.contains(name));
-            return Err(unknown(path, field, names.collect()));
-        };
-        self::value(path, schema, value)?;
+
+    /// The mistakes, all of one kind.
+    fn mistakes(self) -> Mistakes<String> {
+        if self.found.is_empty() { self.missing } else { self.found }
     }
-    let mut required = schema.required.iter();
-    match required.find(|field| fields.get(*field).is_none_or(Value::is_null)) {
-        Some(missing) => Err(format!("field `{}` is missing", Path::Field(&path, missing))),
-        None => Ok(()),
+
+    /// The first mistake, if there is one.
+    fn first(self) -> Result<(), String> {
+        let (mistakes, _) = self.mistakes().into_parts();
+        mistakes.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    fn value(&mut self, path: Path<'_>, schema: &ValueSchema, value: &Value) {
+        if value.is_null() && schema.is_nullable() {
+            return;
+        }
+        match (schema.kind(), value) {
+            ("object", Value::Object(_)) if schema.is_free_form => {}
+            ("object", Value::Object(_)) => self.object(path, schema, value, &[]),
+            ("array", Value::Array(items)) => {
+                let Some(item) = &schema.items else { return };
+                for (n, value) in items.iter().enumerate() {
+                    self.value(Path::Item(&path, n), item, value);
+                }
+            }
+            ("integer", Value::Number(number)) if !number.is_f64() => {}
+            ("string", Value::String(_))
+            | ("boolean", Value::Bool(_))
+            | ("number", Value::Number(_))
+            | ("", _) => {}
+            (wanted, _) => {
+                let source = self.source;
+                self.found.push(|| source.wrong_type(path, schema, wanted, value));
+            }
+        }
+    }
+
+    fn object(&mut self, path: Path<'_>, schema: &ValueSchema, value: &Value, common: &[&str]) {
+        let empty = serde_json::Map::new();
+        let fields = value.as_object().unwrap_or(&empty);
+        if let Some(each) = &schema.additional_properties {
+            for (key, value) in fields {
+                self.value(Path::Field(&path, key), each, value);
+            }
+            return;
+        }
+        let known = &schema.properties;
+        for (field, value) in fields {
+            if common.contains(&field.as_str()) {
+                continue;
+            }
+            let path = Path::Field(&path, field);
+            // Like the API server: an empty value of a field that must not be empty counts as
+            // missing.
+            if value.is_null() && known.get(field).is_some_and(|it| !it.is_nullable()) {
+                continue;
+            }
+            let Some(schema) = known.get(field) else {
+                let names = known.keys().map(String::as_str).filter(|name| !common.contains(name));
+                self.found.push(|| unknown(path, field, names.collect()));
+                continue;
+            };
+            self.value(path, schema, value);
+        }
+        for missing in &schema.required {
+            if fields.get(missing).is_none_or(Value::is_null) {
+                self.missing.push(|| format!("field `{}` is missing", Path::Field(&path, missing)));
+            }
+        }
     }
 }
 
@@ -306,11 +396,12 @@ fn duration_of(seconds: &Value) -> Option<String> {
 }
 
 /// The value in the form that the schema wants: `{name: b}` for `b`, `["sleep", "9"]` for `sleep 9`.
-fn instead(schema: &ValueSchema, value: &Value) -> Option<String> {
+/// A number or truth value is shown as it is `written`.
+fn instead(schema: &ValueSchema, value: &Value, written: &str) -> Option<String> {
     let text = value.as_str().filter(|text| text.chars().all(|c| c == ' ' || c.is_ascii_graphic()));
     match (schema.kind(), value) {
-        ("object", Value::Number(number)) if schema.is_named() => {
-            Some(format!("{{name: \"{number}\"}}"))
+        ("object", Value::Number(_) | Value::Bool(_)) if schema.is_named() => {
+            Some(format!("{{name: \"{written}\"}}"))
         }
         ("object", Value::String(_)) if schema.is_named() => {
             let text = text.filter(|text| text.len() <= SHOWN_MAX)?;
@@ -370,4 +461,10 @@ fn kind_of(value: &Value) -> &'static str {
         Value::Array(_) => "a list",
         Value::Object(_) => "a map of fields",
     }
+}
+
+/// The path of the field in a message.
+pub(crate) fn field_in(reason: &str) -> Option<&str> {
+    let (_, rest) = reason.split_once("field `")?;
+    rest.split_once('`').map(|(path, _)| path)
 }

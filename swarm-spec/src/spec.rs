@@ -212,6 +212,17 @@ fn one_job_is_no_different_for_all() -> Rule {
     )
 }
 
+/// Checks the number of inline jobs, as the API server does.
+pub(crate) fn inline_jobs_fit(count: usize) -> Result<(), String> {
+    if count <= INLINE_JOBS_MAX {
+        return Ok(());
+    }
+    Err(format!(
+        "it has {count} jobs, and at most {INLINE_JOBS_MAX} fit; write more jobs into ConfigMaps, \
+         and name the ConfigMaps in spec.jobSources"
+    ))
+}
+
 /// Bounds the inline jobs. The bound of the schema is higher, since the API server writes its own
 /// message about that bound.
 fn jobs_fit_into_an_object() -> Rule {

@@ -5,6 +5,7 @@
 
 mod compose;
 mod events;
+mod kubernetes;
 #[cfg(test)]
 mod libyaml;
 mod merge;
@@ -18,8 +19,7 @@ use serde_json::{Map, Number, Value};
 
 use compose::Documents;
 pub use events::Unreadable;
-pub(crate) use events::{Events, place_of};
-pub(crate) use merge::is_key as is_merge_key;
+pub(crate) use events::{Events, is_merge_key, place_of};
 
 /// The most repetitions by aliases, as a multiple of the text.
 const REPEATED_MAX: usize = 2;
@@ -47,7 +47,30 @@ pub struct YamlError {
     pub source: Unreadable,
 }
 
-/// Reads every document that is not empty, with its number from 1.
+/// A document of a text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document<'t> {
+    /// The text with the document.
+    pub text: &'t str,
+    /// The number of the document in the text, from 1.
+    pub number: usize,
+    /// The contents.
+    pub value: Value,
+    /// An error about a key that is another text in Kubernetes than in the file.
+    pub(crate) renamed: Option<Unreadable>,
+}
+
+/// The meaning of scalars without quotes, such as `no` and `0755`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dialect {
+    /// YAML 1.2, for texts that only this project reads.
+    Yaml12,
+    /// That of `kubectl`, for manifests.
+    Kubernetes,
+}
+
+/// Reads every document that is not empty, with its number from 1. Scalars have the values of YAML
+/// 1.2; for manifests see [`manifests`].
 ///
 /// Time and memory are linear in the length of the text, even if its aliases repeat.
 ///
@@ -64,9 +87,30 @@ pub struct YamlError {
 /// # Ok::<(), swarm_spec::yaml::YamlError>(())
 /// ```
 pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
+    let read = read(text, Dialect::Yaml12)?;
+    Ok(read.into_iter().map(|Document { number, value, .. }| (number, value)).collect())
+}
+
+/// Reads every document that is not empty, with the values that `kubectl` reads: `no` is false, and
+/// `0755` is 493.
+///
+/// # Errors
+///
+/// As [`documents`].
+///
+/// ```
+/// let document = swarm_spec::yaml::manifests("a: [no, \"no\", 0755]\n")?.remove(0);
+/// assert_eq!(document.value.to_string(), r#"{"a":[false,"no",493]}"#);
+/// # Ok::<(), swarm_spec::yaml::YamlError>(())
+/// ```
+pub fn manifests(text: &str) -> Result<Vec<Document<'_>>, YamlError> {
+    read(text, Dialect::Kubernetes)
+}
+
+fn read(text: &str, dialect: Dialect) -> Result<Vec<Document<'_>>, YamlError> {
     let text = without_mark(text);
     if let Some(value) = json(text) {
-        return Ok(vec![(1, value)]);
+        return Ok(vec![Document { text, number: 1, value, renamed: None }]);
     }
     let wrong = |(document, source)| YamlError { document, source };
     if let Some(reason) = too_many_values(text, VALUES_MAX) {
@@ -74,10 +118,10 @@ pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
         return Err(wrong((1, Unreadable::text(&reason, None))));
     }
     events::check_characters(text).map_err(|source| wrong((1, source)))?;
-    let (mut from, mut documents) = (Documents::of(text), Vec::new());
-    while let Some((number, value)) = from.next().map_err(wrong)? {
-        if !value.is_null() {
-            documents.push((number, value));
+    let (mut from, mut documents) = (Documents::of(text, dialect), Vec::new());
+    while let Some(document) = from.next().map_err(wrong)? {
+        if !document.value.is_null() {
+            documents.push(document);
         }
     }
     Ok(documents)
@@ -92,10 +136,39 @@ pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
 /// ```
 /// let jobs = std::collections::BTreeMap::from([("jobs", ["stream:cars:new"])]);
 /// assert_eq!(swarm_spec::yaml::written(&jobs)?, "jobs:\n- stream:cars:new\n");
+/// // Kubernetes reads `no` without quotes as the boolean `false`.
+/// assert_eq!(swarm_spec::yaml::written(&["no"])?, "- 'no'\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn written(value: &impl serde::Serialize) -> Result<String, serde_yaml::Error> {
-    serde_yaml::to_string(value)
+    let value = serde_yaml::to_value(value)?;
+    let plain = serde_yaml::to_string(&value)?;
+    let mut mark = MARK.to_owned();
+    while plain.contains(&mark) {
+        mark.push('-');
+    }
+    let marked = serde_yaml::to_string(&marked(value, &mark))?;
+    Ok(marked.replace(&mark, "'"))
+}
+
+/// A text around texts that need quotes, until it is replaced by the quotes.
+const MARK: &str = "text-in-quotes-";
+
+/// Marks the texts that a reader could take for another value, such as `no`. They have no quotes in
+/// them.
+fn marked(value: serde_yaml::Value, mark: &str) -> serde_yaml::Value {
+    use serde_yaml::Value as Yaml;
+    match value {
+        Yaml::String(text) if kubernetes::plain(&text) != Ok(Value::from(&*text)) => {
+            Yaml::String(format!("{mark}{text}{mark}"))
+        }
+        Yaml::Sequence(all) => all.into_iter().map(|it| marked(it, mark)).collect(),
+        Yaml::Mapping(all) => {
+            let all = all.into_iter().map(|(key, it)| (marked(key, mark), marked(it, mark)));
+            Yaml::Mapping(all.collect())
+        }
+        other => other,
+    }
 }
 
 /// Removes the byte order mark that some editors write. The parser would read it as a document of
@@ -284,7 +357,8 @@ mod tests {
             let said = message(&format!("a: &a {{x: 1}}\n{text}\n"));
             assert!(said.starts_with(expected), "{said}, not: {expected}");
         }
-        let fields: String = (0..2_000).map(|n| format!("k{n}: 1, ")).collect();
+        let fields: Vec<_> = (0..2_000).map(|n| format!("k{n}: 1, ")).collect();
+        let fields = fields.concat();
         let merges = "- {<<: *a}\n".repeat(2_000);
         let bomb = message(&format!("- &a {{{fields}}}\n{merges}"));
         assert!(bomb.contains("repetition limit exceeded"), "{bomb}");

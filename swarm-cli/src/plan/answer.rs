@@ -5,7 +5,7 @@ use std::fmt;
 use swarm_core::handover::LeaseTerms;
 use swarm_core::{Assignment, Desired, Jobs, Pool, Replication, Request, Rules, Slot};
 use swarm_spec::convert::Home;
-use swarm_spec::manifest::{self, Explained, Manifest, ManifestError};
+use swarm_spec::manifest::{Explained, Manifest, ManifestError};
 
 use super::document::{Document, Enough};
 use super::source::Source;
@@ -127,7 +127,7 @@ pub(crate) fn read(question: &Question<'_>) -> Result<Plannable, Unplanned> {
         Some(namespace) => format!("{}, namespace `{namespace}`", file.shown),
         None => file.shown.clone(),
     };
-    let manifest = manifest::parse_in(&file.text, name, namespace, home);
+    let manifest = file.manifest(name, namespace, home);
     let manifest = manifest.map_err(|error| unplanned(question, &error, &shown))?;
     let in_file = |reason: &str| format!("{shown}: {reason}");
     let Manifest { name, mut desired, replicas, first_slot, worker_name, lease, mut notes, .. } =
@@ -199,7 +199,7 @@ fn unplanned(question: &Question<'_>, error: &ManifestError, shown: &str) -> Unp
     match error {
         ManifestError::Empty if name.is_none() => Unplanned::Empty(explained),
         ManifestError::NoSwarm if name.is_none() => {
-            let anywhere = || manifest::parse_in(&file.text, None, None, home);
+            let anywhere = || file.manifest(None, None, home);
             if namespace.is_none() || matches!(anywhere(), Err(ManifestError::NoSwarm)) {
                 return Unplanned::NoSwarm(explained);
             }

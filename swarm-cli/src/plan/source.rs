@@ -1,17 +1,17 @@
 //! The text of a plan, which may come from several files, and the file and line of its errors.
 
-use swarm_spec::manifest::{Explained, ManifestError};
-use swarm_spec::yaml;
+use swarm_spec::convert::Home;
+use swarm_spec::manifest::{self, Explained, Location, Manifest, ManifestError};
+use swarm_spec::yaml::{self, Document};
 
-/// A text, and its name for error messages.
+/// One or several texts, and their name for error messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) shown: String,
+    /// The text; empty if there are several.
     pub(crate) text: String,
     /// The texts, if there are several.
     parts: Vec<Part>,
-    /// For each document, the index of its text and its number in that text.
-    places: Vec<(usize, usize)>,
 }
 
 /// One of several texts.
@@ -37,11 +37,11 @@ impl Source {
     /// Makes a source of one text.
     pub(crate) fn of(shown: impl Into<String>, text: impl Into<String>) -> Self {
         let (shown, text) = (shown.into(), text.into());
-        Self { shown, text, parts: Vec::new(), places: Vec::new() }
+        Self { shown, text, parts: Vec::new() }
     }
 
     /// Joins several texts as one source called `shown`. Returns also notes about documents that are
-    /// left out. Each text is parsed alone first, so that an error names its file.
+    /// left out.
     ///
     /// # Errors
     ///
@@ -55,25 +55,42 @@ impl Source {
         {
             return Ok((Self::of(shown, text), Vec::new()));
         }
-        let (mut text, mut places, mut notes) = (String::new(), Vec::new(), Vec::new());
-        for (index, part) in parts.iter().enumerate() {
-            let read = yaml::documents(&part.text);
-            let documents = read.map_err(|error| {
-                ManifestError::from(error).explained(&part.shown, part.own_text())
-            })?;
-            for (number, document) in documents {
-                if document.get("kind").is_none() {
-                    let shown = &part.shown;
+        let mut notes = Vec::new();
+        for part in &parts {
+            for document in part.documents().map_err(|error| part.explained(&error))? {
+                if !has_kind(&document) {
+                    let (shown, number) = (&part.shown, document.number);
                     notes.push(format!(
                         "{shown}: document {number}, which has no kind, is passed over"
                     ));
-                    continue;
                 }
-                places.push((index, number));
-                text.extend(["---\n", &document.to_string(), "\n"]);
             }
         }
-        Ok((Self { shown, text, parts, places }, notes))
+        Ok((Self { shown, text: String::new(), parts }, notes))
+    }
+
+    /// Reads the manifest of the Swarm `name`, or of the only Swarm, for `home`.
+    pub(crate) fn manifest(
+        &self,
+        name: Option<&str>,
+        namespace: Option<&str>,
+        home: Home,
+    ) -> Result<Manifest, ManifestError> {
+        if self.parts.is_empty() {
+            return manifest::parse_in(&self.text, name, namespace, home);
+        }
+        let documents = self.documents()?.into_iter().map(|(_, document)| document).collect();
+        manifest::parse_documents(documents, name, namespace, home)
+    }
+
+    /// The documents of all texts that have a kind, with the text that each is in.
+    fn documents(&self) -> Result<Vec<(&Part, Document<'_>)>, ManifestError> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            let documents = part.documents()?.into_iter().filter(has_kind);
+            all.extend(documents.map(|document| (part, document)));
+        }
+        Ok(all)
     }
 
     /// Explains an error, with its file and line if known. `shown` names all files together.
@@ -81,54 +98,46 @@ impl Source {
         if self.parts.is_empty() {
             return error.explained(shown, &self.text);
         }
-        let place = |document: usize| {
-            let (index, number) = *self.places.get(document.checked_sub(1)?)?;
-            Some((self.parts.get(index)?, number))
-        };
-        match error {
-            ManifestError::ApiVersion { document, found } => {
-                if let Some((part, document)) = place(*document) {
-                    let error = ManifestError::ApiVersion { document, found: found.clone() };
-                    return error.explained(&part.shown, part.own_text());
-                }
-            }
-            ManifestError::Twice { kind, name, first, second } => {
-                if let Some(((first, one), (second, other))) = place(*first).zip(place(*second)) {
-                    let name = name.escape_default();
-                    return format!(
-                        "{kind} `{name}` occurs twice: {}, document {one}, and {}, document {other}; \
-                         remove one",
-                        first.shown, second.shown
-                    )
-                    .into();
-                }
-            }
-            _ => {
-                let swarm = error.swarm();
-                let holds = |part: &&Part| swarm.is_some_and(|name| part.holds(name));
-                if let Some(part) = self.parts.iter().find(holds) {
-                    return error.explained(&part.shown, part.own_text());
-                }
-            }
+        let documents = self.documents().unwrap_or_default();
+        let part = |at: &Location| documents.get(at.index()).map(|(part, _)| *part);
+        if let ManifestError::Twice { kind, name, first, second } = error
+            && let Some((one, other)) = part(first).zip(part(second))
+        {
+            return format!(
+                "{kind} `{}` occurs twice: {}, document {}, and {}, document {}; remove one",
+                name.escape_default(),
+                one.shown,
+                first.document(),
+                other.shown,
+                second.document()
+            )
+            .into();
         }
-        error.explained(shown, "")
+        error.explained_in(&|at| match at.and_then(part) {
+            Some(part) => (part.shown.as_str(), part.own_text()),
+            None => (shown, ""),
+        })
     }
 }
 
+fn has_kind(document: &Document<'_>) -> bool {
+    document.value.get("kind").is_some()
+}
+
 impl Part {
+    fn documents(&self) -> Result<Vec<Document<'_>>, ManifestError> {
+        Ok(yaml::manifests(&self.text)?)
+    }
+
+    fn explained(&self, error: &ManifestError) -> Explained {
+        error.explained(&self.shown, self.own_text())
+    }
+
     /// Returns the text if its line numbers help the author, and an empty text if not.
     fn own_text(&self) -> &str {
         match self.lines {
             Lines::Known => &self.text,
             Lines::Unknown => "",
         }
-    }
-
-    /// Whether the text contains a Swarm of this name.
-    fn holds(&self, swarm: &str) -> bool {
-        let documents = yaml::documents(&self.text).unwrap_or_default();
-        documents.iter().any(|(_, value)| {
-            value["kind"] == "Swarm" && value["metadata"]["name"].as_str() == Some(swarm)
-        })
     }
 }

@@ -3,13 +3,14 @@
 use std::error::Error;
 use std::fmt;
 
-use serde_json::Value;
 use swarm_core::JobName;
 
-use crate::error::SpecError;
+use super::location::Location;
+use crate::error::{Mistakes, SpecError};
 use crate::place::{self, Place};
+use crate::schema::field_in;
 use crate::spec::API_VERSION;
-use crate::yaml::{self, YamlError};
+use crate::yaml::{self, Document, Unreadable, YamlError};
 
 /// An error about the text of a manifest.
 #[derive(Debug, thiserror::Error)]
@@ -41,33 +42,46 @@ pub enum ManifestError {
         found: Vec<String>,
     },
     /// Two documents have the same kind and name.
-    #[error("{kind} `{}` occurs twice, in documents {first} and {second}; remove one", name.escape_default())]
+    #[error(
+        "{kind} `{}` occurs twice, in documents {} and {}; remove one",
+        name.escape_default(), first.document, second.document
+    )]
     Twice {
         /// The kind of the object.
         kind: String,
         /// The name of the object.
         name: String,
-        /// The number of the first document, from 1.
-        first: usize,
-        /// The number of the second document.
-        second: usize,
+        /// The location of the first object.
+        first: Box<Location>,
+        /// The location of the second object.
+        second: Box<Location>,
     },
     /// The Swarm has an API version that this program does not know.
     #[error(
-        "Swarm in document {document} has apiVersion `{}`; write `{API_VERSION}`",
-        found.escape_default()
+        "Swarm in document {} has apiVersion `{}`; write `{API_VERSION}`",
+        at.document, found.escape_default()
     )]
     ApiVersion {
-        /// The number of the document, from 1.
-        document: usize,
+        /// The location of the API version.
+        at: Box<Location>,
         /// The API version in the text.
         found: String,
+    },
+    /// A key is another text in Kubernetes than in the file.
+    #[error("document {} has a key that changes", at.document)]
+    RenamedKey {
+        /// The location of the object with the key.
+        at: Box<Location>,
+        /// The key, and the text to write instead.
+        source: Unreadable,
     },
     /// A field is unknown, missing or of the wrong type.
     #[error("Swarm `{}`: {reason}", swarm.escape_default())]
     Field {
         /// The name of the Swarm.
         swarm: String,
+        /// The location of the field, if known.
+        at: Option<Box<Location>>,
         /// A sentence that names the field.
         reason: String,
     },
@@ -76,6 +90,8 @@ pub enum ManifestError {
     Spec {
         /// The name of the Swarm.
         swarm: String,
+        /// The location of the value, if known.
+        at: Option<Box<Location>>,
         /// The place, and the text to write instead.
         source: SpecError,
     },
@@ -84,6 +100,8 @@ pub enum ManifestError {
     NoSource {
         /// The name of the Swarm.
         swarm: String,
+        /// The location of the value, if known.
+        at: Option<Box<Location>>,
         /// The source, and the text to write instead.
         source: SpecError,
     },
@@ -92,6 +110,8 @@ pub enum ManifestError {
     SourcesTooLarge {
         /// The name of the Swarm.
         swarm: String,
+        /// The location of the value, if known.
+        at: Option<Box<Location>>,
         /// The source and the limit.
         source: SpecError,
     },
@@ -106,15 +126,81 @@ pub enum ManifestError {
         first: String,
         /// The second place of the job.
         second: String,
+        /// The location of the second place, if known.
+        at: Option<Box<Location>>,
+    },
+    /// Several mistakes of one kind.
+    #[error("{}", one_line(mistakes, *more))]
+    Several {
+        /// The first mistakes, at least one.
+        mistakes: Vec<ManifestError>,
+        /// The number of further mistakes.
+        more: usize,
     },
 }
 
+impl Mistakes<ManifestError> {
+    /// One error for all mistakes, if there are any.
+    pub(super) fn check(&mut self) -> Result<(), ManifestError> {
+        let (mut mistakes, more) = std::mem::take(self).into_parts();
+        match mistakes.pop() {
+            None => Ok(()),
+            Some(only) if mistakes.is_empty() => Err(only),
+            Some(last) => {
+                mistakes.push(last);
+                Err(ManifestError::Several { mistakes, more })
+            }
+        }
+    }
+}
+
+/// All mistakes in one line.
+fn one_line(mistakes: &[ManifestError], more: usize) -> String {
+    let mut sentences: Vec<_> = mistakes.iter().map(|mistake| in_full(mistake)).collect();
+    if 0 < more {
+        sentences.push(further(more));
+    }
+    sentences.join("; ")
+}
+
+fn further(more: usize) -> String {
+    let s = if more == 1 { "" } else { "s" };
+    format!("and {more} more mistake{s} of this kind")
+}
+
 impl ManifestError {
+    /// One error for the sentences of mistakes, at least one.
+    pub(super) fn together(mistakes: Mistakes<String>, one: impl Fn(String) -> Self) -> Self {
+        let (sentences, more) = mistakes.into_parts();
+        let mut mistakes: Vec<_> = sentences.into_iter().map(one).collect();
+        match mistakes.pop() {
+            Some(only) if mistakes.is_empty() => only,
+            last => {
+                mistakes.extend(last);
+                Self::Several { mistakes, more }
+            }
+        }
+    }
+
+    /// The error at another location.
+    pub(super) fn at(mut self, location: Location) -> Self {
+        if let Self::Field { at, .. }
+        | Self::Spec { at, .. }
+        | Self::NoSource { at, .. }
+        | Self::SourcesTooLarge { at, .. }
+        | Self::DuplicateJob { at, .. } = &mut self
+        {
+            *at = Some(Box::new(location));
+        }
+        self
+    }
+
     /// The name of the Swarm that the error is about; `None` if it is about no Swarm, or about
     /// several.
     #[must_use]
     pub fn swarm(&self) -> Option<&str> {
         match self {
+            Self::Several { mistakes, .. } => mistakes.first()?.swarm(),
             Self::Field { swarm, .. }
             | Self::Spec { swarm, .. }
             | Self::NoSource { swarm, .. }
@@ -126,29 +212,24 @@ impl ManifestError {
             | Self::WhichSwarm { .. }
             | Self::NoSuchSwarm { .. }
             | Self::ApiVersion { .. }
+            | Self::RenamedKey { .. }
             | Self::Twice { .. } => None,
         }
     }
 
-    /// The place of the mistake in `text`, from which the manifest was read. `None` if it has no
-    /// place, or is in another object than the Swarm. O(text).
+    /// The location of the mistake, if it is in one document.
     #[must_use]
-    pub fn place(&self, text: &str) -> Option<Place> {
+    pub fn location(&self) -> Option<&Location> {
         match self {
-            Self::Syntax(error) => error.source.place(),
-            Self::ApiVersion { document, .. } => place::find(text, *document, "apiVersion"),
-            Self::Field { swarm, reason } => {
-                place::find(text, document_of(text, swarm)?, field_in(reason)?)
-            }
-            Self::Spec { swarm, source }
-            | Self::NoSource { swarm, source }
-            | Self::SourcesTooLarge { swarm, source } => {
-                place::find(text, document_of(text, swarm)?, &source.place)
-            }
-            Self::DuplicateJob { swarm, second, .. } => {
-                place::find(text, document_of(text, swarm)?, second)
-            }
-            Self::Empty
+            Self::Several { mistakes, .. } => mistakes.first()?.location(),
+            Self::ApiVersion { at, .. } | Self::RenamedKey { at, .. } => Some(at),
+            Self::Field { at, .. }
+            | Self::Spec { at, .. }
+            | Self::NoSource { at, .. }
+            | Self::SourcesTooLarge { at, .. }
+            | Self::DuplicateJob { at, .. } => at.as_deref(),
+            Self::Syntax(_)
+            | Self::Empty
             | Self::NoSwarm
             | Self::WhichSwarm { .. }
             | Self::NoSuchSwarm { .. }
@@ -156,10 +237,66 @@ impl ManifestError {
         }
     }
 
+    /// The error with the location of its field in the Swarm, unless it has a location.
+    pub(super) fn in_swarm(mut self, located: &dyn Fn(&str) -> Location) -> Self {
+        match &mut self {
+            Self::Several { mistakes, .. } => {
+                let all = std::mem::take(mistakes).into_iter();
+                *mistakes = all.map(|mistake| mistake.in_swarm(located)).collect();
+            }
+            Self::Field { at: at @ None, reason, .. } => {
+                *at = field_in(reason).map(|path| Box::new(located(path)));
+            }
+            Self::Spec { at: at @ None, source, .. }
+            | Self::NoSource { at: at @ None, source, .. }
+            | Self::SourcesTooLarge { at: at @ None, source, .. } => {
+                *at = Some(Box::new(located(&source.place)));
+            }
+            Self::DuplicateJob { at: at @ None, second, .. } => {
+                *at = Some(Box::new(located(second)));
+            }
+            _ => {}
+        }
+        self
+    }
+
+    /// The place of the mistake in `text`, from which the manifest was read. `None` if it has no
+    /// place. O(text).
+    #[must_use]
+    pub fn place(&self, text: &str) -> Option<Place> {
+        match self {
+            Self::Syntax(error) => error.source.place(),
+            Self::RenamedKey { source, .. } => source.place(),
+            Self::Spec { swarm, at: None, source } => {
+                place::find(text, document_of(text, swarm)?, &source.place)
+            }
+            _ => self.location()?.find(text),
+        }
+    }
+
     /// The error for the author of `text`, which is in the file `shown`. It has the place as
     /// `FILE:LINE:COLUMN` if known, the reason, and the line itself if it exists.
     #[must_use]
     pub fn explained(&self, shown: &str, text: &str) -> Explained {
+        self.explained_in(&|_| (shown, text))
+    }
+
+    /// Works like [`explained`](Self::explained), for documents of several texts: `file` has the
+    /// name and the text for a location.
+    pub fn explained_in<'t>(
+        &self,
+        file: &dyn Fn(Option<&Location>) -> (&'t str, &'t str),
+    ) -> Explained {
+        match self {
+            Self::Several { mistakes, more } => {
+                let all = mistakes.iter().map(|mistake| mistake.explained_in(file));
+                Explained::together(all.collect(), *more)
+            }
+            _ => self.alone(file(self.location())),
+        }
+    }
+
+    fn alone(&self, (shown, text): (&str, &str)) -> Explained {
         let place = self.place(text);
         let at = place.map(|Place { line, column }| format!(":{line}:{column}"));
         Explained {
@@ -176,6 +313,20 @@ pub struct Explained {
     pub sentence: String,
     /// The line of the file with a mark below the place, if the line exists.
     pub excerpt: Option<String>,
+}
+
+impl Explained {
+    /// Several mistakes as one: below the line of the first are the others.
+    fn together(all: Vec<Self>, more: usize) -> Self {
+        let mut all = all.into_iter();
+        let Some(Self { sentence, excerpt }) = all.next() else {
+            return Self::from(further(more));
+        };
+        let mut below: Vec<_> = excerpt.into_iter().collect();
+        below.extend(all.map(|explained| explained.to_string()));
+        below.extend(Some(further(more)).filter(|_| 0 < more));
+        Self { sentence, excerpt: Some(below.join("\n")) }
+    }
 }
 
 /// The sentence alone, for a mistake without a place in the file.
@@ -200,19 +351,13 @@ pub fn in_full(error: &(dyn Error + 'static)) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// The path of the field in a message of the schema.
-fn field_in(reason: &str) -> Option<&str> {
-    let (_, rest) = reason.split_once("field `")?;
-    rest.split_once('`').map(|(path, _)| path)
-}
-
 /// The number of the document with the Swarm `name`.
 fn document_of(text: &str, name: &str) -> Option<usize> {
-    let documents = yaml::documents(text).ok()?;
-    let is_it = |(_, value): &&(usize, Value)| {
+    let documents = yaml::manifests(text).ok()?;
+    let is_it = |Document { value, .. }: &&Document<'_>| {
         value["kind"] == "Swarm" && value["metadata"]["name"].as_str().unwrap_or_default() == name
     };
-    documents.iter().find(is_it).map(|(number, _)| *number)
+    documents.iter().find(is_it).map(|document| document.number)
 }
 
 fn listed(names: &[String]) -> String {

@@ -7,11 +7,12 @@ use swarm_core::{Job, JobName, Jobs, Share};
 
 use super::ManifestError;
 use super::documents::{Object, Objects};
+use super::location::{Location, Within};
 use super::record::{self, SourceRecord, labels};
-use crate::error::SpecError;
-use crate::schema::{self, ValueSchema};
+use crate::error::{Mistakes, SpecError};
+use crate::schema::{self, Source, ValueSchema};
 use crate::spec::{self, ConfigMapKey, JobSource, SourceFormat};
-use crate::{convert, hostport, yaml};
+use crate::{convert, hostport, place, yaml};
 
 /// An empty list, in every format.
 const NONE: &str = "[]";
@@ -45,16 +46,18 @@ pub struct Gathered {
 /// Collects the jobs of all sources. A source is missing if its selector lost a ConfigMap of
 /// `gone`, see [`SourceRecord`]. O(jobs · log jobs).
 pub(super) fn read(
-    swarm: &Object,
-    objects: &Objects,
+    swarm: &Object<'_>,
+    objects: &Objects<'_>,
     jobs: Vec<spec::Job>,
     sources: &[JobSource],
     gone: &SourceRecord,
     limits: SourceLimits,
 ) -> Result<Gathered, ManifestError> {
     let (lists, entries, record) = (Vec::new(), Vec::new(), SourceRecord::default());
-    let mut gathering = Gathering { swarm, objects, gone, limits, lists, entries, record };
-    gathering.inline(jobs)?;
+    let wrong_entries = Mistakes::default();
+    let mut gathering =
+        Gathering { swarm, objects, gone, limits, lists, entries, wrong_entries, record };
+    gathering.inline(jobs);
     for (index, source) in sources.iter().enumerate() {
         gathering.source(&format!("spec.jobSources[{index}]"), source)?;
     }
@@ -72,38 +75,54 @@ struct Entry {
 /// A list of jobs, with its place for people.
 enum List {
     Inline,
-    Entries(String),
-    Lines(String),
+    Entries(String, Location),
+    Lines(String, Location),
 }
 
 impl List {
     fn place(&self, number: usize) -> String {
         match self {
             Self::Inline => format!("spec.jobs[{number}]"),
-            Self::Entries(list) => format!("{list}, entry {}", number + 1),
-            Self::Lines(list) => format!("{list}, line {}", number + 1),
+            Self::Entries(list, _) => format!("{list}, entry {}", number + 1),
+            Self::Lines(list, _) => format!("{list}, line {}", number + 1),
+        }
+    }
+
+    /// The location of an entry; `None` if its place is a path in the Swarm.
+    fn location(&self, number: usize) -> Option<Location> {
+        match self {
+            Self::Inline => None,
+            Self::Entries(_, list) => Some(list.within(Within::Entry(format!("[{number}]")))),
+            Self::Lines(_, list) => Some(list.line(number + 1)),
         }
     }
 }
 
 struct Gathering<'a> {
-    swarm: &'a Object,
-    objects: &'a Objects,
+    swarm: &'a Object<'a>,
+    objects: &'a Objects<'a>,
     /// The ConfigMaps of an earlier list that no longer exist.
     gone: &'a SourceRecord,
     limits: SourceLimits,
     lists: Vec<List>,
     entries: Vec<Entry>,
+    wrong_entries: Mistakes<ManifestError>,
     record: SourceRecord,
 }
 
+/// A text with a list of jobs, with its place for people and in the documents.
+struct TextList<'a> {
+    place: String,
+    text: &'a str,
+    at: Location,
+}
+
 impl Gathering<'_> {
-    fn inline(&mut self, jobs: Vec<spec::Job>) -> Result<(), ManifestError> {
+    fn inline(&mut self, jobs: Vec<spec::Job>) {
         self.lists.push(List::Inline);
         for (number, job) in jobs.into_iter().enumerate() {
-            self.add(number, &job)?;
+            self.add(number, &job);
         }
-        Ok(())
     }
 
     /// Adds the jobs of the source at `place`.
@@ -168,7 +187,7 @@ impl Gathering<'_> {
     /// Adds the jobs of one key of a ConfigMap.
     fn list(
         &mut self,
-        object: &Object,
+        object: &Object<'_>,
         key: &str,
         source: &JobSource,
     ) -> Result<(), ManifestError> {
@@ -179,83 +198,104 @@ impl Gathering<'_> {
             if source.is_optional() && data.is_none() && bytes.is_none() {
                 return Ok(());
             }
-            return Err(self.missing(place, no_text(object, key)));
+            let field = if bytes.is_some() { "binaryData" } else { "data" };
+            let at = object.at(&format!("{field}[\"{key}\"]"));
+            return Err(self.missing(place, no_text(object, key)).at(at));
         };
-        let place = format!("{place}, key `{}`", key.escape_default());
+        let list = TextList {
+            place: format!("{place}, key `{}`", key.escape_default()),
+            text,
+            at: object.at(&format!("data[\"{key}\"]")),
+        };
         let has_suffixes = source.share_suffix.unwrap_or_default();
         match source.format.unwrap_or_default() {
-            SourceFormat::List => self.entries(place, text, has_suffixes),
+            SourceFormat::List => self.entries(list, has_suffixes),
             SourceFormat::Hostports if has_suffixes => {
                 let reason = "`shareSuffix` has no effect with `format: hostports`; leave it out";
-                Err(self.wrong(place, reason.to_owned()))
+                Err(self.wrong(list.place, reason.to_owned()).at(list.at))
             }
-            SourceFormat::Hostports => self.hostports(place, text),
+            SourceFormat::Hostports => self.hostports(list),
         }
     }
 
-    fn entries(
-        &mut self,
-        place: String,
-        text: &str,
-        has_suffixes: bool,
-    ) -> Result<(), ManifestError> {
+    fn entries(&mut self, list: TextList<'_>, has_suffixes: bool) -> Result<(), ManifestError> {
+        let TextList { place, text, at } = list;
         if let Some(reason) = yaml::too_many_values(text, self.limits.values_max) {
             return Err(self.too_large(place, format!("{reason}; divide it among several Swarms")));
         }
-        let mut documents = yaml::documents(text)
-            .map_err(|error| self.wrong(place.clone(), format!("{error}: {}", error.source)))?;
+        let mut documents = yaml::documents(text).map_err(|error| {
+            let wrong = self.wrong(place.clone(), format!("{error}: {}", error.source));
+            wrong.at(error.source.place().map_or(at.clone(), |it| at.within(Within::Place(it))))
+        })?;
         let items = match (documents.pop(), documents.len()) {
-            (None, _) => return Err(self.wrong(place, NO_LIST.to_owned())),
+            (None, _) => return Err(self.wrong(place, NO_LIST.to_owned()).at(at)),
             (Some((_, Value::Array(items))), 0) => items,
-            _ => return Err(self.wrong(place, "write one YAML list of jobs".to_owned())),
+            _ => return Err(self.wrong(place, "write one YAML list of jobs".to_owned()).at(at)),
         };
         self.has_room_for(&place, items.len())?;
-        let schema = job_schema(&place)
-            .map_err(|source| ManifestError::Spec { swarm: self.swarm.name().into(), source })?;
-        self.lists.push(List::Entries(place.clone()));
+        let schema = job_schema(&place).map_err(|source| ManifestError::Spec {
+            swarm: self.swarm.name().into(),
+            at: None,
+            source,
+        })?;
+        self.lists.push(List::Entries(place.clone(), at.clone()));
+        let quoted = Source { reader: "YAML", written: &|path| place::written(text, 1, path) };
         for (number, item) in items.into_iter().enumerate() {
+            // The text is searched for each mistake that is shown, and not for those that are counted.
+            let source = if self.wrong_entries.is_full() { Source::NONE } else { quoted };
+            let entry = format!("[{number}]");
             let job = match item {
-                Value::String(text) => from_text(text, has_suffixes),
-                Value::Object(_) => {
-                    from_map(number, &schema, &item).map_err(|e| self.wrong(place.clone(), e))?
-                }
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
-                    let reason = format!("entry {} must be a text or a map of fields", number + 1);
-                    return Err(self.wrong(place, reason));
-                }
+                Value::String(text) => Ok(from_text(text, has_suffixes)),
+                Value::Object(_) => from_map(number, &schema, &item, source),
+                item => Err(no_job(number, &item, (source.written)(&entry))),
             };
-            self.add(number, &job)?;
+            let job = job.map_err(|reason| {
+                let path = schema::field_in(&reason).unwrap_or(&entry).to_owned();
+                self.wrong(place.clone(), reason).at(at.within(Within::Entry(path)))
+            });
+            match job {
+                Ok(job) => self.add(number, &job),
+                Err(error) => self.wrong_entries.push(|| error),
+            }
         }
         Ok(())
     }
 
-    fn hostports(&mut self, place: String, text: &str) -> Result<(), ManifestError> {
-        if yaml::without_mark(text).trim() == NONE {
+    fn hostports(&mut self, list: TextList<'_>) -> Result<(), ManifestError> {
+        let TextList { place, text, at } = list;
+        let text = yaml::without_mark(text);
+        if text.trim() == NONE {
             return Ok(());
         }
-        let count = hostport::lines(yaml::without_mark(text)).count();
+        let count = hostport::lines(text).count();
         if count == 0 {
-            return Err(self.wrong(place, NO_LIST.to_owned()));
+            return Err(self.wrong(place, NO_LIST.to_owned()).at(at));
         }
         self.has_room_for(&place, count)?;
-        self.lists.push(List::Lines(place.clone()));
-        for (number, line) in hostport::lines(yaml::without_mark(text)) {
-            let Some(name) = hostport::job_of(line) else {
-                let line = hostport::excerpt(line);
-                let reason = format!("line {number} is `{line}`; write `host,port`");
-                return Err(self.wrong(place, reason));
-            };
-            self.add(number - 1, &from_text(name, false))?;
+        self.lists.push(List::Lines(place.clone(), at.clone()));
+        for (number, line) in hostport::lines(text) {
+            if let Some(name) = hostport::job_of(line) {
+                self.add(number - 1, &from_text(name, false));
+                continue;
+            }
+            let (shown, why) = (hostport::excerpt(line), hostport::mistake_in(line));
+            let reason = format!("line {number} is `{shown}`: {why}");
+            let wrong = self.wrong(place.clone(), reason).at(at.line(number));
+            self.wrong_entries.push(|| wrong);
         }
         Ok(())
     }
 
-    fn add(&mut self, number: usize, job: &spec::Job) -> Result<(), ManifestError> {
+    fn add(&mut self, number: usize, job: &spec::Job) {
         let list = self.lists.len() - 1;
-        let (name, job) = convert::job(job)
-            .map_err(|reason| self.wrong(self.lists[list].place(number), reason))?;
-        self.entries.push(Entry { name, job, place: (list, number) });
-        Ok(())
+        match convert::job(job) {
+            Ok((name, job)) => self.entries.push(Entry { name, job, place: (list, number) }),
+            Err(reason) => {
+                let wrong = self.wrong(self.lists[list].place(number), reason);
+                let at = self.lists[list].location(number);
+                self.wrong_entries.push(|| at.into_iter().fold(wrong, ManifestError::at));
+            }
+        }
     }
 
     /// Checks that `more` jobs fit, before any of them is converted.
@@ -273,16 +313,21 @@ impl Gathering<'_> {
 
     /// The collected jobs by name.
     fn done(mut self) -> Result<Gathered, ManifestError> {
+        self.wrong_entries.check()?;
         self.entries.sort_by(|a, b| a.name.cmp(&b.name));
-        if let Some(pair) = self.entries.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        let mut twice = Mistakes::default();
+        for pair in self.entries.windows(2).filter(|pair| pair[0].name == pair[1].name) {
             let place = |entry: &Entry| self.lists[entry.place.0].place(entry.place.1);
-            return Err(ManifestError::DuplicateJob {
+            let (list, number) = pair[1].place;
+            twice.push(|| ManifestError::DuplicateJob {
                 swarm: self.swarm.name().to_owned(),
                 name: pair[0].name.clone(),
                 first: place(&pair[0]),
                 second: place(&pair[1]),
+                at: self.lists[list].location(number).map(Box::new),
             });
         }
+        twice.check()?;
         if record::BYTES_MAX < self.record.to_text().len() {
             let reason = "the labels of its selectors are too long to be recorded; shorten them";
             return Err(self.too_large("spec.jobSources".to_owned(), reason.to_owned()));
@@ -302,22 +347,22 @@ impl Gathering<'_> {
 
     fn missing(&self, place: String, reason: String) -> ManifestError {
         let swarm = self.swarm.name().to_owned();
-        ManifestError::NoSource { swarm, source: SpecError { place, reason } }
+        ManifestError::NoSource { swarm, at: None, source: SpecError { place, reason } }
     }
 
     fn too_large(&self, place: String, reason: String) -> ManifestError {
         let swarm = self.swarm.name().to_owned();
-        ManifestError::SourcesTooLarge { swarm, source: SpecError { place, reason } }
+        ManifestError::SourcesTooLarge { swarm, at: None, source: SpecError { place, reason } }
     }
 
     fn wrong(&self, place: String, reason: String) -> ManifestError {
         let swarm = self.swarm.name().to_owned();
-        ManifestError::Spec { swarm, source: SpecError { place, reason } }
+        ManifestError::Spec { swarm, at: None, source: SpecError { place, reason } }
     }
 }
 
 /// The message about a ConfigMap without a text under `key`.
-fn no_text(object: &Object, key: &str) -> String {
+fn no_text(object: &Object<'_>, key: &str) -> String {
     let field = |name: &str| object.value.get(name).and_then(Value::as_object);
     let is_binary = field("binaryData").is_some_and(|data| data.contains_key(key));
     let keys = field("data").into_iter().flat_map(|data| data.keys()).take(8);
@@ -334,6 +379,21 @@ fn no_text(object: &Object, key: &str) -> String {
         return format!("`data` has no text under the key `{key}`; add it");
     }
     format!("`data` has no text under the key `{key}`, only {keys}; add it or name another")
+}
+
+/// The message about an entry that is neither a text nor a map.
+fn no_job(number: usize, item: &Value, written: Option<String>) -> String {
+    let (entry, written) = (number + 1, written.unwrap_or_else(|| item.to_string()));
+    match item {
+        Value::Number(_) => {
+            format!("entry {entry} is the number {written}; write \"{written}\", in quotes")
+        }
+        Value::Bool(_) => {
+            format!("entry {entry} is the truth value {written}; write \"{written}\", in quotes")
+        }
+        Value::Null => format!("entry {entry} is empty; write a name, or remove it"),
+        _ => format!("entry {entry} is a list; write a name, or a map of fields"),
+    }
 }
 
 /// A job from a text: its name alone, or its name and share as in `cnbc:100`.
@@ -355,8 +415,13 @@ fn job_schema(place: &str) -> Result<ValueSchema, SpecError> {
         .map_err(|error| SpecError { place: place.to_owned(), reason: error.to_string() })
 }
 
-fn from_map(number: usize, schema: &ValueSchema, item: &Value) -> Result<spec::Job, String> {
-    schema::check_item(number, schema, item)?;
+fn from_map(
+    number: usize,
+    schema: &ValueSchema,
+    item: &Value,
+    source: Source<'_>,
+) -> Result<spec::Job, String> {
+    schema::check_item(number, schema, item, source)?;
     serde_path_to_error::deserialize(item).map_err(|error| {
         yaml::printable(&format!("field `[{number}].{}`: {}", error.path(), error.inner()))
     })

@@ -48,7 +48,7 @@ pub fn jobs_in_namespace(
 ) -> Result<Gathered, SourceError> {
     let objects = Objects::of_namespace(config_maps);
     let value = json!({"kind": "Swarm", "metadata": {"name": name}});
-    let owner = Object { document: 0, value };
+    let owner = Object::alone(value);
     let inline = spec.jobs.clone();
     let limits = SourceLimits { values_max: SOURCE_VALUES_MAX, jobs_max: SOURCE_JOBS_MAX };
     let gathered = jobs::read(&owner, &objects, inline, &spec.job_sources, gone, limits);

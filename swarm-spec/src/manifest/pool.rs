@@ -20,8 +20,8 @@ pub(super) struct WorkerPool {
 impl WorkerPool {
     /// Reads the pool of `swarm`.
     pub(super) fn read(
-        objects: &Objects,
-        swarm: &Object,
+        objects: &Objects<'_>,
+        swarm: &Object<'_>,
         pool: PoolSpec,
     ) -> Result<Self, ManifestError> {
         let PoolSpec { stateful_set, deployment, pods, managed } = pool;
@@ -36,8 +36,8 @@ impl WorkerPool {
     }
 
     fn of_workload(
-        objects: &Objects,
-        swarm: &Object,
+        objects: &Objects<'_>,
+        swarm: &Object<'_>,
         kind: &'static str,
         workload: WorkloadRef,
     ) -> Result<Self, ManifestError> {
@@ -50,14 +50,18 @@ impl WorkerPool {
     }
 
     /// A managed workload starts with one worker, as in Kubernetes.
-    fn managed(swarm: &Object) -> Result<Self, ManifestError> {
+    fn managed(swarm: &Object<'_>) -> Result<Self, ManifestError> {
         let fits = managed_name_fits(swarm.name());
         fits.map_err(|reason| wrong(swarm)(SpecError { place: "metadata.name".into(), reason }))?;
         Ok(Self { name: swarm.name().to_owned(), workers: Some(1), first_slot: 0 })
     }
 
     /// Counts the pods in the same file, if any.
-    fn of_pods(objects: &Objects, swarm: &Object, pods: &PodsRef) -> Result<Self, ManifestError> {
+    fn of_pods(
+        objects: &Objects<'_>,
+        swarm: &Object<'_>,
+        pods: &PodsRef,
+    ) -> Result<Self, ManifestError> {
         if pods.match_labels.is_empty() {
             let reason = "name at least one label of the pods".to_owned();
             let place = "spec.pool.pods.matchLabels".to_owned();
@@ -69,18 +73,18 @@ impl WorkerPool {
     }
 }
 
-fn wrong(swarm: &Object) -> impl Fn(SpecError) -> ManifestError {
+fn wrong(swarm: &Object<'_>) -> impl Fn(SpecError) -> ManifestError {
     let swarm = swarm.name().to_owned();
-    move |source| ManifestError::Spec { swarm: swarm.clone(), source }
+    move |source| ManifestError::Spec { swarm: swarm.clone(), at: None, source }
 }
 
 /// The name of the pool's workload, and the workload itself if the file has it.
 fn workload_of<'a>(
-    objects: &'a Objects,
-    swarm: &Object,
+    objects: &'a Objects<'_>,
+    swarm: &Object<'_>,
     kind: &'static str,
     workload: WorkloadRef,
-) -> Result<(String, Option<&'a Object>), ManifestError> {
+) -> Result<(String, Option<&'a Object<'a>>), ManifestError> {
     let wrong = |reason| wrong(swarm)(SpecError { place: "spec.pool".into(), reason });
     match (workload.name, workload.match_labels.filter(|labels| !labels.is_empty())) {
         (Some(name), None) if !name.is_empty() => {
@@ -105,7 +109,7 @@ fn workload_of<'a>(
 }
 
 /// The number of workers of a workload, and its first slot.
-fn size_of(kind: &str, workload: &Object) -> Result<(u32, u32), SpecError> {
+fn size_of(kind: &str, workload: &Object<'_>) -> Result<(u32, u32), SpecError> {
     let number = |pointer: &str, default: i64| {
         let place = || {
             let field = pointer.trim_start_matches('/').replace('/', ".");

@@ -7,6 +7,8 @@ use swarm_core::{Rules, Timing};
 
 use super::*;
 
+mod reading;
+
 /// Reads a manifest for a cluster.
 fn parse(text: &str, name: Option<&str>) -> Result<Manifest, ManifestError> {
     super::parse(text, name, Home::Cluster)

@@ -8,8 +8,12 @@ use std::collections::HashMap;
 use granit_parser::{Event, ScalarStyle, Span, StructureStyle, Tag};
 use serde_json::{Map, Value};
 
-use super::events::{Events, Unreadable, check_tag, place_of, shown_key, too_deep};
-use super::{BYTES_ALLOWED, DEPTH_MAX, REPEATED, REPEATED_MAX, merge, scalar};
+use super::events::{
+    Events, MERGE_KEY, Unreadable, check_tag, is_merge_key, is_tag, place_of, shown_key, too_deep,
+};
+use super::{
+    BYTES_ALLOWED, DEPTH_MAX, Dialect, Document, REPEATED, REPEATED_MAX, kubernetes, merge, scalar,
+};
 
 /// The documents of a text, one after the other.
 pub(super) struct Documents<'t> {
@@ -21,6 +25,9 @@ pub(super) struct Documents<'t> {
     left: usize,
     has_aliases: bool,
     anchors: HashMap<usize, Anchored>,
+    dialect: Dialect,
+    /// The first key of the document that is another text in Kubernetes.
+    renamed: Option<Unreadable>,
 }
 
 /// A value that aliases may repeat.
@@ -53,10 +60,11 @@ struct Scalar<'a> {
     style: ScalarStyle,
     tag: Option<&'a Tag>,
     span: &'a Span,
+    dialect: Dialect,
 }
 
 impl<'t> Documents<'t> {
-    pub(super) fn of(text: &'t str) -> Self {
+    pub(super) fn of(text: &'t str, dialect: Dialect) -> Self {
         Self {
             text,
             events: Events::of(text),
@@ -64,11 +72,13 @@ impl<'t> Documents<'t> {
             left: text.len().saturating_mul(REPEATED_MAX).saturating_add(BYTES_ALLOWED),
             has_aliases: text.contains('*'),
             anchors: HashMap::new(),
+            dialect,
+            renamed: None,
         }
     }
 
-    /// The next document and its number; `None` after the last. An error has the number, too.
-    pub(super) fn next(&mut self) -> Result<Option<(usize, Value)>, (usize, Unreadable)> {
+    /// The next document; `None` after the last. An error has the number of its document.
+    pub(super) fn next(&mut self) -> Result<Option<Document<'t>>, (usize, Unreadable)> {
         loop {
             match self.events.next().map_err(|error| (self.number + 1, error))? {
                 None => return Ok(None),
@@ -76,7 +86,9 @@ impl<'t> Documents<'t> {
                     self.number += 1;
                     self.anchors.clear();
                     let value = self.document().map_err(|error| (self.number, error))?;
-                    return Ok(Some((self.number, value)));
+                    let renamed = self.renamed.take();
+                    let (text, number) = (self.text, self.number);
+                    return Ok(Some(Document { text, number, value, renamed }));
                 }
                 Some(_) => {}
             }
@@ -98,7 +110,7 @@ impl<'t> Documents<'t> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let (text, tag) = (self.exact(&text, style, span), tag.as_deref());
-                let scalar = Scalar { text, style, tag, span };
+                let scalar = Scalar { text, style, tag, span, dialect: self.dialect };
                 scalar.check(around)?;
                 let value = scalar.value().map_err(wrong)?;
                 self.take(1 + value.as_str().map_or(0, str::len), span)?;
@@ -152,13 +164,13 @@ impl<'t> Documents<'t> {
             if matches!(event, Event::MappingEnd) {
                 return Ok(merge::with_own(merged.unwrap_or_default(), fields).into());
             }
-            if merge::is_key(&event) {
+            if is_merge_key(&event) {
                 if merged.is_some() {
                     return Err(Unreadable::value("the key `<<` occurs twice; write a list", &at));
                 }
                 let (event, value_at) = self.events.part()?;
                 let value = self.value(event, &value_at, around);
-                let value = value.map_err(|error| error.in_field(merge::KEY))?;
+                let value = value.map_err(|error| error.in_field(MERGE_KEY))?;
                 let found = merge::fields_of(value, &fields);
                 merged = Some(found.map_err(|reason| Unreadable::value(&reason, &at))?);
                 continue;
@@ -192,13 +204,18 @@ impl<'t> Documents<'t> {
                     return Err(wrong("a key is missing; write it before the colon"));
                 }
                 let (text, tag) = (self.exact(&text, style, span), tag.as_deref());
-                let scalar = Scalar { text, style, tag, span };
+                let scalar = Scalar { text, style, tag, span, dialect: self.dialect };
                 scalar.check(around)?;
                 if anchor != 0 {
                     let value = scalar.value().map_err(|reason| wrong(&reason))?;
                     self.keep(anchor, &value, Some(text), span)?;
                 }
-                text.to_owned()
+                let is_plain = style == ScalarStyle::Plain && tag.is_none();
+                if is_plain && self.dialect == Dialect::Kubernetes {
+                    self.key_of_kubectl(text, span)?
+                } else {
+                    text.to_owned()
+                }
             }
             Event::Alias(id) => {
                 let Anchored { value, written, .. } = self.anchored(id, span)?;
@@ -207,6 +224,18 @@ impl<'t> Documents<'t> {
             _ => return Err(no_text()),
         };
         self.take(1 + key.len(), span)?;
+        Ok(key)
+    }
+
+    /// A key without quotes, as `kubectl` reads it.
+    fn key_of_kubectl(&mut self, text: &str, span: &Span) -> Result<String, Unreadable> {
+        let renamed = kubernetes::renamed_key(text);
+        let Some(key) = renamed.map_err(|reason| Unreadable::value(&reason, span))? else {
+            return Ok(text.to_owned());
+        };
+        let reason =
+            format!("Kubernetes reads the key `{text}` as `{key}`; write \"{text}\", in quotes");
+        self.renamed.get_or_insert_with(|| Unreadable::value(&reason, span));
         Ok(key)
     }
 
@@ -308,17 +337,24 @@ impl Scalar<'_> {
     }
 
     fn value(&self) -> Result<Value, String> {
+        let is_of_yaml_1_2 = self.dialect == Dialect::Yaml12;
         let Some(tag) = self.tag else {
             return match self.style {
-                ScalarStyle::Plain => scalar::plain(self.text),
+                ScalarStyle::Plain if is_of_yaml_1_2 => scalar::plain(self.text),
+                ScalarStyle::Plain => kubernetes::plain(self.text),
                 _ => Ok(self.text.into()),
             };
         };
         match tag.core_suffix() {
-            Some(kind @ ("bool" | "float" | "int" | "null")) => scalar::of_kind(kind, self.text)?
-                .ok_or_else(|| {
+            Some(kind @ ("bool" | "float" | "int" | "null")) => {
+                let of_kind = if is_of_yaml_1_2 { scalar::of_kind } else { kubernetes::of_kind };
+                of_kind(kind, self.text)?.ok_or_else(|| {
                     format!("`{}` does not fit the tag `{}`", shown_key(self.text), tag.original())
-                }),
+                })
+            }
+            _ if !is_of_yaml_1_2 && is_tag(tag, "binary") => {
+                Err("Kubernetes decodes the tag `!!binary`; write the text itself".to_owned())
+            }
             _ => Ok(self.text.into()),
         }
     }

@@ -1,6 +1,6 @@
 //! The events of the YAML parser, and the reason why a text cannot be read.
 
-use granit_parser::{ErrorKind, Event, Parser, ScanError, Span, StrInput, Tag};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
 use super::{DEPTH_MAX, printable};
 use crate::place::Place;
@@ -140,6 +140,20 @@ fn check_anchor(name: &str, span: &Span) -> Result<(), Unreadable> {
         shown_key(name)
     );
     Err(Unreadable::text(&reason, Some(place_of(span))))
+}
+
+/// Whether the tag is `!!name`.
+pub(super) fn is_tag(tag: &Tag, name: &str) -> bool {
+    tag.suffix_in_namespace("tag:yaml.org,2002:").as_deref() == Some(name)
+}
+
+/// The key of the maps to merge.
+pub(super) const MERGE_KEY: &str = "<<";
+
+/// Whether the event is a merge key. In quotes it is an ordinary key.
+pub(crate) fn is_merge_key(event: &Event<'_>) -> bool {
+    matches!(event, Event::Scalar(text, ScalarStyle::Plain, _, tag)
+        if text == MERGE_KEY && tag.as_deref().is_none_or(|tag| is_tag(tag, "merge")))
 }
 
 /// Refuses the tags of programs, such as `!Tag`.

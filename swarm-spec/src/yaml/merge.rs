@@ -1,19 +1,9 @@
 //! Merge keys: `<<: *name` adds the fields of another map, as `kubectl` does. A field of the map
 //! itself wins, and of several maps the first.
 
-use granit_parser::{Event, ScalarStyle};
 use serde_json::{Map, Value};
 
 use super::events::shown_key;
-
-/// The key of the maps to merge.
-pub(super) const KEY: &str = "<<";
-
-/// Whether the event is a merge key. In quotes it is an ordinary key.
-pub(crate) fn is_key(event: &Event<'_>) -> bool {
-    matches!(event, Event::Scalar(text, ScalarStyle::Plain, _, tag)
-        if text == KEY && tag.as_deref().is_none_or(|tag| tag.core_suffix() == Some("merge")))
-}
 
 /// The fields that the value of a merge key adds to a map, which has the fields `before` it.
 ///

@@ -1,4 +1,4 @@
-//! The values of plain scalars, which are texts without quotes.
+//! The values of plain scalars, which are texts without quotes, in lists and views.
 //!
 //! Only the words and numbers of YAML 1.2 have a meaning. So `no`, `0755` and `1_000` are texts,
 //! unlike in YAML 1.1.
