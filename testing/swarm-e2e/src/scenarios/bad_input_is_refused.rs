@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::ResourceExt as _;
 use kube::api::{ListParams, Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use swarm_adapters_k8s::status::ready_reason;
 use swarm_client::api::{API_VERSION, Swarm, SwarmLedger, Writer};
 use swarm_spec::yaml;
@@ -21,6 +21,9 @@ const SHOWN: usize = 120;
 /// Specs with the verdicts of file, `plan` and API server. A test of the manifests reads the same
 /// table.
 const SPECS: &str = include_str!("../../../specs.yaml");
+
+/// Texts of manifests with the values that kubectl reads. A test of the reader has the same table.
+const READINGS: &str = include_str!("../../../readings.yaml");
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
@@ -44,6 +47,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let pool = moved.replace("swarm-worker", &"w".repeat(204));
     refused(&context, &second_of(&good), moved, &pool, "at most 203 characters").await?;
     specs_are_judged_as_in_files(&context).await?;
+    kubectl_reads_the_values_of_the_table(&context).await?;
     still(&context, &before, "refused edits").await?;
     a_ledger_only_goes_forward(&context).await?;
     still(&context, &before, "refused writes of its ledger").await?;
@@ -123,6 +127,32 @@ async fn specs_are_judged_as_in_files(context: &Context) -> Result<()> {
         }
     }
     context.laps.lap(format!("{} specs are judged as in files", cases.len()));
+    Ok(())
+}
+
+/// Checks that the kubectl of this version reads every text of the table as the table says.
+async fn kubectl_reads_the_values_of_the_table(context: &Context) -> Result<()> {
+    let documents = yaml::documents(READINGS)?;
+    let cases = documents.first().and_then(|(_, cases)| cases.as_array());
+    let cases = cases.context("the table of readings is no list")?;
+    let mut manifest = "kind: ConfigMap\napiVersion: v1\nmetadata: {name: readings}\n\
+                        base: &base {a: 1, b: 2}\nvalues:\n"
+        .to_owned();
+    for case in cases {
+        let text = case["text"].as_str().context("a case has no text")?;
+        manifest.extend(["- ", text, "\n"]);
+    }
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("readings.yaml");
+    tokio::fs::write(&file, manifest).await?;
+    let path = file.display().to_string();
+    let label = ["label", "--local", "--output=json", "--filename", &path, "read=yes"];
+    let read: Value = serde_json::from_str(&context.kubectl(&label).await?)?;
+    for (index, case) in cases.iter().enumerate() {
+        let found = &read["values"][index];
+        ensure!(*found == case["value"], "kubectl reads {} as {found}", case["text"]);
+    }
+    context.laps.lap(format!("kubectl reads {} texts as the table says", cases.len()));
     Ok(())
 }
 
