@@ -101,8 +101,7 @@ impl Snapshot {
 
     /// Whether the pool is healthy, and has nothing to do and waits for nothing.
     pub(super) fn is_settled_and_healthy(&self) -> bool {
-        let (_, mood) = self.standing();
-        mood == Mood::Good && self.healthy && self.problems().is_empty()
+        self.is_healthy() && self.standing().1 == Mood::Good
     }
 
     /// Returns the reason for the state and its sentence.

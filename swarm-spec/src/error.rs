@@ -48,6 +48,11 @@ impl<T> Mistakes<T> {
         self.first.is_empty()
     }
 
+    /// The same mistakes in another form.
+    pub(crate) fn map<U>(self, form: impl Fn(T) -> U) -> Mistakes<U> {
+        Mistakes { first: self.first.into_iter().map(form).collect(), more: self.more }
+    }
+
     /// The first mistakes, and the number of further ones.
     pub(crate) fn into_parts(self) -> (Vec<T>, usize) {
         (self.first, self.more)

@@ -217,8 +217,9 @@ fn read_spec(swarm: &Object<'_>) -> Result<(ValueSchema, SwarmSpec), ManifestErr
     }
     let known = schema::of::<SwarmObject>().map_err(|error| field(error.to_string()))?;
     let source = Source { reader: "Kubernetes", written: &|path| swarm.written(path) };
-    schema::check_object(&known, &swarm.value, source)
-        .map_err(|mistakes| ManifestError::together(mistakes, field))?;
+    if let Err(mistakes) = schema::check_object(&known, &swarm.value, source) {
+        mistakes.map(field).check()?;
+    }
     let document: SwarmObject =
         serde_path_to_error::deserialize(&swarm.value).map_err(|error| {
             field(printable(&format!("field `{}`: {}", error.path(), error.inner())))

@@ -112,13 +112,22 @@ impl ProgramRunner {
         })
     }
 
-    /// Runs a program next to the job. The error says how the program ended.
-    async fn run_probe(&self, job: &Job, argv: Vec<String>) -> Result<(), String> {
-        let program = argv.first().cloned().unwrap_or_default();
-        match self.guard.probe(&job.name, argv).await {
-            Ok(end) if end.is_success() => Ok(()),
-            Ok(end) => Err(format!("{program} {end}")),
-            Err(reason) => Err(reason),
+    /// Runs a program next to the job, or sends a request that takes `at_most` this time. The error
+    /// is a part of a sentence.
+    async fn ask(&self, job: &Job, probe: FilledProbe, at_most: Duration) -> Result<(), String> {
+        match probe {
+            FilledProbe::Exec(argv) => {
+                let program = argv.first().cloned().unwrap_or_default();
+                match self.guard.probe(&job.name, argv).await {
+                    Ok(end) if end.is_success() => Ok(()),
+                    Ok(end) => Err(format!("{program} {end}")),
+                    Err(reason) => Err(reason),
+                }
+            }
+            FilledProbe::Http(url) => {
+                let answer = runner::fetch(&url, at_most).await;
+                answer.map(|_| ()).map_err(|error| error.to_string())
+            }
         }
     }
 
@@ -243,14 +252,9 @@ impl ProgramRunner {
                     return seen.notified().await;
                 }
                 (Ok(None), None) => return std::future::pending().await,
-                (Ok(Some(FilledProbe::Exec(argv))), _) => {
+                (Ok(Some(probe)), _) => {
                     ticks.tick().await;
-                    self.run_probe(job, argv).await
-                }
-                (Ok(Some(FilledProbe::Http(url))), _) => {
-                    ticks.tick().await;
-                    let answer = runner::fetch(&url, CHECK_INTERVAL).await;
-                    answer.map(|_| ()).map_err(|error| error.to_string())
+                    self.ask(job, probe, CHECK_INTERVAL).await
                 }
                 (Err(reason), _) => {
                     *last = Some(reason);

@@ -69,8 +69,7 @@ async fn print(args: &StatusArgs) -> Result<bool, Failure> {
         }
     }
     output.flush()?;
-    let is_settled = snapshot.is_settled_and_healthy();
-    Ok(if args.wait { is_settled } else { is_settled || snapshot.is_healthy() })
+    Ok(if args.wait { snapshot.is_settled_and_healthy() } else { snapshot.is_healthy() })
 }
 
 fn text(snapshot: &Snapshot, dir: &Path) -> String {

@@ -169,19 +169,6 @@ fn further(more: usize) -> String {
 }
 
 impl ManifestError {
-    /// One error for the sentences of mistakes, at least one.
-    pub(super) fn together(mistakes: Mistakes<String>, one: impl Fn(String) -> Self) -> Self {
-        let (sentences, more) = mistakes.into_parts();
-        let mut mistakes: Vec<_> = sentences.into_iter().map(one).collect();
-        match mistakes.pop() {
-            Some(only) if mistakes.is_empty() => only,
-            last => {
-                mistakes.extend(last);
-                Self::Several { mistakes, more }
-            }
-        }
-    }
-
     /// The error at another location.
     pub(super) fn at(mut self, location: Location) -> Self {
         if let Self::Field { at, .. }

@@ -241,7 +241,7 @@ impl Gathering<'_> {
         self.lists.push(List::Entries(place.clone(), at.clone()));
         let quoted = Source { reader: "YAML", written: &|path| place::written(text, 1, path) };
         for (number, item) in items.into_iter().enumerate() {
-            // The text is searched for each mistake that is shown, and not for those that are counted.
+            // Each search reads the text from its beginning, and further mistakes are only counted.
             let source = if self.wrong_entries.is_full() { Source::NONE } else { quoted };
             let entry = format!("[{number}]");
             let job = match item {

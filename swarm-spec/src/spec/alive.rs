@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::duration::{self, Duration};
 use crate::rule::Rule;
 
-use super::runner::more_than_nothing;
+use super::runner::{more_than_nothing, probe_names_a_program};
 
 /// Liveness check of a program: exactly one of `exec`, `http`, `output` and `file`. A job that fails
 /// it is stopped, and restarted as one that ended by itself. With `ready` the checks begin when the
@@ -32,10 +32,7 @@ pub struct AliveSpec {
         length(min = 1, max = 256),
         inner(length(max = 4096), regex(pattern = "^[^\\x00]*$"))
     )]
-    #[schemars(extend("x-kubernetes-validations" = [Rule::new(
-        "self[0] != ''",
-        "write the program first, as in [\"pg_isready\", \"-q\"]"
-    )]))]
+    #[schemars(extend("x-kubernetes-validations" = [probe_names_a_program()]))]
     pub exec: Option<Vec<String>>,
     /// URL that answers with a status of 200 to 299 while the job is alive, such as
     /// `http://127.0.0.1:{param.port}/healthz`.

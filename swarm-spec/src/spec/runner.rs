@@ -167,10 +167,7 @@ pub struct ReadySpec {
         length(min = 1, max = 256),
         inner(length(max = 4096), regex(pattern = "^[^\\x00]*$"))
     )]
-    #[schemars(extend("x-kubernetes-validations" = [Rule::new(
-        "self[0] != ''",
-        "write the program first, as in [\"pg_isready\", \"-q\"]"
-    )]))]
+    #[schemars(extend("x-kubernetes-validations" = [probe_names_a_program()]))]
     pub exec: Option<Vec<String>>,
     /// URL that answers with a status of 200 to 299 when the job is ready, such as
     /// `http://127.0.0.1:{param.port}/healthz`. It is fetched every second.
@@ -201,6 +198,11 @@ pub struct RestartSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded(), more_than_nothing()]))]
     pub max_pause: Option<Duration>,
+}
+
+/// The rule that a probe begins with its program.
+pub(super) fn probe_names_a_program() -> Rule {
+    Rule::new("self[0] != ''", "write the program first, as in [\"pg_isready\", \"-q\"]")
 }
 
 pub(super) fn more_than_nothing() -> Rule {

@@ -7,9 +7,9 @@ use swarm_spec::template::Template;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 
+use super::ProgramRunner;
 use super::files::{Summary, pattern_of};
-use super::{FilledProbe, ProgramRunner};
-use crate::runner::{self, Job};
+use crate::runner::Job;
 
 /// The time between two looks at files: a quarter of the time in which they must change, within
 /// these bounds.
@@ -77,15 +77,7 @@ impl ProgramRunner {
         let mut failures = 0;
         loop {
             ticks.tick().await;
-            let asked = async {
-                match self.filled_probe(job, probe)? {
-                    FilledProbe::Exec(argv) => self.run_probe(job, argv).await,
-                    FilledProbe::Http(url) => {
-                        let answer = runner::fetch(&url, every).await;
-                        answer.map(|_| ()).map_err(|error| error.to_string())
-                    }
-                }
-            };
+            let asked = async { self.ask(job, self.filled_probe(job, probe)?, every).await };
             let late = |_| Err(format!("the check took longer than {every:?}"));
             match timeout(every, asked).await.unwrap_or_else(late) {
                 Ok(()) => failures = 0,

@@ -458,12 +458,13 @@ impl Task {
         let mut has_changed = std::mem::take(&mut self.has_changed);
         for (name, entry) in &self.jobs {
             let State::Running(since) = entry.state else { continue };
-            let is_up = match entry.job.readiness() {
+            let readiness = entry.job.readiness();
+            let is_up = match readiness {
                 Readiness::Unchecked => UNCHECKED_UP <= since.elapsed(),
                 Readiness::Awaited | Readiness::Stalled => false,
                 Readiness::Ready => true,
             };
-            let is_stalled = entry.job.readiness() == Readiness::Stalled;
+            let is_stalled = readiness == Readiness::Stalled;
             let changes = |it: &&mut JobReport| if it.is_up { is_stalled } else { is_up };
             if let Some(report) = reports.get_mut(name).filter(changes) {
                 report.is_up = is_up;
