@@ -29,7 +29,7 @@ pub const VERSION: u32 = 1;
 pub(crate) const LINE_BYTES_MAX: u64 = 4 << 20;
 
 /// An order of the operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Order {
     /// Release all jobs while they are moved elsewhere, and end.
@@ -39,6 +39,12 @@ pub enum Order {
     },
     /// Stop all jobs now, and end.
     End,
+    /// Stop the run of a job, and begin another one at once, also if the job was not restarted any
+    /// more. A worker of an earlier version ignores it.
+    Restart {
+        /// The job.
+        job: String,
+    },
 }
 
 /// An event in a worker, for its operator.

@@ -17,7 +17,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post as posted};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
@@ -27,7 +27,7 @@ use tokio::task::spawn_blocking;
 
 pub use address::address;
 pub use axum::serve::Listener;
-pub use client::{Answer, AnswerError, get as request};
+pub use client::{Answer, AnswerError, get as request, post};
 pub use document::Document;
 pub use server::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_MAX, LIFE_MAX, Place, serve};
 pub use socket::{Socket, SocketListener, connect};
@@ -102,6 +102,29 @@ impl Endpoints {
         let answer =
             |Path(name): Path<String>| async move { answered(move || document(&name)).await };
         let router = self.router.route(&format!("{path}/{{*name}}"), get(answer));
+        Self { router, list: self.list }.listed(&format!("{path}/NAME"), about)
+    }
+
+    /// Adds an action on each name below `path`, which `POST` requests. The answer is a sentence: about
+    /// the effect, or with status 409 about the reason why there is none. Only endpoints of a socket
+    /// may have actions: everybody who reaches an address could request them.
+    #[must_use]
+    pub fn with_action<F>(
+        self,
+        path: &str,
+        about: &str,
+        act: impl Fn(String) -> F + Clone + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<String, String>> + Send + 'static,
+    {
+        let answer = |Path(name): Path<String>| async move {
+            match act(name).await {
+                Ok(effect) => Document::of(&serde_json::json!({ "effect": effect })).answer(),
+                Err(reason) => Document::refused(reason).answer(),
+            }
+        };
+        let router = self.router.route(&format!("{path}/{{*name}}"), posted(answer));
         Self { router, list: self.list }.listed(&format!("{path}/NAME"), about)
     }
 

@@ -41,6 +41,12 @@ fn codes(command: &str) -> &'static [Code] {
             INVALID,
             (3, "no such pool runs"),
         ],
+        "restart" | "retry" | "suspend" | "resume" => &[
+            (0, "each job was acted on"),
+            (1, "the pool does not answer, or belongs to another user"),
+            INVALID,
+            (3, "no such pool runs, or an action had no effect on a job"),
+        ],
         "plan" => &[
             (0, "every job has a worker"),
             FAILURE,

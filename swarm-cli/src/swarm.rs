@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use swarm_adapters_host::{caller, runtime};
-use swarm_local::{LocalArgs, LogsArgs, PsArgs, StatusArgs, StopArgs};
+use swarm_local::{ActionArgs, LocalArgs, LogsArgs, PsArgs, StatusArgs, StopArgs};
 
 use crate::import::ImportArgs;
 use crate::init::InitArgs;
@@ -34,6 +34,14 @@ enum Command {
     Logs(LogsArgs),
     /// End a pool that `local` runs; returns when no process is left
     Stop(StopArgs),
+    /// Restart jobs of a pool that `local` runs
+    Restart(ActionArgs),
+    /// Begin jobs again that are not restarted any more
+    Retry(ActionArgs),
+    /// Stop jobs until they are resumed, also over a restart of the pool
+    Suspend(ActionArgs),
+    /// Let suspended jobs run again
+    Resume(ActionArgs),
     /// Show what would run where, and what would move, without changing anything
     Plan(PlanArgs),
     /// Check in run logs that every job was run by one worker at a time
@@ -103,6 +111,10 @@ async fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::Ps(args) => swarm_local::ps(args).await,
         Command::Logs(args) => swarm_local::logs(args).await,
         Command::Stop(args) => swarm_local::stop(args).await,
+        Command::Restart(args) => swarm_local::restart(args).await,
+        Command::Retry(args) => swarm_local::retry(args).await,
+        Command::Suspend(args) => swarm_local::suspend(args).await,
+        Command::Resume(args) => swarm_local::resume(args).await,
         Command::Plan(args) => Ok(plan::machine::run(&args).await),
         Command::Verify(args) => verify::verify(&args),
         Command::Init(args) => init::write(&args),

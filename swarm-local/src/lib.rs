@@ -3,6 +3,7 @@
 //! The core makes all decisions. This crate connects the file stores and the processes to the turn
 //! that also runs on a cluster, and shows the results.
 
+mod by_hand;
 mod commands;
 mod earlier;
 mod ending;
@@ -57,13 +58,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use commands::{
-    LogsArgs, PoolArgs, PsArgs, RunningPool, StatusArgs, StopArgs, logs, ps, running, status, stop,
+    ActionArgs, LogsArgs, PoolArgs, PsArgs, RunningPool, StatusArgs, StopArgs, logs, ps, restart,
+    resume, retry, running, status, stop, suspend,
 };
 pub use fixed::Fixed;
 pub use state::other_pool;
 
+use by_hand::Hands;
 use input::Input;
-use operate::Operation;
+use operate::{Operation, Sources};
 use outlets::{Outlets, Paths, Voice};
 use output::complain_in_lines;
 use reports::Reports;
@@ -181,7 +184,8 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let has_ended = CancellationToken::new();
     let reports = Reports::default();
     let shown = web::Shown { snapshots: snapshots.subscribe(), reports: reports.clone() };
-    let answers = web::serve(listeners, shown, metrics.clone(), has_ended.clone());
+    let (hands, requests) = Hands::new();
+    let answers = web::serve(listeners, shown, metrics.clone(), hands, has_ended.clone());
     let server = tokio::spawn(answers);
     let service = tokio::spawn(service::follow(snapshots.subscribe(), shutdown.clone()));
     let service = AbortOnDropHandle::new(service);
@@ -198,7 +202,8 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let shown = web::Shown { snapshots: snapshots.subscribe(), reports: reports.clone() };
     let (view, voice) = viewed(is_drawn, paths, shown, &shutdown);
     let outlets = Outlets { voice, snapshots, metrics, reports };
-    let operation = Operation::start(dir.path(), input, wanted, worker, since, outlets);
+    let sources = Sources { input, requests };
+    let operation = Operation::start(dir.path(), sources, wanted, worker, since, outlets);
     let outcome = Box::pin(async { operation.await?.run(until, &shutdown).await }).await;
     shutdown.end();
     has_ended.cancel();

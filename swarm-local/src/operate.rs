@@ -1,5 +1,7 @@
 //! The main loop: runs a turn after every change, and reports when the pool is settled.
 
+mod requests;
+
 use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
 use std::path::{Path, PathBuf};
@@ -19,8 +21,9 @@ use swarm_core::{
     Autoscaler, Decider, Decision, Desired, Failing, Ledger, Needs, Observed, Presence, Progress,
     Slot, Turn, Unassigned, WorkerSeen, turn,
 };
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
+use super::by_hand::{self, ByHand};
 use super::ending::{self, Cause, Granted, report_killed};
 use super::failures::{Failures, News};
 use super::input::{self, Edit, Input, Wanted};
@@ -53,6 +56,8 @@ const TIDY: Duration = Duration::from_secs(10);
 /// A Swarm that runs on this machine.
 pub(super) struct Operation {
     input: Input,
+    requests: mpsc::Receiver<by_hand::Request>,
+    by_hand: ByHand,
     wanted: Wanted,
     run_log: PathBuf,
     ledgers: FileLedgerStore,
@@ -127,7 +132,15 @@ enum Woken {
     /// A turn is due.
     Due,
     Edited(Edit),
+    /// A person acts on a job.
+    Asked(by_hand::Request),
     Signalled,
+}
+
+/// The sources of requests: the file, and a person.
+pub(super) struct Sources {
+    pub(super) input: Input,
+    pub(super) requests: mpsc::Receiver<by_hand::Request>,
 }
 
 impl Operation {
@@ -135,13 +148,16 @@ impl Operation {
     /// counts from `since`.
     pub(super) async fn start(
         dir: &Path,
-        input: Input,
-        wanted: Wanted,
+        sources: Sources,
+        mut wanted: Wanted,
         worker: WorkerProgram,
         since: Instant,
         outlets: Outlets,
     ) -> anyhow::Result<Self> {
         let cannot = || format!("the state directory {} cannot be used", dir.display());
+        let Sources { input, requests } = sources;
+        let mut by_hand = ByHand::open(dir).map_err(anyhow::Error::msg)?;
+        by_hand.apply(&mut wanted.desired.jobs);
         let ledgers = FileLedgerStore::open(dir).with_context(cannot)?;
         let views = PoolViews::open(dir).with_context(cannot)?;
         views.set_details(wanted.details());
@@ -156,6 +172,8 @@ impl Operation {
         Ok(Self {
             workers: processes.watch(),
             input,
+            requests,
+            by_hand,
             wanted,
             run_log: dir.join(RUN_LOG),
             ledgers,
@@ -284,6 +302,7 @@ impl Operation {
                         self.outlets.voice.complain(&sentence);
                     }
                     self.wanted = *wanted;
+                    self.by_hand.apply(&mut self.wanted.desired.jobs);
                     self.invalid_file = None;
                     self.problem = None;
                     self.views.set_details(self.wanted.details());
@@ -295,6 +314,12 @@ impl Operation {
                     self.outlets.voice.refuse(&explained);
                     self.invalid_file = Some(InvalidFile::now(explained));
                     recheck_at = Some(Instant::now());
+                }
+                Woken::Asked(request) => {
+                    if self.act(request) {
+                        self.unsettled_since.get_or_insert_with(Instant::now);
+                        recheck_at = Some(Instant::now());
+                    }
                 }
                 Woken::Edited(Edit::Waits(writer)) => {
                     let sentence = text::waiting_edit(self.input.shown(), &writer);
@@ -455,6 +480,7 @@ impl Operation {
         tokio::select! {
             () = shutdown.ends() => Woken::Signalled,
             edit = self.input.edited(&self.wanted) => Woken::Edited(edit),
+            Some(request) = self.requests.recv() => Woken::Asked(request),
             () = self.sessions.changed() => Woken::Observed,
             _ = self.workers.changed() => Woken::Observed,
             () = self.news.heard() => Woken::Observed,
@@ -575,6 +601,7 @@ impl Operation {
             Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
         snapshot.undelivered = self.problem.as_ref().map(|it| it.sentence().to_owned());
         snapshot.invalid_file.clone_from(&self.invalid_file);
+        snapshot.by_hand = self.by_hand.applied().map(ToString::to_string).collect();
         snapshot.mark_silent(&self.silent);
         snapshot.mark_stopping(&mut self.stopping);
         snapshot.mark_failing(&self.failing);

@@ -31,7 +31,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use swarm_core::Slot;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
@@ -52,6 +52,9 @@ pub(crate) const END_MARGIN: Duration = Duration::from_secs(5);
 
 /// Maximum time that a worker of an earlier version keeps its jobs while they are moved.
 const FORMER_DRAIN: Duration = Duration::from_mins(1);
+
+/// Maximum number of requests of a person that wait for a worker.
+const REQUESTS_MAX: usize = 1_000;
 
 /// Maximum pause before a worker that keeps ending is restarted. An instance that runs this long
 /// resets the pause.
@@ -103,6 +106,8 @@ pub(crate) struct WorkerCommand {
 pub(crate) struct Processes {
     shared: Arc<Shared>,
     orders: BTreeMap<Slot, watch::Sender<Order>>,
+    /// Requests of a person to each worker.
+    requests: BTreeMap<Slot, mpsc::Sender<channel::Order>>,
     supervisors: JoinSet<()>,
     stop_timeout: Duration,
     /// The last rotation of logs, which may be running.
@@ -153,9 +158,9 @@ impl Processes {
         let records = Records::begin(dir, stop_timeout)?;
         let (news, dir) = (watch::Sender::new(0), dir.to_owned());
         let shared = Shared { dir, logs, command, records, workers, reported, news };
-        let (orders, supervisors) = (BTreeMap::new(), JoinSet::new());
+        let (orders, requests, supervisors) = (BTreeMap::new(), BTreeMap::new(), JoinSet::new());
         let shared = Arc::new(shared);
-        Ok(Self { shared, orders, supervisors, stop_timeout, rotation: None })
+        Ok(Self { shared, orders, requests, supervisors, stop_timeout, rotation: None })
     }
 
     /// Subscribes to changes when jobs of a worker begin or cease to fail, or are killed.
@@ -200,7 +205,10 @@ impl Processes {
         if is_free {
             let (orders, order) = watch::channel(Order::Run { kills: 0 });
             self.orders.insert(slot, orders);
-            self.supervisors.spawn(supervise(Arc::clone(&self.shared), slot, order));
+            let (requests, requested) = mpsc::channel(REQUESTS_MAX);
+            self.requests.insert(slot, requests);
+            let asked = Asked { order, requested };
+            self.supervisors.spawn(supervise(Arc::clone(&self.shared), slot, asked));
         }
         // Removes results of ended supervisors, which would otherwise accumulate.
         while self.supervisors.try_join_next().is_some() {}
@@ -220,6 +228,13 @@ impl Processes {
                 runs
             });
         }
+    }
+
+    /// Asks the worker in `slot` to restart a job. Returns `false` if there is no such worker, or too
+    /// many requests wait for it.
+    pub(crate) fn restart_job(&self, slot: Slot, job: &str) -> bool {
+        let order = channel::Order::Restart { job: job.to_owned() };
+        self.requests.get(&slot).is_some_and(|worker| worker.try_send(order).is_ok())
     }
 
     /// Kills this instance of the worker in `slot` with all its processes, and restarts the worker.
@@ -294,14 +309,20 @@ impl Processes {
     }
 }
 
+/// The orders and requests to one worker.
+struct Asked {
+    order: watch::Receiver<Order>,
+    requested: mpsc::Receiver<channel::Order>,
+}
+
 /// Keeps one worker running until it is asked to leave.
-async fn supervise(shared: Arc<Shared>, slot: Slot, mut order: watch::Receiver<Order>) {
+async fn supervise(shared: Arc<Shared>, slot: Slot, mut asked: Asked) {
     let is_leaving = |order: &Order| !matches!(order, Order::Run { .. });
     let mut pause = PAUSE_MIN;
-    while !is_leaving(&order.borrow()) {
+    while !is_leaving(&asked.order.borrow()) {
         let started = Instant::now();
-        let end = shared.run_instance(slot, &mut order).await;
-        if is_leaving(&order.borrow()) {
+        let end = shared.run_instance(slot, &mut asked).await;
+        if is_leaving(&asked.order.borrow()) {
             break;
         }
         shared.edit(slot, |worker| {
@@ -314,7 +335,7 @@ async fn supervise(shared: Arc<Shared>, slot: Slot, mut order: watch::Receiver<O
         }
         tokio::select! {
             () = sleep(pause) => {}
-            _ = order.wait_for(is_leaving) => break,
+            _ = asked.order.wait_for(is_leaving) => break,
         }
         pause = PAUSE_MAX.min(pause * 4);
     }

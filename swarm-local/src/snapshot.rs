@@ -65,6 +65,9 @@ pub(super) struct Snapshot {
     /// Desired jobs with their params.
     #[serde(skip)]
     pub(super) wanted: Jobs,
+    /// Jobs that are suspended by hand.
+    #[serde(default)]
+    pub(super) by_hand: Vec<String>,
     /// Jobs without a worker, with the reason.
     #[serde(deserialize_with = "words")]
     pub(super) unassigned: BTreeMap<String, Word>,
@@ -521,6 +524,7 @@ impl Snapshot {
             failing: Vec::new(),
             stopping: Vec::new(),
             wanted: Jobs::default(),
+            by_hand: Vec::new(),
             unassigned,
         }
     }

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
+use super::by_hand::{Action, Hands};
 use super::moves::Moves;
 use super::reports::Reports;
 use super::snapshot::{FailingRow, JobRow, Snapshot, Word, word};
@@ -22,6 +23,8 @@ use super::snapshot::{FailingRow, JobRow, Snapshot, Word, word};
 /// Paths of the pool's state and of all jobs; a single job is below the latter.
 pub(super) const SWARM: &str = "/api/v1/swarm";
 pub(super) const JOBS: &str = "/api/v1/jobs";
+/// Path of actions on jobs, on the socket only; the word of the action and a job follow.
+pub(super) const BY_HAND: &str = "/api/v1/by-hand";
 
 /// All states of workers, so that a state without workers has a count of zero.
 const WORKER_STATES: [&str; 4] = ["ready", "starting", "leaving", "away"];
@@ -50,6 +53,7 @@ pub(super) async fn serve(
     listeners: Listeners,
     shown: Shown,
     metrics: PoolMetrics,
+    hands: Hands,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let Shown { snapshots, reports } = shown;
@@ -72,10 +76,18 @@ pub(super) async fn serve(
             job_document(known(&job).as_deref(), &reports, name)
         });
     let Listeners { address, socket } = listeners;
+    // Only the user of the pool reaches the socket.
+    let with_actions = Action::ALL.into_iter().fold(endpoints.clone(), |endpoints, action| {
+        let (hands, path) = (hands.clone(), format!("{BY_HAND}/{}", action.as_str()));
+        endpoints.with_action(&path, "POST acts on one job", move |job| {
+            let hands = hands.clone();
+            async move { hands.act(action, job).await }
+        })
+    });
     let answered = async {
         tokio::try_join!(
-            serve_on(address, endpoints.clone(), shutdown.clone()),
-            serve_on(socket, endpoints, shutdown)
+            serve_on(address, endpoints, shutdown.clone()),
+            serve_on(socket, with_actions, shutdown)
         )
     };
     tokio::select! {

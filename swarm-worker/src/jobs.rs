@@ -16,6 +16,7 @@ use swarm_adapters_host::metrics::PingMetrics;
 use swarm_adapters_host::runlog::RunLog;
 use swarm_core::{JobName, Params, Token};
 use swarm_spec::manifest::{self, Program};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::Failure;
@@ -23,7 +24,9 @@ use crate::args::{LogFormat, RunArgs};
 use crate::guard::{Guard, GuardCommand, Identity, OutputFormat};
 use crate::marker;
 use crate::program::ProgramRunner;
-use crate::runner::{Event, Job, JobSpec, Log, Outcome, Ping, Restarts, Runner, Supervisor};
+use crate::runner::{
+    Event, Job, JobSpec, Log, Outcome, Ping, Restarter, Restarts, Runner, Supervisor,
+};
 
 /// The token of all jobs of a plain worker: a view grants no tokens.
 const TOKEN: Token = Token(0);
@@ -43,6 +46,8 @@ pub(crate) struct Tools {
     restarts: Counter,
     pings: PingMetrics,
     events: Events,
+    /// Receives the restarter of each session's jobs.
+    restarter: watch::Sender<Option<Restarter>>,
 }
 
 /// The selection of the runner.
@@ -77,14 +82,15 @@ struct Made {
 
 impl Tools {
     /// Prepares the tools of `worker`. The jobs are run by `runner`, or by the runner that `args`
-    /// select. `events` receives the events of the jobs.
+    /// select. `events` receives the events of the jobs, and `restarter` the handle that restarts
+    /// them.
     pub(crate) fn new(
         args: &RunArgs,
         runner: Option<Arc<dyn Runner>>,
         worker: &str,
         registry: &mut Registry,
         restarts: Counter,
-        events: Events,
+        (events, restarter): (Events, watch::Sender<Option<Restarter>>),
     ) -> Result<Self, Failure> {
         let kind = match (runner, args.runner.runner()?) {
             (Some(runner), _) => Kind::Own(runner),
@@ -123,6 +129,7 @@ impl Tools {
             restarts,
             pings,
             events,
+            restarter,
         })
     }
 
@@ -138,6 +145,7 @@ impl Tools {
             Kind::Swarm => self.plain(Arc::new(NotSaid)),
         };
         let supervisor = Supervisor::with_events(runner, log, restarts, self.events.clone());
+        self.restarter.send_replace(Some(supervisor.restarter()));
         let (tools, session) = (self.clone(), session.to_owned());
         Ok(Jobs { supervisor, guard, tools, session, said: None, program })
     }

@@ -14,8 +14,8 @@ use swarm_adapters_host::random;
 use swarm_adapters_host::runtime::refused;
 use swarm_adapters_host::session::FileSession;
 use swarm_adapters_host::worker_view::WorkerViewWatch;
-use swarm_core::Worker;
 use swarm_core::handover::{LeaseTerms, SessionId};
+use swarm_core::{JobName, Worker};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -28,7 +28,7 @@ use crate::follow::Follower;
 use crate::jobs::Tools;
 use crate::pod::Pod;
 use crate::report::Report;
-use crate::runner::Runner;
+use crate::runner::{Restarter, Runner};
 use crate::session::{Ended, SessionSetup, Shared, Shutdown};
 use crate::watchdog::Watchdog;
 use crate::{Failure, log};
@@ -60,12 +60,12 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     let shutdown = Shutdown::not_requested();
     caller::unblock_signals().map_err(failed)?;
     caller::cope_with_limits().map_err(failed)?;
-    let mut events = Events::default();
+    let (mut events, restarter) = (Events::default(), watch::Sender::new(None));
     if args.until_stdin_closes {
         if let Some(channel) = channel::inherited().map_err(failed)? {
             events = Events::over(channel).map_err(failed)?;
         }
-        obey_stdin(shutdown.clone())?;
+        obey_stdin(shutdown.clone(), restarter.subscribe())?;
         on_signals(|name| tracing::info!("{name} is ignored; only the operator ends this worker"))?;
     } else {
         let drain = shutdown.drain.clone();
@@ -75,8 +75,8 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     let mut registry = Registry::default();
     register_build(&mut registry, &build);
     let metrics = WorkerMetrics::registered(&mut registry);
-    let tools =
-        Tools::new(args, runner, &name, &mut registry, metrics.job_restarts(), events.clone())?;
+    let outlets = (events.clone(), restarter);
+    let tools = Tools::new(args, runner, &name, &mut registry, metrics.job_restarts(), outlets)?;
     let (reports, report) = watch::channel(Report::default());
     let (ready, is_ready) = watch::channel(pod.is_none());
     let watchdog = Watchdog::start().map_err(failed)?;
@@ -219,7 +219,10 @@ fn on_signals(act: impl Fn(&str) + Clone + Send + 'static) -> Result<(), Failure
 /// Executes the orders on standard input, and ends when it closes.
 ///
 /// It runs in its own thread: the runtime would wait at its end for a read that never returns.
-fn obey_stdin(shutdown: Shutdown) -> Result<(), Failure> {
+fn obey_stdin(
+    shutdown: Shutdown,
+    restarter: watch::Receiver<Option<Restarter>>,
+) -> Result<(), Failure> {
     let obey = move || {
         let mut orders = Orders::from_stdin();
         while let Some(order) = orders.wait() {
@@ -230,6 +233,14 @@ fn obey_stdin(shutdown: Shutdown) -> Result<(), Failure> {
                     shutdown.drain.cancel();
                 }
                 Order::End => shutdown.end.cancel(),
+                Order::Restart { job } => {
+                    if let (Ok(job), Some(restarter)) =
+                        (JobName::new(&job), restarter.borrow().as_ref())
+                    {
+                        tracing::info!(%job, "restarting it by hand");
+                        restarter.restart(job);
+                    }
+                }
             }
         }
         // The operator has died. The same cause may ask all processes to end.

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use log::Log;
 pub(crate) use ping::{Ping, PingError, fetch, ping};
-pub(crate) use supervisor::{Event, JobSpec, Restarts, Supervisor};
+pub(crate) use supervisor::{Event, JobSpec, Restarter, Restarts, Supervisor};
 
 use swarm_adapters_host::runlog::boottime_ns;
 

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::http::{Request, StatusCode, header};
+use axum::http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::handshake;
@@ -63,9 +63,31 @@ pub async fn get(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     path: &str,
 ) -> Result<Answer, AnswerError> {
+    send(stream, Method::GET, path).await
+}
+
+/// Same as [`get`], with a `POST` that has no body.
+///
+/// # Errors
+///
+/// As [`get`].
+pub async fn post(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    path: &str,
+) -> Result<Answer, AnswerError> {
+    send(stream, Method::POST, path).await
+}
+
+async fn send(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    method: Method,
+    path: &str,
+) -> Result<Answer, AnswerError> {
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
     let connection = AbortOnDropHandle::new(tokio::spawn(connection));
-    let request = Request::get(path)
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
         .header(header::HOST, "localhost")
         .header(header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())?;

@@ -24,6 +24,8 @@ enum State {
     Written(Bytes),
     /// The requested name is unknown; a sentence.
     Missing(String),
+    /// The request has no effect; a sentence.
+    Refused(String),
     /// The document cannot be served, for this reason.
     Failed(String),
 }
@@ -49,6 +51,12 @@ impl Document {
         Self(State::Missing(why))
     }
 
+    /// Creates the answer for a request without an effect; `why` is a sentence.
+    #[must_use]
+    pub fn refused(why: String) -> Self {
+        Self(State::Refused(why))
+    }
+
     /// Returns the response to a request. O(1).
     pub(super) fn answer(&self) -> Response {
         let (code, body) = match &self.0 {
@@ -58,6 +66,7 @@ impl Document {
                 (StatusCode::SERVICE_UNAVAILABLE, Bytes::from_static(body.as_bytes()))
             }
             State::Missing(reason) => (StatusCode::NOT_FOUND, error(reason)),
+            State::Refused(reason) => (StatusCode::CONFLICT, error(reason)),
             State::Failed(reason) => (StatusCode::INTERNAL_SERVER_ERROR, error(reason)),
         };
         (code, HEADERS, body).into_response()

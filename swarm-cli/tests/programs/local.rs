@@ -7,6 +7,7 @@
 )]
 
 mod answers;
+mod by_hand;
 mod documented;
 mod edits;
 mod failures;

@@ -21,7 +21,7 @@ use super::super::output::complain_in_lines;
 use super::super::state;
 use super::super::web;
 use super::super::worker_log;
-use super::pool::Pool;
+use super::pool::{Pool, escaped};
 use super::ps::has_worker;
 use super::{Failure, PoolArgs, ended, standard_output};
 use crate::job_log::{JobLog, is_start, shown};
@@ -163,15 +163,6 @@ async fn knows(pool: &Pool, job: &str) -> Result<Option<String>, Failure> {
     let answer = pool.get_if_any(&format!("{}/{}", web::JOBS, escaped(job))).await?;
     let (job, dir) = (job.escape_default(), pool.dir.display());
     Ok(answer.is_none().then(|| format!("the pool in {dir} has no job `{job}`")))
-}
-
-/// Escapes a name as part of a path.
-fn escaped(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let escape = |byte: u8| {
-        if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
-    };
-    name.bytes().map(escape).collect()
 }
 
 /// The outcome of printing a log.

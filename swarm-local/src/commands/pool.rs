@@ -13,6 +13,7 @@ use swarm_core::{Assignment, JobName, Slot};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::super::by_hand::Action;
 use super::super::fixed::Fixed;
 use super::super::snapshot::Snapshot;
 use super::super::web::{JobEntry, job_line};
@@ -302,8 +303,32 @@ impl Pool {
         }
     }
 
+    /// Acts on a job. The inner error is a sentence about the reason why the action has no effect.
+    pub(super) async fn act(
+        &self,
+        action: Action,
+        job: &str,
+    ) -> Result<Result<String, String>, Failure> {
+        let path = format!("{}/{}/{}", web::BY_HAND, action.as_str(), escaped(job));
+        let stream = self.connect().await?;
+        let answer = self.answered(http::post(stream, &path)).await?;
+        let status = answer.status().as_u16();
+        if !matches!(status, 200 | 409) {
+            return Err(self.unexpected(answer).await);
+        }
+        let document: serde_json::Value = serde_json::from_slice(&answer.whole().await?)?;
+        let text = |field: &str| document[field].as_str().unwrap_or_default().to_owned();
+        Ok(if status == 200 { Ok(text("effect")) } else { Err(text("error")) })
+    }
+
     async fn ask(&self, path: &str) -> Result<Answer, Failure> {
-        let request = http::request(self.connect().await?, path);
+        self.answered(http::request(self.connect().await?, path)).await
+    }
+
+    async fn answered(
+        &self,
+        request: impl Future<Output = Result<Answer, http::AnswerError>>,
+    ) -> Result<Answer, Failure> {
         let silent = || {
             let (dir, quoted) = (self.dir.display(), shell::file(&self.dir));
             anyhow::anyhow!(
@@ -359,4 +384,13 @@ impl Pool {
     pub(super) fn logs(&self) -> PathBuf {
         self.dir.join("logs")
     }
+}
+
+/// Escapes a name as part of a path.
+pub(super) fn escaped(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let escape = |byte: u8| {
+        if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+    };
+    name.bytes().map(escape).collect()
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use swarm_adapters_host::shell;
 use tokio::time::{Instant, sleep};
 
 use super::super::snapshot::{Snapshot, WorkerRow};
@@ -16,6 +17,9 @@ use crate::output::{NO, Output};
 
 /// The time between two requests of a status that waits.
 const ASK_EVERY: Duration = Duration::from_millis(100);
+
+/// Maximum number of named jobs that are suspended by hand.
+const BY_HAND_MAX: usize = 10;
 
 /// Maximum number of failing jobs in the list.
 const FAILING_MAX: usize = 10;
@@ -86,6 +90,9 @@ fn text(snapshot: &Snapshot, dir: &Path) -> String {
     if let Some(excerpt) = snapshot.invalid_file.as_ref().and_then(|file| file.excerpt.as_ref()) {
         let _ = writeln!(text, "{excerpt}");
     }
+    if let Some(sentence) = by_hand(&snapshot.by_hand) {
+        let _ = writeln!(text, "{sentence}");
+    }
     let _ = writeln!(text, "state: {dir}\nlogs:  {dir}/logs");
     let width = snapshot.workers.iter().map(|worker| worker.name.len()).max().unwrap_or_default();
     for worker in &snapshot.workers {
@@ -103,6 +110,19 @@ fn text(snapshot: &Snapshot, dir: &Path) -> String {
         let _ = writeln!(text, "… and {rest}; list them with `ps --failing`");
     }
     text
+}
+
+/// Returns the jobs that are suspended by hand, and the command that resumes them.
+fn by_hand(jobs: &[String]) -> Option<String> {
+    let named: Vec<_> = jobs.iter().take(BY_HAND_MAX).map(|job| shell::word(job)).collect();
+    let rest = match jobs.len() - named.len() {
+        0 => String::new(),
+        rest => format!(" and {}", counted(rest, "more job")),
+    };
+    let names = named.join(" ");
+    let count = counted(jobs.len(), "job");
+    (!jobs.is_empty())
+        .then(|| format!("{count} suspended by hand{rest}; undo: swarm resume {names}"))
 }
 
 /// Returns the duration of a worker's silence, if it is silent.

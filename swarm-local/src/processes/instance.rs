@@ -19,33 +19,30 @@ use swarm_worker::sweep::{self, Marker};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::{END_MARGIN, FORMER_DRAIN, Killed, Order, Phase, Shared, logs};
+use super::{Asked, END_MARGIN, FORMER_DRAIN, Killed, Order, Phase, Shared, logs};
 
 /// Time for reading a worker's remaining events after its end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 impl Shared {
     /// Starts the worker, waits until it and all its processes have ended, and describes its end.
-    pub(super) async fn run_instance(
-        &self,
-        slot: Slot,
-        order: &mut watch::Receiver<Order>,
-    ) -> String {
+    pub(super) async fn run_instance(&self, slot: Slot, asked: &mut Asked) -> String {
         let name = self.workers.borrow().get(&slot).map(|worker| worker.name.clone());
         let name = name.unwrap_or_default();
         let instance = match random::number() {
             Ok(number) => format!("{name}.{number:016x}"),
             Err(error) => return format!("cannot be started: no random number: {error}"),
         };
-        let kills = match *order.borrow_and_update() {
+        let kills = match *asked.order.borrow_and_update() {
             Order::Run { kills } => kills,
             Order::Drain { .. } | Order::End { .. } | Order::Kill => {
                 return "was asked to end before it was started".to_owned();
             }
         };
+        // A new instance runs its jobs from their beginning.
+        while asked.requested.try_recv().is_ok() {}
         // The identity is published before the start: an unknown instance counts as ended.
         self.edit(slot, |worker| {
             worker.instance.clone_from(&instance);
@@ -61,7 +58,7 @@ impl Shared {
         let said = follow(events, |event| self.learn(slot, &name, &instance, event));
         let mut running = Running { child, pid, orders: Some(orders), is_killed: false };
         let ended = {
-            let mut end = pin!(self.wait_for_end(slot, &instance, &mut running, kills, order));
+            let mut end = pin!(self.wait_for_end(slot, &instance, &mut running, kills, asked));
             let mut said = pin!(said);
             tokio::select! {
                 ended = &mut end => {
@@ -105,8 +102,9 @@ impl Shared {
         instance: &str,
         running: &mut Running,
         mut kills: u32,
-        order: &mut watch::Receiver<Order>,
+        asked: &mut Asked,
     ) -> io::Result<ExitStatus> {
+        let Asked { order, requested } = asked;
         let (mut deadline, mut has_orders) = (None, true);
         loop {
             tokio::select! {
@@ -115,6 +113,7 @@ impl Shared {
                     running.kill();
                     deadline = Some(Instant::now() + END_MARGIN);
                 }
+                Some(request) = requested.recv() => running.order(&request),
                 changed = order.changed(), if has_orders => {
                     // Without a sender of orders, the worker ends.
                     has_orders = changed.is_ok();
@@ -202,7 +201,7 @@ impl Running {
 
     /// Asks the worker to release all jobs, by a signal if it does not use the channel.
     fn drain(&self, within: Duration, speaks: bool) {
-        self.order(channel::Order::Drain { within_ms: millis(within) });
+        self.order(&channel::Order::Drain { within_ms: millis(within) });
         if !speaks {
             self.pid.map(|pid| kill_process(pid, Signal::TERM));
         }
@@ -210,15 +209,15 @@ impl Running {
 
     /// Asks the worker to end. Its events are still read.
     fn end(&mut self) {
-        self.order(channel::Order::End);
+        self.order(&channel::Order::End);
         // Dropping the writer closes the channel for the worker.
         drop(self.orders.take());
     }
 
     /// Sends an order without waiting: a worker that reads nothing is killed when its time is over.
-    fn order(&self, order: channel::Order) {
+    fn order(&self, order: &channel::Order) {
         let Some(orders) = &self.orders else { return };
-        let Ok(mut line) = serde_json::to_vec(&order) else { return };
+        let Ok(mut line) = serde_json::to_vec(order) else { return };
         line.push(b'\n');
         if !matches!(orders.try_write(&line), Ok(written) if written == line.len()) {
             tracing::warn!(pid = ?self.pid, ?order, "the order could not be sent to the worker");

@@ -101,6 +101,19 @@ pub(crate) struct Supervisor {
     changes: watch::Receiver<()>,
 }
 
+/// Restarts jobs of a supervisor on request of a person.
+#[derive(Clone, Debug)]
+pub(crate) struct Restarter(mpsc::UnboundedSender<Order>);
+
+impl Restarter {
+    /// Stops the run of a job, if there is one, and begins another one at once, with a reset count of
+    /// restarts. The call has no effect on a job that is stopping or that the worker does not have.
+    pub(crate) fn restart(&self, job: JobName) {
+        // After the end of the task no job runs.
+        let _ = self.0.send(Order::Renew(job));
+    }
+}
+
 /// The reports about all jobs.
 #[derive(Clone, Debug, Default)]
 struct Reports(Arc<Mutex<BTreeMap<JobName, JobReport>>>);
@@ -168,6 +181,11 @@ impl Supervisor {
     /// new policy allows it.
     pub(crate) fn restart_by(&self, restarts: Restarts) {
         self.order(Order::RestartBy(restarts));
+    }
+
+    /// Returns a handle that restarts jobs.
+    pub(crate) fn restarter(&self) -> Restarter {
+        Restarter(self.orders.clone())
     }
 
     /// Asks a job to stop; [`Event::Joined`] follows. Jobs stop concurrently. The call has no effect on

@@ -38,6 +38,7 @@ pub(super) enum Order {
     Update(JobSpec),
     RunBy(Arc<dyn Runner>, Restarts),
     RestartBy(Restarts),
+    Renew(JobName),
     Stop(JobName),
     PermitUntil(u64),
 }
@@ -132,6 +133,7 @@ impl Task {
                     Some(Order::Update(spec)) => self.update(spec),
                     Some(Order::RunBy(runner, restarts)) => self.run_by(runner, restarts),
                     Some(Order::RestartBy(restarts)) => self.restart_by(restarts),
+                    Some(Order::Renew(job)) => self.renew(&job),
                     Some(Order::Stop(job)) => self.stop(&job),
                     Some(Order::PermitUntil(at)) => self.permit_until(at),
                     None => {

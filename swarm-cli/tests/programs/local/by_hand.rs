@@ -1,0 +1,110 @@
+//! `restart`, `retry`, `suspend` and `resume`: a person acts on jobs of a pool.
+
+use std::process::{Command, Output};
+
+use rustix::process::Signal;
+
+use crate::local::operator::{Machine, until};
+
+/// Three jobs: one that runs, one that ends at once and is not restarted, one that the file suspends.
+const MANIFEST: &str = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: recorders}
+spec:
+  replicas: 2
+  pool: {statefulSet: {name: w}}
+  worker:
+    protocol: Session
+    runner: {command: [sh, -c, '{param.cmd}'], restart: {limit: 0}}
+  jobs:
+  - {name: garden, params: {cmd: 'exec sleep 1000'}}
+  - {name: broken, params: {cmd: 'exit 3'}}
+  - {name: 'off', suspend: true, params: {cmd: 'exec sleep 1000'}}
+";
+
+fn asked(machine: &Machine, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
+    command.args(words).arg("--dir").arg(machine.state()).output().unwrap()
+}
+
+/// Returns the printed text of a command that ends with this code, and its complaint.
+fn ended(machine: &Machine, words: &[&str], code: i32) -> (String, String) {
+    let output = asked(machine, words);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let (printed, complaint) = (text(output.stdout), text(output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {printed}{complaint}");
+    (printed, complaint)
+}
+
+/// Waits until `ps` has a line of a job with this phase, and returns its process.
+fn runs(machine: &Machine, job: &str, phase: &str) -> String {
+    until(&format!("{job} is {phase}"), || {
+        let printed = String::from_utf8(asked(machine, &["ps"]).stdout).unwrap();
+        let row = printed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let mut row = row.filter(|row| row.first() == Some(&job));
+        let row = row.next().filter(|row| row.get(2) == Some(&phase))?;
+        row.get(3).map(|pid| (*pid).to_owned())
+    })
+}
+
+#[test]
+fn a_person_restarts_and_retries_jobs() {
+    let machine = Machine::new();
+    machine.write(MANIFEST);
+    let mut operator = machine.started();
+    let before = runs(&machine, "garden", "running");
+    let (printed, _) = ended(&machine, &["restart", "garden"], 0);
+    assert!(printed.starts_with("restarted garden on w-"), "{printed}");
+    until("another process runs it", || {
+        (runs(&machine, "garden", "running") != before).then_some(())
+    });
+
+    runs(&machine, "broken", "failed");
+    let (printed, complaint) = ended(&machine, &["retry", "broken", "garden", "nowhere"], 3);
+    assert!(printed.starts_with("restarted broken on w-"), "{printed}");
+    assert!(complaint.contains("`garden` is running, and retry is for jobs"), "{complaint}");
+    assert!(complaint.contains("the pool has no job `nowhere`"), "{complaint}");
+    let logs = until("it has run twice", || {
+        let (logs, _) = ended(&machine, &["logs", "broken"], 0);
+        (logs.matches(" - started ").count() == 2).then_some(logs)
+    });
+    assert!(logs.contains("restarting it by hand"), "{logs}");
+    let (_, complaint) = ended(&machine, &["restart", "off"], 3);
+    assert!(complaint.contains("`off` is suspended, and runs on no worker"), "{complaint}");
+    operator.signal(Signal::TERM);
+    operator.ended();
+    assert_eq!(machine.processes(), []);
+}
+
+#[test]
+fn a_job_that_is_suspended_by_hand_stays_so_until_it_is_resumed() {
+    let machine = Machine::new();
+    machine.write(MANIFEST);
+    let mut operator = machine.started();
+    runs(&machine, "garden", "running");
+    assert_eq!(ended(&machine, &["suspend", "garden"], 0).0, "suspended garden\n");
+    runs(&machine, "garden", "suspended");
+    let undo = "1 job suspended by hand; undo: swarm resume garden\n";
+    let status = asked(&machine, &["status"]);
+    assert!(String::from_utf8(status.stdout).unwrap().contains(undo));
+    // An edit of the file, and a restart of the pool, keep it.
+    machine.edit("replicas: 2", "replicas: 1");
+    until("the edit is done", || {
+        let status = String::from_utf8(asked(&machine, &["status"]).stdout).unwrap();
+        status.contains("on 1 worker").then_some(())
+    });
+    runs(&machine, "garden", "suspended");
+    operator.signal(Signal::TERM);
+    operator.ended();
+    let mut operator = machine.started();
+    runs(&machine, "garden", "suspended");
+
+    let (_, complaint) = ended(&machine, &["resume", "off"], 3);
+    assert!(complaint.contains("the file suspends `off`"), "{complaint}");
+    assert_eq!(ended(&machine, &["resume", "garden"], 0).0, "resumed garden\n");
+    runs(&machine, "garden", "running");
+    operator.signal(Signal::TERM);
+    operator.ended();
+    assert_eq!(machine.processes(), []);
+}
