@@ -211,7 +211,7 @@ unpin:
 pinned VERSION REGISTRY="registry.example.com/swarm":
     cargo run --quiet --locked -p swarm-release -- release check {{ quote(VERSION) }} --registry {{ quote(REGISTRY) }}
 
-# Make all files of a release in dist/; OTHER has the files from a machine of another architecture.
+# Make all files of a release in dist/; OTHER has files from a machine of another architecture, instead of a cross build.
 [group('release it')]
 release VERSION REGISTRY="registry.example.com/swarm" DOWNLOADS="https://downloads.example.com/swarm" OTHER="":
     HELM="$(.ci/tool helm)" KUSTOMIZE="$(.ci/tool kustomize)" NFPM="$(.ci/tool nfpm)" \

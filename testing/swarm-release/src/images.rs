@@ -133,7 +133,11 @@ fn path(path: &Path) -> Result<String> {
 }
 
 /// Go's word for the architecture of a program, from the head of its ELF file.
-fn architecture(program: &Path) -> Result<&'static str> {
+///
+/// # Errors
+///
+/// When the file is not a program for Linux on amd64 or arm64.
+pub(crate) fn architecture(program: &Path) -> Result<&'static str> {
     let (shown, mut head) = (program.display(), [0; 20]);
     let read = fs::File::open(program).and_then(|mut file| file.read_exact(&mut head));
     read.with_context(|| format!("cannot read {shown}; `just dist` makes the programs"))?;

@@ -27,9 +27,12 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "dist", value_name = "FOLDER")]
     out: PathBuf,
     /// Folder with programs that `.ci/dist` has built; without it they are built
+    ///
+    /// Once for each architecture; programs for this machine come first.
     #[arg(long, value_name = "FOLDER")]
-    programs: Option<PathBuf>,
-    /// Files of the same release from a machine of another architecture, to be added
+    programs: Vec<PathBuf>,
+    /// Files of the same release from a machine of another architecture, to be added. Without it
+    /// this machine builds for the other architecture, too, if it has a cross compiler
     #[arg(long, value_name = "FOLDER")]
     add: Option<PathBuf>,
 }
@@ -47,12 +50,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     refuse_disagreement(&source, &arguments.registry)?;
     let dist = &absolute(&arguments.out)?;
     empty(dist)?;
-    let programs = match &arguments.programs {
-        Some(programs) => absolute(programs)?,
-        None => pieces::programs(&source)?,
+    let programs = match arguments.programs.as_slice() {
+        [] => pieces::programs(&source, arguments.add.is_none())?,
+        given => given.iter().map(|it| absolute(it)).collect::<Result<_>>()?,
     };
-    pieces::packages(&programs, dist, &source)?;
-    pieces::images(&programs, dist, &source)?;
+    pack(&programs, dist, &source)?;
     if let Some(other) = &arguments.add {
         add(&absolute(other)?, dist, version)?;
     }
@@ -67,6 +69,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     verify::verify(dist)?;
     outcome::check(dist, &source, &arguments.registry)?;
     println!("{}", sums::files(dist)?.join("\n"));
+    Ok(())
+}
+
+/// Packs programs of one or two architectures. The first ones run on this machine.
+fn pack(programs: &[PathBuf], dist: &Path, source: &Source) -> Result<()> {
+    let Some(first) = programs.first() else { return Ok(()) };
+    for folder in programs {
+        pieces::packages(folder, &first.join("swarm"), dist, source)?;
+    }
+    pieces::images(first, &dist.join("images"), source)?;
+    for folder in programs.iter().skip(1) {
+        let images = tempfile::tempdir().context("cannot create a folder for images")?;
+        pieces::images(folder, images.path(), source)?;
+        add_images(images.path(), dist)?;
+    }
     Ok(())
 }
 
@@ -124,9 +141,14 @@ fn add(other: &Path, dist: &Path, version: &str) -> Result<()> {
         fs::copy(other.join(&name), dist.join(&name))
             .with_context(|| format!("cannot copy {name}"))?;
     }
+    add_images(&other.join("images"), dist)
+}
+
+/// Adds the layouts in the folder `images`, which are for another architecture.
+fn add_images(images: &Path, dist: &Path) -> Result<()> {
     for name in verify::LAYOUTS {
-        let place = |dist: &Path| Layout::at(dist.join("images").join(name));
-        place(dist).add(&place(other))?;
+        let layout = Layout::at(dist.join("images").join(name));
+        layout.add(&Layout::at(images.join(name)))?;
     }
     Ok(())
 }

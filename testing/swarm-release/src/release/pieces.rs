@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 
 use super::names;
 use super::source::Source;
-use crate::repository;
+use crate::{images, repository};
 
 /// Programs of a release, as `.ci/dist` builds them.
 pub(crate) const PROGRAMS: [&str; 4] = ["swarm", "kubectl-swarm", "swarm-operator", "swarm-worker"];
@@ -26,28 +26,54 @@ pub(crate) fn architecture() -> Result<&'static str> {
     }
 }
 
-/// Builds the programs, and returns the folder with them.
-pub(crate) fn programs(source: &Source) -> Result<PathBuf> {
-    let host = repository::run("rustc", &["-vV"])?;
-    let host = host.lines().find_map(|line| line.strip_prefix("host: "));
+/// The exit code of `.ci/dist` if this machine has no compiler for a target.
+const NOT_BUILT: i32 = 3;
+
+/// Builds the programs for this machine, and for the other architecture if this machine `crosses` to it and has
+/// a cross compiler. Returns the folders with them.
+pub(crate) fn programs(source: &Source, crosses: bool) -> Result<Vec<PathBuf>> {
+    let other = match architecture()? {
+        "amd64" => "aarch64-unknown-linux-gnu",
+        _ => "x86_64-unknown-linux-gnu",
+    };
+    let version = repository::run("rustc", &["-vV"])?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     let host = host.context("`rustc -vV` names no host")?;
-    let mut build = Command::new(repository::root().join(".ci/dist"));
-    start(build.env("CARGO_NET_OFFLINE", "true"), source)?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
-    Ok(repository::root().join(target).join(host).join("dist"))
+    let mut folders = vec![built(source, host)?.context("this machine builds for itself")?];
+    if crosses {
+        folders.extend(built(source, other)?);
+    }
+    Ok(folders)
 }
 
-/// Packs the programs into archives and a Debian package.
-pub(crate) fn packages(programs: &Path, dist: &Path, source: &Source) -> Result<()> {
+/// Builds the programs for a target. Returns no folder if this machine cannot; `.ci/dist` says why.
+fn built(source: &Source, target: &str) -> Result<Option<PathBuf>> {
+    let mut build = Command::new(repository::root().join(".ci/dist"));
+    build.arg(target).env("CARGO_NET_OFFLINE", "true");
+    let status = status(&mut build, source)?;
+    if status.code() == Some(NOT_BUILT) {
+        return Ok(None);
+    }
+    if !status.success() {
+        bail!("{build:?} failed: {status}");
+    }
+    let cargo = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
+    Ok(Some(repository::root().join(cargo).join(target).join("dist")))
+}
+
+/// Packs programs into archives and a Debian package. The program `writer`, which runs on this machine, writes
+/// their texts.
+pub(crate) fn packages(programs: &Path, writer: &Path, dist: &Path, source: &Source) -> Result<()> {
     let mut command = this_program()?;
     command.arg("packages").arg("--programs").arg(programs).arg("--out").arg(dist);
-    start(command.args(["--arch", architecture()?]), source)
+    command.args(["--arch", images::architecture(&programs.join("swarm"))?]);
+    start(command.arg("--writer").arg(writer), source)
 }
 
-/// Packs the programs into images.
-pub(crate) fn images(programs: &Path, dist: &Path, source: &Source) -> Result<()> {
+/// Packs the programs into images in the folder `out`.
+pub(crate) fn images(programs: &Path, out: &Path, source: &Source) -> Result<()> {
     let mut command = this_program()?;
-    command.arg("images").arg("--programs").arg(programs).arg("--out").arg(dist.join("images"));
+    command.arg("images").arg("--programs").arg(programs).arg("--out").arg(out);
     command.args(["--version", &source.version, "--commit", &source.commit]);
     start(command.args(["--date", &source.date]), source)
 }
@@ -126,14 +152,19 @@ fn this_program() -> Result<Command> {
 
 /// Runs a command in the checkout, with the time of the commit. Its messages go to standard error.
 fn start(command: &mut Command, source: &Source) -> Result<()> {
-    let shown = format!("{command:?}");
-    command.current_dir(repository::root()).stdin(Stdio::null()).stdout(std::io::stderr());
-    command.env("SOURCE_DATE_EPOCH", source.epoch.to_string());
-    let status = command.status().with_context(|| format!("cannot start {shown}"))?;
+    let status = status(command, source)?;
     if !status.success() {
-        bail!("{shown} failed: {status}");
+        bail!("{command:?} failed: {status}");
     }
     Ok(())
+}
+
+/// Runs a command as [`start`] does, and returns the way it ended.
+fn status(command: &mut Command, source: &Source) -> Result<ExitStatus> {
+    command.current_dir(repository::root()).stdin(Stdio::null()).stdout(std::io::stderr());
+    command.env("SOURCE_DATE_EPOCH", source.epoch.to_string());
+    let status = command.status();
+    status.with_context(|| format!("cannot start {command:?}"))
 }
 
 #[cfg(test)]
