@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use kube::{Client, ResourceExt};
 use swarm_client::session::SeenLease;
-use swarm_core::Failing;
 use swarm_core::handover::{Moment, SessionId, WatchStage};
 use swarm_core::overseer::{Fact, Overseer, PoolFacts, Suspicion};
 use swarm_core::ports::{LedgerStore as _, StoreError};
+use swarm_core::{Desired, Failing, Failover, JobName, Ledger, Relocation};
 
 use crate::clock;
 use crate::jobs::convert;
@@ -68,6 +68,8 @@ pub(crate) struct KnownSessions {
     nodes: BTreeMap<String, (String, String)>,
     /// The failing jobs that sessions report.
     failing: BTreeMap<SessionId, Failing>,
+    /// Jobs that try another worker.
+    failover: Failover,
     /// The sessions whose pods may write the Leases of other pods, since no policy prevents it.
     unprotected: BTreeSet<SessionId>,
     /// The moment at which each release began to wait for its acknowledgement, for people.
@@ -114,6 +116,30 @@ impl KnownSessions {
             let lease = Fact::Lease(known.seen.session.clone(), known.facts());
             self.overseer.learn(known.since, lease);
         }
+    }
+
+    /// Returns the jobs that avoid workers on which they failed.
+    pub(crate) fn relocations(&self) -> BTreeMap<JobName, Relocation> {
+        self.failover.relocations()
+    }
+
+    /// Takes the sessions' reports about jobs that `ledger` grants to them. Returns whether another
+    /// job should avoid a worker from now on, or no longer.
+    pub(crate) fn observe_failures(
+        &mut self,
+        now: Moment,
+        desired: &Desired,
+        ledger: &Ledger,
+    ) -> bool {
+        let before = self.failover.relocations();
+        if desired.failover.is_none() && before.is_empty() {
+            return false;
+        }
+        let slots = ledger.sessions();
+        let slot = |(session, failing)| Some((*slots.get(session)?, failing));
+        let reports = self.failing.iter().filter_map(slot);
+        self.failover.observe(desired, ledger, reports, now.since(Moment::default()));
+        self.failover.relocations() != before
     }
 
     /// Summarizes the sessions of the workers in `pool`.

@@ -64,6 +64,11 @@ impl Assignment {
         self.0.iter().map(|(job, slot)| (job, *slot))
     }
 
+    /// Assigns a job to a slot.
+    pub(crate) fn insert(&mut self, job: JobName, slot: Slot) {
+        self.0.insert(job, slot);
+    }
+
     /// Returns each of `jobs` with its holder, in the order of names. O(jobs).
     pub(crate) fn holders_of<'a>(
         &'a self,

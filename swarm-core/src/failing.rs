@@ -1,7 +1,7 @@
 //! Reports of workers about jobs that do not run as they should.
 //!
-//! The reports are for people. No decision depends on them, and a worker that lies can only mislead
-//! its reader. A reader takes only a limited amount from a worker ([`Failing::limited`]).
+//! The reports are for people. One decision depends on them, if the user asks for it: a job can try
+//! another worker ([`Failover`](crate::Failover)). Otherwise a worker that lies only misleads its reader. A reader takes only a limited amount from a worker ([`Failing::limited`]).
 
 use std::cmp::Reverse;
 

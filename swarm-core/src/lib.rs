@@ -52,6 +52,7 @@ assert!(serde_json::from_str::<Assignment>(r#"{"two words":0}"#).is_err()); // n
 
 mod job;
 mod pool;
+mod relocation;
 mod slot;
 mod token;
 
@@ -65,6 +66,7 @@ mod shared;
 
 mod autoscale;
 mod failing;
+mod failover;
 mod ledger;
 mod view;
 mod worker;
@@ -85,6 +87,7 @@ pub use assignment::{Assignment, Change, diff};
 pub use autoscale::{Autoscale, Autoscaler, Need, Needs, PerWorker, Scale};
 pub use binding::{Binding, Candidate, bind};
 pub use failing::{Failing, FailingJob, FailingState};
+pub use failover::Failover;
 pub use hash::{digest_jobs, hash_job, home};
 pub use job::{Job, JobName, JobNameError, Jobs, JobsError, Params, Share, ShareError, jobs};
 pub use ledger::{Filled, Ledger, LedgerStep, SlotRecord, parts, stored};
@@ -94,6 +97,7 @@ pub use planner::{
     minimum_moves, plan,
 };
 pub use pool::{Member, Pool, Presence, Standing, Timing};
+pub use relocation::Relocation;
 pub use shared::SharedMap;
 pub use slot::Slot;
 pub use token::{Position, Token};

@@ -536,6 +536,7 @@ impl Overseer {
             fence_wait: self.longest_terms().fence_wait(),
             unrenewed,
             adoptable: None,
+            relocations: BTreeMap::new(),
         }
     }
 

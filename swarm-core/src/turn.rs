@@ -14,6 +14,7 @@ mod overdue;
 mod pace;
 mod plain;
 mod progress;
+mod relocate;
 mod renewals;
 mod scale;
 mod shares;
@@ -168,10 +169,7 @@ fn decide_upon(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decis
     }
     let pool = pool(is_cold, desired, observed);
     let (mut plan, goal) = match desired.replication {
-        Replication::One => {
-            let overdue = Overdue::of(desired, observed);
-            plan_one(ledger, desired, &pool, since_handover, &overdue)
-        }
+        Replication::One => plan_one(ledger, desired, observed, &pool, since_handover),
         Replication::All => plan_all(ledger, desired, &pool),
     };
     plain::explain(&mut plan, desired, observed);
@@ -307,9 +305,9 @@ fn checked(request: &Request<'_>) -> Plan {
 fn plan_one(
     ledger: &Ledger,
     desired: &Desired,
+    observed: &Observed,
     pool: &Pool,
     since_handover: Option<Duration>,
-    overdue: &Overdue,
 ) -> (Plan, BTreeMap<JobName, Place>) {
     let held = ledger.unreleased_assignment();
     let in_flight = ledger.cells.jobs.values().filter(|record| is_moving(record)).count();
@@ -317,11 +315,16 @@ fn plan_one(
     let moves_max = moves_max.map(|most| if pace::may_move(since_handover) { most } else { 0 });
     let rules = Rules { moves_max, ..desired.rules };
     let jobs = unfinished(ledger, desired);
-    let request = Request { jobs: &jobs, held: &held, pool, rules };
+    let relocations = &observed.relocations;
+    let homes = relocate::homes(&held, &jobs, pool, relocations);
+    let request = Request { jobs: &jobs, held: &homes, pool, rules };
     let plan = begun::keep(&request, checked(&request));
-    let mut plan = overdue.plan(&request, plan);
-    if 0 < in_flight {
-        relabel_in_flight_moves(&mut plan, &ledger.assignment());
+    let mut plan = Overdue::of(desired, observed).plan(&request, plan);
+    if 0 < in_flight || !relocations.is_empty() {
+        let all = ledger.assignment();
+        let is_leaving = |job: &JobName| held.holder(job).is_none();
+        plan = relocate::apply(&request, &all, is_leaving, relocations, plan);
+        relabel_in_flight_moves(&mut plan, &all);
     }
     let place = |(job, slot): (&JobName, Option<Slot>)| {
         (job.clone(), slot.map_or(Place::Nowhere, Place::Slot))

@@ -18,8 +18,8 @@ use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::JobOutput;
 use swarm_core::verdict::Summary;
 use swarm_core::{
-    Autoscaler, Decider, Decision, Desired, Failing, Ledger, Needs, Observed, Presence, Progress,
-    Slot, Turn, Unassigned, WorkerSeen, turn,
+    Autoscaler, Decider, Decision, Desired, Failing, Failover, JobName, Ledger, Needs, Observed,
+    Presence, Progress, Relocation, Slot, Turn, Unassigned, WorkerSeen, turn,
 };
 use tokio::sync::{mpsc, watch};
 
@@ -89,6 +89,8 @@ pub(super) struct Operation {
     silent: BTreeMap<Slot, Instant>,
     /// Failing jobs that the workers report.
     failing: BTreeMap<Slot, Arc<Failing>>,
+    /// Jobs that try another worker.
+    failover: Failover,
     /// Failures that were reported to the user.
     failures: Failures,
     /// News of the workers.
@@ -122,8 +124,11 @@ impl Problem {
 }
 
 /// The inputs of a turn, except for the manifest and the time.
-type ObservationKey =
-    (Vec<(Slot, Discriminant<Presence>, Option<SessionId>)>, BTreeMap<SessionId, Evidence>);
+type ObservationKey = (
+    Vec<(Slot, Discriminant<Presence>, Option<SessionId>)>,
+    BTreeMap<SessionId, Evidence>,
+    BTreeMap<JobName, Relocation>,
+);
 
 /// Reason for waking the loop.
 enum Woken {
@@ -194,6 +199,7 @@ impl Operation {
             stopping: BTreeMap::new(),
             silent: BTreeMap::new(),
             failing: BTreeMap::new(),
+            failover: Failover::default(),
             failures: Failures::default(),
             news,
             killed_reported: 0,
@@ -355,10 +361,11 @@ impl Operation {
             Ok(ledger) => ledger.unwrap_or_else(|| Ledger::new(0)),
             Err(error) => return self.failed(error).map(Some),
         };
-        let observed = {
-            let Wanted { desired, slots, .. } = &self.wanted;
-            self.sessions.observed(&ledger, desired, workers, slots)
-        };
+        let Wanted { desired, slots, .. } = &self.wanted;
+        let mut observed = self.sessions.observed(&ledger, desired, workers, slots);
+        let reports = self.failing.iter().map(|(slot, failing)| (*slot, &**failing));
+        self.failover.observe(desired, &ledger, reports, self.started.elapsed());
+        observed.relocations = self.failover.relocations();
         let key = key(&observed);
         if !due && self.seen.as_ref() == Some(&key) {
             return Ok(None);
@@ -666,5 +673,5 @@ fn key(observed: &Observed) -> ObservationKey {
     let workers = workers
         .map(|(slot, seen)| (*slot, discriminant(&seen.presence), seen.session.clone()))
         .collect();
-    (workers, observed.evidence.clone())
+    (workers, observed.evidence.clone(), observed.relocations.clone())
 }

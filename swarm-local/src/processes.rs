@@ -230,8 +230,8 @@ impl Processes {
         }
     }
 
-    /// Asks the worker in `slot` to restart a job. Returns `false` if there is no such worker, or too
-    /// many requests wait for it.
+    /// Asks the worker in `slot` to restart a job. Returns `false` if that worker does not
+    /// run, or if too many requests wait for it.
     pub(crate) fn restart_job(&self, slot: Slot, job: &str) -> bool {
         let order = channel::Order::Restart { job: job.to_owned() };
         self.requests.get(&slot).is_some_and(|worker| worker.try_send(order).is_ok())

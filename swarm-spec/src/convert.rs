@@ -1,6 +1,7 @@
 //! Converts a spec to the types of the core.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -118,7 +119,21 @@ pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desi
     desired.batch_window = rebalance.batch_window.map_or(BATCH_WINDOW, Into::into);
     desired.replicas = spec.replicas.map(replicas).transpose()?;
     desired.autoscale = spec.autoscale.as_ref().map(|terms| autoscale(spec, terms)).transpose()?;
+    desired.failover = failover(spec)?;
     Ok(desired)
+}
+
+/// Reads the number of failures after which a job moves to another worker.
+fn failover(spec: &SwarmSpec) -> Result<Option<NonZeroU32>, SpecError> {
+    let restart = spec.runner().and_then(|runner| runner.restart);
+    let Some(failures) = restart.and_then(|restart| restart.failover) else { return Ok(None) };
+    match u32::try_from(failures).ok().and_then(NonZeroU32::new) {
+        Some(failures) => Ok(Some(failures)),
+        None => wrong(
+            "spec.worker.runner.restart.failover",
+            format!("{failures} is not allowed; write 1 or more, or leave the field out"),
+        ),
+    }
 }
 
 fn wrong<T>(place: &str, reason: impl Into<String>) -> Result<T, SpecError> {

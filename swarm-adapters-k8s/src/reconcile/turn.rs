@@ -311,10 +311,12 @@ impl<'a> Stages<'a> {
         let silence = self.learn(pool, &slots).await?;
         let (mut observed, summary) = observe(swarm, pool, planned, &slots, self.memory);
         let mut stores = services.ledgers.open(&self.turn, pool, &mut self.memory.stores);
+        observed.relocations = self.memory.sessions.relocations();
         observed.adoptable = services.ledgers.adoptable(&self.turn, &mut stores).await?;
         let decided = self.decide_and_publish(pool, planned, &observed).await?;
         let (again_in, alarm) = (summary.again_in, summary.alarm.clone());
         let ledger = &decided.decision.ledger;
+        let has_failed_over = self.memory.sessions.observe_failures(clock::now(), planned, ledger);
         let sessions = self.memory.sessions.report(ledger, summary, &observed.ages, planned.policy);
         // A worker of an earlier version reports the output of jobs even if the Swarm hides it.
         let sessions = sessions.with_output(swarm.spec.output());
@@ -343,8 +345,9 @@ impl<'a> Stages<'a> {
             refreshed.requeue_after = soon.min();
         }
         let need = self.memory.autoscaling.need(&decided.decision.ledger, planned, pool);
-        let requeue_after = if is_more_garbage { Some(Duration::ZERO) } else { again_in };
-        let is_idle = !decided.changed && progress.jobs.releasing == 0 && !is_more_garbage;
+        let is_due = is_more_garbage || has_failed_over;
+        let requeue_after = if is_due { Some(Duration::ZERO) } else { again_in };
+        let is_idle = !decided.changed && progress.jobs.releasing == 0 && !is_due;
         let alarm = alarm.filter(|_| is_idle);
         Ok(Carried {
             decided,

@@ -63,10 +63,11 @@ impl Known {
             // The ignored fields are the same in every write of a session.
             let SeenLease { session: _, lease, former, duration, failing, is_unprotected: _ } =
                 &known.seen;
-            // A restart alone does not count. Otherwise a job that keeps failing would keep
-            // triggering turns.
+            // Of the restarts of a job only each doubling counts. Otherwise a job that keeps
+            // failing would keep triggering turns.
             let given_up = failing.worst.iter().filter(|it| it.state == FailingState::Failed);
-            let reported = (failing.count, given_up.count());
+            let doublings = failing.worst.iter().filter_map(|it| it.restarts.checked_ilog2());
+            let reported = (failing.count, given_up.count(), doublings.sum::<u32>());
             (lease.holder, lease.ack.clone(), former.clone(), *duration, reported)
         };
         news(self) != news(before)

@@ -321,8 +321,8 @@ fn holds(request: &Request<'_>, plan: &Plan, step: &super::Move) -> bool {
     let is_present = step.from.is_some_and(|slot| request.pool.standing(slot).is_some());
     match step.reason {
         MoveReason::New => step.from.is_none(),
-        // Only the layer above the planner gives this reason.
-        MoveReason::NotReady => false,
+        // Only the layer above the planner gives these reasons.
+        MoveReason::NotReady | MoveReason::Failing => false,
         MoveReason::Removed => !request.jobs.contains_key(&step.job),
         MoveReason::WorkerGone => step.to.is_some() && step.from.is_some() && !is_present,
         MoveReason::Pin => is_present && pin.is_some() && step.to == pin,

@@ -13,8 +13,8 @@ pub enum MoveReason {
     Removed,
     /// Its worker no longer exists.
     WorkerGone,
-    /// Its worker had more than its quota. This reason and [`NotReady`](Self::NotReady) are voluntary,
-    /// so a budget bounds them; all others are forced.
+    /// Its worker had more than its quota. This reason, [`NotReady`](Self::NotReady) and
+    /// [`Failing`](Self::Failing) are voluntary, so a budget bounds them; all others are forced.
     Balance,
     /// Its plain worker has not been ready for too long, and a ready worker has room.
     NotReady,
@@ -22,6 +22,9 @@ pub enum MoveReason {
     Pin,
     /// Its worker had more jobs than it may have, or its share is reserved elsewhere.
     Capacity,
+    /// It failed too often in a row on its worker, and another worker has room. Voluntary, so a
+    /// budget bounds it.
+    Failing,
     /// It lost its holder, and no worker can take it.
     Unassigned(Unassigned),
 }
@@ -69,6 +72,7 @@ impl MoveReason {
             Self::NotReady => "not-ready",
             Self::Pin => "pin",
             Self::Capacity => "capacity",
+            Self::Failing => "failing",
             Self::Unassigned(reason) => reason.as_str(),
         }
     }

@@ -119,13 +119,14 @@ impl Observed {
             fence_wait,
             unrenewed,
             adoptable,
+            relocations,
         } = self;
         let is_same = (workers_desired, first_slot)
             == (&before.workers_desired, &before.first_slot)
             && (lease, longest_lease, fence_wait)
                 == (&before.lease, &before.longest_lease, &before.fence_wait)
-            && (positions, adoptable, unrenewed)
-                == (&before.positions, &before.adoptable, &before.unrenewed);
+            && (positions, adoptable, unrenewed, relocations)
+                == (&before.positions, &before.adoptable, &before.unrenewed, &before.relocations);
         let all = [
             grown(Some(*watched_for), Some(before.watched_for)),
             grown(*since_change, before.since_change),

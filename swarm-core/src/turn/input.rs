@@ -1,10 +1,13 @@
 //! The inputs of a turn: the wishes of the user, and the observed pool.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::handover::{Evidence, Policy, SessionId};
-use crate::{Autoscale, JobName, Jobs, Position, Presence, Rules, Share, Slot, Timing, View};
+use crate::{
+    Autoscale, JobName, Jobs, Position, Presence, Relocation, Rules, Share, Slot, Timing, View,
+};
 
 /// The wishes of the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,6 +66,10 @@ pub struct Desired {
     /// uses only [`replicas`](Self::replicas), which an [`Autoscaler`](crate::Autoscaler) sets.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub autoscale: Option<Autoscale>,
+    /// The number of failures in a row on one worker after which a job tries another worker; `None`
+    /// for never. A [`Failover`](crate::Failover) finds such jobs.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
+    pub failover: Option<NonZeroU32>,
 }
 
 impl Desired {
@@ -177,6 +184,9 @@ pub struct Observed {
     /// The view in which another system assigned the jobs of the pool, if the first ledger should
     /// adopt it; `None` otherwise. A pool that has assigned jobs ignores it.
     pub adoptable: Option<View>,
+    /// The jobs that avoid workers on which they failed, as a [`Failover`](crate::Failover) knows
+    /// them.
+    pub relocations: BTreeMap<JobName, Relocation>,
 }
 
 impl Observed {
@@ -228,6 +238,7 @@ impl Observed {
             fence_wait: Duration::ZERO,
             unrenewed: 0,
             adoptable: None,
+            relocations: BTreeMap::new(),
         }
     }
 

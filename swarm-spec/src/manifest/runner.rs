@@ -403,7 +403,7 @@ pub(super) fn probe_of(
 }
 
 fn restart_of(spec: &RestartSpec) -> Result<Restart, SpecError> {
-    let RestartSpec { limit, max_pause } = spec;
+    let RestartSpec { limit, max_pause, failover: _ } = spec;
     let limit = limit.map(|limit| {
         u32::try_from(limit).map_err(|_| {
             wrong(&at("restart.limit"), format!("{limit} is not allowed; write 0 or more"))

@@ -108,7 +108,13 @@ impl RunnerSpec {
     /// [`Runner::parse`](crate::manifest::Runner::parse) reads it.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::json!(self).to_string()
+        let mut runner = self.clone();
+        // Only the operator uses it, and workers of an earlier version refuse fields that they do
+        // not know.
+        if let Some(restart) = &mut runner.restart {
+            restart.failover = None;
+        }
+        serde_json::json!(runner).to_string()
     }
 }
 
@@ -198,6 +204,12 @@ pub struct RestartSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded(), more_than_nothing()]))]
     pub max_pause: Option<Duration>,
+    /// Number of failures in a row on one worker after which the job moves to another worker with
+    /// room, on which it has not failed within the last hour. Default: it never moves for this
+    /// reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub failover: Option<i32>,
 }
 
 /// The rule that a probe begins with its program.

@@ -326,7 +326,7 @@ fn secret_params(pool: &Pool<'_>) -> impl Iterator<Item = Value> {
 /// Writes a runner for the worker's command line. A kubelet would read `$(` as the start of a
 /// variable.
 fn runner_text(runner: &RunnerSpec) -> String {
-    json!(runner).to_string().replace("$(", "$$(")
+    runner.to_json().replace("$(", "$$(")
 }
 
 fn text(time: Duration) -> String {

@@ -1,5 +1,6 @@
 //! Measures the time until a user sees a failing job.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -159,4 +160,62 @@ fn hidden_output_is_in_the_log_of_its_worker_alone() {
     until("the reports of the worker follow", || {
         (with_secret(&dir) == [log.as_path()]).then_some(())
     });
+}
+
+/// Returns the worker of each job, from `ps`.
+fn workers(machine: &Machine) -> BTreeMap<String, String> {
+    let mut ps = Command::new(env!("CARGO_BIN_EXE_swarm"));
+    let printed = ps.args(["ps", "--dir"]).arg(machine.state()).output().unwrap().stdout;
+    let printed = String::from_utf8(printed).unwrap();
+    let row = |line: &str| {
+        let mut words = line.split_whitespace().map(str::to_owned);
+        Some((words.next()?, words.next()?))
+    };
+    printed.lines().skip(1).filter_map(row).collect()
+}
+
+#[test]
+fn a_job_that_fails_on_one_worker_tries_another_and_no_other_job_moves() {
+    let machine = Machine::new();
+    let first = machine.path().join("first");
+    let path = first.display();
+    machine.write(&format!(
+        r#"
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {{name: recorders}}
+spec:
+  replicas: 3
+  pool: {{statefulSet: {{name: w}}}}
+  worker:
+    protocol: Session
+    runner:
+      command: [sh, -c, "case $0 in bad) test -e {path} || echo $1 > {path};
+        test $(cat {path}) != $1 || exit 3;; esac; exec sleep 1000", "{{job}}", "{{worker}}"]
+      restart: {{failover: 3, maxPause: 100ms}}
+  jobs: [{{name: bad}}, {{name: a}}, {{name: b}}, {{name: c}}, {{name: d}}, {{name: e}}]
+"#
+    ));
+    let mut operator = machine.started();
+    let before = until("each job has a worker", || {
+        let workers = workers(&machine);
+        let worker = fs::read_to_string(&first).ok()?;
+        let all = workers.len() == 6 && workers.values().all(|worker| worker != "-");
+        (all && workers["bad"] == worker.trim()).then_some(workers)
+    });
+    let after = until("the job has another worker", || {
+        let workers = workers(&machine);
+        (!["-", &before["bad"]].contains(&workers["bad"].as_str())).then_some(workers)
+    });
+    let others = |of: &BTreeMap<String, String>| {
+        let others = of.iter().filter(|(job, _)| *job != "bad");
+        others.map(|(job, worker)| (job.clone(), worker.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(others(&before), others(&after));
+    operator.signal(Signal::TERM);
+    operator.ended();
+    let mut verify = Command::new(env!("CARGO_BIN_EXE_swarm"));
+    let verified = verify.arg("verify").arg(machine.state().join("run.log")).output().unwrap();
+    assert!(verified.status.success(), "{verified:?}");
+    assert_eq!(machine.processes(), []);
 }
