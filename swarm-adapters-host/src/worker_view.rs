@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use swarm_core::handover::SessionId;
 use swarm_core::ports::{SessionViews, ViewUpdate};
-use swarm_core::session::{Granted, JobOutput, WorkerView};
+use swarm_core::session::{Granted, JobOutput, Pace, Portion, WorkerView};
 use swarm_core::{JobName, Token};
 
 use crate::file;
@@ -61,6 +61,11 @@ struct Document {
     /// Only written if it is false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     show_output: Option<bool>,
+    /// Only written if it is not the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_restarting: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_starting: Option<u32>,
 }
 
 /// The format, which is a field of every document.
@@ -134,7 +139,8 @@ pub fn check(view: &WorkerView) -> Result<(), String> {
 }
 
 fn to_text(view: &WorkerView) -> Result<String, String> {
-    let WorkerView { session, incarnation, revision, jobs, runner, output } = view;
+    let WorkerView { session, incarnation, revision, jobs, runner, output, pace } = view;
+    let Pace { max_restarting, max_starting } = *pace;
     check_count(jobs.len())?;
     let jobs = jobs.iter().map(|(job, granted)| {
         let Granted { token: Token(token), run_once, params } = granted;
@@ -149,6 +155,8 @@ fn to_text(view: &WorkerView) -> Result<String, String> {
         jobs: jobs.collect(),
         runner: runner.clone(),
         show_output: (*output == JobOutput::Hidden).then_some(false),
+        max_restarting: (max_restarting != Portion::default()).then(|| max_restarting.to_string()),
+        max_starting,
     };
     let text = serde_json::to_string(&document).map_err(|error| error.to_string())? + "\n";
     let fits = u64::try_from(text.len()).is_ok_and(|length| length <= BYTES_MAX);
@@ -161,8 +169,17 @@ fn parse(text: &str, session: &SessionId) -> Result<WorkerView, String> {
         return Err(format!("it has format {format} and this program knows format {FORMAT}"));
     }
     let document: Document = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let Document { format: _, session: whose, incarnation, revision, jobs, runner, show_output } =
-        document;
+    let Document {
+        format: _,
+        session: whose,
+        incarnation,
+        revision,
+        jobs,
+        runner,
+        show_output,
+        max_restarting,
+        max_starting,
+    } = document;
     if whose != session.to_string() {
         return Err(format!("it is for session `{}`", whose.escape_debug()));
     }
@@ -174,7 +191,10 @@ fn parse(text: &str, session: &SessionId) -> Result<WorkerView, String> {
     let jobs = jobs.into_iter().map(named).collect::<Result<_, swarm_core::JobNameError>>();
     let jobs = jobs.map_err(|error| error.to_string())?;
     let output = JobOutput::shown_if(show_output);
-    Ok(WorkerView { session: session.clone(), incarnation, revision, jobs, runner, output })
+    // A text of a later version must not cost the worker its jobs.
+    let max_restarting = max_restarting.and_then(|it| it.parse().ok()).unwrap_or_default();
+    let (session, pace) = (session.clone(), Pace { max_restarting, max_starting });
+    Ok(WorkerView { session, incarnation, revision, jobs, runner, output, pace })
 }
 
 fn check_count(jobs: usize) -> Result<(), String> {
@@ -259,6 +279,7 @@ mod tests {
             jobs,
             runner: Some("{log: {}}".into()),
             output: JobOutput::Hidden,
+            pace: Pace { max_restarting: Portion::Percent(25), max_starting: Some(8) },
         }
     }
 

@@ -15,6 +15,7 @@
 //! - It closes its lease after everything was joined. A session that is over never comes back.
 
 mod event;
+mod pace;
 mod part;
 mod reconcile;
 mod view;
@@ -27,6 +28,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use event::{SessionEffect, SessionEvent};
+pub use pace::{Pace, Portion};
 pub use view::{Details, Granted, JobOutput, WorkerView};
 
 use crate::handover::{

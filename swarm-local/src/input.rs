@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use swarm_adapters_host::job_log;
 use swarm_adapters_host::watch::Contents;
 use swarm_core::handover::LeaseTerms;
-use swarm_core::session::{Details, JobOutput};
+use swarm_core::session::{Details, JobOutput, Pace};
 use swarm_core::{Desired, Jobs, Replication};
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::{self, Explained};
@@ -51,6 +51,7 @@ pub(super) struct Wanted {
     pub(super) runner: RunnerSpec,
     pub(super) output: JobOutput,
     pub(super) logs: LogLimits,
+    pub(super) pace: Pace,
     pub(super) lease: LeaseTerms,
     /// Time to collect further edits after an edit took effect.
     pub(super) batch_window: Duration,
@@ -90,7 +91,8 @@ impl Wanted {
 
     /// Same as [`details`](Self::details), for other jobs.
     pub(super) fn details_of(&self, jobs: &Jobs) -> Details {
-        Details::of(jobs).with_runner(self.runner.to_json()).with_output(self.output)
+        let details = Details::of(jobs).with_runner(self.runner.to_json());
+        details.with_output(self.output).with_pace(self.pace)
     }
 }
 
@@ -182,6 +184,7 @@ impl Reader {
             runner,
             output,
             logs,
+            pace,
             lease,
             fields,
             notes,
@@ -219,6 +222,7 @@ impl Reader {
             runner,
             output,
             logs,
+            pace,
             lease,
             batch_window,
             fields,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use swarm_core::handover::{LeaseTerms, LeaseTermsError, Policy};
 use swarm_core::overseer::Protocol;
+use swarm_core::session::Portion;
 use swarm_core::{
     Autoscale, Desired, Job, JobName, Jobs, Mode, PerWorker, Replication, Rules, Share, Slot,
     Timing,
@@ -18,7 +19,7 @@ use crate::params::check_params;
 use crate::spec::{
     self, AutoscaleSpec, CapacitySpec, HandoverSpec, Kind, ManagedSpec, ModeSpec, NAME_MAX,
     PolicySpec, PoolSpec, ProtocolSpec, RebalanceSpec, RefreshMode, ReplicationSpec, SwarmSpec,
-    ViewFormat, WORKERS_MAX, WORKLOAD_NAME_MAX, managed_name_fits,
+    ViewFormat, WORKERS_MAX, WORKLOAD_NAME_MAX, WorkerSpec, managed_name_fits,
 };
 
 /// Default of `rebalance.batchWindow`.
@@ -92,6 +93,7 @@ pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desi
     check_format(spec)?;
     let worker = spec.worker.clone().unwrap_or_default();
     worker.runner.as_ref().map(Runner::read).transpose()?;
+    check_pace(&worker)?;
     let rebalance = spec.rebalance.clone().unwrap_or_default();
     let handover = spec.handover.clone().unwrap_or_default();
     let timing = Timing::default();
@@ -467,6 +469,20 @@ pub(crate) fn job(spec: &spec::Job) -> Result<(JobName, Job), String> {
 }
 
 /// Converts the most jobs of a worker.
+/// Checks the numbers of jobs that a worker starts and restarts at a time.
+fn check_pace(worker: &WorkerSpec) -> Result<(), SpecError> {
+    if let Some(Err(reason)) = worker.max_restarting.as_ref().map(Portion::try_from) {
+        return wrong("spec.worker.maxRestarting", reason);
+    }
+    match worker.max_starting {
+        Some(most) if most < 1 => wrong(
+            "spec.worker.maxStarting",
+            format!("{most} is not allowed; write 1 or more, or leave it out"),
+        ),
+        Some(_) | None => Ok(()),
+    }
+}
+
 fn max_jobs(max_jobs: i32) -> Result<u32, SpecError> {
     u32::try_from(max_jobs).ok().filter(|most| 0 < *most).ok_or_else(|| SpecError {
         place: "spec.worker.maxJobs".into(),

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use swarm_core::handover::LeaseTerms;
-use swarm_core::session::JobOutput;
+use swarm_core::session::{JobOutput, Pace};
 use swarm_core::{Desired, Ledger, Need};
 
 pub use alive::{Alive, Sign};
@@ -63,6 +63,8 @@ pub struct Manifest {
     pub output: JobOutput,
     /// Limits of the files with the output of jobs.
     pub logs: LogLimits,
+    /// Number of jobs that a worker starts and restarts at a time.
+    pub pace: Pace,
     /// The timing of the workers' sessions.
     pub lease: LeaseTerms,
     /// The paths of the fields that are set, as in `worker.runner.command[1]`, without the jobs.
@@ -166,7 +168,7 @@ fn read_swarm(
         jobs::read(swarm, objects, inline, &spec.job_sources, &gone, limits)?;
     let mut desired = convert::with_jobs(&spec, jobs, home).map_err(wrong)?;
     let lease = convert::lease_terms(&spec, home).map_err(wrong)?;
-    let (output, logs) = (spec.output(), spec.log_limits());
+    let (output, logs, pace) = (spec.output(), spec.log_limits(), spec.pace());
     let runner = spec.worker.as_mut().and_then(|worker| worker.runner.take());
     let runner = runner.unwrap_or_else(RunnerSpec::log);
     let WorkerPool { name: worker_name, workers, first_slot } =
@@ -189,6 +191,7 @@ fn read_swarm(
         runner,
         output,
         logs,
+        pace,
         lease,
         fields: swarm.fields(),
         notes,

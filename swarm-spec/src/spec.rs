@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
-use swarm_core::session::JobOutput;
+use swarm_core::session::{JobOutput, Pace};
 
 pub use alive::{AliveFileSpec, AliveSpec};
 pub use autoscale::AutoscaleSpec;
@@ -401,6 +401,16 @@ impl SwarmSpec {
     pub fn log_limits(&self) -> LogLimits {
         let logs = self.worker.as_ref().and_then(|worker| worker.logs.as_ref());
         logs.map(LogLimits::from).unwrap_or_default()
+    }
+
+    /// Number of jobs that a worker starts and restarts at a time. A value that a check would refuse
+    /// counts as missing.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        let Some(worker) = &self.worker else { return Pace::default() };
+        let max_restarting = worker.max_restarting.as_ref().and_then(|it| it.try_into().ok());
+        let max_starting = worker.max_starting.and_then(|most| u32::try_from(most).ok());
+        Pace { max_restarting: max_restarting.unwrap_or_default(), max_starting }
     }
 
     /// The runner for session workers that are started with `--runner swarm`. Workers that the

@@ -449,6 +449,7 @@ impl<'a> Stages<'a> {
         let swarm = turn.swarm;
         let Memory { stores, sessions, publications, decider, loaded, .. } = &mut **memory;
         let details = Details::of(&desired.jobs).with_output(swarm.spec.output());
+        let details = details.with_pace(swarm.spec.pace());
         let details = &match swarm.runner() {
             Some(runner) => details.with_runner(runner.to_json()),
             None => details,

@@ -18,7 +18,7 @@ use swarm_client::api::{
 use swarm_core::handover::{SessionId, SessionView};
 use swarm_core::overseer::{Overseer, Publication, ViewMark, ViewMarks};
 use swarm_core::ports::{StoreError, ViewStore};
-use swarm_core::session::{Details, Granted, JobOutput};
+use swarm_core::session::{Details, Granted, JobOutput, Pace, Portion};
 use swarm_core::{JobName, Ledger, Token};
 
 use super::Sessions;
@@ -42,6 +42,7 @@ fn spec(view: SessionView, details: &Details, worker: &str) -> WorkerViewSpec {
         (job.to_string(), GrantedJob { token, run_once, params: (*params).clone() })
     };
     let view = view.with_details(details);
+    let Pace { max_restarting, max_starting } = view.pace;
     WorkerViewSpec {
         session: view.session.to_string(),
         worker: worker.to_owned(),
@@ -52,6 +53,8 @@ fn spec(view: SessionView, details: &Details, worker: &str) -> WorkerViewSpec {
         // The text was made from a runner, so it parses.
         runner: view.runner.and_then(|runner| serde_json::from_str(&runner).ok()),
         show_output: (view.output == JobOutput::Hidden).then_some(false),
+        max_restarting: (max_restarting != Portion::default()).then(|| max_restarting.into()),
+        max_starting: max_starting.map(|most| i32::try_from(most).unwrap_or(i32::MAX)),
     }
 }
 

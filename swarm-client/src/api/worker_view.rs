@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
-use swarm_spec::spec::RunnerSpec;
+use swarm_spec::spec::{IntOrString, RunnerSpec};
 
 /// The refusal of the API server for a view that is older than the stored one.
 pub const GOES_BACK: &str = "a view is never replaced by an older one";
@@ -63,6 +63,15 @@ pub struct WorkerViewSpec {
     /// `spec.worker.showOutput` of the Swarm. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub show_output: Option<bool>,
+    /// Number or percentage of its jobs that the worker restarts at a time when what starts them
+    /// changes: `spec.worker.maxRestarting` of the Swarm. Default: `10%`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_restarting: Option<IntOrString>,
+    /// Number of jobs that the worker starts at a time: `spec.worker.maxStarting` of the Swarm.
+    /// Default: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub max_starting: Option<i32>,
 }
 
 /// A granted job.

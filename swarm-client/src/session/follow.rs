@@ -13,7 +13,7 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use swarm_core::handover::SessionId;
 use swarm_core::ports::{SessionViews, ViewUpdate};
-use swarm_core::session::{Granted, JobOutput, WorkerView};
+use swarm_core::session::{Granted, JobOutput, Pace, Portion, WorkerView};
 use swarm_core::{JobName, Token};
 
 use crate::api::{self, GrantedJob, WorkerViewSpec};
@@ -113,8 +113,18 @@ fn parse(object: DynamicObject, session: &SessionId) -> Result<WorkerView, Strin
     let mut data = object.data;
     let spec = data.get_mut("spec").map(serde_json::Value::take).unwrap_or_default();
     let spec: WorkerViewSpec = serde_json::from_value(spec).map_err(|error| error.to_string())?;
-    let WorkerViewSpec { session: whose, incarnation, revision, jobs, runner, show_output, .. } =
-        spec;
+    let WorkerViewSpec {
+        session: whose,
+        worker: _,
+        incarnation,
+        revision,
+        count: _,
+        jobs,
+        runner,
+        show_output,
+        max_restarting,
+        max_starting,
+    } = spec;
     if whose != session.to_string() {
         return Err(format!("it is for session `{}`", whose.escape_debug()));
     }
@@ -126,6 +136,8 @@ fn parse(object: DynamicObject, session: &SessionId) -> Result<WorkerView, Strin
         let name = JobName::new(&name).map_err(|error| error.to_string())?;
         Ok((name, Granted { token: Token(token), run_once, params: params.into() }))
     };
+    // A text of a later version must not cost the worker its jobs.
+    let portion = max_restarting.and_then(|it| Portion::try_from(&it).ok());
     Ok(WorkerView {
         session: session.clone(),
         incarnation: number(incarnation)?,
@@ -133,6 +145,10 @@ fn parse(object: DynamicObject, session: &SessionId) -> Result<WorkerView, Strin
         jobs: jobs.into_iter().map(granted).collect::<Result<_, String>>()?,
         runner: runner.map(|runner| runner.to_json()),
         output: JobOutput::shown_if(show_output),
+        pace: Pace {
+            max_restarting: portion.unwrap_or_default(),
+            max_starting: max_starting.and_then(|most| u32::try_from(most).ok()),
+        },
     })
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::Pace;
 use crate::handover::{SessionId, SessionView};
 use crate::hash::{digest_and, digest_grants};
 use crate::{JobName, Jobs, Params, Token};
@@ -55,6 +56,9 @@ pub struct WorkerView {
     /// Whether the output of the jobs may leave the worker.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub output: JobOutput,
+    /// The number of jobs that begin at a time.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
+    pub pace: Pace,
 }
 
 /// One granted job.
@@ -81,7 +85,8 @@ impl From<Token> for Granted {
 
 impl From<&WorkerView> for SessionView {
     fn from(view: &WorkerView) -> Self {
-        let WorkerView { session, incarnation, revision, jobs, runner: _, output: _ } = view;
+        let WorkerView { session, incarnation, revision, jobs, runner: _, output: _, pace: _ } =
+            view;
         Self {
             session: session.clone(),
             incarnation: *incarnation,
@@ -114,6 +119,7 @@ pub struct Details {
     jobs: Jobs,
     runner: Option<String>,
     output: JobOutput,
+    pace: Pace,
 }
 
 impl Details {
@@ -122,7 +128,7 @@ impl Details {
     pub fn of(jobs: &Jobs) -> Self {
         let detailed = jobs.iter().filter(|(_, job)| job.run_once || !job.params.is_empty());
         let jobs = detailed.map(|(name, job)| (name.clone(), job.clone())).collect();
-        Self { jobs, runner: None, output: JobOutput::Shown }
+        Self { jobs, runner: None, output: JobOutput::Shown, pace: Pace::default() }
     }
 
     /// Sets the way to run all jobs, in words that the workers understand. No other component reads
@@ -146,6 +152,19 @@ impl Details {
         Self { output, ..self }
     }
 
+    /// Sets the number of jobs that begin at a time.
+    ///
+    /// ```
+    /// use swarm_core::session::{Details, Pace};
+    ///
+    /// let pace = Pace { max_starting: Some(8), ..Pace::default() };
+    /// assert_eq!(Details::default().with_pace(pace).pace(), pace);
+    /// ```
+    #[must_use]
+    pub fn with_pace(self, pace: Pace) -> Self {
+        Self { pace, ..self }
+    }
+
     /// Returns the jobs for which workers need more than the name: usually a small part of all
     /// jobs.
     #[must_use]
@@ -163,6 +182,12 @@ impl Details {
     #[must_use]
     pub fn output(&self) -> JobOutput {
         self.output
+    }
+
+    /// Returns the number of jobs that begin at a time.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        self.pace
     }
 }
 
@@ -194,18 +219,19 @@ impl SessionView {
             (name.clone(), Granted { token: *token, run_once, params })
         };
         let (jobs, runner) = (jobs.iter().map(granted).collect(), details.runner.clone());
-        WorkerView { session, incarnation, revision, jobs, runner, output: details.output }
+        let Details { jobs: _, runner: _, output, pace } = *details;
+        WorkerView { session, incarnation, revision, jobs, runner, output, pace }
     }
 
     /// Returns a digest of the jobs, tokens and `details` in the view, as for
-    /// [`with_details`](Self::with_details). The way to run jobs, and the visibility of their
-    /// output, count only if the view has jobs. The digest is the same on every machine and in
+    /// [`with_details`](Self::with_details). The way to run jobs, the visibility of their output, and
+    /// their pace count only if the view has jobs. The digest is the same on every machine and in
     /// every release. O(jobs · log details).
     ///
     /// ```
     /// use swarm_core::Token;
     /// use swarm_core::handover::{SessionId, SessionView};
-    /// use swarm_core::session::{Details, JobOutput};
+    /// use swarm_core::session::{Details, JobOutput, Pace};
     ///
     /// let granted = |token| SessionView {
     ///     session: SessionId::new("pod", 1),
@@ -218,6 +244,8 @@ impl SessionView {
     /// assert_ne!(granted(1).content_digest(&none), granted(1).content_digest(&ping));
     /// let hidden = Details::default().with_output(JobOutput::Hidden);
     /// assert_ne!(granted(1).content_digest(&none), granted(1).content_digest(&hidden));
+    /// let slow = Details::default().with_pace(Pace { max_starting: Some(8), ..Pace::default() });
+    /// assert_ne!(granted(1).content_digest(&none), granted(1).content_digest(&slow));
     /// ```
     #[must_use]
     pub fn content_digest(&self, details: &Details) -> u64 {
@@ -227,9 +255,15 @@ impl SessionView {
         }
         let runner = details.runner.as_deref();
         let digest = runner.map_or(digest, |runner| digest_and(digest, runner));
-        match details.output {
+        let digest = match details.output {
             JobOutput::Shown => digest,
             JobOutput::Hidden => digest_and(digest, "the output is hidden"),
+        };
+        if details.pace == Pace::default() {
+            return digest;
         }
+        let Pace { max_restarting, max_starting } = details.pace;
+        let max_starting = max_starting.map(|most| most.to_string()).unwrap_or_default();
+        digest_and(digest, &format!("{max_restarting} restart, {max_starting} start"))
     }
 }

@@ -337,6 +337,8 @@ fn every_mistake_of_a_full_manifest_is_named_in_one_sentence() {
         ("replicas: 7", "replicas: 7000000"),
         ("pool: {deployment: ", "pool: {statefulSet: {name: x}, deployment: "),
         ("maxJobs: 9", "maxJobs: 0"),
+        ("maxRestarting: 25%", "maxRestarting: 101%"),
+        ("maxStarting: 8", "maxStarting: 0"),
         (COMMAND, "log: {}, ping: {}"),
         (COMMAND, ""),
         ("command: [ffmpeg, -i, \"{job}\"]", "command: []"),

@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use swarm_core::session::Portion;
 
 use crate::rule::Rule;
 
@@ -133,6 +135,40 @@ pub enum IntOrString {
     Int(i32),
     /// A text.
     String(String),
+}
+
+impl fmt::Display for IntOrString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(number) => number.fmt(f),
+            Self::String(text) => text.fmt(f),
+        }
+    }
+}
+
+/// Writes a number where a person would.
+impl From<Portion> for IntOrString {
+    fn from(portion: Portion) -> Self {
+        match portion {
+            Portion::Count(count) => Self::Int(i32::try_from(count).unwrap_or(i32::MAX)),
+            Portion::Percent(_) => Self::String(portion.to_string()),
+        }
+    }
+}
+
+/// Reads a number or a percentage; a number in quotes is refused, as on a cluster.
+impl TryFrom<&IntOrString> for Portion {
+    type Error = String;
+
+    fn try_from(written: &IntOrString) -> Result<Self, String> {
+        let text = written.to_string();
+        match (text.parse()?, written) {
+            (Portion::Count(_), IntOrString::String(_)) => {
+                Err(format!("`{text}` is a text; write it without quotes, or a part such as 10%"))
+            }
+            (portion, _) => Ok(portion),
+        }
+    }
 }
 
 impl JsonSchema for IntOrString {

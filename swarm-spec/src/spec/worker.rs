@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swarm_core::Slot;
 
-use super::{LogsSpec, ProtocolSpec, RunnerSpec, VersionEndpoint};
+use super::{IntOrString, LogsSpec, ProtocolSpec, RunnerSpec, VersionEndpoint};
 use crate::rule::Rule;
 
 /// Protocol, runner and limits of the workers.
@@ -17,10 +17,27 @@ pub struct WorkerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ProtocolSpec>,
     /// Action of `swarm-worker` for a job: on one machine, in managed pools, and in sessions that
-    /// run with `--runner swarm`. A change restarts all jobs at once, and no pod. (With
-    /// `protocol: Plain` a managed pool replaces its pods.)
+    /// run with `--runner swarm`. A change restarts the jobs in steps of `maxRestarting`, and no
+    /// pod. (With `protocol: Plain` a managed pool replaces its pods.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<RunnerSpec>,
+    /// Number or percentage of its jobs that a worker restarts at a time when what starts them
+    /// changes: the runner, or their params. The next one follows when one is ready, or has run for
+    /// a second without a check. If one fails, the others keep running the previous version until
+    /// it is ready or changes again. Percentages are rounded down, and 1 is the least. An edit
+    /// restarts no job. Default: `10%`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [Rule::new(
+        "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
+        "write a number of jobs such as 3, or a part of them such as 10%"
+    )]))]
+    pub max_restarting: Option<IntOrString>,
+    /// Number of jobs that a worker starts at a time, in the order of their grants. A start counts
+    /// until the job is ready, or has run for a second without a check. An edit restarts no job.
+    /// Default: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub max_starting: Option<i32>,
     /// Shows the last lines of a failing job in the status, in Events and in the Lease of its
     /// worker; on one machine also on the screen. Users who may view Swarms can read them. With
     /// false only the worker's log has them. Default: true.

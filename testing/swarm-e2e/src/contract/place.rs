@@ -97,6 +97,8 @@ pub async fn publish(client: &Client, namespace: &str, view: &WorkerView) -> Res
         jobs: jobs.collect(),
         runner: view.runner.as_deref().map(serde_json::from_str).transpose()?,
         show_output: (view.output == JobOutput::Hidden).then_some(false),
+        max_restarting: Some(view.pace.max_restarting.into()),
+        max_starting: view.pace.max_starting.map(i32::try_from).transpose()?,
     };
     let object = api::WorkerView::new(&view.session.to_string(), spec);
     let apply = PatchParams::apply("scenario").force();

@@ -10,7 +10,7 @@ use swarm_core::Position;
 use swarm_core::Token;
 use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, LeaseWrite, SessionId, Stopping};
 use swarm_core::ports::{SessionStore, SessionViews, ViewUpdate};
-use swarm_core::session::{Granted, JobOutput, WorkerView};
+use swarm_core::session::{Granted, JobOutput, Pace, Portion, WorkerView};
 
 use super::conflicts;
 
@@ -122,7 +122,9 @@ async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Re
     let jobs = [("a:\"b\"".parse()?, once), ("c".parse()?, Token(3).into())].into();
     let (session, runner) = (session.clone(), None);
     let output = JobOutput::Shown;
-    let mut view = WorkerView { session, incarnation: 1, revision: 5, jobs, runner, output };
+    let steps = Pace { max_restarting: Portion::Percent(25), max_starting: Some(8) };
+    let mut view =
+        WorkerView { session, incarnation: 1, revision: 5, jobs, runner, output, pace: steps };
     for revision in 5..8 {
         view.revision = revision;
         place.publish(&view).await?;

@@ -143,6 +143,7 @@ async fn other_kinds(context: &Context, client: Client, them: &SessionId) -> Res
         jobs: [].into(),
         runner: None,
         output: swarm_core::session::JobOutput::Shown,
+        pace: swarm_core::session::Pace::default(),
     };
     publish(context, &view).await?;
     let views = Api::<WorkerView>::namespaced(client.clone(), &context.namespace);

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use swarm_core::handover::{Holder, SessionId};
-use swarm_core::session::{JobOutput, WorkerView};
+use swarm_core::session::{JobOutput, Pace, WorkerView};
 use swarm_core::{JobName, Token};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -36,7 +36,8 @@ fn view(session: &SessionId, revision: u64, jobs: &[(&str, u64)]) -> Result<Work
     let named = |(job, token): &(&str, u64)| Ok((job.parse::<JobName>()?, Token(*token).into()));
     let jobs = jobs.iter().map(named).collect::<Result<BTreeMap<_, _>>>()?;
     let (session, runner, output) = (session.clone(), None, JobOutput::Shown);
-    Ok(WorkerView { session, incarnation: 0, revision, jobs, runner, output })
+    let pace = Pace::default();
+    Ok(WorkerView { session, incarnation: 0, revision, jobs, runner, output, pace })
 }
 
 /// The worker's report of its jobs, from the address of its pod. The worker answers without an API

@@ -115,6 +115,8 @@ impl Hand {
             jobs,
             runner: None,
             show_output: None,
+            max_restarting: None,
+            max_starting: None,
         };
         let name = session.to_string();
         let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
