@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 use swarm_core::Failing;
 
 pub use events::Events;
-pub use follow::{JobNow, WorkerState, follow};
+pub use follow::{JobNow, Versions, WorkerState, follow};
 pub use orders::{Orders, inherited};
-pub use phase::JobPhase;
+pub use phase::{JobPhase, JobVersion};
 
 /// The version of the channel that a worker speaks. Later versions only add orders and events.
 pub const VERSION: u32 = 1;
@@ -116,6 +116,14 @@ pub enum Event {
         /// The end of the run; part of a sentence.
         exit: String,
     },
+    /// The version of a job that runs has changed. A version is the command, environment, directory
+    /// and params that start the job.
+    Version {
+        /// The job.
+        job: String,
+        /// Its version.
+        version: JobVersion,
+    },
     /// All jobs. The worker sends them instead of events that the operator was too slow to read.
     Jobs {
         /// The jobs.
@@ -139,6 +147,9 @@ pub struct RunningJob {
     /// Its phase. A worker of an earlier version omits it.
     #[serde(default)]
     pub phase: JobPhase,
+    /// The version of it that runs. A worker of an earlier version omits it.
+    #[serde(default, skip_serializing_if = "JobVersion::is_newest")]
+    pub version: JobVersion,
     /// The time of its last start, in seconds of Unix time, if it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_unix_s: Option<u64>,

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
+use std::mem;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -71,6 +72,8 @@ pub(crate) struct Jobs {
     said: Option<String>,
     /// The runner of programs, if the jobs are processes of a program.
     program: Option<Arc<ProgramRunner>>,
+    /// The previous runners of programs. Some of their jobs may still run.
+    previous: Vec<Weak<ProgramRunner>>,
 }
 
 /// A runner that was built from its description.
@@ -147,7 +150,7 @@ impl Tools {
         let supervisor = Supervisor::with_events(runner, log, restarts, self.events.clone());
         self.restarter.send_replace(Some(supervisor.restarter()));
         let (tools, session) = (self.clone(), session.to_owned());
-        Ok(Jobs { supervisor, guard, tools, session, said: None, program })
+        Ok(Jobs { supervisor, guard, tools, session, said: None, program, previous: Vec::new() })
     }
 
     /// Builds the runner that `runner` describes. Programs run under the `guard` of the session.
@@ -215,9 +218,9 @@ impl Runner for NotSaid {
 }
 
 impl Jobs {
-    /// Applies the runner in the Swarm. If another program has to run, every job is stopped and
-    /// begins again. Other settings of the same program leave its processes alone. An invalid
-    /// runner changes nothing.
+    /// Applies the runner in the Swarm. If another program has to run, the jobs restart in turn.
+    /// Other settings of the same program leave its processes alone. So does a program that still
+    /// runs some of the jobs: the edit was undone. An invalid runner changes nothing.
     pub(crate) fn run_as_said(&mut self, said: Option<&str>) {
         let Some(said) = said.filter(|_| matches!(self.tools.kind, Kind::Swarm)) else { return };
         if self.said.as_deref() == Some(said) {
@@ -233,13 +236,18 @@ impl Jobs {
             return;
         }
         let made = parsed.and_then(|runner| {
+            if let Some(made) = self.still_running(&runner) {
+                return Ok(made);
+            }
             let made = self.tools.made(&runner, &self.session, &mut self.guard);
             made.map_err(|error| error.to_string())
         });
         match made {
             Ok(Made { runner, program, restarts }) => {
                 tracing::info!(runner = said, "jobs are run by the runner in the Swarm");
-                self.program = program;
+                let former = mem::replace(&mut self.program, program);
+                self.previous.retain(|it| it.strong_count() != 0);
+                self.previous.extend(former.as_ref().map(Arc::downgrade));
                 self.supervisor.run_by(runner, restarts);
             }
             Err(reason) => {
@@ -248,6 +256,17 @@ impl Jobs {
                 );
             }
         }
+    }
+
+    /// Returns the previous runner that starts the same processes as `next`, with the settings of
+    /// `next`.
+    fn still_running(&self, next: &manifest::Runner) -> Option<Made> {
+        let manifest::Runner::Command(next) = next else { return None };
+        let programs = self.previous.iter().filter_map(Weak::upgrade);
+        let program = programs.into_iter().find(|program| program.adjust(next))?;
+        let (runner, restarts) =
+            (Arc::clone(&program) as Arc<_>, self.tools.restarts(next.restart));
+        Some(Made { runner, program: Some(program), restarts })
     }
 
     pub(crate) fn start(&self, job: &JobName) {

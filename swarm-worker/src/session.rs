@@ -270,7 +270,7 @@ impl Driver<'_> {
                 return None;
             }
         };
-        let WorkerView { revision, jobs, runner, output, .. } = &*view;
+        let WorkerView { revision, jobs, runner, output, pace, .. } = &*view;
         if *revision < self.revision {
             tracing::info!(revision, newest = self.revision, "an older view is ignored");
         } else {
@@ -281,6 +281,7 @@ impl Driver<'_> {
                 let failing = Arc::clone(&failing.borrow());
                 self.report_failing(failing);
             }
+            self.setup.jobs.supervisor.edit(*pace);
             self.setup.jobs.run_as_said(runner.as_deref());
             let before = mem::replace(&mut self.details, jobs.clone());
             self.update_changed(&before);

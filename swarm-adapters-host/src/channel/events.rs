@@ -108,10 +108,11 @@ impl Queue {
         }
         if std::mem::take(&mut self.is_lossy) {
             let of = |(job, now): (&String, &JobNow)| {
-                let JobNow { pid, phase, is_checked: _, since_unix_s, restarts, .. } = *now;
+                let JobNow { pid, phase, version, is_checked: _, since_unix_s, restarts, .. } =
+                    *now;
                 let (job, stopping, last_exit) =
                     (job.clone(), now.is_stopping(), now.last_exit.clone());
-                RunningJob { job, pid, stopping, phase, since_unix_s, restarts, last_exit }
+                RunningJob { job, pid, stopping, phase, version, since_unix_s, restarts, last_exit }
             };
             return Some(Event::Jobs { jobs: self.jobs.iter().map(of).collect() });
         }

@@ -1,12 +1,12 @@
 //! The operator's side of the channel, which keeps the state of each worker's jobs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use swarm_core::{Failing, JobName};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 
-use super::{Event, JobPhase, LINE_BYTES_MAX, RunningJob};
+use super::{Event, JobPhase, JobVersion, LINE_BYTES_MAX, RunningJob};
 use crate::failing::WORST_MAX;
 use crate::worker_view::JOBS_MAX;
 
@@ -19,6 +19,47 @@ pub struct WorkerState {
     pub jobs: BTreeMap<String, JobNow>,
     /// Its failing jobs.
     pub failing: Arc<Failing>,
+    /// Its jobs that do not run their newest version well.
+    pub versions: Versions,
+}
+
+/// The jobs of a worker that do not run their newest version well. See [`JobVersion`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    /// The number of jobs that run a previous version.
+    pub previous: usize,
+    /// The jobs whose newest version failed.
+    pub failed: BTreeSet<String>,
+}
+
+impl Versions {
+    fn of(jobs: &BTreeMap<String, JobNow>) -> Self {
+        let mut versions = Self::default();
+        for (job, now) in jobs {
+            versions.add(job, now.version);
+        }
+        versions
+    }
+
+    fn add(&mut self, job: &str, version: JobVersion) {
+        match version {
+            JobVersion::Newest => {}
+            JobVersion::Previous => self.previous += 1,
+            JobVersion::Failed => {
+                self.failed.insert(job.to_owned());
+            }
+        }
+    }
+
+    fn remove(&mut self, job: &str, version: JobVersion) {
+        match version {
+            JobVersion::Newest => {}
+            JobVersion::Previous => self.previous = self.previous.saturating_sub(1),
+            JobVersion::Failed => {
+                self.failed.remove(job);
+            }
+        }
+    }
 }
 
 /// The maximum number of characters of the end of a run.
@@ -31,6 +72,8 @@ pub struct JobNow {
     pub pid: Option<i32>,
     /// Its phase.
     pub phase: JobPhase,
+    /// The version of it that runs.
+    pub version: JobVersion,
     /// Whether its run has a check of readiness.
     pub is_checked: bool,
     /// The time of its last start, in seconds of Unix time, if it runs.
@@ -73,10 +116,12 @@ fn printable(text: &str) -> String {
 /// Reads an entry of the list of all jobs, with bounds.
 impl From<&RunningJob> for JobNow {
     fn from(job: &RunningJob) -> Self {
-        let RunningJob { job: _, pid, stopping, phase, since_unix_s, restarts, last_exit } = job;
+        let RunningJob { job: _, pid, stopping, phase, version, since_unix_s, restarts, last_exit } =
+            job;
         Self {
             pid: *pid,
             phase: if *stopping { JobPhase::Stopping } else { *phase },
+            version: *version,
             is_checked: false,
             since_unix_s: *since_unix_s,
             restarts: *restarts,
@@ -86,15 +131,44 @@ impl From<&RunningJob> for JobNow {
 }
 
 impl WorkerState {
-    /// Applies an event, and returns whether failing jobs changed. The size of the state is
-    /// bounded, even if a worker lies.
+    /// Applies an event, and returns whether failing jobs or versions changed. The size of the state
+    /// is bounded, even if a worker lies.
     pub fn learn(&mut self, event: Event) -> bool {
         if let Event::Failing(failing) = event {
             self.failing = Arc::new(failing.limited(JOBS_MAX, WORST_MAX));
             return true;
         }
-        event.apply(&mut self.jobs);
-        false
+        match &event {
+            Event::Version { job, .. } | Event::Ended { job } => {
+                let version = |jobs: &BTreeMap<String, JobNow>| {
+                    jobs.get(job).map_or(JobVersion::Newest, |now| now.version)
+                };
+                let before = version(&self.jobs);
+                event.apply(&mut self.jobs);
+                let after = version(&self.jobs);
+                self.versions.remove(job, before);
+                self.versions.add(job, after);
+                before != after
+            }
+            Event::Jobs { .. } => {
+                event.apply(&mut self.jobs);
+                let before = std::mem::replace(&mut self.versions, Versions::of(&self.jobs));
+                before != self.versions
+            }
+            Event::Hello { .. }
+            | Event::Starting { .. }
+            | Event::Started { .. }
+            | Event::Ready { .. }
+            | Event::Stalled { .. }
+            | Event::Stopping { .. }
+            | Event::Killed { .. }
+            | Event::Restarting { .. }
+            | Event::Failed { .. }
+            | Event::Failing(_) => {
+                event.apply(&mut self.jobs);
+                false
+            }
+        }
     }
 }
 
@@ -110,6 +184,7 @@ impl Event {
             | Self::Stopping { job }
             | Self::Killed { job }
             | Self::Ended { job }
+            | Self::Version { job, .. }
             | Self::Restarting { job, .. }
             | Self::Failed { job, .. } => JobName::new(job).is_ok(),
             Self::Jobs { jobs } => jobs.iter().all(|it| JobName::new(&it.job).is_ok()),
@@ -148,6 +223,11 @@ impl Event {
             }
             Self::Ended { job } => {
                 jobs.remove(job);
+            }
+            Self::Version { job, version } => {
+                if let Some(now) = jobs.get_mut(job) {
+                    now.version = *version;
+                }
             }
             Self::Jobs { jobs: all } => {
                 let of = |it: &RunningJob| (it.job.clone(), JobNow::from(it));

@@ -115,3 +115,26 @@ fn an_order_is_a_line_that_people_can_read() {
     assert_eq!(written(Order::End), r#"{"do":"end"}"#);
     assert_eq!(written(Order::Drain { within_ms: 9 }), r#"{"do":"drain","within_ms":9}"#);
 }
+
+#[test]
+fn a_worker_state_counts_the_jobs_that_do_not_run_their_newest_version() {
+    let mut state = WorkerState::default();
+    let version = |job: usize, version| Event::Version { job: format!("job-{job}"), version };
+    for number in 0..4 {
+        state.learn(Event::Started { job: job(number), pid: None, at_unix_s: None });
+        assert!(state.learn(version(number, JobVersion::Previous)));
+    }
+    assert!(!state.learn(version(0, JobVersion::Previous)), "it is known");
+    state.learn(version(0, JobVersion::Failed));
+    state.learn(version(1, JobVersion::Newest));
+    state.learn(Event::Ended { job: job(2) });
+    let failed = [job(0)].into();
+    assert_eq!(state.versions, Versions { previous: 1, failed });
+    state.learn(version(9, JobVersion::Failed));
+    assert_eq!(state.versions.failed.len(), 1, "the worker does not have the job");
+    state.learn(Event::Jobs { jobs: Vec::new() });
+    assert_eq!(state.versions, Versions::default());
+    let later = r#"{"is":"version","job":"a","version":"later"}"#;
+    let later: Event = serde_json::from_str(later).unwrap();
+    assert_eq!(later, Event::Version { job: "a".into(), version: JobVersion::Newest });
+}

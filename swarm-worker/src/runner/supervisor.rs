@@ -1,6 +1,8 @@
 //! Owns the running jobs: starts them, stops them, and restarts jobs that ended by themselves.
 
 mod failing;
+mod stepping;
+mod steps;
 mod task;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +12,7 @@ use std::time::Duration;
 use prometheus_client::metrics::counter::Counter;
 use swarm_adapters_host::channel::Events;
 use swarm_adapters_host::runlog::RunLog;
+use swarm_core::session::Pace;
 use swarm_core::{Failing, JobName, Params, Token};
 use tokio::sync::{mpsc, watch};
 
@@ -71,6 +74,8 @@ pub(crate) struct JobReport {
     pub(crate) phase: JobPhase,
     /// Whether it runs and is ready. A run without a check is ready after one second.
     pub(crate) is_up: bool,
+    /// Whether its run is not one of a previous version.
+    pub(crate) is_newest: bool,
     /// The number of restarts under this grant after the job had ended by itself.
     pub(crate) restarts: u64,
     /// The last end of a run by itself; a sentence for a person.
@@ -80,6 +85,8 @@ pub(crate) struct JobReport {
 /// The phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobPhase {
+    /// It waits for its turn to start.
+    Queued,
     /// It runs.
     Running,
     /// It ended by itself and will be restarted after a pause.
@@ -158,21 +165,27 @@ impl Supervisor {
         Self { orders, events, reports, failing, changes }
     }
 
+    /// Begins an edit, to which the next updates and the next runner belong. At most as many jobs
+    /// restart and start at a time as `pace` says.
+    pub(crate) fn edit(&self, pace: Pace) {
+        self.order(Order::Edit(pace));
+    }
+
     /// Starts a job. The call does not affect a running job. A job that is stopping is started when
     /// it has ended.
     pub(crate) fn start(&self, job: JobSpec) {
         self.order(Order::Start(job));
     }
 
-    /// Updates the parameters of a running job under the same token. If they differ, the job is
-    /// stopped and begins again at once. No event follows, since the job stays with this worker.
+    /// Updates the parameters of a job under the same token. If they differ, a running job is stopped
+    /// at its turn, and begins again at once. No event follows, since the job stays with this worker.
     /// The call has no effect on a job that does not run, is stopping or has another token.
     pub(crate) fn update(&self, job: JobSpec) {
         self.order(Order::Update(job));
     }
 
-    /// Replaces the runner of the jobs. Every job is stopped and begins again at once, as with
-    /// [`update`](Self::update).
+    /// Replaces the runner of the jobs. Running jobs restart in turn, as with
+    /// [`update`](Self::update). Jobs that this very runner runs continue.
     pub(crate) fn run_by(&self, runner: Arc<dyn Runner>, restarts: Restarts) {
         self.order(Order::RunBy(runner, restarts));
     }
@@ -225,12 +238,12 @@ impl Supervisor {
         self.changes.clone()
     }
 
-    /// Returns the jobs that ended by themselves and do not run: they wait for their next run, or
-    /// are no longer restarted. O(jobs).
+    /// Returns the jobs that do not run: they wait for their turn to start, or ended by themselves
+    /// and wait for their next run, or are no longer restarted. O(jobs).
     #[must_use]
     pub(crate) fn down(&self) -> BTreeSet<JobName> {
         let is_down = |phase| match phase {
-            JobPhase::Waiting | JobPhase::Failed => true,
+            JobPhase::Queued | JobPhase::Waiting | JobPhase::Failed => true,
             JobPhase::Running | JobPhase::Stopping => false,
         };
         let reports = self.reports.lock();
@@ -238,15 +251,16 @@ impl Supervisor {
         down.map(|(job, _)| job.clone()).collect()
     }
 
-    /// Returns the jobs that are not up under these tokens. See [`JobReport::is_up`]. O(jobs · log
-    /// jobs).
+    /// Returns the jobs that are not up under these tokens, or still run a previous version. See
+    /// [`JobReport::is_up`]. O(jobs · log jobs).
     pub(crate) fn not_up<'a>(
         &self,
         jobs: impl IntoIterator<Item = (&'a JobName, Token)>,
     ) -> Vec<&'a JobName> {
         let reports = self.reports.lock();
         let is_up = |job: &JobName, token: Token| {
-            reports.get(job).is_some_and(|report| report.is_up && report.token == token)
+            let is_up = |it: &JobReport| it.is_up && it.is_newest && it.token == token;
+            reports.get(job).is_some_and(is_up)
         };
         let not_up = jobs.into_iter().filter(|(job, token)| !is_up(job, *token));
         not_up.map(|(job, _)| job).collect()

@@ -10,13 +10,15 @@ use swarm_adapters_host::channel::{Event as JobEvent, Events};
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::runlog::{RunEvent, RunLog};
 use swarm_adapters_host::timer::until;
-use swarm_core::{Failing, FailingState, JobName};
+use swarm_core::session::Pace;
+use swarm_core::{Failing, FailingState, JobName, Params};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use super::failing::Failures;
+use super::steps::{StepEvent, Steps};
 use super::{Event, JobPhase, JobReport, JobSpec, Reports, Restarts};
 use crate::runner::{Job, Outcome, Permit, Readiness, RunLogKeeper, Runner};
 
@@ -31,9 +33,12 @@ const HELD: Duration = Duration::from_secs(10);
 const RAN_WELL: Duration = Duration::from_secs(30);
 /// The time after which a run without a check counts as ready.
 const UNCHECKED_UP: Duration = Duration::from_secs(1);
+/// The interval at which starting jobs are examined while another job waits for them to be up.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A request to the supervisor's task.
 pub(super) enum Order {
+    Edit(Pace),
     Start(JobSpec),
     Update(JobSpec),
     RunBy(Arc<dyn Runner>, Restarts),
@@ -54,35 +59,42 @@ pub(super) struct Outlets {
 
 pub(super) struct Task {
     /// The runner of jobs that begin now.
-    runner: Arc<dyn Runner>,
+    pub(super) runner: Arc<dyn Runner>,
     /// The earlier runners of jobs that have not ended yet.
     former: Vec<Arc<dyn Runner>>,
     run_log: Option<RunLog>,
     permit: Permit,
-    outlets: Outlets,
+    pub(super) outlets: Outlets,
     failures: Failures,
     restarts: Restarts,
-    jobs: BTreeMap<JobName, Entry>,
+    pub(super) pace: Pace,
+    pub(super) jobs: BTreeMap<JobName, Entry>,
+    pub(super) steps: Steps,
+    /// The time of the last examination of starting jobs.
+    pub(super) looked_at: Instant,
     runs: JoinSet<Outcome>,
     names: HashMap<Id, JobName>,
     /// The time at which each waiting job is restarted.
     due: BTreeSet<(Instant, JobName)>,
     /// Whether a job has ended by itself or begun again since the last tick.
-    has_changed: bool,
+    pub(super) has_changed: bool,
 }
 
-struct Entry {
-    job: Job,
-    /// The runner of this run.
-    runner: Arc<dyn Runner>,
+pub(super) struct Entry {
+    pub(super) job: Job,
+    /// The runner and the params of this run. The job has the params of the next one.
+    pub(super) runner: Arc<dyn Runner>,
+    pub(super) began_with: Params,
     run_once: bool,
     pauses: ExponentialBackoff,
     /// The number of restarts in a row.
     in_a_row: u32,
-    state: State,
+    pub(super) state: State,
 }
 
-enum State {
+pub(super) enum State {
+    /// It waits for its turn to start.
+    Queued,
     Running(Instant),
     Waiting(Instant),
     /// Something other than the worker stopped it. It begins again at this time.
@@ -112,7 +124,10 @@ impl Task {
             outlets,
             failures: Failures::new(failures),
             restarts,
+            pace: Pace::default(),
             jobs: BTreeMap::new(),
+            steps: Steps::default(),
+            looked_at: Instant::now(),
             runs: JoinSet::new(),
             names: HashMap::new(),
             due: BTreeSet::new(),
@@ -127,13 +142,15 @@ impl Task {
         while is_open || !self.runs.is_empty() {
             let due_at = self.due.first().map(|(at, _)| *at);
             let report_at = self.failures.report_at();
+            let look_at = self.steps.is_awaiting().then(|| self.looked_at + LOOK);
             tokio::select! {
                 order = inbox.recv(), if is_open => match order {
+                    Some(Order::Edit(pace)) => self.edit_begins(pace),
                     Some(Order::Start(spec)) => self.start(spec),
                     Some(Order::Update(spec)) => self.update(spec),
                     Some(Order::RunBy(runner, restarts)) => self.run_by(runner, restarts),
                     Some(Order::RestartBy(restarts)) => self.restart_by(restarts),
-                    Some(Order::Renew(job)) => self.renew(&job),
+                    Some(Order::Renew(job)) => self.renew_by_hand(&job),
                     Some(Order::Stop(job)) => self.stop(&job),
                     Some(Order::PermitUntil(at)) => self.permit_until(at),
                     None => {
@@ -149,6 +166,7 @@ impl Task {
                 }
                 _ = ticks.tick(), if self.has_changed || !self.runs.is_empty() => self.tick(),
                 () = until(report_at) => self.failures.report(),
+                () = until(look_at) => self.look(),
                 () = until(due_at) => self.start_due(),
             }
         }
@@ -156,13 +174,8 @@ impl Task {
 
     fn start(&mut self, spec: JobSpec) {
         if let Some(entry) = self.jobs.get_mut(&spec.name) {
-            match &mut entry.state {
-                State::Running(_)
-                | State::Waiting(_)
-                | State::Held(_)
-                | State::Failed
-                | State::Renewing => {}
-                State::Stopping(next) => *next = Some(spec),
+            if let State::Stopping(next) = &mut entry.state {
+                *next = Some(spec);
             }
             return;
         }
@@ -170,17 +183,12 @@ impl Task {
         let stop = CancellationToken::new();
         let (permit, output, readiness) = (self.permit.clone(), Arc::default(), Arc::default());
         let job = Job { name, token, params, permit, stop, output, readiness };
-        let (phase, is_up) = (JobPhase::Running, false);
-        let report = JobReport { token, phase, is_up, restarts: 0, last_exit: None };
+        let (phase, is_up, is_newest) = (JobPhase::Queued, false, true);
+        let report = JobReport { token, phase, is_up, is_newest, restarts: 0, last_exit: None };
         self.outlets.reports.lock().insert(job.name.clone(), report);
-        self.begin(Entry {
-            job,
-            runner: Arc::clone(&self.runner),
-            run_once,
-            pauses: self.pauses(),
-            in_a_row: 0,
-            state: State::Waiting(Instant::now()),
-        });
+        let (runner, began_with) = (Arc::clone(&self.runner), job.params.clone());
+        let (pauses, in_a_row, state) = (self.pauses(), 0, State::Queued);
+        self.due(Entry { job, runner, began_with, run_once, pauses, in_a_row, state });
     }
 
     fn update(&mut self, spec: JobSpec) {
@@ -194,7 +202,7 @@ impl Task {
         entry.run_once = run_once;
         if entry.job.params != params {
             entry.job.params = params;
-            self.renew(&name);
+            self.revise(&name);
         }
     }
 
@@ -206,7 +214,7 @@ impl Task {
         self.restarts = restarts;
         let jobs: Vec<_> = self.jobs.keys().cloned().collect();
         for job in &jobs {
-            self.renew(job);
+            self.revise(job);
         }
     }
 
@@ -226,7 +234,8 @@ impl Task {
                     *at = latest;
                     self.due.insert((latest, name.clone()));
                 }
-                State::Running(_)
+                State::Queued
+                | State::Running(_)
                 | State::Waiting(_)
                 | State::Held(_)
                 | State::Failed
@@ -240,7 +249,7 @@ impl Task {
     }
 
     /// Ends the run of a job, if there is one, and begins another one with a reset count and pause.
-    fn renew(&mut self, name: &JobName) {
+    pub(super) fn renew(&mut self, name: &JobName) {
         let Some(entry) = self.jobs.get_mut(name) else { return };
         match entry.state {
             State::Running(_) => {
@@ -252,16 +261,15 @@ impl Task {
                 self.begin_again(name);
             }
             State::Failed => self.begin_again(name),
-            State::Renewing | State::Stopping(_) => {}
+            State::Queued | State::Renewing | State::Stopping(_) => {}
         }
     }
 
     fn begin_again(&mut self, name: &JobName) {
         let Some(mut entry) = self.jobs.remove(name) else { return };
-        (entry.job.stop, entry.runner) = (CancellationToken::new(), Arc::clone(&self.runner));
+        entry.job.stop = CancellationToken::new();
         (entry.pauses, entry.in_a_row) = (self.pauses(), 0);
-        self.edit(name, |report| report.phase = JobPhase::Running);
-        self.begin(entry);
+        self.due(entry);
     }
 
     /// Sets the time until which jobs may act, for all runners with jobs that have not ended.
@@ -275,8 +283,26 @@ impl Task {
         }
     }
 
-    /// Starts a run of a job that does not run.
-    fn begin(&mut self, mut entry: Entry) {
+    /// Starts a run of a job that does not run, at once or at its turn.
+    fn due(&mut self, mut entry: Entry) {
+        entry.state = State::Queued;
+        let name = entry.job.name.clone();
+        self.edit(&name, |report| (report.phase, report.is_up) = (JobPhase::Queued, false));
+        self.has_changed = true;
+        self.jobs.insert(name.clone(), entry);
+        self.step(StepEvent::Due(name.clone()));
+        let is_queued = |entry: &Entry| matches!(entry.state, State::Queued);
+        if self.jobs.get(&name).is_some_and(is_queued) {
+            let (job, checked) = (name.to_string(), false);
+            self.outlets.sink.emit(JobEvent::Starting { job, checked });
+        }
+    }
+
+    /// Starts a run of a queued job, with the newest runner and params.
+    pub(super) fn begin(&mut self, name: &JobName) {
+        let Some(mut entry) = self.jobs.remove(name) else { return };
+        entry.runner = Arc::clone(&self.runner);
+        entry.began_with = entry.job.params.clone();
         self.record(&entry, RunEvent::Start);
         // A runner that keeps the run log itself also reports when its jobs have begun.
         if entry.runner.run_log_keeper() == RunLogKeeper::Supervisor {
@@ -284,14 +310,13 @@ impl Task {
             self.outlets.sink.emit(JobEvent::Started { job, pid, at_unix_s });
         }
         entry.job.set_readiness(Readiness::Unchecked);
-        self.edit(&entry.job.name, |report| report.is_up = false);
+        self.edit(name, |report| report.phase = JobPhase::Running);
         self.has_changed = true;
         let (runner, job) = (Arc::clone(&entry.runner), entry.job.clone());
         let run = async move { runner.run(&job, job.stop.clone()).await };
         entry.state = State::Running(Instant::now());
-        let name = entry.job.name.clone();
         self.names.insert(self.runs.spawn(run).id(), name.clone());
-        self.jobs.insert(name, entry);
+        self.jobs.insert(name.clone(), entry);
     }
 
     fn stop(&mut self, name: &JobName) {
@@ -302,13 +327,14 @@ impl Task {
                 entry.state = State::Stopping(None);
                 self.outlets.sink.emit(JobEvent::Stopping { job: name.to_string() });
                 self.edit(name, |report| report.phase = JobPhase::Stopping);
+                self.step(StepEvent::Gone(name.clone()));
             }
             State::Waiting(at) | State::Held(at) => {
                 self.due.remove(&(*at, name.clone()));
                 self.forget(name);
                 self.emit(Event::Joined(name.clone()));
             }
-            State::Failed => {
+            State::Queued | State::Failed => {
                 self.forget(name);
                 self.emit(Event::Joined(name.clone()));
             }
@@ -350,7 +376,7 @@ impl Task {
                 }
                 self.restart(name, entry, outcome);
             }
-            State::Failed => {}
+            State::Queued | State::Failed => {}
         }
     }
 
@@ -369,7 +395,8 @@ impl Task {
         self.edit(&name, |report| {
             (report.phase, report.is_up) = (JobPhase::Waiting, false);
         });
-        self.jobs.insert(name, entry);
+        self.jobs.insert(name.clone(), entry);
+        self.step(StepEvent::Held(name));
     }
 
     /// Schedules the next run of a job that ended by itself, unless it reached the limit of
@@ -401,7 +428,9 @@ impl Task {
         };
         let state = match phase {
             JobPhase::Failed => FailingState::Failed,
-            JobPhase::Running | JobPhase::Waiting | JobPhase::Stopping => FailingState::Restarting,
+            JobPhase::Queued | JobPhase::Running | JobPhase::Waiting | JobPhase::Stopping => {
+                FailingState::Restarting
+            }
         };
         let (job, said) = (name.to_string(), exit.clone());
         self.outlets.sink.emit(match state {
@@ -415,7 +444,8 @@ impl Task {
             report.is_up = false;
             report.last_exit = Some(exit);
         });
-        self.jobs.insert(name, entry);
+        self.jobs.insert(name.clone(), entry);
+        self.step(StepEvent::Failed(name));
     }
 
     fn pauses(&self) -> ExponentialBackoff {
@@ -428,12 +458,9 @@ impl Task {
             let Some((_, name)) = self.due.pop_first() else { return };
             let Some(entry) = self.jobs.remove(&name) else { continue };
             let is_restart = !matches!(entry.state, State::Held(_));
-            self.edit(&name, |report| {
-                report.phase = JobPhase::Running;
-                report.restarts += u64::from(is_restart);
-            });
+            self.edit(&name, |report| report.restarts += u64::from(is_restart));
             self.restarts.counter.inc_by(u64::from(is_restart));
-            self.begin(entry);
+            self.due(entry);
         }
     }
 
@@ -449,9 +476,10 @@ impl Task {
                     entry.runner.tick(&entry.job);
                     self.record(entry, RunEvent::Tick);
                 }
-                State::Waiting(_) | State::Held(_) | State::Failed => {}
+                State::Queued | State::Waiting(_) | State::Held(_) | State::Failed => {}
             }
         }
+        self.look();
     }
 
     /// Finds jobs that have come up or stalled, and reports that jobs have changed.
@@ -461,11 +489,7 @@ impl Task {
         for (name, entry) in &self.jobs {
             let State::Running(since) = entry.state else { continue };
             let readiness = entry.job.readiness();
-            let is_up = match readiness {
-                Readiness::Unchecked => UNCHECKED_UP <= since.elapsed(),
-                Readiness::Awaited | Readiness::Stalled => false,
-                Readiness::Ready => true,
-            };
+            let is_up = is_up(readiness, since);
             let is_stalled = readiness == Readiness::Stalled;
             let changes = |it: &&mut JobReport| if it.is_up { is_stalled } else { is_up };
             if let Some(report) = reports.get_mut(name).filter(changes) {
@@ -491,7 +515,7 @@ impl Task {
         }
     }
 
-    fn edit(&self, job: &JobName, edit: impl FnOnce(&mut JobReport)) {
+    pub(super) fn edit(&self, job: &JobName, edit: impl FnOnce(&mut JobReport)) {
         self.outlets.reports.lock().get_mut(job).map(edit);
     }
 
@@ -499,6 +523,7 @@ impl Task {
         self.jobs.remove(job);
         self.failures.forget(job);
         self.outlets.reports.lock().remove(job);
+        self.step(StepEvent::Gone(job.clone()));
     }
 
     fn emit(&self, event: Event) {
@@ -506,6 +531,15 @@ impl Task {
         self.outlets.sink.emit(JobEvent::Ended { job: job.to_string() });
         // The receiver is closed if the supervisor was dropped.
         let _ = self.outlets.outbox.send(event);
+    }
+}
+
+/// Whether a run that began at `since` counts as up.
+pub(super) fn is_up(readiness: Readiness, since: Instant) -> bool {
+    match readiness {
+        Readiness::Unchecked => UNCHECKED_UP <= since.elapsed(),
+        Readiness::Awaited | Readiness::Stalled => false,
+        Readiness::Ready => true,
     }
 }
 
