@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::snapshot::{FailingRow, Snapshot};
+use super::standing;
 use super::text::counted;
 use crate::processes::Processes;
 
@@ -46,6 +47,8 @@ pub(super) struct Failures {
     known: BTreeMap<String, &'static str>,
     /// Number of failing jobs.
     count: usize,
+    /// Workers whose jobs keep a previous version, with the job that failed.
+    held_back: BTreeMap<String, String>,
 }
 
 impl Failures {
@@ -62,6 +65,12 @@ impl Failures {
         if 0 < self.count && snapshot.jobs.failing == 0 {
             sentences.push("no job fails any more".to_owned());
         }
+        let is_known =
+            |worker: &str, job: &str| self.held_back.get(worker).is_some_and(|known| known == job);
+        let held = snapshot.held_back().filter(|(row, job)| !is_known(&row.name, job));
+        sentences.extend(held.take(NAMED_MAX).map(|(row, job)| standing::held_back(row, job)));
+        let all = snapshot.held_back();
+        self.held_back = all.map(|(row, job)| (row.name.clone(), job.to_owned())).collect();
         self.count = snapshot.jobs.failing;
         let rows = snapshot.failing.iter();
         self.known = rows.map(|row| (row.job.clone(), row.state)).collect();

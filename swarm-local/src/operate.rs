@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use swarm_adapters_host::channel::Versions;
 use swarm_adapters_host::job_log::{self, Pruned};
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::{runlog, timer};
@@ -91,6 +92,8 @@ pub(super) struct Operation {
     failing: BTreeMap<Slot, Arc<Failing>>,
     /// Jobs that try another worker.
     failover: Failover,
+    /// Versions of jobs that the workers report.
+    versions: BTreeMap<Slot, Versions>,
     /// Failures that were reported to the user.
     failures: Failures,
     /// News of the workers.
@@ -200,6 +203,7 @@ impl Operation {
             silent: BTreeMap::new(),
             failing: BTreeMap::new(),
             failover: Failover::default(),
+            versions: BTreeMap::new(),
             failures: Failures::default(),
             news,
             killed_reported: 0,
@@ -279,8 +283,12 @@ impl Operation {
             let failing = self.failing_now(&workers);
             self.killed_reported =
                 report_killed(&self.processes, &self.outlets, self.killed_reported, Cause::Late);
-            let is_new = has_changed || silent != self.silent || failing != self.failing;
-            (self.silent, self.failing) = (silent, failing);
+            let versions = self.outlets.reports.versions(&workers);
+            let is_new = has_changed
+                || silent != self.silent
+                || failing != self.failing
+                || versions != self.versions;
+            (self.silent, self.failing, self.versions) = (silent, failing, versions);
             self.report_deaths(&workers);
             self.sessions.revoke_silent(&self.processes, &workers, &self.outlets.voice);
             let due = recheck_at.is_some_and(|at| at <= Instant::now());
@@ -612,6 +620,7 @@ impl Operation {
         snapshot.mark_silent(&self.silent);
         snapshot.mark_stopping(&mut self.stopping);
         snapshot.mark_failing(&self.failing);
+        snapshot.mark_versions(&self.versions);
         let turn = Summary::of(decision, &self.wanted.desired, &progress);
         snapshot.judge(&turn, workers);
         for sentence in self.failures.news(&snapshot) {

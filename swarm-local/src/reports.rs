@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use swarm_adapters_host::channel::{JobNow, WorkerState};
+use swarm_adapters_host::channel::{JobNow, Versions, WorkerState};
 use swarm_core::Slot;
+
+use crate::processes::{Phase, Workers};
 
 /// The reports of all workers. A reader sees changes at once, without a turn of the operator.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +42,19 @@ impl Reports {
             None => None,
         };
         (phase(state, unassigned, now), now.cloned())
+    }
+
+    /// Returns the versions of the jobs of each running worker, without workers whose jobs all run
+    /// their newest version.
+    pub(super) fn versions(&self, workers: &Workers) -> BTreeMap<Slot, Versions> {
+        let reports = self.lock();
+        let is_current = |(slot, state): &(&Slot, &WorkerState)| {
+            let up = workers.get(slot).filter(|worker| worker.phase == Phase::Up);
+            state.versions != Versions::default()
+                && up.is_some_and(|worker| worker.instance == state.instance)
+        };
+        let current = reports.iter().filter(is_current);
+        current.map(|(slot, state)| (*slot, state.versions.clone())).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use httpdate::fmt_http_date;
 use serde::{Deserialize, Deserializer, Serialize};
-use swarm_adapters_host::channel::JobNow;
+use swarm_adapters_host::channel::{JobNow, Versions};
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::failing::WORST_MAX;
 use swarm_core::handover::{Cell, SessionId};
@@ -77,7 +77,7 @@ pub(super) struct Snapshot {
 pub(super) type Word = &'static str;
 
 /// All fixed words.
-const WORDS: [Word; 38] = [
+const WORDS: [Word; 40] = [
     "AllJobsFailing",
     "JobsUnassigned",
     "JobsWaiting",
@@ -100,11 +100,13 @@ const WORDS: [Word; 38] = [
     "granted",
     "hold",
     "leaving",
+    "newest",
     "no-workers",
     "paused",
     "pin",
     "plain-workers",
     "pool-incomplete",
+    "previous",
     "quarantined",
     "ready",
     "releasing",
@@ -235,6 +237,12 @@ pub(super) struct WorkerRow {
     pub(super) releasing: usize,
     /// Number of failing jobs.
     pub(super) failing: usize,
+    /// Number of jobs that still run a previous version.
+    #[serde(default)]
+    pub(super) previous: usize,
+    /// A job whose new version failed, so that those jobs wait.
+    #[serde(default)]
+    pub(super) held_back_by: Option<String>,
     /// Number of ends without a request.
     pub(super) restarts: u32,
     /// Time of the last lease renewal, in seconds of Unix time, if the worker may be frozen.
@@ -291,6 +299,8 @@ impl WorkerRow {
             jobs,
             releasing,
             failing: 0,
+            previous: 0,
+            held_back_by: None,
             restarts: worker.deaths,
             silent_since_unix_s: None,
             silent_since: None,
@@ -420,6 +430,17 @@ impl Snapshot {
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
         self.failing = all.into_iter().map(|(_, row)| row).take(WORST_MAX).collect();
         self.healthy &= self.jobs.failing == 0;
+    }
+
+    /// Sets how many jobs of the workers in these slots run a previous version.
+    pub(super) fn mark_versions(&mut self, reported: &BTreeMap<Slot, Versions>) {
+        for row in &mut self.workers {
+            let Some(Versions { previous, failed }) = reported.get(&Slot(row.slot)) else {
+                continue;
+            };
+            row.previous = (*previous).min(row.jobs + row.releasing);
+            row.held_back_by = failed.first().filter(|_| 0 < row.previous).cloned();
+        }
     }
 
     /// Sets the times since which jobs have been stopping. Known times come from `before`, which is

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use swarm_adapters_host::clock::unix_s;
+use swarm_adapters_host::shell;
 use swarm_core::Unassigned;
 use swarm_core::verdict::{Reason, Summary, Verdict, failing_jobs, number, shortened};
 
@@ -59,7 +60,16 @@ impl Snapshot {
         if 0 < silent {
             news.push(format!("silent: {}", counted(silent, "worker")));
         }
+        let held_back = self.held_back().map(|(row, _)| row.previous).sum();
+        if 0 < held_back {
+            news.push(format!("held back: {}", counted(held_back, "job")));
+        }
         let (course, mood) = self.course();
+        let previous: usize = workers.iter().map(|row| row.previous).sum();
+        if news.is_empty() && 0 < previous && mood == Mood::Good {
+            let jobs = counted(previous, "job");
+            return (format!("restarting in steps: {jobs} to go"), Mood::Busy);
+        }
         if news.is_empty() {
             return (course, mood);
         }
@@ -178,8 +188,26 @@ impl Snapshot {
         let keeps = |problem| format!("{problem}; revision {revision} keeps running");
         let undelivered = undelivered.as_ref().map(keeps);
         let invalid = invalid_file.as_ref().map(|file| file.sentence(*revision));
-        [undelivered, invalid].into_iter().flatten().collect()
+        let held_back = self.held_back().take(SHOWN).map(|(row, job)| held_back(row, job));
+        [undelivered, invalid].into_iter().flatten().chain(held_back).collect()
     }
+
+    /// Returns the workers whose jobs keep a previous version, with the job that failed.
+    pub(super) fn held_back(&self) -> impl Iterator<Item = (&WorkerRow, &str)> {
+        self.workers.iter().filter_map(|row| Some((row, row.held_back_by.as_deref()?)))
+    }
+}
+
+/// Describes why jobs of a worker keep a previous version.
+pub(super) fn held_back(row: &WorkerRow, job: &str) -> String {
+    let WorkerRow { name, previous, .. } = row;
+    let run = if *previous == 1 { "runs" } else { "run" };
+    format!(
+        "{} on {name} still {run} the previous version, since the new version of {job} failed; \
+         correct it in the file, or try it again: swarm restart {}",
+        counted(*previous, "job"),
+        shell::word(job)
+    )
 }
 
 impl WorkerRow {
@@ -194,6 +222,9 @@ impl WorkerRow {
         }
         if 0 < self.failing {
             parts.push(format!("{} failing", self.failing));
+        }
+        if 0 < self.previous {
+            parts.push(format!("{} to restart", self.previous));
         }
         if 0 < self.restarts {
             parts.push(counted(self.restarts.try_into().unwrap_or(usize::MAX), "restart"));

@@ -165,6 +165,10 @@ pub(super) struct JobEntry<S> {
     /// Phase of the job, as its worker reports it.
     #[serde(default, deserialize_with = "word")]
     pub(super) phase: Word,
+    /// Version of the job that runs: `newest`, `previous` while it waits for its restart, or
+    /// `failed` if the newest version failed.
+    #[serde(default, deserialize_with = "word")]
+    pub(super) version: Word,
     /// First process of the job, if it is a program that runs.
     #[serde(default)]
     pub(super) pid: Option<i32>,
@@ -207,7 +211,8 @@ impl<'a> JobEntry<&'a str> {
     ) -> Self {
         let unassigned = snapshot.unassigned.get(&row.name).copied();
         let (phase, now) = row.phase(reports, unassigned);
-        let JobNow { pid, since_unix_s, restarts, last_exit, .. } = now.unwrap_or_default();
+        let now = now.unwrap_or_default();
+        let JobNow { pid, version, since_unix_s, restarts, last_exit, .. } = now;
         let failing = failing.get(row.name.as_str());
         let worker = row.slot.and_then(|slot| snapshot.worker(slot));
         Self {
@@ -217,6 +222,7 @@ impl<'a> JobEntry<&'a str> {
             worker: worker.map(|worker| worker.name.as_str()),
             token: row.token,
             phase,
+            version: version.as_str(),
             pid,
             since_unix_s,
             restarts,

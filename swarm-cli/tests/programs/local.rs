@@ -20,6 +20,7 @@ mod remote;
 mod service;
 mod signals;
 mod slow_job;
+mod steps;
 mod stopping;
 #[cfg(feature = "terminal")]
 mod tasks;

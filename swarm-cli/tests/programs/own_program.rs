@@ -156,7 +156,8 @@ fn the_recorder_runs_and_its_database_refuses_a_lower_token() {
     });
 
     // Another holder comes late.
-    let (command, shown) = console[1].strip_prefix("$ ").unwrap().split_once('\n').unwrap();
+    let late = console.iter().find(|block| block.starts_with("$ SWARM_TOKEN=0 ")).unwrap();
+    let (command, shown) = late.strip_prefix("$ ").unwrap().split_once('\n').unwrap();
     let late = example.run(command);
     let (first, refusal) = shown.split_once('\n').unwrap();
     assert_eq!(String::from_utf8_lossy(&late.stdout).trim_end(), first);

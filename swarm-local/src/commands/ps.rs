@@ -161,7 +161,11 @@ impl Table {
         let known = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let phase = match entry.unassigned {
             Some(reason) if reason != entry.phase => format!("{} ({reason})", entry.phase),
-            Some(_) | None => entry.phase.to_owned(),
+            Some(_) | None => match entry.version {
+                "previous" => format!("{} (previous version)", entry.phase),
+                "failed" => format!("{} (new version)", entry.phase),
+                _ => entry.phase.to_owned(),
+            },
         };
         let up = entry.since_unix_s.map(|since| self.now_unix_s.saturating_sub(since));
         let up = up.map(|seconds| age(Duration::from_secs(seconds)));

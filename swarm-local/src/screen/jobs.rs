@@ -4,6 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
+use swarm_adapters_host::channel::JobVersion;
 
 use super::super::snapshot::{FailingRow, JobRow, Snapshot};
 use super::lines::{fitted, put, put_title, window};
@@ -66,6 +67,9 @@ pub(super) fn remark(model: &Model, job: &JobRow, palette: Palette) -> (String, 
     }
     match job.phase(&model.reports, None) {
         (_, None) if matches!(job.state, "granted" | "everywhere") => (String::new(), Style::new()),
+        (_, Some(now)) if now.version == JobVersion::Previous => {
+            ("previous version".to_owned(), palette.busy())
+        }
         ("running" | "ready", _) => (String::new(), Style::new()),
         ("done", _) => ("done".to_owned(), palette.good()),
         (phase @ ("quarantined" | "failed" | "stalled" | "restarting"), _) => {

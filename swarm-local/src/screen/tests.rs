@@ -32,6 +32,8 @@ fn pool(workers: &[&[&str]]) -> Snapshot {
             jobs: jobs.len() - releasing,
             releasing,
             failing: 0,
+            previous: 0,
+            held_back_by: None,
             restarts: 0,
             silent_since_unix_s: None,
             silent_since: None,
