@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::runlog::alone::{Company, Solitude};
 use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
-use swarm_adapters_host::runlog::{self, Damage, Entry, ReadError, Torn, judged};
+use swarm_adapters_host::runlog::{
+    self, Coverage, Damage, Entry, Missing, ReadError, Torn, judged,
+};
 
 use swarm_local::output::{NO, Output, WRONG, complain, print};
 
@@ -62,8 +64,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     };
     // Names in a log are untrusted.
     let (answer, form) = match args.output {
-        Output::Text => (text(&verdict, damage, &company), Form::Lines),
-        Output::Json => (format!("{:#}\n", document(&verdict, damage, &company)), Form::Json),
+        Output::Text => (text(&verdict, &damage, &company), Form::Lines),
+        Output::Json => (format!("{:#}\n", document(&verdict, &damage, &company)), Form::Json),
     };
     print(&printable(&answer, form))?;
     if let Some(number) = damage.torn.first {
@@ -79,7 +81,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
             complain(&format!("{before} has what was written before; check it as well"));
         }
     }
-    let is_whole = verdict.is_complete() && damage.torn.unexplained == 0;
+    let is_whole = verdict.is_complete() && damage.is_none();
     Ok(match (verdict.is_good() && company.is_empty(), is_whole) {
         (false, _) => ExitCode::from(NO),
         (true, true) => ExitCode::SUCCESS,
@@ -109,7 +111,41 @@ fn ms(ns: u64) -> f64 {
     (Duration::from_nanos(ns).as_secs_f64() * 1e6).round() / 1e3
 }
 
-fn document(verdict: &Verdict, damage: Damage, company: &[Company]) -> Value {
+/// Formats a time since boot in seconds.
+fn at(ns: u64) -> String {
+    format!("{:.3} s", Duration::from_nanos(ns).as_secs_f64())
+}
+
+fn run_value(run: &RunName) -> Value {
+    let RunName { worker, session, token } = run;
+    json!({"worker": worker, "session": session, "token": token})
+}
+
+fn overlap_value(overlap: &Overlap) -> Value {
+    let Overlap { job, older, newer, from, until } = overlap;
+    json!({
+        "job": job, "older": run_value(older), "newer": run_value(newer),
+        "from": from, "until": until, "ms": ms(until - from),
+    })
+}
+
+fn regression_value(regression: &Regression) -> Value {
+    let Regression { job, t, token, after, session } = regression;
+    json!({"job": job, "t": t, "token": token, "after": after, "session": session})
+}
+
+fn company_value(company: &Company) -> Value {
+    let Company { worker, job, other, from, until } = company;
+    let ms = ms(until - from);
+    json!({"worker": worker, "job": job, "other": other, "from": from, "until": until, "ms": ms})
+}
+
+fn missing_value(missing: &Missing) -> Value {
+    let Missing { session, from, until } = missing;
+    json!({"session": session, "from": from, "until": until, "ms": ms(until - from)})
+}
+
+fn document(verdict: &Verdict, damage: &Damage, company: &[Company]) -> Value {
     let Verdict {
         jobs,
         runs,
@@ -121,39 +157,26 @@ fn document(verdict: &Verdict, damage: Damage, company: &[Company]) -> Value {
         regressions_left_out,
         longest_gap,
     } = verdict;
-    let run = |run: &RunName| {
-        let RunName { worker, session, token } = run;
-        json!({"worker": worker, "session": session, "token": token})
-    };
-    let overlap = |overlap: &Overlap| {
-        let Overlap { job, older, newer, from, until } = overlap;
-        let ms = ms(until - from);
-        json!({
-            "job": job, "older": run(older), "newer": run(newer),
-            "from": from, "until": until, "ms": ms,
-        })
-    };
-    let regression = |regression: &Regression| {
-        let Regression { job, t, token, after, session } = regression;
-        json!({"job": job, "t": t, "token": token, "after": after, "session": session})
-    };
-    let companion = |company: &Company| {
-        let Company { worker, job, other, from, until } = company;
-        let ms = ms(until - from);
-        json!({"worker": worker, "job": job, "other": other, "from": from, "until": until, "ms": ms})
-    };
-    let Damage { torn: Torn { lines, unexplained, first: _ }, repeated } = damage;
+    let Damage { torn: Torn { lines, unexplained, first: _ }, repeated, coverage } = damage;
+    let Coverage { from, until, reboots, gaps, gaps_left_out, without_end, off_since } = coverage;
     json!({
+        "from": from,
+        "until": from.map(|_| until),
+        "reboots": reboots,
+        "gaps": gaps.iter().map(missing_value).collect::<Vec<_>>(),
+        "gaps_left_out": gaps_left_out,
+        "off_since": off_since,
+        "sessions_without_end": without_end,
         "jobs": jobs,
         "runs": runs,
         "runs_without_start": runs_without_start,
         "runs_without_stop": runs_without_stop,
         "repeated_lines": repeated,
-        "overlaps": overlaps.iter().map(overlap).collect::<Vec<_>>(),
+        "overlaps": overlaps.iter().map(overlap_value).collect::<Vec<_>>(),
         "overlaps_left_out": overlaps_left_out,
-        "token_regressions": regressions.iter().map(regression).collect::<Vec<_>>(),
+        "token_regressions": regressions.iter().map(regression_value).collect::<Vec<_>>(),
         "token_regressions_left_out": regressions_left_out,
-        "beside": company.iter().map(companion).collect::<Vec<_>>(),
+        "beside": company.iter().map(company_value).collect::<Vec<_>>(),
         "longest_gap_ms": longest_gap.as_ref().map_or(0.0, |gap| ms(gap.ns)),
         "longest_gap_job": longest_gap.as_ref().map(|gap| &gap.job),
         "torn_lines": lines,
@@ -161,7 +184,7 @@ fn document(verdict: &Verdict, damage: Damage, company: &[Company]) -> Value {
     })
 }
 
-fn text(verdict: &Verdict, damage: Damage, company: &[Company]) -> String {
+fn text(verdict: &Verdict, damage: &Damage, company: &[Company]) -> String {
     let Verdict {
         jobs,
         runs,
@@ -197,27 +220,58 @@ fn text(verdict: &Verdict, damage: Damage, company: &[Company]) -> String {
         lines.push(format!("and {left_out} more"));
     }
     if verdict.is_good() {
-        let judgement = if verdict.is_complete() {
+        let judgement = if verdict.is_complete() && damage.is_none() {
             "no job was run by two workers at once, and no token decreased"
         } else {
             "not judged: the logs are empty or incomplete"
         };
         lines.push(judgement.to_owned());
     }
+    lines.extend(covered(&damage.coverage));
     lines.extend(unknown(verdict));
     if let Some(Gap { job, from: _, ns }) = longest_gap {
         lines.push(format!("longest gap: {} ms, {job}", ms(*ns)));
     }
-    let Damage { torn, repeated } = damage;
+    let Damage { torn, repeated, .. } = damage;
     if 0 < torn.lines {
         let lines_torn = counted(torn.lines, "damaged line");
         lines.push(format!("{lines_torn}, {} unexplained", torn.unexplained));
     }
-    if 0 < repeated {
-        lines.push(format!("{} left out: read before", counted(repeated, "repeated line")));
+    if 0 < *repeated {
+        lines.push(format!("{} left out: read before", counted(*repeated, "repeated line")));
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// Returns sentences about the time that the logs cover, and about missing lines.
+fn covered(coverage: &Coverage) -> Vec<String> {
+    let Coverage { from, until, reboots, gaps, gaps_left_out, without_end: _, off_since } =
+        coverage;
+    let Some(from) = from else { return Vec::new() };
+    let (from, until) = (at(*from), at(*until));
+    let mut lines = vec![match reboots {
+        0 => format!("judged: from {from} to {until} after the boot"),
+        count => format!(
+            "judged: from {from} after the first boot to {until} after the last, across {}",
+            counted(u64::from(*count), "reboot")
+        ),
+    }];
+    lines.extend(gaps.iter().map(|Missing { session, from, until }| {
+        let of = session.as_ref().map(|session| format!(" of session {session}"));
+        let (of, from, until) = (of.unwrap_or_default(), at(*from), at(*until));
+        format!("missing: lines{of} from {from} to {until}")
+    }));
+    if 0 < *gaps_left_out {
+        lines.push(format!("and {gaps_left_out} more"));
+    }
+    if let Some(since) = off_since {
+        let since = at(*since);
+        lines.push(format!(
+            "off: since {since} the pool runs with `--run-log off`, and is not judged"
+        ));
+    }
+    lines
 }
 
 /// Returns sentences about runs whose start or stop is missing from the logs.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 /// The length in nanoseconds above which the silence of a running job is a gap: more than three
 /// ticks.
-const SILENCE_NS: u64 = 3_000_000_000;
+pub(super) const SILENCE_NS: u64 = 3_000_000_000;
 /// The number of kept runs of a job: late lines of older runs are compared with the newest.
 const RUNS_MAX: usize = 8;
 /// The number of kept runs if several workers may run the job: the largest number of workers of a
@@ -203,6 +203,8 @@ impl Names {
 struct History {
     runs: Vec<Run>,
     highest_token: u64,
+    /// The first start with that token. An earlier start may become known later.
+    highest_since: u64,
     /// The time of the last event of any run.
     last: Option<u64>,
 }
@@ -251,6 +253,7 @@ impl Judge {
         self.last_t = 0;
         for history in self.jobs.values_mut().flat_map(HashMap::values_mut) {
             history.runs.clear();
+            history.highest_since = 0;
             history.last = None;
         }
     }
@@ -321,7 +324,8 @@ impl History {
                 let is_grant_of_its_own = token != NO_TOKEN && !replication.shares_tokens();
                 let is_other = |run: &Run| run.session != session && is_grant_of_its_own;
                 let is_reused = self.runs.iter().any(|run| is_other(run) && run.token == token);
-                if token < self.highest_token || (is_reused && found.is_none()) {
+                let is_lower = token < self.highest_token && self.highest_since <= t;
+                if is_lower || (is_reused && found.is_none()) {
                     finder.regression(t, token, self.highest_token, session);
                 }
                 if let Some(last) = self.last {
@@ -334,7 +338,9 @@ impl History {
                 }
             }
         }
-        self.highest_token = self.highest_token.max(token);
+        if self.highest_token < token {
+            (self.highest_token, self.highest_since) = (token, t);
+        }
         let index = found.unwrap_or_else(|| {
             // The beginning of a log may be missing; then the first line of a run counts as its
             // start.

@@ -2,84 +2,29 @@
 //!
 //! A line is written by a single `write`, so torn lines are rare: the writer was killed during the
 //! write, or the disk was full. A killed writer explains a torn piece under two conditions. The
-//! piece is the beginning of a line, and a session that may have written it writes nothing after it
-//! in this file. That session is the session named in the piece, or any earlier session if the
+//! piece is the beginning of a line, and an author that may have written it writes nothing after it
+//! in this file. That author is the session or writer named in the piece, or any earlier one if the
 //! piece ends before the name. A torn piece at the end of the file is always explained.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
-use serde::Deserialize;
-
-use super::judge::{Event, Line};
+use super::record::{Author, BEGINNINGS, FORMAT, NoRecord, Record};
 
 /// The longest line that is read, in bytes.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// The largest number of torn pieces that are kept for an explanation; further pieces count as
 /// unexplained.
 const TORN_MAX: usize = 1_000;
-/// The beginning of every line.
-const BEGINNING: &[u8] = b"{\"t\":";
-
-#[derive(Deserialize)]
-struct Wire<'a> {
-    t: u64,
-    #[serde(borrow)]
-    job: Cow<'a, str>,
-    #[serde(borrow)]
-    worker: Cow<'a, str>,
-    #[serde(borrow)]
-    session: Cow<'a, str>,
-    token: u64,
-    #[serde(borrow)]
-    event: Cow<'a, str>,
-}
-
-/// A line with owned strings.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Owned {
-    pub(super) t: u64,
-    job: Box<str>,
-    worker: Box<str>,
-    pub(super) session: Box<str>,
-    token: u64,
-    pub(super) event: Event,
-}
-
-impl Owned {
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let Wire { t, job, worker, session, token, event } = serde_json::from_slice(bytes).ok()?;
-        let event = match &*event {
-            "start" => Event::Start,
-            "tick" => Event::Tick,
-            "stop" => Event::Stop,
-            _ => return None,
-        };
-        Some(Self {
-            t,
-            job: job.into(),
-            worker: worker.into(),
-            session: session.into(),
-            token,
-            event,
-        })
-    }
-
-    pub(super) fn line(&self) -> Line<'_> {
-        let Self { t, job, worker, session, token, event } = self;
-        Line { t: *t, job, worker, session, token: *token, event: *event }
-    }
-}
 
 /// The new information in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// The line is the first of its session.
-    Session,
-    /// The session of the line is known.
+    /// The line is the first of its author.
+    Author,
+    /// The author of the line is known.
     Nothing,
 }
 
@@ -97,7 +42,7 @@ pub struct Torn {
 struct Piece {
     number: u64,
     is_beginning: bool,
-    session: Option<String>,
+    author: Option<Author>,
 }
 
 /// Reads one file from its beginning to its end.
@@ -106,7 +51,7 @@ pub(super) struct Lines<R> {
     buffer: Vec<u8>,
     number: u64,
     good: u64,
-    last_line_of: HashMap<Box<str>, u64>,
+    last_line_of: HashMap<Author, u64>,
     pieces: Vec<Piece>,
     torn: u64,
 }
@@ -131,7 +76,11 @@ impl<R: io::Read> Lines<R> {
     }
 
     /// Returns the next complete line; torn pieces before it are kept.
-    pub(super) fn next(&mut self) -> io::Result<Option<(Owned, News)>> {
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or has a newer format.
+    pub(super) fn next(&mut self) -> io::Result<Option<(Record, News)>> {
         loop {
             self.buffer.clear();
             let read =
@@ -144,44 +93,48 @@ impl<R: io::Read> Lines<R> {
             let found = self.whole(bytes.trim_ascii());
             bytes.clear();
             self.buffer = bytes;
-            if let Some(line) = found {
+            if let Some(record) = found? {
                 self.good += 1;
-                let news = if let Some(number) = self.last_line_of.get_mut(&line.session) {
-                    *number = self.number;
-                    News::Nothing
-                } else {
-                    self.last_line_of.insert(line.session.clone(), self.number);
-                    News::Session
-                };
-                return Ok(Some((line, news)));
+                let before = record.author().map(|by| self.last_line_of.insert(by, self.number));
+                let news = if before == Some(None) { News::Author } else { News::Nothing };
+                return Ok(Some((record, news)));
             }
         }
     }
 
     /// Returns the complete line at the end of these bytes; the bytes before it are torn.
-    fn whole(&mut self, mut bytes: &[u8]) -> Option<Owned> {
+    fn whole(&mut self, mut bytes: &[u8]) -> io::Result<Option<Record>> {
         while !bytes.is_empty() {
-            if let Some(line) = Owned::parse(bytes) {
-                return Some(line);
+            match Record::parse(bytes) {
+                Ok(record) => return Ok(Some(record)),
+                Err(NoRecord::Newer(format)) => return Err(self.newer(format)),
+                Err(NoRecord::Damaged) => {}
             }
-            let rest = bytes.get(1..).unwrap_or_default();
-            let next = rest.windows(BEGINNING.len()).position(|window| window == BEGINNING);
-            let (piece, rest) = bytes.split_at(next.map_or(bytes.len(), |at| at + 1));
+            let is_beginning =
+                |at: &usize| BEGINNINGS.iter().any(|it| bytes[*at..].starts_with(it));
+            let next = (1..bytes.len()).find(is_beginning).unwrap_or(bytes.len());
+            let (piece, rest) = bytes.split_at(next);
             self.tear(piece);
             bytes = rest;
         }
-        None
+        Ok(None)
+    }
+
+    fn newer(&self, format: u64) -> io::Error {
+        let number = self.number;
+        io::Error::other(format!(
+            "line {number} has format {format}, and this program knows formats 1 to {FORMAT}; use \
+             the version of swarm that wrote it"
+        ))
     }
 
     fn tear(&mut self, piece: &[u8]) {
         self.torn += 1;
         if self.pieces.len() < TORN_MAX {
-            let is_beginning = piece.starts_with(BEGINNING) || BEGINNING.starts_with(piece);
-            let text = String::from_utf8_lossy(piece);
-            let session =
-                text.split_once("\"session\":\"").and_then(|(_, rest)| rest.split_once('"'));
-            let session = session.map(|(session, _)| session.to_owned());
-            self.pieces.push(Piece { number: self.number, is_beginning, session });
+            let is_beginning =
+                BEGINNINGS.iter().any(|it| piece.starts_with(it) || it.starts_with(piece));
+            let author = Author::of_piece(&String::from_utf8_lossy(piece));
+            self.pieces.push(Piece { number: self.number, is_beginning, author });
         }
     }
 
@@ -200,8 +153,8 @@ impl<R: io::Read> Lines<R> {
                 && !self.last_line_of.values().any(|last| *last == piece.number);
             piece.is_beginning
                 && (is_last
-                    || match &piece.session {
-                        Some(session) => self.last_line_of.get(session.as_str()).is_none_or(silent),
+                    || match &piece.author {
+                        Some(author) => self.last_line_of.get(author).is_none_or(silent),
                         None => self.last_line_of.values().any(silent),
                     })
         };

@@ -6,12 +6,14 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::judge::{Event, Judge, Line, Replication, Verdict};
-use super::lines::{Lines, News, Owned, Torn};
+use super::judge::{Judge, Line, Replication, Verdict};
+use super::lines::{Lines, News, Torn};
+use super::record::Record;
+use super::writers::{Coverage, Writers};
 
 /// The number of lines that are buffered, so that lines of several writers can be sorted.
 const HELD_BACK_MAX: usize = 1 << 16;
-/// The lead in nanoseconds above which a reboot must have happened: the first line of a new session
+/// The lead in nanoseconds above which a reboot must have happened: the first line of a new author
 /// is older than the previous line by more than this.
 const RESTART_NS: u64 = 60_000_000_000;
 
@@ -57,14 +59,24 @@ pub fn judged(paths: &[PathBuf], replication: Replication) -> Result<(Verdict, D
     Ok((judge.verdict(), damage))
 }
 
-/// The defects of the logs themselves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The defects of the logs themselves, and the time that they cover.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
     /// Lines that are not complete.
     pub torn: Torn,
     /// The number of lines that were left out because the same line was read before. A file was
     /// given twice, or together with a copy of it.
     pub repeated: u64,
+    /// The time that the logs cover.
+    pub coverage: Coverage,
+}
+
+impl Damage {
+    /// Returns whether the logs have every line, except for lines that a killed writer explains.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.torn.unexplained == 0 && self.coverage.is_complete()
+    }
 }
 
 /// Reads run logs of one machine to their ends, merged by time, in bounded memory.
@@ -75,7 +87,10 @@ pub struct Damage {
 pub fn read(paths: &[PathBuf], mut take: impl FnMut(Entry<'_>)) -> Result<Damage, ReadError> {
     let failed = |path: &PathBuf, source: io::Error| {
         let source = match source.kind() {
-            kind @ io::ErrorKind::NotFound => io::Error::new(kind, "the file does not exist"),
+            kind @ io::ErrorKind::NotFound => io::Error::new(
+                kind,
+                "the file does not exist; a pool with `--run-log off` writes none",
+            ),
             _ => source,
         };
         ReadError::File { path: path.clone(), source }
@@ -86,7 +101,7 @@ pub fn read(paths: &[PathBuf], mut take: impl FnMut(Entry<'_>)) -> Result<Damage
     }
     let mut held_back = BinaryHeap::new();
     let mut all = Damage::default();
-    let (mut epoch, mut last) = (0, None);
+    let (mut epoch, mut last, mut writers) = (0, None, Writers::default());
     let mut take_next = |held_back: &mut BinaryHeap<Reverse<Held>>| {
         let Some(Reverse(held)) = held_back.pop() else { return };
         // A writer reads its clock for each line, so no two lines are the same.
@@ -96,9 +111,10 @@ pub fn read(paths: &[PathBuf], mut take: impl FnMut(Entry<'_>)) -> Result<Damage
         }
         if epoch < held.epoch {
             epoch = held.epoch;
+            writers.machine_started();
             take(Entry::MachineStarted);
         }
-        take(Entry::Line(held.line.line()));
+        writers.take(&held.record, |line| take(Entry::Line(line)));
         last = Some(held);
     };
     // The next line comes from the log that is furthest behind, so that all advance together.
@@ -123,6 +139,7 @@ pub fn read(paths: &[PathBuf], mut take: impl FnMut(Entry<'_>)) -> Result<Damage
         all.torn.unexplained += torn.unexplained;
         all.torn.first = all.torn.first.or(torn.first);
     }
+    all.coverage = writers.coverage();
     Ok(all)
 }
 
@@ -138,10 +155,7 @@ struct Log {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     epoch: u32,
-    t: u64,
-    /// A run that starts at the moment when another one ends does not overlap with it.
-    event: Event,
-    line: Owned,
+    record: Record,
 }
 
 impl Log {
@@ -150,15 +164,15 @@ impl Log {
     }
 
     fn next(&mut self) -> io::Result<Option<Held>> {
-        let Some((line, news)) = self.lines.next()? else {
+        let Some((record, news)) = self.lines.next()? else {
             self.is_read = true;
             return Ok(None);
         };
         let (epoch, newest) = self.at;
         self.at = match news {
-            News::Session if line.t.saturating_add(RESTART_NS) < newest => (epoch + 1, line.t),
-            News::Session | News::Nothing => (epoch, newest.max(line.t)),
+            News::Author if record.at.saturating_add(RESTART_NS) < newest => (epoch + 1, record.at),
+            News::Author | News::Nothing => (epoch, newest.max(record.at)),
         };
-        Ok(Some(Held { epoch: self.at.0, t: line.t, event: line.event, line }))
+        Ok(Some(Held { epoch: self.at.0, record }))
     }
 }

@@ -74,10 +74,13 @@ fn a_good_log_is_0_and_one_document() {
         "torn_lines": 0, "torn_lines_unexplained": 0, "repeated_lines": 0,
         "beside": [],
         "runs_without_start": 0, "runs_without_stop": 0,
+        "from": 1_000_000_000_u64, "until": 2_700_000_000_u64, "reboots": 0, "off_since": null,
+        "gaps": [], "gaps_left_out": 0, "sessions_without_end": 0,
     });
     assert_eq!((code(&output), document(&output)), (0, expected));
     let output = verify(&[log], &[]);
     let expected = "1 job, 2 runs\nno job was run by two workers at once, and no token decreased\n\
+                    judged: from 1.000 s to 2.700 s after the boot\n\
                     longest gap: 200 ms, a\n";
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
 }
@@ -121,7 +124,11 @@ fn a_log_that_spans_a_reboot_is_judged_before_and_after_it() {
 fn a_file_that_is_not_a_run_log_is_2_without_standard_output() {
     for (logs, args, expected) in [
         (&["!hello\nworld"][..], &[][..], " is not a run log: "),
-        (&[][..], &["/no/such/log"][..], "/no/such/log: the file does not exist"),
+        (
+            &[][..],
+            &["/no/such/log"][..],
+            "/no/such/log: the file does not exist; a pool with `--run-log off` writes none",
+        ),
     ] {
         let output = verify(logs, args);
         assert_eq!((code(&output), &output.stdout[..]), (2, &b""[..]));
@@ -139,10 +146,12 @@ fn what_the_logs_do_not_show_is_not_judged() {
     assert_eq!((code(&empty), &text(&empty)[..]), (1, expected));
     let cut = verify(&["1000 a s1 1 tick\n2000 b s1 1 start\n2500 a s1 1 stop"], &[]);
     let expected = "2 jobs, 1 run\nnot judged: the logs are empty or incomplete\n\
+                    judged: from 1.000 s to 2.500 s after the boot\n\
                     1 run without a start in the logs: the runs before it are unknown\n";
     assert_eq!((code(&cut), &text(&cut)[..]), (1, expected));
     let killed = verify(&["1000 a s1 1 start\n2000 a s1 1 tick\n2500 a s2 2 start"], &[]);
     let expected = "1 job, 2 runs\nno job was run by two workers at once, and no token decreased\n\
+                    judged: from 1.000 s to 2.500 s after the boot\n\
                     1 run without a stop, as of a killed worker: it counts as ended after its last \
                     line\nlongest gap: 500 ms, a\n";
     assert_eq!((code(&killed), &text(&killed)[..]), (0, expected));
@@ -214,4 +223,48 @@ fn a_reader_that_has_gone_does_not_change_the_exit_code() {
         let complaint = String::from_utf8(output.stderr.clone()).unwrap();
         assert_eq!((code(&output), &*complaint), (expected, ""));
     }
+}
+
+/// A log of format 2: one session that runs `a` under token 1, with `lines` after its start.
+fn second_format(lines: &[&str]) -> String {
+    let session = r#"{"at":1000000000,"format":2,"writer":5,"n":0,"worker":"w","session":"s5","since":1000000000}"#;
+    let start = r#"{"at":1000000001,"writer":5,"n":1,"event":"start","job":"a","worker":"w","session":"s5","token":1}"#;
+    [&[session, start], lines].concat().join("\n")
+}
+
+#[test]
+fn a_missing_line_is_1_and_named() {
+    let alive = r#"{"at":2000000000,"alive":5,"n":2}"#;
+    let later = r#"{"at":9000000000,"alive":5,"n":5}"#;
+    assert_eq!(code(&verify(&[&second_format(&[alive])], &[])), 0);
+    let output = verify(&[&second_format(&[alive, later])], &[]);
+    let expected = "1 job, 1 run\nnot judged: the logs are empty or incomplete\n\
+                    judged: from 1.000 s to 9.000 s after the boot\n\
+                    missing: lines of session s5 from 2.000 s to 9.000 s\n\
+                    longest gap: 7000 ms, a\n";
+    assert_eq!((code(&output), &*String::from_utf8_lossy(&output.stdout)), (1, expected));
+    let document = document(&verify(&[&second_format(&[alive, later])], &["-o", "json"]));
+    let gap = json!({"session": "s5", "from": 2_000_000_000_u64, "until": 9_000_000_000_u64, "ms": 7000.0});
+    assert_eq!(document["gaps"], json!([gap]));
+    // A double run is worse than a missing line.
+    let twice = "2500 a s6 2 start";
+    assert_eq!(code(&verify(&[&second_format(&[alive, twice, later])], &[])), 3);
+}
+
+#[test]
+fn a_log_that_is_switched_off_is_1_and_says_so() {
+    let stop = r#"{"at":2000000000,"writer":5,"n":2,"event":"stop","job":"a","worker":"w","session":"s5","token":1}"#;
+    let off = r#"{"at":3000000000,"format":2,"event":"off"}"#;
+    let output = verify(&[&second_format(&[stop, off])], &[]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let expected = "\noff: since 3.000 s the pool runs with `--run-log off`, and is not judged\n";
+    assert!(code(&output) == 1 && said.contains(expected), "{said}");
+}
+
+#[test]
+fn a_log_of_a_later_format_is_2() {
+    let output = verify(&[&second_format(&[r#"{"at":2,"format":3}"#])], &[]);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let expected = "line 3 has format 3, and this program knows formats 1 to 2";
+    assert!(code(&output) == 2 && complaint.contains(expected), "{complaint}");
 }

@@ -26,6 +26,7 @@ enum Item {
     Reply(Reply),
     Open(Box<Path>, String, String),
     Record(JobName, Token, RunEvent),
+    Alive,
 }
 
 impl Outbox {
@@ -48,6 +49,11 @@ impl Outbox {
 
     pub(super) fn record(&self, job: &JobName, token: Token, event: RunEvent) {
         self.send(Item::Record(job.clone(), token, event));
+    }
+
+    /// Records that all jobs run.
+    pub(super) fn record_alive(&self) {
+        self.send(Item::Alive);
     }
 
     /// Returns whether all items so far have been written. While they have not, ticks are skipped.
@@ -81,6 +87,7 @@ fn write(items: &Receiver<Item>, done: &AtomicUsize) {
             Item::Record(job, token, event) => {
                 log.as_ref().map_or(Ok(()), |log| log.write(&job, token, event))
             }
+            Item::Alive => log.as_ref().map_or(Ok(()), RunLog::alive),
         };
         if let Err(error) = written {
             write_reply(&Reply::RunLogFailed { reason: error.to_string() });

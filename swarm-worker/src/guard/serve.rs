@@ -45,7 +45,7 @@ use crate::sweep::SESSION;
 const TOKEN: &str = "SWARM_TOKEN";
 const WORKER: &str = "SWARM_WORKER";
 
-/// The interval at which a tick of each job is recorded.
+/// The interval at which the run log gets a line that all jobs run.
 const TICK: Duration = Duration::from_secs(1);
 /// The minimum and the maximum pause between two checks of an ending job.
 const CHECK_MIN: Duration = Duration::from_millis(5);
@@ -511,9 +511,7 @@ impl Serving {
             self.kills.note(Instant::now());
         }
         if self.outbox.is_empty() {
-            self.runs.iter().for_each(|(job, run)| {
-                self.outbox.record(job, run.token, RunEvent::Tick);
-            });
+            self.outbox.record_alive();
         }
     }
 }

@@ -365,7 +365,7 @@ async fn every_run_is_in_the_run_log_from_start_to_stop() {
     until(&supervisor, |report| report.phase == JobPhase::Running).await;
     let text = || std::fs::read_to_string(&path).unwrap();
     timeout(Duration::from_secs(20), async {
-        while !text().contains("\"tick\"") {
+        while !text().contains("\"alive\"") {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })
@@ -373,10 +373,16 @@ async fn every_run_is_in_the_run_log_from_start_to_stop() {
     .unwrap();
     supervisor.stop(&JobName::new("a").unwrap());
     event(&mut supervisor).await;
-    let events: Vec<_> =
-        text().lines().map(|line| line.rsplit('"').nth(1).unwrap().to_owned()).collect();
-    assert_eq!(
-        (events.first().unwrap().as_str(), events.last().unwrap().as_str()),
-        ("start", "stop")
-    );
+    drop(supervisor);
+    timeout(Duration::from_secs(20), async {
+        while !text().contains("\"end\"") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .unwrap();
+    let text = text();
+    let events =
+        text.lines().filter_map(|line| line.split_once(r#""event":""#)?.1.split('"').next());
+    assert_eq!(events.collect::<Vec<_>>(), ["start", "stop", "end"]);
 }

@@ -236,7 +236,7 @@ impl Log {
                 }
                 let line = std::mem::take(&mut self.line);
                 if line.contains(&job) && line.contains(r#""event":"start""#) {
-                    let t = line.strip_prefix("{\"t\":").and_then(|rest| rest.split_once(','));
+                    let t = line.strip_prefix("{\"at\":").and_then(|rest| rest.split_once(','));
                     return Ok(t.and_then(|(t, _)| Some(Duration::from_nanos(t.parse().ok()?))));
                 }
             }

@@ -102,6 +102,8 @@ impl History {
         ensure!(!is_rebooted, "{} begins before this machine was booted", path.display());
         let torn = damage.torn;
         ensure!(torn.unexplained == 0, "{}: torn line {:?}", path.display(), torn.first);
+        let gaps = damage.coverage.gaps;
+        ensure!(gaps.is_empty(), "{}: lines are missing: {gaps:?}", path.display());
         Ok(Self(all))
     }
 

@@ -370,7 +370,7 @@ impl Pool {
             }
         }
         parts.push(format!("--- processes {:?}\n--- run.log", processes(&self.dir).keys()));
-        let is_rare = |line: &&str| !line.contains("\"tick\"");
+        let is_rare = |line: &&str| !line.contains("\"alive\"");
         let log = read(&self.path("run.log"));
         parts.extend(log.lines().filter(is_rare).map(ToOwned::to_owned));
         parts.join("\n")

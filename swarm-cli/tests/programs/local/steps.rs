@@ -61,10 +61,9 @@ fn runs(machine: &Machine) -> Vec<(u64, String, String)> {
     let event = |line: &str| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
         let text = |name: &str| line[name].as_str().map(str::to_owned);
-        Some((line["t"].as_u64()?, text("job")?, text("event")?))
+        Some((line["at"].as_u64()?, text("job")?, text("event")?))
     };
-    let mut events: Vec<_> =
-        text.lines().filter_map(event).filter(|(_, _, event)| event != "tick").collect();
+    let mut events: Vec<_> = text.lines().filter_map(event).collect();
     events.sort();
     events
 }

@@ -1,9 +1,9 @@
 //! The task behind a supervisor.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{io, mem};
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use swarm_adapters_host::channel::{Event as JobEvent, Events};
@@ -22,7 +22,8 @@ use super::steps::{StepEvent, Steps};
 use super::{Event, JobPhase, JobReport, JobSpec, Reports, Restarts};
 use crate::runner::{Job, Outcome, Permit, Readiness, RunLogKeeper, Runner};
 
-/// The interval at which a tick of a running job is recorded. One timer serves all jobs.
+/// The interval of the checks of running jobs, and of the line of the run log that they run. One
+/// timer serves all jobs.
 const TICK: Duration = Duration::from_secs(1);
 /// The minimum pause before a job that ended by itself is restarted.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -474,12 +475,13 @@ impl Task {
             match entry.state {
                 State::Running(_) | State::Renewing | State::Stopping(_) => {
                     entry.runner.tick(&entry.job);
-                    self.record(entry, RunEvent::Tick);
                 }
                 State::Queued | State::Waiting(_) | State::Held(_) | State::Failed => {}
             }
         }
         self.look();
+        // Jobs whose runner keeps the run log are not in this writer.
+        warn_of(self.run_log.as_ref().map(RunLog::alive));
     }
 
     /// Finds jobs that have come up or stalled, and reports that jobs have changed.
@@ -509,10 +511,7 @@ impl Task {
             return;
         }
         let job = &entry.job;
-        let written = self.run_log.as_ref().map(|log| log.write(&job.name, job.token, event));
-        if let Some(Err(error)) = written {
-            tracing::warn!(%error, "the run log cannot be written; jobs continue without it");
-        }
+        warn_of(self.run_log.as_ref().map(|log| log.write(&job.name, job.token, event)));
     }
 
     pub(super) fn edit(&self, job: &JobName, edit: impl FnOnce(&mut JobReport)) {
@@ -540,6 +539,13 @@ pub(super) fn is_up(readiness: Readiness, since: Instant) -> bool {
         Readiness::Unchecked => UNCHECKED_UP <= since.elapsed(),
         Readiness::Awaited | Readiness::Stalled => false,
         Readiness::Ready => true,
+    }
+}
+
+/// Warns of a run log that cannot be written.
+fn warn_of(written: Option<io::Result<()>>) {
+    if let Some(Err(error)) = written {
+        tracing::warn!(%error, "the run log cannot be written; jobs continue without it");
     }
 }
 
