@@ -56,7 +56,7 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
         Protocol::Session if dir.is_none() => Some(Pod::new(args)?),
         Protocol::Session | Protocol::Plain => None,
     };
-    log::init(args.log_format);
+    log::init(args.log_format, dir.is_some());
     let shutdown = Shutdown::not_requested();
     caller::unblock_signals().map_err(failed)?;
     caller::cope_with_limits().map_err(failed)?;
