@@ -51,9 +51,6 @@ pub fn as_boottime_ns(Moment(since): Moment) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The size in bytes above which a log is rotated.
-pub const BYTES_MAX: u64 = 256 << 20;
-
 /// Renames the log at `path` to `PATH.1` if it is larger than `bytes_max`; an existing `PATH.1` is
 /// replaced.
 ///

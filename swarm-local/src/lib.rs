@@ -24,6 +24,7 @@ mod private_dir;
 mod processes;
 mod progress;
 mod reports;
+mod run_log;
 #[cfg_attr(not(feature = "terminal"), path = "no_screen.rs")]
 mod screen;
 mod service;
@@ -62,6 +63,7 @@ pub use commands::{
     resume, retry, running, status, stop, suspend,
 };
 pub use fixed::Fixed;
+pub use run_log::RunLogSize;
 pub use state::other_pool;
 
 use by_hand::Hands;
@@ -102,6 +104,9 @@ pub struct LocalArgs {
     /// The format of log lines, of this program and of the workers
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
+    /// The size of the run log above which it becomes run.log.1, or `off` for no run log
+    #[arg(long, value_name = "off|SIZE", default_value = "256MiB")]
+    pub run_log: RunLogSize,
     /// Print lines of events, on a terminal too, instead of the reports view
     #[arg(long)]
     pub plain: bool,

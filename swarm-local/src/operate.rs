@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use swarm_adapters_host::channel::Versions;
 use swarm_adapters_host::job_log::{self, Pruned};
 use swarm_adapters_host::ledger::FileLedgerStore;
-use swarm_adapters_host::{runlog, timer};
+use swarm_adapters_host::timer;
 use swarm_core::handover::{Evidence, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::JobOutput;
@@ -29,6 +29,7 @@ use super::ending::{self, Cause, Granted, report_killed};
 use super::failures::{Failures, News};
 use super::input::{self, Edit, Input, Wanted};
 use super::outlets::Outlets;
+use super::run_log::RunLogSize;
 use super::sessions::Sessions;
 use super::shutdown::Shutdown;
 use super::snapshot::{InvalidFile, Snapshot};
@@ -48,9 +49,6 @@ const LOOK: Duration = Duration::from_millis(200);
 /// uses the same code.
 const UNASSIGNED: u8 = 3;
 
-/// Name of the run log in the state directory.
-pub(super) const RUN_LOG: &str = "run.log";
-
 /// Time between two rounds that rotate or remove growing files.
 const TIDY: Duration = Duration::from_secs(10);
 
@@ -60,7 +58,8 @@ pub(super) struct Operation {
     requests: mpsc::Receiver<by_hand::Request>,
     by_hand: ByHand,
     wanted: Wanted,
-    run_log: PathBuf,
+    dir: PathBuf,
+    run_log: RunLogSize,
     ledgers: FileLedgerStore,
     views: PoolViews,
     processes: Processes,
@@ -170,6 +169,8 @@ impl Operation {
         let views = PoolViews::open(dir).with_context(cannot)?;
         views.set_details(wanted.details());
         let sessions = Sessions::open(dir, wanted.lease).with_context(cannot)?;
+        let run_log = worker.run_log();
+        run_log.begin(dir).with_context(cannot)?;
         let command = worker.command(dir, sessions.terms());
         let processes =
             Processes::open(dir, command, wanted.lease.stop_timeout, outlets.reports.clone())
@@ -183,7 +184,8 @@ impl Operation {
             requests,
             by_hand,
             wanted,
-            run_log: dir.join(RUN_LOG),
+            dir: dir.to_owned(),
+            run_log,
             ledgers,
             views,
             processes,
@@ -531,7 +533,7 @@ impl Operation {
 
     /// Rotates large logs, and removes files of sessions that the ledger does not list.
     fn tidy(&mut self) {
-        if let Err(error) = runlog::rotate(&self.run_log, runlog::BYTES_MAX) {
+        if let Err(error) = self.run_log.rotate(&self.dir) {
             tracing::warn!(%error, "the run log cannot be rotated and keeps growing");
         }
         self.processes.rotate_logs();

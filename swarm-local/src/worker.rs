@@ -10,7 +10,7 @@ use swarm_core::handover::LeaseTerms;
 use swarm_worker::LogFormat;
 
 use super::LocalArgs;
-use super::operate::RUN_LOG;
+use super::run_log::RunLogSize;
 use crate::processes::WorkerCommand;
 
 /// The program that is started for every worker.
@@ -20,16 +20,22 @@ pub(super) struct WorkerProgram {
     /// Arguments before the worker's own arguments.
     first: Vec<OsString>,
     log_format: LogFormat,
+    run_log: RunLogSize,
 }
 
 impl WorkerProgram {
     /// Returns the program that the arguments name, or else this one. The error is a sentence.
     pub(super) fn of(args: &LocalArgs) -> Result<Self, String> {
-        let log_format = args.log_format;
+        let (log_format, run_log) = (args.log_format, args.run_log);
         let Some(program) = &args.worker else {
             let cannot = |error| format!("the path of this program cannot be determined: {error}");
             let program = env::current_exe().map_err(cannot)?;
-            return Ok(Self { program, first: vec!["worker".into(), "run".into()], log_format });
+            return Ok(Self {
+                program,
+                first: vec!["worker".into(), "run".into()],
+                log_format,
+                run_log,
+            });
         };
         // A missing program would be restarted forever, and only the screen would show the reason.
         if !is_found(program) {
@@ -38,12 +44,17 @@ impl WorkerProgram {
                 "--worker: the program {shown} cannot be found; write a path to it"
             ));
         }
-        Ok(Self { program: program.clone(), first: args.worker_args.clone(), log_format })
+        Ok(Self { program: program.clone(), first: args.worker_args.clone(), log_format, run_log })
+    }
+
+    /// Returns the setting of the run log.
+    pub(super) fn run_log(&self) -> RunLogSize {
+        self.run_log
     }
 
     /// Returns the command of a worker whose pool keeps its state in `dir`.
     pub(super) fn command(self, dir: &Path, terms: &LeaseTerms) -> WorkerCommand {
-        let Self { program, first, log_format } = self;
+        let Self { program, first, log_format, run_log } = self;
         let (dir, terms) = (dir.to_owned(), *terms);
         let arguments = move |name: &str, instance: &str| {
             let path = |option: &str, path: &Path| {
@@ -51,7 +62,7 @@ impl WorkerProgram {
                 word.push(path);
                 word
             };
-            let run_log = path("--run-log=", &dir.join(RUN_LOG));
+            let run_log = path("--run-log=", &run_log.path(&dir));
             let millis = |span: Duration| format!("{}ms", span.as_millis());
             // All options are set, so that the environment cannot set them.
             let options = [
