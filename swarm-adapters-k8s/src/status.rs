@@ -30,7 +30,6 @@ pub use refusals::{Refusals, RefusedRequest};
 pub(crate) use sessions::SHOWN;
 pub use sessions::{Fenced, SessionReport, StillStopping, Unanswered};
 pub(crate) use sessions::{HEALTHY, JOBS_FAILING, SESSIONS_UNPROTECTED};
-pub(crate) use shares::displaced;
 pub(crate) use swarm_core::verdict::{counted, number, shortened};
 
 use std::collections::BTreeMap;
@@ -161,8 +160,8 @@ pub struct TurnSummary<'a> {
 impl<'a> TurnSummary<'a> {
     /// The part that a pool on one machine has as well.
     fn common(&self) -> Summary<'a> {
-        let Self { decision, desired, progress, .. } = *self;
-        Summary::of(decision, desired, progress)
+        let Self { decision, desired, observed, progress, .. } = *self;
+        Summary::of(decision, desired, observed, progress)
     }
 }
 

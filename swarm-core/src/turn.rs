@@ -45,6 +45,7 @@ pub use input::{Desired, Observed, Replication, WorkerSeen};
 pub use overdue::Overdue;
 pub use pace::PLAIN_HANDOVER;
 pub use progress::{JobCounts, Progress};
+pub(crate) use scale::is_beyond;
 pub use shares::{Reservations, ShareClass};
 #[cfg(feature = "ports")]
 pub use stores::{Turn, turn};
@@ -436,7 +437,7 @@ fn has_ended(observed: &Observed, session: &SessionId) -> bool {
 
 /// Returns the workers that count, as observed. A worker without a live session receives no jobs
 /// until its next session begins. Neither does a worker that could not release them.
-fn pool(is_cold: bool, desired: &Desired, observed: &Observed) -> Pool {
+pub(crate) fn pool(is_cold: bool, desired: &Desired, observed: &Observed) -> Pool {
     let standing = |seen: &WorkerSeen| {
         let standing = match seen.presence {
             Presence::NotReady(_) if is_cold => Some(Standing::Takes),

@@ -8,15 +8,21 @@
 //! 2. [`Summary::unsettled`]: jobs have no worker, workers are not ready, or the pool changes its size.
 //! 3. [`Summary::settled`]: jobs wait for a moment, or all is done.
 
+mod displaced;
+mod explainer;
 mod words;
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::handover::Cell;
-use crate::{Decision, Desired, FailingState, JobCounts, JobName, Progress, Unassigned, Waiting};
+use crate::{
+    Decision, Desired, FailingState, JobCounts, JobName, Observed, Progress, Unassigned, Waiting,
+};
 
+pub use displaced::displaced;
+pub use explainer::{Explainer, WithoutWorker};
 pub use words::{counted, number, shortened};
 
 /// Reasons that a pool can have in both homes.
@@ -95,6 +101,7 @@ pub struct Verdict {
 pub struct Summary<'a> {
     decision: &'a Decision,
     desired: &'a Desired,
+    observed: &'a Observed,
     progress: &'a Progress,
     wanted: Wanted,
 }
@@ -111,11 +118,17 @@ pub struct Wanted {
 }
 
 impl<'a> Summary<'a> {
-    /// Summarizes a turn that had these wishes, from its decision and the progress of the pool after it.
-    /// O(jobs) if some jobs are done, else O(1).
+    /// Summarizes a turn that had these wishes and observations, from its decision and the progress of the
+    /// pool after it. O(jobs) if some jobs are done, else O(1).
     #[must_use]
-    pub fn of(decision: &'a Decision, desired: &'a Desired, progress: &'a Progress) -> Self {
-        Self { decision, desired, progress, wanted: Wanted::of(decision, desired, progress) }
+    pub fn of(
+        decision: &'a Decision,
+        desired: &'a Desired,
+        observed: &'a Observed,
+        progress: &'a Progress,
+    ) -> Self {
+        let wanted = Wanted::of(decision, desired, progress);
+        Self { decision, desired, observed, progress, wanted }
     }
 }
 
@@ -235,21 +248,43 @@ impl Summary<'_> {
     /// The verdict when some jobs have no worker.
     fn without_worker(&self, wanted: Wanted) -> Verdict {
         let without = wanted.no_worker();
-        let reasons = self.reasons_without_worker();
-        if reasons == [Unassigned::NoWorkers.as_str()] {
+        let mut reasons = self.decision.plan.unassigned.values();
+        if reasons.all(|why| matches!(why, Unassigned::NoWorkers | Unassigned::Suspended)) {
             let message = format!("{without}: none is ready");
             return Verdict { reason: Reason::NoWorkers, message };
         }
-        let message = format!("{without}: {}", reasons.join(", "));
+        let message = format!("{without}: {}", self.reasons_without_worker().join(", "));
         Verdict { reason: Reason::JobsUnassigned, message }
     }
 
-    /// Lists the reasons why jobs have no worker, except that they are suspended. O(jobs without a worker).
+    /// Lists the reasons why jobs have no worker, except that they are suspended. Each reason has an example
+    /// with a sentence. O(jobs · log jobs), if a job has no worker.
     #[must_use]
-    pub fn reasons_without_worker(&self) -> Vec<&'static str> {
-        let mut reasons: BTreeSet<_> = self.decision.plan.unassigned.values().copied().collect();
-        reasons.remove(&Unassigned::Suspended);
-        reasons.into_iter().map(Unassigned::as_str).collect()
+    pub fn reasons_without_worker(&self) -> Vec<String> {
+        let examples = self.examples_without_worker();
+        examples.iter().map(|example| format!("{} ({example})", example.why.as_str())).collect()
+    }
+
+    /// Returns the first of the jobs without a worker for each reason, except that they are suspended.
+    /// O(jobs · log jobs), if there is one.
+    #[must_use]
+    pub fn examples_without_worker(&self) -> Vec<WithoutWorker> {
+        let Self { decision, desired, observed, .. } = *self;
+        let mut first = BTreeMap::new();
+        for (job, why) in &decision.plan.unassigned {
+            if *why != Unassigned::Suspended {
+                first.entry(*why).or_insert(job);
+            }
+        }
+        if first.is_empty() {
+            return Vec::new();
+        }
+        let explainer = Explainer::of_turn(decision, desired, observed);
+        let example = |(why, name): (Unassigned, &JobName)| {
+            let sentence = explainer.sentence(desired.jobs.get(name)?, why);
+            Some(WithoutWorker { job: name.clone(), why, sentence })
+        };
+        first.into_iter().filter_map(example).collect()
     }
 }
 
@@ -415,7 +450,7 @@ mod tests {
         let decision = decide(&Ledger::new(1), desired, &observed);
         let mut progress = Progress::of(&decision, desired, &observed, vec![]);
         change(&mut progress);
-        let turn = Summary::of(&decision, desired, &progress);
+        let turn = Summary::of(&decision, desired, &observed, &progress);
         let verdict = turn.start().or_else(|| turn.unsettled()).unwrap_or_else(|| turn.settled());
         format!("{}: {}", verdict.reason.as_str(), verdict.message)
     }

@@ -17,7 +17,7 @@ use swarm_adapters_host::timer;
 use swarm_core::handover::{Evidence, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::JobOutput;
-use swarm_core::verdict::Summary;
+use swarm_core::verdict::{Summary, displaced};
 use swarm_core::{
     Autoscaler, Decider, Decision, Desired, Failing, Failover, JobName, Ledger, Needs, Observed,
     Presence, Progress, Relocation, Slot, Turn, Unassigned, WorkerSeen, turn,
@@ -444,6 +444,11 @@ impl Operation {
         let started = Instant::now();
         let turned = turn(&self.ledgers, &self.views, &mut self.decider, desired, observed).await;
         self.outlets.turned(started.elapsed(), &turned);
+        if let Ok(Turn { decision, changed: true, .. }) = &turned
+            && let Some(sentence) = displaced(decision, desired)
+        {
+            self.outlets.voice.say(&sentence);
+        }
         turned
     }
 
@@ -623,12 +628,12 @@ impl Operation {
         snapshot.mark_stopping(&mut self.stopping);
         snapshot.mark_failing(&self.failing);
         snapshot.mark_versions(&self.versions);
-        let turn = Summary::of(decision, &self.wanted.desired, &progress);
+        let turn = Summary::of(decision, &self.wanted.desired, observed, &progress);
         snapshot.judge(&turn, workers);
         for sentence in self.failures.news(&snapshot) {
             self.outlets.voice.say(&sentence);
         }
-        snapshot.wanted = self.wanted.desired.jobs.clone();
+        snapshot.explain(decision, &self.wanted.desired, observed);
         let failing = snapshot.jobs.failing;
         self.outlets.snapshots.send_replace(Arc::new(snapshot));
         if !is_settled {
@@ -643,6 +648,7 @@ impl Operation {
             view: &decision.ledger.view(),
             now: &now,
             unassigned: &decision.plan.unassigned,
+            examples: turn.examples_without_worker(),
             failing,
         };
         self.outlets.voice.settled(&settled);

@@ -9,9 +9,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 use swarm_adapters_host::channel::{JobNow, Versions};
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::failing::WORST_MAX;
+use swarm_adapters_host::shell;
 use swarm_core::handover::{Cell, SessionId};
-use swarm_core::verdict::FailingShown;
-use swarm_core::{Decision, Failing, FailingJob, FailingState, Jobs, Progress, Slot, SlotRecord};
+use swarm_core::verdict::{Explainer, FailingShown};
+use swarm_core::{
+    Decision, Desired, Failing, FailingJob, FailingState, Jobs, Observed, Progress, Slot,
+    SlotRecord, Unassigned,
+};
 use swarm_spec::manifest::Explained;
 
 use super::text::{age, counted};
@@ -71,6 +75,9 @@ pub(super) struct Snapshot {
     /// Jobs without a worker, with the reason.
     #[serde(deserialize_with = "words")]
     pub(super) unassigned: BTreeMap<String, Word>,
+    /// Explains these reasons.
+    #[serde(skip)]
+    pub(super) explainer: Explainer,
 }
 
 /// A fixed word, such as the state of a worker.
@@ -401,6 +408,25 @@ impl Snapshot {
         self.holders.get(self.place(name)?)
     }
 
+    /// Sets the desired jobs, and the explainer of their reasons if a job has no worker.
+    pub(super) fn explain(&mut self, decision: &Decision, desired: &Desired, observed: &Observed) {
+        self.wanted = desired.jobs.clone();
+        if !self.unassigned.is_empty() {
+            self.explainer = Explainer::of_turn(decision, desired, observed);
+        }
+    }
+
+    /// Returns the reason why this job has no worker, in a sentence; `None` if it has one.
+    /// O(log jobs).
+    pub(super) fn why(&self, job: &str) -> Option<String> {
+        let word = self.unassigned.get(job)?;
+        if self.by_hand.binary_search_by(|name| name.as_str().cmp(job)).is_ok() {
+            return Some(format!("suspended by hand; undo: swarm resume {}", shell::word(job)));
+        }
+        let why = Unassigned::ALL.iter().find(|why| why.as_str() == *word)?;
+        Some(self.explainer.sentence(self.wanted.get(job)?, *why))
+    }
+
     /// Sets the failing jobs that the workers in these slots report. Reports about jobs that a worker
     /// does not hold are ignored.
     pub(super) fn mark_failing(&mut self, reported: &BTreeMap<Slot, Arc<Failing>>) {
@@ -547,6 +573,7 @@ impl Snapshot {
             wanted: Jobs::default(),
             by_hand: Vec::new(),
             unassigned,
+            explainer: Explainer::default(),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::handover::Cell;
+use swarm_core::verdict::WithoutWorker;
 use swarm_core::{Assignment, JobName, Ledger, Slot, Unassigned, View, ViewEntry};
 
 use super::input::Wanted;
@@ -80,6 +81,8 @@ pub(super) struct Settled<'a> {
     pub(super) view: &'a View,
     pub(super) now: &'a Placed,
     pub(super) unassigned: &'a BTreeMap<JobName, Unassigned>,
+    /// One of these jobs for each reason.
+    pub(super) examples: Vec<WithoutWorker>,
     /// Number of failing jobs.
     pub(super) failing: usize,
 }
@@ -129,6 +132,9 @@ impl Settled<'_> {
     /// permit it. For a large pool the table has only workers whose jobs changed.
     pub(super) fn report(&self, columns: usize) -> String {
         let mut lines = self.headline_with(" (marked +)");
+        for example in &self.examples {
+            let _ = write!(lines, "\n  {example}");
+        }
         if self.before == self.now {
             return lines;
         }
@@ -157,14 +163,18 @@ impl Settled<'_> {
         lines
     }
 
-    /// Returns the duration and the changes in one line.
+    /// Returns the duration, the changes, and the reasons of jobs without a worker, in one line.
     pub(super) fn headline(&self) -> String {
-        self.headline_with("")
+        let mut line = self.headline_with("");
+        for example in &self.examples {
+            let _ = write!(line, "; {example}");
+        }
+        line
     }
 
     /// Returns the headline; `mark` explains the mark of moved jobs, and of new jobs among old ones.
     fn headline_with(&self, mark: &str) -> String {
-        let Self { took, before, view, now, unassigned, failing } = self;
+        let Self { took, before, view, now, unassigned, examples: _, failing } = self;
         let jobs = counted(now.running().count(), "job");
         let workers = counted(view.workers.len(), "worker");
         let workers =

@@ -183,6 +183,9 @@ pub(super) struct JobEntry<S> {
     pub(super) last_exit: Option<String>,
     /// Reason why no worker runs the job, if none does.
     pub(super) unassigned: Option<S>,
+    /// That reason in a sentence.
+    #[serde(default)]
+    pub(super) unassigned_message: Option<String>,
     /// Failure of the job, if it is one of the listed failures.
     pub(super) failing: Option<JobFailure<S>>,
 }
@@ -228,6 +231,7 @@ impl<'a> JobEntry<&'a str> {
             restarts,
             last_exit,
             unassigned,
+            unassigned_message: snapshot.why(&row.name),
             failing: failing.map(|row| JobFailure {
                 restarts: row.restarts,
                 last_exit: row.last_exit.as_str(),

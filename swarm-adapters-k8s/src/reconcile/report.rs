@@ -13,7 +13,7 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 use swarm_client::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use swarm_core::ports::StoreError;
-use swarm_core::verdict::Reason as Shared;
+use swarm_core::verdict::{Reason as Shared, displaced};
 use swarm_core::{Desired, Need, Observed, Progress, Waiting};
 use tokio::time::Instant;
 
@@ -361,7 +361,8 @@ impl Reporter {
 
     /// Publishes an Event about jobs that lost their workers to more important ones in this turn.
     async fn report_displaced(&self, swarm: &Swarm, done: &Done) {
-        if let Some(note) = status::displaced(&done.summary()).filter(|_| done.decided.changed) {
+        let swarm_core::Turn { decision, changed, .. } = &done.decided;
+        if let Some(note) = displaced(decision, &done.desired).filter(|_| *changed) {
             self.events.publish(swarm, EventType::Normal, "JobsDisplaced", note).await;
         }
     }

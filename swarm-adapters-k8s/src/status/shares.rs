@@ -1,11 +1,9 @@
-//! Part of the status about jobs with a share, and about jobs that more important ones displaced.
-
-use std::collections::BTreeMap;
+//! Part of the status about jobs with a share.
 
 use swarm_client::api::{ShareClassStatus, SharesStatus};
-use swarm_core::{JobName, MoveReason, Replication, Reservations, ShareClass, Unassigned};
+use swarm_core::{Replication, Reservations, ShareClass};
 
-use super::{TurnSummary, number, shortened};
+use super::{TurnSummary, shortened};
 
 /// The most priorities that get entries of their own.
 const CLASSES_MAX: usize = 10;
@@ -63,36 +61,4 @@ pub(super) fn waits(found: &Reservations) -> String {
     }
     let behind: Vec<_> = behind.iter().map(String::as_str).collect();
     format!("; jobs with a higher priority come before {}", shortened(&behind))
-}
-
-/// The sentence about jobs that lost their worker in this turn, because there is only room for more
-/// important jobs; `None` if there are none.
-pub(crate) fn displaced(facts: &TurnSummary<'_>) -> Option<String> {
-    let TurnSummary { decision, desired, .. } = *facts;
-    let priority = |job: &JobName| desired.jobs.get(job).map_or(0, |job| job.priority);
-    let highest = decision.plan.assignment.iter().map(|(job, _)| priority(job)).max()?;
-    let lost = decision.plan.moves.iter().filter(|step| {
-        step.from.is_some() && step.reason == MoveReason::Unassigned(Unassigned::Capacity)
-    });
-    let mut by_priority = BTreeMap::<i32, Vec<&str>>::new();
-    for step in lost.filter(|step| priority(&step.job) < highest) {
-        by_priority.entry(priority(&step.job)).or_default().push(step.job.as_str());
-    }
-    let count = by_priority.values().map(Vec::len).sum::<usize>();
-    let parts = by_priority.iter().rev();
-    let parts: Vec<_> =
-        parts.map(|(of, jobs)| format!("{} (priority {of})", shortened(jobs))).collect();
-    let parts: Vec<_> = parts.iter().map(String::as_str).collect();
-    (0 < count).then(|| {
-        format!(
-            "{} for jobs of a higher priority, up to {highest}, and {} for room: {}",
-            number(
-                count,
-                "1 job gave up its worker",
-                &format!("{count} jobs gave up their workers")
-            ),
-            number(count, "waits", "wait"),
-            shortened(&parts)
-        )
-    })
 }

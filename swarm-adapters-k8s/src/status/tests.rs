@@ -208,6 +208,10 @@ fn jobs_without_a_worker_report_how_many_workers_would_be_enough() {
     let (status, reported) = status(&desired, &observed(&[Presence::Ready; 2]));
     assert_eq!((status.assigned, status.desired_workers), (2, Some(5)));
     assert_eq!(reported[..2], ["Ready=False JobsUnassigned", "Reconciling=True JobsUnassigned"]);
+    let message = &status.conditions[0].message;
+    let reason = "3 of 5 jobs have no worker: capacity (`";
+    let evidence = "`: each of 2 workers has its maximum of 1 job)";
+    assert!(message.starts_with(reason) && message.ends_with(evidence), "{message}");
 }
 
 #[test]

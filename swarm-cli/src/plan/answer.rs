@@ -164,7 +164,7 @@ impl Plannable {
     /// [`Unplanned::Wrong`], if `before` is an invalid view.
     pub(crate) fn plan(self, before: Before<'_>) -> Result<Answer, Unplanned> {
         let Self { name, workers, worker_name, lease: _, first_slot, desired, reach, notes } = self;
-        let pool = pool(first_slot, workers, &desired);
+        let pool = pool(first_slot, workers, &worker_name, &desired);
         let held = match before {
             Before::Nothing => None,
             Before::View(Source { text, shown, .. }) => {
@@ -180,7 +180,7 @@ impl Plannable {
         let held_now = held.as_ref().unwrap_or(&nobody);
         let request = Request { jobs: &desired.jobs, held: held_now, pool: &pool, rules };
         let plan = request.plan();
-        let mut document = Document::new(workers, &plan);
+        let mut document = Document::new(&desired.jobs, &pool, &plan);
         if reach == Reach::Step {
             document.deferred = Some(plan.deferred.iter().map(ToString::to_string).collect());
         }
@@ -212,12 +212,13 @@ fn unplanned(question: &Question<'_>, error: &ManifestError, shown: &str) -> Unp
 }
 
 /// Makes a pool of ready workers whose slots start at `first_slot`.
-fn pool(first_slot: u32, workers: u32, desired: &Desired) -> Pool {
+fn pool(first_slot: u32, workers: u32, worker_name: &str, desired: &Desired) -> Pool {
     let members = Pool::ready(workers).0.into_iter();
     Pool(
         members
             .map(|(slot, mut member)| {
                 let slot = Slot(slot.0.saturating_add(first_slot));
+                member.name = format!("{}-{slot}", worker_name.escape_default());
                 (member.max_jobs, member.capacity) =
                     (desired.max_jobs_of(slot), desired.capacity_of(slot));
                 (slot, member)

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use swarm_core::{Move, Plan, Slot, Unassigned};
+use swarm_core::verdict::Explainer;
+use swarm_core::{JobName, Jobs, Move, Plan, Pool, Slot, Unassigned};
 
 /// The plan: the new assignment and its moves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -42,6 +43,8 @@ pub(crate) enum Enough {
 pub(crate) struct Without {
     pub(crate) job: String,
     pub(crate) reason: &'static str,
+    /// The reason in a sentence.
+    pub(crate) message: String,
 }
 
 /// A job that changes its holder.
@@ -54,8 +57,9 @@ pub(crate) struct Step {
 }
 
 impl Document {
-    /// Makes the document of a plan for `workers` workers.
-    pub(crate) fn new(workers: u32, plan: &Plan) -> Self {
+    /// Makes the document of a plan of these jobs for this pool.
+    pub(crate) fn new(jobs: &Jobs, pool: &Pool, plan: &Plan) -> Self {
+        let explainer = Explainer::of_plan(jobs, plan, pool);
         let number = |slot: Option<Slot>| slot.map(|slot| slot.0);
         let step = |step: &Move| Step {
             job: step.job.to_string(),
@@ -63,10 +67,13 @@ impl Document {
             to: number(step.to),
             reason: step.reason.as_str(),
         };
-        let without =
-            |(job, why): (_, &Unassigned)| Without { job: format!("{job}"), reason: why.as_str() };
+        let without = |(job, why): (&JobName, &Unassigned)| Without {
+            job: job.to_string(),
+            reason: why.as_str(),
+            message: jobs.get(job).map(|job| explainer.sentence(job, *why)).unwrap_or_default(),
+        };
         Self {
-            workers,
+            workers: u32::try_from(pool.0.len()).unwrap_or(u32::MAX),
             assignment: plan.assignment.iter().map(|(job, at)| (job.to_string(), at.0)).collect(),
             unassigned: plan.unassigned.iter().map(without).collect(),
             moves: plan.moves.iter().map(step).collect(),

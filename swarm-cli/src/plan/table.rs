@@ -15,8 +15,9 @@ pub(super) fn text(answer: &Answer) -> String {
     add_table(&mut text, "", &workers(answer), "workers");
     let Document { unassigned, moves, deferred, workers_enough, .. } = &answer.document;
     if !unassigned.is_empty() {
-        let mut rows = vec![row([columns::JOB, columns::REASON])];
-        rows.extend(unassigned.iter().map(|Without { job, reason }| row([job, reason])));
+        let mut rows = vec![row([columns::JOB, columns::REASON, "WHY"])];
+        let without = |Without { job, reason, message }: &Without| row([job, reason, message]);
+        rows.extend(unassigned.iter().map(without));
         add_table(&mut text, "UNASSIGNED", &rows, "jobs");
     }
     match workers_enough {

@@ -15,6 +15,7 @@ mod hostile;
 mod leftovers;
 mod operator;
 mod ready;
+mod reasons;
 mod recorders;
 mod remote;
 mod service;

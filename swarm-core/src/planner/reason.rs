@@ -79,6 +79,17 @@ impl MoveReason {
 }
 
 impl Unassigned {
+    /// All reasons that this version knows.
+    pub const ALL: &[Self] = &[
+        Self::NoWorkers,
+        Self::PoolIncomplete,
+        Self::Pin,
+        Self::Capacity,
+        Self::Paused,
+        Self::Suspended,
+        Self::PlainWorkers,
+    ];
+
     /// Returns the documented word for the reason, as logs, Events and the CLI print it.
     ///
     /// ```

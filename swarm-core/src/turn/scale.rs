@@ -8,7 +8,7 @@ use crate::handover::Cell;
 use crate::{Filled, Ledger, Slot};
 
 /// Returns whether a slot is surplus: it must be emptied, or is empty and still exists.
-pub(super) fn is_beyond(slot: Slot, desired: &Desired, observed: &Observed) -> bool {
+pub(crate) fn is_beyond(slot: Slot, desired: &Desired, observed: &Observed) -> bool {
     let end = |count| observed.first_slot.saturating_add(count);
     desired.replicas.is_some_and(|count| end(count) <= slot.0)
 }

@@ -83,6 +83,9 @@ async fn print(args: &PsArgs) -> Result<(), Failure> {
     }
     let answer = pool.get(web::JOBS).await?;
     let (format, mut rows): (_, Box<dyn Rows>) = match args.output {
+        PsOutput::Text | PsOutput::Wide if args.unassigned => {
+            (Output::Text, Box::new(Table::of_unassigned()))
+        }
         PsOutput::Text => (Output::Text, Box::new(Table::new(false)?)),
         PsOutput::Wide => (Output::Text, Box::new(Table::new(true)?)),
         PsOutput::Json => (Output::Json, Box::<List>::default()),
@@ -140,6 +143,8 @@ impl Rows for List {
 
 /// A table whose columns fit the first jobs.
 struct Table {
+    /// Whether it has only the jobs without a worker, with the reason of each in a sentence.
+    is_of_unassigned: bool,
     now_unix_s: u64,
     /// Memory and processor time of process groups, for a wide table.
     usage: Option<BTreeMap<i32, Usage>>,
@@ -154,7 +159,24 @@ impl Table {
         heads.extend(if is_wide { &["TOKEN", "MEMORY", "CPU"][..] } else { &[] });
         heads.extend(["RESTARTS", "LAST EXIT"]);
         let heads = heads.into_iter().map(str::to_owned).collect();
-        Ok(Self { now_unix_s: unix_s(), usage, first: vec![heads], widths: None })
+        Ok(Self {
+            is_of_unassigned: false,
+            now_unix_s: unix_s(),
+            usage,
+            first: vec![heads],
+            widths: None,
+        })
+    }
+
+    fn of_unassigned() -> Self {
+        let heads = [columns::JOB, columns::PHASE, columns::REASON].map(str::to_owned);
+        Self {
+            is_of_unassigned: true,
+            now_unix_s: unix_s(),
+            usage: None,
+            first: vec![heads.into()],
+            widths: None,
+        }
     }
 
     fn row(&self, entry: JobEntry<String>) -> Vec<String> {
@@ -167,6 +189,9 @@ impl Table {
                 _ => entry.phase.to_owned(),
             },
         };
+        if self.is_of_unassigned {
+            return vec![entry.name, phase, known(entry.unassigned_message)];
+        }
         let up = entry.since_unix_s.map(|since| self.now_unix_s.saturating_sub(since));
         let up = up.map(|seconds| age(Duration::from_secs(seconds)));
         let mut row = vec![

@@ -60,7 +60,8 @@ fn widest_worker(model: &Model) -> usize {
 /// Returns an unusual fact about a job, if any.
 pub(super) fn remark(model: &Model, job: &JobRow, palette: Palette) -> (String, Style) {
     if let Some(reason) = model.snapshot.unassigned.get(&job.name) {
-        return (format!("unassigned: {reason}"), palette.bad());
+        let why = model.snapshot.why(&job.name).map(|why| format!(" ({why})"));
+        return (format!("unassigned: {reason}{}", why.unwrap_or_default()), palette.bad());
     }
     if let Some(failing) = failure_of(&model.snapshot, &job.name) {
         return (failing.sentence(), palette.bad());

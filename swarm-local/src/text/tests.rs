@@ -21,8 +21,23 @@ fn report(before: &[&[&str]], after: &[&[&str]], unassigned: &[&str], columns: u
     let unassigned = names(unassigned).into_iter().map(|job| (job, Unassigned::NoWorkers));
     let unassigned = unassigned.collect();
     let took = Duration::from_millis(41);
-    Settled { took, before: &before, view: &view, now: &now, unassigned: &unassigned, failing: 0 }
-        .report(columns)
+    settled(took, &before, &view, &now, &unassigned).report(columns)
+}
+
+fn settled<'a>(
+    took: Duration,
+    before: &'a Placed,
+    view: &'a View,
+    now: &'a Placed,
+    unassigned: &'a BTreeMap<JobName, Unassigned>,
+) -> Settled<'a> {
+    let example = |(job, why): (&JobName, &Unassigned)| WithoutWorker {
+        job: job.clone(),
+        why: *why,
+        sentence: "the pool has no worker".to_owned(),
+    };
+    let examples = unassigned.iter().take(1).map(example).collect();
+    Settled { took, before, view, now, unassigned, examples, failing: 0 }
 }
 
 fn names(names: &[&str]) -> BTreeSet<JobName> {
@@ -41,7 +56,7 @@ fn jobs_that_every_worker_runs_are_counted_and_done_ones_are_not_removed() {
     let (_, view) = pool(&[&["a", "b", "c"], &["a", "b", "c"]]);
     let report = |before: &Placed, now: &Placed, view: &View| {
         let took = Duration::from_millis(23_681);
-        Settled { took, before, view, now, unassigned: &BTreeMap::new(), failing: 0 }.report(80)
+        settled(took, before, view, now, &BTreeMap::new()).report(80)
     };
     let expected = "\
 settled in 23.7 s: 3 jobs on each of 2 workers, 3 new
@@ -92,7 +107,8 @@ fn where_nothing_moved_there_is_no_table() {
 #[test]
 fn jobs_without_a_worker_are_counted_with_the_reason() {
     let text = report(&[&["a", "b"]], &[], &["a", "b"], 80);
-    let expected = "settled in 41 ms: 0 jobs on 0 workers, 2 without a worker (no-workers)";
+    let expected = "settled in 41 ms: 0 jobs on 0 workers, 2 without a worker (no-workers)\
+                    \n  `a`: the pool has no worker";
     assert_eq!(text, expected);
 }
 

@@ -29,8 +29,8 @@ fn the_text_shows_workers_unassigned_jobs_and_moves() {
     w-3     gone  2
 
     UNASSIGNED (1)
-    JOB   REASON
-    film  pin
+    JOB   REASON  WHY
+    film  pin     pinned to slot 5; the pool has slots 0 to 2
 
     6 workers would be enough for all jobs
 

@@ -1,0 +1,85 @@
+//! Jobs without a worker say why.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::operator::{Machine, Operator, until};
+
+/// One worker with room for one job. No slot of the pool has the number of the pin.
+const MANIFEST: &str = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: cameras}
+spec:
+  replicas: 1
+  pool: {statefulSet: {name: w}}
+  worker:
+    protocol: Session
+    maxJobs: 1
+    runner: {command: [sleep, '{param.seconds}']}
+  jobs:
+  - {name: low, params: {seconds: '1000'}}
+  - {name: pinned, pin: 7, params: {seconds: '1000'}}
+";
+
+const PIN: &str = "pinned to slot 7; the pool has only slot 0";
+const FULL: &str = "w-0 has its maximum of 1 job; 1 job of a higher priority comes first, such as \
+                    `high` (priority 5)";
+
+fn asked(machine: &Machine, words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
+    let output = command.args(words).arg("--dir").arg(machine.state()).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Returns the reason of a job and its sentence, as the API has them.
+fn why(machine: &Machine, job: &str) -> (String, String) {
+    let printed = asked(machine, &["ps", "-o", "json"]);
+    let document: Value = serde_json::from_str(&printed).unwrap();
+    let mut jobs = document["jobs"].as_array().unwrap().iter();
+    let entry = jobs.find(|it| it["name"] == job).unwrap();
+    let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+    (text("unassigned"), text("unassignedMessage"))
+}
+
+fn started(machine: &Machine) -> Operator<'_> {
+    machine.write(MANIFEST);
+    let operator = machine.started();
+    operator.prints("settled in");
+    operator
+}
+
+#[test]
+fn a_job_without_a_worker_says_why_everywhere() {
+    let machine = Machine::new();
+    let operator = started(&machine);
+    operator.prints(&format!("\n  `pinned`: {PIN}\n"));
+    assert_eq!(why(&machine, "pinned"), ("pin".to_owned(), PIN.to_owned()));
+    assert_eq!(why(&machine, "low"), (String::new(), String::new()));
+    let listed = asked(&machine, &["ps", "--unassigned"]);
+    assert!(listed.contains(&format!("pinned  unassigned (pin)  {PIN}\n")), "{listed}");
+    let status = asked(&machine, &["status"]);
+    assert!(status.contains(&format!("no worker: pin (`pinned`: {PIN})\n")), "{status}");
+    let file = machine.file();
+    let plan = asked(&machine, &["plan", file.to_str().unwrap()]);
+    assert!(plan.contains(&format!("pinned  pin     {PIN}\n")), "{plan}");
+    asked(&machine, &["suspend", "low"]);
+    let by_hand = "suspended by hand; undo: swarm resume low";
+    until("it is suspended", || {
+        (why(&machine, "low") == ("suspended".to_owned(), by_hand.to_owned())).then_some(())
+    });
+}
+
+#[test]
+fn a_displaced_job_is_reported_with_the_job_that_took_its_place() {
+    let machine = Machine::new();
+    let operator = started(&machine);
+    machine.edit("jobs:\n", "jobs:\n  - {name: high, priority: 5, params: {seconds: '1000'}}\n");
+    operator.prints(
+        "1 job gave up its worker for more important jobs, such as `high` (priority 5) on w-0, and \
+         waits for room: low (priority 0)\n",
+    );
+    operator.prints(&format!("`low`: {FULL}\n"));
+    assert_eq!(why(&machine, "low"), ("capacity".to_owned(), FULL.to_owned()));
+}
