@@ -3,6 +3,7 @@
 mod edit;
 mod edits;
 mod gate;
+mod needs;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -110,6 +111,8 @@ struct Reader {
     shown: String,
     name: Option<String>,
     workers: Option<u32>,
+    /// Whether the workers of this program run the jobs, and not the workers of `--worker`.
+    has_own_workers: bool,
 }
 
 /// The result of an edit.
@@ -139,7 +142,9 @@ impl Input {
         } else {
             edits.insert(Edits::follow(&args.file).await).decided().clone()
         };
-        let reader = Reader { shown, name: args.name.clone(), workers: args.workers };
+        let has_own_workers = args.worker.is_none();
+        let (name, workers) = (args.name.clone(), args.workers);
+        let reader = Reader { shown, name, workers, has_own_workers };
         let wanted = reader.wanted(&contents)?;
         Ok((Self { reader, edits }, wanted))
     }
@@ -212,6 +217,9 @@ impl Reader {
                 "`{name}` cannot be a worker's name; use a-z, 0-9, `-` and `.`"
             )));
         }
+        if self.has_own_workers {
+            needs::check(&name, &runner).map_err(|error| error.explained(&self.shown, text))?;
+        }
         let slots = first_slot..first_slot.saturating_add(workers);
         let batch_window = desired.batch_window;
         Ok(Wanted {
@@ -278,7 +286,8 @@ mod testing {
 
     /// Reads a file with this text.
     pub(super) fn wanted(text: &str) -> Result<Wanted, Explained> {
-        let reader = Reader { shown: "m.yaml".to_owned(), name: None, workers: None };
+        let reader =
+            Reader { shown: "m.yaml".to_owned(), name: None, workers: None, has_own_workers: true };
         reader.wanted(&Contents::Text(text.into()))
     }
 }
@@ -298,7 +307,12 @@ mod tests {
             )
         };
         let refused = |before: &str, after: &str| {
-            let reader = Reader { shown: "m.yaml".to_owned(), name: None, workers: None };
+            let reader = Reader {
+                shown: "m.yaml".to_owned(),
+                name: None,
+                workers: None,
+                has_own_workers: true,
+            };
             let (before, after) = (text(before), text(after));
             let contents = Contents::Text(after.as_str().into());
             let refused =

@@ -1,5 +1,7 @@
 //! Converts a spec to the types of the core.
 
+mod missing;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -233,10 +235,11 @@ fn check_format(spec: &SwarmSpec) -> Result<(), SpecError> {
 ///
 /// # Errors
 ///
-/// [`SpecError`] for a job that needs sessions in a pool without them, and for a job that needs a
-/// single worker under `replication: All`. O(jobs).
+/// [`SpecError`] for a job that needs sessions in a pool without them, for a job that needs a single
+/// worker under `replication: All`, and for jobs without a param that the runner needs. O(jobs).
 pub fn check_jobs(jobs: &Jobs, spec: &SwarmSpec) -> Result<(), SpecError> {
     check_run_once(jobs, spec.protocol())?;
+    missing::check_params(jobs, spec)?;
     match spec.replication.unwrap_or_default() {
         ReplicationSpec::One => Ok(()),
         ReplicationSpec::All => check_alike(jobs),

@@ -99,6 +99,14 @@ impl Template {
         self.0.iter().any(|part| matches!(part, Part::Param(param) if param == name))
     }
 
+    /// The params that the text has placeholders for.
+    pub(crate) fn params(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|part| match part {
+            Part::Param(name) => Some(name.as_str()),
+            Part::Text(_) | Part::Job | Part::Token | Part::Worker => None,
+        })
+    }
+
     /// The text for a job. Placeholders within a value are not filled.
     ///
     /// # Errors

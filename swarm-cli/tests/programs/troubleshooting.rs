@@ -13,8 +13,9 @@ use std::path::Path;
 const CRATES: [&str; 6] =
     ["swarm-adapters-host", "swarm-cli", "swarm-core", "swarm-local", "swarm-spec", "swarm-worker"];
 
-/// The words of the kernel in a message.
-const OF_THE_SYSTEM: &str = "No space left on device";
+/// The words of the kernel in messages.
+const OF_THE_SYSTEM: [&str; 2] =
+    ["No space left on device", "No such file or directory (os error 2)"];
 
 /// Adds the words of all source files below a folder without tests and comments, each followed by a
 /// blank.
@@ -71,7 +72,8 @@ fn is_value(word: &str) -> bool {
 
 /// The runs of constant words in a quoted message, between its values and signs.
 fn constants(message: &str) -> Vec<String> {
-    let message = message.trim_start_matches("swarm: ").replace(OF_THE_SYSTEM, "");
+    let message = message.trim_start_matches("swarm: ").to_owned();
+    let message = OF_THE_SYSTEM.iter().fold(message, |message, words| message.replace(words, ""));
     let mut runs = vec![Vec::new()];
     for word in message.split_whitespace() {
         let ends = is_value(word);

@@ -55,7 +55,7 @@ spec:
       command:
         - ffmpeg
         - -i
-        - \"{param.url}\"
+        - \"{job}\"
       env:
         A: one
 ";

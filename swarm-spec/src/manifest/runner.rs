@@ -280,15 +280,7 @@ impl Program {
 
     /// Refuses secrets in arguments, which other users of a machine can read.
     fn check_secrets(&self) -> Result<(), SpecError> {
-        let ready: &[Template] = match self.ready.as_ref().map(|ready| &ready.check) {
-            Some(Check::Probe(probe)) => probe.texts(),
-            Some(Check::Line(text)) => std::slice::from_ref(text),
-            None => &[],
-        };
-        let alive = self.alive.as_ref().map(Alive::texts).unwrap_or_default();
-        for (field, texts) in
-            [("command", self.command.as_slice()), ("ready", ready), ("alive", alive)]
-        {
+        for (field, texts) in self.readable_texts() {
             let has = |name: &&String| texts.iter().any(|text| text.has_param(name));
             if let Some(name) = self.secret_params.iter().find(has) {
                 let variable = param_variable(name);
@@ -300,6 +292,34 @@ impl Program {
             }
         }
         Ok(())
+    }
+
+    /// The texts that others can read while the program runs, by field.
+    fn readable_texts(&self) -> [(&'static str, &[Template]); 3] {
+        let ready: &[Template] = match self.ready.as_ref().map(|ready| &ready.check) {
+            Some(Check::Probe(probe)) => probe.texts(),
+            Some(Check::Line(text)) => std::slice::from_ref(text),
+            None => &[],
+        };
+        let alive = self.alive.as_ref().map(Alive::texts).unwrap_or_default();
+        [("command", self.command.as_slice()), ("ready", ready), ("alive", alive)]
+    }
+
+    /// The params that every job needs, each with the path of the first field that names it.
+    pub(crate) fn needed_params(&self) -> BTreeMap<&str, String> {
+        let mut needed = BTreeMap::new();
+        for (field, texts) in self.readable_texts() {
+            for name in texts.iter().flat_map(Template::params) {
+                needed.entry(name).or_insert_with(|| at(field));
+            }
+        }
+        for (variable, text) in &self.env {
+            let is_of_job = |name: &&str| !self.secret_params.iter().any(|secret| secret == name);
+            for name in text.params().filter(is_of_job) {
+                needed.entry(name).or_insert_with(|| at(&format!("env.{variable}")));
+            }
+        }
+        needed
     }
 }
 

@@ -311,7 +311,7 @@ fn json_and_lists_of_objects_are_read_like_yaml_documents() {
 
 /// Its runner.
 const COMMAND: &str = "command: [ffmpeg, -i, \"{job}\"], workingDir: /srv, \
-                       env: {PORT: \"{param.port}\"}, ready: {line: listening, timeout: 9s}, \
+                       env: {PORT: \"{token}\"}, ready: {line: listening, timeout: 9s}, \
                        restart: {limit: 3, maxPause: 1s}";
 
 #[test]

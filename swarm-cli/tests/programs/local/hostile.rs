@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Signal, geteuid};
 
 use super::operator::{Machine, until};
+use super::refusal;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm");
 
@@ -213,12 +214,9 @@ fn a_secret_reaches_the_jobs_and_no_file_log_or_answer() {
          paramsFrom: [{{name: password, {secret}}}]}}"
     );
     machine.edit("runner:\n      log: {}", &format!("runner: {runner}"));
-    // Without the variable every job fails, and says which one is missing.
-    let mut operator = machine.started();
-    let log = || fs::read_to_string(machine.state().join("logs/swarm-worker-0.log")).ok();
-    until("a job fails", || log()?.contains("no variable SWARM_PARAM_PASSWORD").then_some(()));
-    operator.signal(Signal::TERM);
-    operator.ended();
+    // Without the variable every job would fail, so nothing starts.
+    let refused = refusal(&machine.output(&[]), 2);
+    assert!(refused.contains("no variable SWARM_PARAM_PASSWORD"), "{refused}");
     let operator =
         machine.started_in(&[("SWARM_PARAM_PASSWORD", SECRET), ("OTHER", "of the operator")]);
     operator.prints("settled in");

@@ -1,10 +1,11 @@
-//! Jobs without a worker say why.
+//! Jobs without a worker say why, and mistakes that a start would only repeat are refused before it.
 
 use std::process::Command;
 
 use serde_json::Value;
 
 use super::operator::{Machine, Operator, until};
+use super::refusal;
 
 /// One worker with room for one job. No slot of the pool has the number of the pin.
 const MANIFEST: &str = "
@@ -82,4 +83,59 @@ fn a_displaced_job_is_reported_with_the_job_that_took_its_place() {
     );
     operator.prints(&format!("`low`: {FULL}\n"));
     assert_eq!(why(&machine, "low"), ("capacity".to_owned(), FULL.to_owned()));
+}
+
+#[test]
+fn a_param_that_jobs_lack_is_refused_before_the_start_and_in_an_edit() {
+    let machine = Machine::new();
+    machine.write(&MANIFEST.replacen("{seconds: '1000'}", "{second: '1000'}", 1));
+    let expected = "spec.worker.runner.command: 1 of 2 jobs has no param for `{param.seconds}`: \
+                    low; `low` has only second; write one, as in `{name: low, params: {seconds: \
+                    VALUE}}`";
+    let refused = refusal(&machine.output(&[]), 2);
+    assert!(refused.contains(expected), "{refused}");
+    let file = machine.file();
+    let plan = Command::new(env!("CARGO_BIN_EXE_swarm")).arg("plan").arg(file).output().unwrap();
+    let plan = refusal(&plan, 2);
+    assert!(plan.contains(expected), "{plan}");
+
+    let operator = started(&machine);
+    machine.edit("{param.seconds}", "{param.hours}");
+    until("the edit is refused", || {
+        operator
+            .complaints()
+            .contains("2 of 2 jobs have no param for `{param.hours}`")
+            .then_some(())
+    });
+    let status = asked(&machine, &["status"]);
+    assert!(status.contains("✗") && status.contains("keeps running"), "{status}");
+    assert_eq!(why(&machine, "low"), (String::new(), String::new()));
+}
+
+#[test]
+fn a_directory_and_a_secret_that_are_missing_are_refused_before_the_start() {
+    let machine = Machine::new();
+    for (more, expected) in [
+        (
+            "workingDir: /no/such/dir",
+            "spec.worker.runner.workingDir: the directory `/no/such/dir` cannot be used: No such \
+             file or directory",
+        ),
+        (
+            "paramsFrom: [{name: noSuch, secretKeyRef: {name: camera, key: password}}]",
+            "spec.worker.runner.paramsFrom: the environment of this program has no variable \
+             SWARM_PARAM_NOSUCH",
+        ),
+    ] {
+        let with = format!("'{{param.seconds}}'], {more}}}");
+        machine.write(&MANIFEST.replace("'{param.seconds}']}", &with));
+        let refused = refusal(&machine.output(&[]), 2);
+        assert!(refused.contains(expected), "{refused}");
+    }
+    let operator = started(&machine);
+    machine.edit("'{param.seconds}']}", "'{param.seconds}'], workingDir: /no/such/dir}");
+    until("the edit is refused", || {
+        operator.complaints().contains("the directory `/no/such/dir`").then_some(())
+    });
+    assert_eq!(why(&machine, "low"), (String::new(), String::new()));
 }
