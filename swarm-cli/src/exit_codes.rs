@@ -12,7 +12,7 @@ const INVALID: Code = (2, "invalid usage or input; only an error message is prin
 fn codes(command: &str) -> &'static [Code] {
     match command {
         "local" => &[
-            (0, "the pool has ended, or is settled (--until-settled)"),
+            (0, "the pool has ended, is up in the background (-d), or settled (--until-settled)"),
             (1, "any other failure, also when --timeout is over"),
             INVALID,
             (3, "settled, and jobs have no worker or are not restarted any more (--until-settled)"),
@@ -22,6 +22,12 @@ fn codes(command: &str) -> &'static [Code] {
             (1, "the pool does not answer, or belongs to another user"),
             INVALID,
             (3, "no such pool runs, or it is not healthy"),
+        ],
+        "attach" => &[
+            (0, "the view has ended, or the pool"),
+            (1, "the pool does not answer, or belongs to another user"),
+            INVALID,
+            (3, "no such pool runs"),
         ],
         "ps" => &[
             (0, "the pool runs; the list may be empty"),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use swarm_adapters_host::{caller, runtime};
-use swarm_local::{ActionArgs, LocalArgs, LogsArgs, PsArgs, StatusArgs, StopArgs};
+use swarm_local::{ActionArgs, AttachArgs, LocalArgs, LogsArgs, PsArgs, StatusArgs, StopArgs};
 
 use crate::import::ImportArgs;
 use crate::init::InitArgs;
@@ -28,6 +28,8 @@ enum Command {
     Local(LocalArgs),
     /// Print the state of a pool that `local` runs
     Status(StatusArgs),
+    /// Show and steer a pool that `local` runs elsewhere; its end does not end the pool
+    Attach(AttachArgs),
     /// List the jobs of a pool that `local` runs, and their workers
     Ps(PsArgs),
     /// Print what is in the logs of a pool of `local` about one job
@@ -108,6 +110,7 @@ async fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Local(args) => Box::pin(swarm_local::local(args)).await,
         Command::Status(args) => swarm_local::status(args).await,
+        Command::Attach(args) => Box::pin(swarm_local::attach(args)).await,
         Command::Ps(args) => swarm_local::ps(args).await,
         Command::Logs(args) => swarm_local::logs(args).await,
         Command::Stop(args) => swarm_local::stop(args).await,

@@ -4,6 +4,7 @@
 //! Exit codes: 0 success, 1 failure, 2 invalid usage, 3 the answer is "no": no such pool runs, or it
 //! has no such job.
 
+mod attach;
 mod by_hand;
 mod logs;
 mod pool;
@@ -18,6 +19,7 @@ use swarm_adapters_host::printable::{Form, Printable};
 
 use super::output::{NO, Output, WRONG, complain_in_lines};
 
+pub use attach::{AttachArgs, attach};
 pub use by_hand::{ActionArgs, restart, resume, retry, suspend};
 pub use logs::{LogsArgs, logs};
 pub use pool::{PoolArgs, RunningPool, running};

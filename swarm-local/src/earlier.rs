@@ -100,7 +100,7 @@ pub(super) async fn end_first(
                 if let Some(earlier) = left {
                     let sentence = earlier.sentence(unix_s());
                     let sentence = format!("the pool does not start; {sentence}; Ctrl-C kills them");
-                    Voice::Lines.say(&sentence);
+                    Voice::lines().say(&sentence);
                 }
             }
             Ok(()) = left.changed() => {
@@ -109,7 +109,7 @@ pub(super) async fn end_first(
                 if let Some(earlier) = earlier.as_ref().filter(|_| !is_said) {
                     is_said = true;
                     let sentence = earlier.sentence(unix_s());
-                    Voice::Lines.say(&format!("{sentence}; the pool starts after that"));
+                    Voice::lines().say(&format!("{sentence}; the pool starts after that"));
                 }
                 let snapshot = Snapshot { name: name.to_owned(), earlier, ..Snapshot::default() };
                 snapshots.send_replace(Arc::new(snapshot));
@@ -129,13 +129,13 @@ fn report(ended: &Ended, cause: Cause) {
     let Ended { leftovers: Leftovers { workers, others, killed, .. }, killed: names } = ended;
     let all = Earlier { workers: *workers, others: *others, until_unix_s: 0 }.all();
     if 0 < workers + others {
-        Voice::Lines.say(&format!("ended {all} left over from an earlier run"));
+        Voice::lines().say(&format!("ended {all} left over from an earlier run"));
     }
     if !names.is_empty() {
-        Voice::Lines.complain(&format!("of an earlier run, {}", of_killed(names, cause)));
+        Voice::lines().complain(&format!("of an earlier run, {}", of_killed(names, cause)));
     } else if 0 < *killed {
         let late = if cause == Cause::Late { " did not end in time of" } else { " was left by" };
         let sentence = format!("killed what{late} an earlier run (processes: {killed})");
-        Voice::Lines.complain(&sentence);
+        Voice::lines().complain(&sentence);
     }
 }

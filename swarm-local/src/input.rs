@@ -31,7 +31,7 @@ pub(super) use edit::announced;
 use edits::Edits;
 
 /// The file name that conventionally means standard input.
-const STANDARD_INPUT: &str = "-";
+pub(super) const STANDARD_INPUT: &str = "-";
 
 /// Time that an editor may take to write the file in place.
 const GATHER: Duration = Duration::from_millis(20);

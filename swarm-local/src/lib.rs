@@ -5,15 +5,16 @@
 
 mod by_hand;
 mod commands;
+mod detach;
 mod earlier;
 mod ending;
+mod events;
 mod failures;
 mod fixed;
 mod format;
 mod input;
 mod job_log;
 mod limits;
-
 mod log;
 mod moves;
 mod operate;
@@ -51,6 +52,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::caller;
+use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Socket, SocketListener};
 use swarm_adapters_host::metrics::PoolMetrics;
 use swarm_worker::LogFormat;
@@ -59,29 +61,31 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use commands::{
-    ActionArgs, LogsArgs, PoolArgs, PsArgs, RunningPool, StatusArgs, StopArgs, logs, ps, restart,
-    resume, retry, running, status, stop, suspend,
+    ActionArgs, AttachArgs, LogsArgs, PoolArgs, PsArgs, RunningPool, StatusArgs, StopArgs, attach,
+    logs, ps, restart, resume, retry, running, status, stop, suspend,
 };
 pub use fixed::Fixed;
 pub use run_log::RunLogSize;
 pub use state::other_pool;
 
 use by_hand::Hands;
+use events::Events;
 use input::Input;
 use operate::{Operation, Sources};
-use outlets::{Outlets, Paths, Voice};
+use outlets::{Origin, Outlets, Paths, Place, Voice};
 use output::complain_in_lines;
 use reports::Reports;
-use screen::View;
+use screen::{Ends, View};
 use shutdown::Shutdown;
 use snapshot::Snapshot;
 use state::StateDir;
 use until::Until;
-use web::Listeners;
+use web::{Listeners, Private};
 use worker::WorkerProgram;
 
 /// Arguments of `local`.
 #[derive(Clone, Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub struct LocalArgs {
     /// The manifest that contains the Swarm; edits of it are followed; `-` reads standard input
     #[arg(value_name = "FILE")]
@@ -96,6 +100,12 @@ pub struct LocalArgs {
     /// The directory for state and logs [default: ~/.local/state/swarm/NAME, or by `XDG_STATE_HOME`]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// Run in the background: return once the pool is up. `attach` shows it, and `stop` ends it
+    #[arg(long, short, conflicts_with = "until_settled")]
+    pub detach: bool,
+    /// Be the operator of a pool in the background
+    #[arg(long, hide = true, conflicts_with_all = ["detach", "until_settled"])]
+    pub detached: bool,
     /// The address to serve /healthz, /readyz, /metrics, /api/v1/swarm and /api/v1/jobs on: `PORT`
     /// or `localhost:PORT` on the loopback interface, `:PORT` on all interfaces, or `IP:PORT`; port 0
     /// means any free port [default: none]
@@ -144,6 +154,9 @@ fn time(text: &str) -> Result<Duration, String> {
 /// A sentence with its causes: the state directory is in use, a store refuses a request, or a
 /// terminal or address cannot be used. Invalid input is not an error; it returns exit code 2.
 pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
+    if args.detach {
+        return detach::start(args).await;
+    }
     let since = Instant::now();
     caller::check_proc()?;
     let shutdown = Shutdown::by_signals()?;
@@ -159,6 +172,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         Ok(worker) => worker,
         Err(sentence) => return Ok(wrong_usage(&sentence)),
     };
+    let is_default = args.dir.is_none();
     let dir = match args.dir.map_or_else(|| state::default_dir(&wanted.name), Ok) {
         Ok(dir) => dir,
         Err(sentence) => return Ok(wrong_usage(&sentence)),
@@ -177,7 +191,8 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     };
     let (_socket, socket) = listen_in(dir.path());
     let bound = listener.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
-    text::say(&text::opening(&wanted, dir.path(), input.followed(), bound));
+    let advice = input.followed().map(|file| text::advice(file, args.detached));
+    text::say(&text::opening(&wanted, dir.path(), advice, bound));
     if let Some(sentence) = limits::of_open_files(&wanted) {
         tracing::warn!("{sentence}");
         complain_in_lines(&sentence);
@@ -190,23 +205,36 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let reports = Reports::default();
     let shown = web::Shown { snapshots: snapshots.subscribe(), reports: reports.clone() };
     let (hands, requests) = Hands::new();
-    let answers = web::serve(listeners, shown, metrics.clone(), hands, has_ended.clone());
+    let private = Private { hands: hands.clone(), events: Events::default() };
+    let events = private.events.clone();
+    let answers = web::serve(listeners, shown, metrics.clone(), private, has_ended.clone());
     let server = tokio::spawn(answers);
     let service = tokio::spawn(service::follow(snapshots.subscribe(), shutdown.clone()));
     let service = AbortOnDropHandle::new(service);
     let last_snapshot = snapshots.subscribe();
     earlier::end_first(dir.path(), &wanted.name, &snapshots, &shutdown).await?;
+    if args.detached {
+        let placed = (!is_default).then(|| dir.path());
+        let sentence = detach::sentence(&wanted.name, placed);
+        detach::begin(snapshots.subscribe(), sentence, dir.path());
+    }
     let until = if args.until_settled {
         Until::Settled(args.timeout.unwrap_or(TIMEOUT))
     } else {
         Until::Signalled
     };
-    let is_drawn = !args.plain && until == Until::Signalled && terminal::can_draw();
+    let is_drawn = !(args.plain || args.detached || args.until_settled) && terminal::can_draw();
     let file = input.followed().map(str::to_owned);
+    let origin = Origin { file: file.as_deref().map(absolute), since_unix_s: unix_s() };
     let paths = Paths { file, dir: dir.path().display().to_string() };
     let shown = web::Shown { snapshots: snapshots.subscribe(), reports: reports.clone() };
-    let (view, voice) = viewed(is_drawn, paths, shown, &shutdown);
-    let outlets = Outlets { voice, snapshots, metrics, reports };
+    let (view, place) = match is_drawn {
+        true => viewed(paths, shown, &shutdown, hands),
+        false if args.detached => (None, Place::Log),
+        false => (None, Place::Lines),
+    };
+    let voice = Voice { place, events };
+    let outlets = Outlets { voice, snapshots, metrics, reports, origin };
     let sources = Sources { input, requests };
     let operation = Operation::start(dir.path(), sources, wanted, worker, since, outlets);
     let outcome = Box::pin(async { operation.await?.run(until, &shutdown).await }).await;
@@ -236,7 +264,7 @@ fn listen_in(dir: &Path) -> (Option<Socket>, Option<SocketListener>) {
         Err(error) => {
             let dir = dir.display();
             let sentence =
-                format!("status, ps, logs and stop cannot use a socket in {dir}: {error}");
+                format!("status, attach, ps, logs and stop cannot use a socket in {dir}: {error}");
             tracing::warn!("{sentence}");
             complain_in_lines(&sentence);
             (None, None)
@@ -244,23 +272,25 @@ fn listen_in(dir: &Path) -> (Option<Socket>, Option<SocketListener>) {
     }
 }
 
-/// Opens the reports view on the terminal if `is_drawn`, or falls back to plain lines.
+/// Opens the view on the terminal, or falls back to plain lines.
 fn viewed(
-    is_drawn: bool,
     paths: Paths,
     shown: web::Shown,
     shutdown: &Shutdown,
-) -> (Option<View>, Voice) {
-    if !is_drawn {
-        return (None, Voice::Lines);
-    }
-    match View::open(paths, shown, shutdown.clone()) {
-        Ok((view, voice)) => (Some(view), voice),
+    hands: Hands,
+) -> (Option<View>, Place) {
+    match View::open(paths, shown, shutdown.clone(), hands, Ends::Pool) {
+        Ok((view, messages)) => (Some(view), Place::Screen(messages)),
         Err(error) => {
             tracing::warn!(%error, "the terminal cannot be drawn on; printing lines");
-            (None, Voice::Lines)
+            (None, Place::Lines)
         }
     }
+}
+
+/// Returns a path that other terminals understand.
+fn absolute(file: &str) -> String {
+    std::path::absolute(file).map_or_else(|_| file.to_owned(), |path| path.display().to_string())
 }
 
 /// Prints an error about the input. Nothing was started or printed to standard output.

@@ -1,7 +1,8 @@
 //! The operator's own log file.
 
+use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use swarm_adapters_host::named_file::NamedFile;
@@ -12,11 +13,20 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::processes::open_log;
 
+/// Opens the log, to append to it.
+pub(super) fn open(dir: &Path) -> io::Result<File> {
+    open_log(&path(dir))
+}
+
+fn path(dir: &Path) -> PathBuf {
+    dir.join("logs/operator.log")
+}
+
 /// Writes the log of the program to `DIR/logs/operator.log` instead of the terminal. `RUST_LOG`
 /// sets its level; the default is `info`.
 pub(super) fn start(dir: &Path, format: LogFormat) -> io::Result<()> {
     // The file is created again if it is removed, as the workers' logs are when they start.
-    let file = NamedFile::open(&dir.join("logs/operator.log"), open_log)?;
+    let file = NamedFile::open(&path(dir), open_log)?;
     let filter = log_filter("info");
     let lines = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)

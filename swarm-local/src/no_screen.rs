@@ -3,15 +3,33 @@
 use std::convert::Infallible;
 use std::io;
 
-use super::outlets::{Paths, Voice};
+use tokio::sync::mpsc;
+
+use super::by_hand::Hands;
+use super::outlets::{Paths, Timed};
 use super::shutdown::Shutdown;
 use super::web::Shown;
+
+/// The effect of the end of the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// The pool ends with it.
+    Pool,
+    /// Only the view ends, and the pool goes on.
+    View,
+}
 
 /// A view that cannot be opened.
 pub(super) struct View(Infallible);
 
 impl View {
-    pub(super) fn open(_: Paths, _: Shown, _: Shutdown) -> io::Result<(Self, Voice)> {
+    pub(super) fn open(
+        _: Paths,
+        _: Shown,
+        _: Shutdown,
+        _: Hands,
+        _: Ends,
+    ) -> io::Result<(Self, mpsc::Sender<Timed>)> {
         Err(io::Error::other("this program was built without the feature `terminal`"))
     }
 

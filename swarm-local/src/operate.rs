@@ -28,7 +28,7 @@ use super::by_hand::{self, ByHand};
 use super::ending::{self, Cause, Granted, report_killed};
 use super::failures::{Failures, News};
 use super::input::{self, Edit, Input, Wanted};
-use super::outlets::Outlets;
+use super::outlets::{Origin, Outlets};
 use super::run_log::RunLogSize;
 use super::sessions::Sessions;
 use super::shutdown::Shutdown;
@@ -621,6 +621,8 @@ impl Operation {
         let is_settled = self.is_settled(&progress, workers);
         let mut snapshot =
             Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
+        let Origin { file, since_unix_s } = &self.outlets.origin;
+        (snapshot.file, snapshot.since_unix_s) = (file.clone(), *since_unix_s);
         snapshot.undelivered = self.problem.as_ref().map(|it| it.sentence().to_owned());
         snapshot.invalid_file.clone_from(&self.invalid_file);
         snapshot.by_hand = self.by_hand.applied().map(ToString::to_string).collect();

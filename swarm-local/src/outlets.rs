@@ -5,14 +5,16 @@
 )]
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use swarm_adapters_host::metrics::PoolMetrics;
 use swarm_core::Turn;
 use swarm_core::ports::StoreError;
 use swarm_spec::manifest::Explained;
 use tokio::sync::{mpsc, watch};
 
+use super::events::Events;
 use super::output::complain_in_lines;
 use super::reports::Reports;
 use super::snapshot::Snapshot;
@@ -26,19 +28,43 @@ pub(super) struct Outlets {
     pub(super) metrics: PoolMetrics,
     /// The reports of the workers.
     pub(super) reports: Reports,
+    /// The file, and the start of the operator.
+    pub(super) origin: Origin,
 }
 
-/// Messages to the user. All of them also go to the operator's log.
+/// The file of a pool, and the start of its operator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// The followed file, if edits are followed.
+    pub(super) file: Option<String>,
+    /// Time in seconds of Unix time.
+    pub(super) since_unix_s: u64,
+}
+
+/// Messages to the user. All of them also go to the operator's log and to other terminals.
 #[derive(Clone, Debug)]
-pub(super) enum Voice {
+pub(super) struct Voice {
+    pub(super) place: Place,
+    pub(super) events: Events,
+}
+
+/// The place where the user reads messages.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
     /// Lines on standard output, problems on standard error.
     Lines,
     /// The log of a screen.
-    Screen(mpsc::Sender<Message>),
+    Screen(mpsc::Sender<Timed>),
+    /// The operator's log only.
+    Log,
 }
 
+/// A message, with its time.
+pub(super) type Timed = (Message, Instant);
+
 /// A message to the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "text", rename_all = "camelCase")]
 pub(super) enum Message {
     /// An expected event.
     Info(String),
@@ -86,27 +112,32 @@ impl Outlets {
 }
 
 impl Voice {
+    /// Makes a voice that prints lines.
+    pub(super) fn lines() -> Self {
+        Self { place: Place::Lines, events: Events::default() }
+    }
+
     pub(super) fn say(&self, sentence: &str) {
         tracing::info!("{sentence}");
-        match self {
-            Self::Lines => text::say(sentence),
-            Self::Screen(_) => self.show(Message::Info(sentence.to_owned())),
+        if matches!(self.place, Place::Lines) {
+            text::say(sentence);
         }
+        self.show(Message::Info(sentence.to_owned()));
     }
 
     pub(super) fn complain(&self, sentence: &str) {
         tracing::warn!("{sentence}");
-        match self {
-            Self::Lines => complain_in_lines(sentence),
-            Self::Screen(_) => self.show(Message::Problem(sentence.to_owned())),
+        if matches!(self.place, Place::Lines) {
+            complain_in_lines(sentence);
         }
+        self.show(Message::Problem(sentence.to_owned()));
     }
 
     /// Reports a refused edit, with the invalid line.
     pub(super) fn refuse(&self, explained: &Explained) {
         let Explained { sentence, excerpt } = explained;
         self.complain(&format!("{sentence}; the last valid state stays"));
-        if let (Self::Lines, Some(excerpt)) = (self, excerpt) {
+        if let (Place::Lines, Some(excerpt)) = (&self.place, excerpt) {
             text::remark(excerpt);
         }
     }
@@ -114,18 +145,22 @@ impl Voice {
     pub(super) fn settled(&self, settled: &Settled<'_>) {
         let headline = settled.headline();
         tracing::info!("{headline}");
-        match self {
-            Self::Lines => text::say(&settled.report(terminal::columns())),
-            Self::Screen(_) if 0 < settled.failing => self.show(Message::Problem(headline)),
-            Self::Screen(_) => self.show(Message::Settled(headline)),
+        if matches!(self.place, Place::Lines) {
+            text::say(&settled.report(terminal::columns()));
         }
+        self.show(if 0 < settled.failing {
+            Message::Problem(headline)
+        } else {
+            Message::Settled(headline)
+        });
     }
 
     fn show(&self, message: Message) {
-        if let Self::Screen(screen) = self {
+        if let Place::Screen(screen) = &self.place {
             // A blocked terminal must not delay the workers. Messages that do not fit are still in
             // the log.
-            let _ = screen.try_send(message);
+            let _ = screen.try_send((message.clone(), Instant::now()));
         }
+        self.events.push(message);
     }
 }

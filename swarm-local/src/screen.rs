@@ -13,8 +13,10 @@ mod learn;
 mod lines;
 mod model;
 mod palette;
+mod questions;
 mod reader;
 mod rows;
+mod steering;
 
 use std::io;
 use std::path::Path;
@@ -28,14 +30,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
 
-use super::outlets::{Paths, Voice};
+use super::by_hand::{Answer, Hands};
+use super::outlets::{Paths, Timed};
 use super::shutdown::Shutdown;
 use super::terminal::{self, Input, Key, Screen};
 use super::web::Shown;
-use keys::Wish;
 use learn::Learned;
+pub(crate) use model::Ends;
 use model::Model;
 use palette::Palette;
+use questions::Wish;
 use reader::Reader;
 
 /// Minimum time between two frames.
@@ -51,33 +55,38 @@ const QUEUE_MAX: usize = 1_000;
 const RESTORE_MAX: Duration = Duration::from_secs(1);
 
 /// An open view on the terminal.
+#[derive(Debug)]
 pub(super) struct View {
     ended: oneshot::Receiver<io::Result<Option<String>>>,
 }
 
 impl View {
-    /// Takes over the terminal. Keys and the loss of the terminal request `shutdown`.
+    /// Takes over the terminal. Keys and the loss of the terminal request `shutdown`. Actions on jobs go
+    /// to `hands`.
     pub(super) fn open(
         paths: Paths,
         shown: Shown,
         shutdown: Shutdown,
-    ) -> io::Result<(Self, Voice)> {
+        hands: Hands,
+        ends: Ends,
+    ) -> io::Result<(Self, mpsc::Sender<Timed>)> {
         let screen = Screen::open()?;
         let (voice, messages) = mpsc::channel(QUEUE_MAX);
         let (result, ended) = oneshot::channel();
         let handle = Handle::current();
         let logs = Reader::start(Path::new(&paths.dir).join("logs"))?;
         let (model, standing) =
-            (Model { reports: shown.reports, ..Model::new(paths) }, Standing::Drawn);
+            (Model { reports: shown.reports, ends, ..Model::new(paths) }, Standing::Drawn);
         let learned = learn::start(shown.snapshots, messages);
-        let live = Live { model, screen, standing, learned, logs };
+        let (answers, answered) = mpsc::channel(QUEUE_MAX);
+        let live = Live { model, screen, standing, learned, logs, hands, answers, answered };
         thread::Builder::new().name("screen".to_owned()).spawn(move || {
             // Even after a panic the workers must not continue without the screen.
             let _ends = EndOnDrop(shutdown.clone());
             let last = handle.block_on(live.run(&shutdown));
             let _ = result.send(last);
         })?;
-        Ok((Self { ended }, Voice::Screen(voice)))
+        Ok((Self { ended }, voice))
     }
 
     /// Waits until the terminal is restored, and returns the last message. All voices must be dropped
@@ -106,6 +115,10 @@ struct Live {
     standing: Standing,
     learned: mpsc::Receiver<Learned>,
     logs: Reader,
+    hands: Hands,
+    /// Answers to actions on jobs.
+    answers: mpsc::Sender<Answer>,
+    answered: mpsc::Receiver<Answer>,
 }
 
 /// Present user of the terminal.
@@ -125,7 +138,7 @@ impl Live {
         let (mut has_input, mut is_stale, mut drawn) = (true, true, Instant::now());
         loop {
             self.logs.ask(self.model.log_wanted());
-            let Self { model, screen, standing, learned, logs } = &mut self;
+            let Self { model, screen, standing, learned, logs, answered, .. } = &mut self;
             let due = drawn
                 + match standing {
                     Standing::Drawn if is_stale => FRAME,
@@ -163,10 +176,13 @@ impl Live {
                         let before = model.on_snapshot(digest, Instant::now());
                         spawn_blocking(move || drop(before));
                     }
-                    Some(Learned::Message(message)) => model.on_message(message, Instant::now()),
+                    Some(Learned::Message((message, at))) => model.on_message(message, at),
                     None => break,
                 },
-                () = shutdown.ends(), if !model.is_ending => model.is_ending = true,
+                Some(answer) = answered.recv() => model.on_answer(answer),
+                () = shutdown.ends(), if !model.is_ending && model.ends == Ends::Pool => {
+                    model.is_ending = true;
+                }
             }
             is_stale = true;
         }
@@ -186,6 +202,12 @@ impl Live {
             Wish::Nothing => {}
             Wish::End => shutdown.end(),
             Wish::Interrupt => shutdown.interrupt(),
+            Wish::Act(action, job) => {
+                let (hands, answers) = (self.hands.clone(), self.answers.clone());
+                tokio::spawn(async move {
+                    let _ = answers.send(hands.act(action, job).await).await;
+                });
+            }
             Wish::Suspend => {
                 self.standing = Standing::Suspended;
                 self.screen.leave();

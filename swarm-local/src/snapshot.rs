@@ -31,6 +31,12 @@ pub(super) struct Snapshot {
     pub(super) name: String,
     /// The ledger's revision.
     pub(super) revision: u64,
+    /// The followed file, if edits are followed.
+    #[serde(default)]
+    pub(super) file: Option<String>,
+    /// Time of the start of the operator, in seconds of Unix time.
+    #[serde(default)]
+    pub(super) since_unix_s: u64,
     /// Number of publications of the view.
     pub(super) version: u64,
     /// Whether the pool has nothing to do and waits for nothing.
@@ -556,6 +562,8 @@ impl Snapshot {
         Self {
             name: name.to_owned(),
             revision: ledger.revision(),
+            file: None,
+            since_unix_s: 0,
             version: ledger.version,
             settled,
             healthy: true,

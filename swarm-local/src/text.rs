@@ -38,7 +38,7 @@ pub(super) fn remark(lines: &str) {
 pub(super) fn opening(
     wanted: &Wanted,
     dir: &Path,
-    file: Option<&str>,
+    advice: Option<String>,
     http: Option<SocketAddr>,
 ) -> String {
     let Wanted { name, desired, notes, .. } = wanted;
@@ -49,13 +49,19 @@ pub(super) fn opening(
     if let Some(http) = http {
         let _ = writeln!(lines, "http:  http://{http}");
     }
-    if let Some(file) = file {
-        let _ = writeln!(lines, "edit {file} and see what moves; Ctrl-C ends");
+    if let Some(advice) = advice {
+        let _ = writeln!(lines, "{advice}");
     }
     for note in notes {
         let _ = writeln!(lines, "note: {note}");
     }
     lines
+}
+
+/// Returns the advice to edit the file of a pool.
+pub(super) fn advice(file: &str, is_detached: bool) -> String {
+    let ends = if is_detached { "" } else { "; Ctrl-C ends" };
+    format!("edit {file} and see what moves{ends}")
 }
 
 /// Describes an edit that waits for its writer to close the file.

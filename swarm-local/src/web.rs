@@ -16,6 +16,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::by_hand::{Action, Hands};
+use super::events::Events;
 use super::moves::Moves;
 use super::reports::Reports;
 use super::snapshot::{FailingRow, JobRow, Snapshot, Word, word};
@@ -25,6 +26,9 @@ pub(super) const SWARM: &str = "/api/v1/swarm";
 pub(super) const JOBS: &str = "/api/v1/jobs";
 /// Path of actions on jobs, on the socket only; the word of the action and a job follow.
 pub(super) const BY_HAND: &str = "/api/v1/by-hand";
+
+/// Path of the messages of the operator, on the socket only; the number of the last known one follows.
+pub(super) const EVENTS: &str = "/api/v1/events";
 
 /// All states of workers, so that a state without workers has a count of zero.
 const WORKER_STATES: [&str; 4] = ["ready", "starting", "leaving", "away"];
@@ -48,12 +52,19 @@ pub(super) struct Shown {
     pub(super) reports: Reports,
 }
 
+/// The parts of the pool that only its user reaches.
+#[derive(Clone, Debug)]
+pub(super) struct Private {
+    pub(super) hands: Hands,
+    pub(super) events: Events,
+}
+
 /// Answers requests until `shutdown` is cancelled.
 pub(super) async fn serve(
     listeners: Listeners,
     shown: Shown,
     metrics: PoolMetrics,
-    hands: Hands,
+    private: Private,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let Shown { snapshots, reports } = shown;
@@ -77,7 +88,14 @@ pub(super) async fn serve(
         });
     let Listeners { address, socket } = listeners;
     // Only the user of the pool reaches the socket.
-    let with_actions = Action::ALL.into_iter().fold(endpoints.clone(), |endpoints, action| {
+    let Private { hands, events } = private;
+    let about = "the messages of the operator after a number, as JSON";
+    let with_events = endpoints.clone().with_documents(EVENTS, about, move |number| {
+        let wrong = || format!("`{}` is not a number", number.escape_default());
+        let events = number.parse().map(|number| Document::of(&events.after(number)));
+        events.unwrap_or_else(|_| Document::missing(wrong()))
+    });
+    let with_actions = Action::ALL.into_iter().fold(with_events, |endpoints, action| {
         let (hands, path) = (hands.clone(), format!("{BY_HAND}/{}", action.as_str()));
         endpoints.with_action(&path, "POST acts on one job", move |job| {
             let hands = hands.clone();

@@ -7,6 +7,9 @@
 )]
 
 mod answers;
+#[cfg(feature = "terminal")]
+mod attached;
+mod background;
 mod by_hand;
 mod documented;
 mod edits;

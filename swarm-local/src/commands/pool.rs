@@ -14,6 +14,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::by_hand::Action;
+use super::super::events::EventList;
 use super::super::fixed::Fixed;
 use super::super::snapshot::Snapshot;
 use super::super::web::{JobEntry, job_line};
@@ -126,12 +127,18 @@ impl PoolArgs {
     }
 }
 
-/// Finds the only running pool in a default directory, or else the only pool that left processes
-/// behind.
-async fn only_one() -> Result<Found, Failure> {
-    let home = state::default_home().map_err(Failure::Usage)?;
+/// The pools in the default directories.
+struct Pools {
+    /// The running pools, with the process of an operator that has no socket.
+    running: Vec<(PathBuf, Option<i32>)>,
+    /// The directories of other pools.
+    ended: Vec<PathBuf>,
+}
+
+/// Finds all pools in the default directories.
+async fn all(home: &Path) -> Pools {
     let (mut running, mut ended) = (Vec::new(), Vec::new());
-    for entry in fs::read_dir(&home).into_iter().flatten().take(POOLS_MAX).flatten() {
+    for entry in fs::read_dir(home).into_iter().flatten().take(POOLS_MAX).flatten() {
         // An unusable directory cannot be the selected pool.
         if let Ok(Some(dir)) = state::find(&entry.path()) {
             match connected(&dir).await {
@@ -145,6 +152,21 @@ async fn only_one() -> Result<Found, Failure> {
         }
     }
     running.sort();
+    Pools { running, ended }
+}
+
+/// Finds the running pools in the default directories.
+pub(super) async fn all_running() -> Result<Vec<Pool>, Failure> {
+    let home = state::default_home().map_err(Failure::Usage)?;
+    let running = all(&home).await.running;
+    Ok(running.into_iter().map(|(dir, _)| Pool { dir }).collect())
+}
+
+/// Finds the only running pool in a default directory, or else the only pool that left processes
+/// behind.
+async fn only_one() -> Result<Found, Failure> {
+    let home = state::default_home().map_err(Failure::Usage)?;
+    let Pools { running, ended } = all(&home).await;
     match running.as_slice() {
         [(dir, None)] => Ok(Found::Runs(Pool { dir: dir.clone() })),
         [(dir, Some(operator))] => Ok(Found::Mute(Pool { dir: dir.clone() }, *operator)),
@@ -300,6 +322,15 @@ impl Pool {
                 _ => return Err(self.unexpected(answer).await),
             }
             sleep(ASK_EVERY).await;
+        }
+    }
+
+    /// Returns the messages of the operator after the one with this number. An earlier version has
+    /// none.
+    pub(super) async fn events(&self, number: u64) -> Result<EventList, Failure> {
+        match self.get_if_any(&format!("{}/{number}", web::EVENTS)).await? {
+            Some(answer) => Ok(serde_json::from_slice(&answer.whole().await?)?),
+            None => Ok(EventList::default()),
         }
     }
 

@@ -1,5 +1,7 @@
 //! `status`: the state of a pool.
 
+mod several;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -12,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::super::snapshot::{Snapshot, WorkerRow};
 use super::super::text::counted;
-use super::{Failure, PoolArgs, ended, standard_output};
+use super::{Failure, PoolArgs, ended, pool, standard_output};
 use crate::output::{NO, Output};
 
 /// The time between two requests of a status that waits.
@@ -42,7 +44,8 @@ pub struct StatusArgs {
 }
 
 /// Prints the state of a running pool. Exit code 3 if no such pool runs, or if it is not healthy. A
-/// pool that moves jobs can be healthy; with `--wait` it must be settled as well.
+/// pool that moves jobs can be healthy; with `--wait` it must be settled as well. If several pools run
+/// and none is named, all are listed.
 ///
 /// # Errors
 ///
@@ -57,6 +60,13 @@ pub async fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
 
 /// Prints the state, and returns whether it is good.
 async fn print(args: &StatusArgs) -> Result<bool, Failure> {
+    let is_named = args.pool.pool.is_some() || args.pool.dir.is_some();
+    if !is_named && !args.wait {
+        let running = pool::all_running().await?;
+        if 1 < running.len() {
+            return several::print(&running, args.output).await;
+        }
+    }
     let pool = args.pool.find().await?;
     let until = Instant::now() + args.timeout;
     let (mut document, mut snapshot) = pool.swarm().await?;
@@ -76,7 +86,7 @@ async fn print(args: &StatusArgs) -> Result<bool, Failure> {
     Ok(if args.wait { snapshot.is_settled_and_healthy() } else { snapshot.is_healthy() })
 }
 
-fn text(snapshot: &Snapshot, dir: &Path) -> String {
+pub(super) fn text(snapshot: &Snapshot, dir: &Path) -> String {
     let (standing, _) = snapshot.standing();
     let counts = snapshot.counts(&snapshot.unassigned_by_reason());
     let (name, revision, dir) = (&snapshot.name, snapshot.revision, dir.display());

@@ -10,8 +10,9 @@ use swarm_adapters_host::clock::unix_s;
 
 use super::super::text::{age, counted};
 use super::lines::{cut, paragraph, put, put_title};
-use super::model::{Focus, Model, Page, Tone, Which};
+use super::model::{Ends, Focus, Model, Page, Tone, Which};
 use super::palette::{FAINT, Palette, STRONG};
+use super::questions::Note;
 use super::{head, help, job, jobs, rows};
 
 /// Minimum width for jobs next to the workers instead of below them.
@@ -45,7 +46,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, now: Instant, palette: 
             jobs::draw(frame, parts.jobs, model, palette);
             draw_events(frame, parts.events, model, now, palette);
         }
-        Page::Help => help::draw(frame, rest),
+        Page::Help => help::draw(frame, rest, model.ends),
         Page::Job(page) => job::draw(frame, rest, model, page, palette),
     }
 }
@@ -127,12 +128,15 @@ fn foot(model: &Model, palette: Palette) -> Line<'static> {
         let workers = || format!("ending {}", counted(model.snapshot.workers.len(), "worker"));
         let ending = model.snapshot.ending.as_ref();
         let what = ending.map_or_else(workers, |ending| ending.sentence(unix_s()));
-        return Line::styled(format!(" {what}; Ctrl-C kills them"), palette.busy());
+        let keys = if model.ends == Ends::Pool { "Ctrl-C kills them" } else { "q detaches" };
+        return Line::styled(format!(" {what}; {keys}"), palette.busy());
     }
-    if model.asks_to_end {
-        let jobs = counted(model.snapshot.jobs.granted + model.snapshot.jobs.moving, "job");
-        let question = format!(" end the pool and stop {jobs}?  y: yes   any other key: no");
-        return Line::styled(question, palette.busy());
+    if let Some(question) = &model.asks {
+        return Line::styled(format!(" {}", question.sentence(&model.snapshot)), palette.busy());
+    }
+    if let Some(Note { text, is_problem }) = &model.note {
+        let style = if *is_problem { palette.bad() } else { palette.good() };
+        return Line::styled(format!(" {text}"), style);
     }
     let key = |key: &'static str| Span::styled(key, STRONG);
     let says = |text: &'static str| Span::styled(text, FAINT);
@@ -153,6 +157,8 @@ fn foot(model: &Model, palette: Palette) -> Line<'static> {
             says(" older, newer   "),
             key("c"),
             says(" copy   "),
+            key("r s t"),
+            says(" steer"),
         ],
         (Page::Pool, Which::Named(text)) if model.is_typing => {
             vec![
@@ -167,7 +173,7 @@ fn foot(model: &Model, palette: Palette) -> Line<'static> {
         (Page::Pool, _) => {
             let mut spans = vec![
                 key(" q"),
-                says(" end   "),
+                says(if model.ends == Ends::Pool { " end   " } else { " detach   " }),
                 key("?"),
                 says(" keys   "),
                 key("Tab ↑ ↓ Enter"),

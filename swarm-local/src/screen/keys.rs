@@ -3,24 +3,11 @@
 use std::sync::Arc;
 
 use super::super::terminal::Key;
-use super::model::{Focus, JobPage, Model, Page, Which};
+use super::model::{Ends, Focus, JobPage, Model, Page, Which};
+use super::questions::{Question, Wish};
 
 /// Number of entries of a page, independent of the screen.
 const PAGE: usize = 10;
-
-/// Request of a key beyond the screen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
-    Nothing,
-    /// End the pool.
-    End,
-    /// End the pool, or kill it if it is ending.
-    Interrupt,
-    /// Give the terminal back to the shell.
-    Suspend,
-    /// Show this text as plain lines, which the terminal can select and scroll.
-    Text(String),
-}
 
 impl Model {
     /// Handles a key.
@@ -30,8 +17,15 @@ impl Model {
             Key::Suspend => return Wish::Suspend,
             _ => {}
         }
-        if std::mem::take(&mut self.asks_to_end) {
-            return if key == Key::Char('y') { Wish::End } else { Wish::Nothing };
+        self.note = None;
+        if let Some(wish) = self.answered(key) {
+            return wish;
+        }
+        if !self.is_typing
+            && !matches!(self.page, Page::Help)
+            && let Some(wish) = self.steered(key)
+        {
+            return wish;
         }
         match &mut self.page {
             Page::Help => self.page = Page::Pool,
@@ -46,12 +40,12 @@ impl Model {
     /// Whether ending the pool would stop jobs that are not stopping already.
     fn runs_jobs(&self) -> bool {
         let jobs = self.snapshot.jobs;
-        !self.is_ending && 0 < jobs.granted + jobs.moving
+        self.ends == Ends::Pool && !self.is_ending && 0 < jobs.granted + jobs.moving
     }
 
     fn pressed_on_pool(&mut self, key: Key) -> Wish {
         match key {
-            Key::Char('q') if self.runs_jobs() => self.asks_to_end = true,
+            Key::Char('q') if self.runs_jobs() => self.asks = Some(Question::End),
             Key::Char('q') => return Wish::End,
             Key::Char('?') => self.page = Page::Help,
             Key::Char('/') => {

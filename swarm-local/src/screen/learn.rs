@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
 use super::super::moves::{Moved, Moves};
-use super::super::outlets::Message;
+use super::super::outlets::Timed;
 use super::super::snapshot::{Snapshot, Word};
 
 /// Maximum number of prepared items that wait.
@@ -16,7 +16,7 @@ const QUEUE_MAX: usize = 100;
 /// Prepared data for the screen.
 pub(super) enum Learned {
     Pool(Digest),
-    Message(Message),
+    Message(Timed),
 }
 
 /// The state of the pool, and facts derived from it.
@@ -43,7 +43,7 @@ impl Digest {
 /// Starts to prepare snapshots and messages. The task ends after the last message.
 pub(super) fn start(
     snapshots: watch::Receiver<Arc<Snapshot>>,
-    messages: mpsc::Receiver<Message>,
+    messages: mpsc::Receiver<Timed>,
 ) -> mpsc::Receiver<Learned> {
     let (sender, learned) = mpsc::channel(QUEUE_MAX);
     tokio::spawn(learn(snapshots, messages, sender));
@@ -52,7 +52,7 @@ pub(super) fn start(
 
 async fn learn(
     mut snapshots: watch::Receiver<Arc<Snapshot>>,
-    mut messages: mpsc::Receiver<Message>,
+    mut messages: mpsc::Receiver<Timed>,
     learned: mpsc::Sender<Learned>,
 ) {
     let (mut moves, mut has_snapshots) = (Moves::default(), true);

@@ -11,6 +11,7 @@ use super::super::reports::Reports;
 use super::super::snapshot::{JobRow, Snapshot, Word, WorkerRow};
 use super::super::text::counted;
 use super::learn::Digest;
+use super::questions::{Note, Question};
 use super::reader::JobLog;
 
 /// Maximum number of stored events.
@@ -34,8 +35,12 @@ pub(super) struct Model {
     pub(super) paths: Paths,
     /// Whether the workers are being ended.
     pub(super) is_ending: bool,
-    /// Whether the screen asks the user to confirm the end of the pool.
-    pub(super) asks_to_end: bool,
+    /// The effect of the end of the screen.
+    pub(super) ends: Ends,
+    /// The question that the next key answers.
+    pub(super) asks: Option<Question>,
+    /// The result of an action, until the next key.
+    pub(super) note: Option<Note>,
     pub(super) page: Page,
     /// The focused part of the pool's page.
     pub(super) focus: Focus,
@@ -45,6 +50,15 @@ pub(super) struct Model {
     pub(super) jobs: Jobs,
     /// The slot of the selected worker, which may no longer exist.
     pub(super) selected: u32,
+}
+
+/// The effect of the end of the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// The pool ends with it.
+    Pool,
+    /// Only the view ends, and the pool goes on.
+    View,
 }
 
 /// The page on the screen.
@@ -130,7 +144,9 @@ impl Model {
             most: 0,
             paths,
             is_ending: false,
-            asks_to_end: false,
+            ends: Ends::Pool,
+            asks: None,
+            note: None,
             page: Page::default(),
             focus: Focus::Workers,
             is_typing: false,
@@ -146,6 +162,10 @@ impl Model {
         let selected = self.selected_job().map(|job| job.name.clone());
         let before = std::mem::replace(&mut self.snapshot, snapshot);
         (self.most, self.unassigned) = (most, unassigned);
+        // A view that another operator feeds has no other sign of the end.
+        if self.ends == Ends::View {
+            self.is_ending = self.snapshot.ending.is_some();
+        }
         self.list_jobs();
         if let Some(name) = selected {
             self.select_job(&name);

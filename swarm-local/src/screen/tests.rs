@@ -1,6 +1,7 @@
 //! Tests of the drawn screen.
 
 mod picture;
+mod steering;
 
 use std::collections::BTreeMap;
 
@@ -151,7 +152,11 @@ fn keys_select_the_worker_whose_jobs_are_shown_and_scroll_it_into_view() {
         (Key::End, 999),
     ];
     for (key, at) in steps {
-        assert_eq!((model.pressed(key), model.position()), (keys::Wish::Nothing, at), "{key:?}");
+        assert_eq!(
+            (model.pressed(key), model.position()),
+            (questions::Wish::Nothing, at),
+            "{key:?}"
+        );
         let shown = text(&model, time, (80, 24));
         assert!(shown.contains(&format!("▸ swarm-worker-{at} ")), "{shown}");
         assert!(shown.contains(&format!("jobs of swarm-worker-{at} ")), "{shown}");
@@ -204,7 +209,7 @@ fn many_moves_and_messages_are_kept_within_bounds() {
 }
 
 /// Presses keys: one for each letter, `⏎` for Enter, `⇥` for Tab, `␛` for Esc, and arrows.
-fn press(model: &mut Model, keys: &str) -> keys::Wish {
+fn press(model: &mut Model, keys: &str) -> questions::Wish {
     let key = |sign| match sign {
         '⏎' => Key::Enter,
         '⇥' => Key::Tab,
@@ -215,7 +220,7 @@ fn press(model: &mut Model, keys: &str) -> keys::Wish {
         sign => Key::Char(sign),
     };
     let wishes = keys.chars().map(|sign| model.pressed(key(sign)));
-    wishes.collect::<Vec<_>>().pop().unwrap_or(keys::Wish::Nothing)
+    wishes.collect::<Vec<_>>().pop().unwrap_or(questions::Wish::Nothing)
 }
 
 #[test]
@@ -257,10 +262,10 @@ fn jobs_of_all_workers_are_found_by_a_part_of_their_names() {
     press(&mut model, "⌫⌫⌫⌫⌫bar");
     assert!(text(&model, time, (60, 20)).contains("▸ bar  swarm-worker-1  stopping"));
     // Letters are text instead of keys, until Esc.
-    assert_eq!(press(&mut model, "q?u/"), keys::Wish::Nothing);
+    assert_eq!(press(&mut model, "q?u/"), questions::Wish::Nothing);
     press(&mut model, "␛");
     assert!(text(&model, time, (60, 20)).contains("━━ jobs of swarm-worker-0 2 ━"));
-    assert_eq!(press(&mut model, "qy"), keys::Wish::End);
+    assert_eq!(press(&mut model, "qy"), questions::Wish::End);
 }
 
 #[test]
@@ -391,7 +396,7 @@ n
     let shown = text(&model, time, (36, 15));
     assert!(format!("\n{shown}").starts_with(expected.trim_end()), "{shown}");
     let copied = "started job=cars\na line that is longer than the screen\n";
-    assert_eq!(press(&mut model, "c"), keys::Wish::Text(copied.into()));
+    assert_eq!(press(&mut model, "c"), questions::Wish::Text(copied.into()));
     on_log(&mut model, &["of another page"], 0);
     press(&mut model, "␛");
     assert!(text(&model, time, (36, 15)).contains("jobs with `ars`"), "back to where it was");
@@ -429,8 +434,8 @@ fn a_log_scrolls_is_searched_and_stays_where_it_is_while_it_grows() {
     assert_eq!(last(&model).unwrap(), "line 51.");
     press(&mut model, "G");
     assert_eq!(last(&model).unwrap(), "line new");
-    assert_eq!(press(&mut model, "q"), keys::Wish::Nothing);
-    assert_eq!(press(&mut model, "qy"), keys::Wish::End);
+    assert_eq!(press(&mut model, "q"), questions::Wish::Nothing);
+    assert_eq!(press(&mut model, "qy"), questions::Wish::End);
 }
 
 #[test]
@@ -439,8 +444,8 @@ fn the_keys_are_listed_and_ctrl_z_and_ctrl_c_work_everywhere() {
     let mut model = model(pool(&[&["a"]]), time);
     for keys in ["", "?", "/a", "⏎", "/b"] {
         press(&mut model, keys);
-        assert_eq!(model.pressed(Key::Suspend), keys::Wish::Suspend);
-        assert_eq!(model.pressed(Key::Interrupt), keys::Wish::Interrupt);
+        assert_eq!(model.pressed(Key::Suspend), questions::Wish::Suspend);
+        assert_eq!(model.pressed(Key::Interrupt), questions::Wish::Interrupt);
         if keys == "?" {
             let shown = text(&model, time, (80, 24));
             assert!(shown.contains("━━ keys ━") && shown.contains(" Esc, q  "), "{shown}");
@@ -537,18 +542,18 @@ fn the_end_is_announced() {
 fn the_pool_ends_by_a_key_only_once_that_was_confirmed() {
     let time = Instant::now();
     let mut empty = model(pool(&[&[]]), time);
-    assert_eq!(press(&mut empty, "q"), keys::Wish::End, "no job runs");
+    assert_eq!(press(&mut empty, "q"), questions::Wish::End, "no job runs");
     let mut model = model(pool(&[&["a", "-b"]]), time);
-    assert_eq!(press(&mut model, "q"), keys::Wish::Nothing);
+    assert_eq!(press(&mut model, "q"), questions::Wish::Nothing);
     let shown = text(&model, time, (80, 24));
     let question = " end the pool and stop 2 jobs?  y: yes   any other key: no\n";
     assert!(shown.ends_with(question), "{shown}");
-    assert_eq!(press(&mut model, "n"), keys::Wish::Nothing);
+    assert_eq!(press(&mut model, "n"), questions::Wish::Nothing);
     assert!(!text(&model, time, (80, 24)).contains("end the pool"));
-    assert_eq!(press(&mut model, "y"), keys::Wish::Nothing, "nothing was asked");
-    assert_eq!(press(&mut model, "qy"), keys::Wish::End);
-    assert_eq!(press(&mut model, "q"), keys::Wish::Nothing);
-    assert_eq!(model.pressed(Key::Interrupt), keys::Wish::Interrupt, "no question");
+    assert_eq!(press(&mut model, "y"), questions::Wish::Nothing, "nothing was asked");
+    assert_eq!(press(&mut model, "qy"), questions::Wish::End);
+    assert_eq!(press(&mut model, "q"), questions::Wish::Nothing);
+    assert_eq!(model.pressed(Key::Interrupt), questions::Wish::Interrupt, "no question");
 }
 
 #[test]

@@ -219,6 +219,11 @@ impl Operator<'_> {
         self.signal(kind);
     }
 
+    /// Returns the end of the operator, if it has ended.
+    pub(crate) fn ended_already(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
     /// Waits until the operator has ended.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         until("the operator ended", || self.child.try_wait().unwrap())

@@ -126,7 +126,9 @@ fn the_pool_is_the_only_one_that_runs_or_the_one_that_is_named() {
     fs::create_dir(home.join("swarm/ended")).unwrap();
     assert!(text(&ask(&["status"]), 0).0.contains("/swarm/one\n"));
     let _two = machine.settled_in(&home.join("swarm/two"));
-    let (_, complaint) = text(&ask(&["status"]), 2);
+    let listed = text(&ask(&["status"]), 0).0;
+    assert!(listed.contains("\none   Settled  27 ") && listed.contains("\ntwo "), "{listed}");
+    let (_, complaint) = text(&ask(&["ps"]), 2);
     assert!(
         complaint.ends_with("several pools run: one, two; write the name of one\n"),
         "{complaint}"

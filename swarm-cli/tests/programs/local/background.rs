@@ -1,0 +1,183 @@
+//! Pools in the background, `attach`, and several pools on one machine.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use rustix::process::{Pid, Signal, getsid};
+
+use crate::local::operator::{Machine, signal, until};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm");
+
+fn manifest(name: &str, jobs: &str) -> String {
+    format!(
+        "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {{name: {name}}}
+spec:
+  replicas: 2
+  pool: {{statefulSet: {{name: w}}}}
+  worker: {{protocol: Session, runner: {{command: [sleep, '1000']}}}}
+  jobs: {jobs}
+"
+    )
+}
+
+/// Two jobs.
+fn recorders() -> String {
+    manifest("recorders", "[{name: garden}, {name: yard}]")
+}
+
+fn command(machine: &Machine, words: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(words).env("XDG_STATE_HOME", machine.path());
+    command
+}
+
+/// Runs a command to its end, and returns its output, its complaint, and its exit code.
+fn ran(machine: &Machine, words: &[&str]) -> (String, String, Option<i32>) {
+    let Output { status, stdout, stderr } = command(machine, words).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(stdout), text(stderr), status.code())
+}
+
+fn file(machine: &Machine, name: &str, text: &str) -> String {
+    let path: PathBuf = machine.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+/// Starts a pool in the background, and returns its output and its operator.
+fn detached(machine: &Machine, file: &str) -> (String, i32) {
+    let (printed, complaint, code) = ran(machine, &["local", "-d", file]);
+    assert_eq!((code, &*complaint), (Some(0), ""), "{printed}");
+    let pid = printed.split_once("as process ").unwrap().1;
+    let pid = pid.lines().next().unwrap().parse().unwrap();
+    (printed, pid)
+}
+
+fn stop(machine: &Machine, name: &str) {
+    let (printed, complaint, code) = ran(machine, &["stop", name]);
+    assert_eq!(code, Some(0), "{printed}{complaint}");
+    assert!(printed.ends_with("no process is left\n"), "{printed}");
+}
+
+#[test]
+fn a_pool_runs_in_the_background_and_keeps_nothing_of_its_caller() {
+    let machine = Machine::new();
+    let (printed, pid) = detached(&machine, &file(&machine, "r.yaml", &recorders()));
+    assert!(printed.starts_with("recorders: 2 jobs for 2 workers on this machine\n"), "{printed}");
+    assert!(printed.ends_with("\n  end it:           swarm stop recorders\n"), "{printed}");
+    // The output of `local` ended, so nothing holds its pipe; the streams lead elsewhere.
+    let stream = |n| std::fs::read_link(format!("/proc/{pid}/fd/{n}")).unwrap();
+    let log = machine.path().join("swarm/recorders/logs/operator.log");
+    let nothing = PathBuf::from("/dev/null");
+    assert_eq!([stream(0), stream(1), stream(2)], [nothing.clone(), nothing, log.clone()]);
+    assert_eq!(getsid(Pid::from_raw(pid)).unwrap().as_raw_nonzero().get(), pid);
+    until("the pool is settled", || {
+        let (status, _, code) = ran(&machine, &["status", "recorders"]);
+        (code == Some(0) && status.contains("recorders: Settled")).then_some(())
+    });
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(said.contains("settled in"), "{said}");
+
+    // A second start is refused, with the code of the operator.
+    let again = file(&machine, "again.yaml", &recorders());
+    let (printed, complaint, code) = ran(&machine, &["local", "-d", &again]);
+    assert_eq!((&*printed, code), ("", Some(1)));
+    assert!(complaint.contains("another operator runs in "), "{complaint}");
+    stop(&machine, "recorders");
+    assert_eq!(machine.processes(), []);
+}
+
+#[test]
+fn a_start_that_fails_is_reported_by_the_caller() {
+    let machine = Machine::new();
+    let wrong = file(&machine, "wrong.yaml", &recorders().replace("jobs:", "jbos:"));
+    let (printed, complaint, code) = ran(&machine, &["local", "--detach", &wrong]);
+    assert_eq!((&*printed, code), ("", Some(2)));
+    assert!(complaint.contains("did you mean `jobs`?"), "{complaint}");
+    let (_, complaint, code) = ran(&machine, &["local", "-d", "--until-settled", &wrong]);
+    assert_eq!(code, Some(2));
+    assert!(complaint.contains("cannot be used with"), "{complaint}");
+    // The state directory cannot be used.
+    let file = file(&machine, "right.yaml", &recorders());
+    let (printed, complaint, code) = ran(&machine, &["local", "-d", "--dir", "/proc/none", &file]);
+    assert_eq!((&*printed, code), ("", Some(1)));
+    assert!(complaint.contains("/proc/none"), "{complaint}");
+    assert_eq!(machine.processes(), []);
+}
+
+#[test]
+fn several_pools_are_listed_and_one_of_them_that_fails_is_the_answer() {
+    let machine = Machine::new();
+    let yard = file(&machine, "yard.yaml", &manifest("yard", "[{name: a}]"));
+    detached(&machine, &yard);
+    detached(&machine, &file(&machine, "r.yaml", &recorders()));
+    let listed = until("both are settled", || {
+        let (status, _, code) = ran(&machine, &["status"]);
+        (code == Some(0) && status.matches("  Settled").count() == 2).then_some(status)
+    });
+    let rows: Vec<Vec<_>> = listed.lines().map(|it| it.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["NAME", "STATE", "JOBS", "WORKERS", "SINCE", "FILE"]);
+    assert_eq!(rows[1][..4], ["recorders", "Settled", "2", "2"]);
+    assert_eq!((rows[2][0], rows[2][2]), ("yard", "1"));
+    assert_eq!(rows[2].last(), Some(&&*yard));
+    let (printed, ..) = ran(&machine, &["status", "-o", "json"]);
+    let document: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(document["pools"][1]["name"], "yard");
+    assert_eq!(document["pools"][1]["file"], *yard);
+    assert!(document["pools"][1]["dir"].as_str().unwrap().ends_with("/swarm/yard"));
+
+    std::fs::write(&yard, "jobs: [").unwrap();
+    until("one of them is not healthy", || {
+        let (status, _, code) = ran(&machine, &["status"]);
+        (code == Some(3) && status.contains("file invalid")).then_some(())
+    });
+    let (_, complaint, code) = ran(&machine, &["attach"]);
+    assert_eq!(code, Some(2));
+    assert!(complaint.contains("several pools run: recorders, yard"), "{complaint}");
+    stop(&machine, "yard");
+    stop(&machine, "recorders");
+    assert_eq!(machine.processes(), []);
+}
+
+#[test]
+fn without_a_terminal_attach_prints_lines_until_the_pool_ends() {
+    let machine = Machine::new();
+    let (_, complaint, code) = ran(&machine, &["attach", "recorders"]);
+    assert_eq!(code, Some(3), "{complaint}");
+    let manifest = file(&machine, "r.yaml", &recorders());
+    detached(&machine, &manifest);
+    let out = machine.path().join("attached");
+    let mut attached = command(&machine, &["attach", "recorders"]);
+    attached.stdout(std::fs::File::create(&out).unwrap()).stdin(std::process::Stdio::null());
+    let mut attached = attached.spawn().unwrap();
+    let prints = |words: &str| {
+        until(words, || {
+            let printed = std::fs::read_to_string(&out).unwrap();
+            printed.contains(words).then_some(printed)
+        })
+    };
+    prints("logs:  ");
+    std::fs::write(&manifest, recorders().replace("replicas: 2", "replicas: 1")).unwrap();
+    prints("2 jobs on 1 worker");
+    // SIGTERM ends the view, and the pool goes on.
+    signal(attached.id().cast_signed(), Signal::TERM);
+    let ended = until("attach has ended", || attached.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
+    prints("detached; the pool goes on: `swarm attach recorders` shows it again\n");
+    assert_eq!(ran(&machine, &["status", "recorders"]).2, Some(0));
+
+    let mut attached = command(&machine, &["attach", "--plain"]);
+    attached.stdout(std::fs::File::create(&out).unwrap());
+    let mut attached = attached.spawn().unwrap();
+    prints("logs:  ");
+    stop(&machine, "recorders");
+    let ended = until("attach has ended", || attached.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
+    let printed = prints("the pool in ");
+    assert!(printed.ends_with("/swarm/recorders has ended\n"), "{printed}");
+    assert_eq!(machine.processes(), []);
+}

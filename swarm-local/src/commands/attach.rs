@@ -1,0 +1,143 @@
+//! `attach`: shows and steers a pool that runs elsewhere on this machine. Its end does not end the
+//! pool.
+
+mod follow;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use swarm_adapters_host::shell;
+use tokio::sync::{mpsc, watch};
+
+use super::super::by_hand::{Hands, Request};
+use super::super::outlets::{Message, Paths, Timed};
+use super::super::output::complain_in_lines;
+use super::super::reports::Reports;
+use super::super::screen::{Ends, View};
+use super::super::shutdown::Shutdown;
+use super::super::snapshot::Snapshot;
+use super::super::{terminal, text, web};
+use super::pool::{Found, Pool};
+use super::{Failure, PoolArgs, ended, status};
+use follow::{Feed, Left};
+
+/// Maximum number of lines that wait to be printed.
+const QUEUE_MAX: usize = 1_000;
+
+/// Arguments of `attach`.
+#[derive(Clone, Debug, Args)]
+pub struct AttachArgs {
+    /// The pool
+    #[command(flatten)]
+    pub pool: PoolArgs,
+    /// Print lines of events, on a terminal too, instead of the view
+    #[arg(long)]
+    pub plain: bool,
+}
+
+/// Shows a running pool until the user detaches or the pool ends. Exit code 3 if no such pool runs.
+///
+/// # Errors
+///
+/// If the pool does not answer, or the terminal cannot be drawn on.
+pub async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
+    ended(show(&args).await)
+}
+
+async fn show(args: &AttachArgs) -> Result<(), Failure> {
+    let shutdown = Shutdown::by_signals()?;
+    let pool = Arc::new(args.pool.find().await?);
+    let (_, snapshot) = pool.swarm().await?;
+    let left = if !args.plain && terminal::can_draw() {
+        draw(&pool, snapshot.file, &shutdown).await?
+    } else {
+        print(&pool, &snapshot, &shutdown).await?
+    };
+    text::say(&last(args, &pool, left).await);
+    Ok(())
+}
+
+/// Draws the pool until the user detaches or the pool ends.
+async fn draw(
+    pool: &Arc<Pool>,
+    file: Option<String>,
+    shutdown: &Shutdown,
+) -> Result<Left, Failure> {
+    let paths = Paths { file, dir: pool.dir.display().to_string() };
+    let (snapshots, shown) = watch::channel(Arc::<Snapshot>::default());
+    let reports = Reports::default();
+    let shown = web::Shown { snapshots: shown, reports: reports.clone() };
+    let (hands, requests) = Hands::new();
+    let acting = tokio::spawn(carry_out(Arc::clone(pool), requests));
+    let (view, messages) = View::open(paths, shown, shutdown.clone(), hands, Ends::View)?;
+    let feed = Feed { pool: Arc::clone(pool), snapshots, reports, messages };
+    // The view ends once the feed has dropped its channels.
+    let left = feed.run(0, shutdown).await;
+    acting.abort();
+    view.ended().await?;
+    left
+}
+
+/// Prints the state of the pool and each later event as lines.
+async fn print(
+    pool: &Arc<Pool>,
+    snapshot: &Snapshot,
+    shutdown: &Shutdown,
+) -> Result<Left, Failure> {
+    let known = pool.events(0).await?.events.last().map_or(0, |event| event.number);
+    text::say(&status::text(snapshot, &pool.dir));
+    let (messages, printed) = mpsc::channel(QUEUE_MAX);
+    let feed = Feed {
+        pool: Arc::clone(pool),
+        snapshots: watch::Sender::default(),
+        reports: Reports::default(),
+        messages,
+    };
+    let (left, ()) = tokio::join!(feed.run(known, shutdown), print_all(printed));
+    left
+}
+
+async fn print_all(mut messages: mpsc::Receiver<Timed>) {
+    while let Some((message, _)) = messages.recv().await {
+        match message {
+            Message::Info(text) | Message::Settled(text) => text::say(&text),
+            Message::Problem(text) => complain_in_lines(&text),
+        }
+    }
+}
+
+/// Passes actions of the user on to the pool.
+async fn carry_out(pool: Arc<Pool>, mut requests: mpsc::Receiver<Request>) {
+    while let Some(Request { action, job, answer }) = requests.recv().await {
+        let done = match pool.act(action, &job).await {
+            Ok(done) => done,
+            Err(Failure::No(sentence) | Failure::Usage(sentence)) => Err(sentence),
+            Err(Failure::Failed(error)) => Err(format!("{error:#}")),
+        };
+        // The view may have ended.
+        let _ = answer.send(done);
+    }
+}
+
+/// Returns the sentence after the view has ended.
+async fn last(args: &AttachArgs, pool: &Pool, left: Left) -> String {
+    let dir = pool.dir.display();
+    match left {
+        Left::Detached => {
+            let which = match (&args.pool.dir, &args.pool.pool) {
+                (Some(dir), _) => format!(" --dir {}", shell::file(dir)),
+                (None, Some(name)) => format!(" {}", shell::word(name)),
+                (None, None) => String::new(),
+            };
+            format!("detached; the pool goes on: `swarm attach{which}` shows it again")
+        }
+        Left::Ended => {
+            let named = PoolArgs { pool: None, dir: Some(pool.dir.clone()) };
+            match named.look().await {
+                Ok(Found::Left(pool, earlier)) => pool.left_sentence(&earlier),
+                _ => format!("the pool in {dir} has ended"),
+            }
+        }
+    }
+}

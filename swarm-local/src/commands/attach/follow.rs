@@ -1,0 +1,173 @@
+//! Follows a pool over its socket, and feeds a view of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use swarm_adapters_host::channel::{JobNow, JobPhase, WorkerState};
+use swarm_adapters_host::clock::unix_s;
+use swarm_core::Slot;
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
+
+use super::super::super::outlets::{Message, Timed};
+use super::super::super::reports::{Reports, WorkerStates};
+use super::super::super::shutdown::Shutdown;
+use super::super::super::snapshot::{JobRow, Snapshot};
+use super::super::super::web::{self, JobEntry, job_line};
+use super::super::Failure;
+use super::super::pool::Pool;
+
+/// Minimum time between two looks at the pool. A look that takes long is followed by a pause that is
+/// [`PAUSES`] times as long, so that a large pool has time for its work.
+const LOOK: Duration = Duration::from_millis(200);
+const PAUSES: u32 = 4;
+
+/// Reason for the end of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// The user has left.
+    Detached,
+    /// The pool has ended.
+    Ended,
+}
+
+/// The channels of a view, and the pool that feeds them.
+#[derive(Debug)]
+pub(super) struct Feed {
+    pub(super) pool: Arc<Pool>,
+    pub(super) snapshots: watch::Sender<Arc<Snapshot>>,
+    pub(super) reports: Reports,
+    pub(super) messages: mpsc::Sender<Timed>,
+}
+
+impl Feed {
+    /// Feeds the view until the user leaves or the pool ends. Messages follow the one with the number
+    /// `known`.
+    pub(super) async fn run(self, known: u64, shutdown: &Shutdown) -> Result<Left, Failure> {
+        tokio::select! {
+            left = self.follow(known) => left,
+            () = shutdown.ends() => Ok(Left::Detached),
+        }
+    }
+
+    async fn follow(&self, mut known: u64) -> Result<Left, Failure> {
+        let (mut since, mut is_lost) = (None, false);
+        loop {
+            let began = Instant::now();
+            match self.look(&mut known, &mut since).await {
+                Ok(()) => is_lost = false,
+                Err(_) if !self.pool.is_up().await.unwrap_or_default() => return Ok(Left::Ended),
+                Err(failure) => {
+                    // A suspended operator may answer again.
+                    if !std::mem::replace(&mut is_lost, true) {
+                        self.tell(Message::Problem(sentence(failure)), Instant::now()).await;
+                    }
+                }
+            }
+            sleep(LOOK.max(began.elapsed() * PAUSES)).await;
+        }
+    }
+
+    /// Looks at the pool once. `since` is the start of the operator that has the `known` messages.
+    async fn look(&self, known: &mut u64, since: &mut Option<u64>) -> Result<(), Failure> {
+        let (_, mut snapshot) = self.pool.swarm().await?;
+        if since.replace(snapshot.since_unix_s).is_some_and(|it| it != snapshot.since_unix_s) {
+            *known = 0;
+        }
+        if snapshot.is_known() {
+            self.add_jobs(&mut snapshot).await?;
+        }
+        for worker in &mut snapshot.workers {
+            let ago = |since| Duration::from_secs(unix_s().saturating_sub(since));
+            let ago = worker.silent_since_unix_s.map(ago);
+            worker.silent_since = ago.and_then(|ago| Instant::now().checked_sub(ago));
+        }
+        self.snapshots.send_replace(Arc::new(snapshot));
+        for event in self.pool.events(*known).await?.events {
+            *known = event.number;
+            let at = event.at();
+            self.tell(event.message, at).await;
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, message: Message, at: Instant) {
+        // The view may have ended.
+        let _ = self.messages.send((message, at)).await;
+    }
+
+    /// Adds the jobs to a snapshot, and stores their phases. O(jobs).
+    async fn add_jobs(&self, snapshot: &mut Snapshot) -> Result<(), Failure> {
+        let (mut rows, mut states) = (Vec::new(), WorkerStates::new());
+        let each = |line: &[u8]| {
+            if let Some((_, entry)) = job_line(line).transpose()? {
+                rows.push(row(&mut states, entry));
+            }
+            Ok(())
+        };
+        self.pool.get(web::JOBS).await?.lines(each).await?;
+        snapshot.holders = rows;
+        *self.reports.lock() = states;
+        Ok(())
+    }
+}
+
+/// Returns the row of a job, and stores the report of its worker.
+fn row(states: &mut BTreeMap<Slot, WorkerState>, entry: JobEntry<String>) -> JobRow {
+    let JobEntry {
+        name, state, slot, token, phase, pid, since_unix_s, restarts, last_exit, ..
+    } = entry;
+    if matches!(state, "granted" | "everywhere") {
+        let phase = JobPhase::from(phase.to_owned());
+        let now = JobNow { pid, phase, since_unix_s, restarts, last_exit, ..JobNow::default() };
+        // A job of all workers is found in any slot.
+        let state = states.entry(Slot(slot.unwrap_or_default())).or_default();
+        state.jobs.insert(name.clone(), now);
+    }
+    JobRow { name, state, slot, token }
+}
+
+fn sentence(failure: Failure) -> String {
+    match failure {
+        Failure::No(sentence) | Failure::Usage(sentence) => sentence,
+        Failure::Failed(error) => format!("{error:#}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_has_the_phase_that_its_pool_reports() {
+        let reports = Reports::default();
+        let entry = |name: &str, state, slot, phase, unassigned: Option<&str>| JobEntry {
+            name: name.to_owned(),
+            state,
+            slot,
+            worker: None,
+            token: 7,
+            phase,
+            pid: Some(12),
+            since_unix_s: None,
+            restarts: 2,
+            last_exit: None,
+            unassigned: unassigned.map(str::to_owned),
+            failing: None,
+        };
+        for (name, state, slot, phase, unassigned) in [
+            ("a", "granted", Some(3), "ready", None),
+            ("b", "granted", Some(3), "starting", None),
+            ("c", "everywhere", None, "stalled", None),
+            ("d", "releasing", Some(1), "stopping", None),
+            ("e", "free", None, "suspended", Some("suspended")),
+            ("f", "done", None, "done", None),
+        ] {
+            let row = row(&mut reports.lock(), entry(name, state, slot, phase, unassigned));
+            let (shown, now) = row.phase(&reports, unassigned);
+            assert_eq!(shown, phase, "{name}");
+            assert_eq!(now.is_some(), matches!(state, "granted" | "everywhere"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Lists the pools that run on this machine, one a line.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+use swarm_adapters_host::clock::unix_s;
+
+use super::super::super::snapshot::Snapshot;
+use super::super::super::text::{age, number};
+use super::super::Failure;
+use super::super::pool::Pool;
+use crate::output::{self, Output, add_table, columns, row};
+
+/// A pool that runs.
+struct Listed<'a> {
+    dir: &'a Path,
+    /// The received document and the state, or a sentence about the missing answer.
+    state: Result<(serde_json::Value, Snapshot), String>,
+}
+
+/// Prints the pools, and returns whether all of them are healthy.
+pub(super) async fn print(pools: &[Pool], output: Output) -> Result<bool, Failure> {
+    let mut listed = Vec::new();
+    for pool in pools {
+        let state = pool.swarm().await.map_err(|failure| match failure {
+            Failure::No(sentence) | Failure::Usage(sentence) => sentence,
+            Failure::Failed(error) => format!("{error:#}"),
+        });
+        listed.push(Listed { dir: &pool.dir, state });
+    }
+    let is_healthy = listed.iter().all(Listed::is_healthy);
+    match output {
+        Output::Text => output::print(&table(&listed))?,
+        Output::Json => {
+            let pools: Vec<_> = listed.into_iter().map(Listed::document).collect();
+            output::print_json(&format!("{:#}\n", json!({ "pools": pools })))?;
+        }
+    }
+    Ok(is_healthy)
+}
+
+fn table(listed: &[Listed<'_>]) -> String {
+    let head = ["NAME", columns::STATE, "JOBS", "WORKERS", "SINCE", "FILE"];
+    let rows: Vec<_> = [row(head)].into_iter().chain(listed.iter().map(Listed::row)).collect();
+    let mut text = String::new();
+    add_table(&mut text, "", &rows, "pools");
+    text.trim_start().to_owned()
+}
+
+impl Listed<'_> {
+    fn is_healthy(&self) -> bool {
+        self.state.as_ref().is_ok_and(|(_, snapshot)| snapshot.is_healthy())
+    }
+
+    fn row(&self) -> Vec<String> {
+        // The commands take the name of the directory, which is the name of the Swarm by default.
+        let dir = self.dir.file_name().unwrap_or_default().to_string_lossy();
+        let Ok((_, snapshot)) = &self.state else {
+            return row([&dir, "no answer", "-", "-", "-", "-"]);
+        };
+        let since = match snapshot.since_unix_s {
+            0 => "-".to_owned(),
+            since => age(Duration::from_secs(unix_s().saturating_sub(since))),
+        };
+        row([
+            &dir,
+            word(snapshot),
+            &number(snapshot.jobs.total),
+            &number(snapshot.workers.len()),
+            &since,
+            snapshot.file.as_deref().unwrap_or("-"),
+        ])
+    }
+
+    fn document(self) -> serde_json::Value {
+        let dir = self.dir.to_string_lossy();
+        match self.state {
+            Ok((mut document, _)) => {
+                document["dir"] = dir.into();
+                document
+            }
+            Err(error) => json!({ "dir": dir, "error": error }),
+        }
+    }
+}
+
+/// Returns the most important fact about a pool in a word.
+fn word(snapshot: &Snapshot) -> &str {
+    let Snapshot { ending, invalid_file, undelivered, jobs, .. } = snapshot;
+    match () {
+        () if ending.is_some() => "ending",
+        () if !snapshot.is_known() => "starting",
+        () if invalid_file.is_some() => "file invalid",
+        () if undelivered.is_some() => "undelivered",
+        () if 0 < jobs.failing => "failing",
+        () => snapshot.reason,
+    }
+}
