@@ -7,6 +7,7 @@ mod installed;
 mod kubectl;
 mod local;
 mod manual;
+mod nightly;
 mod own_program;
 mod plan;
 mod printable;
