@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::{SharedMap, Slot};
+use crate::{SharedMap, Slot, Title};
 
 /// The name of a job: 1 to 253 printable ASCII characters without spaces.
 ///
@@ -154,6 +154,9 @@ pub struct Job {
     /// holder is asked to release it.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub suspend: bool,
+    /// The title for people. No decision depends on it, and workers do not receive it.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
+    pub title: Option<Title>,
     /// The parameters from its user. Workers receive them with the grant; no decision depends on
     /// them.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]

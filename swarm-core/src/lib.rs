@@ -54,6 +54,7 @@ mod job;
 mod pool;
 mod relocation;
 mod slot;
+mod title;
 mod token;
 
 mod binding;
@@ -100,6 +101,7 @@ pub use pool::{Member, Pool, Presence, Standing, Timing};
 pub use relocation::Relocation;
 pub use shared::SharedMap;
 pub use slot::Slot;
+pub use title::{Title, TitleError};
 pub use token::{Position, Token};
 pub use turn::{
     Adoption, Decider, Decision, Desired, JobCounts, Observed, Overdue, PLAIN_HANDOVER, Progress,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::handover::SessionId;
 use crate::ledger::stored::{Stored, whole_millis};
-use crate::{JobName, Ledger, Params, Share, SharedMap};
+use crate::{JobName, Ledger, Params, Share, SharedMap, Title};
 
 /// Returns whether a field can be left out.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -59,6 +59,19 @@ impl Serialize for JobName {
 }
 
 impl<'de> Deserialize<'de> for JobName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// Writes the title as text.
+impl Serialize for Title {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Title {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::new(&String::deserialize(deserializer)?).map_err(D::Error::custom)
     }

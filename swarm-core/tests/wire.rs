@@ -15,7 +15,7 @@ use swarm_core::session::{Details, WorkerView};
 use swarm_core::stored::Stored;
 use swarm_core::{
     Assignment, Desired, Job, JobName, Jobs, Ledger, Mode, Move, MoveReason, Observed, Params,
-    Plan, Pool, Position, Presence, Replication, Request, Rules, Share, Slot, Timing, Token,
+    Plan, Pool, Position, Presence, Replication, Request, Rules, Share, Slot, Timing, Title, Token,
     Unassigned, View, WorkerSeen, decide, jobs,
 };
 
@@ -96,10 +96,11 @@ fn every_reason_is_its_documented_word() {
 fn a_job_is_written_with_what_it_asks_for() {
     let params = Params::from_iter([("url".to_owned(), "http://a".to_owned())]);
     let (pin, share) = (Some(Slot(2)), Some(Share::new(50).unwrap()));
-    let all = Job { pin, priority: -3, share, run_once: true, suspend: true, params };
+    let title = Some(Title::new("Haustür").unwrap());
+    let all = Job { pin, priority: -3, share, run_once: true, suspend: true, title, params };
     let written = json!({
         "pin": 2, "priority": -3, "share": 50, "runOnce": true, "suspend": true,
-        "params": { "url": "http://a" },
+        "title": "Haustür", "params": { "url": "http://a" },
     });
     is_written_as(&all, &written);
     is_written_as(&Job::default(), &json!({}));

@@ -99,6 +99,7 @@ mod tests {
 
     fn snapshot(failing: &[(&str, &'static str)]) -> Snapshot {
         let row = |(job, state): &(&str, &'static str)| FailingRow {
+            title: None,
             job: (*job).to_owned(),
             worker: "w-0".to_owned(),
             state,

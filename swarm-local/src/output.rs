@@ -19,6 +19,8 @@ pub mod columns {
     pub const REASON: &str = "REASON";
     /// The state of a job, a worker or a replica.
     pub const STATE: &str = "STATE";
+    /// The title of a job.
+    pub const TITLE: &str = "TITLE";
     /// The name of a worker.
     pub const WORKER: &str = "WORKER";
 }

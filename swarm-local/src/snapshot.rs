@@ -14,7 +14,7 @@ use swarm_core::handover::{Cell, SessionId};
 use swarm_core::verdict::{Explainer, FailingShown};
 use swarm_core::{
     Decision, Desired, Failing, FailingJob, FailingState, Jobs, Observed, Progress, Slot,
-    SlotRecord, Unassigned,
+    SlotRecord, Title, Unassigned,
 };
 use swarm_spec::manifest::Explained;
 
@@ -151,6 +151,9 @@ fn words<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Word>, D
 #[serde(rename_all = "camelCase")]
 pub(super) struct FailingRow {
     pub(super) job: String,
+    /// The title of the job, if it has one.
+    #[serde(default)]
+    pub(super) title: Option<String>,
     /// The worker that runs the job.
     pub(super) worker: String,
     /// `restarting`, or `failed` if it is not restarted any more.
@@ -269,6 +272,7 @@ pub(super) struct WorkerRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JobRow {
     pub(super) name: String,
+    pub(super) title: Option<Title>,
     /// State of the job in the ledger.
     pub(super) state: Word,
     /// The slot that holds the job.
@@ -347,7 +351,7 @@ impl FailingRow {
     fn of(failing: FailingJob, worker: &str) -> Self {
         let FailingJob { job, state, restarts, since_unix_s, last_exit, last_output } = failing;
         let (job, worker, state) = (job.to_string(), worker.to_owned(), state.as_str());
-        Self { job, worker, state, restarts, since_unix_s, last_exit, last_output }
+        Self { job, title: None, worker, state, restarts, since_unix_s, last_exit, last_output }
     }
 }
 
@@ -416,7 +420,7 @@ impl Snapshot {
 
     /// Sets the desired jobs, and the explainer of their reasons if a job has no worker.
     pub(super) fn explain(&mut self, decision: &Decision, desired: &Desired, observed: &Observed) {
-        self.wanted = desired.jobs.clone();
+        self.set_wanted(desired.jobs.clone());
         if !self.unassigned.is_empty() {
             self.explainer = Explainer::of_turn(decision, desired, observed);
         }
@@ -501,6 +505,18 @@ impl Snapshot {
         *before = known;
     }
 
+    /// Sets the desired jobs, and the titles in all rows. O(jobs · log jobs).
+    fn set_wanted(&mut self, wanted: Jobs) {
+        let title = |name: &str| wanted.get(name).and_then(|job| job.title.clone());
+        for row in &mut self.holders {
+            row.title = title(&row.name);
+        }
+        for row in &mut self.failing {
+            row.title = title(&row.job).map(|title| title.to_string());
+        }
+        self.wanted = wanted;
+    }
+
     /// Sets the times since which these workers are silent.
     pub(super) fn mark_silent(&mut self, silent: &BTreeMap<Slot, Instant>) {
         for row in &mut self.workers {
@@ -549,6 +565,7 @@ impl Snapshot {
             }
             holders.push(JobRow {
                 name: job.to_string(),
+                title: None,
                 state: record.cell.state(),
                 slot: slot.map(|slot| slot.0),
                 token: record.cell.token().0,
@@ -615,6 +632,7 @@ mod tests {
         };
         let row = |name: &str| JobRow {
             name: name.to_owned(),
+            title: None,
             state: "granted",
             slot: Some(0),
             token: 1,

@@ -89,6 +89,7 @@ mod tests {
 
     fn failing(state: &'static str) -> Snapshot {
         let row = FailingRow {
+            title: None,
             job: "a".to_owned(),
             worker: "w-0".to_owned(),
             state,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::JobNow;
 use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, SocketListener};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
+use swarm_core::Title;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -174,6 +175,9 @@ async fn measure(
 #[serde(rename_all = "camelCase")]
 pub(super) struct JobEntry<S> {
     pub(super) name: S,
+    /// Title of the job, if it has one.
+    #[serde(default)]
+    pub(super) title: Option<S>,
     #[serde(deserialize_with = "word")]
     pub(super) state: Word,
     pub(super) slot: Option<u32>,
@@ -238,6 +242,7 @@ impl<'a> JobEntry<&'a str> {
         let worker = row.slot.and_then(|slot| snapshot.worker(slot));
         Self {
             name: &row.name,
+            title: row.title.as_ref().map(Title::as_str),
             state: row.state,
             slot: row.slot,
             worker: worker.map(|worker| worker.name.as_str()),

@@ -12,7 +12,7 @@ use swarm_core::overseer::Protocol;
 use swarm_core::session::Portion;
 use swarm_core::{
     Autoscale, Desired, Job, JobName, Jobs, Mode, PerWorker, Replication, Rules, Share, Slot,
-    Timing,
+    Timing, Title,
 };
 
 use crate::error::SpecError;
@@ -445,8 +445,10 @@ impl From<ProtocolSpec> for Protocol {
 
 /// Converts a job. The error is a sentence about the wrong value.
 pub(crate) fn job(spec: &spec::Job) -> Result<(JobName, Job), String> {
-    let spec::Job { name, share, pin, priority, run_once, suspend, params } = spec;
+    let spec::Job { name, title, share, pin, priority, run_once, suspend, params } = spec;
     let name = JobName::new(name).map_err(|error| error.to_string())?;
+    let title = title.as_deref().map(Title::new).transpose();
+    let title = title.map_err(|error| format!("job `{name}`: {error}"))?;
     let share = share.map(|percent| {
         let share = u8::try_from(percent).ok().and_then(|percent| Share::new(percent).ok());
         share.ok_or_else(|| {
@@ -468,7 +470,7 @@ pub(crate) fn job(spec: &spec::Job) -> Result<(JobName, Job), String> {
     }
     let (share, pin) = (share.transpose()?, pin.transpose()?);
     let suspend = suspend.unwrap_or_default();
-    Ok((name, Job { pin, priority, share, run_once, suspend, params: params.into() }))
+    Ok((name, Job { pin, priority, share, run_once, suspend, title, params: params.into() }))
 }
 
 /// Converts the most jobs of a worker.

@@ -256,6 +256,11 @@ pub struct Job {
     /// Name of the job: printable ASCII without spaces, such as `stream:cctv0:updated`.
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[!-~]+$"))]
     pub name: String,
+    /// Title for people, such as `Front Door`: one line of any text. It is shown next to the name.
+    /// No worker gets it, and a change restarts nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 100))]
+    pub title: Option<String>,
     /// Percentage of one worker that the job reserves; 100 reserves a whole worker. Default: none;
     /// the job shares the unreserved rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -20,6 +20,9 @@ const NAMES: usize = 2;
 /// Bytes of a param without its texts.
 const OF_PARAM: usize = 100;
 
+/// Bytes of a title without its text.
+const OF_TITLE: usize = 32;
+
 /// The bytes that each namespace uses. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryBudget(Arc<Mutex<BTreeMap<String, usize>>>);
@@ -82,7 +85,8 @@ impl Drop for Place {
 
 fn bytes_of((name, job): (&JobName, &Job)) -> usize {
     let params = job.params.iter().map(|(name, value)| name.len() + value.len() + OF_PARAM);
-    OF_JOB + NAMES * name.as_str().len() + params.sum::<usize>()
+    let title = job.title.as_ref().map_or(0, |title| title.as_str().len() + OF_TITLE);
+    OF_JOB + NAMES * name.as_str().len() + params.sum::<usize>() + title
 }
 
 #[cfg(test)]

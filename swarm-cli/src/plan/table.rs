@@ -18,6 +18,7 @@ pub(super) fn text(answer: &Answer) -> String {
         let mut rows = vec![row([columns::JOB, columns::REASON, "WHY"])];
         let without = |Without { job, reason, message }: &Without| row([job, reason, message]);
         rows.extend(unassigned.iter().map(without));
+        add_titles(&mut rows, answer);
         add_table(&mut text, "UNASSIGNED", &rows, "jobs");
     }
     match workers_enough {
@@ -37,6 +38,7 @@ pub(super) fn text(answer: &Answer) -> String {
             row([job, &worker(*from), &worker(*to), reason])
         };
         rows.extend(moves.iter().map(step));
+        add_titles(&mut rows, answer);
         add_table(&mut text, "MOVES", &rows, "moves");
     }
     if let Some(deferred) = deferred.as_ref().filter(|deferred| !deferred.is_empty()) {
@@ -46,6 +48,22 @@ pub(super) fn text(answer: &Answer) -> String {
         };
     }
     text
+}
+
+/// Adds a column with the titles of jobs after their names, if one of them has a title.
+fn add_titles(rows: &mut [Vec<String>], answer: &Answer) {
+    let title = |row: &Vec<String>| {
+        let job = answer.jobs.get(row.first()?.as_str())?;
+        job.title.as_ref().map(ToString::to_string)
+    };
+    let titles: Vec<_> = rows.iter().skip(1).map(title).collect();
+    if titles.iter().all(Option::is_none) {
+        return;
+    }
+    let column = [Some(columns::TITLE.to_owned())].into_iter().chain(titles);
+    for (row, title) in rows.iter_mut().zip(column) {
+        row.insert(1, title.unwrap_or_default());
+    }
 }
 
 /// Returns the first line: the numbers of jobs, workers and moves.

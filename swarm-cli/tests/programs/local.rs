@@ -30,6 +30,7 @@ mod stopping;
 mod tasks;
 #[cfg(feature = "terminal")]
 mod terminal;
+mod titles;
 mod web;
 
 use std::collections::{BTreeMap, BTreeSet};

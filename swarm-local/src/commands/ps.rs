@@ -18,6 +18,9 @@ use crate::output::{Output, columns};
 /// Number of existing workers that an error names if the requested worker does not exist.
 const NAMED_MAX: usize = 5;
 
+/// Position of the column with titles.
+const TITLE: usize = 1;
+
 /// Number of lines that determine the widths of the columns.
 const MEASURED: usize = 1_000;
 
@@ -30,7 +33,7 @@ pub struct PsArgs {
     /// Only jobs of this worker
     #[arg(long, short, value_name = "WORKER")]
     pub worker: Option<String>,
-    /// Only jobs with this text in their names
+    /// Only jobs with this text in their names or titles
     #[arg(long, short, value_name = "TEXT")]
     pub job: Option<String>,
     /// Only jobs that no worker runs, with the reason
@@ -61,10 +64,15 @@ impl PsArgs {
     fn shows(&self, entry: &JobEntry<String>) -> bool {
         let Self { pool: _, worker, job, unassigned, failing, output: _ } = self;
         worker.as_ref().is_none_or(|worker| entry.worker.as_ref() == Some(worker))
-            && job.as_ref().is_none_or(|text| entry.name.contains(text.as_str()))
+            && job.as_ref().is_none_or(|text| has(entry, text))
             && (!unassigned || entry.unassigned.is_some())
             && (!failing || entry.failing.is_some())
     }
+}
+
+/// Whether the name or the title of a job contains a text.
+fn has(entry: &JobEntry<String>, text: &str) -> bool {
+    entry.name.contains(text) || entry.title.as_ref().is_some_and(|title| title.contains(text))
 }
 
 /// Prints the jobs of a running pool. Exit code 3 if no such pool runs, or if it has no such worker.
@@ -155,7 +163,8 @@ struct Table {
 impl Table {
     fn new(is_wide: bool) -> io::Result<Self> {
         let usage = is_wide.then(Usage::of_groups).transpose()?;
-        let mut heads = vec![columns::JOB, columns::WORKER, columns::PHASE, "PID", "UP"];
+        let mut heads =
+            vec![columns::JOB, columns::TITLE, columns::WORKER, columns::PHASE, "PID", "UP"];
         heads.extend(if is_wide { &["TOKEN", "MEMORY", "CPU"][..] } else { &[] });
         heads.extend(["RESTARTS", "LAST EXIT"]);
         let heads = heads.into_iter().map(str::to_owned).collect();
@@ -196,6 +205,7 @@ impl Table {
         let up = up.map(|seconds| age(Duration::from_secs(seconds)));
         let mut row = vec![
             entry.name,
+            entry.title.unwrap_or_default(),
             known(entry.worker),
             phase,
             known(entry.pid.map(|pid| pid.to_string())),
@@ -221,7 +231,12 @@ impl Table {
         }
         let columns = self.first.first().map_or(0, Vec::len);
         let width = |column: usize| self.first.iter().map(|row| row[column].chars().count()).max();
-        let widths: Vec<_> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
+        let mut widths: Vec<_> =
+            (0..columns).map(|column| width(column).unwrap_or_default()).collect();
+        // A list without titles has no column for them.
+        if self.first.iter().skip(1).all(|row| row[TITLE].is_empty()) {
+            widths[TITLE] = 0;
+        }
         for row in self.first.drain(..) {
             write_row(to, &row, &widths)?;
         }
@@ -254,6 +269,7 @@ fn mebibytes(bytes: u64) -> String {
 }
 
 fn write_row(to: &mut dyn Write, row: &[String], widths: &[usize]) -> io::Result<()> {
-    let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+    let shown = row.iter().zip(widths).filter(|(_, width)| 0 < **width);
+    let cells = shown.map(|(cell, width)| format!("{cell:width$}"));
     writeln!(to, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())
 }

@@ -113,7 +113,8 @@ pub(super) fn text(snapshot: &Snapshot, dir: &Path) -> String {
         let _ = writeln!(text, "  {name:width$}  {state:8}  {jobs}{gap}{remarks}");
     }
     for failing in snapshot.failing.iter().take(FAILING_MAX) {
-        let _ = writeln!(text, "✗ {}: {}", failing.job, failing.sentence());
+        let title = failing.title.as_ref().map(|title| format!(" ({title})")).unwrap_or_default();
+        let _ = writeln!(text, "✗ {}{title}: {}", failing.job, failing.sentence());
     }
     if FAILING_MAX < snapshot.jobs.failing {
         let rest = counted(snapshot.jobs.failing - FAILING_MAX, "more job");

@@ -15,13 +15,14 @@ pub(super) fn takes_away(current: &Wanted, edited: &Wanted) -> bool {
 
 /// Whether `after` lacks a field or a param that `before` has.
 fn is_less(before: &Job, after: &Job) -> bool {
-    let Job { pin, priority, share, run_once, suspend, params } = before;
+    let Job { pin, priority, share, run_once, suspend, title, params } = before;
     before != after
         && ((pin.is_some() && after.pin.is_none())
             || (*priority != 0 && after.priority == 0)
             || (share.is_some() && after.share.is_none())
             || (*run_once && !after.run_once)
             || (*suspend && !after.suspend)
+            || (title.is_some() && after.title.is_none())
             || params.keys().any(|name| !after.params.contains_key(name)))
 }
 

@@ -11,7 +11,7 @@ use ratatui::text::Line;
 use swarm_adapters_host::channel::JobNow;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::job_log::file_name;
-use swarm_core::JobName;
+use swarm_core::{JobName, Title};
 
 use super::super::snapshot::{FailingRow, JobRow};
 use super::super::text::{age, counted};
@@ -34,7 +34,9 @@ pub(super) fn draw(
     page: &JobPage,
     palette: Palette,
 ) {
-    put_title(frame, area, &format!("job {}", page.job), "", false);
+    let title = model.snapshot.job(&page.job).and_then(|job| job.title.as_ref());
+    let title = title.map(Title::as_str).unwrap_or_default();
+    put_title(frame, area, &format!("job {}", page.job), title, false);
     let (_, rest) = cut(area, 1);
     let details = details(model, page, usize::from(area.width).saturating_sub(2), palette);
     let height = u16::try_from(details.len()).unwrap_or(u16::MAX);

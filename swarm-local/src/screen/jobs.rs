@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use swarm_adapters_host::channel::JobVersion;
+use swarm_core::Title;
 
 use super::super::snapshot::{FailingRow, JobRow, Snapshot};
 use super::lines::{fitted, put, put_title, window};
@@ -24,11 +25,17 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Pa
     let width = usize::from(area.width);
     let longest = shown.iter().map(|job| job.name.len()).max().unwrap_or_default();
     let (name, worker) = (longest.min(width * 3 / 5), widest_worker(model));
+    let title = shown.iter().map(|job| title_of(job).chars().count()).max().unwrap_or_default();
+    let title = title.min(width / 4);
     for ((row, job), at) in (1..).zip(shown).zip(first..) {
         let is_selected = has_focus && at == model.jobs.at;
         let (sign, style) = if is_selected { ("▸ ", STRONG) } else { ("  ", Style::new()) };
         let mut line =
             Line::from(Span::styled(format!("{sign}{:name$}  ", fitted(&job.name, name)), style));
+        if 0 < title {
+            let text = fitted(title_of(job), title);
+            line.push_span(Span::styled(format!("{text:title$}  "), FAINT));
+        }
         if model.jobs.which != Which::OfWorker {
             let of = job.slot.and_then(|slot| model.snapshot.worker(slot));
             let of = of.map_or("-", |worker| worker.name.as_str());
@@ -51,6 +58,10 @@ fn title(model: &Model) -> String {
         Which::Unassigned => "jobs without a worker".to_owned(),
         Which::Failing => "jobs that fail".to_owned(),
     }
+}
+
+fn title_of(job: &JobRow) -> &str {
+    job.title.as_ref().map(Title::as_str).unwrap_or_default()
 }
 
 fn widest_worker(model: &Model) -> usize {

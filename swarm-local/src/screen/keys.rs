@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::terminal::Key;
-use super::model::{Ends, Focus, JobPage, Model, Page, Which};
+use super::model::{Ends, Focus, JobPage, Model, Page, Which, names};
 use super::questions::{Question, Wish};
 
 /// Number of entries of a page, independent of the screen.
@@ -99,8 +99,7 @@ impl Model {
     fn narrow_jobs(&mut self) {
         if let Which::Named(text) = &self.jobs.which {
             let holders = &self.snapshot.holders;
-            let has =
-                |place: &usize| holders.get(*place).is_some_and(|job| job.name.contains(text));
+            let has = |place: &usize| holders.get(*place).is_some_and(|job| names(job, text));
             self.jobs.places.retain(has);
             self.jobs.at = 0;
         }

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use swarm_core::Title;
+
 use super::super::moves::Move;
 use super::super::outlets::{Message, Paths};
 use super::super::reports::Reports;
@@ -251,7 +253,7 @@ impl Model {
                 all.filter(|(_, job)| is_its_own(job)).map(|(place, _)| place).collect()
             }
             Which::Named(text) => {
-                let named = all.filter(|(_, job)| job.name.contains(text.as_str()));
+                let named = all.filter(|(_, job)| names(job, text));
                 named.map(|(place, _)| place).collect()
             }
             Which::Unassigned => {
@@ -293,4 +295,10 @@ fn described(one: &Move, snapshots: &[&Snapshot]) -> String {
         found.next().map_or_else(|| format!("slot {slot}"), |worker| worker.name.clone())
     };
     format!("{}: {} → {}", one.job, name(one.from), name(one.to))
+}
+
+/// Whether the name or the title of a job contains a text.
+pub(super) fn names(job: &JobRow, text: &str) -> bool {
+    let title = job.title.as_ref().map(Title::as_str).unwrap_or_default();
+    job.name.contains(text) || title.contains(text)
 }

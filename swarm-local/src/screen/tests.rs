@@ -41,6 +41,7 @@ fn pool(workers: &[&[&str]]) -> Snapshot {
         });
         snapshot.holders.extend(jobs.iter().map(|job| JobRow {
             name: job.trim_start_matches('-').to_owned(),
+            title: None,
             state: if job.starts_with('-') { "releasing" } else { "granted" },
             slot: Some(slot),
             token: 1,
@@ -181,7 +182,8 @@ fn a_job_has_moved_when_it_has_another_worker_and_not_before() {
     see(&mut model, pool(&[&["a", "-b"], &["new"]]));
     assert_eq!(model.events, []);
     let mut free = pool(&[&["a"], &["new"]]);
-    free.holders.insert(1, JobRow { name: "b".into(), state: "free", slot: None, token: 1 });
+    free.holders
+        .insert(1, JobRow { name: "b".into(), title: None, state: "free", slot: None, token: 1 });
     see(&mut model, free);
     see(&mut model, pool(&[&["a"], &["b", "new"]]));
     let texts: Vec<_> = model.events.iter().map(|entry| entry.text.as_str()).collect();
@@ -272,7 +274,13 @@ fn jobs_of_all_workers_are_found_by_a_part_of_their_names() {
 fn jobs_without_a_worker_are_listed_with_the_reason() {
     let time = Instant::now();
     let mut snapshot = pool(&[&["a", "b"]]);
-    snapshot.holders.push(JobRow { name: "c".into(), state: "free", slot: None, token: 0 });
+    snapshot.holders.push(JobRow {
+        name: "c".into(),
+        title: None,
+        state: "free",
+        slot: None,
+        token: 0,
+    });
     snapshot.unassigned = BTreeMap::from([("c".to_owned(), "capacity")]);
     let mut model = model(snapshot, time);
     press(&mut model, "u");
@@ -293,6 +301,7 @@ fn jobs_that_fail_are_listed_with_how_they_end() {
     let mut snapshot = pool(&[&["a", "b"], &["c"]]);
     let failing = |job: &str, restarts| FailingRow {
         job: job.to_owned(),
+        title: None,
         worker: "swarm-worker-0".to_owned(),
         state: "restarting",
         restarts,
@@ -319,6 +328,7 @@ fn the_page_of_a_job_has_the_ends_of_its_last_lines() {
     let long = |end: &str| format!("…{}: {end}", "x".repeat(250));
     snapshot.failing = vec![FailingRow {
         job: "a".to_owned(),
+        title: None,
         worker: "swarm-worker-0".to_owned(),
         state: "restarting",
         restarts: 1,

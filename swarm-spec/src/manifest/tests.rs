@@ -312,7 +312,7 @@ fn json_and_lists_of_objects_are_read_like_yaml_documents() {
 /// Its runner.
 const COMMAND: &str = "command: [ffmpeg, -i, \"{job}\"], workingDir: /srv, \
                        env: {PORT: \"{token}\"}, ready: {line: listening, timeout: 9s}, \
-                       restart: {limit: 3, maxPause: 1s}";
+                       restart: {limit: 3, maxPause: 1s, failover: 5}";
 
 #[test]
 fn every_mistake_of_a_full_manifest_is_named_in_one_sentence() {
@@ -339,6 +339,7 @@ fn every_mistake_of_a_full_manifest_is_named_in_one_sentence() {
         ("maxJobs: 9", "maxJobs: 0"),
         ("maxRestarting: 25%", "maxRestarting: 101%"),
         ("maxStarting: 8", "maxStarting: 0"),
+        ("failover: 5", "failover: 0"),
         (COMMAND, "log: {}, ping: {}"),
         (COMMAND, ""),
         ("command: [ffmpeg, -i, \"{job}\"]", "command: []"),

@@ -52,6 +52,20 @@ fn the_text_shows_workers_unassigned_jobs_and_moves() {
 }
 
 #[test]
+fn titles_are_next_to_the_names_if_a_listed_job_has_one() {
+    let files = Files::new();
+    let jobs = "jobs: [{name: a, title: Haustür}, {name: b}, {name: c, pin: 9, title: Hof}]";
+    let output = files.plan_of(&swarm(jobs), &["-f", "-", "--workers", "2"]);
+    let output = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.contains("JOB  TITLE  REASON  WHY\nc    Hof    pin     pinned to slot 9; "),
+        "{output}"
+    );
+    assert!(output.contains("\na    Haustür"), "{output}");
+    assert!(!output.contains("Hof  -"), "{output}");
+}
+
+#[test]
 fn long_tables_end_with_what_they_leave_out() {
     let files = Files::new();
     let jobs: Vec<_> = (0..150).map(|n| format!("{{name: j{n}}}")).collect();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use swarm_adapters_host::channel::{JobNow, JobPhase, WorkerState};
 use swarm_adapters_host::clock::unix_s;
-use swarm_core::Slot;
+use swarm_core::{Slot, Title};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
@@ -116,7 +116,17 @@ impl Feed {
 /// Returns the row of a job, and stores the report of its worker.
 fn row(states: &mut BTreeMap<Slot, WorkerState>, entry: JobEntry<String>) -> JobRow {
     let JobEntry {
-        name, state, slot, token, phase, pid, since_unix_s, restarts, last_exit, ..
+        name,
+        title,
+        state,
+        slot,
+        token,
+        phase,
+        pid,
+        since_unix_s,
+        restarts,
+        last_exit,
+        ..
     } = entry;
     if matches!(state, "granted" | "everywhere") {
         let phase = JobPhase::from(phase.to_owned());
@@ -125,7 +135,8 @@ fn row(states: &mut BTreeMap<Slot, WorkerState>, entry: JobEntry<String>) -> Job
         let state = states.entry(Slot(slot.unwrap_or_default())).or_default();
         state.jobs.insert(name.clone(), now);
     }
-    JobRow { name, state, slot, token }
+    let title = title.and_then(|title| Title::new(&title).ok());
+    JobRow { name, title, state, slot, token }
 }
 
 fn sentence(failure: Failure) -> String {
@@ -144,6 +155,7 @@ mod tests {
         let reports = Reports::default();
         let entry = |name: &str, state, slot, phase, unassigned: Option<&str>| JobEntry {
             name: name.to_owned(),
+            title: None,
             state,
             slot,
             worker: None,

@@ -12,7 +12,13 @@ fn acts(action: Action, job: &str) -> Wish {
 fn a_selected_job_is_acted_on_and_a_question_comes_before_a_stop() {
     let time = Instant::now();
     let mut snapshot = pool(&[&["a", "b"]]);
-    snapshot.holders.push(JobRow { name: "c".into(), state: "free", slot: None, token: 0 });
+    snapshot.holders.push(JobRow {
+        name: "c".into(),
+        title: None,
+        state: "free",
+        slot: None,
+        token: 0,
+    });
     snapshot.unassigned = BTreeMap::from([("c".to_owned(), "suspended")]);
     let mut model = model(snapshot, time);
     assert_eq!(press(&mut model, "r"), Wish::Nothing);
@@ -50,6 +56,19 @@ fn the_answer_to_an_action_is_shown_until_the_next_key() {
     let shown = text(&model, time, (80, 20));
     assert!(shown.contains("x…x"), "{shown}");
     assert!(shown.ends_with("x until it is resumed?  y: yes   any other key: no\n"), "{shown}");
+}
+
+#[test]
+fn a_title_is_next_to_the_name_and_is_found() {
+    let time = Instant::now();
+    let mut snapshot = pool(&[&["a", "b"]]);
+    snapshot.holders[1].title = Some(swarm_core::Title::new("Haustür").unwrap());
+    let mut model = model(snapshot, time);
+    let shown = text(&model, time, (60, 20));
+    assert!(shown.contains("\n  a\n  b  Haustür\n"), "{shown}");
+    press(&mut model, "/Haus⏎");
+    let shown = text(&model, time, (60, 20));
+    assert!(shown.contains("── job b Haustür ──"), "{shown}");
 }
 
 #[test]
