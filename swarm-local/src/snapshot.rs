@@ -84,6 +84,9 @@ pub(super) struct Snapshot {
     /// Explains these reasons.
     #[serde(skip)]
     pub(super) explainer: Explainer,
+    /// Reasons that the operator of another process has explained, by job.
+    #[serde(skip)]
+    pub(super) explained: BTreeMap<String, String>,
 }
 
 /// A fixed word, such as the state of a worker.
@@ -429,6 +432,9 @@ impl Snapshot {
     /// Returns the reason why this job has no worker, in a sentence; `None` if it has one.
     /// O(log jobs).
     pub(super) fn why(&self, job: &str) -> Option<String> {
+        if let Some(why) = self.explained.get(job) {
+            return Some(why.clone());
+        }
         let word = self.unassigned.get(job)?;
         if self.by_hand.binary_search_by(|name| name.as_str().cmp(job)).is_ok() {
             return Some(format!("suspended by hand; undo: swarm resume {}", shell::word(job)));
@@ -599,6 +605,7 @@ impl Snapshot {
             by_hand: Vec::new(),
             unassigned,
             explainer: Explainer::default(),
+            explained: BTreeMap::new(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use swarm_adapters_host::channel::{JobNow, JobPhase, WorkerState};
+use swarm_adapters_host::channel::{JobNow, JobPhase, JobVersion, WorkerState};
 use swarm_adapters_host::clock::unix_s;
 use swarm_core::{Slot, Title};
 use tokio::sync::{mpsc, watch};
@@ -100,8 +100,11 @@ impl Feed {
     /// Adds the jobs to a snapshot, and stores their phases. O(jobs).
     async fn add_jobs(&self, snapshot: &mut Snapshot) -> Result<(), Failure> {
         let (mut rows, mut states) = (Vec::new(), WorkerStates::new());
+        let explained = &mut snapshot.explained;
         let each = |line: &[u8]| {
-            if let Some((_, entry)) = job_line(line).transpose()? {
+            if let Some((_, mut entry)) = job_line(line).transpose()? {
+                let why = entry.unassigned_message.take();
+                explained.extend(why.map(|why| (entry.name.clone(), why)));
                 rows.push(row(&mut states, entry));
             }
             Ok(())
@@ -122,6 +125,7 @@ fn row(states: &mut BTreeMap<Slot, WorkerState>, entry: JobEntry<String>) -> Job
         slot,
         token,
         phase,
+        version,
         pid,
         since_unix_s,
         restarts,
@@ -130,7 +134,9 @@ fn row(states: &mut BTreeMap<Slot, WorkerState>, entry: JobEntry<String>) -> Job
     } = entry;
     if matches!(state, "granted" | "everywhere") {
         let phase = JobPhase::from(phase.to_owned());
-        let now = JobNow { pid, phase, since_unix_s, restarts, last_exit, ..JobNow::default() };
+        let version = JobVersion::from(version.to_owned());
+        let now =
+            JobNow { pid, phase, version, since_unix_s, restarts, last_exit, ..JobNow::default() };
         // A job of all workers is found in any slot.
         let state = states.entry(Slot(slot.unwrap_or_default())).or_default();
         state.jobs.insert(name.clone(), now);
@@ -165,7 +171,9 @@ mod tests {
             since_unix_s: None,
             restarts: 2,
             last_exit: None,
+            version: "newest",
             unassigned: unassigned.map(str::to_owned),
+            unassigned_message: None,
             failing: None,
         };
         for (name, state, slot, phase, unassigned) in [
