@@ -410,7 +410,7 @@ fn a_program_is_stalled_after_several_failed_probes_in_a_row() {
     let probe = format!("echo >> {path}/probes; [ $(grep -c ^ {path}/probes) = 2 ]");
     let runner = format!(
         "{{command: [sleep, '1000'], restart: {{limit: 0}}, \
-         alive: {{exec: [sh, -c, '{probe}'], every: 50ms, failures: 2}}}}"
+         alive: {{exec: [sh, -c, '{probe}'], every: 500ms, failures: 2}}}}"
     );
     let _worker = running(&dir, &runner, &[]);
     wait_for_log(&dir, "it is not restarted any more");
