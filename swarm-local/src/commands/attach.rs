@@ -52,7 +52,7 @@ async fn show(args: &AttachArgs) -> Result<(), Failure> {
     let left = if !args.plain && terminal::can_draw() {
         draw(&pool, snapshot.file, &shutdown).await?
     } else {
-        print(&pool, &snapshot, &shutdown).await?
+        print(&args.pool, &pool, &snapshot, &shutdown).await?
     };
     text::say(&last(args, &pool, left).await);
     Ok(())
@@ -81,12 +81,13 @@ async fn draw(
 
 /// Prints the state of the pool and each later event as lines.
 async fn print(
+    named: &PoolArgs,
     pool: &Arc<Pool>,
     snapshot: &Snapshot,
     shutdown: &Shutdown,
 ) -> Result<Left, Failure> {
     let known = pool.events(0).await?.events.last().map_or(0, |event| event.number);
-    text::say(&status::text(snapshot, &pool.dir));
+    text::say(&status::text(snapshot, &pool.dir, named));
     let (messages, printed) = mpsc::channel(QUEUE_MAX);
     let feed = Feed {
         pool: Arc::clone(pool),

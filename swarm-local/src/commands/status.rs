@@ -76,7 +76,7 @@ async fn print(args: &StatusArgs) -> Result<bool, Failure> {
     }
     let mut output = standard_output(args.output);
     match args.output {
-        Output::Text => output.write_all(text(&snapshot, &pool.dir).as_bytes())?,
+        Output::Text => output.write_all(text(&snapshot, &pool.dir, &args.pool).as_bytes())?,
         Output::Json => {
             document["dir"] = pool.dir.to_string_lossy().into();
             writeln!(output, "{document:#}")?;
@@ -86,7 +86,7 @@ async fn print(args: &StatusArgs) -> Result<bool, Failure> {
     Ok(if args.wait { snapshot.is_settled_and_healthy() } else { snapshot.is_healthy() })
 }
 
-pub(super) fn text(snapshot: &Snapshot, dir: &Path) -> String {
+pub(super) fn text(snapshot: &Snapshot, dir: &Path, named: &PoolArgs) -> String {
     let (standing, _) = snapshot.standing();
     let counts = snapshot.counts(&snapshot.unassigned_by_reason());
     let (name, revision, dir) = (&snapshot.name, snapshot.revision, dir.display());
@@ -100,7 +100,7 @@ pub(super) fn text(snapshot: &Snapshot, dir: &Path) -> String {
     if let Some(excerpt) = snapshot.invalid_file.as_ref().and_then(|file| file.excerpt.as_ref()) {
         let _ = writeln!(text, "{excerpt}");
     }
-    if let Some(sentence) = by_hand(&snapshot.by_hand) {
+    if let Some(sentence) = by_hand(&snapshot.by_hand, named) {
         let _ = writeln!(text, "{sentence}");
     }
     let _ = writeln!(text, "state: {dir}\nlogs:  {dir}/logs");
@@ -123,17 +123,25 @@ pub(super) fn text(snapshot: &Snapshot, dir: &Path) -> String {
     text
 }
 
-/// Returns the jobs that are suspended by hand, and the command that resumes them.
-fn by_hand(jobs: &[String]) -> Option<String> {
-    let named: Vec<_> = jobs.iter().take(BY_HAND_MAX).map(|job| shell::word(job)).collect();
-    let rest = match jobs.len() - named.len() {
+/// Returns the jobs that are suspended by hand, and the command that resumes them in the pool that
+/// the user `named`.
+fn by_hand(jobs: &[String], named: &PoolArgs) -> Option<String> {
+    let mut undo = String::from("swarm resume");
+    for job in jobs.iter().take(BY_HAND_MAX) {
+        let _ = write!(undo, " {}", shell::word(job));
+    }
+    if let Some(pool) = &named.pool {
+        let _ = write!(undo, " --pool {}", shell::word(pool));
+    }
+    if let Some(dir) = &named.dir {
+        let _ = write!(undo, " --dir {}", shell::word(dir));
+    }
+    let rest = match jobs.len().saturating_sub(BY_HAND_MAX) {
         0 => String::new(),
-        rest => format!(" and {}", counted(rest, "more job")),
+        rest => format!(", {rest} of them not named here"),
     };
-    let names = named.join(" ");
     let count = counted(jobs.len(), "job");
-    (!jobs.is_empty())
-        .then(|| format!("{count} suspended by hand{rest}; undo: swarm resume {names}"))
+    (!jobs.is_empty()).then(|| format!("{count} suspended by hand{rest}; undo: {undo}"))
 }
 
 /// Returns the duration of a worker's silence, if it is silent.

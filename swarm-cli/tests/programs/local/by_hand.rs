@@ -20,7 +20,7 @@ spec:
   jobs:
   - {name: garden, params: {cmd: 'exec sleep 1000'}}
   - {name: broken, params: {cmd: 'exit 3'}}
-  - {name: 'off', suspend: true, params: {cmd: 'exec sleep 1000'}}
+  - {name: idle, suspend: true, params: {cmd: 'exec sleep 1000'}}
 ";
 
 fn asked(machine: &Machine, words: &[&str]) -> Output {
@@ -70,8 +70,8 @@ fn a_person_restarts_and_retries_jobs() {
         (logs.matches(" - started ").count() == 2).then_some(logs)
     });
     assert!(logs.contains("restarting it by hand"), "{logs}");
-    let (_, complaint) = ended(&machine, &["restart", "off"], 3);
-    assert!(complaint.contains("`off` is suspended, and runs on no worker"), "{complaint}");
+    let (_, complaint) = ended(&machine, &["restart", "idle"], 3);
+    assert!(complaint.contains("`idle` is suspended, and runs on no worker"), "{complaint}");
     operator.signal(Signal::TERM);
     operator.ended();
     assert_eq!(machine.processes(), []);
@@ -85,9 +85,12 @@ fn a_job_that_is_suspended_by_hand_stays_so_until_it_is_resumed() {
     runs(&machine, "garden", "running");
     assert_eq!(ended(&machine, &["suspend", "garden"], 0).0, "suspended garden\n");
     runs(&machine, "garden", "suspended");
-    let undo = "1 job suspended by hand; undo: swarm resume garden\n";
+    let undo = format!(
+        "1 job suspended by hand; undo: swarm resume garden --dir {}\n",
+        machine.state().display()
+    );
     let status = asked(&machine, &["status"]);
-    assert!(String::from_utf8(status.stdout).unwrap().contains(undo));
+    assert!(String::from_utf8(status.stdout).unwrap().contains(&undo));
     // An edit of the file, and a restart of the pool, keep it.
     machine.edit("replicas: 2", "replicas: 1");
     until("the edit is done", || {
@@ -100,8 +103,8 @@ fn a_job_that_is_suspended_by_hand_stays_so_until_it_is_resumed() {
     let mut operator = machine.started();
     runs(&machine, "garden", "suspended");
 
-    let (_, complaint) = ended(&machine, &["resume", "off"], 3);
-    assert!(complaint.contains("the file suspends `off`"), "{complaint}");
+    let (_, complaint) = ended(&machine, &["resume", "idle"], 3);
+    assert!(complaint.contains("the file suspends `idle`"), "{complaint}");
     assert_eq!(ended(&machine, &["resume", "garden"], 0).0, "resumed garden\n");
     runs(&machine, "garden", "running");
     operator.signal(Signal::TERM);
