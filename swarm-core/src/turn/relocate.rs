@@ -53,12 +53,15 @@ pub(super) fn apply(
     let voluntary = [MoveReason::Balance, MoveReason::NotReady];
     let made = plan.moves.iter().filter(|step| voluntary.contains(&step.reason)).count();
     let mut budget = request.rules.moves_max.map(|most| most.saturating_sub(made));
+    let steps = std::mem::take(&mut plan.moves).into_iter();
+    let mut moves: BTreeMap<_, _> = steps.map(|step| (step.job.clone(), step)).collect();
     for (name, relocation) in relocations {
         let wish = request.jobs.get(name).filter(|job| job.pin.is_none());
         let Some(job) = wish else { continue };
         let holder = held.holder(name);
+        plan.deferred.remove(name);
         let Some(planned) = plan.assignment.holder(name) else {
-            record(&mut plan, name, [holder, None], false);
+            record(&mut moves, name, [holder, None], false);
             continue;
         };
         if holder.and_then(|slot| pool.standing(slot)) == Some(Standing::Keeps) {
@@ -85,19 +88,21 @@ pub(super) fn apply(
             room.give(job, target);
         }
         let failed_here = holder.is_some_and(|slot| avoids(&slot));
-        record(&mut plan, name, [holder, Some(target)], failed_here);
+        plan.assignment.insert(name.clone(), target);
+        record(&mut moves, name, [holder, Some(target)], failed_here);
     }
+    plan.moves = moves.into_values().collect();
     plan
 }
 
-/// Changes the place of a job in the plan.
-fn record(plan: &mut Plan, name: &JobName, [from, to]: [Option<Slot>; 2], failed_here: bool) {
-    let planned = plan.moves.iter().position(|step| step.job == *name);
-    let planned = planned.map(|at| plan.moves.remove(at).reason);
-    if let Some(to) = to {
-        plan.assignment.insert(name.clone(), to);
-    }
-    plan.deferred.remove(name);
+/// Replaces the planned move of a job.
+fn record(
+    moves: &mut BTreeMap<JobName, Move>,
+    name: &JobName,
+    [from, to]: [Option<Slot>; 2],
+    failed_here: bool,
+) {
+    let planned = moves.remove(name).map(|step| step.reason);
     if from == to {
         return;
     }
@@ -106,8 +111,7 @@ fn record(plan: &mut Plan, name: &JobName, [from, to]: [Option<Slot>; 2], failed
         (false, Some(reason)) => reason,
         (false, None) => MoveReason::New,
     };
-    let at = plan.moves.partition_point(|step| step.job < *name);
-    plan.moves.insert(at, Move { job: name.clone(), from, to, reason });
+    moves.insert(name.clone(), Move { job: name.clone(), from, to, reason });
 }
 
 fn takes(pool: &Pool, slot: Slot) -> bool {
