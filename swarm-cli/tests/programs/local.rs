@@ -16,7 +16,7 @@ mod edits;
 mod failures;
 mod hostile;
 mod leftovers;
-mod operator;
+pub(crate) mod operator;
 mod ready;
 mod reasons;
 mod recorders;

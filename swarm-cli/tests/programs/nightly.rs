@@ -9,13 +9,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// The limit for every wait, on a machine that is busy with other things.
-const DEADLINE: Duration = Duration::from_mins(1);
+use crate::local::operator::until;
 
 /// The section of the page, and a directory with its files.
 struct Example {
@@ -100,18 +97,6 @@ impl Example {
 impl Drop for Example {
     fn drop(&mut self) {
         let _ = self.run("swarm stop nightly --now");
-    }
-}
-
-/// Polls until there is an answer.
-fn until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
-    let since = Instant::now();
-    loop {
-        if let Some(answer) = answer() {
-            return answer;
-        }
-        assert!(since.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
-        sleep(Duration::from_millis(20));
     }
 }
 

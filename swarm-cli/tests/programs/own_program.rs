@@ -8,16 +8,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::installed::are_installed;
-
-/// The limit for every wait, on a machine that is busy with other things.
-const DEADLINE: Duration = Duration::from_mins(1);
+use crate::local::operator::until;
 
 /// The page, and a directory with its files.
 struct Example {
@@ -104,18 +100,6 @@ impl Drop for Operator {
         // Its workers end with it.
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// Polls until there is an answer.
-fn until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
-    let since = Instant::now();
-    loop {
-        if let Some(answer) = answer() {
-            return answer;
-        }
-        assert!(since.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
-        sleep(Duration::from_millis(20));
     }
 }
 

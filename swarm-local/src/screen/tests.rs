@@ -270,9 +270,8 @@ fn jobs_of_all_workers_are_found_by_a_part_of_their_names() {
     assert_eq!(press(&mut model, "qy"), questions::Wish::End);
 }
 
-#[test]
-fn jobs_without_a_worker_are_listed_with_the_reason() {
-    let time = Instant::now();
+/// A worker with the jobs `a` and `b`, and the job `c`, which has no worker for this reason.
+fn without_worker(reason: &'static str) -> Snapshot {
     let mut snapshot = pool(&[&["a", "b"]]);
     snapshot.holders.push(JobRow {
         name: "c".into(),
@@ -281,8 +280,14 @@ fn jobs_without_a_worker_are_listed_with_the_reason() {
         slot: None,
         token: 0,
     });
-    snapshot.unassigned = BTreeMap::from([("c".to_owned(), "capacity")]);
-    let mut model = model(snapshot, time);
+    snapshot.unassigned = BTreeMap::from([("c".to_owned(), reason)]);
+    snapshot
+}
+
+#[test]
+fn jobs_without_a_worker_are_listed_with_the_reason() {
+    let time = Instant::now();
+    let mut model = model(without_worker("capacity"), time);
     press(&mut model, "u");
     let shown = text(&model, time, (60, 20));
     assert!(shown.contains("━━ jobs without a worker 1 ━"), "{shown}");

@@ -2,21 +2,16 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
 use super::operator::{Machine, until};
 use super::stopping::{NEVER, pool, record, stop, text};
 
-fn asked(machine: &Machine, words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
-    command.args(words).arg("--dir").arg(machine.state()).output().unwrap()
-}
-
 /// Runs a command that must end with this code, and returns its complaint.
 fn complaint(machine: &Machine, words: &[&str], code: i32) -> String {
-    let output = asked(machine, words);
+    let output = machine.run(words);
     let (printed, complaint) = text(&output);
     assert_eq!((output.status.code(), &*printed), (Some(code), ""), "{words:?}: {complaint}");
     complaint
@@ -53,7 +48,7 @@ fn a_socket_that_was_removed_is_there_again_soon() {
     let machine = Machine::new();
     let operator = machine.settled();
     fs::remove_file(machine.state().join("api.sock")).unwrap();
-    let output = asked(&machine, &["status"]);
+    let output = machine.run(&["status"]);
     assert_eq!(output.status.code(), Some(0), "{:?}", text(&output));
     operator.signal(Signal::QUIT);
 }
@@ -149,6 +144,6 @@ fn a_plan_refuses_what_the_pool_refuses_in_the_same_sentence() {
         until("the pool refuses it", || operator.complaints().contains(sentence).then_some(()));
         machine.edit(to, from);
     }
-    assert_eq!(asked(&machine, &plan).status.code(), Some(0));
+    assert_eq!(machine.run(&plan).status.code(), Some(0));
     operator.signal(Signal::QUIT);
 }

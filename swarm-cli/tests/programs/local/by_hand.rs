@@ -1,7 +1,5 @@
 //! `restart`, `retry`, `suspend` and `resume`: a person acts on jobs of a pool.
 
-use std::process::{Command, Output};
-
 use rustix::process::Signal;
 
 use crate::local::operator::{Machine, until};
@@ -23,14 +21,9 @@ spec:
   - {name: idle, suspend: true, params: {cmd: 'exec sleep 1000'}}
 ";
 
-fn asked(machine: &Machine, words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
-    command.args(words).arg("--dir").arg(machine.state()).output().unwrap()
-}
-
 /// Returns the printed text of a command that ends with this code, and its complaint.
 fn ended(machine: &Machine, words: &[&str], code: i32) -> (String, String) {
-    let output = asked(machine, words);
+    let output = machine.run(words);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let (printed, complaint) = (text(output.stdout), text(output.stderr));
     assert_eq!(output.status.code(), Some(code), "{words:?}: {printed}{complaint}");
@@ -40,7 +33,7 @@ fn ended(machine: &Machine, words: &[&str], code: i32) -> (String, String) {
 /// Waits until `ps` has a line of a job with this phase, and returns its process.
 fn runs(machine: &Machine, job: &str, phase: &str) -> String {
     until(&format!("{job} is {phase}"), || {
-        let printed = String::from_utf8(asked(machine, &["ps"]).stdout).unwrap();
+        let printed = machine.asks(&["ps"]);
         let row = printed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let mut row = row.filter(|row| row.first() == Some(&job));
         let row = row.next().filter(|row| row.get(2) == Some(&phase))?;
@@ -89,12 +82,12 @@ fn a_job_that_is_suspended_by_hand_stays_so_until_it_is_resumed() {
         "1 job suspended by hand; undo: swarm resume garden --dir {}\n",
         machine.state().display()
     );
-    let status = asked(&machine, &["status"]);
+    let status = machine.run(&["status"]);
     assert!(String::from_utf8(status.stdout).unwrap().contains(&undo));
     // An edit of the file, and a restart of the pool, keep it.
     machine.edit("replicas: 2", "replicas: 1");
     until("the edit is done", || {
-        let status = String::from_utf8(asked(&machine, &["status"]).stdout).unwrap();
+        let status = machine.asks(&["status"]);
         status.contains("on 1 worker").then_some(())
     });
     runs(&machine, "garden", "suspended");

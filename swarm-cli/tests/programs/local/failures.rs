@@ -164,9 +164,7 @@ fn hidden_output_is_in_the_log_of_its_worker_alone() {
 
 /// Returns the worker of each job, from `ps`.
 fn workers(machine: &Machine) -> BTreeMap<String, String> {
-    let mut ps = Command::new(env!("CARGO_BIN_EXE_swarm"));
-    let printed = ps.args(["ps", "--dir"]).arg(machine.state()).output().unwrap().stdout;
-    let printed = String::from_utf8(printed).unwrap();
+    let printed = machine.asks(&["ps"]);
     let row = |line: &str| {
         let mut words = line.split_whitespace().map(str::to_owned);
         Some((words.next()?, words.next()?))

@@ -88,6 +88,16 @@ impl Machine {
         self.command(&self.state(), args).output().unwrap()
     }
 
+    /// Runs another command, such as `ps`, for the pool in its state directory.
+    pub(crate) fn run(&self, words: &[&str]) -> Output {
+        Command::new(PROGRAM).args(words).arg("--dir").arg(self.state()).output().unwrap()
+    }
+
+    /// Runs such a command, and returns the text that it prints.
+    pub(crate) fn asks(&self, words: &[&str]) -> String {
+        String::from_utf8(self.run(words).stdout).unwrap()
+    }
+
     /// Starts an operator and waits until its pool is settled.
     pub(crate) fn settled(&self) -> Operator<'_> {
         self.settled_with(&[])

@@ -28,15 +28,9 @@ const PIN: &str = "pinned to slot 7; the pool has only slot 0";
 const FULL: &str = "w-0 has its maximum of 1 job; 1 job of a higher priority comes first, such as \
                     `high` (priority 5)";
 
-fn asked(machine: &Machine, words: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
-    let output = command.args(words).arg("--dir").arg(machine.state()).output().unwrap();
-    String::from_utf8(output.stdout).unwrap()
-}
-
 /// Returns the reason of a job and its sentence, as the API has them.
 fn why(machine: &Machine, job: &str) -> (String, String) {
-    let printed = asked(machine, &["ps", "-o", "json"]);
+    let printed = machine.asks(&["ps", "-o", "json"]);
     let document: Value = serde_json::from_str(&printed).unwrap();
     let mut jobs = document["jobs"].as_array().unwrap().iter();
     let entry = jobs.find(|it| it["name"] == job).unwrap();
@@ -58,14 +52,14 @@ fn a_job_without_a_worker_says_why_everywhere() {
     operator.prints(&format!("\n  `pinned`: {PIN}\n"));
     assert_eq!(why(&machine, "pinned"), ("pin".to_owned(), PIN.to_owned()));
     assert_eq!(why(&machine, "low"), (String::new(), String::new()));
-    let listed = asked(&machine, &["ps", "--unassigned"]);
+    let listed = machine.asks(&["ps", "--unassigned"]);
     assert!(listed.contains(&format!("pinned  unassigned (pin)  {PIN}\n")), "{listed}");
-    let status = asked(&machine, &["status"]);
+    let status = machine.asks(&["status"]);
     assert!(status.contains(&format!("no worker: pin (`pinned`: {PIN})\n")), "{status}");
     let file = machine.file();
-    let plan = asked(&machine, &["plan", file.to_str().unwrap()]);
+    let plan = machine.asks(&["plan", file.to_str().unwrap()]);
     assert!(plan.contains(&format!("pinned  pin     {PIN}\n")), "{plan}");
-    asked(&machine, &["suspend", "low"]);
+    machine.asks(&["suspend", "low"]);
     let by_hand = "suspended by hand; undo: swarm resume low";
     until("it is suspended", || {
         (why(&machine, "low") == ("suspended".to_owned(), by_hand.to_owned())).then_some(())
@@ -107,7 +101,7 @@ fn a_param_that_jobs_lack_is_refused_before_the_start_and_in_an_edit() {
             .contains("2 of 2 jobs have no param for `{param.hours}`")
             .then_some(())
     });
-    let status = asked(&machine, &["status"]);
+    let status = machine.asks(&["status"]);
     assert!(status.contains("✗") && status.contains("keeps running"), "{status}");
     assert_eq!(why(&machine, "low"), (String::new(), String::new()));
 }

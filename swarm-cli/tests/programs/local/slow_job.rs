@@ -1,7 +1,6 @@
 //! A job that stops slowly, with other jobs that leave the same worker in the same turn.
 
 use std::fs;
-use std::process::Command;
 
 use crate::local::operator::{Machine, until};
 
@@ -64,12 +63,6 @@ fn stood_still(machine: &Machine, job: &str) -> u128 {
     (at(2) - at(1)) / 1_000_000
 }
 
-fn asked(machine: &Machine, words: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
-    let output = command.args(words).arg("--dir").arg(machine.state()).output().unwrap();
-    String::from_utf8(output.stdout).unwrap()
-}
-
 #[test]
 fn quick_jobs_move_while_a_slow_one_still_stops_and_the_status_names_that_one() {
     for policy in ["Exclusive", "AtLeastOnce"] {
@@ -86,12 +79,12 @@ fn quick_jobs_move_while_a_slow_one_still_stops_and_the_status_names_that_one() 
         assert_eq!(notes(&machine, "slow").len(), 1, "it still stops");
         let named = "JobsWaiting: slow has been stopping on w-0 for ";
         until("the status names the job", || {
-            asked(&machine, &["status"]).contains(named).then_some(())
+            machine.asks(&["status"]).contains(named).then_some(())
         });
         fs::write(machine.path().join("go"), "").unwrap();
         until("the slow job starts elsewhere", || (starts(&machine, "slow") == 2).then_some(()));
         operator.prints("3 moved");
-        assert!(!asked(&machine, &["status"]).contains("stopping"));
+        assert!(!machine.asks(&["status"]).contains("stopping"));
         let still = ["quick-1", "quick-2"].map(|job| stood_still(&machine, job));
         eprintln!("{policy}: the quick jobs stood still for {still:?} ms");
     }

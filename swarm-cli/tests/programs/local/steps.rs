@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::process::{Command, Output};
 
 use rustix::process::Signal;
 
@@ -24,14 +23,9 @@ fn manifest(worker: &str) -> String {
     )
 }
 
-fn asked(machine: &Machine, words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
-    command.args(words).arg("--dir").arg(machine.state()).output().unwrap()
-}
-
 /// Returns the phase and the process of each job, as `ps` prints them.
 fn listed(machine: &Machine) -> BTreeMap<String, (String, String)> {
-    let printed = String::from_utf8(asked(machine, &["ps"]).stdout).unwrap();
+    let printed = machine.asks(&["ps"]);
     let row = |line: &str| {
         let cells: Vec<_> = line.split("  ").map(str::trim).filter(|it| !it.is_empty()).collect();
         match cells[..] {
@@ -52,7 +46,7 @@ fn until_phase(machine: &Machine, count: usize, phase: &str) -> BTreeMap<String,
 }
 
 fn status(machine: &Machine) -> String {
-    String::from_utf8(asked(machine, &["status"]).stdout).unwrap()
+    machine.asks(&["status"])
 }
 
 /// The starts and stops of jobs in the run log, in the order of their times.

@@ -1,7 +1,5 @@
 //! Titles of jobs: free text next to the names, which restarts nothing.
 
-use std::process::{Command, Output};
-
 use rustix::process::Signal;
 
 use crate::local::operator::{Machine, until};
@@ -20,16 +18,10 @@ spec:
   - {name: yard, params: {cmd: 'exec sleep 1000'}}
 ";
 
-fn asked(machine: &Machine, words: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
-    let output: Output = command.args(words).arg("--dir").arg(machine.state()).output().unwrap();
-    String::from_utf8(output.stdout).unwrap()
-}
-
 /// Waits until `ps` has the running job `door` with this title, and returns its process.
 fn door(machine: &Machine, title: &str) -> u64 {
     until(&format!("door is {title:?}"), || {
-        let printed = asked(machine, &["ps", "-o", "json", "--job", "door"]);
+        let printed = machine.asks(&["ps", "-o", "json", "--job", "door"]);
         let document: serde_json::Value = serde_json::from_str(&printed).ok()?;
         let job = &document["jobs"][0];
         (job["title"] == *title && job["phase"] == "running").then(|| job["pid"].as_u64())?
@@ -42,14 +34,14 @@ fn a_title_is_shown_next_to_the_name_and_an_edit_of_it_restarts_nothing() {
     machine.write(MANIFEST);
     let mut operator = machine.settled();
     let before = door(&machine, "Front Door");
-    let list = asked(&machine, &["ps"]);
+    let list = machine.asks(&["ps"]);
     let mut lines = list.lines();
     assert!(lines.next().unwrap().starts_with("JOB     TITLE       WORKER "), "{list}");
     assert!(list.contains("\ndoor    Front Door  w-0 "), "{list}");
     assert!(list.contains("\nyard                w-0 "), "{list}");
-    assert_eq!(asked(&machine, &["ps", "--job", "Front"]).lines().count(), 2);
+    assert_eq!(machine.asks(&["ps", "--job", "Front"]).lines().count(), 2);
     until("the failing job has its title", || {
-        asked(&machine, &["status"]).contains("✗ broken (Garage): failed").then_some(())
+        machine.asks(&["status"]).contains("✗ broken (Garage): failed").then_some(())
     });
 
     machine.edit("Front Door", "Haustür");
@@ -57,7 +49,7 @@ fn a_title_is_shown_next_to_the_name_and_an_edit_of_it_restarts_nothing() {
     // A title that could control a terminal is refused, and the last one stays.
     machine.edit("Haustür", "\"a\\u001b[2J\"");
     until("the edit is refused", || {
-        let status = asked(&machine, &["status"]);
+        let status = machine.asks(&["status"]);
         let sentence = "job `door`: the title has the character '\\u{1b}' at position 1";
         (status.contains(sentence) && !status.contains('\u{1b}')).then_some(())
     });
@@ -66,7 +58,7 @@ fn a_title_is_shown_next_to_the_name_and_an_edit_of_it_restarts_nothing() {
     machine.edit("title: \"a\\u001b[2J\", ", "");
     machine.edit("title: Garage, ", "");
     until("the column has gone", || {
-        asked(&machine, &["ps"]).starts_with("JOB     WORKER ").then_some(())
+        machine.asks(&["ps"]).starts_with("JOB     WORKER ").then_some(())
     });
     operator.signal(Signal::TERM);
     operator.ended();

@@ -11,16 +11,7 @@ fn acts(action: Action, job: &str) -> Wish {
 #[test]
 fn a_selected_job_is_acted_on_and_a_question_comes_before_a_stop() {
     let time = Instant::now();
-    let mut snapshot = pool(&[&["a", "b"]]);
-    snapshot.holders.push(JobRow {
-        name: "c".into(),
-        title: None,
-        state: "free",
-        slot: None,
-        token: 0,
-    });
-    snapshot.unassigned = BTreeMap::from([("c".to_owned(), "suspended")]);
-    let mut model = model(snapshot, time);
+    let mut model = model(without_worker("suspended"), time);
     assert_eq!(press(&mut model, "r"), Wish::Nothing);
     let shown = text(&model, time, (80, 24));
     assert!(shown.ends_with("\n select a job first: Tab goes to the jobs\n"), "{shown}");
