@@ -1,9 +1,11 @@
 //! The main loop: runs a turn after every change, and reports when the pool is settled.
 
+mod report;
 mod requests;
+mod turns;
+mod upkeep;
 
 use std::collections::BTreeMap;
-use std::mem::{Discriminant, discriminant};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,36 +13,30 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use swarm_adapters_host::channel::Versions;
-use swarm_adapters_host::job_log::{self, Pruned};
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::timer;
-use swarm_core::handover::{Evidence, SessionId};
-use swarm_core::ports::{LedgerStore as _, StoreError};
-use swarm_core::session::JobOutput;
-use swarm_core::verdict::{Summary, displaced};
+use swarm_core::ports::LedgerStore as _;
 use swarm_core::{
-    Autoscaler, Decider, Decision, Desired, Failing, Failover, JobName, Ledger, Needs, Observed,
-    Presence, Progress, Relocation, Slot, Turn, Unassigned, WorkerSeen, turn,
+    Autoscaler, Decider, Decision, Desired, Failing, Failover, Ledger, Needs, Observed, Slot,
+    Unassigned,
 };
 use tokio::sync::{mpsc, watch};
 
+use self::turns::{ObservationKey, Problem};
 use super::by_hand::{self, ByHand};
 use super::ending::{self, Cause, Granted, report_killed};
 use super::failures::{Failures, News};
 use super::input::{self, Edit, Input, Wanted};
-use super::outlets::{Origin, Outlets};
+use super::outlets::Outlets;
 use super::run_log::RunLogSize;
 use super::sessions::Sessions;
 use super::shutdown::Shutdown;
-use super::snapshot::{InvalidFile, Snapshot};
-use super::text::{self, Placed, Settled};
+use super::snapshot::InvalidFile;
+use super::text::{self, Placed};
 use super::until::{self, End, Until};
 use super::worker::WorkerProgram;
 use crate::pool_views::PoolViews;
-use crate::processes::{Phase, Processes, Workers};
-
-/// Delay before a failed request to a store is retried.
-const RETRY: Duration = Duration::from_secs(1);
+use crate::processes::{Processes, Workers};
 
 /// Time between two checks of `--until-settled`.
 const LOOK: Duration = Duration::from_millis(200);
@@ -106,31 +102,6 @@ pub(super) struct Operation {
     /// The error of the file, while it is invalid.
     invalid_file: Option<InvalidFile>,
 }
-
-/// Reason why the desired state is not delivered to the workers; a sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Problem {
-    /// A store did not answer; the turn is repeated.
-    Unavailable(String),
-    /// The desired state is too large for this number of workers, or for the ledger. Only an edit
-    /// or more workers can help.
-    TooLarge(String, usize),
-}
-
-impl Problem {
-    fn sentence(&self) -> &str {
-        match self {
-            Self::Unavailable(sentence) | Self::TooLarge(sentence, _) => sentence,
-        }
-    }
-}
-
-/// The inputs of a turn, except for the manifest and the time.
-type ObservationKey = (
-    Vec<(Slot, Discriminant<Presence>, Option<SessionId>)>,
-    BTreeMap<SessionId, Evidence>,
-    BTreeMap<JobName, Relocation>,
-);
 
 /// Reason for waking the loop.
 enum Woken {
@@ -360,141 +331,6 @@ impl Operation {
         end.map_err(anyhow::Error::msg)
     }
 
-    /// Runs a turn if one is `due` or if its inputs changed. Returns the delay until the next turn,
-    /// if a turn ran.
-    async fn turn_if_needed(
-        &mut self,
-        workers: &Workers,
-        due: bool,
-    ) -> anyhow::Result<Option<Option<Duration>>> {
-        let ledger = match self.load().await {
-            Ok(ledger) => ledger.unwrap_or_else(|| Ledger::new(0)),
-            Err(error) => return self.failed(error).map(Some),
-        };
-        let Wanted { desired, slots, .. } = &self.wanted;
-        let mut observed = self.sessions.observed(&ledger, desired, workers, slots);
-        let reports = self.failing.iter().map(|(slot, failing)| (*slot, &**failing));
-        self.failover.observe(desired, &ledger, reports, self.started.elapsed());
-        observed.relocations = self.failover.relocations();
-        let key = key(&observed);
-        if !due && self.seen.as_ref() == Some(&key) {
-            return Ok(None);
-        }
-        match self.turn(&observed).await {
-            Ok(turn) => {
-                self.seen = Some(key);
-                let Some(turn) = turn else { return Ok(Some(None)) };
-                let recheck_in = turn.decision.recheck_in;
-                self.sessions.published(self.views.marks());
-                self.decision = Some((turn.decision, observed));
-                Ok(Some(recheck_in))
-            }
-            Err(error) => {
-                if matches!(error, StoreError::Conflict { .. }) {
-                    self.known = Some(ledger);
-                }
-                self.failed(error).map(Some)
-            }
-        }
-    }
-
-    /// Runs a turn. If the desired state cannot be delivered, it is not saved, and the last
-    /// delivered state is used instead. So the jobs of a worker that ends continue. Returns `None`
-    /// if that state cannot be delivered either.
-    async fn turn(&mut self, observed: &Observed) -> Result<Option<Turn>, StoreError> {
-        let wanted = self.wanted.desired.clone();
-        let takers = takers(observed);
-        // With fewer workers the plan would assign fewer jobs and stop running ones.
-        let is_hopeless =
-            matches!(self.problem, Some(Problem::TooLarge(_, most)) if takers <= most);
-        if !is_hopeless {
-            match self.turn_for(&wanted, observed).await {
-                Err(StoreError::Refused { code, reason }) if is_too_large(code) => {
-                    self.complain(Problem::TooLarge(reason, takers), "what ran before stays");
-                }
-                turned => {
-                    let turn = turned?;
-                    self.problem = None;
-                    // While the turn waits for something, it assigns nothing of the new state.
-                    if turn.decision.waiting.is_none() {
-                        self.delivered = Some(wanted);
-                    }
-                    return Ok(Some(turn));
-                }
-            }
-        }
-        // Before the first delivery nothing moves.
-        let mut stays = self.delivered.as_ref().unwrap_or(&wanted).clone();
-        stays.paused |= self.delivered.is_none();
-        self.views.set_details(self.wanted.details_of(&stays.jobs));
-        let turned = self.turn_for(&stays, observed).await;
-        self.views.set_details(self.wanted.details());
-        match turned {
-            Err(StoreError::Refused { code, .. }) if is_too_large(code) => Ok(None),
-            turned => turned.map(Some),
-        }
-    }
-
-    /// Runs a turn for this desired state.
-    async fn turn_for(
-        &mut self,
-        desired: &Desired,
-        observed: &Observed,
-    ) -> Result<Turn, StoreError> {
-        let started = Instant::now();
-        let turned = turn(&self.ledgers, &self.views, &mut self.decider, desired, observed).await;
-        self.outlets.turned(started.elapsed(), &turned);
-        if let Ok(Turn { decision, changed: true, .. }) = &turned
-            && let Some(sentence) = displaced(decision, desired)
-        {
-            self.outlets.voice.say(&sentence);
-        }
-        turned
-    }
-
-    /// Loads the ledger. If the file was removed or rolled back during this run, it is written
-    /// again unchanged. Workers run the jobs that the ledger grants, and an older ledger would
-    /// grant them twice.
-    async fn load(&mut self) -> Result<Option<Ledger>, StoreError> {
-        let stored = self.ledgers.load().await?;
-        let Some(known) = &self.known else { return Ok(stored.map(|(ledger, _)| ledger)) };
-        let (ledger, seen) = stored.unzip();
-        let is_newer = |ledger: &Ledger| known.revision() <= ledger.revision();
-        if let Some(ledger) = ledger.filter(is_newer) {
-            self.known = None;
-            return Ok(Some(ledger));
-        }
-        self.ledgers.save(known, seen.as_ref()).await?;
-        self.outlets
-            .voice
-            .complain("the ledger was removed or rolled back; it is written again as it was");
-        Ok(self.known.take())
-    }
-
-    /// Reports a failed store, and returns the delay before a retry. An error means that a retry
-    /// cannot help.
-    fn failed(&mut self, error: StoreError) -> anyhow::Result<Option<Duration>> {
-        self.seen = None;
-        match error {
-            // The pool may not be settled any more; the next turn detects it.
-            StoreError::Conflict { .. } => Ok(Some(Duration::ZERO)),
-            error @ StoreError::Unavailable { .. } => {
-                let sentence = format!("{:#}", anyhow::Error::from(error));
-                self.complain(Problem::Unavailable(sentence), "retrying");
-                Ok(Some(RETRY))
-            }
-            error @ StoreError::Refused { .. } => Err(error.into()),
-        }
-    }
-
-    /// Reports a problem and its remedy, once instead of at every turn.
-    fn complain(&mut self, problem: Problem, remedy: &str) {
-        if self.problem.as_ref() != Some(&problem) {
-            self.outlets.voice.complain(&format!("{}; {remedy}", problem.sentence()));
-            self.problem = Some(problem);
-        }
-    }
-
     /// Waits for an event that may change the decision.
     async fn wait(&mut self, recheck_at: Option<Instant>, shutdown: &Shutdown) -> Woken {
         let overseer_at =
@@ -510,187 +346,4 @@ impl Operation {
             () = timer::until(recheck_at.map(Into::into)) => Woken::Due,
         }
     }
-
-    /// Returns the failing jobs of each worker from its events, or from its written reports if it
-    /// has no channel.
-    fn failing_now(&self, workers: &Workers) -> BTreeMap<Slot, Arc<Failing>> {
-        let mut failing = self.sessions.failing(workers);
-        for (slot, reported) in self.processes.reported().iter() {
-            let up = workers.get(slot).filter(|worker| worker.phase == Phase::Up);
-            if up.is_none_or(|worker| worker.instance != reported.instance) {
-                continue;
-            }
-            if reported.failing.count == 0 {
-                failing.remove(slot);
-            } else {
-                failing.insert(*slot, Arc::clone(&reported.failing));
-            }
-        }
-        match self.wanted.output {
-            JobOutput::Shown => failing,
-            // A worker of an earlier library reports output even if it is hidden.
-            JobOutput::Hidden => {
-                let silent = |it: Arc<Failing>| Arc::new(Arc::unwrap_or_clone(it).without_output());
-                failing.into_iter().map(|(slot, reported)| (slot, silent(reported))).collect()
-            }
-        }
-    }
-
-    /// Rotates large logs, and removes files of sessions that the ledger does not list.
-    fn tidy(&mut self) {
-        if let Err(error) = self.run_log.rotate(&self.dir) {
-            tracing::warn!(%error, "the run log cannot be rotated and keeps growing");
-        }
-        self.processes.rotate_logs();
-        self.prune_job_logs();
-        let Some((decision, _)) = &self.decision else { return };
-        if let Err(error) = self.sessions.collect_garbage(&decision.ledger, &self.workers) {
-            tracing::warn!(%error, "files of ended sessions cannot be removed");
-        }
-    }
-
-    /// Tells all workers the settings of the jobs' logs.
-    fn set_job_logs(&self) {
-        if let Err(error) = self.wanted.job_logs().write(&self.processes.job_logs()) {
-            tracing::warn!(%error, "the settings of the jobs' logs cannot be written and stay");
-        }
-    }
-
-    /// Removes old logs of jobs, first of removed jobs, while all logs together are too large.
-    fn prune_job_logs(&self) {
-        let jobs = self.wanted.desired.jobs.keys();
-        match job_log::prune(&self.processes.job_logs(), self.wanted.logs.total_max, jobs) {
-            Ok(Pruned { files: 0, .. }) => {}
-            Ok(Pruned { files, bytes }) => {
-                tracing::info!(
-                    files,
-                    bytes,
-                    "removed old logs of jobs, since all need too much room"
-                );
-            }
-            Err(error) => tracing::warn!(%error, "old logs of jobs cannot be removed"),
-        }
-    }
-
-    /// Updates the number of workers if it depends on the jobs. Returns the delay until the number
-    /// falls if nothing changes.
-    fn follow_jobs(&mut self) -> Option<Duration> {
-        let Wanted { desired, slots, .. } = &mut self.wanted;
-        let Some(terms) = desired.autoscale else {
-            self.scaler = Autoscaler::default();
-            return None;
-        };
-        let none = Ledger::new(0);
-        let ledger = self.decision.as_ref().map_or(&none, |(decision, _)| &decision.ledger);
-        let need = self.needs.of(ledger, desired, slots.start)?;
-        let present = slots.end.saturating_sub(slots.start);
-        let scale = self.scaler.step(&terms, need.workers, present, self.started.elapsed());
-        slots.end = slots.start.saturating_add(scale.workers);
-        scale.requeue_after
-    }
-
-    /// Starts missing workers, and asks surplus workers to end.
-    fn fill_slots(&mut self) {
-        let surplus = |slot: &Slot| !self.wanted.slots.contains(&slot.0);
-        let leaving: Vec<_> = self.workers.borrow().keys().copied().filter(surplus).collect();
-        for slot in leaving {
-            self.processes.leave(slot, self.wanted.desired.timing.release_timeout);
-        }
-        for slot in self.wanted.slots.clone() {
-            self.processes.start(Slot(slot), &format!("{}-{slot}", self.wanted.worker_name));
-        }
-    }
-
-    /// Reports workers that ended without a request.
-    fn report_deaths(&mut self, workers: &Workers) {
-        self.deaths_reported.retain(|slot, _| workers.contains_key(slot));
-        for (slot, worker) in workers {
-            let reported = self.deaths_reported.insert(*slot, worker.deaths).unwrap_or_default();
-            if reported < worker.deaths {
-                self.unsettled_since.get_or_insert_with(Instant::now);
-                let end = worker.last_death.as_deref().unwrap_or("ended");
-                self.outlets.voice.say(&format!("{} {end}; restarting it", worker.name));
-            }
-        }
-    }
-
-    /// Publishes the state of the pool, and reports when it becomes settled.
-    fn report(&mut self, workers: &Workers) {
-        let Some((decision, observed)) = &self.decision else { return };
-        let progress = self.sessions.progress(decision, &self.wanted.desired, observed);
-        let is_settled = self.is_settled(&progress, workers);
-        let mut snapshot =
-            Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
-        let Origin { file, since_unix_s } = &self.outlets.origin;
-        (snapshot.file, snapshot.since_unix_s) = (file.clone(), *since_unix_s);
-        snapshot.undelivered = self.problem.as_ref().map(|it| it.sentence().to_owned());
-        snapshot.invalid_file.clone_from(&self.invalid_file);
-        snapshot.by_hand = self.by_hand.applied().map(ToString::to_string).collect();
-        snapshot.mark_silent(&self.silent);
-        snapshot.mark_stopping(&mut self.stopping);
-        snapshot.mark_failing(&self.failing);
-        snapshot.mark_versions(&self.versions);
-        let turn = Summary::of(decision, &self.wanted.desired, observed, &progress);
-        snapshot.judge(&turn, workers);
-        for sentence in self.failures.news(&snapshot) {
-            self.outlets.voice.say(&sentence);
-        }
-        snapshot.explain(decision, &self.wanted.desired, observed);
-        let failing = snapshot.jobs.failing;
-        self.outlets.snapshots.send_replace(Arc::new(snapshot));
-        if !is_settled {
-            self.unsettled_since.get_or_insert_with(Instant::now);
-            return;
-        }
-        let Some(since) = self.unsettled_since.take() else { return };
-        let now = Placed::of(&decision.ledger);
-        let settled = Settled {
-            took: since.elapsed(),
-            before: &self.settled,
-            view: &decision.ledger.view(),
-            now: &now,
-            unassigned: &decision.plan.unassigned,
-            examples: turn.examples_without_worker(),
-            failing,
-        };
-        self.outlets.voice.settled(&settled);
-        self.settled = now;
-    }
-
-    /// Returns the problem that keeps the pool from becoming settled although all workers are up.
-    fn lasting_problem(&self) -> Option<&str> {
-        let Some(Problem::TooLarge(sentence, takers)) = &self.problem else { return None };
-        (*takers == self.wanted.workers()).then_some(sentence)
-    }
-
-    /// Whether the pool is settled with the desired state, all its workers are up, and no other
-    /// worker's process remains. This process starts and ends the workers, so it can wait for them.
-    /// After a failed turn its last observations are old, so this method checks the workers directly.
-    fn is_settled(&self, progress: &Progress, workers: &Workers) -> bool {
-        // The progress belongs to the last completed turn, which may have been for other jobs.
-        let is_delivered = self.seen.is_some() && self.problem.is_none();
-        let has_no_other = workers.len() == self.wanted.workers();
-        let are_up = workers.values().all(|worker| worker.phase == Phase::Up);
-        let has_settled = progress.is_settled() && progress.has_all_workers();
-        is_delivered && has_settled && has_no_other && are_up
-    }
-}
-
-/// Whether a store refused a request because of its size.
-fn is_too_large(code: &str) -> bool {
-    matches!(code, "ViewTooLarge" | "LedgerTooLarge")
-}
-
-/// Returns the number of workers that can be given jobs.
-fn takers(observed: &Observed) -> usize {
-    let takes = |seen: &&WorkerSeen| seen.presence == Presence::Ready && seen.session.is_some();
-    observed.workers.values().filter(takes).count()
-}
-
-fn key(observed: &Observed) -> ObservationKey {
-    let workers = observed.workers.iter();
-    let workers = workers
-        .map(|(slot, seen)| (*slot, discriminant(&seen.presence), seen.session.clone()))
-        .collect();
-    (workers, observed.evidence.clone(), observed.relocations.clone())
 }

@@ -1,27 +1,28 @@
 //! The state of a pool at one moment, for the terminal and HTTP.
 
+mod rows;
+mod words;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::Instant;
 
-use httpdate::fmt_http_date;
-use serde::{Deserialize, Deserializer, Serialize};
-use swarm_adapters_host::channel::{JobNow, Versions};
+use serde::{Deserialize, Serialize};
+use swarm_adapters_host::channel::Versions;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::failing::WORST_MAX;
 use swarm_adapters_host::shell;
-use swarm_core::handover::{Cell, SessionId};
-use swarm_core::verdict::{Explainer, FailingShown};
+use swarm_core::handover::Cell;
+use swarm_core::verdict::Explainer;
 use swarm_core::{
-    Decision, Desired, Failing, FailingJob, FailingState, Jobs, Observed, Progress, Slot,
-    SlotRecord, Title, Unassigned,
+    Decision, Desired, Failing, FailingJob, Jobs, Observed, Progress, Slot, Unassigned,
 };
-use swarm_spec::manifest::Explained;
 
-use super::text::{age, counted};
-use crate::processes::{Phase, WorkerProcess, Workers};
+pub(super) use self::rows::{FailingRow, InvalidFile, JobCounts, JobRow, StoppingRow, WorkerRow};
+use self::words::words;
+pub(super) use self::words::{Word, word};
+use crate::processes::{WorkerProcess, Workers};
 use crate::progress::{Earlier, Ending};
-use crate::reports::Reports;
 
 /// The state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,316 +88,6 @@ pub(super) struct Snapshot {
     /// Reasons that the operator of another process has explained, by job.
     #[serde(skip)]
     pub(super) explained: BTreeMap<String, String>,
-}
-
-/// A fixed word, such as the state of a worker.
-pub(super) type Word = &'static str;
-
-/// All fixed words.
-const WORDS: [Word; 40] = [
-    "AllJobsFailing",
-    "JobsUnassigned",
-    "JobsWaiting",
-    "NoWorkers",
-    "Paused",
-    "PoolIncomplete",
-    "Rebalancing",
-    "Recovering",
-    "Refreshing",
-    "Scaling",
-    "Settled",
-    "Suspended",
-    "WorkersNotReady",
-    "away",
-    "capacity",
-    "done",
-    "everywhere",
-    "failed",
-    "free",
-    "granted",
-    "hold",
-    "leaving",
-    "newest",
-    "no-workers",
-    "paused",
-    "pin",
-    "plain-workers",
-    "pool-incomplete",
-    "previous",
-    "quarantined",
-    "ready",
-    "releasing",
-    "restarting",
-    "running",
-    "stalled",
-    "starting",
-    "stopping",
-    "suspended",
-    "unassigned",
-    "waiting",
-];
-
-/// Parses a fixed word. A newer program's words are unknown.
-pub(super) fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
-    let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
-    Ok(WORDS.into_iter().find(|word| *word == text).unwrap_or("unknown"))
-}
-
-fn words<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Word>, D::Error> {
-    #[derive(Deserialize)]
-    struct Known(#[serde(deserialize_with = "word")] Word);
-    let all = BTreeMap::<String, Known>::deserialize(from)?;
-    Ok(all.into_iter().map(|(name, Known(word))| (name, word)).collect())
-}
-
-/// A failing job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct FailingRow {
-    pub(super) job: String,
-    /// The title of the job, if it has one.
-    #[serde(default)]
-    pub(super) title: Option<String>,
-    /// The worker that runs the job.
-    pub(super) worker: String,
-    /// `restarting`, or `failed` if it is not restarted any more.
-    #[serde(deserialize_with = "word")]
-    pub(super) state: Word,
-    /// Number of restarts in a row.
-    pub(super) restarts: u64,
-    /// Time of its first end, in seconds of Unix time.
-    pub(super) since_unix_s: u64,
-    /// Description of its last end.
-    pub(super) last_exit: String,
-    /// Last lines of output before that end.
-    pub(super) last_output: Vec<String>,
-}
-
-/// A job that its previous worker still has to stop.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct StoppingRow {
-    pub(super) job: String,
-    /// The worker that stops the job.
-    pub(super) worker: String,
-    /// Time of the request to stop, in seconds of Unix time.
-    pub(super) since_unix_s: u64,
-}
-
-/// The end of the year 9999, the latest time that is written.
-const UNIX_S_MAX: u64 = 253_402_300_799;
-
-/// Error of the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct InvalidFile {
-    /// A sentence.
-    pub(super) message: String,
-    /// The invalid line and a mark below the place, if known.
-    pub(super) excerpt: Option<String>,
-    /// Time since which the file is invalid, in seconds of Unix time.
-    pub(super) since_unix_s: u64,
-}
-
-impl InvalidFile {
-    /// Describes a file that has just become invalid.
-    pub(super) fn now(explained: Explained) -> Self {
-        let Explained { sentence: message, excerpt } = explained;
-        Self { message, excerpt, since_unix_s: unix_s() }
-    }
-
-    /// Returns the error, its time, and the state that runs meanwhile.
-    pub(super) fn sentence(&self, revision: u64) -> String {
-        let Self { message, since_unix_s, excerpt: _ } = self;
-        let since = Duration::from_secs((*since_unix_s).min(UNIX_S_MAX));
-        let since = fmt_http_date(UNIX_EPOCH + since);
-        format!("{message}; invalid since {since}, revision {revision} keeps running")
-    }
-}
-
-/// The number of jobs in each state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct JobCounts {
-    /// All jobs that are desired or still held.
-    pub(super) total: usize,
-    /// Granted to a worker.
-    pub(super) granted: usize,
-    /// Moving from one worker to another.
-    pub(super) moving: usize,
-    /// Waiting for a worker to return, or for a decision.
-    pub(super) waiting: usize,
-    /// Finished.
-    pub(super) done: usize,
-    /// Not granted for a while, since they crashed their workers.
-    pub(super) quarantined: usize,
-    /// Suspended, so that no worker runs them.
-    #[serde(default)]
-    pub(super) suspended: usize,
-    /// Without a worker, for another reason.
-    pub(super) unassigned: usize,
-    /// Granted, and failing.
-    pub(super) failing: usize,
-}
-
-/// One worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct WorkerRow {
-    pub(super) name: String,
-    pub(super) slot: u32,
-    /// `ready`, `starting`, `leaving` or `away`.
-    #[serde(deserialize_with = "word")]
-    pub(super) state: Word,
-    /// Its session, once it has one.
-    pub(super) session: Option<String>,
-    /// Number of granted jobs.
-    pub(super) jobs: usize,
-    /// Number of jobs that it is asked to release.
-    pub(super) releasing: usize,
-    /// Number of failing jobs.
-    pub(super) failing: usize,
-    /// Number of jobs that still run a previous version.
-    #[serde(default)]
-    pub(super) previous: usize,
-    /// A job whose new version failed, so that those jobs wait.
-    #[serde(default)]
-    pub(super) held_back_by: Option<String>,
-    /// Number of ends without a request.
-    pub(super) restarts: u32,
-    /// Time of the last lease renewal, in seconds of Unix time, if the worker may be frozen.
-    pub(super) silent_since_unix_s: Option<u64>,
-    /// The same time for the terminal.
-    #[serde(skip)]
-    pub(super) silent_since: Option<Instant>,
-}
-
-/// One job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct JobRow {
-    pub(super) name: String,
-    pub(super) title: Option<Title>,
-    /// State of the job in the ledger.
-    pub(super) state: Word,
-    /// The slot that holds the job.
-    pub(super) slot: Option<u32>,
-    pub(super) token: u64,
-}
-
-impl JobRow {
-    /// Returns the phase of the job, and the report of its worker. `unassigned` is the reason why it
-    /// has no worker, if it has none.
-    pub(super) fn phase(
-        &self,
-        reports: &Reports,
-        unassigned: Option<&str>,
-    ) -> (Word, Option<JobNow>) {
-        reports.of(&self.name, self.slot, self.state, unassigned)
-    }
-}
-
-impl WorkerRow {
-    /// Makes the row of the worker in a slot, with its numbers of granted jobs and of jobs to
-    /// release.
-    fn of(
-        slot: Slot,
-        worker: &WorkerProcess,
-        record: Option<&SlotRecord>,
-        (jobs, releasing): (usize, usize),
-    ) -> Self {
-        let is_its_own = |session: &&SessionId| session.pod_uid() == worker.instance;
-        let session = record.map(|record| &record.session).filter(is_its_own);
-        Self {
-            name: worker.name.clone(),
-            slot: slot.0,
-            state: match worker.phase {
-                Phase::Up if session.is_some() => "ready",
-                Phase::Up => "starting",
-                Phase::Leaving(_) => "leaving",
-                Phase::Away(_) => "away",
-            },
-            session: session.map(ToString::to_string),
-            jobs,
-            releasing,
-            failing: 0,
-            previous: 0,
-            held_back_by: None,
-            restarts: worker.deaths,
-            silent_since_unix_s: None,
-            silent_since: None,
-        }
-    }
-}
-
-impl FailingRow {
-    /// Describes the failure, without output.
-    pub(super) fn sentence(&self) -> String {
-        let Self { state, restarts, last_exit, .. } = self;
-        let restarts = counted((*restarts).try_into().unwrap_or(usize::MAX), "restart");
-        let since = UNIX_EPOCH + Duration::from_secs(self.since_unix_s);
-        let since = age(since.elapsed().unwrap_or_default());
-        format!("{state}, {restarts} in {since}: {last_exit}")
-    }
-
-    /// Returns the job in the form that a sentence shows.
-    pub(super) fn shown(&self) -> FailingShown<'_> {
-        let Self { job, worker, state, last_exit, last_output, .. } = self;
-        let is_failed = *state == FailingState::Failed.as_str();
-        FailingShown {
-            job,
-            worker,
-            state: if is_failed { FailingState::Failed } else { FailingState::Restarting },
-            last_exit,
-            last_line: last_output.last().map(String::as_str),
-        }
-    }
-
-    fn of(failing: FailingJob, worker: &str) -> Self {
-        let FailingJob { job, state, restarts, since_unix_s, last_exit, last_output } = failing;
-        let (job, worker, state) = (job.to_string(), worker.to_owned(), state.as_str());
-        Self { job, title: None, worker, state, restarts, since_unix_s, last_exit, last_output }
-    }
-}
-
-impl JobCounts {
-    fn of(progress: &Progress, total: usize) -> Self {
-        let jobs = progress.jobs;
-        Self {
-            total,
-            granted: jobs.granted,
-            moving: jobs.releasing,
-            waiting: jobs.held + jobs.free,
-            done: jobs.done,
-            quarantined: jobs.quarantined + jobs.recovering,
-            suspended: jobs.suspended,
-            unassigned: jobs.unassigned,
-            failing: 0,
-        }
-    }
-
-    /// Returns the numbers with the names of their states.
-    pub(super) fn by_state(&self) -> [(&'static str, usize); 7] {
-        let Self {
-            total: _,
-            granted,
-            moving,
-            waiting,
-            done,
-            quarantined,
-            suspended,
-            unassigned,
-            failing: _,
-        } = *self;
-        [
-            ("granted", granted),
-            ("moving", moving),
-            ("waiting", waiting),
-            ("done", done),
-            ("quarantined", quarantined),
-            ("suspended", suspended),
-            ("unassigned", unassigned),
-        ]
-    }
 }
 
 impl Snapshot {
@@ -615,6 +306,7 @@ mod tests {
     use swarm_core::FailingState;
 
     use super::*;
+    use crate::processes::Phase;
 
     fn failing(names: &[&str], count: usize) -> Arc<Failing> {
         let job = |name: &&str| FailingJob {

@@ -1,0 +1,97 @@
+//! Publishes the state of the pool, and reports when it is settled.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use swarm_core::session::JobOutput;
+use swarm_core::verdict::Summary;
+use swarm_core::{Failing, Progress, Slot};
+
+use super::Operation;
+use crate::outlets::Origin;
+use crate::processes::{Phase, Workers};
+use crate::snapshot::Snapshot;
+use crate::text::{Placed, Settled};
+
+impl Operation {
+    /// Returns the failing jobs of each worker from its events, or from its written reports if it
+    /// has no channel.
+    pub(super) fn failing_now(&self, workers: &Workers) -> BTreeMap<Slot, Arc<Failing>> {
+        let mut failing = self.sessions.failing(workers);
+        for (slot, reported) in self.processes.reported().iter() {
+            let up = workers.get(slot).filter(|worker| worker.phase == Phase::Up);
+            if up.is_none_or(|worker| worker.instance != reported.instance) {
+                continue;
+            }
+            if reported.failing.count == 0 {
+                failing.remove(slot);
+            } else {
+                failing.insert(*slot, Arc::clone(&reported.failing));
+            }
+        }
+        match self.wanted.output {
+            JobOutput::Shown => failing,
+            // A worker of an earlier library reports output even if it is hidden.
+            JobOutput::Hidden => {
+                let silent = |it: Arc<Failing>| Arc::new(Arc::unwrap_or_clone(it).without_output());
+                failing.into_iter().map(|(slot, reported)| (slot, silent(reported))).collect()
+            }
+        }
+    }
+
+    /// Publishes the state of the pool, and reports when it becomes settled.
+    pub(super) fn report(&mut self, workers: &Workers) {
+        let Some((decision, observed)) = &self.decision else { return };
+        let progress = self.sessions.progress(decision, &self.wanted.desired, observed);
+        let is_settled = self.is_settled(&progress, workers);
+        let mut snapshot =
+            Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
+        let Origin { file, since_unix_s } = &self.outlets.origin;
+        (snapshot.file, snapshot.since_unix_s) = (file.clone(), *since_unix_s);
+        snapshot.undelivered = self.problem.as_ref().map(|it| it.sentence().to_owned());
+        snapshot.invalid_file.clone_from(&self.invalid_file);
+        snapshot.by_hand = self.by_hand.applied().map(ToString::to_string).collect();
+        snapshot.mark_silent(&self.silent);
+        snapshot.mark_stopping(&mut self.stopping);
+        snapshot.mark_failing(&self.failing);
+        snapshot.mark_versions(&self.versions);
+        let turn = Summary::of(decision, &self.wanted.desired, observed, &progress);
+        snapshot.judge(&turn, workers);
+        for sentence in self.failures.news(&snapshot) {
+            self.outlets.voice.say(&sentence);
+        }
+        snapshot.explain(decision, &self.wanted.desired, observed);
+        let failing = snapshot.jobs.failing;
+        self.outlets.snapshots.send_replace(Arc::new(snapshot));
+        if !is_settled {
+            self.unsettled_since.get_or_insert_with(Instant::now);
+            return;
+        }
+        let Some(since) = self.unsettled_since.take() else { return };
+        let now = Placed::of(&decision.ledger);
+        let settled = Settled {
+            took: since.elapsed(),
+            before: &self.settled,
+            view: &decision.ledger.view(),
+            now: &now,
+            unassigned: &decision.plan.unassigned,
+            examples: turn.examples_without_worker(),
+            failing,
+        };
+        self.outlets.voice.settled(&settled);
+        self.settled = now;
+    }
+
+    /// Whether the pool is settled with the desired state, all its workers are up, and no other
+    /// worker's process remains. This process starts and ends the workers, so it can wait for them.
+    /// After a failed turn its last observations are old, so this method checks the workers directly.
+    fn is_settled(&self, progress: &Progress, workers: &Workers) -> bool {
+        // The progress belongs to the last completed turn, which may have been for other jobs.
+        let is_delivered = self.seen.is_some() && self.problem.is_none();
+        let has_no_other = workers.len() == self.wanted.workers();
+        let are_up = workers.values().all(|worker| worker.phase == Phase::Up);
+        let has_settled = progress.is_settled() && progress.has_all_workers();
+        is_delivered && has_settled && has_no_other && are_up
+    }
+}
