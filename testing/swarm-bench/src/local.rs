@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_mins(1);
 const REST: Duration = Duration::from_secs(20);
 
 /// A running operator and the directory of its state.
-struct Operator {
+pub(crate) struct Operator {
     child: Child,
     dir: PathBuf,
 }
@@ -45,7 +45,7 @@ pub(crate) fn all() -> io::Result<()> {
 }
 
 /// Builds the measured programs, and returns their directory.
-fn build() -> io::Result<PathBuf> {
+pub(crate) fn build() -> io::Result<PathBuf> {
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--release", "--locked", "-p", "swarm-cli"])
         .status()?;
@@ -57,7 +57,7 @@ fn build() -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-fn manifest(workers: u32, jobs: &str) -> String {
+pub(crate) fn manifest(workers: u32, jobs: &str) -> String {
     format!(
         "apiVersion: swarm.k8slab.info/v1alpha1\nkind: Swarm\nmetadata: {{name: bench}}\nspec:\n  \
          replicas: {workers}\n  pool: {{statefulSet: {{name: w}}}}\n  rebalance: {{batchWindow: 0s}}\n  jobs:\n{jobs}"
@@ -65,12 +65,12 @@ fn manifest(workers: u32, jobs: &str) -> String {
 }
 
 /// Lists `count` jobs, each on its own line.
-fn listed(name: &str, count: u32) -> String {
+pub(crate) fn listed(name: &str, count: u32) -> String {
     (0..count).map(|n| ["    - name: ", name, "-", &n.to_string(), "\n"].concat()).collect()
 }
 
 /// Replaces the file as careful editors do: whole, by renaming.
-fn save(path: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn save(path: &Path, text: &str) -> io::Result<()> {
     let temporary = path.with_extension("new");
     fs::write(&temporary, text)?;
     fs::rename(temporary, path)
@@ -108,9 +108,8 @@ fn ten_thousand(programs: &Path) -> io::Result<()> {
     let operator = Operator::start(programs, &file, &dir)?;
     let took = operator.settled()?;
     println!("| 10,000 jobs on 10 workers: start → all run | {} |", shown(took));
-    let operator_pid = operator.child.id();
-    let workers: Vec<u32> =
-        tasks(operator_pid)?.into_iter().flat_map(pids_of(operator_pid)).collect();
+    let operator_pid = operator.pid();
+    let workers = children(operator_pid)?;
     let before = (cpu(&[operator_pid])?, cpu(&workers)?);
     sleep(REST);
     let after = (cpu(&[operator_pid])?, cpu(&workers)?);
@@ -131,22 +130,18 @@ fn ten_thousand(programs: &Path) -> io::Result<()> {
     fs::remove_dir_all(dir)
 }
 
-fn tasks(pid: u32) -> io::Result<Vec<u32>> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))?;
-    Ok(tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect())
-}
-
-/// Returns a function that lists the children that a thread of this process started.
-fn pids_of(pid: u32) -> impl Fn(u32) -> Vec<u32> {
-    move |task| {
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{task}/children"));
-        let children = children.unwrap_or_default();
-        children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+/// Lists the children of a process, whichever of its threads started them.
+pub(crate) fn children(pid: u32) -> io::Result<Vec<u32>> {
+    let mut children = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let listed = fs::read_to_string(task?.path().join("children")).unwrap_or_default();
+        children.extend(listed.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
     }
+    Ok(children)
 }
 
 /// The seconds of processor time that processes have used.
-fn cpu(pids: &[u32]) -> io::Result<f64> {
+pub(crate) fn cpu(pids: &[u32]) -> io::Result<f64> {
     let mut ticks = 0_u32;
     for pid in pids {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
@@ -158,7 +153,7 @@ fn cpu(pids: &[u32]) -> io::Result<f64> {
 }
 
 /// The resident memory of a process, in kB.
-fn memory(pid: u32) -> io::Result<u64> {
+pub(crate) fn memory(pid: u32) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
@@ -187,15 +182,19 @@ fn plan(programs: &Path) -> io::Result<()> {
 }
 
 impl Operator {
-    fn start(programs: &Path, file: &Path, dir: &Path) -> io::Result<Self> {
+    pub(crate) fn start(programs: &Path, file: &Path, dir: &Path) -> io::Result<Self> {
         let mut command = Command::new(programs.join("swarm"));
         command.arg("local").arg(file).arg("--dir").arg(dir.join("state"));
         command.stdin(Stdio::null()).stdout(File::create(dir.join("out"))?);
         Ok(Self { child: command.spawn()?, dir: dir.to_owned() })
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until the operator reports a settled pool, and returns the reported time.
-    fn settled(&self) -> io::Result<Duration> {
+    pub(crate) fn settled(&self) -> io::Result<Duration> {
         until("the pool is settled", || {
             let said = fs::read_to_string(self.dir.join("out"))?;
             let took = said.split_once("settled in ").and_then(|(_, rest)| rest.split_once(':'));
@@ -264,7 +263,7 @@ fn boottime() -> Duration {
     )
 }
 
-fn tempdir(name: &str) -> io::Result<PathBuf> {
+pub(crate) fn tempdir(name: &str) -> io::Result<PathBuf> {
     let dir = std::env::temp_dir().join(format!("swarm-bench-{name}-{}", std::process::id()));
     fs::create_dir_all(&dir)?;
     Ok(dir)

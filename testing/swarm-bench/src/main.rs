@@ -17,6 +17,7 @@ mod memory;
 mod parse;
 mod planner;
 mod replicas;
+mod rest;
 mod turn;
 
 use std::error::Error;
@@ -30,7 +31,7 @@ static ALLOCATOR: memory::Counting = memory::Counting;
 type Part = (&'static str, When, fn() -> Result<(), Box<dyn Error>>);
 
 /// The parts that can be measured.
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 13] = [
     ("planner", When::Always, || Ok(planner::plans()?)),
     ("shares", When::Always, || Ok(planner::shares()?)),
     ("cliffs", When::Always, cliffs::all),
@@ -41,6 +42,7 @@ const PARTS: [Part; 12] = [
     ("replicas", When::Always, replicas::all),
     ("contest", When::Always, || Ok(contest::all()?)),
     ("local", When::Always, || Ok(local::all()?)),
+    ("rest", When::Named, || Ok(rest::all()?)),
     ("instructions", When::Named, instructions::all),
     ("hrw", When::Named, || Ok(contest::slow()?)),
 ];
