@@ -3,7 +3,8 @@
 //! Every process of a job is started with `SWARM_SESSION=…` in its environment. Its children
 //! inherit the variable in any process group or session. So after the end of a worker, its parent
 //! can kill the processes that the worker's guard could not kill. The sweep does not find a process
-//! that was started without the marker (`env -i`).
+//! that was started without the marker (`env -i`). A worker that outlives its guard finds such a
+//! process, since the worker adopts it (`end_adopted`).
 //!
 //! A marker is random, so a process never has one by chance. A shell that a job started has a
 //! marker, and a user may run this program from it. So the ancestors of this process are spared.
@@ -18,7 +19,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpgrp, getpid, pidfd_open, pidfd_send_signal,
+    waitid,
 };
 use tokio::task::spawn_blocking;
 
@@ -139,6 +141,49 @@ pub fn ask(process: &OwnedFd) {
     let _ = pidfd_send_signal(process, Signal::TERM);
     // A stopped process cannot end before it continues.
     let _ = pidfd_send_signal(process, Signal::CONT);
+}
+
+/// Kills every process that this process adopted since the time `since`, in clock ticks since boot,
+/// and that has no session in its environment, until none is left. Returns their number.
+///
+/// After the end of a guard its descendants are children of this process, in groups of their own. A
+/// job may have started one without the [marker](Marker) (`env -i`), so [`end_all`] does not find
+/// it. Processes that this process started are in its own group, or are guards, which have a
+/// session.
+///
+/// # Errors
+///
+/// If `/proc` cannot be read.
+pub(crate) async fn end_adopted(since: u64) -> io::Result<usize> {
+    let (mut count, mut empty_passes) = (0, 0);
+    while empty_passes < 2 {
+        let killed = spawn_blocking(move || kill_adopted(since)).await;
+        let killed = killed.map_err(io::Error::other)??;
+        empty_passes = if killed == 0 { empty_passes + 1 } else { 0 };
+        count += killed;
+    }
+    Ok(count)
+}
+
+fn kill_adopted(since: u64) -> io::Result<usize> {
+    let (me, group) = (getpid(), getpgrp());
+    let raw = |pid: Pid| pid.as_raw_nonzero().get();
+    let is_adopted = |process: &procs::Process| {
+        process.parent == raw(me)
+            && process.group != raw(group)
+            && since <= process.started
+            && !process.is_zombie
+            && procs::value(process.pid, SESSION).is_none()
+    };
+    let adopted: Vec<_> = procs::all()?.into_iter().filter(is_adopted).collect();
+    // A child keeps its id until this process reaps it.
+    let pinned = adopted.iter().filter_map(|it| pidfd_open(it.pid, PidfdFlags::empty()).ok());
+    let pinned: Vec<_> = pinned.collect();
+    for handle in &pinned {
+        let _ = pidfd_send_signal(handle, Signal::KILL);
+    }
+    pinned.iter().for_each(reap);
+    Ok(pinned.len())
 }
 
 /// Kills the processes that have the entry now, waits briefly, and returns them.

@@ -5,7 +5,8 @@ use std::fs;
 use std::io;
 
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpgid, getpid, pidfd_open, pidfd_send_signal, waitpid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getpgid, getpid, pidfd_open,
+    pidfd_send_signal, waitid, waitpid,
 };
 
 use crate::procs::{self, Process};
@@ -53,8 +54,14 @@ pub(super) struct Census {
 
 impl Census {
     /// Lists all processes, and reaps orphans that have ended. The `leaders` must not have been
-    /// reaped yet: then none of their ids can belong to another process.
-    pub(super) fn take(leaders: &Leaders, session: &str, memory: &mut Memory) -> io::Result<Self> {
+    /// reaped yet: then none of their ids can belong to another process. The `probes` are not
+    /// reaped either, since another part of the guard needs their exit codes.
+    pub(super) fn take(
+        leaders: &Leaders,
+        probes: &HashSet<i32>,
+        session: &str,
+        memory: &mut Memory,
+    ) -> io::Result<Self> {
         let me = getpid();
         // The order matters: each child that `/proc` shows is then in the second list.
         let mine = procs::children_of_this()?;
@@ -67,7 +74,7 @@ impl Census {
         let shown: HashSet<i32> = children.get(&raw(me)).into_iter().flatten().map(of_id).collect();
         let hidden =
             mine.into_iter().filter(|pid| !shown.contains(pid) && !is_leader.contains(pid));
-        let hidden: Vec<_> = hidden.filter_map(hidden_child).collect();
+        let hidden: Vec<_> = hidden.filter_map(|pid| hidden_child(pid, probes)).collect();
         children.entry(raw(me)).or_default().extend(hidden);
         let mut census = Self::default();
         let mut unknown = Vec::new();
@@ -76,7 +83,9 @@ impl Census {
             if is_leader.contains(&pid) {
                 census.started.insert(pid, child.started);
             } else if child.is_zombie {
-                let _ = waitpid(Some(child.pid), WaitOptions::NOHANG);
+                if !probes.contains(&pid) {
+                    let _ = waitpid(Some(child.pid), WaitOptions::NOHANG);
+                }
                 continue;
             }
             let tree = tree(child, &children);
@@ -180,13 +189,15 @@ fn owner_of(
 
 /// Returns a child of this process that `/proc` does not show, or `None` if the child has ended.
 /// With `hidepid`, `/proc` hides programs that may not be read or have capabilities. A child keeps
-/// its id until this process reaps it.
-fn hidden_child(pid: i32) -> Option<Process> {
+/// its id until this process reaps it. One of the `probes` is not reaped.
+fn hidden_child(pid: i32, probes: &HashSet<i32>) -> Option<Process> {
     if let Some(shown) = procs::one(pid) {
         return Some(shown);
     }
     let id = Pid::from_raw(pid)?;
-    let has_ended = waitpid(Some(id), WaitOptions::NOHANG).map_or(true, |ended| ended.is_some());
+    let mut options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    options.set(WaitIdOptions::NOWAIT, probes.contains(&pid));
+    let has_ended = waitid(WaitId::Pid(id), options).map_or(true, |ended| ended.is_some());
     let group = getpgid(Some(id)).map_or(0, raw);
     let (parent, is_zombie, started) = (raw(getpid()), false, STARTED_UNKNOWN);
     (!has_ended).then_some(Process { pid: id, parent, group, is_zombie, started })

@@ -82,6 +82,8 @@ struct Process {
     requests: mpsc::UnboundedSender<Request>,
     replies: mpsc::Receiver<Reply>,
     unanswered: u32,
+    /// The start of the guard, in clock ticks since boot: its descendants are not older.
+    started: u64,
 }
 
 impl Keeper {
@@ -292,7 +294,7 @@ impl Keeper {
             self.handle(reply);
         }
         let marker = Marker::Session(self.identity.session.clone());
-        while let Err(error) = self.end_rest(&marker).await {
+        while let Err(error) = self.end_rest(&marker, process.started).await {
             tracing::error!(%error, "cannot check which processes of the jobs are left; retrying");
             sleep(RETRY).await;
         }
@@ -309,11 +311,13 @@ impl Keeper {
         }
     }
 
-    /// Kills all processes with the marker of the session, and all in the group of a job. Orphans
-    /// of the guard are children of this process at this point.
-    async fn end_rest(&self, marker: &Marker) -> io::Result<()> {
+    /// Kills all processes with the marker of the session, all in the group of a job, and all other
+    /// descendants of a guard that started at `since`. They are children of this process at this
+    /// point.
+    async fn end_rest(&self, marker: &Marker, since: u64) -> io::Result<()> {
         loop {
             sweep::end_all(marker).await?;
+            sweep::end_adopted(since).await?;
             let groups = self.runs.values().filter_map(|run| run.group);
             if groups.filter(|group| !is_gone(*group)).count() == 0 {
                 return Ok(());
@@ -347,7 +351,8 @@ impl Keeper {
             tokio::spawn(write(stdin, outgoing));
             tokio::spawn(read(stdout, incoming));
         }
-        Ok(Process { child, requests, replies, unanswered: 0 })
+        let started = procs::one(pid).map_or(0, |guard| guard.started);
+        Ok(Process { child, requests, replies, unanswered: 0, started })
     }
 }
 

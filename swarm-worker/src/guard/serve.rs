@@ -1,6 +1,6 @@
 //! The guard itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -373,7 +373,7 @@ impl Serving {
             let end = match waitpid(Some(pid), WaitOptions::NOHANG) {
                 Ok(None) => continue,
                 Ok(Some((_, status))) => end_of(status),
-                // A check of the job reaped it first.
+                // It cannot be waited for, so its end stays unknown.
                 Err(_) => End::Unknown,
             };
             run.probe = None;
@@ -428,7 +428,8 @@ impl Serving {
         self.check_at = None;
         let leaders = self.runs.iter().map(|(job, run)| (job.as_str(), run.as_leader())).collect();
         // If `/proc` cannot be read, every job counts as running.
-        let census = Census::take(&leaders, &self.session, &mut self.memory);
+        let probes = self.runs.values().filter_map(|run| run.probe.map(raw)).collect();
+        let census = Census::take(&leaders, &probes, &self.session, &mut self.memory);
         if let Ok(census) = &census {
             // The jobs of these processes have been reported as joined.
             census.strays().for_each(|process| census::signal(process, Signal::KILL));
@@ -482,7 +483,8 @@ impl Serving {
             }
             let leaders = self.runs.iter().filter(|(_, run)| is_unreaped(run));
             let leaders = leaders.map(|(job, run)| (job.as_str(), run.as_leader())).collect();
-            if let Ok(census) = Census::take(&leaders, &self.session, &mut self.memory) {
+            let none = HashSet::new();
+            if let Ok(census) = Census::take(&leaders, &none, &self.session, &mut self.memory) {
                 census.all().for_each(|process| census::signal(process, Signal::KILL));
             }
             // Waits for any child, in any group. Without a child, no descendant is left:

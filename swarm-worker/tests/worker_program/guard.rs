@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use swarm_adapters_host::runlog::boottime_ns;
 
 use line::Line;
-use machine::{Machine, Who, until};
+use machine::{Machine, Who, until, with_words};
 
 /// A first process with a child in its own session. The child's parent has ended.
 const DAEMON: &str = "(setsid sleep 600 & :); exec sleep 600";
@@ -264,6 +264,38 @@ fn a_worker_whose_guard_is_killed_or_frozen_ends_its_jobs_and_runs_them_again() 
         let is = |line: &str, event: &str| line.contains(&format!("\"event\":\"{event}\""));
         assert!(is(events[0], "start") && is(events[1], "stop") && is(events[2], "start"), "{log}");
     });
+}
+
+#[test]
+fn a_process_without_the_mark_ends_too_when_the_guard_is_killed_or_frozen() {
+    let word = |case: usize| format!("60{case}.{}", std::process::id());
+    for (case, signal) in [KILL, STOP].into_iter().enumerate() {
+        let word = word(case);
+        let machine = Machine::start(&format!("setsid env -i sleep {word} & exec sleep 600"));
+        until("the process without the mark", || (with_words(&word) == 1).then_some(()));
+        machine.signal(Who::Guard, signal);
+        // The job runs again only once nothing of its previous run is left.
+        let log = || machine.run_log().matches(r#""event":"start""#).count();
+        until("the job runs again", || (log() == 2).then_some(()));
+        until("one process without the mark", || (0 < with_words(&word)).then_some(()));
+        assert_eq!(with_words(&word), 1);
+        machine.signal(Who::Operator, KILL);
+        until("nothing is left", || (with_words(&word) == 0).then_some(()));
+    }
+}
+
+#[test]
+fn a_check_of_an_ending_job_does_not_take_the_exit_code_of_a_probe() {
+    let mut guard = Line::start("probes");
+    guard.start_job("deaf", "trap '' TERM; echo up; while :; do sleep 0.05; done");
+    guard.start_job("good", "exec sleep 600");
+    until("it ignores SIGTERM", || guard.log().contains("deaf: up").then_some(()));
+    guard.send(r#"{"do":"stop","job":"deaf","grace_ms":60000}"#);
+    for number in 0..300 {
+        guard.send(r#"{"do":"probe","job":"good","argv":["true"]}"#);
+        assert_eq!(guard.reply(), r#"{"is":"probed","job":"good","end":{"code":0}}"#, "{number}");
+    }
+    guard.end();
 }
 
 #[test]
