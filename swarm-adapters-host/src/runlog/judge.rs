@@ -44,6 +44,8 @@ pub enum Event {
     Stop,
     /// The job still runs.
     Tick,
+    /// The job has run without a stop since its start, although the log lacks the lines between.
+    Continued,
     /// The job was started.
     Start,
 }
@@ -332,6 +334,8 @@ impl History {
                     finder.gap(last, t);
                 }
             }
+            // The silence before it does not count.
+            Event::Continued => {}
             Event::Tick | Event::Stop => {
                 if let Some(last) = self.last {
                     finder.silence(last, t);
@@ -370,7 +374,7 @@ impl History {
                 run.start = run.start.max(t);
                 run.is_stopped = false;
             }
-            Event::Tick => {}
+            Event::Tick | Event::Continued => {}
             Event::Stop => run.is_stopped = true,
         }
         self.last = Some(self.last.map_or(t, |last| last.max(t)));

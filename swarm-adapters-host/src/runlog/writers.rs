@@ -110,10 +110,12 @@ impl Writers {
                 }
             }
             (Body::Running(run, since), Some(writer)) => {
-                if writer.before.remove(run) != Some(*since) {
+                let is_known = writer.before.remove(run) == Some(*since);
+                if !is_known {
                     pass(run.line(*since, Event::Start));
                 }
-                pass(run.line(at, Event::Tick));
+                // The lines between may be in a file that was removed.
+                pass(run.line(at, if is_known { Event::Tick } else { Event::Continued }));
                 writer.running.insert(run.clone(), *since);
             }
             (Body::Tick(run), _) => pass(run.line(at, Event::Tick)),

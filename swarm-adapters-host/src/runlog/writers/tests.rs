@@ -357,3 +357,17 @@ proptest! {
         prop_assert!(doubled <= alone.overlaps.len(), "{alone:?}");
     }
 }
+
+#[test]
+fn a_file_without_the_earlier_ones_shows_no_gap_since_the_start_of_a_run() {
+    let later =
+        ["61 8 4 session 58", "61 8 5 running a 7 2", "61 8 6 alive", "62 8 7 alive", "63 8 8 end"];
+    let (verdict, damage) = log(&later);
+    assert_eq!(verdict.longest_gap, None);
+    assert!(verdict.is_good() && verdict.is_complete(), "{verdict:?}");
+    assert_eq!(gaps(&damage), []);
+    // A silence within the file is a gap.
+    let silent = [&later[..3], &["70 8 7 alive"][..]].concat();
+    let gap = log(&silent).0.longest_gap.unwrap();
+    assert_eq!((gap.from / SECOND, gap.ns / SECOND), (61, 9));
+}
