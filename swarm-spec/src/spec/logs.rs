@@ -19,7 +19,8 @@ pub struct LogsSpec {
     #[schemars(range(min = 1, max = 100))]
     pub max_files: Option<i32>,
     /// Size of the files of all jobs together. Beyond it the oldest files of removed jobs are
-    /// deleted first, and then the oldest renamed files. Default: `1GiB`.
+    /// deleted first, and then the oldest renamed files. Growing files lose
+    /// their first lines last of all. Default: `1GiB`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_total: Option<Size>,
 }
