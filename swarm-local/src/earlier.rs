@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use swarm_adapters_host::clock::unix_s;
+use swarm_worker::sweep::{self, Marker};
 use tokio::sync::watch;
 
 use super::ending::{Cause, of_killed};
@@ -74,6 +75,21 @@ impl Logs {
     }
 }
 
+/// Refuses to start while another pool runs that began in this directory. A user has renamed or
+/// removed the directory since, so that both pools would run the same jobs.
+async fn check_place(dir: &Path) -> anyhow::Result<()> {
+    let marker = Marker::Directory(dir.display().to_string());
+    let found = sweep::found(&marker).await.context("other pools cannot be looked for")?;
+    let Some((_, process)) = found.first() else { return Ok(()) };
+    let worker = process.instance.as_ref().map(|it| format!(" of worker {it}")).unwrap_or_default();
+    anyhow::bail!(
+        "a pool that began in {} still runs (process {}{worker}): the directory was renamed or \
+         removed; stop that pool first, with `swarm stop --dir` and the new name",
+        dir.display(),
+        process.pid.as_raw_nonzero(),
+    )
+}
+
 /// Ends an earlier run's processes before the Swarm `name` starts, and reports it. They have that
 /// run's stop timeout, unless a kill is requested meanwhile.
 pub(super) async fn end_first(
@@ -117,6 +133,7 @@ pub(super) async fn end_first(
         }
     };
     snapshots.send_replace(Arc::default());
+    check_place(dir).await?;
     report(&ended, cause);
     Ok(())
 }

@@ -35,8 +35,8 @@ pub(crate) const SESSION: &str = "SWARM_SESSION";
 pub const INSTANCE: &str = "SWARM_INSTANCE";
 /// The variable that holds the run of an operator, a random number that differs at each start.
 pub const RUN: &str = "SWARM_RUN";
-/// The variable that shows people the state directory of a process's operator. The sweep does not
-/// use it.
+/// The variable that shows people the state directory of a process's operator. The sweep kills no
+/// process by it.
 pub const DIR: &str = "SWARM_DIR";
 
 /// The time that one pass waits for the processes it killed, before the next pass.
@@ -58,6 +58,9 @@ pub enum Marker {
         /// run.
         since: u64,
     },
+    /// The processes of all runs of an operator with this state directory, also if the directory
+    /// was moved since.
+    Directory(String),
 }
 
 impl Marker {
@@ -67,6 +70,7 @@ impl Marker {
             Self::Session(id) => (SESSION, id),
             Self::Instance(instance) => (INSTANCE, instance),
             Self::Run { mark, since: _ } => (RUN, mark),
+            Self::Directory(dir) => (DIR, dir),
         };
         format!("{name}={value}").into_bytes()
     }
@@ -74,7 +78,7 @@ impl Marker {
     /// Returns the earliest start of its processes, in clock ticks since boot.
     fn since(&self) -> u64 {
         match self {
-            Self::Session(_) | Self::Instance(_) => 0,
+            Self::Session(_) | Self::Instance(_) | Self::Directory(_) => 0,
             Self::Run { mark: _, since } => *since,
         }
     }

@@ -92,6 +92,23 @@ fn a_pool_runs_in_the_background_and_keeps_nothing_of_its_caller() {
 }
 
 #[test]
+fn no_second_pool_starts_where_the_directory_of_the_first_was_renamed() {
+    let machine = Machine::new();
+    let pool = file(&machine, "r.yaml", &recorders());
+    detached(&machine, &pool);
+    until("the pool is settled", || {
+        (ran(&machine, &["status", "recorders"]).2 == Some(0)).then_some(())
+    });
+    let home = machine.path().join("swarm");
+    std::fs::rename(home.join("recorders"), home.join("moved")).unwrap();
+    let (printed, complaint, code) = ran(&machine, &["local", "-d", &pool]);
+    assert_eq!(code, Some(1), "{printed}{complaint}");
+    assert!(complaint.contains("the directory was renamed or removed; stop"), "{complaint}");
+    stop(&machine, "moved");
+    assert_eq!(machine.processes(), []);
+}
+
+#[test]
 fn a_start_that_fails_is_reported_by_the_caller() {
     let machine = Machine::new();
     let wrong = file(&machine, "wrong.yaml", &recorders().replace("jobs:", "jbos:"));
