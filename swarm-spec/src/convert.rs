@@ -94,7 +94,7 @@ pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desi
     check_adoption(spec)?;
     check_format(spec)?;
     let worker = spec.worker.clone().unwrap_or_default();
-    worker.runner.as_ref().map(Runner::read).transpose()?;
+    worker.runner.as_ref().map(|it| Runner::read(it, Runner::PLACE)).transpose()?;
     check_pace(&worker)?;
     let rebalance = spec.rebalance.clone().unwrap_or_default();
     let handover = spec.handover.clone().unwrap_or_default();

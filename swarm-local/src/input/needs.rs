@@ -16,7 +16,7 @@ use swarm_spec::spec::RunnerSpec;
 /// A sentence about the first thing that is missing.
 pub(super) fn check(swarm: &str, runner: &RunnerSpec) -> Result<(), ManifestError> {
     // The manifest was accepted, so its runner can be read.
-    let Ok(Runner::Command(program)) = Runner::read(runner) else { return Ok(()) };
+    let Ok(Runner::Command(program)) = Runner::read(runner, Runner::PLACE) else { return Ok(()) };
     let Some((field, reason)) = missing(&program) else { return Ok(()) };
     let source = SpecError { place: format!("spec.worker.runner.{field}"), reason };
     Err(ManifestError::Spec { swarm: swarm.to_owned(), at: None, source })

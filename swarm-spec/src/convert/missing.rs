@@ -12,11 +12,15 @@ use crate::spec::SwarmSpec;
 pub(super) fn check_params(jobs: &Jobs, spec: &SwarmSpec) -> Result<(), SpecError> {
     let runner = spec.worker.as_ref().and_then(|worker| worker.runner.as_ref());
     // Another check refuses a runner that cannot be read.
-    let Some(Ok(Runner::Command(program))) = runner.map(Runner::read) else { return Ok(()) };
-    for (param, place) in program.needed_params() {
+    let Some(Ok(Runner::Command(program))) = runner.map(|it| Runner::read(it, Runner::PLACE))
+    else {
+        return Ok(());
+    };
+    for (param, field) in program.needed_params() {
         let lacks = |(_, job): &(&JobName, &Job)| !job.params.contains_key(param);
         let without: Vec<_> = jobs.iter().filter(lacks).collect();
         if !without.is_empty() {
+            let place = format!("{}{field}", Runner::PLACE);
             return Err(SpecError { place, reason: sentence(param, &without, jobs.len()) });
         }
     }

@@ -14,7 +14,6 @@ use crate::spec::{
 use crate::template::Template;
 use crate::yaml::{self, printable};
 
-const PLACE: &str = "spec.worker.runner";
 /// The most bytes of a runner as JSON. A system passes at most 128 KiB in one argument.
 const BYTES_MAX: usize = 100 << 10;
 /// The prefix of the variables that every job has in its environment.
@@ -111,6 +110,8 @@ impl Default for Restart {
 }
 
 impl Runner {
+    /// The path of the runner of all jobs that name no other.
+    pub const PLACE: &str = "spec.worker.runner";
     /// Default of `ping.interval`.
     pub const PING_INTERVAL: Duration = Duration::from_secs(30);
     /// Default of `ping.timeout`.
@@ -118,12 +119,19 @@ impl Runner {
     /// Default of `ready.timeout`.
     pub const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-    /// Reads `spec`.
+    /// Reads `spec`, which is at the path `place`, such as [`PLACE`](Self::PLACE).
     ///
     /// # Errors
     ///
     /// [`SpecError`] names the field and the text to write instead.
-    pub fn read(spec: &RunnerSpec) -> Result<Self, SpecError> {
+    pub fn read(spec: &RunnerSpec, place: &str) -> Result<Self, SpecError> {
+        let below =
+            |error: SpecError| SpecError { place: format!("{place}{}", error.place), ..error };
+        Self::read_fields(spec).map_err(below)
+    }
+
+    /// Reads `spec`. The places of errors begin at the runner, as in `.command`.
+    fn read_fields(spec: &RunnerSpec) -> Result<Self, SpecError> {
         let RunnerSpec {
             log,
             command,
@@ -137,7 +145,7 @@ impl Runner {
             restart,
         } = spec;
         exactly_one(
-            PLACE,
+            "",
             &[("log", log.is_some()), ("command", command.is_some()), ("ping", ping.is_some())],
         )?;
         let rest = [
@@ -152,7 +160,7 @@ impl Runner {
         if command.is_none() && rest.contains(&true) {
             let reason = "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `ready`, `alive` and \
                           `restart` belong to a command; write `command` as well";
-            return Err(wrong(PLACE, reason.to_owned()));
+            return Err(wrong("", reason.to_owned()));
         }
         if let Some(PingRunnerSpec { interval, timeout }) = ping {
             let (interval_at, timeout_at) = (at("ping.interval"), at("ping.timeout"));
@@ -177,7 +185,7 @@ impl Runner {
             restart: restart.as_ref().map_or_else(|| Ok(Restart::default()), restart_of)?,
         };
         if serde_json::to_vec(spec).map_or(usize::MAX, |json| json.len()) > BYTES_MAX {
-            return Err(wrong(PLACE, format!("it has more than {BYTES_MAX} bytes; write less")));
+            return Err(wrong("", format!("it has more than {BYTES_MAX} bytes; write less")));
         }
         program.check_secrets()?;
         Ok(Self::Command(Box::new(program)))
@@ -205,17 +213,17 @@ impl Runner {
         schema::check_alone(&known, value)?;
         let spec = serde_path_to_error::deserialize(value)
             .map_err(|error| printable(&format!("field `{}`: {}", error.path(), error.inner())))?;
-        let in_runner = |error: SpecError| match error.place.strip_prefix(PLACE) {
-            Some("") | None => error.reason,
-            Some(rest) => format!("{}: {}", rest.trim_start_matches('.'), error.reason),
+        let in_runner = |error: SpecError| match error.place.trim_start_matches('.') {
+            "" => error.reason,
+            field => format!("{field}: {}", error.reason),
         };
-        Self::read(&spec).map_err(in_runner)
+        Self::read_fields(&spec).map_err(in_runner)
     }
 }
 
-/// The path of a field of the runner.
+/// The path of a field, from its runner.
 pub(super) fn at(field: &str) -> String {
-    format!("{PLACE}.{field}")
+    format!(".{field}")
 }
 
 pub(super) fn wrong(place: &str, reason: String) -> SpecError {
@@ -305,7 +313,8 @@ impl Program {
         [("command", self.command.as_slice()), ("ready", ready), ("alive", alive)]
     }
 
-    /// The params that every job needs, each with the path of the first field that names it.
+    /// The params that every job needs, each with the path of the first field that names it, as in
+    /// `.command`.
     pub(crate) fn needed_params(&self) -> BTreeMap<&str, String> {
         let mut needed = BTreeMap::new();
         for (field, texts) in self.readable_texts() {

@@ -181,7 +181,7 @@ fn what_is_not_said_has_the_documented_default() {
     assert_eq!((desired.batch_window, desired.paused), (secs(1), false));
     let replication = desired.replication;
     assert_eq!(
-        (replication, Runner::read(&runner), first_slot),
+        (replication, Runner::read(&runner, Runner::PLACE), first_slot),
         (swarm_core::Replication::One, Ok(Runner::Log), 0)
     );
 }

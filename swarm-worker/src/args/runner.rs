@@ -80,7 +80,7 @@ impl RunnerArgs {
             RunnerArg::Kind(RunnerKind::Command) => {
                 let command = Some(self.command.clone());
                 let spec = RunnerSpec { command, ..RunnerSpec::default() };
-                Runner::read(&spec).map_err(|error| Failure::Usage(error.reason))?
+                Runner::read(&spec, Runner::PLACE).map_err(|error| Failure::Usage(error.reason))?
             }
             RunnerArg::Kind(RunnerKind::Ping) => {
                 Runner::Ping { interval: self.ping_interval, timeout: self.ping_timeout }
@@ -128,7 +128,7 @@ mod tests {
                 serde_json::from_value(swarm_spec::yaml::documents(text).unwrap().remove(0).1)
                     .unwrap();
             let argument = format!("--runner={}", spec.to_json());
-            assert_eq!(parsed(&[&argument]), Ok(Runner::read(&spec).ok()));
+            assert_eq!(parsed(&[&argument]), Ok(Runner::read(&spec, Runner::PLACE).ok()));
         }
     }
 

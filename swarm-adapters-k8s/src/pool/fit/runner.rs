@@ -15,7 +15,7 @@ pub(super) fn misfit(swarm: &Swarm, pod: &PodSpec) -> Option<Misfit> {
         return None;
     }
     let written = swarm.spec.worker.as_ref()?.runner.as_ref()?;
-    let wanted = word_of(&Runner::read(written).ok()?);
+    let wanted = word_of(&Runner::read(written, Runner::PLACE).ok()?);
     let is_session = swarm.protocol() == ProtocolSpec::Session;
     let mut others = Vec::new();
     for container in &pod.containers {
