@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use swarm_core::handover::SessionId;
 use swarm_core::ports::{SessionViews, ViewUpdate};
 use swarm_core::session::{Granted, JobOutput, Pace, Portion, WorkerView};
-use swarm_core::{JobName, Token};
+use swarm_core::{JobName, RunnerName, Token};
 
 use crate::file;
 use crate::leases;
@@ -41,6 +41,8 @@ struct Entry {
     token: u64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     run_once: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    runner: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[serde(deserialize_with = "crate::unique::map")]
     params: BTreeMap<String, String>,
@@ -58,6 +60,9 @@ struct Document {
     jobs: BTreeMap<String, Entry>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     runner: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(deserialize_with = "crate::unique::map")]
+    runners: BTreeMap<String, String>,
     /// Only written if it is false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     show_output: Option<bool>,
@@ -128,10 +133,11 @@ pub fn check(view: &WorkerView) -> Result<(), String> {
     // bytes in JSON.
     let param = |(name, value): (&String, &String)| 6 * (name.len() + value.len()) + 8;
     let job = |(job, granted): (&JobName, &Granted)| {
-        6 * job.as_str().len() + 64 + granted.params.iter().map(param).sum::<usize>()
+        6 * job.as_str().len() + 160 + granted.params.iter().map(param).sum::<usize>()
     };
-    let runner = view.runner.as_ref().map_or(0, |it| 6 * it.len());
-    let bytes_at_most = 1_000 + runner + view.jobs.iter().map(job).sum::<usize>();
+    let runners = view.runner.iter().chain(view.runners.values());
+    let runners = runners.map(|it| 6 * it.len() + 100).sum::<usize>();
+    let bytes_at_most = 1_000 + runners + view.jobs.iter().map(job).sum::<usize>();
     if u64::try_from(bytes_at_most).is_ok_and(|bytes| bytes <= BYTES_MAX) {
         return Ok(());
     }
@@ -139,12 +145,13 @@ pub fn check(view: &WorkerView) -> Result<(), String> {
 }
 
 fn to_text(view: &WorkerView) -> Result<String, String> {
-    let WorkerView { session, incarnation, revision, jobs, runner, output, pace } = view;
+    let WorkerView { session, incarnation, revision, jobs, runner, runners, output, pace } = view;
     let Pace { max_restarting, max_starting } = *pace;
     check_count(jobs.len())?;
     let jobs = jobs.iter().map(|(job, granted)| {
-        let Granted { token: Token(token), run_once, params } = granted;
-        let entry = Entry { token: *token, run_once: *run_once, params: (**params).clone() };
+        let Granted { token: Token(token), run_once, runner, params } = granted;
+        let (runner, params) = (runner.as_ref().map(ToString::to_string), (**params).clone());
+        let entry = Entry { token: *token, run_once: *run_once, runner, params };
         (job.to_string(), entry)
     });
     let document = Document {
@@ -154,6 +161,7 @@ fn to_text(view: &WorkerView) -> Result<String, String> {
         revision: *revision,
         jobs: jobs.collect(),
         runner: runner.clone(),
+        runners: runners.iter().map(|(name, it)| (name.to_string(), it.clone())).collect(),
         show_output: (*output == JobOutput::Hidden).then_some(false),
         max_restarting: (max_restarting != Portion::default()).then(|| max_restarting.to_string()),
         max_starting,
@@ -176,6 +184,7 @@ fn parse(text: &str, session: &SessionId) -> Result<WorkerView, String> {
         revision,
         jobs,
         runner,
+        runners,
         show_output,
         max_restarting,
         max_starting,
@@ -185,16 +194,23 @@ fn parse(text: &str, session: &SessionId) -> Result<WorkerView, String> {
     }
     check_count(jobs.len())?;
     let named = |(job, entry): (String, Entry)| {
-        let Entry { token, run_once, params } = entry;
-        Ok((JobName::new(&job)?, Granted { token: Token(token), run_once, params: params.into() }))
+        let Entry { token, run_once, runner, params } = entry;
+        let runner = runner.as_deref().map(runner_name).transpose()?;
+        let name = JobName::new(&job).map_err(|error| error.to_string())?;
+        Ok((name, Granted { token: Token(token), run_once, runner, params: params.into() }))
     };
-    let jobs = jobs.into_iter().map(named).collect::<Result<_, swarm_core::JobNameError>>();
-    let jobs = jobs.map_err(|error| error.to_string())?;
+    let jobs = jobs.into_iter().map(named).collect::<Result<_, String>>()?;
+    let runners = runners.into_iter().map(|(name, it)| Ok((runner_name(&name)?, it)));
+    let runners = runners.collect::<Result<_, String>>()?;
     let output = JobOutput::shown_if(show_output);
     // A text of a later version must not cost the worker its jobs.
     let max_restarting = max_restarting.and_then(|it| it.parse().ok()).unwrap_or_default();
     let (session, pace) = (session.clone(), Pace { max_restarting, max_starting });
-    Ok(WorkerView { session, incarnation, revision, jobs, runner, output, pace })
+    Ok(WorkerView { session, incarnation, revision, jobs, runner, runners, output, pace })
+}
+
+fn runner_name(name: &str) -> Result<RunnerName, String> {
+    RunnerName::new(name).map_err(|error| error.to_string())
 }
 
 fn check_count(jobs: usize) -> Result<(), String> {
@@ -269,7 +285,9 @@ mod tests {
 
     fn view(revision: u64) -> WorkerView {
         let params = [("url".to_owned(), "rtsp://\"x\"".to_owned())].into_iter().collect();
-        let once = Granted { token: Token(u64::MAX), run_once: true, params };
+        let record = RunnerName::new("record").unwrap();
+        let runner = Some(record.clone());
+        let once = Granted { token: Token(u64::MAX), run_once: true, runner, params };
         let plain = Token(3).into();
         let jobs = [("a:\"b\"".parse().unwrap(), once), ("c".parse().unwrap(), plain)].into();
         WorkerView {
@@ -278,6 +296,7 @@ mod tests {
             revision,
             jobs,
             runner: Some("{log: {}}".into()),
+            runners: [(record, "{ping: {}}".into())].into(),
             output: JobOutput::Hidden,
             pace: Pace { max_restarting: Portion::Percent(25), max_starting: Some(8) },
         }

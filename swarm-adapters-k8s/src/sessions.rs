@@ -23,7 +23,9 @@ use swarm_client::session::SeenLease;
 use swarm_core::handover::{Moment, SessionId, WatchStage};
 use swarm_core::overseer::{Fact, Overseer, PoolFacts, Suspicion};
 use swarm_core::ports::{LedgerStore as _, StoreError};
-use swarm_core::{Desired, Failing, Failover, JobName, Ledger, Relocation};
+use swarm_core::session::Details;
+use swarm_core::{Desired, Failing, Failover, JobName, Jobs, Ledger, Relocation};
+use swarm_spec::spec::SwarmSpec;
 
 use crate::clock;
 use crate::jobs::convert;
@@ -72,6 +74,10 @@ pub(crate) struct KnownSessions {
     failover: Failover,
     /// The sessions whose pods may write the Leases of other pods, since no policy prevents it.
     unprotected: BTreeSet<SessionId>,
+    /// The sessions that know the runners that jobs name.
+    knowing: BTreeSet<SessionId>,
+    /// The number of jobs that wait for the update of their worker, by its session.
+    waiting: BTreeMap<SessionId, usize>,
     /// The moment at which each release began to wait for its acknowledgement, for people.
     owed: report::Since,
     /// The moment at which the release of each job began, for people.
@@ -105,8 +111,12 @@ impl KnownSessions {
     fn learn_leases(&mut self, leases: Vec<Known>) {
         self.failing.clear();
         self.unprotected.clear();
+        self.knowing.clear();
         for known in leases {
-            let SeenLease { session, failing, is_unprotected, .. } = &known.seen;
+            let SeenLease { session, failing, knows_runners, is_unprotected, .. } = &known.seen;
+            if *knows_runners {
+                self.knowing.insert(session.clone());
+            }
             if *is_unprotected {
                 self.unprotected.insert(session.clone());
             }
@@ -115,6 +125,38 @@ impl KnownSessions {
             }
             let lease = Fact::Lease(known.seen.session.clone(), known.facts());
             self.overseer.learn(known.since, lease);
+        }
+    }
+
+    /// Returns the data for workers other than the names of `jobs`. A session that does not know the
+    /// runners that jobs name gets no such job.
+    pub(crate) fn details(&self, spec: &SwarmSpec, jobs: &Jobs) -> Details {
+        let runners = spec.runners().into_iter().map(|(name, it)| (name, it.to_json())).collect();
+        let details = Details::of(jobs).with_output(spec.output()).with_pace(spec.pace());
+        let details = match spec.runner() {
+            Some(runner) => details.with_runner(runner.to_json()),
+            None => details,
+        };
+        if jobs.values().any(|job| job.runner.is_some()) {
+            details.with_runners(runners).with_knowing(self.knowing.clone())
+        } else {
+            details
+        }
+    }
+
+    /// Counts the jobs of `ledger` that wait for the update of their worker. O(jobs · log details) if
+    /// there can be any.
+    pub(crate) fn note_waiting(&mut self, ledger: &Ledger, details: &Details) {
+        self.waiting.clear();
+        if details.runners().is_empty() {
+            return;
+        }
+        let old = |session: &SessionId| !session.is_plain() && !self.knowing.contains(session);
+        for (session, view) in ledger.session_views().into_iter().filter(|(it, _)| old(it)) {
+            let count = view.jobs.keys().filter(|job| details.is_beyond(&session, job)).count();
+            if 0 < count {
+                self.waiting.insert(session, count);
+            }
         }
     }
 
@@ -132,7 +174,7 @@ impl KnownSessions {
         ledger: &Ledger,
     ) -> bool {
         let before = self.failover.relocations();
-        if desired.failover.is_none() && before.is_empty() {
+        if !desired.has_failover() && before.is_empty() {
             return false;
         }
         let slots = ledger.sessions();

@@ -181,7 +181,7 @@ pub struct SwarmStatus {
     /// Conditions. Always present: `Ready`, `PoolReady`, `AllJobsAssigned`, `Converged`, `Healthy`.
     /// Only while true: `Reconciling`, `Stalled`, `RollingOut`, `AutoscaleLimited`,
     /// `RefreshBlocked`, `LeaseTooLong`, `WorkersSuspect`, `RevocationHeld`, `ReleaseUnanswered`,
-    /// `PoolMisconfigured`, `SessionsUnprotected`.
+    /// `WorkersOutdated`, `PoolMisconfigured`, `SessionsUnprotected`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",

@@ -36,16 +36,21 @@ pub const PREDECESSOR_ANNOTATION: &str = "swarm.k8slab.info/predecessor";
 /// The failing jobs of the session, as JSON: [`Failing`]. It is for people, and missing while no
 /// job fails.
 pub const FAILING_ANNOTATION: &str = "swarm.k8slab.info/failing";
+/// The features of the protocol that the session has, with commas in between.
+pub const FEATURES_ANNOTATION: &str = "swarm.k8slab.info/features";
 /// Says `missing` if the API server would let the session write the Leases of others.
 pub const POLICY_ANNOTATION: &str = "swarm.k8slab.info/policy";
 /// All annotations that a session writes.
-pub const ANNOTATIONS: [&str; 5] = [
+pub const ANNOTATIONS: [&str; 6] = [
     ACK_ANNOTATION,
     STOPPING_ANNOTATION,
     PREDECESSOR_ANNOTATION,
     FAILING_ANNOTATION,
+    FEATURES_ANNOTATION,
     POLICY_ANNOTATION,
 ];
+/// The feature of a session that knows the runners that jobs name.
+const RUNNERS: &str = "runners";
 /// The value of that annotation.
 const POLICY_MISSING: &str = "missing";
 /// The most failing jobs that are reported one by one.
@@ -106,6 +111,9 @@ pub struct SeenLease {
     pub former: Former,
     /// The session's report about failing jobs.
     pub failing: Failing,
+    /// Whether it knows the runners that jobs name. No other session may get such a job, since it
+    /// would run it in another way.
+    pub knows_runners: bool,
     /// Whether it says that nothing keeps it from the Leases of others.
     pub is_unprotected: bool,
 }
@@ -128,7 +136,10 @@ pub fn written(
         culprit: former.culprit.as_ref().map(ToString::to_string),
     };
     let stored = serde_json::to_string(&stored).unwrap_or_default();
-    let mut annotations = BTreeMap::from([(ACK_ANNOTATION.to_owned(), stored)]);
+    let mut annotations = BTreeMap::from([
+        (ACK_ANNOTATION.to_owned(), stored),
+        (FEATURES_ANNOTATION.to_owned(), RUNNERS.to_owned()),
+    ]);
     annotations.extend(stopping::written(write).map(|it| (STOPPING_ANNOTATION.to_owned(), it)));
     let predecessor = former.session.as_ref();
     annotations.extend(predecessor.map(|it| (PREDECESSOR_ANNOTATION.to_owned(), it.to_string())));
@@ -289,6 +300,10 @@ pub fn seen(object: &Object) -> Result<SeenLease, String> {
         duration: Duration::from_millis(stored.duration_ms),
         former,
         failing: read_failing(object),
+        knows_runners: object
+            .annotations()
+            .get(FEATURES_ANNOTATION)
+            .is_some_and(|all| all.split(',').any(|feature| feature.trim() == RUNNERS)),
         is_unprotected: object
             .annotations()
             .get(POLICY_ANNOTATION)
@@ -323,9 +338,24 @@ mod tests {
             let lease = Lease { version: LeaseVersion(42), holder, number: 3, ack: write.ack };
             let (session, former) = (session.clone(), former.clone());
             let (duration, failing) = (terms.duration, Failing::default());
-            let is_unprotected = false;
-            let expected = SeenLease { session, lease, duration, former, failing, is_unprotected };
+            let (knows_runners, is_unprotected) = (true, false);
+            let expected = SeenLease {
+                session,
+                lease,
+                duration,
+                former,
+                failing,
+                knows_runners,
+                is_unprotected,
+            };
             assert_eq!(seen(&object), Ok(expected));
+            for (features, knows) in [("fast, runners", true), ("runners2", false), ("", false)] {
+                let features = features.to_owned();
+                object.annotations_mut().insert(FEATURES_ANNOTATION.to_owned(), features);
+                assert_eq!(seen(&object).unwrap().knows_runners, knows);
+            }
+            object.annotations_mut().remove(FEATURES_ANNOTATION);
+            assert!(!seen(&object).unwrap().knows_runners, "an older worker");
             assert!(seen(&unprotected(object)).unwrap().is_unprotected);
         }
     }

@@ -60,19 +60,24 @@ impl Failover {
         reports: impl IntoIterator<Item = (Slot, &'a Failing)>,
         now: Duration,
     ) {
-        let limit = desired.failover.filter(|_| desired.replication == Replication::One);
-        let Some(limit) = limit else {
+        if !desired.has_failover() || desired.replication != Replication::One {
             self.jobs.clear();
             return;
+        }
+        let limit_of = |name: &JobName| {
+            let job = desired.jobs.get(name).filter(|job| may_move(job));
+            job.and_then(|job| desired.failover_of(job))
         };
         let is_young = |at: Duration| now.saturating_sub(at) < AVOIDED_FOR;
         self.jobs.retain(|name, failures| {
             failures.at.retain(|_, at| is_young(*at));
-            !failures.at.is_empty() && desired.jobs.get(name).is_some_and(may_move)
+            !failures.at.is_empty() && limit_of(name).is_some()
         });
         let reports = reports.into_iter();
         let worst = reports.flat_map(|(slot, it)| it.worst.iter().map(move |job| (slot, job)));
-        let has_failed = |job: &FailingJob| u64::from(limit.get()) <= failures_of(job);
+        let has_failed = |job: &FailingJob| {
+            limit_of(&job.job).is_some_and(|limit| u64::from(limit.get()) <= failures_of(job))
+        };
         let mut worst: Vec<_> = worst.filter(|(_, job)| has_failed(job)).collect();
         if worst.is_empty() {
             return;
@@ -83,7 +88,7 @@ impl Failover {
             let record = ledger.cells.jobs.get(job);
             let Some(Cell::Granted { session, .. }) = record.map(|it| &it.cell) else { continue };
             let is_held = slots.get(session) == Some(&slot);
-            if !is_held || !desired.jobs.get(job).is_some_and(may_move) {
+            if !is_held {
                 continue;
             }
             if let Some(failures) = self.jobs.get_mut(job) {
@@ -166,6 +171,26 @@ mod tests {
 
     fn slot_of(ledger: &Ledger, job: &str) -> Slot {
         ledger.assignment().holder(&job.parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_number_of_failures_is_that_of_the_jobs_own_runner() {
+        let (mut desired, ledger) = pool(3);
+        let named = |name: &str| crate::RunnerName::new(name).unwrap();
+        desired.jobs.get_mut("j00").unwrap().runner = Some(named("patient"));
+        desired.jobs.get_mut("j01").unwrap().runner = Some(named("other"));
+        desired.failover_by_runner = [(named("patient"), NonZeroU32::new(5).unwrap())].into();
+        let relocated = |desired: &Desired, job: &str, restarts| {
+            let report = failing(&[job], FailingState::Restarting, restarts);
+            let (mut failover, at) = (Failover::default(), slot_of(&ledger, job));
+            failover.observe(desired, &ledger, [(at, &report)], Duration::ZERO);
+            failover.relocations().len()
+        };
+        assert_eq!([4, 5].map(|restarts| relocated(&desired, "j00", restarts)), [0, 1]);
+        assert_eq!([4, 99].map(|restarts| relocated(&desired, "j01", restarts)), [0, 0]);
+        assert_eq!([2, 3].map(|restarts| relocated(&desired, "j02", restarts)), [0, 1]);
+        desired.failover = None;
+        assert_eq!(["j00", "j02"].map(|job| relocated(&desired, job, 9)), [1, 0]);
     }
 
     #[test]

@@ -49,7 +49,8 @@ pub(crate) fn digest_bytes(bytes: &[u8]) -> u64 {
 pub fn digest_jobs(jobs: &Jobs) -> u64 {
     let word = |digest, word: u64| mix(digest ^ word);
     jobs.iter().fold(0, |digest, (name, job)| {
-        let Job { pin, priority, share, run_once: _, suspend, title: _, params: _ } = job;
+        let Job { pin, priority, share, suspend, run_once: _, title: _, runner: _, params: _ } =
+            job;
         let pin = pin.map_or(0, |slot| u64::from(slot.0) + 1);
         let share = share.map_or(0, |share| u64::from(share.percent()));
         let priority = u32::from_ne_bytes(priority.to_ne_bytes());
@@ -64,13 +65,15 @@ pub fn digest_jobs(jobs: &Jobs) -> u64 {
 /// Returns a digest of the details that workers receive with a grant of the job; 0 for a job that
 /// has only a name. O(bytes of its params).
 fn digest_details(job: &Job) -> u64 {
-    let Job { pin: _, priority: _, share: _, run_once, suspend: _, title: _, params } = job;
-    if !run_once && params.is_empty() {
+    let Job { run_once, runner, params, .. } = job;
+    let Job { pin: _, priority: _, share: _, suspend: _, title: _, .. } = job;
+    if !run_once && runner.is_none() && params.is_empty() {
         return 0;
     }
-    params.iter().fold(1 + u64::from(*run_once), |digest, (name, value)| {
+    let digest = params.iter().fold(1 + u64::from(*run_once), |digest, (name, value)| {
         mix(mix(digest ^ digest_bytes(name.as_bytes())) ^ digest_bytes(value.as_bytes()))
-    })
+    });
+    runner.as_ref().map_or(digest, |runner| digest_and(digest, runner.as_str()))
 }
 
 /// Returns a digest of grants: the jobs, their tokens and their details. It is the same on every

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::{SharedMap, Slot, Title};
+use crate::{RunnerName, SharedMap, Slot, Title};
 
 /// The name of a job: 1 to 253 printable ASCII characters without spaces.
 ///
@@ -157,6 +157,10 @@ pub struct Job {
     /// The title for people. No decision depends on it, and workers do not receive it.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub title: Option<Title>,
+    /// The runner that runs it; `None` for the runner of all jobs that name none. Workers receive it
+    /// with the grant; no decision depends on it.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
+    pub runner: Option<RunnerName>,
     /// The parameters from its user. Workers receive them with the grant; no decision depends on
     /// them.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]

@@ -53,6 +53,7 @@ assert!(serde_json::from_str::<Assignment>(r#"{"two words":0}"#).is_err()); // n
 mod job;
 mod pool;
 mod relocation;
+mod runner_name;
 mod slot;
 mod title;
 mod token;
@@ -99,6 +100,7 @@ pub use planner::{
 };
 pub use pool::{Member, Pool, Presence, Standing, Timing};
 pub use relocation::Relocation;
+pub use runner_name::{RunnerName, RunnerNameError};
 pub use shared::SharedMap;
 pub use slot::Slot;
 pub use title::{Title, TitleError};

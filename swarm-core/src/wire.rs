@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::handover::SessionId;
 use crate::ledger::stored::{Stored, whole_millis};
-use crate::{JobName, Ledger, Params, Share, SharedMap, Title};
+use crate::{JobName, Ledger, Params, RunnerName, Share, SharedMap, Title};
 
 /// Returns whether a field can be left out.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -72,6 +72,19 @@ impl Serialize for Title {
 }
 
 impl<'de> Deserialize<'de> for Title {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// Writes the name as text.
+impl Serialize for RunnerName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for RunnerName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::new(&String::deserialize(deserializer)?).map_err(D::Error::custom)
     }

@@ -15,8 +15,8 @@ use swarm_core::session::{Details, WorkerView};
 use swarm_core::stored::Stored;
 use swarm_core::{
     Assignment, Desired, Job, JobName, Jobs, Ledger, Mode, Move, MoveReason, Observed, Params,
-    Plan, Pool, Position, Presence, Replication, Request, Rules, Share, Slot, Timing, Title, Token,
-    Unassigned, View, WorkerSeen, decide, jobs,
+    Plan, Pool, Position, Presence, Replication, Request, Rules, RunnerName, Share, Slot, Timing,
+    Title, Token, Unassigned, View, WorkerSeen, decide, jobs,
 };
 
 /// Checks what is written, and that the same value is read from it.
@@ -97,10 +97,12 @@ fn a_job_is_written_with_what_it_asks_for() {
     let params = Params::from_iter([("url".to_owned(), "http://a".to_owned())]);
     let (pin, share) = (Some(Slot(2)), Some(Share::new(50).unwrap()));
     let title = Some(Title::new("Haustür").unwrap());
-    let all = Job { pin, priority: -3, share, run_once: true, suspend: true, title, params };
+    let runner = Some(RunnerName::new("record").unwrap());
+    let all =
+        Job { pin, priority: -3, share, run_once: true, suspend: true, title, runner, params };
     let written = json!({
         "pin": 2, "priority": -3, "share": 50, "runOnce": true, "suspend": true,
-        "title": "Haustür", "params": { "url": "http://a" },
+        "title": "Haustür", "runner": "record", "params": { "url": "http://a" },
     });
     is_written_as(&all, &written);
     is_written_as(&Job::default(), &json!({}));
@@ -255,8 +257,10 @@ fn a_ledger_is_written_in_its_stored_form() {
 fn a_view_names_its_session_as_stores_do() {
     let mut jobs = Jobs::new();
     let params = Params::from_iter([("url".to_owned(), "http://a".to_owned())]);
-    jobs.insert(name("b"), Job { run_once: true, params, ..Job::default() });
-    let details = Details::of(&jobs);
+    let runner = Some(RunnerName::new("record").unwrap());
+    jobs.insert(name("b"), Job { run_once: true, runner, params, ..Job::default() });
+    let runners = ["copy", "record"].map(|it| (RunnerName::new(it).unwrap(), "log".to_owned()));
+    let details = Details::of(&jobs).with_runners(runners.into());
     let grants = [(name("a"), Token(8)), (name("b"), Token(u64::MAX))];
     let session = SessionId::new("pod", 7);
     let view = SessionView { session, incarnation: 5, revision: 3, jobs: grants.into() };
@@ -265,9 +269,12 @@ fn a_view_names_its_session_as_stores_do() {
     let written =
         |jobs| json!({ "session": session, "incarnation": 5, "revision": 3, "jobs": jobs });
     is_written_as(&view, &written(jobs));
-    let run_once = json!({ "token": u64::MAX, "runOnce": true, "params": { "url": "http://a" } });
-    let jobs = json!({ "a": { "token": 8 }, "b": run_once });
-    is_written_as::<WorkerView>(&view.with_details(&details), &written(jobs));
+    let run_once = json!({
+        "token": u64::MAX, "runOnce": true, "runner": "record", "params": { "url": "http://a" },
+    });
+    let mut whole = written(json!({ "a": { "token": 8 }, "b": run_once }));
+    whole["runners"] = json!({ "record": "log" });
+    is_written_as::<WorkerView>(&view.with_details(&details), &whole);
     is_written_as(&SessionId::plain("pod"), &json!("plain/pod"));
 }
 

@@ -5,7 +5,7 @@ mod edits;
 mod gate;
 mod needs;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::ops::Range;
@@ -18,7 +18,7 @@ use swarm_adapters_host::job_log;
 use swarm_adapters_host::watch::Contents;
 use swarm_core::handover::LeaseTerms;
 use swarm_core::session::{Details, JobOutput, Pace};
-use swarm_core::{Desired, Jobs, Replication};
+use swarm_core::{Desired, Jobs, Replication, RunnerName};
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::{self, Explained};
 use swarm_spec::spec::{LogLimits, RunnerSpec};
@@ -50,6 +50,8 @@ pub(super) struct Wanted {
     pub(super) slots: Range<u32>,
     pub(super) worker_name: String,
     pub(super) runner: RunnerSpec,
+    /// The runners of the jobs that name one.
+    pub(super) runners: BTreeMap<RunnerName, RunnerSpec>,
     pub(super) output: JobOutput,
     pub(super) logs: LogLimits,
     pub(super) pace: Pace,
@@ -92,7 +94,9 @@ impl Wanted {
 
     /// Same as [`details`](Self::details), for other jobs.
     pub(super) fn details_of(&self, jobs: &Jobs) -> Details {
+        let runners = self.runners.iter().map(|(name, runner)| (name.clone(), runner.to_json()));
         let details = Details::of(jobs).with_runner(self.runner.to_json());
+        let details = details.with_runners(runners.collect());
         details.with_output(self.output).with_pace(self.pace)
     }
 }
@@ -187,6 +191,7 @@ impl Reader {
             first_slot,
             worker_name,
             runner,
+            runners,
             output,
             logs,
             pace,
@@ -218,7 +223,8 @@ impl Reader {
             )));
         }
         if self.has_own_workers {
-            needs::check(&name, &runner).map_err(|error| error.explained(&self.shown, text))?;
+            let written = needs::Written { runner: &runner, runners: &runners };
+            needs::check(&name, &written).map_err(|error| error.explained(&self.shown, text))?;
         }
         let slots = first_slot..first_slot.saturating_add(workers);
         let batch_window = desired.batch_window;
@@ -228,6 +234,7 @@ impl Reader {
             slots,
             worker_name,
             runner,
+            runners,
             output,
             logs,
             pace,

@@ -14,7 +14,10 @@ const PER_GUARD: u64 = 64;
 /// Returns a warning if a worker has too few files for its even share of the jobs.
 pub(super) fn of_open_files(wanted: &Wanted) -> Option<String> {
     // Other runners start no process.
-    wanted.runner.command.as_ref()?;
+    [&wanted.runner]
+        .into_iter()
+        .chain(wanted.runners.values())
+        .find_map(|it| it.command.as_ref())?;
     let (jobs, workers) = (wanted.desired.jobs.len(), wanted.workers().max(1));
     let most = match wanted.desired.replication {
         Replication::One => jobs.div_ceil(workers),

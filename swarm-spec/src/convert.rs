@@ -1,6 +1,7 @@
 //! Converts a spec to the types of the core.
 
 mod missing;
+mod runners;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -11,8 +12,8 @@ use swarm_core::handover::{LeaseTerms, LeaseTermsError, Policy};
 use swarm_core::overseer::Protocol;
 use swarm_core::session::Portion;
 use swarm_core::{
-    Autoscale, Desired, Job, JobName, Jobs, Mode, PerWorker, Replication, Rules, Share, Slot,
-    Timing, Title,
+    Autoscale, Desired, Job, JobName, Jobs, Mode, PerWorker, Replication, Rules, RunnerName, Share,
+    Slot, Timing, Title,
 };
 
 use crate::error::SpecError;
@@ -20,9 +21,11 @@ use crate::manifest::Runner;
 use crate::params::check_params;
 use crate::spec::{
     self, AutoscaleSpec, CapacitySpec, HandoverSpec, Kind, ManagedSpec, ModeSpec, NAME_MAX,
-    PolicySpec, PoolSpec, ProtocolSpec, RebalanceSpec, RefreshMode, ReplicationSpec, SwarmSpec,
-    ViewFormat, WORKERS_MAX, WORKLOAD_NAME_MAX, WorkerSpec, managed_name_fits,
+    PolicySpec, PoolSpec, ProtocolSpec, RebalanceSpec, RefreshMode, ReplicationSpec, RunnerSpec,
+    SwarmSpec, ViewFormat, WORKERS_MAX, WORKLOAD_NAME_MAX, WorkerSpec, managed_name_fits,
+    runner_place,
 };
+pub(crate) use runners::has_runner;
 
 /// Default of `rebalance.batchWindow`.
 const BATCH_WINDOW: Duration = Duration::from_secs(1);
@@ -94,7 +97,7 @@ pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desi
     check_adoption(spec)?;
     check_format(spec)?;
     let worker = spec.worker.clone().unwrap_or_default();
-    worker.runner.as_ref().map(|it| Runner::read(it, Runner::PLACE)).transpose()?;
+    runners::check(spec)?;
     check_pace(&worker)?;
     let rebalance = spec.rebalance.clone().unwrap_or_default();
     let handover = spec.handover.clone().unwrap_or_default();
@@ -123,18 +126,23 @@ pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desi
     desired.batch_window = rebalance.batch_window.map_or(BATCH_WINDOW, Into::into);
     desired.replicas = spec.replicas.map(replicas).transpose()?;
     desired.autoscale = spec.autoscale.as_ref().map(|terms| autoscale(spec, terms)).transpose()?;
-    desired.failover = failover(spec)?;
+    let alone = worker.runner.as_ref();
+    desired.failover = alone.map(|it| failover(it, Runner::PLACE)).transpose()?.flatten();
+    for (name, runner) in spec.runners() {
+        let failures = failover(&runner, &runner_place(name.as_str()))?;
+        desired.failover_by_runner.extend(failures.map(|failures| (name, failures)));
+    }
     Ok(desired)
 }
 
-/// Reads the number of failures after which a job moves to another worker.
-fn failover(spec: &SwarmSpec) -> Result<Option<NonZeroU32>, SpecError> {
-    let restart = spec.runner().and_then(|runner| runner.restart);
-    let Some(failures) = restart.and_then(|restart| restart.failover) else { return Ok(None) };
+/// Reads the number of failures after which a job of the runner at `place` moves to another worker.
+fn failover(runner: &RunnerSpec, place: &str) -> Result<Option<NonZeroU32>, SpecError> {
+    let failures = runner.restart.as_ref().and_then(|restart| restart.failover);
+    let Some(failures) = failures else { return Ok(None) };
     match u32::try_from(failures).ok().and_then(NonZeroU32::new) {
         Some(failures) => Ok(Some(failures)),
         None => wrong(
-            "spec.worker.runner.restart.failover",
+            &format!("{place}.restart.failover"),
             format!("{failures} is not allowed; write 1 or more, or leave the field out"),
         ),
     }
@@ -235,10 +243,12 @@ fn check_format(spec: &SwarmSpec) -> Result<(), SpecError> {
 ///
 /// # Errors
 ///
-/// [`SpecError`] for a job that needs sessions in a pool without them, for a job that needs a single
-/// worker under `replication: All`, and for jobs without a param that the runner needs. O(jobs).
+/// [`SpecError`] for a job that needs sessions in a pool without them, or whose runner does not
+/// exist. It is also for a job that needs a single worker under `replication: All`, and for jobs
+/// without a param that their runner needs. O(jobs).
 pub fn check_jobs(jobs: &Jobs, spec: &SwarmSpec) -> Result<(), SpecError> {
     check_run_once(jobs, spec.protocol())?;
+    runners::check_jobs(jobs, spec)?;
     missing::check_params(jobs, spec)?;
     match spec.replication.unwrap_or_default() {
         ReplicationSpec::One => Ok(()),
@@ -445,7 +455,7 @@ impl From<ProtocolSpec> for Protocol {
 
 /// Converts a job. The error is a sentence about the wrong value.
 pub(crate) fn job(spec: &spec::Job) -> Result<(JobName, Job), String> {
-    let spec::Job { name, title, share, pin, priority, run_once, suspend, params } = spec;
+    let spec::Job { name, title, share, pin, priority, run_once, suspend, runner, params } = spec;
     let name = JobName::new(name).map_err(|error| error.to_string())?;
     let title = title.as_deref().map(Title::new).transpose();
     let title = title.map_err(|error| format!("job `{name}`: {error}"))?;
@@ -459,6 +469,8 @@ pub(crate) fn job(spec: &spec::Job) -> Result<(JobName, Job), String> {
         let slot = u32::try_from(pin).map(Slot);
         slot.map_err(|_| format!("job `{name}` has the pin {pin}; write a slot: 0, 1, 2, …"))
     });
+    let runner = runner.as_deref().map(RunnerName::new).transpose();
+    let runner = runner.map_err(|error| format!("job `{name}`: {error}"))?;
     let params = params.clone().unwrap_or_default();
     check_params(&params)?;
     let (priority, run_once) = (priority.unwrap_or_default(), run_once.unwrap_or_default());
@@ -470,7 +482,8 @@ pub(crate) fn job(spec: &spec::Job) -> Result<(JobName, Job), String> {
     }
     let (share, pin) = (share.transpose()?, pin.transpose()?);
     let suspend = suspend.unwrap_or_default();
-    Ok((name, Job { pin, priority, share, run_once, suspend, title, params: params.into() }))
+    let params = params.into();
+    Ok((name, Job { pin, priority, share, run_once, suspend, title, runner, params }))
 }
 
 /// Converts the most jobs of a worker.

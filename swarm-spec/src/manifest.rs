@@ -15,13 +15,13 @@ mod pool;
 mod record;
 mod runner;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use swarm_core::handover::LeaseTerms;
 use swarm_core::session::{JobOutput, Pace};
-use swarm_core::{Desired, Ledger, Need};
+use swarm_core::{Desired, Ledger, Need, RunnerName};
 
 pub use alive::{Alive, Sign};
 pub use error::{Explained, ManifestError, in_full};
@@ -59,6 +59,8 @@ pub struct Manifest {
     pub worker_name: String,
     /// The runner of the workers; [`Runner::read`] accepts it.
     pub runner: RunnerSpec,
+    /// The runners of the jobs that name one; [`Runner::read`] accepts each.
+    pub runners: BTreeMap<RunnerName, RunnerSpec>,
     /// Whether output of jobs is shown outside of the log of their worker.
     pub output: JobOutput,
     /// Limits of the files with the output of jobs.
@@ -164,11 +166,11 @@ fn read_swarm(
     }
     // A file is complete: removing a document from it is an edit.
     let (gone, limits) = (SourceRecord::default(), SourceLimits::NONE);
-    let Gathered { jobs, record: _ } =
-        jobs::read(swarm, objects, inline, &spec.job_sources, &gone, limits)?;
+    let Gathered { jobs, record: _ } = jobs::read(swarm, objects, inline, &spec, &gone, limits)?;
     let mut desired = convert::with_jobs(&spec, jobs, home).map_err(wrong)?;
     let lease = convert::lease_terms(&spec, home).map_err(wrong)?;
     let (output, logs, pace) = (spec.output(), spec.log_limits(), spec.pace());
+    let runners = spec.runners();
     let runner = spec.worker.as_mut().and_then(|worker| worker.runner.take());
     let runner = runner.unwrap_or_else(RunnerSpec::log);
     let WorkerPool { name: worker_name, workers, first_slot } =
@@ -189,6 +191,7 @@ fn read_swarm(
         first_slot,
         worker_name,
         runner,
+        runners,
         output,
         logs,
         pace,

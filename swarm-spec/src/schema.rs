@@ -427,18 +427,24 @@ fn instead(schema: &ValueSchema, value: &Value, written: &str) -> Option<String>
 
 /// The message about an unknown field.
 fn unknown(path: Path<'_>, field: &str, mut known: Vec<&str>) -> String {
-    let similarity = |name: &str| strsim::jaro_winkler(&field.to_lowercase(), &name.to_lowercase());
-    known.sort_by(|a, b| similarity(b).total_cmp(&similarity(a)));
-    match known.first() {
-        Some(best) if similarity(best) >= SIMILAR_ENOUGH => {
-            format!("unknown field `{path}`; did you mean `{best}`?")
-        }
-        Some(_) => {
-            known.sort_unstable();
-            format!("unknown field `{path}`; known here: {}", known.join(", "))
-        }
-        None => format!("unknown field `{path}`; no fields are known here"),
+    if let Some(best) = most_similar(field, &known) {
+        return format!("unknown field `{path}`; did you mean `{best}`?");
     }
+    if known.is_empty() {
+        return format!("unknown field `{path}`; no fields are known here");
+    }
+    known.sort_unstable();
+    format!("unknown field `{path}`; known here: {}", known.join(", "))
+}
+
+/// The name that a person probably meant; `None` if none is similar.
+pub(crate) fn most_similar<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
+    let written = written.to_lowercase();
+    let similarity = |name: &str| strsim::jaro_winkler(&written, &name.to_lowercase());
+    let similar = known.iter().map(|name| (similarity(name), *name));
+    // Of equally similar names the first one.
+    let best = similar.rev().max_by(|(a, _), (b, _)| a.total_cmp(b));
+    best.filter(|(similarity, _)| SIMILAR_ENOUGH <= *similarity).map(|(_, name)| name)
 }
 
 fn article(kind: &str) -> &'static str {

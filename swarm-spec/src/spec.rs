@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+use swarm_core::RunnerName;
 use swarm_core::session::{JobOutput, Pace};
 
 pub use alive::{AliveFileSpec, AliveSpec};
@@ -35,6 +36,7 @@ pub use runner::{
     LogRunnerSpec, ParamFromSpec, PingRunnerSpec, ReadySpec, RestartSpec, RunnerSpec,
     SecretKeyRefSpec,
 };
+pub use runner::{RUNNER_PLACE, runner_place};
 pub(crate) use runner::{WORD_MAX, WORDS_MAX};
 pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
 pub use worker::{CapacitySpec, WorkerSpec};
@@ -58,6 +60,8 @@ const INLINE_JOBS_MAX: usize = 2_000;
 #[schemars(extend("x-kubernetes-validations" = [
     exclusive_needs_sessions(),
     run_once_needs_sessions(),
+    runners_need_sessions(),
+    runners_exist(),
     adoption_is_of_views(),
     lists_are_for_views(),
     lists_say_nothing_of_workers(),
@@ -168,6 +172,24 @@ fn run_once_needs_sessions() -> Rule {
         "!has(self.jobs) || !self.jobs.exists(job, has(job.runOnce) && job.runOnce)",
         "a job with runOnce needs workers that report when it is done: write worker.protocol: Session, \
          or leave runOnce out",
+    )
+}
+
+fn runners_need_sessions() -> Rule {
+    needs_sessions(
+        "!has(self.jobs) || !self.jobs.exists(job, has(job.runner))",
+        "a job with runner needs workers that learn its name: write worker.protocol: Session, or \
+         leave runner out",
+    )
+}
+
+/// The rule that inline jobs name runners that exist.
+fn runners_exist() -> Rule {
+    let exists =
+        "has(self.worker) && has(self.worker.runners) && job.runner in self.worker.runners";
+    Rule::new(
+        format!("!has(self.jobs) || self.jobs.all(job, !has(job.runner) || ({exists}))"),
+        "the runner of a job is a name in worker.runners: correct it, or add the runner there",
     )
 }
 
@@ -283,6 +305,11 @@ pub struct Job {
     /// Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
+    /// Name of the runner in `worker.runners` that runs the job. A change restarts the job. Default:
+    /// `worker.runner`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub runner: Option<String>,
     /// Parameters of the job, by names of `a-z`, `A-Z`, `0-9` and `_`. A change restarts the job.
     /// Workers that read a file do not get them. Users who may read the Swarm can read them; for
     /// secrets use `worker.runner.paramsFrom`.
@@ -418,8 +445,27 @@ impl SwarmSpec {
         Pace { max_restarting: max_restarting.unwrap_or_default(), max_starting }
     }
 
-    /// The runner for session workers that are started with `--runner swarm`. Workers that the
-    /// operator creates always get one.
+    /// The runners that jobs name, by name. Names that a check would refuse are left out.
+    #[must_use]
+    pub fn runners(&self) -> BTreeMap<RunnerName, RunnerSpec> {
+        let written = self.worker.iter().flat_map(|worker| worker.runners.iter().flatten());
+        let named = |(name, runner): (&String, &RunnerSpec)| {
+            Some((RunnerName::new(name).ok()?, runner.clone()))
+        };
+        written.filter_map(named).collect()
+    }
+
+    /// All runners that are written, each with its path.
+    pub fn written_runners(&self) -> impl Iterator<Item = (String, &RunnerSpec)> {
+        let worker = self.worker.as_ref();
+        let named = worker.into_iter().flat_map(|worker| worker.runners.iter().flatten());
+        let named = named.map(|(name, runner)| (runner_place(name), runner));
+        let alone = worker.and_then(|worker| worker.runner.as_ref());
+        alone.map(|runner| (RUNNER_PLACE.to_owned(), runner)).into_iter().chain(named)
+    }
+
+    /// The runner for jobs that name none, in session workers that are started with `--runner swarm`.
+    /// Workers that the operator creates always get one.
     #[must_use]
     pub fn runner(&self) -> Option<RunnerSpec> {
         let written = self.worker.as_ref().and_then(|worker| worker.runner.clone());

@@ -1,9 +1,8 @@
 //! The jobs of a worker, and the runner behind them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::ffi::OsString;
-use std::mem;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,8 +14,10 @@ use swarm_adapters_host::caller;
 use swarm_adapters_host::channel::Events;
 use swarm_adapters_host::metrics::PingMetrics;
 use swarm_adapters_host::runlog::RunLog;
-use swarm_core::{JobName, Params, Token};
+use swarm_core::session::WorkerView;
+use swarm_core::{JobName, Params, RunnerName, Token};
 use swarm_spec::manifest::{self, Program};
+use swarm_spec::spec::runner_place;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +27,7 @@ use crate::guard::{Guard, GuardCommand, Identity, OutputFormat};
 use crate::marker;
 use crate::program::ProgramRunner;
 use crate::runner::{
-    Event, Job, JobSpec, Log, Outcome, Ping, Restarter, Restarts, Runner, Supervisor,
+    Event, Job, JobSpec, Log, Outcome, Ping, Restarter, Restarts, Runner, Supervisor, Way, Ways,
 };
 
 /// The token of all jobs of a plain worker: a view grants no tokens.
@@ -68,19 +69,26 @@ pub(crate) struct Jobs {
     guard: Option<Guard>,
     tools: Tools,
     session: String,
-    /// The runner in the Swarm, as last received.
-    said: Option<String>,
-    /// The runner of programs, if the jobs are processes of a program.
-    program: Option<Arc<ProgramRunner>>,
-    /// The previous runners of programs. Some of their jobs may still run.
-    previous: Vec<Weak<ProgramRunner>>,
+    /// The runners in the Swarm, as last received: of jobs that name none, and by name.
+    said: BTreeMap<Option<RunnerName>, Said>,
+    /// The ways to run jobs, as the supervisor has them.
+    ways: Ways,
+    /// The previous runners of programs, by name. Some of their jobs may still run.
+    previous: Vec<(Option<RunnerName>, Weak<ProgramRunner>)>,
+}
+
+/// A runner in the Swarm.
+struct Said {
+    /// Its description; `None` if the view has none.
+    text: Option<String>,
+    made: Made,
 }
 
 /// A runner that was built from its description.
 struct Made {
-    runner: Arc<dyn Runner>,
+    way: Way,
+    /// The runner of programs, if the jobs are processes of a program.
     program: Option<Arc<ProgramRunner>>,
-    restarts: Restarts,
 }
 
 impl Tools {
@@ -142,15 +150,18 @@ impl Tools {
         let log = self.run_log.as_ref().map(open).transpose();
         let log = log.map_err(|error| failed("the run log cannot be opened", &error))?;
         let mut guard = None;
-        let Made { runner, program, restarts } = match &self.kind {
+        let Made { way, program: _ } = match &self.kind {
             Kind::Own(runner) => self.plain(Arc::clone(runner)),
             Kind::Fixed(runner) => self.made(runner, session, &mut guard)?,
-            Kind::Swarm => self.plain(Arc::new(NotSaid)),
+            Kind::Swarm => self.plain(Arc::new(Unusable(NOT_SAID.to_owned()))),
         };
-        let supervisor = Supervisor::with_events(runner, log, restarts, self.events.clone());
+        // Jobs may name runners, but such a worker runs all of them alike until the Swarm says more.
+        let ways = Ways::alike(way.runner, way.restarts);
+        let supervisor = Supervisor::with_events(ways.clone(), log, self.events.clone());
         self.restarter.send_replace(Some(supervisor.restarter()));
         let (tools, session) = (self.clone(), session.to_owned());
-        Ok(Jobs { supervisor, guard, tools, session, said: None, program, previous: Vec::new() })
+        let (said, previous) = (BTreeMap::new(), Vec::new());
+        Ok(Jobs { supervisor, guard, tools, session, said, ways, previous })
     }
 
     /// Builds the runner that `runner` describes. Programs run under the `guard` of the session.
@@ -176,18 +187,15 @@ impl Tools {
                 let (worker, stop_timeout) = (&self.worker, self.stop_timeout);
                 let runner = ProgramRunner::new(program, worker, stop_timeout, guard.clone());
                 let program = Arc::new(runner.with_events(self.events.clone()));
-                Ok(Made {
-                    runner: Arc::clone(&program) as Arc<_>,
-                    program: Some(program),
-                    restarts,
-                })
+                Ok(Made::of(program, restarts))
             }
         }
     }
 
     /// Wraps a runner that starts no program.
     fn plain(&self, runner: Arc<dyn Runner>) -> Made {
-        Made { runner, program: None, restarts: self.restarts(manifest::Restart::default()) }
+        let restarts = self.restarts(manifest::Restart::default());
+        Made { way: Way { runner, restarts }, program: None }
     }
 
     fn guard(&self, session: &str) -> Result<Guard, Failure> {
@@ -205,73 +213,135 @@ impl Tools {
     }
 }
 
-/// A runner for a Swarm that names none: each job fails with advice on the setting to write.
-struct NotSaid;
+impl Made {
+    fn of(program: Arc<ProgramRunner>, restarts: Restarts) -> Self {
+        let runner = Arc::clone(&program) as Arc<_>;
+        Self { way: Way { runner, restarts }, program: Some(program) }
+    }
+}
+
+/// The failure of jobs in a Swarm that names no runner.
+const NOT_SAID: &str = "the Swarm does not say how jobs are run; write spec.worker.runner there, or \
+                        start the worker with another --runner than swarm";
+
+/// A runner that cannot be used: each job fails with a sentence.
+struct Unusable(String);
 
 #[async_trait]
-impl Runner for NotSaid {
+impl Runner for Unusable {
     async fn run(&self, _: &Job, _: CancellationToken) -> Outcome {
-        let sentence = "the Swarm does not say how jobs are run; write spec.worker.runner there, or \
-                        start the worker with another --runner than swarm";
-        Outcome::Failed(sentence.to_owned())
+        Outcome::Failed(self.0.clone())
     }
 }
 
 impl Jobs {
-    /// Applies the runner in the Swarm. If another program has to run, the jobs restart in turn.
+    /// Applies the runners in the Swarm. If another program has to run, its jobs restart in turn.
     /// Other settings of the same program leave its processes alone. So does a program that still
     /// runs some of the jobs: the edit was undone. An invalid runner changes nothing.
-    pub(crate) fn run_as_said(&mut self, said: Option<&str>) {
-        let Some(said) = said.filter(|_| matches!(self.tools.kind, Kind::Swarm)) else { return };
-        if self.said.as_deref() == Some(said) {
+    pub(crate) fn run_as_said(&mut self, view: &WorkerView) {
+        if !matches!(self.tools.kind, Kind::Swarm) {
             return;
         }
-        self.said = Some(said.to_owned());
-        let parsed = manifest::Runner::parse(said);
-        if let (Ok(manifest::Runner::Command(next)), Some(program)) = (&parsed, &self.program)
-            && program.adjust(next)
-        {
-            tracing::info!(runner = said, "jobs continue with the new settings of the Swarm");
-            self.supervisor.restart_by(self.tools.restarts(next.restart));
-            return;
+        if let Some(said) = view.runner.as_deref() {
+            self.learn(None, Some(said));
         }
-        let made = parsed.and_then(|runner| {
-            if let Some(made) = self.still_running(&runner) {
-                return Ok(made);
+        let named = view.jobs.values().filter_map(|granted| granted.runner.as_ref());
+        let named: BTreeSet<_> = named.collect();
+        for name in &named {
+            let said = view.runners.get(*name).map(String::as_str);
+            self.learn(Some(name), said);
+        }
+        let is_gone = |name: &Option<_>| name.as_ref().is_some_and(|name| !named.contains(name));
+        let gone = self.said.extract_if(.., |name, _| is_gone(name));
+        let gone: Vec<_> = gone.filter_map(|(name, it)| Some((name, it.made.program?))).collect();
+        for (name, program) in gone {
+            self.remember(name, &program);
+        }
+        let mut ways = Ways { unnamed: self.ways.unnamed.clone(), named: BTreeMap::new() };
+        for (name, Said { made: Made { way, .. }, .. }) in &self.said {
+            match name {
+                None => ways.unnamed = way.clone(),
+                Some(name) => drop(ways.named.insert(name.clone(), way.clone())),
             }
-            let made = self.tools.made(&runner, &self.session, &mut self.guard);
-            made.map_err(|error| error.to_string())
-        });
-        match made {
-            Ok(Made { runner, program, restarts }) => {
-                tracing::info!(runner = said, "jobs are run by the runner in the Swarm");
-                let former = mem::replace(&mut self.program, program);
-                self.previous.retain(|it| it.strong_count() != 0);
-                self.previous.extend(former.as_ref().map(Arc::downgrade));
-                self.supervisor.run_by(runner, restarts);
-            }
-            Err(reason) => {
-                tracing::error!(
-                    "spec.worker.runner of the Swarm: {reason}; jobs keep the previous runner"
-                );
-            }
+        }
+        if !ways.is_same(&self.ways) {
+            self.ways = ways.clone();
+            self.supervisor.run_by(ways);
         }
     }
 
-    /// Returns the previous runner that starts the same processes as `next`, with the settings of
-    /// `next`.
-    fn still_running(&self, next: &manifest::Runner) -> Option<Made> {
-        let manifest::Runner::Command(next) = next else { return None };
-        let programs = self.previous.iter().filter_map(Weak::upgrade);
-        let program = programs.into_iter().find(|program| program.adjust(next))?;
-        let (runner, restarts) =
-            (Arc::clone(&program) as Arc<_>, self.tools.restarts(next.restart));
-        Some(Made { runner, program: Some(program), restarts })
+    /// Takes the description of one runner, which may be the same again.
+    fn learn(&mut self, name: Option<&RunnerName>, text: Option<&str>) {
+        let name = name.cloned();
+        if self.said.get(&name).is_some_and(|before| before.text.as_deref() == text) {
+            return;
+        }
+        let before = self.said.remove(&name);
+        let place = name
+            .as_ref()
+            .map_or_else(|| manifest::Runner::PLACE.to_owned(), |it| runner_place(it.as_str()));
+        let made = text.ok_or_else(|| "it is missing in the view of this worker".to_owned());
+        let made = made.and_then(|text| self.adopted(name.as_ref(), text, before.as_ref()));
+        let made = match (made, before) {
+            (Ok(made), before) => {
+                tracing::info!(runner = text, "jobs are run as {place} of the Swarm says");
+                let former = before.and_then(|it| it.made.program);
+                let is_adjusted =
+                    former.as_ref().map(Arc::as_ptr) == made.program.as_ref().map(Arc::as_ptr);
+                if let Some(program) = former.filter(|_| !is_adjusted) {
+                    self.remember(name.clone(), &program);
+                }
+                made
+            }
+            (Err(reason), Some(Said { made, .. })) => {
+                tracing::error!("{place} of the Swarm: {reason}; jobs keep the previous runner");
+                made
+            }
+            (Err(reason), None) => {
+                tracing::error!("{place} of the Swarm: {reason}");
+                let reason = format!("{place} cannot be used by this worker: {reason}");
+                self.tools.plain(Arc::new(Unusable(reason)))
+            }
+        };
+        self.said.insert(name, Said { text: text.map(str::to_owned), made });
+    }
+
+    /// Returns the runner that `text` describes: the runner of `before` or a previous one of the same
+    /// name if it starts the same processes, or else a new one.
+    fn adopted(
+        &mut self,
+        name: Option<&RunnerName>,
+        text: &str,
+        before: Option<&Said>,
+    ) -> Result<Made, String> {
+        let runner = manifest::Runner::parse(text)?;
+        if let manifest::Runner::Command(next) = &runner {
+            let programs = before.iter().filter_map(|said| said.made.program.clone());
+            let previous = self.previous.iter().filter(|(of, _)| of.as_ref() == name);
+            let mut programs = programs.chain(previous.filter_map(|(_, it)| it.upgrade()));
+            if let Some(program) = programs.find(|program| program.adjust(next)) {
+                return Ok(Made::of(program, self.tools.restarts(next.restart)));
+            }
+        }
+        let made = self.tools.made(&runner, &self.session, &mut self.guard);
+        made.map_err(|error| error.to_string())
+    }
+
+    /// Remembers a runner that some jobs may still have.
+    fn remember(&mut self, name: Option<RunnerName>, program: &Arc<ProgramRunner>) {
+        self.previous.retain(|(_, it)| it.strong_count() != 0);
+        self.previous.push((name, Arc::downgrade(program)));
     }
 
     pub(crate) fn start(&self, job: &JobName) {
         let (name, params) = (job.clone(), Params::default());
-        self.supervisor.start(JobSpec { name, token: TOKEN, params, run_once: false });
+        self.supervisor.start(JobSpec {
+            name,
+            token: TOKEN,
+            params,
+            runner: None,
+            run_once: false,
+        });
     }
 
     /// Stops the running `jobs` concurrently, and returns when all have ended.

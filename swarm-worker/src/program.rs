@@ -349,8 +349,8 @@ fn secret(name: &str) -> Result<String, String> {
     let variable = param_variable(name);
     let value = env::var_os(&variable).ok_or_else(|| {
         format!(
-            "the worker has no variable {variable}, in which the param `{name}` of \
-             spec.worker.runner.paramsFrom reaches it; set it in the environment of the worker"
+            "the worker has no variable {variable}, in which the param `{name}` of paramsFrom \
+             reaches it; set it in the environment of the worker"
         )
     })?;
     value.into_string().map_err(|_| format!("the variable {variable} is not UTF-8 text"))

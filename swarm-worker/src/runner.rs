@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use swarm_core::{JobName, Params, Token};
+use swarm_core::{JobName, Params, RunnerName, Token};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use log::Log;
 pub(crate) use ping::{Ping, PingError, fetch, ping};
-pub(crate) use supervisor::{Event, JobSpec, Restarter, Restarts, Supervisor};
+pub(crate) use supervisor::{Event, JobSpec, Restarter, Restarts, Supervisor, Way, Ways};
 
 use swarm_adapters_host::runlog::boottime_ns;
 
@@ -78,6 +78,8 @@ pub struct Job {
     pub token: Token,
     /// Its parameters.
     pub params: Params,
+    /// The runner that it names. It selects the runner that gets the job.
+    runner: Option<RunnerName>,
     permit: Permit,
     stop: CancellationToken,
     output: Arc<Mutex<Vec<String>>>,

@@ -270,7 +270,7 @@ impl Driver<'_> {
                 return None;
             }
         };
-        let WorkerView { revision, jobs, runner, output, pace, .. } = &*view;
+        let WorkerView { revision, jobs, output, pace, .. } = &*view;
         if *revision < self.revision {
             tracing::info!(revision, newest = self.revision, "an older view is ignored");
         } else {
@@ -282,7 +282,7 @@ impl Driver<'_> {
                 self.report_failing(failing);
             }
             self.setup.jobs.supervisor.edit(*pace);
-            self.setup.jobs.run_as_said(runner.as_deref());
+            self.setup.jobs.run_as_said(&view);
             let before = mem::replace(&mut self.details, jobs.clone());
             self.update_changed(&before);
         }
@@ -300,7 +300,7 @@ impl Driver<'_> {
         self.setup.store.report_failing(reported);
     }
 
-    /// Restarts running jobs whose params differ from `before`.
+    /// Restarts running jobs whose runner's name or params differ from `before`.
     fn update_changed(&self, before: &BTreeMap<JobName, Granted>) {
         for (job, token) in self.session.running() {
             let Some(granted) = self.details.get(job).filter(|it| it.token == token) else {
@@ -418,8 +418,8 @@ impl Driver<'_> {
 }
 
 fn job_spec(name: JobName, granted: Granted) -> JobSpec {
-    let Granted { token, run_once, params } = granted;
-    JobSpec { name, token, params, run_once }
+    let Granted { token, run_once, runner, params } = granted;
+    JobSpec { name, token, params, runner, run_once }
 }
 
 fn session_event(event: JobEvent) -> SessionEvent {

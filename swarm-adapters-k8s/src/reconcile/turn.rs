@@ -12,7 +12,6 @@ use kube::runtime::controller::Action;
 use swarm_client::api::Swarm;
 use swarm_core::overseer::PoolFacts;
 use swarm_core::ports::{LedgerStore as _, StoreError};
-use swarm_core::session::Details;
 use swarm_core::{Decider, Desired, Ledger, Need, Observed, Progress};
 use swarm_spec::convert::{check_jobs, size_workers};
 use tokio::time::Instant;
@@ -448,12 +447,7 @@ impl<'a> Stages<'a> {
         let Self { services, turn, memory, .. } = self;
         let swarm = turn.swarm;
         let Memory { stores, sessions, publications, decider, loaded, .. } = &mut **memory;
-        let details = Details::of(&desired.jobs).with_output(swarm.spec.output());
-        let details = details.with_pace(swarm.spec.pace());
-        let details = &match swarm.runner() {
-            Some(runner) => details.with_runner(runner.to_json()),
-            None => details,
-        };
+        let details = &sessions.details(&swarm.spec, &desired.jobs);
         let stores = services.ledgers.open(turn, pool, stores);
         let (ledgers, shared) = (&*stores.ledgers, &*stores.views);
         if let Some(record) = loaded.record() {
@@ -479,6 +473,8 @@ impl<'a> Stages<'a> {
         let (now, ledger) = (clock::now(), &decided.decision.ledger);
         overseer.note(now, ledger);
         overseer.judge_finished(now, ledger, &desired.jobs);
+        sessions.note_waiting(ledger, details);
+        let overseer = &mut sessions.overseer;
         let named = overseer.named().filter(|session| !session.is_plain()).cloned().collect();
         services.sessions.learn_views(turn.namespace, named, overseer);
         publications.remember(&decided);

@@ -61,8 +61,8 @@ impl Known {
     fn has_news_for(&self, before: &Self) -> bool {
         let news = |known: &Self| {
             // The ignored fields are the same in every write of a session.
-            let SeenLease { session: _, lease, former, duration, failing, is_unprotected: _ } =
-                &known.seen;
+            let SeenLease { lease, former, duration, failing, .. } = &known.seen;
+            let SeenLease { session: _, knows_runners: _, is_unprotected: _, .. } = &known.seen;
             // Of the restarts of a job only each doubling counts. Otherwise a job that keeps
             // failing would keep triggering turns.
             let given_up = failing.worst.iter().filter(|it| it.state == FailingState::Failed);

@@ -53,6 +53,8 @@ impl KnownSessions {
         self.owed.retain(|session, _| owed.contains_key(session));
         self.report_stopping(ledger, ages, &mut report);
         let slots = ledger.sessions();
+        let outdated = self.waiting.iter();
+        report.outdated = outdated.map(|(it, jobs)| (worker(ledger, &slots, it), *jobs)).collect();
         for (session, (age, jobs)) in owed {
             if session.is_plain() || age < lease.stop_timeout + lease.renew {
                 continue;

@@ -38,8 +38,9 @@ const VIEW_BYTES_MAX: usize = 900_000;
 fn spec(view: SessionView, details: &Details, worker: &str) -> WorkerViewSpec {
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let granted = |(job, granted): (JobName, Granted)| {
-        let Granted { token: Token(token), run_once, params } = granted;
-        (job.to_string(), GrantedJob { token, run_once, params: (*params).clone() })
+        let Granted { token: Token(token), run_once, runner, params } = granted;
+        let (runner, params) = (runner.map(|it| it.to_string()), (*params).clone());
+        (job.to_string(), GrantedJob { token, run_once, runner, params })
     };
     let view = view.with_details(details);
     let Pace { max_restarting, max_starting } = view.pace;
@@ -50,8 +51,13 @@ fn spec(view: SessionView, details: &Details, worker: &str) -> WorkerViewSpec {
         revision: number(view.revision),
         count: i32::try_from(view.jobs.len()).unwrap_or(i32::MAX),
         jobs: view.jobs.into_iter().map(granted).collect(),
-        // The text was made from a runner, so it parses.
+        // The texts were made from runners, so they parse.
         runner: view.runner.and_then(|runner| serde_json::from_str(&runner).ok()),
+        runners: view
+            .runners
+            .into_iter()
+            .filter_map(|(name, it)| Some((name.to_string(), serde_json::from_str(&it).ok()?)))
+            .collect(),
         show_output: (view.output == JobOutput::Hidden).then_some(false),
         max_restarting: (max_restarting != Portion::default()).then(|| max_restarting.into()),
         max_starting: max_starting.map(|most| i32::try_from(most).unwrap_or(i32::MAX)),
@@ -158,6 +164,7 @@ impl ViewStore for PoolViews<'_> {
         self.shared.check(ledger)?;
         let (workers, mut marks) = (workers(ledger), ViewMarks::new(self.details));
         for (session, view) in session_views(ledger) {
+            let view = view.known(self.details);
             let says = self.sessions.views.says(self.turn.namespace, &session);
             // An unchanged view was small enough when it was written.
             if says.is_some_and(|says| says.says_the_same(marks.of(&view))) {

@@ -22,6 +22,8 @@ pub enum Reason {
     WorkersSuspect,
     /// Many workers are silent at once, so their Leases are not revoked yet.
     RevocationHeld,
+    /// Workers of an older version cannot run jobs with the runners that the jobs name.
+    WorkersOutdated,
     /// Workers do not release jobs that they were asked to release.
     ReleaseUnanswered,
     /// The pool's workload does not exist.
@@ -76,6 +78,7 @@ impl Reason {
             Self::WorkersSuspect => "WorkersSuspect",
             Self::RevocationHeld => "RevocationHeld",
             Self::ReleaseUnanswered => "ReleaseUnanswered",
+            Self::WorkersOutdated => "WorkersOutdated",
             Self::PoolNotFound => "PoolNotFound",
             Self::PoolAmbiguous => "PoolAmbiguous",
             Self::PodsClaimed => "PodsClaimed",
@@ -106,6 +109,7 @@ impl Reason {
             | Self::RefreshBlocked
             | Self::RevocationHeld
             | Self::ReleaseUnanswered
+            | Self::WorkersOutdated
             | Self::SourcesThrottled
             | Self::PoolBeingMade => false,
             Self::LeaseTooLong
@@ -138,6 +142,7 @@ impl Reason {
             Self::RefreshBlocked,
             Self::RevocationHeld,
             Self::ReleaseUnanswered,
+            Self::WorkersOutdated,
             Self::Shared(Shared::AllJobsFailing),
         ];
         self.is_stalled() || warns.contains(&self)

@@ -88,6 +88,9 @@ pub struct SessionReport {
     pub failing: Vec<(String, Failing)>,
     /// The workers that no policy restricts to their own Leases.
     pub unprotected: Vec<String>,
+    /// The workers that know no runners with names, with the number of jobs that wait for their
+    /// update.
+    pub outdated: Vec<(String, usize)>,
     /// The longest duration of a Lease.
     pub lease: Duration,
     /// Number of silent sessions that are not revoked, because many are silent at once.
@@ -210,8 +213,8 @@ impl SessionReport {
     }
 
     fn all(&self) -> impl Iterator<Item = Verdict> {
-        let each = [self.too_long(), self.suspect(), self.held_back(), self.unanswered()];
-        each.into_iter().flatten()
+        let claims = [self.too_long(), self.suspect(), self.held_back(), self.unanswered()];
+        claims.into_iter().flatten().chain(self.outdated())
     }
 
     /// The verdict on existing workers that get no jobs at all.
@@ -282,6 +285,22 @@ impl SessionReport {
             number(self.held_back, "is", "are")
         );
         (0 < self.held_back).then_some(Verdict { reason: Reason::RevocationHeld, message })
+    }
+
+    /// The verdict on workers that would run jobs in another way than the jobs say.
+    fn outdated(&self) -> Option<Verdict> {
+        let names: Vec<_> = self.outdated.iter().map(|(worker, _)| worker.as_str()).collect();
+        let jobs: usize = self.outdated.iter().map(|(_, jobs)| jobs).sum();
+        let message = format!(
+            "{} of a version that knows no `runners`: {}; {} {} for {} update, since no worker may \
+             run a job with another runner",
+            number(names.len(), "this worker is", "these workers are"),
+            shortened(&names),
+            counted(jobs, "job"),
+            number(jobs, "waits", "wait"),
+            number(names.len(), "its", "their")
+        );
+        (!names.is_empty()).then_some(Verdict { reason: Reason::WorkersOutdated, message })
     }
 
     fn unanswered(&self) -> Option<Verdict> {
@@ -363,6 +382,16 @@ mod tests {
         let many = SessionReport { stopping: 34, ..one };
         assert_eq!(many.still_stopping().unwrap(), format!("{said} and 33 more"));
         assert_eq!(SessionReport::default().still_stopping(), None);
+    }
+
+    #[test]
+    fn jobs_that_wait_for_the_update_of_their_worker_are_counted() {
+        let outdated = vec![("w-0".to_owned(), 3)];
+        let all = reported(&SessionReport { outdated, ..SessionReport::default() });
+        let expected = "WorkersOutdated=True this worker is of a version that knows no `runners`: \
+                        w-0; 3 jobs wait for its update, since no worker may run a job with another \
+                        runner";
+        assert_eq!(all, [expected]);
     }
 
     #[test]

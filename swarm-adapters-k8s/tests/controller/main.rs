@@ -28,5 +28,6 @@ mod refusals;
 mod release;
 mod rollback;
 mod rollout;
+mod runners;
 mod sessions;
 mod sharing;

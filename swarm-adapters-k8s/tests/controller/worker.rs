@@ -4,13 +4,20 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use swarm_apiserver::ApiServer;
-use swarm_client::session::written;
+use swarm_client::session::{FEATURES_ANNOTATION, written};
 use swarm_core::handover::{Ack, Holder, LeaseTerms, LeaseWrite, SessionId};
 use swarm_core::session::Former;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::scenario::{LEASES, NAMESPACE, Scenario, VIEWS};
+
+/// The version of a worker.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Current,
+    Older,
+}
 
 /// A worker that runs until it is frozen.
 pub(crate) struct Worker {
@@ -45,11 +52,20 @@ impl Drop for Worker {
 impl Scenario {
     /// Begins a session of a worker in an existing pod.
     pub(crate) fn worker(&mut self, pod: &str) -> Worker {
+        self.begin(pod, Version::Current)
+    }
+
+    /// Begins a session of a worker of a version that has no features to announce.
+    pub(crate) fn older_worker(&mut self, pod: &str) -> Worker {
+        self.begin(pod, Version::Older)
+    }
+
+    fn begin(&mut self, pod: &str, version: Version) -> Worker {
         self.note(&format!("pod {pod} begins a session"));
         let uid = self.at("pods", pod, "/metadata/uid");
         let session = SessionId::new(uid.as_str().unwrap(), 1);
         let (is_silent, silence) = watch::channel(false);
-        let task = tokio::spawn(run(self.server.clone(), session.clone(), silence));
+        let task = tokio::spawn(run(self.server.clone(), session.clone(), silence, version));
         Worker { session, is_silent, task }
     }
 
@@ -61,7 +77,12 @@ impl Scenario {
 }
 
 /// Writes the Lease whenever the view changes, and before the Lease expires.
-async fn run(server: ApiServer, session: SessionId, mut silence: watch::Receiver<bool>) {
+async fn run(
+    server: ApiServer,
+    session: SessionId,
+    mut silence: watch::Receiver<bool>,
+    version: Version,
+) {
     let terms = LeaseTerms::default();
     let name = session.to_string();
     for number in 1.. {
@@ -79,6 +100,9 @@ async fn run(server: ApiServer, session: SessionId, mut silence: watch::Receiver
         let lease = written(&session, &write, &terms, &Former::default());
         let mut lease = serde_json::to_value(&lease).unwrap();
         lease["metadata"]["namespace"] = json!(NAMESPACE);
+        if version == Version::Older {
+            lease["metadata"]["annotations"].as_object_mut().unwrap().remove(FEATURES_ANNOTATION);
+        }
         server.put(lease);
         let changes = server.wait_until(|server| {
             let now = server.get(VIEWS, NAMESPACE, &name).unwrap_or_default();

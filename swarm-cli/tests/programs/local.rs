@@ -21,6 +21,7 @@ mod ready;
 mod reasons;
 mod recorders;
 mod remote;
+mod runners;
 mod service;
 mod signals;
 mod slow_job;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use swarm_spec::convert::Home;
 use tempfile::TempDir;
 
 use crate::installed::are_installed;
@@ -167,6 +168,18 @@ fn the_arguments_for_a_cluster_select_a_runner() {
     let argument = block.lines().find_map(|line| line.split_once("--runner=")).unwrap().1;
     let runner = swarm_spec::manifest::Runner::parse(argument.trim_end_matches('\''));
     assert!(matches!(runner, Ok(swarm_spec::manifest::Runner::Command(_))), "{runner:?}");
+}
+
+/// Both homes accept the pool with two programs.
+#[test]
+fn the_pool_with_two_programs_is_one() {
+    let blocks = Example::new().blocks("yaml");
+    let block = blocks.iter().find(|block| block.contains("runners:")).unwrap();
+    for home in [Home::Machine, Home::Cluster] {
+        let manifest = swarm_spec::manifest::parse(block, None, home).unwrap();
+        let named = manifest.desired.jobs.values().filter(|job| job.runner.is_some());
+        assert_eq!((manifest.runners.len(), named.count()), (2, 2));
+    }
 }
 
 /// A worker also accepts the runner with a secret.

@@ -59,6 +59,11 @@ pub struct WorkerViewSpec {
     /// Runner for workers with `--runner swarm`: `spec.worker.runner` of the Swarm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<RunnerSpec>,
+    /// Runners that jobs of this view name, for the same workers: from `spec.worker.runners` of the
+    /// Swarm.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "runners")]
+    pub runners: BTreeMap<String, RunnerSpec>,
     /// Allows the worker to put the last output of failing jobs into its Lease:
     /// `spec.worker.showOutput` of the Swarm. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,6 +88,9 @@ pub struct GrantedJob {
     /// Whether the job is done once its program has ended with exit code 0.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub run_once: bool,
+    /// Runner of the job, in `runners`. Default: `runner` of the view.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner: Option<String>,
     /// Parameters of the job.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
@@ -92,8 +100,20 @@ pub struct GrantedJob {
 fn jobs(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
-        "description": "Jobs to run, by name. Each has its token, and runOnce and params if it \
-                        uses them.",
+        "description": "Jobs to run, by name. Each has its token, and runOnce, runner and \
+                        params if it uses them.",
+        "x-kubernetes-map-type": "atomic",
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
+}
+
+/// The schema of the runners: one value, replaced as a whole. The schema of the Swarm has checked
+/// them.
+fn runners(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "description": "Runners that jobs of this view name, for the same workers: from \
+                        spec.worker.runners of the Swarm.",
         "x-kubernetes-map-type": "atomic",
         "x-kubernetes-preserve-unknown-fields": true,
     })

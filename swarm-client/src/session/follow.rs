@@ -14,7 +14,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use swarm_core::handover::SessionId;
 use swarm_core::ports::{SessionViews, ViewUpdate};
 use swarm_core::session::{Granted, JobOutput, Pace, Portion, WorkerView};
-use swarm_core::{JobName, Token};
+use swarm_core::{JobName, RunnerName, Token};
 
 use crate::api::{self, GrantedJob, WorkerViewSpec};
 use crate::client::Clients;
@@ -121,6 +121,7 @@ fn parse(object: DynamicObject, session: &SessionId) -> Result<WorkerView, Strin
         count: _,
         jobs,
         runner,
+        runners,
         show_output,
         max_restarting,
         max_starting,
@@ -132,10 +133,12 @@ fn parse(object: DynamicObject, session: &SessionId) -> Result<WorkerView, Strin
         u64::try_from(value).map_err(|_| format!("{value} is not a counter of a ledger"))
     };
     let granted = |(name, job): (String, GrantedJob)| {
-        let GrantedJob { token, run_once, params } = job;
+        let GrantedJob { token, run_once, runner, params } = job;
         let name = JobName::new(&name).map_err(|error| error.to_string())?;
-        Ok((name, Granted { token: Token(token), run_once, params: params.into() }))
+        let runner = runner.as_deref().map(runner_name).transpose()?;
+        Ok((name, Granted { token: Token(token), run_once, runner, params: params.into() }))
     };
+    let runners = runners.iter().map(|(name, it)| Ok((runner_name(name)?, it.to_json())));
     // A text of a later version must not cost the worker its jobs.
     let portion = max_restarting.and_then(|it| Portion::try_from(&it).ok());
     Ok(WorkerView {
@@ -144,12 +147,17 @@ fn parse(object: DynamicObject, session: &SessionId) -> Result<WorkerView, Strin
         revision: number(revision)?,
         jobs: jobs.into_iter().map(granted).collect::<Result<_, String>>()?,
         runner: runner.map(|runner| runner.to_json()),
+        runners: runners.collect::<Result<_, String>>()?,
         output: JobOutput::shown_if(show_output),
         pace: Pace {
             max_restarting: portion.unwrap_or_default(),
             max_starting: max_starting.and_then(|most| u32::try_from(most).ok()),
         },
     })
+}
+
+fn runner_name(name: &str) -> Result<RunnerName, String> {
+    RunnerName::new(name).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -169,14 +177,15 @@ mod tests {
         let view =
             |jobs: &Value| json!({"session": session.to_string(), "revision": 7, "jobs": jobs});
         let jobs = json!({"a": {
-            "token": u64::MAX, "runOnce": true, "params": {"k": "v"}, "of a newer version": [1],
+            "token": u64::MAX, "runOnce": true, "runner": "record", "params": {"k": "v"}, "of a newer version": [1],
         }});
         let mut newer = view(&jobs);
         newer["of a newer version"] = json!({});
         let parsed = parse(object(&newer), &session).unwrap();
         assert_eq!((parsed.incarnation, parsed.revision), (0, 7));
         let params = [("k".to_owned(), "v".to_owned())].into_iter().collect();
-        let granted = Granted { token: Token(u64::MAX), run_once: true, params };
+        let runner = Some(RunnerName::new("record").unwrap());
+        let granted = Granted { token: Token(u64::MAX), run_once: true, runner, params };
         assert_eq!(parsed.jobs, [("a".parse().unwrap(), granted)].into());
 
         let cases = [

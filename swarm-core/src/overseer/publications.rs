@@ -100,7 +100,8 @@ impl<'a> ViewMarks<'a> {
 /// Returns the views that must be published once `ledger` was saved or loaded, releases first.
 ///
 /// `published` has the views in the store, with `None` for unknown content. `others` are sessions
-/// that may act on another incarnation of the ledger. Only sessions that `can_read` their views get
+/// that may act on another incarnation of the ledger. A view has no job whose runner its session
+/// does not know; see [`SessionView::known`]. Only sessions that `can_read` their views get
 /// a publication; a plain worker has no view of its own. O(jobs · log sessions) if every session
 /// has its own jobs, or all sessions have the same jobs.
 ///
@@ -142,6 +143,7 @@ pub fn publications(
             return None;
         }
         let release = releases.get(&session).copied();
+        let view = view.known(details);
         let mark = marks.of(&view);
         let known = published.get(&session).copied().flatten();
         let is_news = known.is_none_or(|known| known.is_outdated(mark, release));
@@ -155,6 +157,7 @@ pub fn publications(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Assignment, Job, Pool, RunnerName, Slot};
 
     #[test]
     fn a_view_is_left_as_it_is_only_if_its_jobs_are_the_same_and_no_release_waits_for_it() {
@@ -184,5 +187,27 @@ mod tests {
         ledger.cells.revision = 6;
         assert_eq!(news(&ledger, &published), []);
         assert_eq!(publications(&ledger, &details, &published, [gone], |_| true), []);
+    }
+
+    #[test]
+    fn a_session_receives_no_job_with_a_runner_of_which_it_does_not_know() {
+        let one = ["a", "b"].map(|job| (job.parse().unwrap(), Slot(0)));
+        let ledger = Ledger::new(1).next(&Assignment::from_iter(one), &Pool::ready(1));
+        let runner = Some(RunnerName::new("encode").unwrap());
+        let jobs = [("b".parse().unwrap(), Job { runner, ..Job::default() })];
+        let all = Details::of(&jobs.into());
+        let none = all.clone().with_knowing([].into());
+        // The sessions of a plain pool have no views of their own, so this one gets an identity.
+        let view = SessionView {
+            session: SessionId::new("pod", 1),
+            ..ledger.session_views().into_values().next().unwrap()
+        };
+        let known = |details: &Details| view.clone().known(details).jobs.len();
+        assert_eq!((known(&all), known(&none)), (2, 1));
+        let knowing = all.clone().with_knowing([view.session.clone()].into());
+        assert_eq!(known(&knowing), 2);
+        let mark = |details: &Details| ViewMark::of(&view.clone().known(details), details);
+        assert!(mark(&all).says_the_same(mark(&knowing)));
+        assert!(!mark(&all).says_the_same(mark(&none)));
     }
 }

@@ -26,7 +26,8 @@ impl Columns {
 
     /// Appends the next job in the order of names.
     pub(crate) fn push(&mut self, hash: u64, job: &Job) {
-        let Job { pin, priority, share, run_once: _, suspend: _, title: _, params: _ } = job;
+        let Job { pin, priority, share, run_once: _, suspend: _, title: _, runner: _, params: _ } =
+            job;
         let number = number(self.hashes.len());
         self.hashes.push(hash);
         self.pins.extend(pin.map(|slot| (number, slot)));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::handover::LeaseWrite;
+use crate::{Job, Jobs, RunnerName};
 
 fn at(secs: u64) -> Moment {
     Moment(Duration::from_secs(secs))
@@ -442,4 +443,36 @@ fn details_have_the_runner_of_the_jobs() {
     assert_eq!(details.runner(), None);
     let details = details.with_runner("ping");
     assert_eq!((details.jobs().len(), details.runner()), (1, Some("ping")));
+}
+
+#[test]
+fn a_view_says_something_else_if_a_runner_that_one_of_its_jobs_names_has_changed() {
+    let named = |name: &str| RunnerName::new(name).unwrap();
+    let jobs = |runner: &str| {
+        let other = Job { runner: Some(named(runner)), ..Job::default() };
+        Jobs::from([(job("a"), Job::default()), (job("b"), other)])
+    };
+    let details = |runner: &str, texts: [(&str, &str); 2]| {
+        let texts = texts.map(|(name, text)| (named(name), text.to_owned()));
+        Details::of(&jobs(runner)).with_runners(texts.into())
+    };
+    let view = |names: &[(&str, u64)]| {
+        let jobs = names.iter().map(|(name, token)| (job(name), Token(*token))).collect();
+        SessionView { session: id(), incarnation: 1, revision: 3, jobs }
+    };
+    let (both, alone) = (view(&[("a", 1), ("b", 2)]), view(&[("a", 1)]));
+    let before = details("x", [("x", "one"), ("y", "two")]);
+    for (after, is_other) in [
+        (details("x", [("x", "one"), ("y", "three")]), false),
+        (details("x", [("x", "three"), ("y", "two")]), true),
+        (details("y", [("x", "one"), ("y", "two")]), true),
+        (details("y", [("x", "one"), ("y", "one")]), true),
+    ] {
+        assert_eq!(both.content_digest(&before) != both.content_digest(&after), is_other);
+        assert_eq!(alone.content_digest(&before), alone.content_digest(&after));
+    }
+    let whole = both.with_details(&before);
+    assert_eq!(whole.runners, [(named("x"), "one".to_owned())].into());
+    assert_eq!((&whole.jobs["a"].runner, &whole.jobs["b"].runner), (&None, &Some(named("x"))));
+    assert_eq!(alone.with_details(&before).runners, [].into());
 }

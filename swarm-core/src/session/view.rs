@@ -3,12 +3,12 @@
 //! The session's state machine needs only the tokens. It reads a [`SessionView`], to which a
 //! [`WorkerView`] converts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Pace;
 use crate::handover::{SessionId, SessionView};
 use crate::hash::{digest_and, digest_grants};
-use crate::{JobName, Jobs, Params, Token};
+use crate::{Job, JobName, Jobs, Params, RunnerName, Token};
 
 /// The visibility of the output of jobs outside the worker. The worker's own log always has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +53,10 @@ pub struct WorkerView {
     /// The way to run the jobs, in words of the worker; `None` if it was not specified.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub runner: Option<String>,
+    /// The ways to run the jobs that name one, in words of the worker. Names that no job of the view
+    /// has are left out.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
+    pub runners: BTreeMap<RunnerName, String>,
     /// Whether the output of the jobs may leave the worker.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub output: JobOutput,
@@ -71,6 +75,9 @@ pub struct Granted {
     /// Whether the job is done once it has succeeded: a run-to-completion job.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub run_once: bool,
+    /// The runner that runs it; `None` for the view's own.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
+    pub runner: Option<RunnerName>,
     /// The job's parameters, as the user wrote them.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub params: Params,
@@ -79,14 +86,14 @@ pub struct Granted {
 /// Returns a job that runs until it is stopped, and has no parameters.
 impl From<Token> for Granted {
     fn from(token: Token) -> Self {
-        Self { token, run_once: false, params: Params::default() }
+        Self { token, run_once: false, runner: None, params: Params::default() }
     }
 }
 
 impl From<&WorkerView> for SessionView {
     fn from(view: &WorkerView) -> Self {
-        let WorkerView { session, incarnation, revision, jobs, runner: _, output: _, pace: _ } =
-            view;
+        let WorkerView { session, incarnation, revision, jobs, .. } = view;
+        let WorkerView { runner: _, runners: _, output: _, pace: _, .. } = view;
         Self {
             session: session.clone(),
             incarnation: *incarnation,
@@ -118,6 +125,9 @@ impl From<SessionView> for WorkerView {
 pub struct Details {
     jobs: Jobs,
     runner: Option<String>,
+    runners: BTreeMap<RunnerName, String>,
+    /// The sessions that know runners with names; `None` for all.
+    knowing: Option<BTreeSet<SessionId>>,
     output: JobOutput,
     pace: Pace,
 }
@@ -126,16 +136,39 @@ impl Details {
     /// Returns the details of `jobs`. O(jobs).
     #[must_use]
     pub fn of(jobs: &Jobs) -> Self {
-        let detailed = jobs.iter().filter(|(_, job)| job.run_once || !job.params.is_empty());
+        let has_details =
+            |job: &Job| job.run_once || job.runner.is_some() || !job.params.is_empty();
+        let detailed = jobs.iter().filter(|(_, job)| has_details(job));
         let jobs = detailed.map(|(name, job)| (name.clone(), job.clone())).collect();
-        Self { jobs, runner: None, output: JobOutput::Shown, pace: Pace::default() }
+        Self { jobs, ..Self::default() }
     }
 
-    /// Sets the way to run all jobs, in words that the workers understand. No other component reads
+    /// Sets the way to run all jobs that name no runner, in words that the workers understand. No other component reads
     /// them.
     #[must_use]
     pub fn with_runner(self, runner: impl Into<String>) -> Self {
         Self { runner: Some(runner.into()), ..self }
+    }
+
+    /// Sets the ways to run the jobs that name one, as for [`with_runner`](Self::with_runner).
+    #[must_use]
+    pub fn with_runners(self, runners: BTreeMap<RunnerName, String>) -> Self {
+        Self { runners, ..self }
+    }
+
+    /// Sets which sessions know runners with names. No other session may receive a job with such a
+    /// runner, since it would run the job in another way; see [`SessionView::known`].
+    #[must_use]
+    pub fn with_knowing(self, sessions: BTreeSet<SessionId>) -> Self {
+        Self { knowing: Some(sessions), ..self }
+    }
+
+    /// Returns whether the job names a runner, and the session knows no runners with names.
+    #[must_use]
+    pub fn is_beyond(&self, session: &SessionId, job: &JobName) -> bool {
+        let knows = |sessions: &BTreeSet<_>| sessions.contains(session);
+        !self.knowing.as_ref().is_none_or(knows)
+            && self.jobs.get(job).is_some_and(|job| job.runner.is_some())
     }
 
     /// Sets whether the output of the jobs may leave the workers.
@@ -172,10 +205,28 @@ impl Details {
         &self.jobs
     }
 
-    /// Returns the way to run the jobs.
+    /// Returns the way to run the jobs that name no runner.
     #[must_use]
     pub fn runner(&self) -> Option<&str> {
         self.runner.as_deref()
+    }
+
+    /// Returns the ways to run the jobs that name one.
+    #[must_use]
+    pub fn runners(&self) -> &BTreeMap<RunnerName, String> {
+        &self.runners
+    }
+
+    /// Returns the runners that these jobs name, in order. O(jobs · log details) if there are any.
+    fn needed<'a>(
+        &'a self,
+        jobs: impl Iterator<Item = &'a JobName>,
+    ) -> BTreeMap<&'a RunnerName, &'a str> {
+        if self.runners.is_empty() {
+            return BTreeMap::new();
+        }
+        let named = jobs.filter_map(|job| self.jobs.get(job)?.runner.as_ref());
+        named.filter_map(|name| Some((name, self.runners.get(name)?.as_str()))).collect()
     }
 
     /// Returns whether the output of the jobs may leave the workers.
@@ -215,12 +266,45 @@ impl SessionView {
         let granted = |(name, token): (&JobName, &Token)| {
             let detail = details.jobs.get(name);
             let run_once = detail.is_some_and(|job| job.run_once);
+            let runner = detail.and_then(|job| job.runner.clone());
             let params = detail.map(|job| job.params.clone()).unwrap_or_default();
-            (name.clone(), Granted { token: *token, run_once, params })
+            (name.clone(), Granted { token: *token, run_once, runner, params })
         };
+        let owned = |(name, runner): (&RunnerName, &str)| (name.clone(), runner.to_owned());
+        let runners = details.needed(jobs.keys()).into_iter().map(owned).collect();
         let (jobs, runner) = (jobs.iter().map(granted).collect(), details.runner.clone());
-        let Details { jobs: _, runner: _, output, pace } = *details;
-        WorkerView { session, incarnation, revision, jobs, runner, output, pace }
+        let Details { jobs: _, runner: _, runners: _, knowing: _, output, pace } = *details;
+        WorkerView { session, incarnation, revision, jobs, runner, runners, output, pace }
+    }
+
+    /// Returns the view without the jobs whose runners its session does not know. A view with fewer
+    /// jobs is safe: the session holds the other jobs, and runs none of them. O(jobs · log details)
+    /// if some sessions do not know runners with names.
+    ///
+    /// ```
+    /// use swarm_core::handover::{SessionId, SessionView};
+    /// use swarm_core::session::Details;
+    /// use swarm_core::{Job, RunnerName, Token};
+    ///
+    /// let encoded = Job { runner: Some(RunnerName::new("encode")?), ..Job::default() };
+    /// let details = Details::of(&[("b".parse()?, encoded)].into());
+    /// let jobs = [("a".parse()?, Token(1)), ("b".parse()?, Token(2))].into();
+    /// let session = SessionId::new("pod", 1);
+    /// let view = SessionView { session: session.clone(), incarnation: 1, revision: 1, jobs };
+    /// assert_eq!(view.clone().known(&details).jobs.len(), 2);
+    /// let knowing = details.clone().with_knowing([session].into());
+    /// assert_eq!(view.clone().known(&knowing).jobs.len(), 2);
+    /// assert_eq!(view.known(&details.with_knowing([].into())).jobs.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn known(mut self, details: &Details) -> Self {
+        let is_beyond = |job: &JobName| details.is_beyond(&self.session, job);
+        if details.knowing.is_some() && self.jobs.keys().any(is_beyond) {
+            let known = self.jobs.iter().filter(|(job, _)| !is_beyond(job));
+            self.jobs = known.map(|(job, token)| (job.clone(), *token)).collect();
+        }
+        self
     }
 
     /// Returns a digest of the jobs, tokens and `details` in the view, as for
@@ -255,6 +339,10 @@ impl SessionView {
         }
         let runner = details.runner.as_deref();
         let digest = runner.map_or(digest, |runner| digest_and(digest, runner));
+        let needed = details.needed(self.jobs.keys()).into_iter();
+        let digest = needed.fold(digest, |digest, (name, runner)| {
+            digest_and(digest_and(digest, name.as_str()), runner)
+        });
         let digest = match details.output {
             JobOutput::Shown => digest,
             JobOutput::Hidden => digest_and(digest, "the output is hidden"),

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::handover::{Evidence, Policy, SessionId};
 use crate::{
-    Autoscale, JobName, Jobs, Position, Presence, Relocation, Rules, Share, Slot, Timing, View,
+    Autoscale, Job, JobName, Jobs, Position, Presence, Relocation, Rules, RunnerName, Share, Slot,
+    Timing, View,
 };
 
 /// The wishes of the user.
@@ -66,13 +67,41 @@ pub struct Desired {
     /// uses only [`replicas`](Self::replicas), which an [`Autoscaler`](crate::Autoscaler) sets.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub autoscale: Option<Autoscale>,
-    /// The number of failures in a row on one worker after which a job tries another worker; `None`
-    /// for never. A [`Failover`](crate::Failover) finds such jobs.
+    /// The number of failures in a row on one worker after which a job that names no runner tries
+    /// another worker; `None` for never. A [`Failover`](crate::Failover) finds such jobs.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub failover: Option<NonZeroU32>,
+    /// The same number for the jobs that name a runner, by its name. Jobs of other runners never
+    /// try another worker.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
+    pub failover_by_runner: BTreeMap<RunnerName, NonZeroU32>,
 }
 
 impl Desired {
+    /// Returns the number of failures in a row on one worker after which `job` tries another one.
+    pub(crate) fn failover_of(&self, job: &Job) -> Option<NonZeroU32> {
+        match &job.runner {
+            None => self.failover,
+            Some(runner) => self.failover_by_runner.get(runner).copied(),
+        }
+    }
+
+    /// Returns whether some jobs may try another worker after failures.
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use swarm_core::{Desired, Jobs};
+    ///
+    /// let mut desired = Desired::new(Jobs::new());
+    /// assert!(!desired.has_failover());
+    /// desired.failover = NonZeroU32::new(5);
+    /// assert!(desired.has_failover());
+    /// ```
+    #[must_use]
+    pub fn has_failover(&self) -> bool {
+        self.failover.is_some() || !self.failover_by_runner.is_empty()
+    }
+
     /// Returns wishes for `jobs`, each on one worker, with defaults for everything else.
     ///
     /// The default policy is [`Policy::AtLeastOnce`], which any worker can follow. With

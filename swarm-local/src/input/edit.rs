@@ -15,7 +15,7 @@ pub(super) fn takes_away(current: &Wanted, edited: &Wanted) -> bool {
 
 /// Whether `after` lacks a field or a param that `before` has.
 fn is_less(before: &Job, after: &Job) -> bool {
-    let Job { pin, priority, share, run_once, suspend, title, params } = before;
+    let Job { pin, priority, share, run_once, suspend, title, runner, params } = before;
     before != after
         && ((pin.is_some() && after.pin.is_none())
             || (*priority != 0 && after.priority == 0)
@@ -23,6 +23,7 @@ fn is_less(before: &Job, after: &Job) -> bool {
             || (*run_once && !after.run_once)
             || (*suspend && !after.suspend)
             || (title.is_some() && after.title.is_none())
+            || (runner.is_some() && after.runner.is_none())
             || params.keys().any(|name| !after.params.contains_key(name)))
 }
 

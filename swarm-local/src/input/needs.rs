@@ -1,25 +1,38 @@
 //! Checks of the things on this machine that every job needs: a directory, and the variables with
 //! secrets.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::path::Path;
 
+use swarm_core::RunnerName;
 use swarm_spec::error::SpecError;
 use swarm_spec::manifest::{ManifestError, Program, Runner, param_variable};
-use swarm_spec::spec::RunnerSpec;
+use swarm_spec::spec::{RunnerSpec, runner_place};
 
-/// Checks that this machine has what the runner of the Swarm `swarm` needs. Without it no job could
-/// start.
+/// The runners of a Swarm: of jobs that name none, and by name.
+pub(super) struct Written<'a> {
+    pub(super) runner: &'a RunnerSpec,
+    pub(super) runners: &'a BTreeMap<RunnerName, RunnerSpec>,
+}
+
+/// Checks that this machine has what each runner of the Swarm `swarm` needs. Without it no job of
+/// that runner could start.
 ///
 /// # Errors
 ///
 /// A sentence about the first thing that is missing.
-pub(super) fn check(swarm: &str, runner: &RunnerSpec) -> Result<(), ManifestError> {
-    // The manifest was accepted, so its runner can be read.
-    let Ok(Runner::Command(program)) = Runner::read(runner, Runner::PLACE) else { return Ok(()) };
-    let Some((field, reason)) = missing(&program) else { return Ok(()) };
-    let source = SpecError { place: format!("spec.worker.runner.{field}"), reason };
-    Err(ManifestError::Spec { swarm: swarm.to_owned(), at: None, source })
+pub(super) fn check(swarm: &str, written: &Written<'_>) -> Result<(), ManifestError> {
+    let named = written.runners.iter().map(|(name, it)| (runner_place(name.as_str()), it));
+    for (place, runner) in [(Runner::PLACE.to_owned(), written.runner)].into_iter().chain(named) {
+        // The manifest was accepted, so its runners can be read.
+        let Ok(Runner::Command(program)) = Runner::read(runner, &place) else { continue };
+        if let Some((field, reason)) = missing(&program) {
+            let source = SpecError { place: format!("{place}.{field}"), reason };
+            return Err(ManifestError::Spec { swarm: swarm.to_owned(), at: None, source });
+        }
+    }
+    Ok(())
 }
 
 /// Returns the field that needs something that is missing, and a sentence.

@@ -1,27 +1,43 @@
 //! Params that the runner needs and that some jobs lack.
 
 use swarm_core::verdict::{counted, number, shortened};
-use swarm_core::{Job, JobName, Jobs};
+use swarm_core::{Job, JobName, Jobs, RunnerName};
 
 use crate::error::SpecError;
 use crate::manifest::Runner;
-use crate::spec::SwarmSpec;
+use crate::spec::{RunnerSpec, SwarmSpec, runner_place};
 
-/// Refuses jobs without a param for a placeholder of the runner. Each of them would fail at every
-/// start. O(jobs) if the runner has such a placeholder.
+/// Refuses jobs without a param for a placeholder of their runner. Each of them would fail at every
+/// start. O(jobs) for each runner with such a placeholder.
 pub(super) fn check_params(jobs: &Jobs, spec: &SwarmSpec) -> Result<(), SpecError> {
-    let runner = spec.worker.as_ref().and_then(|worker| worker.runner.as_ref());
+    let worker = spec.worker.as_ref();
+    if let Some(runner) = worker.and_then(|worker| worker.runner.as_ref()) {
+        check_runner(jobs, None, runner, Runner::PLACE)?;
+    }
+    for (name, runner) in worker.iter().flat_map(|worker| worker.runners.iter().flatten()) {
+        check_runner(jobs, Some(name), runner, &runner_place(name))?;
+    }
+    Ok(())
+}
+
+/// Checks the jobs that name this runner.
+fn check_runner(
+    jobs: &Jobs,
+    name: Option<&String>,
+    runner: &RunnerSpec,
+    place: &str,
+) -> Result<(), SpecError> {
     // Another check refuses a runner that cannot be read.
-    let Some(Ok(Runner::Command(program))) = runner.map(|it| Runner::read(it, Runner::PLACE))
-    else {
-        return Ok(());
-    };
+    let Ok(Runner::Command(program)) = Runner::read(runner, place) else { return Ok(()) };
+    let name = name.map(String::as_str);
+    let is_its = |(_, job): &(&JobName, &Job)| job.runner.as_ref().map(RunnerName::as_str) == name;
     for (param, field) in program.needed_params() {
         let lacks = |(_, job): &(&JobName, &Job)| !job.params.contains_key(param);
-        let without: Vec<_> = jobs.iter().filter(lacks).collect();
+        let without: Vec<_> = jobs.iter().filter(is_its).filter(lacks).collect();
         if !without.is_empty() {
-            let place = format!("{}{field}", Runner::PLACE);
-            return Err(SpecError { place, reason: sentence(param, &without, jobs.len()) });
+            let all = jobs.iter().filter(is_its).count();
+            let place = format!("{place}{field}");
+            return Err(SpecError { place, reason: sentence(param, &without, all) });
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use super::location::{Location, Within};
 use super::record::{self, SourceRecord, labels};
 use crate::error::{Mistakes, SpecError};
 use crate::schema::{self, Source, ValueSchema};
-use crate::spec::{self, ConfigMapKey, JobSource, SourceFormat};
+use crate::spec::{self, ConfigMapKey, JobSource, SourceFormat, SwarmSpec};
 use crate::{convert, hostport, place, yaml};
 
 /// An empty list, in every format.
@@ -43,22 +43,22 @@ pub struct Gathered {
     pub record: SourceRecord,
 }
 
-/// Collects the jobs of all sources. A source is missing if its selector lost a ConfigMap of
+/// Collects `jobs` and the jobs of the sources of `spec`. A source is missing if its selector lost a ConfigMap of
 /// `gone`, see [`SourceRecord`]. O(jobs · log jobs).
 pub(super) fn read(
     swarm: &Object<'_>,
     objects: &Objects<'_>,
     jobs: Vec<spec::Job>,
-    sources: &[JobSource],
+    spec: &SwarmSpec,
     gone: &SourceRecord,
     limits: SourceLimits,
 ) -> Result<Gathered, ManifestError> {
     let (lists, entries, record) = (Vec::new(), Vec::new(), SourceRecord::default());
     let wrong_entries = Mistakes::default();
     let mut gathering =
-        Gathering { swarm, objects, gone, limits, lists, entries, wrong_entries, record };
+        Gathering { swarm, objects, spec, gone, limits, lists, entries, wrong_entries, record };
     gathering.inline(jobs);
-    for (index, source) in sources.iter().enumerate() {
+    for (index, source) in spec.job_sources.iter().enumerate() {
         gathering.source(&format!("spec.jobSources[{index}]"), source)?;
     }
     gathering.done()
@@ -101,6 +101,7 @@ impl List {
 struct Gathering<'a> {
     swarm: &'a Object<'a>,
     objects: &'a Objects<'a>,
+    spec: &'a SwarmSpec,
     /// The ConfigMaps of an earlier list that no longer exist.
     gone: &'a SourceRecord,
     limits: SourceLimits,
@@ -288,7 +289,8 @@ impl Gathering<'_> {
 
     fn add(&mut self, number: usize, job: &spec::Job) {
         let list = self.lists.len() - 1;
-        match convert::job(job) {
+        let read = convert::job(job);
+        match read.and_then(|(name, job)| convert::has_runner(self.spec, name, job)) {
             Ok((name, job)) => self.entries.push(Entry { name, job, place: (list, number) }),
             Err(reason) => {
                 let wrong = self.wrong(self.lists[list].place(number), reason);

@@ -51,7 +51,7 @@ pub fn jobs_in_namespace(
     let owner = Object::alone(value);
     let inline = spec.jobs.clone();
     let limits = SourceLimits { values_max: SOURCE_VALUES_MAX, jobs_max: SOURCE_JOBS_MAX };
-    let gathered = jobs::read(&owner, &objects, inline, &spec.job_sources, gone, limits);
+    let gathered = jobs::read(&owner, &objects, inline, spec, gone, limits);
     let gathered = gathered.map_err(classify_error)?;
     let checked = convert::check_jobs(&gathered.jobs, spec);
     checked.map_err(|error| SourceError::Invalid(error.reason))?;

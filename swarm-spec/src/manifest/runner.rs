@@ -9,7 +9,8 @@ use crate::error::SpecError;
 use crate::params::{NAME_MAX, is_variable_name};
 use crate::schema;
 use crate::spec::{
-    ParamFromSpec, PingRunnerSpec, ReadySpec, RestartSpec, RunnerSpec, WORD_MAX, WORDS_MAX,
+    ParamFromSpec, PingRunnerSpec, RUNNER_PLACE, ReadySpec, RestartSpec, RunnerSpec, WORD_MAX,
+    WORDS_MAX,
 };
 use crate::template::Template;
 use crate::yaml::{self, printable};
@@ -110,8 +111,8 @@ impl Default for Restart {
 }
 
 impl Runner {
-    /// The path of the runner of all jobs that name no other.
-    pub const PLACE: &str = "spec.worker.runner";
+    /// The path of the runner for jobs that name none.
+    pub const PLACE: &str = RUNNER_PLACE;
     /// Default of `ping.interval`.
     pub const PING_INTERVAL: Duration = Duration::from_secs(30);
     /// Default of `ping.timeout`.

@@ -118,6 +118,15 @@ impl RunnerSpec {
     }
 }
 
+/// The path of the runner for jobs that name none.
+pub const RUNNER_PLACE: &str = "spec.worker.runner";
+
+/// The path of the runner `name` in `worker.runners`.
+#[must_use]
+pub fn runner_place(name: &str) -> String {
+    format!("spec.worker.runners.{name}")
+}
+
 /// Param with a value from a Secret.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -16,11 +16,17 @@ pub struct WorkerSpec {
     /// Protocol of the workers. Default: `Plain`; `Session` for `pool.managed` without `image`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ProtocolSpec>,
-    /// Action of `swarm-worker` for a job: on one machine, in managed pools, and in sessions that
+    /// Action of `swarm-worker` for a job that names no other in `runners`: on one machine, in managed pools, and in sessions that
     /// run with `--runner swarm`. A change restarts the jobs in steps of `maxRestarting`, and no
     /// pod. (With `protocol: Plain` a managed pool replaces its pods.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<RunnerSpec>,
+    /// More runners by name, for jobs that write `runner: NAME`. At most 16. Everything about
+    /// `runner` holds for them, too. A change of one restarts only its jobs. They need `protocol:
+    /// Session`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub runners: Option<BTreeMap<String, RunnerSpec>>,
     /// Number or percentage of its jobs that a worker restarts at a time when what starts them
     /// changes: the runner, or their params. The next one follows when one is ready, or has run for
     /// a second without a check. If one fails, the others keep running the previous version until

@@ -15,8 +15,8 @@ use crate::Failure;
 pub struct RunnerArgs {
     /// Runner of the jobs: `log` only writes lines to the worker's log, `command` runs the program
     /// after `--`, and `ping` sends HTTP requests to HOST:PORT, which is the job's name. `swarm`
-    /// follows `spec.worker.runner` of the Swarm and its changes, and needs a session. A runner as
-    /// in `spec.worker.runner`, as YAML or JSON, is accepted too
+    /// follows `spec.worker.runner` and `spec.worker.runners` of the Swarm and their changes, and
+    /// needs a session. A runner as in `spec.worker.runner`, as YAML or JSON, is accepted too
     #[arg(long, value_name = "RUNNER", env = "RUNNER", default_value = "log")]
     pub runner: RunnerArg,
     /// The time from one ping to the next

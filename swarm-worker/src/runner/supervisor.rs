@@ -4,6 +4,7 @@ mod failing;
 mod stepping;
 mod steps;
 mod task;
+mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,11 +14,14 @@ use prometheus_client::metrics::counter::Counter;
 use swarm_adapters_host::channel::Events;
 use swarm_adapters_host::runlog::RunLog;
 use swarm_core::session::Pace;
-use swarm_core::{Failing, JobName, Params, Token};
+use swarm_core::{Failing, JobName, Params, RunnerName, Token};
 use tokio::sync::{mpsc, watch};
 
-use super::{Permit, Runner};
+use super::Permit;
+#[cfg(test)]
+use super::Runner;
 use task::{Order, Outlets, Task};
+pub(crate) use ways::{Way, Ways};
 
 /// The maximum number of events in one batch.
 const EVENTS_MAX: usize = 10_000;
@@ -52,6 +56,8 @@ pub(crate) struct JobSpec {
     pub(crate) token: Token,
     /// Its parameters.
     pub(crate) params: Params,
+    /// The runner that it names.
+    pub(crate) runner: Option<RunnerName>,
     /// Whether it is a run-to-completion job, which is done once it has succeeded.
     pub(crate) run_once: bool,
 }
@@ -140,19 +146,14 @@ impl Supervisor {
         run_log: Option<RunLog>,
         restarts: Restarts,
     ) -> Self {
-        Self::with_events(runner, run_log, restarts, Events::default())
+        Self::with_events(Ways::alike(runner, restarts), run_log, Events::default())
     }
 
-    /// Creates a supervisor without jobs. It sends the events of its jobs to `sink`, and writes
-    /// them to `run_log` unless the runner does so. It spawns a task, so it must be called within a
-    /// runtime.
+    /// Creates a supervisor without jobs. It runs them in these `ways`, sends their events to `sink`,
+    /// and writes them to `run_log` unless the runner does so. It spawns a task, so it must be called
+    /// within a runtime.
     #[must_use]
-    pub(crate) fn with_events(
-        runner: Arc<dyn Runner>,
-        run_log: Option<RunLog>,
-        restarts: Restarts,
-        sink: Events,
-    ) -> Self {
+    pub(crate) fn with_events(ways: Ways, run_log: Option<RunLog>, sink: Events) -> Self {
         let (orders, inbox) = mpsc::unbounded_channel();
         let (outbox, events) = mpsc::unbounded_channel();
         let reports = Reports::default();
@@ -160,12 +161,12 @@ impl Supervisor {
         let (failures, failing) = watch::channel(Arc::default());
         let (notify, changes) = watch::channel(());
         let outlets = Outlets { reports: reports.clone(), outbox, sink, changed: notify };
-        let task = Task::new(runner, run_log, permit, outlets, failures, restarts);
+        let task = Task::new(ways, run_log, permit, outlets, failures);
         tokio::spawn(task.run(inbox));
         Self { orders, events, reports, failing, changes }
     }
 
-    /// Begins an edit, to which the next updates and the next runner belong. At most as many jobs
+    /// Begins an edit, to which the next updates and the next ways to run jobs belong. At most as many jobs
     /// restart and start at a time as `pace` says.
     pub(crate) fn edit(&self, pace: Pace) {
         self.order(Order::Edit(pace));
@@ -177,23 +178,18 @@ impl Supervisor {
         self.order(Order::Start(job));
     }
 
-    /// Updates the parameters of a job under the same token. If they differ, a running job is stopped
+    /// Updates the runner's name and the parameters of a job under the same token. If they differ, a running job is stopped
     /// at its turn, and begins again at once. No event follows, since the job stays with this worker.
     /// The call has no effect on a job that does not run, is stopping or has another token.
     pub(crate) fn update(&self, job: JobSpec) {
         self.order(Order::Update(job));
     }
 
-    /// Replaces the runner of the jobs. Running jobs restart in turn, as with
-    /// [`update`](Self::update). Jobs that this very runner runs continue.
-    pub(crate) fn run_by(&self, runner: Arc<dyn Runner>, restarts: Restarts) {
-        self.order(Order::RunBy(runner, restarts));
-    }
-
-    /// Replaces the policy for restarts. Running jobs continue. A failed job begins again if the
-    /// new policy allows it.
-    pub(crate) fn restart_by(&self, restarts: Restarts) {
-        self.order(Order::RestartBy(restarts));
+    /// Replaces the ways to run jobs. Running jobs whose runner is another one restart in turn, as
+    /// with [`update`](Self::update). Jobs that the very same runner runs continue. If only the
+    /// policy for restarts differs, a failed job begins again if the new policy allows it.
+    pub(crate) fn run_by(&self, ways: Ways) {
+        self.order(Order::RunBy(ways));
     }
 
     /// Returns a handle that restarts jobs.

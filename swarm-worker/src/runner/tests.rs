@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use swarm_adapters_host::channel::Events;
 use swarm_adapters_host::runlog::RunLog;
 use swarm_core::{Failing, FailingState};
 use tokio::time::timeout;
@@ -41,7 +42,7 @@ impl Runner for Script {
 
 fn spec(name: &str, token: u64) -> JobSpec {
     let name = JobName::new(name).unwrap();
-    JobSpec { name, token: Token(token), params: Params::default(), run_once: false }
+    JobSpec { name, token: Token(token), params: Params::default(), runner: None, run_once: false }
 }
 
 fn supervisor(ends: &[Outcome]) -> (Supervisor, Arc<Script>) {
@@ -229,7 +230,7 @@ async fn a_job_that_was_given_up_begins_again_with_new_params_or_another_runner(
     until(&supervisor, |_| script.runs.load(Ordering::Relaxed) == 2).await;
     until(&supervisor, |it| it.phase == JobPhase::Failed).await;
     let other = Arc::new(Script::default());
-    supervisor.run_by(Arc::clone(&other) as Arc<dyn Runner>, Restarts::default());
+    supervisor.run_by(Ways::alike(Arc::clone(&other) as Arc<dyn Runner>, Restarts::default()));
     until(&supervisor, |it| it.phase == JobPhase::Running).await;
     until(&supervisor, |_| other.runs.load(Ordering::Relaxed) == 1).await;
 }
@@ -239,19 +240,55 @@ async fn other_restarts_touch_no_job_that_runs_and_reach_those_that_were_given_u
     let broke = || Outcome::Failed("it broke".into());
     let (supervisor, script) = limited(&[broke(), broke(), broke()], Some(1));
     let restarts = |limit| Restarts { limit: Some(limit), ..Restarts::default() };
+    let by = |restarts| Ways::alike(Arc::clone(&script) as Arc<dyn Runner>, restarts);
     supervisor.start(spec("a", 7));
     until(&supervisor, |it| it.phase == JobPhase::Failed).await;
     assert_eq!(script.runs.load(Ordering::Relaxed), 2);
-    supervisor.restart_by(restarts(1));
+    supervisor.run_by(by(restarts(1)));
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(script.runs.load(Ordering::Relaxed), 2, "it had all its restarts");
-    supervisor.restart_by(restarts(2));
+    supervisor.run_by(by(restarts(2)));
     until(&supervisor, |it| it.phase == JobPhase::Running && it.is_up).await;
     assert_eq!(script.runs.load(Ordering::Relaxed), 4);
-    supervisor.restart_by(restarts(0));
+    supervisor.run_by(by(restarts(0)));
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(script.runs.load(Ordering::Relaxed), 4, "its run continues");
     assert!(supervisor.reports().into_values().all(|it| it.is_up));
+}
+
+#[tokio::test]
+async fn another_version_of_a_runner_restarts_only_the_jobs_that_name_it() {
+    let scripts: [Arc<Script>; 4] = Default::default();
+    let [unnamed, x, y, next] = &scripts;
+    let named = |name: &str| RunnerName::new(name).unwrap();
+    let way = |script: &Arc<Script>| {
+        let runner = Arc::clone(script) as Arc<dyn Runner>;
+        Way { runner, restarts: Restarts::default() }
+    };
+    let ways = |x: Option<&Arc<Script>>| Ways {
+        unnamed: way(unnamed),
+        named: x.map(|x| (named("x"), way(x))).into_iter().chain([(named("y"), way(y))]).collect(),
+    };
+    let supervisor = Supervisor::with_events(ways(Some(x)), None, Events::default());
+    let by = |job: &str, runner: &str| JobSpec { runner: Some(named(runner)), ..spec(job, 7) };
+    supervisor.start(spec("a", 7));
+    supervisor.start(by("b", "x"));
+    supervisor.start(by("c", "y"));
+    let runs = || [unnamed, x, y, next].map(|script| script.runs.load(Ordering::Relaxed));
+    let become_runs = async |expected: [u64; 4]| {
+        until(&supervisor, |_| runs() == expected).await;
+    };
+    become_runs([1, 1, 1, 0]).await;
+    supervisor.run_by(ways(Some(next)));
+    become_runs([1, 1, 1, 1]).await;
+    // The job keeps the runner until its own update arrives.
+    supervisor.run_by(ways(None));
+    supervisor.update(by("b", "y"));
+    become_runs([1, 1, 2, 1]).await;
+    supervisor.update(by("b", "y"));
+    supervisor.update(spec("b", 7));
+    become_runs([2, 1, 2, 1]).await;
+    assert_eq!(supervisor.reports().len(), 3);
 }
 
 /// A runner whose jobs are ready when the test says so.
@@ -325,7 +362,7 @@ async fn another_runner_begins_when_the_last_one_has_ended_and_both_know_until_w
     supervisor.start(spec("a", 7));
     supervisor.permit_until(far);
     let (next, late) = (Arc::new(Slow::default()), far - 1);
-    supervisor.run_by(Arc::clone(&next) as Arc<dyn Runner>, Restarts::default());
+    supervisor.run_by(Ways::alike(Arc::clone(&next) as Arc<dyn Runner>, Restarts::default()));
     supervisor.permit_until(late);
     until(&supervisor, |_| next.permits.lock().unwrap().len() == 2).await;
     assert_eq!(*slow.permits.lock().unwrap(), [far, late]);
@@ -345,7 +382,8 @@ async fn a_permit_ends_with_its_time() {
     let (name, stop) = (JobName::new("a").unwrap(), CancellationToken::new());
     let (token, params, output) = (Token(1), Params::default(), Arc::default());
     let (permit, readiness) = (permit.clone(), Arc::default());
-    let job = Job { name, token, params, permit: permit.clone(), stop, output, readiness };
+    let (runner, permit_of_job) = (None, permit.clone());
+    let job = Job { name, token, params, runner, permit: permit_of_job, stop, output, readiness };
     assert!(job.is_permitted());
     permit.set(boottime_ns());
     assert!(!job.is_permitted());

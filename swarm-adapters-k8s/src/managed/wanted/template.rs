@@ -313,14 +313,17 @@ fn env(pool: &Pool<'_>) -> Result<Vec<Value>, ManagedError> {
 
 /// The variables that carry the params of Secrets to a worker, which passes them to its jobs.
 fn secret_params(pool: &Pool<'_>) -> impl Iterator<Item = Value> {
-    let runner = pool.swarm.spec.worker.as_ref().and_then(|it| it.runner.as_ref());
-    let params = runner.and_then(|it| it.params_from.as_deref()).unwrap_or_default();
-    params.iter().map(
-        |ParamFromSpec { name, secret_key_ref: SecretKeyRefSpec { name: secret, key } }| {
-            let value_from = json!({"secretKeyRef": {"name": secret, "key": key}});
-            json!({"name": param_variable(name), "valueFrom": value_from})
-        },
-    )
+    let runners = pool.swarm.spec.written_runners();
+    let params = runners.flat_map(|(_, runner)| runner.params_from.iter().flatten());
+    let mut seen = BTreeSet::new();
+    params.filter_map(move |ParamFromSpec { name, secret_key_ref }| {
+        let SecretKeyRefSpec { name: secret, key } = secret_key_ref;
+        let (variable, value_from) =
+            (param_variable(name), json!({"secretKeyRef": {"name": secret, "key": key}}));
+        // Runners share a variable only if it has the same source.
+        let is_first = seen.insert(variable.clone());
+        is_first.then(|| json!({"name": variable, "valueFrom": value_from}))
+    })
 }
 
 /// Writes a runner for the worker's command line. A kubelet would read `$(` as the start of a

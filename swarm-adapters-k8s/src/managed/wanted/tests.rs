@@ -273,6 +273,16 @@ fn a_secret_param_is_a_reference_in_the_template_and_nothing_else_of_the_runner_
             json!({"name": "SWARM_PARAM_PASSWORD", "valueFrom": {"secretKeyRef": reference}});
         assert!(env.as_array().unwrap().contains(&expected), "{env}");
     }
+    // The pods have what any of the runners needs, once.
+    let other = json!({"name": "key", "secretKeyRef": {"name": "other", "key": "k"}});
+    let mut more = runner.clone();
+    more["paramsFrom"].as_array_mut().unwrap().push(other);
+    let worker = json!({"protocol": "Session", "runner": runner, "runners": {"more": more}});
+    let all = made(&json!({"pool": {"managed": {}}, "worker": worker})).unwrap();
+    let env = &workload(&all)["spec"]["template"]["spec"]["containers"][0]["env"];
+    let names = env.as_array().unwrap().iter().filter_map(|it| it["name"].as_str());
+    let secret: Vec<_> = names.filter(|name| name.starts_with("SWARM_PARAM_")).collect();
+    assert_eq!(secret, ["SWARM_PARAM_PASSWORD", "SWARM_PARAM_KEY"]);
     let env = json!([{"name": "SWARM_PARAM_PASSWORD", "value": "x"}]);
     let error = made(&json!({
         "pool": {"managed": {"env": env}}, "worker": {"protocol": "Session", "runner": runner},

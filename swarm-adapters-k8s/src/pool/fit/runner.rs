@@ -14,8 +14,13 @@ pub(super) fn misfit(swarm: &Swarm, pod: &PodSpec) -> Option<Misfit> {
     if swarm.spec.pool.managed.is_some() {
         return None;
     }
-    let written = swarm.spec.worker.as_ref()?.runner.as_ref()?;
-    let wanted = word_of(&Runner::read(written, Runner::PLACE).ok()?);
+    let worker = swarm.spec.worker.as_ref()?;
+    // Only a worker that asks for the Swarm's runner learns which one a job names.
+    let (field, wanted) = if worker.runners.iter().flatten().next().is_some() {
+        ("spec.worker.runners", "swarm")
+    } else {
+        (Runner::PLACE, word_of(&Runner::read(worker.runner.as_ref()?, Runner::PLACE).ok()?))
+    };
     let is_session = swarm.protocol() == ProtocolSpec::Session;
     let mut others = Vec::new();
     for container in &pod.containers {
@@ -49,14 +54,15 @@ pub(super) fn misfit(swarm: &Swarm, pod: &PodSpec) -> Option<Misfit> {
         "; workers with worker.protocol Plain read only the names of their jobs"
     };
     let write = if is_session {
-        "write --runner=swarm (RUNNER) in the container, or remove spec.worker.runner"
+        format!("write --runner=swarm (RUNNER) in the container, or remove {field}")
     } else {
-        "write worker.protocol: Session with --runner=swarm (RUNNER) and --protocol=session \
-         (SWARM_PROTOCOL) in the container, write the runner in the container, or remove \
-         spec.worker.runner"
+        format!(
+            "write worker.protocol: Session with --runner=swarm (RUNNER) and --protocol=session \
+             (SWARM_PROTOCOL) in the container, write the runner in the container, or remove {field}"
+        )
     };
     Some(Misfit {
         reason: "RunnerIgnored",
-        message: format!("no worker does what spec.worker.runner says{instead}{why}; {write}"),
+        message: format!("no worker does what {field} says{instead}{why}; {write}"),
     })
 }

@@ -122,6 +122,11 @@ fn a_runner_that_reaches_no_worker_is_named() {
     ] {
         assert_eq!(said_of(&session, &pod(taken)), [], "{taken:?}");
     }
+    let runners = json!({"worker": {"protocol": "Session", "runners": {"record": command}}});
+    let (_, message) = one(&swarm(&runners), &pod(&["run", "--protocol=session"]));
+    assert!(message.starts_with("no worker does what spec.worker.runners says: "), "{message}");
+    let asks = pod(&["run", "--protocol=session", "--runner=swarm"]);
+    assert_eq!(said_of(&swarm(&runners), &asks), []);
     // The samples repeat the runner, since `local` runs their files too.
     let log = of("Plain", &json!({"log": {}}));
     assert_eq!(said_of(&log, &pod(&["run", "--runner=log"])), []);

@@ -37,7 +37,11 @@ fn listed(machine: &Machine) -> BTreeMap<String, (String, String)> {
 }
 
 /// Waits until this number of jobs have this phase, and returns their processes.
-fn until_phase(machine: &Machine, count: usize, phase: &str) -> BTreeMap<String, String> {
+pub(super) fn until_phase(
+    machine: &Machine,
+    count: usize,
+    phase: &str,
+) -> BTreeMap<String, String> {
     until(&format!("{count} jobs are {phase}"), || {
         let rows = listed(machine).into_iter().filter(|(_, (now, _))| now == phase);
         let pids: BTreeMap<_, _> = rows.map(|(job, (_, pid))| (job, pid)).collect();

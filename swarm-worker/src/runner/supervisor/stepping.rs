@@ -1,14 +1,16 @@
-//! Drives the machine of steps for a task.
+//! Drives the machine of steps for a task: finds the jobs that an edit concerns.
 
+use std::mem;
 use std::sync::Arc;
 
 use swarm_adapters_host::channel::{Event as JobEvent, JobVersion};
-use swarm_core::JobName;
 use swarm_core::session::Pace;
+use swarm_core::{JobName, RunnerName};
 use tokio::time::Instant;
 
+use super::Ways;
 use super::steps::{Bounds, StepEffect, StepEvent};
-use super::task::{State, Task, is_up};
+use super::task::{Entry, State, Task, is_up, pauses};
 
 impl Task {
     /// Applies an event, and carries out its effects.
@@ -51,8 +53,64 @@ impl Task {
     /// Begins an edit, with the pace of its view.
     pub(super) fn edit_begins(&mut self, pace: Pace) {
         self.step(StepEvent::Edited);
-        if std::mem::replace(&mut self.pace, pace) != pace {
+        if mem::replace(&mut self.pace, pace) != pace {
             self.step(StepEvent::Paced);
+        }
+    }
+
+    /// Applies other ways to run jobs, to the jobs that they concern.
+    pub(super) fn run_by(&mut self, mut ways: Ways) {
+        if let Some(until) = self.permit.limit() {
+            ways.runners().for_each(|runner| runner.permit_until(until));
+        }
+        let names = |entry: &Entry, name: &RunnerName| match &entry.state {
+            State::Stopping(Some(next)) => next.runner.as_ref() == Some(name),
+            _ => entry.job.runner.as_ref() == Some(name),
+        };
+        ways.keep(&self.ways, |name| self.jobs.values().any(|entry| names(entry, name)));
+        let before = mem::replace(&mut self.ways, ways);
+        self.former.extend(before.runners().cloned());
+        let (mut revised, mut restarted) = (Vec::new(), Vec::new());
+        for (name, entry) in &self.jobs {
+            let by = entry.job.runner.as_ref();
+            let (before, now) = (before.of(by), self.ways.of(by));
+            if !now.has_runner_of(before) {
+                revised.push(name.clone());
+            } else if !now.restarts_as(before) {
+                restarted.push(name.clone());
+            }
+        }
+        for job in &revised {
+            self.revise(job);
+        }
+        for job in &restarted {
+            self.restart_by(job);
+        }
+    }
+
+    /// Applies a new policy for restarts to a job. A running job continues. A failed job begins again
+    /// if the policy allows it.
+    fn restart_by(&mut self, name: &JobName) {
+        let Some(entry) = self.jobs.get_mut(name) else { return };
+        let restarts = &self.ways.of(entry.job.runner.as_ref()).restarts;
+        let latest = Instant::now() + restarts.pause_max;
+        entry.pauses = pauses(restarts);
+        match &mut entry.state {
+            State::Failed if restarts.limit.is_none_or(|limit| entry.in_a_row < limit) => {
+                self.begin_again(name);
+            }
+            State::Waiting(at) if latest < *at => {
+                self.due.remove(&(*at, name.clone()));
+                *at = latest;
+                self.due.insert((latest, name.clone()));
+            }
+            State::Queued
+            | State::Running(_)
+            | State::Waiting(_)
+            | State::Held(_)
+            | State::Failed
+            | State::Renewing
+            | State::Stopping(_) => {}
         }
     }
 
@@ -62,7 +120,8 @@ impl Task {
         let job = name.clone();
         match entry.state {
             State::Running(_) => {
-                let is_newest = Arc::ptr_eq(&entry.runner, &self.runner)
+                let newest = self.ways.of(entry.job.runner.as_ref());
+                let is_newest = Arc::ptr_eq(&entry.runner, &newest.runner)
                     && entry.began_with == entry.job.params;
                 self.step(if is_newest {
                     StepEvent::Unchanged(job)

@@ -1,9 +1,9 @@
 //! The task behind a supervisor.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{io, mem};
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use swarm_adapters_host::channel::{Event as JobEvent, Events};
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::failing::Failures;
 use super::steps::{StepEvent, Steps};
-use super::{Event, JobPhase, JobReport, JobSpec, Reports, Restarts};
+use super::{Event, JobPhase, JobReport, JobSpec, Reports, Restarts, Ways};
 use crate::runner::{Job, Outcome, Permit, Readiness, RunLogKeeper, Runner};
 
 /// The interval of the checks of running jobs, and of the line of the run log that they run. One
@@ -42,8 +42,7 @@ pub(super) enum Order {
     Edit(Pace),
     Start(JobSpec),
     Update(JobSpec),
-    RunBy(Arc<dyn Runner>, Restarts),
-    RestartBy(Restarts),
+    RunBy(Ways),
     Renew(JobName),
     Stop(JobName),
     PermitUntil(u64),
@@ -59,15 +58,14 @@ pub(super) struct Outlets {
 }
 
 pub(super) struct Task {
-    /// The runner of jobs that begin now.
-    pub(super) runner: Arc<dyn Runner>,
+    /// The ways to run jobs that begin now.
+    pub(super) ways: Ways,
     /// The earlier runners of jobs that have not ended yet.
-    former: Vec<Arc<dyn Runner>>,
+    pub(super) former: Vec<Arc<dyn Runner>>,
     run_log: Option<RunLog>,
-    permit: Permit,
+    pub(super) permit: Permit,
     pub(super) outlets: Outlets,
     failures: Failures,
-    restarts: Restarts,
     pub(super) pace: Pace,
     pub(super) jobs: BTreeMap<JobName, Entry>,
     pub(super) steps: Steps,
@@ -76,20 +74,21 @@ pub(super) struct Task {
     runs: JoinSet<Outcome>,
     names: HashMap<Id, JobName>,
     /// The time at which each waiting job is restarted.
-    due: BTreeSet<(Instant, JobName)>,
+    pub(super) due: BTreeSet<(Instant, JobName)>,
     /// Whether a job has ended by itself or begun again since the last tick.
     pub(super) has_changed: bool,
 }
 
 pub(super) struct Entry {
     pub(super) job: Job,
-    /// The runner and the params of this run. The job has the params of the next one.
+    /// The runner and the params of this run. The job has the params of the next one, and names its
+    /// runner.
     pub(super) runner: Arc<dyn Runner>,
     pub(super) began_with: Params,
     run_once: bool,
-    pauses: ExponentialBackoff,
+    pub(super) pauses: ExponentialBackoff,
     /// The number of restarts in a row.
-    in_a_row: u32,
+    pub(super) in_a_row: u32,
     pub(super) state: State,
 }
 
@@ -110,21 +109,19 @@ pub(super) enum State {
 
 impl Task {
     pub(super) fn new(
-        runner: Arc<dyn Runner>,
+        ways: Ways,
         run_log: Option<RunLog>,
         permit: Permit,
         outlets: Outlets,
         failures: watch::Sender<Arc<Failing>>,
-        restarts: Restarts,
     ) -> Self {
         Self {
-            runner,
+            ways,
             former: Vec::new(),
             run_log,
             permit,
             outlets,
             failures: Failures::new(failures),
-            restarts,
             pace: Pace::default(),
             jobs: BTreeMap::new(),
             steps: Steps::default(),
@@ -149,8 +146,7 @@ impl Task {
                     Some(Order::Edit(pace)) => self.edit_begins(pace),
                     Some(Order::Start(spec)) => self.start(spec),
                     Some(Order::Update(spec)) => self.update(spec),
-                    Some(Order::RunBy(runner, restarts)) => self.run_by(runner, restarts),
-                    Some(Order::RestartBy(restarts)) => self.restart_by(restarts),
+                    Some(Order::RunBy(ways)) => self.run_by(ways),
                     Some(Order::Renew(job)) => self.renew_by_hand(&job),
                     Some(Order::Stop(job)) => self.stop(&job),
                     Some(Order::PermitUntil(at)) => self.permit_until(at),
@@ -180,20 +176,21 @@ impl Task {
             }
             return;
         }
-        let JobSpec { name, token, params, run_once } = spec;
+        let JobSpec { name, token, params, runner: by, run_once } = spec;
         let stop = CancellationToken::new();
         let (permit, output, readiness) = (self.permit.clone(), Arc::default(), Arc::default());
-        let job = Job { name, token, params, permit, stop, output, readiness };
+        let way = self.ways.of(by.as_ref());
+        let (runner, pauses) = (Arc::clone(&way.runner), pauses(&way.restarts));
+        let job = Job { name, token, params, runner: by, permit, stop, output, readiness };
         let (phase, is_up, is_newest) = (JobPhase::Queued, false, true);
         let report = JobReport { token, phase, is_up, is_newest, restarts: 0, last_exit: None };
         self.outlets.reports.lock().insert(job.name.clone(), report);
-        let (runner, began_with) = (Arc::clone(&self.runner), job.params.clone());
-        let (pauses, in_a_row, state) = (self.pauses(), 0, State::Queued);
+        let (began_with, in_a_row, state) = (job.params.clone(), 0, State::Queued);
         self.due(Entry { job, runner, began_with, run_once, pauses, in_a_row, state });
     }
 
     fn update(&mut self, spec: JobSpec) {
-        let JobSpec { name, token, params, run_once } = spec;
+        let JobSpec { name, token, params, runner, run_once } = spec;
         let Some(entry) = self.jobs.get_mut(&name).filter(|it| it.job.token == token) else {
             return;
         };
@@ -201,51 +198,9 @@ impl Task {
             return;
         }
         entry.run_once = run_once;
-        if entry.job.params != params {
-            entry.job.params = params;
+        if entry.job.params != params || entry.job.runner != runner {
+            (entry.job.params, entry.job.runner) = (params, runner);
             self.revise(&name);
-        }
-    }
-
-    fn run_by(&mut self, runner: Arc<dyn Runner>, restarts: Restarts) {
-        if let Some(until) = self.permit.limit() {
-            runner.permit_until(until);
-        }
-        self.former.push(mem::replace(&mut self.runner, runner));
-        self.restarts = restarts;
-        let jobs: Vec<_> = self.jobs.keys().cloned().collect();
-        for job in &jobs {
-            self.revise(job);
-        }
-    }
-
-    /// Applies a new policy for restarts. Running jobs continue. Failed jobs that the policy allows
-    /// to restart begin again.
-    fn restart_by(&mut self, restarts: Restarts) {
-        self.restarts = restarts;
-        let latest = Instant::now() + self.restarts.pause_max;
-        let mut begin = Vec::new();
-        for (name, entry) in &mut self.jobs {
-            entry.pauses = pauses(&self.restarts);
-            let may_restart = self.restarts.limit.is_none_or(|limit| entry.in_a_row < limit);
-            match &mut entry.state {
-                State::Failed if may_restart => begin.push(name.clone()),
-                State::Waiting(at) if latest < *at => {
-                    self.due.remove(&(*at, name.clone()));
-                    *at = latest;
-                    self.due.insert((latest, name.clone()));
-                }
-                State::Queued
-                | State::Running(_)
-                | State::Waiting(_)
-                | State::Held(_)
-                | State::Failed
-                | State::Renewing
-                | State::Stopping(_) => {}
-            }
-        }
-        for name in &begin {
-            self.begin_again(name);
         }
     }
 
@@ -266,10 +221,10 @@ impl Task {
         }
     }
 
-    fn begin_again(&mut self, name: &JobName) {
+    pub(super) fn begin_again(&mut self, name: &JobName) {
         let Some(mut entry) = self.jobs.remove(name) else { return };
         entry.job.stop = CancellationToken::new();
-        (entry.pauses, entry.in_a_row) = (self.pauses(), 0);
+        (entry.pauses, entry.in_a_row) = (self.pauses(&entry), 0);
         self.due(entry);
     }
 
@@ -278,8 +233,10 @@ impl Task {
         self.permit.set(boottime_ns);
         let jobs = &self.jobs;
         let runs_any = |it: &Arc<_>| jobs.values().any(|entry| Arc::ptr_eq(&entry.runner, it));
-        self.former.retain(runs_any);
-        for runner in self.former.iter().chain([&self.runner]) {
+        let ways = &self.ways;
+        let is_current = |it: &Arc<_>| ways.runners().any(|runner| Arc::ptr_eq(runner, it));
+        self.former.retain(|it| runs_any(it) && !is_current(it));
+        for runner in self.former.iter().chain(self.ways.runners()) {
             runner.permit_until(boottime_ns);
         }
     }
@@ -302,7 +259,7 @@ impl Task {
     /// Starts a run of a queued job, with the newest runner and params.
     pub(super) fn begin(&mut self, name: &JobName) {
         let Some(mut entry) = self.jobs.remove(name) else { return };
-        entry.runner = Arc::clone(&self.runner);
+        entry.runner = Arc::clone(&self.ways.of(entry.job.runner.as_ref()).runner);
         entry.began_with = entry.job.params.clone();
         self.record(&entry, RunEvent::Start);
         // A runner that keeps the run log itself also reports when its jobs have begun.
@@ -373,7 +330,7 @@ impl Task {
             }
             State::Running(since) | State::Waiting(since) | State::Held(since) => {
                 if RAN_WELL <= since.elapsed() {
-                    (entry.pauses, entry.in_a_row) = (self.pauses(), 0);
+                    (entry.pauses, entry.in_a_row) = (self.pauses(&entry), 0);
                 }
                 self.restart(name, entry, outcome);
             }
@@ -408,7 +365,7 @@ impl Task {
             Outcome::Ended | Outcome::Stopped => "ended by itself".to_owned(),
             Outcome::Failed(sentence) => sentence,
         };
-        let Restarts { limit, pause_max, .. } = self.restarts;
+        let Restarts { limit, pause_max, .. } = self.ways.of(entry.job.runner.as_ref()).restarts;
         let phase = if limit.is_some_and(|limit| limit <= entry.in_a_row) {
             let restarts = entry.in_a_row;
             tracing::error!(job = %name, restarts, "{exit}; it is not restarted any more");
@@ -449,8 +406,8 @@ impl Task {
         self.step(StepEvent::Failed(name));
     }
 
-    fn pauses(&self) -> ExponentialBackoff {
-        pauses(&self.restarts)
+    fn pauses(&self, entry: &Entry) -> ExponentialBackoff {
+        pauses(&self.ways.of(entry.job.runner.as_ref()).restarts)
     }
 
     fn start_due(&mut self) {
@@ -460,7 +417,8 @@ impl Task {
             let Some(entry) = self.jobs.remove(&name) else { continue };
             let is_restart = !matches!(entry.state, State::Held(_));
             self.edit(&name, |report| report.restarts += u64::from(is_restart));
-            self.restarts.counter.inc_by(u64::from(is_restart));
+            let restarts = &self.ways.of(entry.job.runner.as_ref()).restarts;
+            restarts.counter.inc_by(u64::from(is_restart));
             self.due(entry);
         }
     }
@@ -549,7 +507,7 @@ fn warn_of(written: Option<io::Result<()>>) {
     }
 }
 
-fn pauses(restarts: &Restarts) -> ExponentialBackoff {
+pub(super) fn pauses(restarts: &Restarts) -> ExponentialBackoff {
     let max = restarts.pause_max / 2;
     ExponentialBuilder::default()
         .with_min_delay(PAUSE_MIN.min(max))

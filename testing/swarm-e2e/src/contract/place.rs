@@ -86,8 +86,11 @@ pub async fn revoke(
 pub async fn publish(client: &Client, namespace: &str, view: &WorkerView) -> Result<()> {
     let jobs = view.jobs.iter().map(|(job, granted)| {
         let (run_once, params) = (granted.run_once, (*granted.params).clone());
-        (job.to_string(), GrantedJob { token: granted.token.0, run_once, params })
+        let runner = granted.runner.as_ref().map(ToString::to_string);
+        (job.to_string(), GrantedJob { token: granted.token.0, run_once, runner, params })
     });
+    let runners = view.runners.iter();
+    let runners = runners.map(|(name, it)| Ok((name.to_string(), serde_json::from_str(it)?)));
     let spec = WorkerViewSpec {
         session: view.session.to_string(),
         worker: String::new(),
@@ -96,6 +99,7 @@ pub async fn publish(client: &Client, namespace: &str, view: &WorkerView) -> Res
         count: i32::try_from(view.jobs.len())?,
         jobs: jobs.collect(),
         runner: view.runner.as_deref().map(serde_json::from_str).transpose()?,
+        runners: runners.collect::<Result<_>>()?,
         show_output: (view.output == JobOutput::Hidden).then_some(false),
         max_restarting: Some(view.pace.max_restarting.into()),
         max_starting: view.pace.max_starting.map(i32::try_from).transpose()?,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use swarm_core::Position;
+use swarm_core::RunnerName;
 use swarm_core::Token;
 use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, LeaseWrite, SessionId, Stopping};
 use swarm_core::ports::{SessionStore, SessionViews, ViewUpdate};
@@ -118,13 +119,23 @@ async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Re
     let (store, mut views) = place.open(session)?;
     ensure!(store.position().await?.is_none(), "the ledger's position is not published");
     let params = [("url".to_owned(), "rtsp://\"x\"".to_owned())].into_iter().collect();
-    let once = Granted { token: Token(1_790_000_000_000_007), run_once: true, params };
+    let record = RunnerName::new("record")?;
+    let by = Some(record.clone());
+    let once = Granted { token: Token(1_790_000_000_000_007), run_once: true, runner: by, params };
     let jobs = [("a:\"b\"".parse()?, once), ("c".parse()?, Token(3).into())].into();
     let (session, runner) = (session.clone(), None);
     let output = JobOutput::Shown;
     let steps = Pace { max_restarting: Portion::Percent(25), max_starting: Some(8) };
-    let mut view =
-        WorkerView { session, incarnation: 1, revision: 5, jobs, runner, output, pace: steps };
+    let mut view = WorkerView {
+        session,
+        incarnation: 1,
+        revision: 5,
+        jobs,
+        runner,
+        runners: [(record, json!({"log": {}}).to_string())].into(),
+        output,
+        pace: steps,
+    };
     for revision in 5..8 {
         view.revision = revision;
         place.publish(&view).await?;

@@ -142,6 +142,7 @@ async fn other_kinds(context: &Context, client: Client, them: &SessionId) -> Res
         revision: 1,
         jobs: [].into(),
         runner: None,
+        runners: [].into(),
         output: swarm_core::session::JobOutput::Shown,
         pace: swarm_core::session::Pace::default(),
     };

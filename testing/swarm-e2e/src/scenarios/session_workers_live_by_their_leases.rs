@@ -36,8 +36,8 @@ fn view(session: &SessionId, revision: u64, jobs: &[(&str, u64)]) -> Result<Work
     let named = |(job, token): &(&str, u64)| Ok((job.parse::<JobName>()?, Token(*token).into()));
     let jobs = jobs.iter().map(named).collect::<Result<BTreeMap<_, _>>>()?;
     let (session, runner, output) = (session.clone(), None, JobOutput::Shown);
-    let pace = Pace::default();
-    Ok(WorkerView { session, incarnation: 0, revision, jobs, runner, output, pace })
+    let (runners, pace) = (BTreeMap::new(), Pace::default());
+    Ok(WorkerView { session, incarnation: 0, revision, jobs, runner, runners, output, pace })
 }
 
 /// The worker's report of its jobs, from the address of its pod. The worker answers without an API
