@@ -24,7 +24,9 @@ use swarm_core::handover::{Moment, SessionId, WatchStage};
 use swarm_core::overseer::{Fact, Overseer, PoolFacts, Suspicion};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::Details;
-use swarm_core::{Desired, Failing, Failover, JobName, Jobs, Ledger, Relocation};
+use swarm_core::{
+    Desired, Failing, Failover, JobName, Jobs, Ledger, Relocation, Unacknowledged,
+};
 use swarm_spec::spec::SwarmSpec;
 
 use crate::clock;
@@ -72,6 +74,8 @@ pub(crate) struct KnownSessions {
     failing: BTreeMap<SessionId, Failing>,
     /// Jobs that try another worker.
     failover: Failover,
+    /// The grants that their sessions have not acknowledged.
+    unacknowledged: Unacknowledged,
     /// The sessions whose pods may write the Leases of other pods, since no policy prevents it.
     unprotected: BTreeSet<SessionId>,
     /// The sessions that know the runners that jobs name.

@@ -197,6 +197,8 @@ pub fn after_turn(
         workers_stale: count(progress.stale.len()),
         suspended: count(wanted.suspended),
         shares: reservations.as_ref().map(shares::status),
+        running: count(sessions.running),
+        published: count(sessions.published),
         moving: count(progress.jobs.releasing),
         done: count(progress.jobs.done),
         quarantined: count(progress.jobs.quarantined),

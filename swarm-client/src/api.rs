@@ -76,7 +76,8 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
         type_ = "integer",
         priority = 1
     ),
-    printcolumn(json_path = ".status.version", name = "Version", type_ = "integer", priority = 1)
+    printcolumn(json_path = ".status.version", name = "Version", type_ = "integer", priority = 1),
+    printcolumn(json_path = ".status.running", name = "Running", type_ = "integer", priority = 1)
 )]
 pub struct SwarmSpec(pub spec::SwarmSpec);
 
@@ -156,7 +157,14 @@ pub struct SwarmStatus {
     /// Number of suspended jobs, which run nowhere.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub suspended: i32,
-    /// Number of jobs that their workers were asked to release and have not released yet.
+    /// Number of jobs whose workers acknowledged the grant and do not report them as failing.
+    #[serde(default)]
+    pub running: i32,
+    /// Number of jobs whose workers have not acknowledged the grant. Plain workers never do.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub published: i32,
+    /// Number of jobs that their workers were asked to release and have not released yet. They are
+    /// stopping.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub moving: i32,
     /// Number of run-to-completion jobs that are done.

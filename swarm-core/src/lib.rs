@@ -70,6 +70,7 @@ mod autoscale;
 mod failing;
 mod failover;
 mod ledger;
+mod phases;
 mod view;
 mod worker;
 
@@ -93,6 +94,7 @@ pub use failover::Failover;
 pub use hash::{digest_jobs, hash_job, home};
 pub use job::{Job, JobName, JobNameError, Jobs, JobsError, Params, Share, ShareError, jobs};
 pub use ledger::{Filled, Ledger, LedgerStep, SlotRecord, parts, stored};
+pub use phases::{JobPhase, Phases, Unacknowledged};
 pub use planner::{
     Everywhere, JobTable, Load, Mode, Move, MoveReason, Needed, Plan, Request, Rules, TableMove,
     TablePlan, Unassigned, Violation, WORKERS_ENOUGH_MAX, check, everywhere, lowest_maximum,

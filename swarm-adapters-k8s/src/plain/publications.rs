@@ -31,7 +31,7 @@ impl Publications {
 
     /// Records the times of the turn's publications.
     pub(crate) fn remember(&mut self, turn: &Turn) {
-        let Turn { decision, changed } = turn;
+        let Turn { decision, changed, .. } = turn;
         if *changed && self.version != decision.ledger.version {
             self.changed = Some(Instant::now());
         }

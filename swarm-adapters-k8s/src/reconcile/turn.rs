@@ -316,7 +316,9 @@ impl<'a> Stages<'a> {
         let (again_in, alarm) = (summary.again_in, summary.alarm.clone());
         let ledger = &decided.decision.ledger;
         let has_failed_over = self.memory.sessions.observe_failures(clock::now(), planned, ledger);
-        let sessions = self.memory.sessions.report(ledger, summary, &observed.ages, planned.policy);
+        let mut sessions =
+            self.memory.sessions.report(ledger, summary, &observed.ages, planned.policy);
+        self.memory.sessions.count_phases(&decided, planned.replication, &mut sessions);
         // A worker of an earlier version reports the output of jobs even if the Swarm hides it.
         let sessions = sessions.with_output(swarm.spec.output());
         let is_more_garbage = !decided.changed && self.collect_garbage(ledger).await;

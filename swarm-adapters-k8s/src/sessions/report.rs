@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use swarm_core::handover::{Cell, Policy, SessionId, Watch};
-use swarm_core::{Failing, JobName, Ledger, Slot};
+use swarm_core::{Failing, JobName, JobPhase, Ledger, Phases, Replication, Slot, Turn};
 
 use super::{KnownSessions, SessionSummary};
 use crate::clock;
@@ -64,6 +64,33 @@ impl KnownSessions {
             report.unanswered.push(Unanswered { worker, since, jobs });
         }
         report
+    }
+
+    /// Counts the jobs that run, and the jobs whose grants are not acknowledged. O(jobs · log jobs).
+    pub(crate) fn count_phases(
+        &mut self,
+        decided: &Turn,
+        replication: Replication,
+        report: &mut SessionReport,
+    ) {
+        let Turn { decision, granted, .. } = decided;
+        let ledger = &decision.ledger;
+        let acknowledged =
+            |session: &SessionId, job: &str| self.overseer.acknowledged(ledger, session, job);
+        self.unacknowledged.observe(ledger, granted, acknowledged);
+        let worst = report.failing.iter().flat_map(|(_, failing)| &failing.worst);
+        let failing = worst.map(|it| it.job.clone()).collect();
+        let phases = Phases { decision, unacknowledged: &self.unacknowledged, failing: &failing };
+        let counts = phases.counts();
+        let count = |phase| counts.get(&phase).copied().unwrap_or_default();
+        // A Lease names only the worst failing jobs. The others run, or run at times.
+        let unnamed = report.failing.iter().map(|(_, it)| it.count.saturating_sub(it.worst.len()));
+        let unnamed: usize = match replication {
+            Replication::One => unnamed.sum(),
+            Replication::All => unnamed.max().unwrap_or_default(),
+        };
+        report.published = count(JobPhase::Published);
+        report.running = count(JobPhase::Running).saturating_sub(unnamed);
     }
 
     /// Records the jobs that sessions have to stop, and names the slowest. O(jobs · log jobs), if

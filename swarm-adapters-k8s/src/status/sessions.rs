@@ -97,6 +97,10 @@ pub struct SessionReport {
     pub held_back: usize,
     /// The workers that were asked long ago to release jobs.
     pub unanswered: Vec<Unanswered>,
+    /// Number of jobs whose workers acknowledged the grant and do not report them as failing.
+    pub running: usize,
+    /// Number of jobs whose workers have not acknowledged the grant, and never do if they are plain.
+    pub published: usize,
     /// Number of jobs that their previous workers still have to stop.
     pub stopping: usize,
     /// The first of the stopping jobs. Jobs that their workers report as still stopping come first,

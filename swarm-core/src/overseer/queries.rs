@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Held, Known, Overseer, Publication, Suspicion, publications};
-use crate::handover::{Moment, SessionId, Watch, WatchStage};
+use crate::handover::{Ack, Moment, SessionId, Watch, WatchStage};
 use crate::session::Details;
-use crate::{Decision, Desired, Ledger, Observed, Progress, SlotRecord};
+use crate::{Decision, Desired, Ledger, Observed, Position, Progress, SlotRecord};
 
 impl Overseer {
     /// Returns the sessions that are not believed at `now`, with the reasons, until they have
@@ -162,6 +162,39 @@ impl Overseer {
             |record: &&SlotRecord| !self.proofs.has_newest(&record.session, ledger.position());
         let stale = ledger.slots.values().filter(is_stale);
         stale.map(|record| record.worker.clone()).collect()
+    }
+
+    /// Returns the revision of `ledger` up to which a session has acknowledged `job` in its view:
+    /// the greatest number if it has acknowledged its newest view. Zero if it has acknowledged
+    /// nothing, or is a plain worker. O(log sessions).
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    /// use swarm_core::{Assignment, Ledger, Pool};
+    ///
+    /// let (now, session) = (Moment::default(), SessionId::new("pod", 1));
+    /// let ledger = Ledger::new(7).next(&Assignment::default(), &Pool::ready(1)); // revision 1
+    /// let (terms, mut overseer) = (LeaseTerms::default(), Overseer::new(LeaseTerms::default()));
+    /// let mut facts = LeaseFacts::held(1, terms.duration);
+    /// facts.lease.ack = Ack { incarnation: 7, revision: 1, ..Ack::default() };
+    /// overseer.learn(now, Fact::Lease(session.clone(), facts));
+    /// assert_eq!(overseer.acknowledged(&ledger, &session, "a"), 1);
+    /// let view = ViewMark { incarnation: 7, revision: 1, digest: 0 };
+    /// overseer.learn(now, Fact::View(session.clone(), Some(view)));
+    /// assert_eq!(overseer.acknowledged(&ledger, &session, "a"), u64::MAX);
+    /// ```
+    #[must_use]
+    pub fn acknowledged(&self, ledger: &Ledger, session: &SessionId, job: &str) -> u64 {
+        let Position { incarnation, revision } = ledger.position();
+        let ack = self.proofs.get(session).map(|watch| &watch.ack);
+        let is_of_ledger =
+            |ack: &&Ack| ack.incarnation == incarnation && ack.position().revision <= revision;
+        let Some(ack) = ack.filter(is_of_ledger) else { return 0 };
+        let published = self.proofs.marks().get(session).copied().flatten();
+        let has_newest = published
+            .is_some_and(|mark| mark.incarnation == incarnation && mark.revision <= ack.revision);
+        if has_newest { u64::MAX } else { ack.revision.max(ack.stopping.released(job)) }
     }
 
     /// Returns the number of silent sessions that are not revoked because many are silent at once.

@@ -1,8 +1,12 @@
 //! A turn through the stores, in the order of its reads and writes.
 
+use std::collections::BTreeSet;
+
 use super::{Decider, Decision, Desired, Observed};
-use crate::Ledger;
+use crate::handover::Cell;
+use crate::merge::left_join;
 use crate::ports::{LedgerStore, StoreError, ViewStore};
+use crate::{JobName, Ledger};
 
 /// The result of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +16,8 @@ pub struct Turn {
     pub decision: Decision,
     /// Whether the ledger was written in this turn.
     pub changed: bool,
+    /// The jobs that this turn granted, to a worker or to all.
+    pub granted: BTreeSet<JobName>,
 }
 
 /// Carries out one turn: reads the ledger, decides, saves the ledger if it changes, and publishes
@@ -119,7 +125,19 @@ pub async fn turn(
     } else {
         views.publish_to_sessions(&decision.ledger).await?;
     }
-    Ok(Turn { decision, changed })
+    let granted = if changed { granted(&ledger, &decision.ledger) } else { BTreeSet::new() };
+    Ok(Turn { decision, changed, granted })
+}
+
+/// Returns the jobs that `next` grants and `ledger` did not grant, or under another token.
+/// O(jobs).
+fn granted(ledger: &Ledger, next: &Ledger) -> BTreeSet<JobName> {
+    let is_grant = |cell: &Cell| matches!(cell, Cell::Granted { .. } | Cell::Everywhere { .. });
+    let all = left_join(&next.cells.jobs, &ledger.cells.jobs);
+    let new = all.filter(|(_, record, before)| {
+        is_grant(&record.cell) && before.is_none_or(|before| before.cell != record.cell)
+    });
+    new.map(|(job, ..)| job.clone()).collect()
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ async fn looks(context: &Context) -> Result<()> {
     let words: Vec<_> = head.split_whitespace().collect();
     let expected = [
         "NAME", "JOBS", "ASSIGNED", "READY", "REASON", "FAILING", "EDIT", "SEEN", "AGE", "MESSAGE",
-        "REVISION", "VERSION",
+        "REVISION", "VERSION", "RUNNING",
     ];
     ensure!(words == expected, "columns are {words:?}");
     ensure!(row.starts_with("streams") && row.contains("Settled"), "{row}");
