@@ -10,6 +10,7 @@
 
 mod displaced;
 mod explainer;
+mod failed_over;
 mod words;
 
 use std::cmp::Ordering;
@@ -23,6 +24,7 @@ use crate::{
 
 pub use displaced::displaced;
 pub use explainer::{Explainer, WithoutWorker};
+pub use failed_over::failed_over;
 pub use words::{counted, number, shortened};
 
 /// Reasons that a pool can have in both homes.

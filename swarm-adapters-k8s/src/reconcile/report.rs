@@ -13,7 +13,7 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 use swarm_client::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use swarm_core::ports::StoreError;
-use swarm_core::verdict::{Reason as Shared, displaced};
+use swarm_core::verdict::{Reason as Shared, displaced, failed_over};
 use swarm_core::{Desired, Need, Observed, Progress, Waiting};
 use tokio::time::Instant;
 
@@ -236,7 +236,7 @@ impl Reporter {
     ) -> Result<(), StoreError> {
         let swarm = turn.swarm;
         if let Outcome::Done(done) = outcome {
-            self.report_displaced(swarm, done).await;
+            self.report_moves(swarm, done).await;
             for fenced in &done.sessions.fenced {
                 let note = fenced.note();
                 self.events.publish(swarm, EventType::Warning, "WorkerFenced", note).await;
@@ -359,11 +359,18 @@ impl Reporter {
         }
     }
 
-    /// Publishes an Event about jobs that lost their workers to more important ones in this turn.
-    async fn report_displaced(&self, swarm: &Swarm, done: &Done) {
+    /// Publishes Events about jobs that lost their workers to more important ones in this turn, and
+    /// about jobs that failed and try other workers.
+    async fn report_moves(&self, swarm: &Swarm, done: &Done) {
         let swarm_core::Turn { decision, changed, .. } = &done.decided;
-        if let Some(note) = displaced(decision, &done.desired).filter(|_| *changed) {
+        if !changed {
+            return;
+        }
+        if let Some(note) = displaced(decision, &done.desired) {
             self.events.publish(swarm, EventType::Normal, "JobsDisplaced", note).await;
+        }
+        if let Some(note) = failed_over(decision) {
+            self.events.publish(swarm, EventType::Normal, "JobsFailedOver", note).await;
         }
     }
 

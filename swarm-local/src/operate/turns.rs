@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use swarm_core::handover::{Evidence, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
-use swarm_core::verdict::displaced;
+use swarm_core::verdict::{displaced, failed_over};
 use swarm_core::{
     Desired, JobName, Ledger, Observed, Presence, Relocation, Slot, Turn, WorkerSeen, turn,
 };
@@ -128,10 +128,10 @@ impl Operation {
         let started = Instant::now();
         let turned = turn(&self.ledgers, &self.views, &mut self.decider, desired, observed).await;
         self.outlets.turned(started.elapsed(), &turned);
-        if let Ok(Turn { decision, changed: true, .. }) = &turned
-            && let Some(sentence) = displaced(decision, desired)
-        {
-            self.outlets.voice.say(&sentence);
+        if let Ok(Turn { decision, changed: true, .. }) = &turned {
+            for sentence in [displaced(decision, desired), failed_over(decision)].iter().flatten() {
+                self.outlets.voice.say(sentence);
+            }
         }
         turned
     }
