@@ -27,11 +27,14 @@ mod a_lying_worker_harms_nobody_else;
 mod bad_input_is_refused;
 mod cold_start_waits;
 mod documented_commands_work;
+mod edits_go_in_steps;
 mod escalations_are_refused;
 mod every_right_is_used;
 mod every_worker_runs_every_job;
 mod go_pool;
 mod jobs_come_from_config_maps;
+mod jobs_try_another_worker;
+mod jobs_without_a_worker_have_a_reason;
 mod late_writes_are_refused;
 mod leases_pass_others_by;
 mod ledgers_in_parts;
@@ -166,6 +169,9 @@ fn first() -> Vec<Scenario> {
             .within(Duration::from_mins(5))
             .in_parallel(),
         scenario!(a_worker_in_another_language).in_parallel(),
+        scenario!(jobs_try_another_worker).in_parallel(),
+        scenario!(edits_go_in_steps).in_parallel(),
+        scenario!(jobs_without_a_worker_have_a_reason).in_parallel(),
         // Scenarios that judge times, or stop the operator, run alone.
         scenario!(managed_pools_need_their_rights as managed_pools::without_rights),
         scenario!(the_api_in_memory_answers_as_the_real_one),
