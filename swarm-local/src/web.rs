@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::JobNow;
 use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, SocketListener};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
-use swarm_core::Title;
+use swarm_core::{Params, Title};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -73,25 +73,24 @@ pub(super) async fn serve(
     register_build(&mut registry, &Build::from_env());
     metrics.register(&mut registry);
     let (ready, is_ready) = watch::channel(Readiness::NotYet);
-    let [swarm, jobs, job] = [(); 3].map(|()| snapshots.clone());
-    let endpoints = http::operator_router(is_ready, || Ok(()), Arc::new(registry))
-        .with_document(SWARM, "the state of the pool, as JSON", move || {
+    let swarm = snapshots.clone();
+    let endpoints = http::operator_router(is_ready, || Ok(()), Arc::new(registry)).with_document(
+        SWARM,
+        "the state of the pool, as JSON",
+        move || {
             let snapshot = Arc::clone(&swarm.borrow());
             let is_shown = snapshot.is_known() || snapshot.earlier.is_some();
             if is_shown { Document::of(&*snapshot) } else { Document::default() }
-        })
-        .with_pieces(JOBS, "the worker and the phase of every job, as JSON", {
-            let reports = reports.clone();
-            move || known(&jobs).map(|snapshot| JobList::pieces(snapshot, reports.clone()))
-        })
-        .with_documents(JOBS, "the worker and the phase of one job, as JSON", move |name| {
-            job_document(known(&job).as_deref(), &reports, name)
-        });
+        },
+    );
+    let shown = Shown { snapshots: snapshots.clone(), reports };
+    let public = with_jobs(endpoints.clone(), &shown, Reader::Anyone);
     let Listeners { address, socket } = listeners;
     // Only the user of the pool reaches the socket.
     let Private { hands, events } = private;
     let about = "the messages of the operator after a number, as JSON";
-    let with_events = endpoints.clone().with_documents(EVENTS, about, move |number| {
+    let private = with_jobs(endpoints, &shown, Reader::User);
+    let with_events = private.with_documents(EVENTS, about, move |number| {
         let wrong = || format!("`{}` is not a number", number.escape_default());
         let events = number.parse().map(|number| Document::of(&events.after(number)));
         events.unwrap_or_else(|_| Document::missing(wrong()))
@@ -105,7 +104,7 @@ pub(super) async fn serve(
     });
     let answered = async {
         tokio::try_join!(
-            serve_on(address, endpoints, shutdown.clone()),
+            serve_on(address, public, shutdown.clone()),
             serve_on(socket, with_actions, shutdown)
         )
     };
@@ -113,6 +112,31 @@ pub(super) async fn serve(
         answered = answered => answered.map(|_| ()),
         () = measure(snapshots, metrics, ready) => Ok(()),
     }
+}
+
+/// The reader of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    /// Everybody who reaches an address.
+    Anyone,
+    /// The user of the pool, who may read its manifest.
+    User,
+}
+
+/// Adds the documents about jobs. Only the user of the pool gets the params of a job.
+fn with_jobs(endpoints: Endpoints, shown: &Shown, reader: Reader) -> Endpoints {
+    let [list, one] = [shown.clone(), shown.clone()];
+    endpoints
+        .with_pieces(JOBS, "the worker and the phase of every job, as JSON", move || {
+            let Shown { snapshots, reports } = &list;
+            let entries = |snapshot| Entries { snapshot, reports: reports.clone(), reader };
+            known(snapshots).map(|snapshot| JobList::pieces(entries(snapshot)))
+        })
+        .with_documents(JOBS, "the worker and the phase of one job, as JSON", move |name| {
+            let Shown { snapshots, reports } = &one;
+            let Some(snapshot) = known(snapshots) else { return Document::default() };
+            Entries { snapshot, reports: reports.clone(), reader }.document(name)
+        })
 }
 
 async fn serve_on<L>(
@@ -210,6 +234,14 @@ pub(super) struct JobEntry<S> {
     pub(super) unassigned_message: Option<String>,
     /// Failure of the job, if it is one of the listed failures.
     pub(super) failing: Option<JobFailure<S>>,
+    /// Params of the job, for the user of the pool.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(super) params: Params,
+}
+
+/// Whether a job has no params.
+fn is_none(params: &Params) -> bool {
+    params.is_empty()
 }
 
 /// Failure of a job.
@@ -227,20 +259,24 @@ fn failing(snapshot: &Snapshot) -> Failing<'_> {
     snapshot.failing.iter().map(|row| (row.job.as_str(), row)).collect()
 }
 
-impl<'a> JobEntry<&'a str> {
-    fn of(
-        snapshot: &'a Snapshot,
-        reports: &Reports,
-        failing: &Failing<'a>,
-        row: &'a JobRow,
-    ) -> Self {
+/// The jobs of a pool at one moment, for one reader.
+struct Entries {
+    snapshot: Arc<Snapshot>,
+    reports: Reports,
+    reader: Reader,
+}
+
+impl Entries {
+    fn entry<'a>(&'a self, failing: &Failing<'a>, row: &'a JobRow) -> JobEntry<&'a str> {
+        let Self { snapshot, reports, reader } = self;
         let unassigned = snapshot.unassigned.get(&row.name).copied();
         let (phase, now) = row.phase(reports, unassigned);
         let now = now.unwrap_or_default();
         let JobNow { pid, version, since_unix_s, restarts, last_exit, .. } = now;
         let failing = failing.get(row.name.as_str());
         let worker = row.slot.and_then(|slot| snapshot.worker(slot));
-        Self {
+        let wanted = snapshot.wanted.get(row.name.as_str()).filter(|_| *reader == Reader::User);
+        JobEntry {
             name: &row.name,
             title: row.title.as_ref().map(Title::as_str),
             state: row.state,
@@ -259,29 +295,30 @@ impl<'a> JobEntry<&'a str> {
                 restarts: row.restarts,
                 last_exit: row.last_exit.as_str(),
             }),
+            params: wanted.map(|job| job.params.clone()).unwrap_or_default(),
         }
     }
-}
 
-fn job_document(snapshot: Option<&Snapshot>, reports: &Reports, name: &str) -> Document {
-    let Some(snapshot) = snapshot else { return Document::default() };
-    match snapshot.job(name) {
-        Some(row) => Document::of(&JobEntry::of(snapshot, reports, &failing(snapshot), row)),
-        None => Document::missing(format!("job `{}` does not exist", name.escape_default())),
+    /// Returns the document of one job.
+    fn document(&self, name: &str) -> Document {
+        match self.snapshot.job(name) {
+            Some(row) => Document::of(&self.entry(&failing(&self.snapshot), row)),
+            None => Document::missing(format!("job `{}` does not exist", name.escape_default())),
+        }
     }
 }
 
 /// The answer of `/api/v1/jobs`, with a line for each job.
 struct JobList {
-    snapshot: Arc<Snapshot>,
-    reports: Reports,
+    entries: Entries,
     next: usize,
 }
 
 impl JobList {
-    fn pieces(snapshot: Arc<Snapshot>, reports: Reports) -> impl Iterator<Item = Vec<u8>> + Send {
-        let start = format!("{{\"revision\":{},\"jobs\":[", snapshot.revision).into_bytes();
-        let list = Self { snapshot, reports, next: 0 };
+    fn pieces(entries: Entries) -> impl Iterator<Item = Vec<u8>> + Send {
+        let revision = entries.snapshot.revision;
+        let start = format!("{{\"revision\":{revision},\"jobs\":[").into_bytes();
+        let list = Self { entries, next: 0 };
         iter::once(start).chain(list).chain(iter::once(b"\n]}\n".to_vec()))
     }
 }
@@ -291,13 +328,12 @@ impl Iterator for JobList {
 
     fn next(&mut self) -> Option<Vec<u8>> {
         let mut piece = Vec::with_capacity(PIECE + 1024);
-        let failing = failing(&self.snapshot);
-        while let Some(row) = self.snapshot.holders.get(self.next)
+        let failing = failing(&self.entries.snapshot);
+        while let Some(row) = self.entries.snapshot.holders.get(self.next)
             && piece.len() < PIECE
         {
             piece.extend_from_slice(if self.next == 0 { b"\n" } else { b",\n" });
-            let entry =
-                serde_json::to_string(&JobEntry::of(&self.snapshot, &self.reports, &failing, row));
+            let entry = serde_json::to_string(&self.entries.entry(&failing, row));
             // Strings and numbers can always be serialized.
             let _ = piece.write_all(entry.unwrap_or_default().as_bytes());
             self.next += 1;

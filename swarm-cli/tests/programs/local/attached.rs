@@ -43,6 +43,7 @@ fn a_view_of_a_pool_steers_its_jobs_and_leaves_it_running() {
     tty.type_in(b"\tj\r");
     // The output of a job cannot control the terminal.
     tty.shows("\\u{1b}[2Jrecording");
+    tty.shows("params: cmd=printf");
     let shown = tty.shows("phase: running · process ");
     let process = |shown: &str| {
         let (_, rest) = shown.split_once(" · process ")?;

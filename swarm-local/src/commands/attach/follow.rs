@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use swarm_adapters_host::channel::{JobNow, JobPhase, JobVersion, WorkerState};
 use swarm_adapters_host::clock::unix_s;
-use swarm_core::{Slot, Title};
+use swarm_core::{Job, JobName, Slot, Title};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
@@ -100,17 +100,25 @@ impl Feed {
     /// Adds the jobs to a snapshot, and stores their phases. O(jobs).
     async fn add_jobs(&self, snapshot: &mut Snapshot) -> Result<(), Failure> {
         let (mut rows, mut states) = (Vec::new(), WorkerStates::new());
+        let mut wanted = BTreeMap::new();
         let explained = &mut snapshot.explained;
         let each = |line: &[u8]| {
             if let Some((_, mut entry)) = job_line(line).transpose()? {
                 let why = entry.unassigned_message.take();
                 explained.extend(why.map(|why| (entry.name.clone(), why)));
+                if !entry.params.is_empty()
+                    && let Ok(name) = JobName::new(&entry.name)
+                {
+                    let params = std::mem::take(&mut entry.params);
+                    wanted.insert(name, Job { params, ..Job::default() });
+                }
                 rows.push(row(&mut states, entry));
             }
             Ok(())
         };
         self.pool.get(web::JOBS).await?.lines(each).await?;
         snapshot.holders = rows;
+        snapshot.wanted = wanted.into();
         *self.reports.lock() = states;
         Ok(())
     }
@@ -175,6 +183,7 @@ mod tests {
             unassigned: unassigned.map(str::to_owned),
             unassigned_message: None,
             failing: None,
+            params: swarm_core::Params::default(),
         };
         for (name, state, slot, phase, unassigned) in [
             ("a", "granted", Some(3), "ready", None),
