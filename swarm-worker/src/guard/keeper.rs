@@ -157,9 +157,15 @@ impl Keeper {
         let name = job.to_string();
         let (line, seen) = line.map(|AwaitedLine { text, seen }| (text, seen)).unzip();
         let (is_stopping, group, probe, quiet) = (false, None, None, None);
+        let (number, grace_ms) = (token.0, millis(grace));
+        let request =
+            Request::Start { job: name, token: number, argv, env, inherit, grace_ms, dir, line };
+        if let Err(reason) = request.check_length() {
+            let _ = done.send(Err(reason));
+            return;
+        }
         self.runs.insert(job, Run { token, grace, is_stopping, group, seen, probe, quiet, done });
-        let (token, grace_ms) = (token.0, millis(grace));
-        self.request(Request::Start { job: name, token, argv, env, inherit, grace_ms, dir, line });
+        self.request(request);
     }
 
     fn stop(&mut self, job: &JobName, grace: Duration) {
@@ -172,12 +178,16 @@ impl Keeper {
     }
 
     fn probe(&mut self, job: &JobName, argv: Vec<String>, done: Done<End>) {
-        match self.runs.get_mut(job) {
-            Some(run) => {
+        let request = Request::Probe { job: job.to_string(), argv };
+        match (self.runs.get_mut(job), request.check_length()) {
+            (Some(run), Ok(())) => {
                 run.probe = Some(done);
-                self.request(Request::Probe { job: job.to_string(), argv });
+                self.request(request);
             }
-            None => {
+            (Some(_), Err(reason)) => {
+                let _ = done.send(Err(reason));
+            }
+            (None, _) => {
                 let _ = done.send(Err(format!("{job} does not run")));
             }
         }

@@ -105,6 +105,24 @@ pub(crate) enum Request {
     },
 }
 
+impl Request {
+    /// Whether the guard can read it as one line. A longer one would end the guard with all its jobs.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for a person.
+    pub(crate) fn check_length(&self) -> Result<(), String> {
+        let length = serde_json::to_vec(self).map_or(usize::MAX, |line| line.len());
+        if length < LINE_BYTES_MAX {
+            return Ok(());
+        }
+        Err(format!(
+            "its arguments and variables have more than {} KiB with all params; write less",
+            LINE_BYTES_MAX >> 10
+        ))
+    }
+}
+
 /// A reply of the guard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
