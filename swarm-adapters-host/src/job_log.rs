@@ -14,7 +14,7 @@ mod read;
 mod settings;
 mod write;
 
-pub use name::{base_of, belongs_to, file_name};
+pub use name::{base_of, belongs_to, escaped, file_name};
 pub use prune::{Pruned, prune};
 pub use read::{Entry, Reader};
 pub use settings::{Limits, Settings};

@@ -24,9 +24,7 @@ use swarm_core::handover::{Moment, SessionId, WatchStage};
 use swarm_core::overseer::{Fact, Overseer, PoolFacts, Suspicion};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::Details;
-use swarm_core::{
-    Desired, Failing, Failover, JobName, Jobs, Ledger, Relocation, Unacknowledged,
-};
+use swarm_core::{Desired, Failing, Failover, JobName, Jobs, Ledger, Relocation, Unacknowledged};
 use swarm_spec::spec::SwarmSpec;
 
 use crate::clock;

@@ -1,6 +1,7 @@
 //! Ends processes that an earlier run left behind, and describes them.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::pin::pin;
@@ -8,6 +9,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use swarm_adapters_host::clock::unix_s;
+use swarm_adapters_host::file;
+use swarm_worker::JOB_FILES;
 use swarm_worker::sweep::{self, Marker};
 use tokio::sync::watch;
 
@@ -27,8 +30,8 @@ pub(super) struct Ended {
     pub(super) killed: Vec<String>,
 }
 
-/// Ends the processes that an earlier run left behind in `dir`, and publishes the progress. No
-/// operator may run there. The function is cancel safe.
+/// Ends the processes that an earlier run left behind in `dir`, publishes the progress, and removes
+/// the files of their jobs. No operator may run there. The function is cancel safe.
 pub(super) async fn end(
     dir: &Path,
     patience: Patience,
@@ -37,6 +40,10 @@ pub(super) async fn end(
     let mut logs = Logs::now(dir);
     let ended = end_leftovers(dir, patience, progress).await;
     let leftovers = ended.context("processes of an earlier run cannot be found or ended")?;
+    // A worker that crashed and is not started again would keep the secrets of its jobs.
+    if let Err(error) = file::existing(fs::remove_dir_all(dir.join(JOB_FILES))) {
+        tracing::warn!(%error, "files of earlier jobs cannot be removed");
+    }
     let mut killed: BTreeSet<_> = leftovers.killed_jobs.iter().cloned().collect();
     if 0 < leftovers.workers + leftovers.others {
         killed.extend(logs.killed());

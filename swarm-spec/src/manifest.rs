@@ -8,12 +8,14 @@
 mod alive;
 mod documents;
 mod error;
+mod files;
 mod jobs;
 mod location;
 mod online;
 mod pool;
 mod record;
 mod runner;
+mod secret;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,13 +27,16 @@ use swarm_core::{Desired, Ledger, Need, RunnerName};
 
 pub use alive::{Alive, Sign};
 pub use error::{Explained, ManifestError, in_full};
+pub use files::{Detail, FILES_BYTES_MAX, Files};
 pub use jobs::Gathered;
 pub use location::Location;
 pub use online::{
     SOURCE_BYTES_MAX, SOURCE_JOBS_MAX, SOURCE_MAPS_MAX, SourceError, jobs_in_namespace,
 };
 pub use record::SourceRecord;
-pub use runner::{Check, Probe, Program, Ready, Restart, Runner, param_variable};
+pub use runner::{Check, Probe, Program, Ready, Restart, Runner};
+pub(crate) use secret::check_keys;
+pub use secret::{SecretParam, is_secret_key, param_variable};
 
 use crate::convert::{self, Home};
 use crate::error::SpecError;

@@ -308,7 +308,7 @@ pub struct Job {
     /// Name of the runner in `worker.runners` that runs the job. A change restarts the job. Default:
     /// `worker.runner`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^([a-z0-9][-a-z0-9]*)?[a-z0-9]$"))]
     pub runner: Option<String>,
     /// Parameters of the job, by names of `a-z`, `A-Z`, `0-9` and `_`. A change restarts the job.
     /// Workers that read a file do not get them. Users who may read the Swarm can read them; for

@@ -19,6 +19,7 @@ enum Part {
     Job,
     Token,
     Worker,
+    Files,
     Param(String),
 }
 
@@ -33,13 +34,15 @@ pub struct Values<'a> {
     pub worker: &'a str,
     /// The params of the job.
     pub params: &'a BTreeMap<String, String>,
+    /// The directory of the job's files; empty if it has none.
+    pub files: &'a str,
 }
 
 /// A placeholder that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown placeholder `{{{name}}}`; write {{job}}, {{token}}, {{worker}} or {{param.NAME}}, \
-     or {{{{{name}}}}} for the text itself"
+    "unknown placeholder `{{{name}}}`; write {{job}}, {{token}}, {{worker}}, {{files}} or \
+     {{param.NAME}}, or {{{{{name}}}}} for the text itself"
 )]
 pub struct UnknownPlaceholder {
     name: String,
@@ -99,11 +102,16 @@ impl Template {
         self.0.iter().any(|part| matches!(part, Part::Param(param) if param == name))
     }
 
+    /// Whether the text has a placeholder for the directory of the job's files.
+    pub(crate) fn has_files(&self) -> bool {
+        self.0.contains(&Part::Files)
+    }
+
     /// The params that the text has placeholders for.
     pub(crate) fn params(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             Part::Param(name) => Some(name.as_str()),
-            Part::Text(_) | Part::Job | Part::Token | Part::Worker => None,
+            Part::Text(_) | Part::Job | Part::Token | Part::Worker | Part::Files => None,
         })
     }
 
@@ -120,6 +128,7 @@ impl Template {
                 Part::Job => filled.push_str(values.job),
                 Part::Token => filled.push_str(&values.token.to_string()),
                 Part::Worker => filled.push_str(values.worker),
+                Part::Files => filled.push_str(values.files),
                 Part::Param(name) => {
                     let value = values.params.get(name);
                     filled.push_str(value.ok_or_else(|| MissingParam(name.clone()))?);
@@ -136,6 +145,7 @@ impl Part {
             ("job", _) => Ok(Self::Job),
             ("token", _) => Ok(Self::Token),
             ("worker", _) => Ok(Self::Worker),
+            ("files", _) => Ok(Self::Files),
             (_, Some(param)) if !param.is_empty() => Ok(Self::Param(param.to_owned())),
             _ => Err(UnknownPlaceholder { name: name.to_owned() }),
         }
@@ -157,7 +167,8 @@ mod tests {
 
     fn filled(text: &str) -> String {
         let params = BTreeMap::from([("url".to_owned(), "rtsp://{job}".to_owned())]);
-        let values = Values { job: "a;$(b){token}", token: 7, worker: "w-0", params: &params };
+        let (job, files) = ("a;$(b){token}", "/run/files/a");
+        let values = Values { job, token: 7, worker: "w-0", params: &params, files };
         Template::parse(text).unwrap().fill(&values).unwrap()
     }
 
@@ -165,6 +176,7 @@ mod tests {
     fn placeholders_are_filled_once() {
         assert_eq!(filled("--name={job}"), "--name=a;$(b){token}");
         assert_eq!(filled("{token}{token} {worker}{"), "77 w-0{");
+        assert_eq!(filled("--config={files}/a.conf"), "--config=/run/files/a/a.conf");
         assert_eq!(filled("é{param.url}é"), "értsp://{job}é");
     }
 
@@ -182,7 +194,7 @@ mod tests {
     #[test]
     fn an_unknown_placeholder_is_refused_with_the_known_ones() {
         let error = Template::parse("a {jbo}").unwrap_err().to_string();
-        let expected = "unknown placeholder `{jbo}`; write {job}, {token}, {worker} or \
+        let expected = "unknown placeholder `{jbo}`; write {job}, {token}, {worker}, {files} or \
                         {param.NAME}, or {{jbo}} for the text itself";
         assert_eq!(error, expected);
         for text in ["{Job}", "{param.}", "{param}", "{job.name}", "{_}"] {
@@ -192,7 +204,8 @@ mod tests {
 
     #[test]
     fn a_job_without_the_param_cannot_fill_it() {
-        let values = Values { job: "a", token: 1, worker: "w", params: &BTreeMap::new() };
+        let (params, files) = (&BTreeMap::new(), "");
+        let values = Values { job: "a", token: 1, worker: "w", params, files };
         let error = Template::parse("{param.port}").unwrap().fill(&values).unwrap_err();
         let expected = "the job has no param `port`, which a placeholder names";
         assert_eq!(error.to_string(), expected);

@@ -23,6 +23,9 @@ pub use self::runner_kind::RunnerKind;
 /// that embeds an earlier version of this library would refuse it.
 pub const JOB_LOGS: &str = "SWARM_JOB_LOGS";
 
+/// The directory for the rendered files of jobs, in the directory of a session.
+pub const JOB_FILES: &str = "files";
+
 /// The commands of a worker.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
@@ -111,6 +114,11 @@ pub struct RunArgs {
     /// The directory of the files that get the output of jobs instead of standard error
     #[arg(long, hide = true, value_name = "DIR", env = JOB_LOGS)]
     pub job_logs: Option<PathBuf>,
+    /// The directory for the files of jobs that `files` of a runner describes. Each worker makes a
+    /// private directory in it, and removes it when the job has ended. Use a file system in memory if
+    /// the files have secrets [default: `files` in the directory of `--state-dir`]
+    #[arg(long, value_name = "DIR", env = "SWARM_FILES_DIR")]
+    pub files_dir: Option<PathBuf>,
     /// The format of log lines, which are written to standard error
     #[arg(long, value_name = "FORMAT", env = "LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
@@ -227,6 +235,15 @@ impl RunArgs {
     /// The address to serve on.
     pub(crate) fn address(&self) -> SocketAddr {
         SocketAddr::new(self.http_address, self.http_port)
+    }
+
+    /// The directory for the files of jobs. Without an argument it is in the directory of the
+    /// session.
+    pub(crate) fn files_root(&self) -> Option<PathBuf> {
+        let SessionArgs { session_dir, state_dir, .. } = &self.session;
+        let of_session =
+            || session_dir.as_ref().or(state_dir.as_ref()).map(|dir| dir.join(JOB_FILES));
+        self.files_dir.clone().or_else(of_session)
     }
 
     /// The name of this worker: as given, or else the host name, which in a pod is the pod's name.

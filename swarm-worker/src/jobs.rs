@@ -25,7 +25,7 @@ use crate::Failure;
 use crate::args::{LogFormat, RunArgs};
 use crate::guard::{Guard, GuardCommand, Identity, OutputFormat};
 use crate::marker;
-use crate::program::ProgramRunner;
+use crate::program::{JobFiles, ProgramRunner};
 use crate::runner::{
     Event, Job, JobSpec, Log, Outcome, Ping, Restarter, Restarts, Runner, Supervisor, Way, Ways,
 };
@@ -45,6 +45,8 @@ pub(crate) struct Tools {
     lock: Option<PathBuf>,
     /// The files that get the output of jobs, instead of standard error.
     job_logs: Option<PathBuf>,
+    /// The directories for the rendered files of jobs.
+    files: Arc<JobFiles>,
     restarts: Counter,
     pings: PingMetrics,
     events: Events,
@@ -129,6 +131,7 @@ impl Tools {
         let lock = args.session.state_dir.as_deref().filter(|_| args.session.is_in_pod());
         let lock = lock.map(marker::lock_path);
         let job_logs = args.job_logs.clone();
+        let files = Arc::new(JobFiles::open(args.files_root().as_deref(), &worker));
         Ok(Self {
             worker,
             kind,
@@ -137,6 +140,7 @@ impl Tools {
             format,
             lock,
             job_logs,
+            files,
             restarts,
             pings,
             events,
@@ -186,7 +190,8 @@ impl Tools {
                 let restarts = self.restarts(program.restart);
                 let (worker, stop_timeout) = (&self.worker, self.stop_timeout);
                 let runner = ProgramRunner::new(program, worker, stop_timeout, guard.clone());
-                let program = Arc::new(runner.with_events(self.events.clone()));
+                let runner = runner.with_events(self.events.clone());
+                let program = Arc::new(runner.with_files(Arc::clone(&self.files)));
                 Ok(Made::of(program, restarts))
             }
         }
@@ -284,12 +289,17 @@ impl Jobs {
         let made = made.and_then(|text| self.adopted(name.as_ref(), text, before.as_ref()));
         let made = match (made, before) {
             (Ok(made), before) => {
-                tracing::info!(runner = text, "jobs are run as {place} of the Swarm says");
                 let former = before.and_then(|it| it.made.program);
-                let is_adjusted =
-                    former.as_ref().map(Arc::as_ptr) == made.program.as_ref().map(Arc::as_ptr);
-                if let Some(program) = former.filter(|_| !is_adjusted) {
-                    self.remember(name.clone(), &program);
+                let is_it = |former| {
+                    made.program.as_ref().is_some_and(|program| Arc::ptr_eq(program, former))
+                };
+                if former.as_ref().is_some_and(is_it) {
+                    tracing::info!(runner = text, "jobs continue with the new settings of {place}");
+                } else {
+                    tracing::info!(runner = text, "jobs are run as {place} of the Swarm says");
+                    if let Some(program) = former {
+                        self.remember(name.clone(), &program);
+                    }
                 }
                 made
             }

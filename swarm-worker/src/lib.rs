@@ -90,8 +90,8 @@ use std::sync::Arc;
 use swarm_adapters_host::{caller, runtime};
 
 pub use args::{
-    Command, GuardArgs, GuardStep, InstallArgs, JOB_LOGS, LogFormat, PingArgs, Protocol, RunArgs,
-    RunnerArg, RunnerArgs, RunnerKind, SessionArgs, ViewArgs,
+    Command, GuardArgs, GuardStep, InstallArgs, JOB_FILES, JOB_LOGS, LogFormat, PingArgs, Protocol,
+    RunArgs, RunnerArg, RunnerArgs, RunnerKind, SessionArgs, ViewArgs,
 };
 pub use guard::KILLING;
 pub use log::log_filter;

@@ -1,23 +1,30 @@
 //! A runner whose jobs are processes of a program.
 
 mod files;
+mod job_files;
 mod liveness;
+mod secrets;
 
 use std::collections::BTreeMap;
-use std::env;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use swarm_adapters_host::channel::{Event, Events};
-use swarm_spec::manifest::{Alive, Check, Probe, Program, Ready, param_variable};
+use swarm_spec::manifest::{Alive, Check, Detail, Probe, Program, Ready, param_variable};
 use swarm_spec::template::{Template, Values};
 use tokio::sync::{Notify, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::guard::{AwaitedLine, End, Ended, Guard, Start};
 use crate::runner::{self, Job, Outcome, Readiness, RunLogKeeper, Runner};
+
+pub(crate) use job_files::JobFiles;
+
+/// The variable of a job with the directory of its files.
+const FILES: &str = "SWARM_FILES";
 
 /// The interval of checks of readiness, which is also the timeout of an HTTP check.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -25,7 +32,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Runs a program for every job, under a [`Guard`].
 ///
 /// The environment of its processes has `SWARM_JOB`, `SWARM_TOKEN`, `SWARM_WORKER`,
-/// `SWARM_SESSION`, and `SWARM_PARAM_NAME` for every param. Of the worker's own environment it has
+/// `SWARM_SESSION`, `SWARM_PARAM_NAME` for every param, and `SWARM_FILES` if it has files. Of the worker's own environment it has
 /// the variables that [`Guard`] passes on to every job, and the variables that the program lists.
 ///
 /// Standard input is empty. Output goes to the worker's log line by line, after the job's name. A
@@ -40,6 +47,7 @@ pub(crate) struct ProgramRunner {
     stop_timeout: Duration,
     guard: Guard,
     events: Events,
+    files: Arc<JobFiles>,
 }
 
 /// A program with all placeholders replaced for one job.
@@ -47,6 +55,8 @@ struct Filled {
     start: Start,
     /// The check of the run, if readiness is checked.
     check: Option<RunCheck>,
+    /// The directory with the files of the run.
+    files: Option<String>,
 }
 
 /// The part of a run's check that is fixed when the run begins.
@@ -71,8 +81,13 @@ impl ProgramRunner {
     ) -> Self {
         let ready = watch::Sender::new(program.ready.clone());
         let alive = watch::Sender::new(program.alive.clone());
-        let (worker, events) = (worker.to_owned(), Events::default());
-        Self { program, ready, alive, worker, stop_timeout, guard, events }
+        let (worker, events, files) = (worker.to_owned(), Events::default(), Arc::default());
+        Self { program, ready, alive, worker, stop_timeout, guard, events, files }
+    }
+
+    /// Makes the files of jobs in `files`.
+    pub(crate) fn with_files(self, files: Arc<JobFiles>) -> Self {
+        Self { files, ..self }
     }
 
     /// Sends the events of jobs that are ready to `events`.
@@ -132,17 +147,48 @@ impl ProgramRunner {
     }
 
     fn fill(&self, job: &Job, text: &Template) -> Result<String, String> {
-        text.fill(&self.values(job)).map_err(|it| it.to_string())
+        let files = self.files_of(job)?.unwrap_or_default();
+        text.fill(&self.values(job, &files)).map_err(|it| it.to_string())
     }
 
-    fn values<'a>(&'a self, job: &'a Job) -> Values<'a> {
+    fn values<'a>(&'a self, job: &'a Job, files: &'a str) -> Values<'a> {
         let (name, worker) = (job.name.as_str(), self.worker.as_str());
-        Values { job: name, token: job.token.0, worker, params: &job.params }
+        Values { job: name, token: job.token.0, worker, params: &job.params, files }
     }
 
-    fn filled(&self, job: &Job) -> Result<Filled, String> {
-        let Program { command, working_dir, env, inherit_env, secret_params, .. } = &self.program;
-        let values = self.values(job);
+    /// Returns the directory of the job's files, if it has files.
+    fn files_of(&self, job: &Job) -> Result<Option<String>, String> {
+        let has_files = !self.program.files.is_empty();
+        has_files.then(|| self.files.path_of(&job.name, job.token)).transpose()
+    }
+
+    /// Reads the secrets of a job, fills in its placeholders, and makes its files.
+    async fn prepared(&self, job: &Job) -> Result<Filled, String> {
+        // Secrets are in no argument: other users can read the arguments of a program.
+        let (mut params, name) = (BTreeMap::clone(&job.params), job.name.clone());
+        let secrets = self.program.secret_params.clone();
+        let has_secrets = !secrets.is_empty();
+        if has_secrets {
+            let read = move || secrets::add(&mut params, &secrets, name.as_str()).map(|()| params);
+            params = spawn_blocking(read).await.map_err(|error| error.to_string())??;
+        }
+        let filled = self.filled(job, &params)?;
+        let Some(path) = filled.files.clone() else { return Ok(filled) };
+        let (templates, dirs) = (self.program.files.clone(), Arc::clone(&self.files));
+        let (worker, name, token) = (self.worker.clone(), job.name.clone(), job.token.0);
+        let detail = if has_secrets { Detail::Hidden } else { Detail::Shown };
+        let make = move || {
+            let (job, worker, files) = (name.as_str(), worker.as_str(), path.as_str());
+            let values = Values { job, token, worker, params: &params, files };
+            dirs.write(&path, &templates.render(&values, detail)?)
+        };
+        spawn_blocking(make).await.map_err(|error| error.to_string())??;
+        Ok(filled)
+    }
+
+    /// Fills in the placeholders of a job. `params` has its secrets, too.
+    fn filled(&self, job: &Job, params: &BTreeMap<String, String>) -> Result<Filled, String> {
+        let Program { command, working_dir, env, inherit_env, .. } = &self.program;
         let fill = |template: &Template| self.fill(job, template);
         let ready = self.ready.borrow().clone();
         let (mut check, mut line) = (None, None);
@@ -157,13 +203,10 @@ impl ProgramRunner {
             }
             check = Some(RunCheck { line: seen });
         }
-        // Secrets stay in the environment: other users can read the arguments of a program.
-        let mut params = BTreeMap::clone(&job.params);
-        for name in secret_params {
-            params.insert(name.clone(), secret(name)?);
-        }
-        let mut variables = params_as_variables(&params);
-        let values = Values { params: &params, ..values };
+        let files = self.files_of(job)?;
+        let mut variables = params_as_variables(params);
+        variables.extend(files.clone().map(|path| (FILES.to_owned(), path)));
+        let values = Values { params, ..self.values(job, files.as_deref().unwrap_or_default()) };
         for (name, value) in env {
             let value = value.fill(&values).map_err(|it| it.to_string())?;
             variables.insert(name.clone(), value);
@@ -178,7 +221,7 @@ impl ProgramRunner {
             grace: self.stop_timeout,
             line,
         };
-        Ok(Filled { start, check })
+        Ok(Filled { start, check, files })
     }
 
     /// Returns only if the job is not ready in time or stalled, with a sentence.
@@ -272,7 +315,7 @@ impl ProgramRunner {
 #[async_trait]
 impl Runner for ProgramRunner {
     async fn run(&self, job: &Job, stop: CancellationToken) -> Outcome {
-        let Filled { start, check } = match self.filled(job) {
+        let Filled { start, check, files } = match self.prepared(job).await {
             Ok(filled) => filled,
             Err(reason) => return Outcome::Failed(reason),
         };
@@ -292,6 +335,10 @@ impl Runner for ProgramRunner {
                 run.await
             }
         };
+        if let Some(path) = files {
+            // None of its processes is left.
+            let _ = spawn_blocking(move || job_files::remove(&path)).await;
+        }
         let (mut is_outside, mut starved) = (false, None);
         let end = end.map(|Ended { end, output, was_stopped, out_of_memory }| {
             job.keep_output(output);
@@ -341,19 +388,6 @@ fn failure(end: End, out_of_memory: Option<&str>) -> String {
 
 fn params_as_variables(params: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     params.iter().map(|(name, value)| (param_variable(name), value.clone())).collect()
-}
-
-/// Returns the value of a param from the worker's environment. The error is a sentence that does
-/// not contain the value.
-fn secret(name: &str) -> Result<String, String> {
-    let variable = param_variable(name);
-    let value = env::var_os(&variable).ok_or_else(|| {
-        format!(
-            "the worker has no variable {variable}, in which the param `{name}` of paramsFrom \
-             reaches it; set it in the environment of the worker"
-        )
-    })?;
-    value.into_string().map_err(|_| format!("the variable {variable} is not UTF-8 text"))
 }
 
 #[cfg(test)]

@@ -67,9 +67,16 @@ pub(super) fn job_part_of(base: &str) -> &str {
     name.split_once('@').map_or(name, |(job, _)| job)
 }
 
-/// Returns a name without separators of paths, not hidden, and at most [`BYTES_MAX`] long. Different names give
-/// different results.
-fn escaped(name: &str) -> String {
+/// Returns the name of a job or worker as part of a file's name: without separators of paths and
+/// `@`, not hidden, and at most 110 bytes long. Different names give different results.
+///
+/// ```
+/// use swarm_adapters_host::job_log::escaped;
+///
+/// assert_eq!(escaped("../cam 1"), "%2E.%2Fcam%201");
+/// ```
+#[must_use]
+pub fn escaped(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     for (at, byte) in name.bytes().enumerate() {
         let is_plain = byte.is_ascii_alphanumeric() || b"-_:+=,".contains(&byte);

@@ -5,6 +5,7 @@
 //! writes these fields and leaves all others to their owners. The number of replicas is never among
 //! them, since it reaches the workload only by the scale subresource.
 
+mod private;
 mod template;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -14,6 +14,7 @@ mod by_hand;
 mod documented;
 mod edits;
 mod failures;
+mod files;
 mod hostile;
 mod leftovers;
 pub(crate) mod operator;

@@ -182,6 +182,48 @@ fn the_pool_with_two_programs_is_one() {
     }
 }
 
+/// The complete manifests of the page are valid, and the configuration has the values of its job.
+#[test]
+fn the_manifests_of_the_page_are_valid_and_its_configuration_is_rendered() {
+    use swarm_spec::manifest::{Detail, Runner, parse};
+    use swarm_spec::template::Values;
+
+    let blocks = Example::new().blocks("yaml");
+    let manifests = blocks.iter().filter(|block| block.starts_with("apiVersion: "));
+    let manifests: Vec<_> = manifests.map(|it| parse(it, None, Home::Cluster).unwrap()).collect();
+    assert_eq!(manifests.len(), 4);
+    let devices = manifests.iter().find(|it| it.name == "devices").unwrap();
+    let Ok(Runner::Command(program)) = Runner::read(&devices.runner, Runner::PLACE) else {
+        panic!("a command")
+    };
+    let (name, job) = devices.desired.jobs.iter().nth(1).unwrap();
+    let mut params = std::collections::BTreeMap::clone(&job.params);
+    params.insert("password".to_owned(), "a \"quoted\" one".to_owned());
+    let (job, files) = (name.as_str(), "");
+    let values = Values { job, token: 1, worker: "w-0", params: &params, files };
+    let files = program.files.render(&values, Detail::Hidden).unwrap();
+    let expected = r#"[agent]
+  hostname = "switch-2"
+  omit_hostname = false
+[[inputs.snmp]]
+  agents = ["udp://192.0.2.2:161"]
+  version = 3
+  sec_level = "authNoPriv"
+  sec_name = "monitor"
+  auth_protocol = "SHA"
+  auth_password = "a \"quoted\" one"
+  [[inputs.snmp.field]]
+    name = ".1.3.6.1.2.1.1.3.0"
+    oid = ".1.3.6.1.2.1.1.3.0"
+  [[inputs.snmp.field]]
+    name = ".1.3.6.1.2.1.2.1.0"
+    oid = ".1.3.6.1.2.1.2.1.0"
+[[outputs.file]]
+  files = ["stdout"]
+"#;
+    assert_eq!(files, [("telegraf.conf", expected.as_bytes().to_vec())]);
+}
+
 /// A worker also accepts the runner with a secret.
 #[test]
 fn the_runner_with_a_secret_is_one() {
@@ -190,5 +232,5 @@ fn the_runner_with_a_secret_is_one() {
     let spec = &swarm_spec::yaml::documents(block).unwrap()[0].1["spec"];
     let runner = swarm_spec::manifest::Runner::parse(&spec["worker"]["runner"].to_string());
     let Ok(swarm_spec::manifest::Runner::Command(program)) = runner else { panic!("{runner:?}") };
-    assert_eq!(program.secret_params, ["password"]);
+    assert_eq!(program.secret_params[0].name, "password");
 }

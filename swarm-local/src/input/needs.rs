@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::ffi::OsString;
 use std::path::Path;
 
 use swarm_core::RunnerName;
 use swarm_spec::error::SpecError;
-use swarm_spec::manifest::{ManifestError, Program, Runner, param_variable};
+use swarm_spec::manifest::{ManifestError, Program, Runner, SecretParam, param_variable};
 use swarm_spec::spec::{RunnerSpec, runner_place};
 
 /// The runners of a Swarm: of jobs that name none, and by name.
@@ -41,14 +42,59 @@ fn missing(program: &Program) -> Option<(&'static str, String)> {
     if let Some(reason) = working_dir.as_deref().and_then(unusable) {
         return Some(("workingDir", reason));
     }
-    let is_unset = |name: &&String| env::var_os(param_variable(name)).is_none();
-    let (name, variable) =
-        secret_params.iter().find(is_unset).map(|it| (it, param_variable(it)))?;
-    let reason = format!(
-        "the environment of this program has no variable {variable}, from which the jobs get the \
-         param `{name}`; set it, and start the pool again"
-    );
-    Some(("paramsFrom", reason))
+    let mut reasons = secret_params.iter().filter_map(|param| {
+        if param.is_of_job {
+            let sources = (env::var_os(param.dir_variable()), env::var_os(param.file_variable()));
+            unusable_source(param, sources)
+        } else {
+            unset(&param.name)
+        }
+    });
+    reasons.next().map(|reason| ("paramsFrom", reason))
+}
+
+/// Says that the variable with the param `name` is missing; `None` if it is set.
+fn unset(name: &str) -> Option<String> {
+    let variable = param_variable(name);
+    env::var_os(&variable).is_none().then(|| {
+        format!(
+            "the environment of this program has no variable {variable}, from which the jobs get \
+             the param `{name}`; set it, and start the pool again"
+        )
+    })
+}
+
+/// Says why jobs cannot get a param of their own from the directory or the file of these variables;
+/// `None` if they can.
+fn unusable_source(
+    param: &SecretParam,
+    sources: (Option<OsString>, Option<OsString>),
+) -> Option<String> {
+    let (dir, file) = (param.dir_variable(), param.file_variable());
+    match sources {
+        (Some(path), None) => {
+            unusable(Path::new(&path)).map(|reason| format!("the variable {dir}: {reason}"))
+        }
+        (None, Some(path)) => {
+            let path = Path::new(&path);
+            (!path.is_file()).then(|| {
+                let shown = path.display().to_string();
+                format!(
+                    "the variable {file}: the file `{}` does not exist; write one with a line \
+                     `JOB: VALUE` for each job",
+                    shown.escape_default()
+                )
+            })
+        }
+        (Some(_), Some(_)) => {
+            Some(format!("the environment of this program has both {dir} and {file}; remove one"))
+        }
+        (None, None) => Some(format!(
+            "the environment of this program has neither {dir}, a directory with a file for each \
+             job, nor {file}, a YAML map from jobs to values; set one for the param `{}`",
+            param.name
+        )),
+    }
 }
 
 /// Says why a program cannot start in this directory; `None` if it can.
@@ -93,5 +139,30 @@ mod tests {
                         start the pool again";
         assert_eq!(refused(secret), expected);
         assert_eq!(refused("{log: {}}"), "");
+    }
+
+    #[test]
+    fn secrets_of_each_job_need_one_source() {
+        let secret =
+            "{command: [cat], paramsFrom: [{name: noSuch, secretKeyRef: {name: s, key: '{job}'}}]}";
+        let missing = refused(secret);
+        let expected = "paramsFrom: the environment of this program has neither \
+                        SWARM_PARAM_NOSUCH_DIR, a directory with a file for each job, nor \
+                        SWARM_PARAM_NOSUCH_FILE, a YAML map from jobs to values";
+        assert!(missing.starts_with(expected), "{missing}");
+        let param = SecretParam { name: "a".into(), secret: "s".into(), is_of_job: true };
+        let reason = |dir: Option<&str>, file: Option<&str>| {
+            let sources = (dir.map(OsString::from), file.map(OsString::from));
+            unusable_source(&param, sources).unwrap_or_default()
+        };
+        assert_eq!(reason(Some("/"), None), "");
+        assert_eq!(reason(None, Some("/proc/self/status")), "");
+        let nowhere = reason(Some("/no/such"), None);
+        assert!(nowhere.starts_with("the variable SWARM_PARAM_A_DIR: the directory"), "{nowhere}");
+        let nowhere = reason(None, Some("/no/such"));
+        assert!(nowhere.starts_with("the variable SWARM_PARAM_A_FILE: the file"), "{nowhere}");
+        assert!(
+            reason(Some("/"), Some("/")).contains("both SWARM_PARAM_A_DIR and SWARM_PARAM_A_FILE")
+        );
     }
 }

@@ -1,14 +1,14 @@
-//! Params that the runner needs and that some jobs lack.
+//! Params that the runner needs, and that some jobs lack or cannot have.
 
 use swarm_core::verdict::{counted, number, shortened};
 use swarm_core::{Job, JobName, Jobs, RunnerName};
 
 use crate::error::SpecError;
-use crate::manifest::Runner;
+use crate::manifest::{self, Runner};
 use crate::spec::{RunnerSpec, SwarmSpec, runner_place};
 
-/// Refuses jobs without a param for a placeholder of their runner. Each of them would fail at every
-/// start. O(jobs) for each runner with such a placeholder.
+/// Refuses jobs without a param for a placeholder of their runner, and jobs that can have no secret
+/// of their own. Each of them would fail at every start. O(jobs) for each runner with either.
 pub(super) fn check_params(jobs: &Jobs, spec: &SwarmSpec) -> Result<(), SpecError> {
     let worker = spec.worker.as_ref();
     if let Some(runner) = worker.and_then(|worker| worker.runner.as_ref()) {
@@ -31,6 +31,9 @@ fn check_runner(
     let Ok(Runner::Command(program)) = Runner::read(runner, place) else { return Ok(()) };
     let name = name.map(String::as_str);
     let is_its = |(_, job): &(&JobName, &Job)| job.runner.as_ref().map(RunnerName::as_str) == name;
+    let its = jobs.iter().filter(is_its).map(|(name, _)| name);
+    manifest::check_keys(&program.secret_params, its)
+        .map_err(|error| SpecError { place: format!("{place}{}", error.place), ..error })?;
     for (param, field) in program.needed_params() {
         let lacks = |(_, job): &(&JobName, &Job)| !job.params.contains_key(param);
         let without: Vec<_> = jobs.iter().filter(is_its).filter(lacks).collect();
@@ -93,6 +96,22 @@ mod tests {
         );
         assert_eq!(refused(command, "{name: a, params: {url: ''}}"), "");
         assert_eq!(refused(command, ""), "");
+    }
+
+    #[test]
+    fn a_job_that_is_no_key_of_a_secret_is_refused_where_each_job_has_its_own() {
+        let secret = |key: &str| {
+            format!(
+                "command: [cat], paramsFrom: [{{name: x, secretKeyRef: {{name: s, key: '{key}'}}}}]"
+            )
+        };
+        let jobs = "{name: cam-1}, {name: 'stream:cctv0:new'}";
+        assert_eq!(refused(&secret("k"), jobs), "");
+        assert_eq!(refused(&secret("{job}"), "{name: cam-1}"), "");
+        let refused = refused(&secret("{job}"), jobs);
+        let expected = "Swarm `s`: spec.worker.runner.paramsFrom: job `stream:cctv0:new` cannot be a \
+                        key of the Secret `s` for `x`; rename the job, ";
+        assert!(refused.starts_with(expected), "{refused}");
     }
 
     #[test]

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Alive;
+use super::secret::secret_params;
+use super::{Alive, Files, SecretParam, param_variable};
 use crate::error::SpecError;
-use crate::params::{NAME_MAX, is_variable_name};
+use crate::params::is_variable_name;
 use crate::schema;
 use crate::spec::{
-    ParamFromSpec, PingRunnerSpec, RUNNER_PLACE, ReadySpec, RestartSpec, RunnerSpec, WORD_MAX,
-    WORDS_MAX,
+    PingRunnerSpec, RUNNER_PLACE, ReadySpec, RestartSpec, RunnerSpec, WORD_MAX, WORDS_MAX,
 };
 use crate::template::Template;
 use crate::yaml::{self, printable};
@@ -48,8 +48,10 @@ pub struct Program {
     pub env: BTreeMap<String, Template>,
     /// Names of variables that the program inherits from its worker.
     pub inherit_env: Vec<String>,
-    /// Names of the params that are in the worker's environment; see [`param_variable`].
-    pub secret_params: Vec<String>,
+    /// The params that the worker's environment leads to; see [`param_variable`].
+    pub secret_params: Vec<SecretParam>,
+    /// The files of each job.
+    pub files: Files,
     /// The readiness check; `None` means ready at the start.
     pub ready: Option<Ready>,
     /// The liveness check; `None` means alive while it runs.
@@ -141,6 +143,7 @@ impl Runner {
             env,
             inherit_env,
             params_from,
+            files,
             ready,
             alive,
             restart,
@@ -154,13 +157,14 @@ impl Runner {
             env.is_some(),
             inherit_env.is_some(),
             params_from.is_some(),
+            files.is_some(),
             ready.is_some(),
             alive.is_some(),
             restart.is_some(),
         ];
         if command.is_none() && rest.contains(&true) {
-            let reason = "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `ready`, `alive` and \
-                          `restart` belong to a command; write `command` as well";
+            let reason = "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `files`, `ready`, \
+                          `alive` and `restart` belong to a command; write `command` as well";
             return Err(wrong("", reason.to_owned()));
         }
         if let Some(PingRunnerSpec { interval, timeout }) = ping {
@@ -180,7 +184,11 @@ impl Runner {
                 .flatten()
                 .map(|it| inherited(it))
                 .collect::<Result<_, _>>()?,
-            secret_params: secret_params(params_from.as_deref().unwrap_or_default())?,
+            secret_params: secret_params(
+                &at("paramsFrom"),
+                params_from.as_deref().unwrap_or_default(),
+            )?,
+            files: Files::read(&at("files"), files.as_ref())?,
             ready: ready.as_ref().map(ready_of).transpose()?,
             alive: alive.as_ref().map(Alive::read).transpose()?,
             restart: restart.as_ref().map_or_else(|| Ok(Restart::default()), restart_of)?,
@@ -189,6 +197,7 @@ impl Runner {
             return Err(wrong("", format!("it has more than {BYTES_MAX} bytes; write less")));
         }
         program.check_secrets()?;
+        program.check_files()?;
         Ok(Self::Command(Box::new(program)))
     }
 
@@ -276,6 +285,7 @@ impl Program {
             env,
             inherit_env,
             secret_params,
+            files,
             ready: _,
             alive: _,
             restart: _,
@@ -284,14 +294,16 @@ impl Program {
             && *working_dir == other.working_dir
             && *env == other.env
             && *inherit_env == other.inherit_env
-            && *secret_params == other.secret_params
+            && secret_params.len() == other.secret_params.len()
+            && secret_params.iter().zip(&other.secret_params).all(|(a, b)| a.is_read_as(b))
+            && *files == other.files
     }
 
     /// Refuses secrets in arguments, which other users of a machine can read.
     fn check_secrets(&self) -> Result<(), SpecError> {
         for (field, texts) in self.readable_texts() {
             let has = |name: &&String| texts.iter().any(|text| text.has_param(name));
-            if let Some(name) = self.secret_params.iter().find(has) {
+            if let Some(name) = self.secret_params.iter().map(|it| &it.name).find(has) {
                 let variable = param_variable(name);
                 let reason = format!(
                     "`{{param.{name}}}` is of paramsFrom, and arguments can be read by others; let \
@@ -301,6 +313,25 @@ impl Program {
             }
         }
         Ok(())
+    }
+
+    /// Refuses placeholders for the directory of files in a runner without files.
+    fn check_files(&self) -> Result<(), SpecError> {
+        if !self.files.is_empty() {
+            return Ok(());
+        }
+        let readable = self.readable_texts();
+        let readable = readable.iter().find(|(_, texts)| texts.iter().any(Template::has_files));
+        let env = self.env.iter().find(|(_, text)| text.has_files());
+        let place = readable.map(|(field, _)| at(field));
+        match place.or_else(|| env.map(|(name, _)| at(&format!("env.{name}")))) {
+            Some(place) => {
+                let reason = "`{files}` is the directory of the files of a job, and the runner has \
+                              none; write `files: {NAME: TEMPLATE}` as well";
+                Err(wrong(&place, reason.to_owned()))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The texts that others can read while the program runs, by field.
@@ -324,46 +355,13 @@ impl Program {
             }
         }
         for (variable, text) in &self.env {
-            let is_of_job = |name: &&str| !self.secret_params.iter().any(|secret| secret == name);
+            let is_of_job = |name: &&str| !self.secret_params.iter().any(|it| it.name == **name);
             for name in text.params().filter(is_of_job) {
                 needed.entry(name).or_insert_with(|| at(&format!("env.{variable}")));
             }
         }
         needed
     }
-}
-
-/// The variable in which a job finds its param `name`: in upper case, with `_` for any character
-/// that is neither a letter nor a digit.
-///
-/// ```
-/// assert_eq!(swarm_spec::manifest::param_variable("sourceUrl"), "SWARM_PARAM_SOURCEURL");
-/// ```
-#[must_use]
-pub fn param_variable(name: &str) -> String {
-    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    format!("{RESERVED}PARAM_{}", name.chars().map(letter).collect::<String>())
-}
-
-fn secret_params(params: &[ParamFromSpec]) -> Result<Vec<String>, SpecError> {
-    let wrong = |reason: String| Err(wrong(&at("paramsFrom"), reason));
-    let mut names = BTreeMap::new();
-    for ParamFromSpec { name, secret_key_ref } in params {
-        if !is_variable_name(name) || NAME_MAX < name.len() {
-            let name = name.escape_default();
-            return wrong(format!("`{name}` cannot name a param; use a-z, A-Z, 0-9 and `_`"));
-        }
-        if secret_key_ref.name.is_empty() || secret_key_ref.key.is_empty() {
-            return wrong(format!(
-                "write the Secret of `{name}`: secretKeyRef: {{name: …, key: …}}"
-            ));
-        }
-        if let Some(before) = names.insert(param_variable(name), name.clone()) {
-            let variable = param_variable(name);
-            return wrong(format!("`{before}` and `{name}` are both {variable}; rename one"));
-        }
-    }
-    Ok(names.into_values().collect())
 }
 
 fn inherited(name: &str) -> Result<String, SpecError> {
@@ -522,7 +520,8 @@ mod tests {
         };
         let program = Runner::parse(&with("], env: {PGPASSWORD: '{param.pass}'}")).unwrap();
         let Runner::Command(program) = program else { panic!("it runs a program") };
-        assert_eq!(program.secret_params, ["pass"]);
+        assert_eq!(program.secret_params.len(), 1);
+        assert_eq!(program.secret_params[0].name, "pass");
         for (rest, place) in [
             (", '--password={param.pass}']", "command: `{param.pass}` is of paramsFrom"),
             ("], ready: {line: '{param.pass}'}", "ready: `{param.pass}` is of paramsFrom"),
@@ -543,7 +542,7 @@ mod tests {
         let cases = [
             ("{}", "it has 0 of `log`, `command` and `ping`; write exactly one"),
             ("{command: [a], ready: {}}", "ready: it has 0 of `exec`, `http` and `line`"),
-            ("{log: {}, env: {A: b}}", "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `ready`"),
+            ("{log: {}, env: {A: b}}", "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `files`"),
             ("{log: {}, inheritEnv: [A]}", "`workingDir`, `env`, `inheritEnv`, `paramsFrom`"),
             (
                 "{command: [a], inheritEnv: [SWARM_JOB]}",

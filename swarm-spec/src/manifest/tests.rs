@@ -311,8 +311,8 @@ fn json_and_lists_of_objects_are_read_like_yaml_documents() {
 
 /// Its runner.
 const COMMAND: &str = "command: [ffmpeg, -i, \"{job}\"], workingDir: /srv, \
-                       env: {PORT: \"{token}\"}, ready: {line: listening, timeout: 9s}, \
-                       restart: {limit: 3, maxPause: 1s, failover: 5}";
+                       env: {PORT: \"{token}\"}, files: {a.conf: \"port {{ token }}\"}, \
+                       ready: {line: listening, timeout: 9s}, restart: {limit: 3, maxPause: 1s, failover: 5}";
 
 #[test]
 fn every_mistake_of_a_full_manifest_is_named_in_one_sentence() {
@@ -354,6 +354,11 @@ fn every_mistake_of_a_full_manifest_is_named_in_one_sentence() {
         ("ffmpeg, -i, \"{job}\"", "ffmpeg, -i, \"{jbo}\""),
         ("workingDir: /srv", "workingDir: [/srv]"),
         ("PORT: ", "SWARM_PORT: "),
+        ("a.conf", "../a.conf"),
+        ("{{ token }}", "{{ tokn }}"),
+        ("{{ token }}", "{{ token"),
+        ("files: {a.conf: \"port {{ token }}\"}", "files: {}"),
+        ("files: {a.conf: \"port {{ token }}\"}", "alive: {exec: [cat, \"{files}/a\"]}"),
         ("line: listening, ", ""),
         ("limit: 3", "limit: three"),
         ("policy: Exclusive", "policy: exclusive"),

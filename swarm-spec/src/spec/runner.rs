@@ -24,9 +24,10 @@ pub(crate) const WORD_MAX: usize = 4_096;
     ),
     Rule::new(
         "has(self.command) || !(has(self.workingDir) || has(self.env) || has(self.inheritEnv) || \
-         has(self.paramsFrom) || has(self.ready) || has(self.alive) || has(self.restart))",
-        "workingDir, env, inheritEnv, paramsFrom, ready, alive and restart belong to a command; \
-         write command as well"
+         has(self.paramsFrom) || has(self.files) || has(self.ready) || has(self.alive) || \
+         has(self.restart))",
+        "workingDir, env, inheritEnv, paramsFrom, files, ready, alive and restart belong to a \
+         command; write command as well"
     ),
 ]))]
 pub struct RunnerSpec {
@@ -36,10 +37,10 @@ pub struct RunnerSpec {
     pub log: Option<LogRunnerSpec>,
     /// Runs a program with arguments, without a shell. In arguments `{job}`, `{token}`, `{worker}`
     /// and `{param.NAME}` become the job's name, its fencing token, the worker's name and a param.
-    /// `{{job}}` gives the text `{job}`. The environment has `SWARM_JOB`, `SWARM_TOKEN`,
-    /// `SWARM_WORKER`, `SWARM_SESSION` and `SWARM_PARAM_NAME`. It also has the worker's `PATH`,
-    /// `LD_LIBRARY_PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `LANG`, `LANGUAGE`, `LC_*`, `TZ` and
-    /// `TMPDIR`.
+    /// `{files}` becomes the directory of `files`. `{{job}}` gives the text `{job}`. The environment
+    /// has `SWARM_JOB`, `SWARM_TOKEN`, `SWARM_WORKER`, `SWARM_SESSION`, `SWARM_FILES` and
+    /// `SWARM_PARAM_NAME`. It also has the worker's `PATH`, `LD_LIBRARY_PATH`, `HOME`, `USER`,
+    /// `LOGNAME`, `SHELL`, `LANG`, `LANGUAGE`, `LC_*`, `TZ` and `TMPDIR`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 256),
@@ -75,15 +76,24 @@ pub struct RunnerSpec {
         "a name that begins with SWARM_ is the worker's; remove it"
     )]))]
     pub inherit_env: Option<Vec<String>>,
-    /// Params of all jobs with values from Secrets. A job gets each only as the variable
-    /// `SWARM_PARAM_NAME`. Pods of a managed pool get the values at their start. Any other worker
-    /// needs `SWARM_PARAM_NAME` in its own environment.
+    /// Params with values from Secrets. A job gets each as the variable `SWARM_PARAM_NAME`, and in
+    /// `files`. Pods of a managed pool get the values from the operator's template. Any other worker
+    /// needs `SWARM_PARAM_NAME` in its own environment. For a value of each job it needs
+    /// `SWARM_PARAM_NAME_DIR`, a directory with a file for each job, or `SWARM_PARAM_NAME_FILE`, a
+    /// YAML map from jobs to values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 32),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub params_from: Option<Vec<ParamFromSpec>>,
+    /// Files that each job gets in a private directory, as `{files}` and `SWARM_FILES`: MiniJinja
+    /// templates by file name. They have the variables `job`, `token`, `worker` and `params`, with
+    /// the params of `paramsFrom`. The directory is removed when the job has ended. Names have `a-z`,
+    /// `A-Z`, `0-9`, `.`, `_` and `-`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub files: Option<BTreeMap<String, String>>,
     /// Readiness check of `command`. A job that is not ready in time is stopped and restarted.
     /// Default: ready at its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,7 +148,7 @@ pub struct ParamFromSpec {
     pub secret_key_ref: SecretKeyRefSpec,
 }
 
-/// Key of a Secret in the namespace of the Swarm. If it is missing, pods of a managed pool do not
+/// Key of a Secret in the namespace of the Swarm. Without the Secret, pods of a managed pool do not
 /// start.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -146,8 +156,8 @@ pub struct SecretKeyRefSpec {
     /// Name of the Secret.
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[a-z0-9][-.a-z0-9]*$"))]
     pub name: String,
-    /// Key in the Secret.
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
+    /// Key in the Secret. `{job}` is the name of each job, so that each job has a value of its own.
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^([-._a-zA-Z0-9]+|\\{job\\})$"))]
     pub key: String,
 }
 

@@ -48,8 +48,9 @@ pub(super) fn pattern_of(
 ) -> Result<String, String> {
     let params = values.params.iter();
     let params = params.map(|(name, value)| (name.clone(), Pattern::escape(value))).collect();
-    let (job, worker) = (Pattern::escape(values.job), Pattern::escape(values.worker));
-    let escaped = Values { job: &job, worker: &worker, params: &params, ..*values };
+    let [job, worker, files] = [values.job, values.worker, values.files].map(Pattern::escape);
+    let (job, worker, files) = (job.as_str(), worker.as_str(), files.as_str());
+    let escaped = Values { job, worker, files, params: &params, ..*values };
     let pattern = template.fill(&escaped).map_err(|error| error.to_string())?;
     Ok(match dir {
         Some(dir) if !pattern.starts_with('/') => {
@@ -99,7 +100,10 @@ mod tests {
     #[test]
     fn values_of_a_job_are_no_patterns() {
         let params = BTreeMap::from([("dir".to_owned(), "[a]*".to_owned())]);
-        let values = Values { job: "cam?", token: 7, worker: "w-0", params: &params };
+        let (job, files) = ("cam?", "/run/[a]");
+        let values = Values { job, token: 7, worker: "w-0", params: &params, files };
+        let template = Template::parse("{files}/*.mp4").unwrap();
+        assert_eq!(pattern_of(&template, &values, None).unwrap(), "/run/[[]a[]]/*.mp4");
         let template = Template::parse("{param.dir}/{job}/*.mp4").unwrap();
         let pattern = |dir| pattern_of(&template, &values, dir).unwrap();
         assert_eq!(pattern(None), "[[]a[]][*]/cam[?]/*.mp4");

@@ -117,7 +117,9 @@ impl ProgramRunner {
         earliest: Instant,
     ) -> String {
         let dir = self.program.working_dir.as_deref();
-        let pattern = match pattern_of(pattern, &self.values(job), dir) {
+        // The run has begun, so its files have a place.
+        let files = self.files_of(job).ok().flatten().unwrap_or_default();
+        let pattern = match pattern_of(pattern, &self.values(job, &files), dir) {
             Ok(pattern) => pattern,
             Err(reason) => return reason,
         };

@@ -5,6 +5,8 @@
     reason = "clippy allows it in test functions only, and all of this is a test"
 )]
 
+mod files;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -9,10 +9,9 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec, Vo
 use serde_json::{Value, json};
 use swarm_client::annotations::SWARM_LABEL;
 use swarm_core::handover::LeaseTerms;
-use swarm_spec::manifest::param_variable;
-use swarm_spec::spec::{ParamFromSpec, ProtocolSpec, RunnerSpec, SESSION_CLOSE, SecretKeyRefSpec};
+use swarm_spec::spec::{ProtocolSpec, RunnerSpec, SESSION_CLOSE};
 
-use super::{ManagedError, Pool, digest, files_of, hex};
+use super::{ManagedError, Pool, digest, files_of, hex, private};
 use crate::annotations::{ACCOUNT_ANNOTATION, FILES_ANNOTATION};
 use crate::pool::fit::{Times, grace_for, grace_of, is_enough};
 
@@ -168,19 +167,20 @@ fn default_resources(memory: u32) -> Value {
     json!({"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": limit}})
 }
 
-/// The memory limit of the worker's container in MiB. It is [`WORKER_MIB`], plus [`JOB_MIB`] for
-/// each job if the image is the user's own. The number of jobs is rounded up to a power of two, so
-/// that few of its changes replace pods. The limit does not depend on the runner, which may change
-/// while workers run.
+/// The memory limit of the worker's container in MiB. It is [`WORKER_MIB`], plus the memory for
+/// files, plus [`JOB_MIB`] for each job if the image is the user's own. The number of jobs is rounded
+/// up to a power of two, so that few of its changes replace pods. The limit does not depend on the
+/// command, which may change while workers run.
 fn memory_limit(pool: &Pool<'_>) -> u32 {
+    let least = WORKER_MIB + private::memory(pool);
     if pool.managed.image.is_none() {
-        return WORKER_MIB;
+        return least;
     }
     let worker = pool.swarm.spec.worker.as_ref();
     let of_some = worker.iter().flat_map(|it| it.capacity.iter().flatten());
     let counts = of_some.filter_map(|it| it.max_jobs).chain(worker.and_then(|it| it.max_jobs));
     let jobs = counts.max().map_or(0, |count| u32::try_from(count).unwrap_or_default());
-    WORKER_MIB + JOB_MIB * jobs.clamp(JOBS_LEAST, JOBS_MOST).next_power_of_two()
+    least + JOB_MIB * jobs.clamp(JOBS_LEAST, JOBS_MOST).next_power_of_two()
 }
 
 fn installer(pool: &Pool<'_>) -> Value {
@@ -268,7 +268,7 @@ fn env(pool: &Pool<'_>) -> Result<Vec<Value>, ManagedError> {
     } else if let Some(runner) = pool.swarm.spec.worker.as_ref().and_then(|it| it.runner.as_ref()) {
         set("RUNNER", runner_text(runner));
     }
-    ours.extend(secret_params(pool));
+    ours.extend(private::variables(pool));
     if managed.runs_our_worker(protocol) {
         // The worker names them in its message about a missing program.
         let image = managed.image.as_deref().unwrap_or(pool.worker_image);
@@ -311,21 +311,6 @@ fn env(pool: &Pool<'_>) -> Result<Vec<Value>, ManagedError> {
     Ok(ours)
 }
 
-/// The variables that carry the params of Secrets to a worker, which passes them to its jobs.
-fn secret_params(pool: &Pool<'_>) -> impl Iterator<Item = Value> {
-    let runners = pool.swarm.spec.written_runners();
-    let params = runners.flat_map(|(_, runner)| runner.params_from.iter().flatten());
-    let mut seen = BTreeSet::new();
-    params.filter_map(move |ParamFromSpec { name, secret_key_ref }| {
-        let SecretKeyRefSpec { name: secret, key } = secret_key_ref;
-        let (variable, value_from) =
-            (param_variable(name), json!({"secretKeyRef": {"name": secret, "key": key}}));
-        // Runners share a variable only if it has the same source.
-        let is_first = seen.insert(variable.clone());
-        is_first.then(|| json!({"name": variable, "valueFrom": value_from}))
-    })
-}
-
 /// Writes a runner for the worker's command line. A kubelet would read `$(` as the start of a
 /// variable.
 fn runner_text(runner: &RunnerSpec) -> String {
@@ -353,6 +338,7 @@ fn volumes(pool: &Pool<'_>) -> Vec<Value> {
     if is_installed(pool) {
         volumes.push(json!({"name": "swarm", "emptyDir": {}}));
     }
+    volumes.extend(private::volumes(pool));
     volumes
 }
 
@@ -369,6 +355,7 @@ fn mounts(pool: &Pool<'_>) -> Vec<Value> {
     if is_installed(pool) {
         mounts.push(json!({"name": "swarm", "mountPath": INSTALLED_AT, "readOnly": true}));
     }
+    mounts.extend(private::mounts(pool));
     mounts
 }
 

@@ -292,6 +292,70 @@ fn a_secret_param_is_a_reference_in_the_template_and_nothing_else_of_the_runner_
 }
 
 #[test]
+fn a_secret_of_each_job_is_a_volume_that_only_the_worker_reads() {
+    let secret = |name: &str, key: &str| json!({"name": name, "secretKeyRef": {"name": "cameras", "key": key}});
+    let params = [secret("Pin_2", "{job}"), secret("host", "host"), secret("password", "{job}")];
+    let pod = |params: &[Value]| {
+        let runner = json!({"command": ["cat"], "paramsFrom": params});
+        let spec = json!({"pool": {"managed": {}}, "worker": {"runner": runner}});
+        workload(&made(&spec).unwrap())["spec"]["template"]["spec"].clone()
+    };
+    let pod_of_all = pod(&params);
+    let worker = &pod_of_all["containers"][0];
+    let has = |list: &Value, expected: Value| {
+        assert!(list.as_array().unwrap().contains(&expected), "{expected} is not in {list}");
+    };
+    for (volume, param, variable) in [
+        ("param-00", "Pin_2", "SWARM_PARAM_PIN_2_DIR"),
+        ("param-01", "password", "SWARM_PARAM_PASSWORD_DIR"),
+    ] {
+        let path = format!("/run/swarm/params/{param}");
+        has(&worker["env"], json!({"name": variable, "value": path}));
+        has(&worker["volumeMounts"], json!({"name": volume, "mountPath": path, "readOnly": true}));
+        let secret = json!({"secretName": "cameras", "defaultMode": 0o440});
+        has(&pod_of_all["volumes"], json!({"name": volume, "secret": secret}));
+    }
+    // The worker is not root, and reads the volume by its group.
+    let user = &pod_of_all["securityContext"];
+    assert_eq!((&user["fsGroup"], &user["runAsGroup"]), (&user["runAsUser"], &user["runAsUser"]));
+    assert!(!worker["env"].to_string().contains("{job}"), "{worker}");
+    let variables: Vec<_> = worker["env"].as_array().unwrap().iter().collect();
+    let host = variables.iter().find(|it| it["name"] == "SWARM_PARAM_HOST").unwrap();
+    assert_eq!(host["valueFrom"]["secretKeyRef"]["key"], "host");
+    let [a, b, c] = params;
+    assert_eq!(pod(&[c, a, b]), pod_of_all, "the order of params replaces no pod");
+}
+
+#[test]
+fn files_of_jobs_are_in_memory_and_only_where_a_runner_has_some() {
+    let pod = |managed: &Value, runner: &str| {
+        let runner: Value = serde_yaml::from_str(runner).unwrap();
+        let worker = json!({"protocol": "Session", "runner": runner});
+        let all = made(&json!({"pool": {"managed": managed}, "worker": worker})).unwrap();
+        workload(&all)["spec"]["template"]["spec"].clone()
+    };
+    let without = pod(&json!({}), "{command: [cat]}");
+    assert!(!without.to_string().contains("job-files"), "{without}");
+    let volume = json!({
+        "name": "job-files", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"},
+    });
+    let mount = json!({"name": "job-files", "mountPath": "/run/swarm/files"});
+    let variable = json!({"name": "SWARM_FILES_DIR", "value": "/run/swarm/files"});
+    for (image, memory) in [(json!({}), "128Mi"), (json!({"image": "telegraf:1"}), "2176Mi")] {
+        let pod = pod(&image, "{command: [cat], files: {a.conf: '{{ job }}'}}");
+        let worker = &pod["containers"][0];
+        assert!(pod["volumes"].as_array().unwrap().contains(&volume), "{pod}");
+        assert!(worker["volumeMounts"].as_array().unwrap().contains(&mount), "{worker}");
+        assert!(worker["env"].as_array().unwrap().contains(&variable), "{worker}");
+        assert_eq!(worker["resources"]["limits"]["memory"], memory);
+    }
+    let taken = json!({"podTemplate": {"spec": {"volumes": [{"name": "job-files", "hostPath": {"path": "/x"}}]}}});
+    let worker = json!({"protocol": "Session", "runner": {"command": ["a"], "files": {"a": ""}}});
+    let error = made(&json!({"pool": {"managed": taken}, "worker": worker})).unwrap_err();
+    assert!(error.contains("volume `job-files`"), "{error}");
+}
+
+#[test]
 fn the_limit_of_memory_counts_the_jobs_that_programs_of_the_image_run() {
     let limit = |managed: &Value, worker: Value| {
         let mut worker = worker;

@@ -180,7 +180,7 @@ fn another_user_gets_no_pool_in_a_directory_of_ours_and_no_answer() {
 }
 
 /// The files below a directory that have a text in them.
-fn files_with(dir: &Path, text: &str) -> Vec<String> {
+pub(super) fn files_with(dir: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = vec![dir.to_owned()];
     while let Some(path) = rest.pop() {

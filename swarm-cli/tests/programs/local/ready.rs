@@ -30,7 +30,8 @@ fn settings_that_start_no_process_reach_running_jobs_and_touch_none() {
     until("both jobs to run", || (starts(&machine) == 2).then_some(()));
     let taken = |times: usize| {
         until("both workers to have the settings", || {
-            (machine.logs().matches("with the new settings of the Swarm").count() == 2 * times)
+            (machine.logs().matches("with the new settings of spec.worker.runner").count()
+                == 2 * times)
                 .then_some(())
         });
     };

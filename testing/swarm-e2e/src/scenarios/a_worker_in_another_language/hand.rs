@@ -114,6 +114,7 @@ impl Hand {
             count: i32::try_from(jobs.len())?,
             jobs,
             runner: None,
+            runners: BTreeMap::new(),
             show_output: None,
             max_restarting: None,
             max_starting: None,
