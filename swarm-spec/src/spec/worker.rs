@@ -30,8 +30,8 @@ pub struct WorkerSpec {
     /// Number or percentage of its jobs that a worker restarts at a time when what starts them
     /// changes: the runner, or their params. The next one follows when one is ready, or has run for
     /// a second without a check. If one fails, the others keep running the previous version until
-    /// it is ready or changes again. Percentages are rounded down, and 1 is the least. An edit
-    /// restarts no job. Default: `10%`.
+    /// it has run well for 30 s or changes again. Percentages are rounded down, and 1 is the
+    /// least. An edit restarts no job. Default: `10%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [Rule::new(
         "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use swarm_adapters_host::channel::Events;
 use swarm_adapters_host::runlog::RunLog;
+use swarm_core::session::Pace;
 use swarm_core::{Failing, FailingState};
 use tokio::time::timeout;
 
@@ -332,6 +333,41 @@ async fn a_job_is_up_once_it_is_ready_or_has_run_for_a_second_if_nothing_checks_
     until(&supervisor, |it| it.is_up).await;
     supervisor.update(with_param("y"));
     until(&supervisor, |it| !it.is_up).await;
+}
+
+/// A runner whose jobs fail two seconds after their start.
+#[derive(Default)]
+struct Brief(Mutex<std::collections::BTreeSet<JobName>>);
+
+#[async_trait]
+impl Runner for Brief {
+    async fn run(&self, job: &Job, _: CancellationToken) -> Outcome {
+        self.0.lock().unwrap().insert(job.name.clone());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        Outcome::Failed("ended with exit code 127".to_owned())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_fails_two_seconds_after_its_start_does_not_creep_through_all_jobs() {
+    let (supervisor, _) = supervisor(&[]);
+    let names: Vec<_> = (0..10).map(|number| format!("job-{number}")).collect();
+    for name in &names {
+        supervisor.start(spec(name, 1));
+    }
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    let brief = Arc::new(Brief::default());
+    let tried = || brief.0.lock().unwrap().len();
+    supervisor.edit(Pace::default());
+    supervisor.run_by(Ways::alike(Arc::clone(&brief) as Arc<dyn Runner>, Restarts::default()));
+    tokio::time::sleep(Duration::from_secs(1_000)).await;
+    assert!((1..=3).contains(&tried()), "{}", tried());
+    // A correction reaches all of them, within seconds.
+    let good = Arc::new(Script::default());
+    supervisor.edit(Pace::default());
+    supervisor.run_by(Ways::alike(Arc::clone(&good) as Arc<dyn Runner>, Restarts::default()));
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert_eq!(good.runs.load(Ordering::Relaxed), 10);
 }
 
 /// A runner that ends its run when the test says so, even if the run was asked to stop.

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use super::Ways;
 use super::steps::{Bounds, StepEffect, StepEvent};
-use super::task::{Entry, State, Task, is_up, pauses};
+use super::task::{Entry, RAN_WELL, State, Task, is_up, pauses};
+use crate::runner::Readiness;
 
 impl Task {
     /// Applies an event, and carries out its effects.
@@ -44,7 +45,7 @@ impl Task {
                 tracing::error!(
                     %job, previous,
                     "its new version failed, so jobs keep their previous version; they go on when it \
-                     is ready, changes again, or was restarted by hand"
+                     has run well for 30 s, changes again, or was restarted by hand"
                 );
             }
         }
@@ -149,16 +150,34 @@ impl Task {
         }
     }
 
-    /// Finds jobs that have come up, and goes on with the jobs that waited for them.
+    /// Finds jobs that have come up, run well or stalled, and goes on with the jobs that waited for
+    /// them.
     pub(super) fn look(&mut self) {
         self.looked_at = Instant::now();
-        let is_up = |job: &&_| match self.jobs.get(*job).map(|entry| (&entry.state, &entry.job)) {
-            Some((State::Running(since), job)) => is_up(job.readiness(), *since),
+        let up = self.running(self.steps.starting(), is_up);
+        let ran_well = self.running(self.steps.failed(), |readiness, since| {
+            is_up(readiness, since) && RAN_WELL <= since.elapsed()
+        });
+        let stalled =
+            self.running(self.steps.tried(), |readiness, _| readiness == Readiness::Stalled);
+        let up = up.into_iter().map(StepEvent::Up);
+        let ran_well = ran_well.into_iter().map(StepEvent::RanWell);
+        let stalled = stalled.into_iter().map(StepEvent::Stalled);
+        for event in up.chain(ran_well).chain(stalled) {
+            self.step(event);
+        }
+    }
+
+    /// Returns the running jobs among `jobs` that meet a condition.
+    fn running<'a>(
+        &self,
+        jobs: impl Iterator<Item = &'a JobName>,
+        is_it: impl Fn(Readiness, Instant) -> bool,
+    ) -> Vec<JobName> {
+        let is_it = |job: &&JobName| match self.jobs.get(*job).map(|it| (&it.state, &it.job)) {
+            Some((State::Running(since), job)) => is_it(job.readiness(), *since),
             Some(_) | None => false,
         };
-        let up: Vec<_> = self.steps.starting().filter(is_up).cloned().collect();
-        for job in up {
-            self.step(StepEvent::Up(job));
-        }
+        jobs.filter(is_it).cloned().collect()
     }
 }

@@ -6,9 +6,11 @@
 //! - When what starts jobs changes, at most [`Bounds::restarting`] of the running jobs restart at a
 //!   time, and none while other jobs wait for their start. The others run their previous version
 //!   until their turn.
-//! - If a restarted job fails before it is up, the jobs of the same edit and of earlier edits keep
-//!   their previous version. They go on when that job is up, was stopped, changes again, or
-//!   was restarted by hand. A later edit of another job is not affected.
+//! - If a restarted job fails or stalls while jobs of the same edit or of earlier edits wait, those
+//!   keep their previous version. They go on when that job has run well, was stopped, changes again,
+//!   or was restarted by hand. A later edit of another job is not affected.
+//! - To be up is enough for the next step, and not enough after a failure. Otherwise a version that
+//!   always fails soon after it is up would creep through all jobs.
 //! - A job that does not run takes the newest version at its next start, and does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +46,10 @@ pub(super) enum StepEvent {
     ByHand(JobName),
     /// A running job is ready, or has run for a second without a check.
     Up(JobName),
+    /// A job that had failed is up, and has run for as long as resets the count of restarts.
+    RanWell(JobName),
+    /// A running job is not alive any more. The end of its run follows.
+    Stalled(JobName),
     /// A run ended by itself, or did not start.
     Failed(JobName),
     /// Something other than the worker stopped a run. Another one becomes due.
@@ -85,7 +91,9 @@ pub(super) struct Steps {
     edits: BTreeMap<JobName, EditNumber>,
     /// The restarted jobs that are not up, with their edits.
     restarting: BTreeMap<JobName, EditNumber>,
-    /// The restarted jobs that failed and are not up, with their edits.
+    /// The restarted jobs that are up, with their edits. Only kept while other jobs wait.
+    taken: BTreeMap<JobName, EditNumber>,
+    /// The restarted jobs that failed and have not run well since, with their edits.
     failed: BTreeMap<JobName, EditNumber>,
 }
 
@@ -93,6 +101,16 @@ impl Steps {
     /// Returns the jobs whose run has begun, and that are not up.
     pub(super) fn starting(&self) -> impl Iterator<Item = &JobName> {
         self.starting.iter()
+    }
+
+    /// Returns the jobs that failed and have not run well since.
+    pub(super) fn failed(&self) -> impl Iterator<Item = &JobName> {
+        self.failed.keys()
+    }
+
+    /// Returns the jobs whose failure would hold others back.
+    pub(super) fn tried(&self) -> impl Iterator<Item = &JobName> {
+        self.restarting.keys().chain(self.taken.keys())
     }
 
     /// Returns the number of jobs that run a previous version.
@@ -121,6 +139,8 @@ impl Steps {
                 self.take_changed(&job, &mut effects);
                 if self.take_failed(&job, &mut effects) || self.restarting.contains_key(&job) {
                     self.restarting.insert(job, self.edit);
+                } else if let Some(edit) = self.taken.get_mut(&job) {
+                    *edit = self.edit;
                 }
             }
             StepEvent::ByHand(job) => {
@@ -128,14 +148,28 @@ impl Steps {
                 self.take_failed(&job, &mut effects);
                 let edit = self.take_changed(&job, &mut effects).or(edit);
                 self.starting.remove(&job);
-                self.restarting.extend(edit.map(|edit| (job, edit)));
+                if let Some(edit) = edit {
+                    self.taken.remove(&job);
+                    self.restarting.insert(job, edit);
+                }
             }
             StepEvent::Up(job) => {
                 self.starting.remove(&job);
-                self.restarting.remove(&job);
-                self.take_failed(&job, &mut effects);
+                if let Some(edit) = self.restarting.remove(&job) {
+                    self.taken.insert(job, edit);
+                }
             }
-            StepEvent::Failed(job) => self.fail(job, &mut effects),
+            StepEvent::RanWell(job) => {
+                let edit = self.failed.get(&job).copied();
+                self.take_failed(&job, &mut effects);
+                self.taken.extend(edit.map(|edit| (job, edit)));
+            }
+            StepEvent::Stalled(job) => self.blame(job, &mut effects),
+            StepEvent::Failed(job) => {
+                self.starting.remove(&job);
+                self.take_changed(&job, &mut effects);
+                self.blame(job, &mut effects);
+            }
             StepEvent::Held(job) => {
                 self.starting.remove(&job);
                 self.take_changed(&job, &mut effects);
@@ -159,6 +193,7 @@ impl Steps {
     /// once, and tries the newest version before others do.
     fn changed(&mut self, job: JobName, effects: &mut Vec<StepEffect>) {
         if self.take_failed(&job, effects) || self.restarting.contains_key(&job) {
+            self.take_changed(&job, effects);
             self.restart(job, self.edit, effects);
             return;
         }
@@ -168,12 +203,14 @@ impl Steps {
         self.edits.insert(job, self.edit);
     }
 
-    fn fail(&mut self, job: JobName, effects: &mut Vec<StepEffect>) {
-        self.starting.remove(&job);
-        self.take_changed(&job, effects);
-        let Some(edit) = self.restarting.remove(&job) else { return };
+    /// Has a job that took a newer version hold back the jobs that wait.
+    fn blame(&mut self, job: JobName, effects: &mut Vec<StepEffect>) {
+        let waits = |edit: &EditNumber| self.changed.range(..=*edit).next().is_some();
+        // A version that every job has taken is not at fault for what happens later.
+        let taken = self.taken.remove(&job).filter(waits);
+        let Some(edit) = self.restarting.remove(&job).max(taken) else { return };
         effects.push(StepEffect::Mark(job.clone(), JobVersion::Failed));
-        if self.changed.range(..=edit).next().is_some() {
+        if waits(&edit) {
             effects.push(StepEffect::Halt(job.clone()));
         }
         self.failed.insert(job, edit);
@@ -185,6 +222,7 @@ impl Steps {
         }
         self.starting.remove(job);
         self.restarting.remove(job);
+        self.taken.remove(job);
         self.take_changed(job, effects);
         self.take_failed(job, effects);
     }
@@ -230,10 +268,15 @@ impl Steps {
             self.take_changed(&job, effects);
             self.restart(job, edit, effects);
         }
+        if self.changed.is_empty() {
+            self.taken.clear();
+        }
     }
 
     fn restart(&mut self, job: JobName, edit: EditNumber, effects: &mut Vec<StepEffect>) {
         self.starting.remove(&job);
+        self.taken.remove(&job);
+        self.take_failed(&job, effects);
         self.restarting.insert(job.clone(), edit);
         effects.push(StepEffect::Restart(job));
     }

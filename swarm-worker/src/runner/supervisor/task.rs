@@ -31,7 +31,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// ends the worker in the meantime.
 const HELD: Duration = Duration::from_secs(10);
 /// The length of a run that resets the count of restarts and the pause.
-const RAN_WELL: Duration = Duration::from_secs(30);
+pub(super) const RAN_WELL: Duration = Duration::from_secs(30);
 /// The time after which a run without a check counts as ready.
 const UNCHECKED_UP: Duration = Duration::from_secs(1);
 /// The interval at which starting jobs are examined while another job waits for them to be up.

@@ -61,7 +61,39 @@ fn a_failure_halts_the_restarts_until_its_job_is_up() {
     assert_eq!(after(&mut steps, BOUNDS, [StepEvent::Due(job(0))]), "begin job-0");
     assert_eq!(after(&mut steps, BOUNDS, [StepEvent::Failed(job(0))]), "");
     let again = [StepEvent::Due(job(0)), StepEvent::Up(job(0))];
-    assert_eq!(after(&mut steps, BOUNDS, again), "restart job-2, restart job-3");
+    assert_eq!(after(&mut steps, BOUNDS, again), "", "it failed once");
+    assert_eq!(
+        after(&mut steps, BOUNDS, [StepEvent::RanWell(job(0))]),
+        "restart job-2, restart job-3"
+    );
+}
+
+#[test]
+fn a_failure_of_a_job_that_was_up_holds_the_others_back_until_it_has_run_well() {
+    for event in [StepEvent::Failed(job(0)), StepEvent::Stalled(job(0))] {
+        let (mut steps, _) = edited(BOUNDS);
+        assert_eq!(after(&mut steps, BOUNDS, [StepEvent::Up(job(0))]), "restart job-2");
+        assert_eq!(after(&mut steps, BOUNDS, [event]), "halt job-0");
+        assert_eq!(after(&mut steps, BOUNDS, [StepEvent::Up(job(1))]), "");
+        // It fails each time after it was up, and nothing creeps.
+        let again = [StepEvent::Due(job(0)), StepEvent::Up(job(0)), StepEvent::Failed(job(0))];
+        assert_eq!(after(&mut steps, BOUNDS, again), "");
+        after(&mut steps, BOUNDS, [StepEvent::Up(job(2)), StepEvent::Due(job(0))]);
+        let well = [StepEvent::Up(job(0)), StepEvent::RanWell(job(0))];
+        assert_eq!(after(&mut steps, BOUNDS, well), "restart job-3, restart job-4");
+        // It failed again, and once all jobs have the version, a failure holds nothing back.
+        assert_eq!(after(&mut steps, BOUNDS, [StepEvent::Failed(job(0))]), "");
+        assert_eq!(steps.failed().count(), 0);
+    }
+}
+
+#[test]
+fn a_job_that_failed_after_it_was_up_tries_the_corrected_version_first() {
+    let (mut steps, _) = edited(BOUNDS);
+    after(&mut steps, BOUNDS, [StepEvent::Up(job(0)), StepEvent::Up(job(1))]);
+    after(&mut steps, BOUNDS, [StepEvent::Failed(job(0)), StepEvent::Due(job(0))]);
+    let corrected = [StepEvent::Edited, StepEvent::Changed(job(0))];
+    assert_eq!(after(&mut steps, BOUNDS, corrected), "restart job-0");
 }
 
 #[test]
@@ -161,6 +193,8 @@ struct Simulated {
     is_in_step: bool,
     /// The edit that it was restarted for, while it is not up.
     tries: Option<u64>,
+    /// The edit that it was restarted for, since it is up.
+    taken: Option<u64>,
     /// The edit for which it failed.
     failed: Option<u64>,
 }
@@ -182,6 +216,7 @@ impl World {
             edit: 0,
             is_in_step: false,
             tries: None,
+            taken: None,
             failed: None,
         };
         let all = (0..jobs).map(|number| (job(number), new())).collect();
@@ -212,6 +247,7 @@ impl World {
                     assert!(is_its_own || held < Some(job.edit), "{name} is held back");
                     job.is_in_step |= job.tries.is_none();
                     (job.life, job.tries) = (Life::Ending, Some(job.edit));
+                    (job.taken, job.failed) = (None, None);
                 }
                 StepEffect::Mark(..) | StepEffect::Halt(_) => {}
             }
@@ -271,6 +307,7 @@ impl World {
                 if job.failed.take().is_some() || job.tries.is_some() {
                     job.tries = Some(self.edit);
                 }
+                job.taken = job.taken.map(|_| self.edit);
                 let waits = job.life == Life::Waits;
                 self.step(StepEvent::Replaced(name.clone()));
                 if waits {
@@ -280,20 +317,36 @@ impl World {
         }
     }
 
+    /// Notes that a job has failed, if another one waits for the same edit.
+    fn blame(&mut self, name: &JobName) {
+        let waiting = |edit: u64| {
+            self.jobs.iter().any(|(other, it)| {
+                let runs = matches!(it.life, Life::Begun | Life::Up);
+                other != name
+                    && runs
+                    && it.tries.is_none()
+                    && it.ran != it.wanted
+                    && it.edit <= edit
+            })
+        };
+        let taken = self.jobs[name].taken.filter(|edit| waiting(*edit));
+        let job = self.jobs.get_mut(name).unwrap();
+        job.taken = None;
+        job.failed = job.tries.take().max(taken).or(job.failed);
+    }
+
     /// One thing happens to a job, if it can.
     fn happen(&mut self, what: u8, name: &JobName) {
         let job = self.jobs.get_mut(name).unwrap();
         match (what, job.life) {
             (0, Life::Begun) => {
                 (job.life, job.is_in_step) = (Life::Up, false);
-                (job.tries, job.failed) = (None, None);
+                job.taken = job.tries.take().or(job.taken);
                 self.step(StepEvent::Up(name.clone()));
             }
             (1, Life::Begun | Life::Up) => {
                 (job.life, job.is_in_step) = (Life::Waits, false);
-                if let Some(edit) = job.tries.take() {
-                    job.failed = Some(edit);
-                }
+                self.blame(name);
                 self.step(StepEvent::Failed(name.clone()));
             }
             (0 | 2, Life::Waits | Life::Ending) => self.due(name),
@@ -301,7 +354,7 @@ impl World {
                 let (waits, is_previous) = (job.life == Life::Waits, job.ran != job.wanted);
                 let failed = job.failed.take();
                 if job.life != Life::Waits && is_previous && job.tries.is_none() {
-                    job.tries = Some(job.edit);
+                    (job.tries, job.taken) = (Some(job.edit), None);
                 } else if failed.is_some() {
                     job.tries = failed;
                 }
@@ -313,6 +366,15 @@ impl World {
                     self.due(name);
                 }
             }
+            (7, Life::Up) => {
+                job.taken = job.failed.take().or(job.taken);
+                self.step(StepEvent::RanWell(name.clone()));
+            }
+            (8, Life::Begun | Life::Up) => {
+                job.is_in_step = false;
+                self.blame(name);
+                self.step(StepEvent::Stalled(name.clone()));
+            }
             (4, _) => {
                 // It moves away, and comes back.
                 let wanted = job.wanted;
@@ -323,6 +385,7 @@ impl World {
                     edit: job.edit,
                     is_in_step: false,
                     tries: None,
+                    taken: None,
                     failed: None,
                 };
                 self.step(StepEvent::Gone(name.clone()));
@@ -342,7 +405,7 @@ proptest! {
         jobs in 1..8_usize,
         restarting in 1..4_usize,
         starting in prop_oneof![1..4_usize, Just(usize::MAX)],
-        events in prop::collection::vec((0..7_u8, any::<u8>()), 0..120),
+        events in prop::collection::vec((0..9_u8, any::<u8>()), 0..120),
     ) {
         let mut world = World::new(jobs, Bounds { restarting, starting });
         for (what, which) in events {
@@ -361,6 +424,7 @@ proptest! {
         for _ in 0..10 * jobs {
             for number in 0..jobs {
                 world.happen(0, &job(number));
+                world.happen(7, &job(number));
             }
         }
         for (name, it) in &world.jobs {
