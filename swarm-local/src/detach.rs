@@ -20,7 +20,7 @@ use swarm_adapters_host::{caller, shell};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::LocalArgs;
 use super::input::STANDARD_INPUT;
@@ -32,6 +32,10 @@ use super::text;
 /// The last byte of a successful start. No text of the operator contains it, since output for a
 /// terminal has no control characters.
 const UP: u8 = 0;
+
+/// Maximum time for the workers to be ready and the first jobs to have their workers. A pool that
+/// needs longer starts in the background.
+const START_MAX: Duration = Duration::from_secs(20);
 
 /// Maximum time for an operator that is up to leave the streams.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
@@ -154,7 +158,7 @@ fn leave_session() {
     }
 }
 
-/// Waits until the pool is up, prints `sentence`, and leaves the streams of the caller. Later
+/// Waits until the pool has started, prints `sentence`, and leaves the streams of the caller. Later
 /// messages go to the log in the state directory `dir` only.
 async fn leave_caller(
     mut snapshots: watch::Receiver<Arc<Snapshot>>,
@@ -164,6 +168,12 @@ async fn leave_caller(
     if snapshots.wait_for(|snapshot| snapshot.is_known()).await.is_err() {
         return;
     }
+    let started = async { snapshots.wait_for(|snapshot| snapshot.has_started()).await.is_ok() };
+    match timeout(START_MAX, started).await {
+        Ok(true) => {}
+        Ok(false) => return,
+        Err(_) => text::say(&waiting(&snapshots.borrow())),
+    }
     text::say(&sentence);
     let mut stdout = io::stdout().lock();
     // The caller may have ended meanwhile.
@@ -171,6 +181,13 @@ async fn leave_caller(
     if let Err(error) = replace_streams(&dir) {
         tracing::warn!(%error, "the operator keeps the streams of its caller");
     }
+}
+
+/// Returns the sentence about a pool that has not started in time.
+fn waiting(snapshot: &Snapshot) -> String {
+    let Snapshot { name, .. } = snapshot;
+    let (limit, (standing, _)) = (text::limit(START_MAX), snapshot.standing());
+    format!("{name} has not started within {limit}, and goes on: {standing}")
 }
 
 fn replace_streams(dir: &Path) -> io::Result<()> {
@@ -222,6 +239,16 @@ mod tests {
         assert!(given.detach && again.detached);
         (given.detach, given.detached) = (false, true);
         assert_eq!(format!("{given:?}"), format!("{again:?}"));
+    }
+
+    #[test]
+    fn a_pool_that_starts_slowly_says_what_it_waits_for() {
+        let (name, reason) = ("cams".to_owned(), "WorkersNotReady");
+        let message = "these workers are not ready: w-0, w-1".to_owned();
+        let snapshot = Snapshot { name, reason, message, ..Snapshot::default() };
+        let expected = "cams has not started within 20s, and goes on: WorkersNotReady: these \
+                        workers are not ready: w-0, w-1";
+        assert_eq!(waiting(&snapshot), expected);
     }
 
     #[test]

@@ -102,11 +102,26 @@ impl Snapshot {
         is_so.then(|| Verdict { reason: Reason::AllJobsFailing, message: message() })
     }
 
-    /// Whether no job fails, no worker is silent, the file is valid and delivered, and every job that
-    /// should run has a worker or is about to get one.
+    /// Whether no job fails, every worker is ready, and the file is valid and delivered. Every job
+    /// that should run has a worker then, or is about to get one.
     pub(super) fn is_healthy(&self) -> bool {
         let (_, mood) = self.standing();
-        mood != Mood::Bad && self.healthy && self.problems().is_empty()
+        let is_good = mood != Mood::Bad && self.healthy && self.has_ready_workers();
+        is_good && self.problems().is_empty()
+    }
+
+    /// Whether every worker that stays is ready. A pool that moves jobs may have such workers.
+    fn has_ready_workers(&self) -> bool {
+        let is_incomplete = [Reason::PoolIncomplete, Reason::WorkersNotReady].map(Reason::as_str);
+        let is_ready = |row: &WorkerRow| matches!(row.state, "ready" | "leaving");
+        let are_ready = || self.workers.iter().all(is_ready);
+        self.settled || (!is_incomplete.contains(&self.reason) && are_ready())
+    }
+
+    /// Whether every worker is ready, and the first jobs have their workers. What is wrong then does
+    /// not pass by itself.
+    pub(super) fn has_started(&self) -> bool {
+        self.is_known() && self.has_ready_workers() && self.standing().1 != Mood::Busy
     }
 
     /// Whether the pool is healthy, and has nothing to do and waits for nothing.
@@ -230,5 +245,47 @@ impl WorkerRow {
             parts.push(counted(self.restarts.try_into().unwrap_or(usize::MAX), "restart"));
         }
         parts.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(state: Word) -> WorkerRow {
+        WorkerRow {
+            name: "w-0".to_owned(),
+            slot: 0,
+            state,
+            session: None,
+            jobs: 1,
+            releasing: 0,
+            failing: 0,
+            previous: 0,
+            held_back_by: None,
+            restarts: 0,
+            silent_since_unix_s: None,
+            silent_since: None,
+        }
+    }
+
+    #[test]
+    fn a_pool_whose_workers_are_not_all_ready_is_neither_healthy_nor_started() {
+        let judged = |reason: Reason, state, settled| {
+            let reason = reason.as_str();
+            let (name, workers) = ("cams".to_owned(), vec![worker(state)]);
+            let snapshot =
+                Snapshot { name, reason, workers, settled, healthy: true, ..Snapshot::default() };
+            (snapshot.is_healthy(), snapshot.has_started())
+        };
+        assert_eq!(judged(Reason::PoolIncomplete, "ready", false), (false, false));
+        assert_eq!(judged(Reason::WorkersNotReady, "ready", false), (false, false));
+        assert_eq!(judged(Reason::JobsWaiting, "starting", false), (false, false));
+        assert_eq!(judged(Reason::JobsWaiting, "away", false), (false, false));
+        assert_eq!(judged(Reason::JobsWaiting, "ready", false), (true, false));
+        assert_eq!(judged(Reason::Rebalancing, "leaving", false), (true, false));
+        assert_eq!(judged(Reason::Settled, "ready", true), (true, true));
+        // It is wrong, and waiting does not help.
+        assert_eq!(judged(Reason::JobsUnassigned, "ready", true), (false, true));
     }
 }

@@ -75,12 +75,12 @@ fn a_pool_runs_in_the_background_and_keeps_nothing_of_its_caller() {
     let nothing = PathBuf::from("/dev/null");
     assert_eq!([stream(0), stream(1), stream(2)], [nothing.clone(), nothing, log.clone()]);
     assert_eq!(getsid(Pid::from_raw(pid)).unwrap().as_raw_nonzero().get(), pid);
-    until("the pool is settled", || {
-        let (status, _, code) = ran(&machine, &["status", "recorders"]);
-        (code == Some(0) && status.contains("recorders: Settled")).then_some(())
+    // The first question after the start has the final answer.
+    let (status, _, code) = ran(&machine, &["status", "recorders"]);
+    assert!(code == Some(0) && status.contains("recorders: Settled"), "{status}");
+    until("the log says so", || {
+        std::fs::read_to_string(&log).unwrap().contains("settled in").then_some(())
     });
-    let said = std::fs::read_to_string(&log).unwrap();
-    assert!(said.contains("settled in"), "{said}");
 
     // A second start is refused, with the code of the operator.
     let again = file(&machine, "again.yaml", &recorders());
