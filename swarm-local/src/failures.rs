@@ -68,7 +68,7 @@ impl Failures {
         let is_known =
             |worker: &str, job: &str| self.held_back.get(worker).is_some_and(|known| known == job);
         let held = snapshot.held_back().filter(|(row, job)| !is_known(&row.name, job));
-        sentences.extend(held.take(NAMED_MAX).map(|(row, job)| standing::held_back(row, job)));
+        sentences.extend(standing::held_back(held));
         let all = snapshot.held_back();
         self.held_back = all.map(|(row, job)| (row.name.clone(), job.to_owned())).collect();
         self.count = snapshot.jobs.failing;

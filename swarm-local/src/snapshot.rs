@@ -18,7 +18,9 @@ use swarm_core::{
     Decision, Desired, Failing, FailingJob, Jobs, Observed, Progress, Slot, Unassigned,
 };
 
-pub(super) use self::rows::{FailingRow, InvalidFile, JobCounts, JobRow, StoppingRow, WorkerRow};
+pub(super) use self::rows::{
+    FailingRow, InvalidFile, JobCounts, JobRow, RUNS_WELL, StoppingRow, WorkerRow,
+};
 use self::words::words;
 pub(super) use self::words::{Word, word};
 use crate::processes::{WorkerProcess, Workers};

@@ -203,7 +203,7 @@ impl Snapshot {
         let keeps = |problem| format!("{problem}; revision {revision} keeps running");
         let undelivered = undelivered.as_ref().map(keeps);
         let invalid = invalid_file.as_ref().map(|file| file.sentence(*revision));
-        let held_back = self.held_back().take(SHOWN).map(|(row, job)| held_back(row, job));
+        let held_back = held_back(self.held_back());
         [undelivered, invalid].into_iter().flatten().chain(held_back).collect()
     }
 
@@ -213,8 +213,20 @@ impl Snapshot {
     }
 }
 
-/// Describes why jobs of a worker keep a previous version.
-pub(super) fn held_back(row: &WorkerRow, job: &str) -> String {
+/// Describes why jobs of these workers keep a previous version. The last sentence counts the workers
+/// that no other one names.
+pub(super) fn held_back<'a>(rows: impl Iterator<Item = (&'a WorkerRow, &'a str)>) -> Vec<String> {
+    let rows: Vec<_> = rows.collect();
+    let shown = rows.iter().take(SHOWN).map(|(row, job)| held_back_on(row, job));
+    let mut sentences: Vec<_> = shown.collect();
+    if let Some(more) = rows.len().checked_sub(SHOWN).filter(|more| 0 < *more) {
+        let (workers, hold) = (counted(more, "more worker"), number(more, "holds", "hold"));
+        sentences.push(format!("… and {workers} {hold} a new version back"));
+    }
+    sentences
+}
+
+fn held_back_on(row: &WorkerRow, job: &str) -> String {
     let WorkerRow { name, previous, .. } = row;
     let run = if *previous == 1 { "runs" } else { "run" };
     format!(
@@ -267,6 +279,23 @@ mod tests {
             silent_since_unix_s: None,
             silent_since: None,
         }
+    }
+
+    #[test]
+    fn workers_that_hold_a_version_back_are_named_or_counted() {
+        let row = |name: &str| {
+            let (name, job) = (name.to_owned(), Some("a".to_owned()));
+            WorkerRow { name, previous: 2, held_back_by: job, ..worker("ready") }
+        };
+        let all = |count: usize| {
+            let workers =
+                ["w-0", "w-1", "w-2", "w-3"].iter().take(count).map(|it| row(it)).collect();
+            Snapshot { workers, ..Snapshot::default() }.problems()
+        };
+        assert_eq!(all(3).len(), 3);
+        let four = all(4);
+        assert!(four[2].starts_with("2 jobs on w-2 still run the previous version"), "{four:?}");
+        assert_eq!(four[3], "… and 1 more worker holds a new version back");
     }
 
     #[test]

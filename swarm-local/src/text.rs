@@ -256,6 +256,19 @@ pub(super) fn counted(count: usize, noun: &str) -> String {
     format!("{} {noun}{plural}", number(count))
 }
 
+/// Maximum number of characters of a quoted line. Workers of this release report no longer ones.
+const QUOTED_MAX: usize = 256;
+
+/// Quotes a line of output behind the description of an end; nothing if there is none.
+pub(super) fn quoted(line: Option<&str>) -> String {
+    let Some(line) = line.map(str::trim).filter(|line| !line.is_empty()) else {
+        return String::new();
+    };
+    let cut = if line.chars().nth(QUOTED_MAX).is_some() { "…" } else { "" };
+    let beginning = line.chars().take(QUOTED_MAX).collect::<String>();
+    format!(" (`{}{cut}`)", printable(&beginning, Form::Line))
+}
+
 /// Formats a number with a comma between thousands.
 pub(super) fn number(number: usize) -> String {
     let digits = number.to_string();

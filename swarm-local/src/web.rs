@@ -250,6 +250,9 @@ fn is_none(params: &Params) -> bool {
 pub(super) struct JobFailure<S> {
     pub(super) restarts: u64,
     pub(super) last_exit: S,
+    /// Last line of output before that end, unless output is hidden.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) last_line: Option<S>,
 }
 
 /// Failing jobs by name.
@@ -294,6 +297,7 @@ impl Entries {
             failing: failing.map(|row| JobFailure {
                 restarts: row.restarts,
                 last_exit: row.last_exit.as_str(),
+                last_line: row.last_output.last().map(String::as_str),
             }),
             params: wanted.map(|job| job.params.clone()).unwrap_or_default(),
         }

@@ -87,7 +87,8 @@ async fn print(
     shutdown: &Shutdown,
 ) -> Result<Left, Failure> {
     let known = pool.events(0).await?.events.last().map_or(0, |event| event.number);
-    text::say(&status::text(snapshot, &pool.dir, named));
+    let runs = status::run_again(pool, snapshot).await?;
+    text::say(&status::text(snapshot, &pool.dir, named, &runs));
     let (messages, printed) = mpsc::channel(QUEUE_MAX);
     let feed = Feed {
         pool: Arc::clone(pool),

@@ -325,6 +325,14 @@ impl Pool {
         }
     }
 
+    /// Returns a job; `None` if the pool does not have it.
+    pub(super) async fn job(&self, name: &str) -> Result<Option<JobEntry<String>>, Failure> {
+        match self.get_if_any(&format!("{}/{}", web::JOBS, escaped(name))).await? {
+            Some(answer) => Ok(Some(serde_json::from_slice(&answer.whole().await?)?)),
+            None => Ok(None),
+        }
+    }
+
     /// Returns the messages of the operator after the one with this number. An earlier version has
     /// none.
     pub(super) async fn events(&self, number: u64) -> Result<EventList, Failure> {

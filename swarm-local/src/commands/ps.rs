@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use swarm_adapters_host::clock::unix_s;
+use swarm_adapters_host::shell;
 use swarm_adapters_host::usage::Usage;
 
-use super::super::text::{age, counted};
+use super::super::snapshot::RUNS_WELL;
+use super::super::text::{age, counted, quoted};
 use super::super::web::{self, JobEntry, job_line};
 use super::pool::Pool;
 use super::{Failure, PoolArgs, ended, standard_output};
@@ -189,6 +191,7 @@ impl Table {
     }
 
     fn row(&self, entry: JobEntry<String>) -> Vec<String> {
+        let last_end = last_end(&entry);
         let known = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let phase = match entry.unassigned {
             Some(reason) if reason != entry.phase => format!("{} ({reason})", entry.phase),
@@ -219,8 +222,7 @@ impl Table {
                 known(used.map(|used| format!("{:.1} s", used.cpu.as_secs_f64()))),
             ]);
         }
-        let last_exit = entry.last_exit.or(entry.failing.map(|it| it.last_exit));
-        row.extend([entry.restarts.to_string(), last_exit.unwrap_or_default()]);
+        row.extend([entry.restarts.to_string(), last_end]);
         row
     }
 
@@ -259,6 +261,20 @@ impl Rows for Table {
     fn end(&mut self, to: &mut dyn Write) -> io::Result<()> {
         self.measure(to)
     }
+}
+
+/// Describes the last end of a job by itself, and the state of a failing one.
+fn last_end(entry: &JobEntry<String>) -> String {
+    let Some(failing) = &entry.failing else {
+        return entry.last_exit.clone().unwrap_or_default();
+    };
+    let exit = entry.last_exit.as_ref().unwrap_or(&failing.last_exit);
+    let course = match entry.phase {
+        "failed" => format!("; not restarted any more; swarm retry {}", shell::word(&entry.name)),
+        "running" | "ready" => format!("; {RUNS_WELL}"),
+        _ => String::new(),
+    };
+    format!("{exit}{}{course}", quoted(failing.last_line.as_deref()))
 }
 
 fn mebibytes(bytes: u64) -> String {

@@ -2,6 +2,7 @@
 
 mod several;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -14,6 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::super::snapshot::{Snapshot, WorkerRow};
 use super::super::text::counted;
+use super::pool::Pool;
 use super::{Failure, PoolArgs, ended, pool, standard_output};
 use crate::output::{NO, Output};
 
@@ -76,7 +78,10 @@ async fn print(args: &StatusArgs) -> Result<bool, Failure> {
     }
     let mut output = standard_output(args.output);
     match args.output {
-        Output::Text => output.write_all(text(&snapshot, &pool.dir, &args.pool).as_bytes())?,
+        Output::Text => {
+            let runs = run_again(&pool, &snapshot).await?;
+            output.write_all(text(&snapshot, &pool.dir, &args.pool, &runs).as_bytes())?;
+        }
         Output::Json => {
             document["dir"] = pool.dir.to_string_lossy().into();
             writeln!(output, "{document:#}")?;
@@ -86,7 +91,22 @@ async fn print(args: &StatusArgs) -> Result<bool, Failure> {
     Ok(if args.wait { snapshot.is_settled_and_healthy() } else { snapshot.is_healthy() })
 }
 
-pub(super) fn text(snapshot: &Snapshot, dir: &Path, named: &PoolArgs) -> String {
+/// The starts of the present runs of failing jobs, in seconds of Unix time.
+pub(super) type Runs = BTreeMap<String, u64>;
+
+/// Returns the listed failing jobs that run again.
+pub(super) async fn run_again(pool: &Pool, snapshot: &Snapshot) -> Result<Runs, Failure> {
+    let mut runs = Runs::new();
+    for failing in snapshot.failing.iter().take(FAILING_MAX) {
+        let entry = pool.job(&failing.job).await?;
+        let entry = entry.filter(|entry| matches!(entry.phase, "running" | "ready"));
+        let since = entry.and_then(|entry| entry.since_unix_s);
+        runs.extend(since.map(|since| (failing.job.clone(), since)));
+    }
+    Ok(runs)
+}
+
+pub(super) fn text(snapshot: &Snapshot, dir: &Path, named: &PoolArgs, runs: &Runs) -> String {
     let (standing, _) = snapshot.standing();
     let counts = snapshot.counts(&snapshot.unassigned_by_reason());
     let (name, revision, dir) = (&snapshot.name, snapshot.revision, dir.display());
@@ -112,15 +132,31 @@ pub(super) fn text(snapshot: &Snapshot, dir: &Path, named: &PoolArgs) -> String 
         let jobs = counted(*jobs, "job");
         let _ = writeln!(text, "  {name:width$}  {state:8}  {jobs}{gap}{remarks}");
     }
+    add_failing(&mut text, snapshot, named, runs);
+    text
+}
+
+/// Adds the failing jobs, and the command that shows their output.
+fn add_failing(text: &mut String, snapshot: &Snapshot, named: &PoolArgs, runs: &Runs) {
     for failing in snapshot.failing.iter().take(FAILING_MAX) {
         let title = failing.title.as_ref().map(|title| format!(" ({title})")).unwrap_or_default();
-        let _ = writeln!(text, "✗ {}{title}: {}", failing.job, failing.sentence());
+        let sentence = failing.sentence(runs.get(&failing.job).copied());
+        let _ = writeln!(text, "✗ {}{title}: {sentence}{}", failing.job, failing.last_line());
     }
     if FAILING_MAX < snapshot.jobs.failing {
         let rest = counted(snapshot.jobs.failing - FAILING_MAX, "more job");
         let _ = writeln!(text, "… and {rest}; list them with `ps --failing`");
     }
-    text
+    let pool = match (&named.pool, &named.dir) {
+        (Some(pool), _) => format!(" {}", shell::word(pool)),
+        (None, Some(dir)) => format!(" --dir {}", shell::file(dir)),
+        (None, None) => String::new(),
+    };
+    let _ = match snapshot.failing.as_slice() {
+        [] => Ok(()),
+        [one] => writeln!(text, "its output: swarm logs {}{pool}", shell::word(&one.job)),
+        _ => writeln!(text, "the output of one: swarm logs JOB{pool}"),
+    };
 }
 
 /// Returns the jobs that are suspended by hand, and the command that resumes them in the pool that

@@ -75,7 +75,9 @@ pub(super) fn remark(model: &Model, job: &JobRow, palette: Palette) -> (String, 
         return (format!("unassigned: {reason}{}", why.unwrap_or_default()), palette.bad());
     }
     if let Some(failing) = failure_of(&model.snapshot, &job.name) {
-        return (failing.sentence(), palette.bad());
+        let (phase, now) = job.phase(&model.reports, None);
+        let runs = now.filter(|_| matches!(phase, "running" | "ready"));
+        return (failing.sentence(runs.and_then(|now| now.since_unix_s)), palette.bad());
     }
     match job.phase(&model.reports, None) {
         (_, None) if matches!(job.state, "granted" | "everywhere") => (String::new(), Style::new()),

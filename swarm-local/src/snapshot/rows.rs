@@ -6,6 +6,7 @@ use httpdate::fmt_http_date;
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::JobNow;
 use swarm_adapters_host::clock::unix_s;
+use swarm_adapters_host::shell;
 use swarm_core::handover::SessionId;
 use swarm_core::verdict::FailingShown;
 use swarm_core::{FailingJob, FailingState, Progress, Slot, SlotRecord, Title};
@@ -14,7 +15,10 @@ use swarm_spec::manifest::Explained;
 use super::words::{Word, word};
 use crate::processes::{Phase, WorkerProcess};
 use crate::reports::Reports;
-use crate::text::{age, counted};
+use crate::text::{age, counted, quoted};
+
+/// The time that a job must run to be good again; part of a sentence.
+pub(crate) const RUNS_WELL: &str = "counts as failing until 30 s";
 
 /// A failing job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,13 +200,29 @@ impl WorkerRow {
 }
 
 impl FailingRow {
-    /// Describes the failure, without output.
-    pub(crate) fn sentence(&self) -> String {
-        let Self { state, restarts, last_exit, .. } = self;
+    /// Describes the failure, without output. `runs_since_unix_s` is the start of the present run,
+    /// if the job runs again.
+    pub(crate) fn sentence(&self, runs_since_unix_s: Option<u64>) -> String {
+        let Self { job, state, restarts, last_exit, .. } = self;
         let restarts = counted((*restarts).try_into().unwrap_or(usize::MAX), "restart");
         let since = UNIX_EPOCH + Duration::from_secs(self.since_unix_s);
         let since = age(since.elapsed().unwrap_or_default());
-        format!("{state}, {restarts} in {since}: {last_exit}")
+        let course = match runs_since_unix_s {
+            _ if *state == FailingState::Failed.as_str() => {
+                format!("not restarted any more; swarm retry {};", shell::word(job))
+            }
+            Some(runs_since) => {
+                let runs_for = Duration::from_secs(unix_s().saturating_sub(runs_since).max(1));
+                format!("running again for {}; {RUNS_WELL};", age(runs_for))
+            }
+            None => format!("{state},"),
+        };
+        format!("{course} {restarts} in {since}: {last_exit}")
+    }
+
+    /// Returns the last line of output before the end, in the form that follows its description.
+    pub(crate) fn last_line(&self) -> String {
+        quoted(self.last_output.last().map(String::as_str))
     }
 
     /// Returns the job in the form that a sentence shows.
@@ -263,5 +283,42 @@ impl JobCounts {
             ("suspended", suspended),
             ("unassigned", unassigned),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_has_its_course_its_end_and_the_last_line() {
+        let mut row = FailingRow {
+            job: "camera 1".to_owned(),
+            title: None,
+            worker: "w-0".to_owned(),
+            state: "restarting",
+            restarts: 3,
+            since_unix_s: unix_s(),
+            last_exit: "ended with exit code 127".to_owned(),
+            last_output: vec!["one".to_owned(), "sh: rec: not found\u{1b}[2J".to_owned()],
+        };
+        let sentence = row.sentence(None);
+        assert_eq!(sentence, "restarting, 3 restarts in now: ended with exit code 127");
+        let line = row.last_line();
+        assert!(line.starts_with(" (`sh: rec: not found") && line.ends_with("[2J`)"), "{line}");
+        assert!(!line.contains('\u{1b}'), "{line}");
+        let runs = row.sentence(Some(unix_s() - 5));
+        assert!(runs.starts_with("running again for "), "{runs}");
+        assert!(runs.contains(" s; counts as failing until 30 s; 3 restarts in "), "{runs}");
+        row.state = "failed";
+        let given_up = row.sentence(None);
+        assert!(
+            given_up.starts_with("not restarted any more; swarm retry 'camera 1'; 3 restarts"),
+            "{given_up}"
+        );
+        row.last_output = vec!["x".repeat(500)];
+        assert_eq!(row.last_line().chars().count(), 256 + "… (``)".chars().count());
+        row.last_output.clear();
+        assert_eq!(row.last_line(), "");
     }
 }

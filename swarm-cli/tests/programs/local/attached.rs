@@ -36,7 +36,7 @@ fn a_view_of_a_pool_steers_its_jobs_and_leaves_it_running() {
     let shown = tty.shows("jobs of w-0 2");
     assert!(shown.starts_with(" recorders  ● "), "{shown}");
     assert!(shown.contains(" q detach   ? keys"), "{shown}");
-    tty.shows("failed");
+    tty.shows("not restarted any more");
     // Without a selection nothing happens.
     tty.type_in(b"r");
     tty.shows("select a job first: Tab goes to the jobs");

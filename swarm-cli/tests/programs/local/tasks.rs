@@ -144,8 +144,9 @@ fn eight_tasks_take_one_command_each_from_another_terminal() {
     machine.edit("replica: 2", "replicas: 3");
     shows(&["status"], &["on 3 workers", "w-2  ready"]);
     signal(machine.workers()["w-1"], Signal::KILL);
-    shows(&["status"], &["1 restart", "✗ broken: restarting, "]);
-    shows(&["ps", "--failing"], &["broken", "restarting", "ended with exit code 3"]);
+    let cause = "ended with exit code 3 (`no camera at rtsp://nowhere`)";
+    shows(&["status"], &["1 restart", "✗ broken: restarting, ", cause, "swarm logs broken"]);
+    shows(&["ps", "--failing"], &["broken", "restarting", cause]);
     shows(&["stop"], &["no process is left"]);
     assert_eq!(machine.processes(), []);
 }

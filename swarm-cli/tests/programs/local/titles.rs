@@ -41,7 +41,10 @@ fn a_title_is_shown_next_to_the_name_and_an_edit_of_it_restarts_nothing() {
     assert!(list.contains("\nyard                w-0 "), "{list}");
     assert_eq!(machine.asks(&["ps", "--job", "Front"]).lines().count(), 2);
     until("the failing job has its title", || {
-        machine.asks(&["status"]).contains("✗ broken (Garage): failed").then_some(())
+        machine
+            .asks(&["status"])
+            .contains("✗ broken (Garage): not restarted any more")
+            .then_some(())
     });
 
     machine.edit("Front Door", "Haustür");
