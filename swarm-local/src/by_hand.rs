@@ -39,6 +39,16 @@ pub(super) enum Action {
 impl Action {
     pub(super) const ALL: [Self; 4] = [Self::Restart, Self::Retry, Self::Suspend, Self::Resume];
 
+    /// Returns the word about an action that had an effect, such as `restarted`.
+    pub(super) fn done(self) -> &'static str {
+        match self {
+            Self::Restart => "restarted",
+            Self::Retry => "retried",
+            Self::Suspend => "suspended",
+            Self::Resume => "resumed",
+        }
+    }
+
     /// Returns the word of the command, such as `restart`.
     pub(super) fn as_str(self) -> &'static str {
         match self {

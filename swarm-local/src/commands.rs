@@ -7,6 +7,7 @@
 mod attach;
 mod by_hand;
 mod logs;
+mod names;
 mod pool;
 mod ps;
 mod status;

@@ -1,14 +1,23 @@
 //! `restart`, `suspend`, `resume` and `retry`: act on jobs of a running pool.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
+use tokio::time::{Instant, sleep};
 
 use super::super::by_hand::Action;
-use super::{Failure, PoolArgs, ended, standard_output};
+use super::super::web::JobEntry;
+use super::pool::Pool;
+use super::{Failure, PoolArgs, ended, names, standard_output};
 use crate::output::{NO, Output, complain};
+
+/// Maximum time for the workers to take orders, and the time between two questions whether they have.
+const TAKEN_MAX: Duration = Duration::from_secs(2);
+const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// Arguments of an action on jobs.
 #[derive(Clone, Debug, Args)]
@@ -68,16 +77,21 @@ async fn act(action: Action, args: ActionArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Acts on each job, and returns whether each action had an effect. A job without an effect does not
-/// keep the others from theirs.
+/// Acts on each job, and returns whether each action had an effect. Nothing is done if the pool does
+/// not have one of the jobs. A job without an effect does not keep the others from theirs.
 async fn on_each(action: Action, args: ActionArgs) -> Result<bool, Failure> {
     let ActionArgs { jobs, pool, dir } = args;
     let pool = PoolArgs { pool, dir }.find().await?;
+    let before = known(&pool, &jobs).await?;
+    let mut acted_on = Vec::new();
     let mut output = standard_output(Output::Text);
     let mut had_effect = true;
     for job in &jobs {
         match pool.act(action, job).await? {
-            Ok(effect) => writeln!(output, "{effect}")?,
+            Ok(effect) => {
+                writeln!(output, "{effect}")?;
+                acted_on.push(job);
+            }
             Err(reason) => {
                 output.flush()?;
                 complain(&reason);
@@ -86,5 +100,54 @@ async fn on_each(action: Action, args: ActionArgs) -> Result<bool, Failure> {
         }
     }
     output.flush()?;
+    match action {
+        Action::Restart | Action::Retry => until_taken(&pool, &acted_on, &before).await?,
+        Action::Suspend | Action::Resume => {}
+    }
     Ok(had_effect)
+}
+
+/// The reports about jobs before an action.
+type Before = BTreeMap<String, JobEntry<String>>;
+
+/// Returns the reports about these jobs. The error names the jobs that the pool does not have.
+async fn known(pool: &Pool, jobs: &[String]) -> Result<Before, Failure> {
+    let (mut known, mut unknown) = (Before::new(), Vec::new());
+    for job in jobs {
+        match pool.job(job).await? {
+            Some(entry) => drop(known.insert(job.clone(), entry)),
+            None => unknown.push(job),
+        }
+    }
+    let Some(first) = unknown.first() else { return Ok(known) };
+    let near = names::nearest(pool, first).await?;
+    let quoted = |names: &[String]| {
+        let names = names.iter().map(|name| format!("`{}`", name.escape_default()));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let near = if near.is_empty() { String::new() } else { format!("; it has {}", quoted(&near)) };
+    let missing: Vec<_> = unknown.into_iter().cloned().collect();
+    let job = if missing.len() == 1 { "job" } else { "jobs" };
+    Err(Failure::No(format!(
+        "the pool has no {job} {}{near}; nothing was done. To name a pool, write `--pool POOL`",
+        quoted(&missing)
+    )))
+}
+
+/// Waits a while until the workers have taken the orders, so that the next question has the new
+/// state. A job that takes long to stop still runs then.
+async fn until_taken(pool: &Pool, jobs: &[&String], before: &Before) -> Result<(), Failure> {
+    let until = Instant::now() + TAKEN_MAX;
+    let run = |entry: &JobEntry<String>| (entry.phase, entry.pid, entry.since_unix_s);
+    for job in jobs {
+        let before = before.get(*job).map(run);
+        let is_taken = |now: Option<&JobEntry<String>>| {
+            let begins = |it: &JobEntry<String>| it.pid.is_none() && it.phase == "starting";
+            now.map(run) != before && !now.is_some_and(begins)
+        };
+        while !is_taken(pool.job(job).await?.as_ref()) && Instant::now() < until {
+            sleep(ASK_EVERY).await;
+        }
+    }
+    Ok(())
 }

@@ -29,9 +29,11 @@ impl Operation {
         let jobs = &mut self.wanted.desired.jobs;
         match action {
             Action::Suspend => {
-                self.by_hand.suspend(name, jobs).map(|()| format!("suspended {name}"))
+                self.by_hand.suspend(name, jobs).map(|()| format!("{} {name}", action.done()))
             }
-            Action::Resume => self.by_hand.resume(name, jobs).map(|()| format!("resumed {name}")),
+            Action::Resume => {
+                self.by_hand.resume(name, jobs).map(|()| format!("{} {name}", action.done()))
+            }
             Action::Restart | Action::Retry => {
                 let snapshot = Arc::clone(&self.outlets.snapshots.borrow());
                 let Some(row) = snapshot.job(name.as_str()) else {
@@ -45,13 +47,13 @@ impl Operation {
                          more; `restart` begins it again"
                     ));
                 }
-                self.restart(name, row, phase)
+                self.restart(action, name, row, phase)
             }
         }
     }
 
     /// Restarts a job on its worker, or on all workers.
-    fn restart(&self, name: &JobName, row: &JobRow, phase: &str) -> Answer {
+    fn restart(&self, action: Action, name: &JobName, row: &JobRow, phase: &str) -> Answer {
         let slots: Vec<_> = match row.slot {
             Some(slot) => vec![Slot(slot)],
             None if row.state == "everywhere" => self.workers.borrow().keys().copied().collect(),
@@ -64,6 +66,6 @@ impl Operation {
         }
         let workers = self.workers.borrow();
         let names = asked.iter().filter_map(|slot| workers.get(slot)).map(|it| it.name.as_str());
-        Ok(format!("restarted {name} on {}", names.collect::<Vec<_>>().join(", ")))
+        Ok(format!("{} {name} on {}", action.done(), names.collect::<Vec<_>>().join(", ")))
     }
 }

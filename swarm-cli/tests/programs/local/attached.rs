@@ -69,7 +69,7 @@ fn a_view_of_a_pool_steers_its_jobs_and_leaves_it_running() {
     tty.type_in(b"\x1b");
     tty.shows("by hand: resumed garden");
     tty.type_in(b"kt");
-    tty.shows("restarted broken on w-0");
+    tty.shows("retried broken on w-0");
     tty.type_in(b"?");
     tty.shows("detach: the pool goes on");
     tty.type_in(b"\x1b");
