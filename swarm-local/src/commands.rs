@@ -23,6 +23,7 @@ use super::output::{NO, Output, WRONG, complain_in_lines};
 pub use attach::{AttachArgs, attach};
 pub use by_hand::{ActionArgs, restart, resume, retry, suspend};
 pub use logs::{LogsArgs, logs};
+pub(crate) use names::runs_already;
 pub use pool::{PoolArgs, RunningPool, running};
 pub use ps::{PsArgs, ps};
 pub use status::{StatusArgs, status};

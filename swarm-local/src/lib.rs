@@ -177,7 +177,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         Ok(dir) => dir,
         Err(sentence) => return Ok(wrong_usage(&sentence)),
     };
-    let dir = StateDir::claim(&dir)?;
+    let dir = claimed(&dir, is_default).await?;
     if let Some(sentence) = other_pool(dir.path(), &wanted.name) {
         return Ok(wrong_usage(&sentence));
     }
@@ -254,6 +254,17 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         text::say(&last);
     }
     answered.map(|()| code)
+}
+
+/// Claims the state directory. If a pool runs there, the error says how to see it and to end it.
+async fn claimed(dir: &Path, is_default: bool) -> anyhow::Result<StateDir> {
+    match StateDir::claim(dir) {
+        Ok(dir) => Ok(dir),
+        Err(error) => match commands::runs_already(dir, is_default).await {
+            Some(sentence) => anyhow::bail!(sentence),
+            None => Err(error),
+        },
+    }
 }
 
 /// Listens on the socket in the state directory. If that fails, the pool runs anyway, but other

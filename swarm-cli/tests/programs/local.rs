@@ -214,7 +214,7 @@ fn a_second_operator_on_the_same_directory_is_refused() {
     let machine = Machine::new();
     let _operator = machine.settled();
     let message = refusal(&machine.output(&[]), 1);
-    assert!(message.starts_with("swarm: another operator runs in "), "{message}");
+    assert!(message.starts_with("swarm: streams runs already, as process "), "{message}");
     assert_eq!(loads(&machine, 3).len(), 3);
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::mem;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use tokio::time::{Instant, sleep};
 
 use super::super::output::complain_in_lines;
 use super::super::state;
-use super::super::web;
 use super::super::worker_log;
-use super::pool::{Pool, escaped};
+use super::names;
+use super::pool::Pool;
 use super::ps::has_worker;
 use super::{Failure, PoolArgs, ended, standard_output};
 use crate::job_log::{JobLog, is_start, shown};
@@ -93,17 +93,14 @@ pub async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn print(args: LogsArgs) -> Result<(), Failure> {
-    let found = match args.pool.find().await {
-        Ok(pool) => Some(pool),
+    let (found, logs) = match args.pool.find().await {
+        Ok(pool) => {
+            let logs = pool.logs();
+            (Some(pool), logs)
+        }
         // The logs of an ended pool are still readable.
-        Err(Failure::No(_)) if !args.follow && args.pool.named_dir()?.is_some() => None,
+        Err(failure @ Failure::No(_)) if !args.follow => (None, ended_logs(&args, failure)?),
         Err(failure) => return Err(failure),
-    };
-    let logs = if let Some(pool) = &found {
-        pool.logs()
-    } else {
-        let dir = args.pool.named_dir()?.unwrap_or_default();
-        state::find(&dir)?.unwrap_or(dir).join("logs")
     };
     // The pool may have had the job before.
     let unknown = match &found {
@@ -144,6 +141,16 @@ async fn print(args: LogsArgs) -> Result<(), Failure> {
     }
 }
 
+/// Returns the logs of a pool that has ended: the named one, or the only one with lines about the
+/// job. `failure` is the error if there is none.
+fn ended_logs(args: &LogsArgs, failure: Failure) -> Result<PathBuf, Failure> {
+    if let Some(dir) = args.pool.named_dir()? {
+        return Ok(state::find(&dir)?.unwrap_or(dir).join("logs"));
+    }
+    let Ok(job) = JobName::new(&args.job) else { return Err(failure) };
+    names::logs_about(&job)?.ok_or(failure)
+}
+
 /// Refuses a worker without a log, unless the pool has that worker. Other names could lead out of the
 /// directory, since they become part of a path.
 async fn has_log(pool: Option<&Pool>, logs: &Path, worker: &str) -> Result<(), Failure> {
@@ -160,7 +167,7 @@ async fn has_log(pool: Option<&Pool>, logs: &Path, worker: &str) -> Result<(), F
 
 /// Returns a sentence if the pool does not have the job.
 async fn knows(pool: &Pool, job: &str) -> Result<Option<String>, Failure> {
-    let answer = pool.get_if_any(&format!("{}/{}", web::JOBS, escaped(job))).await?;
+    let answer = pool.job(job).await?;
     let (job, dir) = (job.escape_default(), pool.dir.display());
     Ok(answer.is_none().then(|| format!("the pool in {dir} has no job `{job}`")))
 }

@@ -1,8 +1,17 @@
 //! Finds what a person may have meant by a name.
 
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use swarm_adapters_host::shell;
+use swarm_core::JobName;
+
+use super::super::snapshot::Snapshot;
+use super::super::state;
 use super::super::web::{self, job_line};
 use super::Failure;
-use super::pool::Pool;
+use super::pool::{self, Pool, PoolArgs};
+use crate::job_log::JobLog;
 
 /// Maximum number of names that a sentence suggests.
 const NEAR_MAX: usize = 3;
@@ -21,6 +30,93 @@ pub(super) async fn nearest(pool: &Pool, name: &str) -> Result<Vec<String>, Fail
     };
     pool.get(web::JOBS).await?.lines(each).await?;
     Ok(near.found.into_iter().map(|(_, name)| name).collect())
+}
+
+/// The purpose of a command that got a job's name where a pool's belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Look,
+    Stop,
+}
+
+/// Returns the sentence about a pool that does not run. If a running pool has a job of that name, the
+/// sentence has the command for the job, and else it is `nothing`.
+pub(super) async fn or_job(named: &PoolArgs, nothing: String, purpose: Purpose) -> String {
+    let Some(job) = &named.pool else { return nothing };
+    let running = pool::all_running().await.unwrap_or_default();
+    for pool in &running {
+        if let Ok(Some(_)) = pool.job(job).await {
+            let is_only = running.len() == 1;
+            return job_instead(job, &pool.name(), is_only, purpose);
+        }
+    }
+    nothing
+}
+
+fn job_instead(job: &str, pool: &str, is_only: bool, purpose: Purpose) -> String {
+    let (quoted, named) = (shell::word(job), shell::word(pool));
+    let command = match (purpose, is_only) {
+        (Purpose::Look, true) => format!("swarm ps --job {quoted}"),
+        (Purpose::Look, false) => format!("swarm ps {named} --job {quoted}"),
+        (Purpose::Stop, true) => format!("swarm suspend {quoted}"),
+        (Purpose::Stop, false) => format!("swarm suspend {quoted} --pool {named}"),
+    };
+    format!("no pool `{job}` runs; {pool} runs, and {job} is a job of {pool}: `{command}`")
+}
+
+/// Returns the logs of the only pool in a default directory with lines about this job; `None` if
+/// there is none.
+pub(super) fn logs_about(job: &JobName) -> Result<Option<PathBuf>, Failure> {
+    let home = state::default_home().map_err(Failure::Usage)?;
+    let has_line = |logs: &PathBuf| {
+        let mut is_found = false;
+        let mut log = JobLog::new(logs, job.clone(), None);
+        // One line is enough, and a log that cannot be read has none.
+        let _ = log.read(&mut |_| {
+            is_found = true;
+            Err(std::io::ErrorKind::Interrupted.into())
+        });
+        is_found
+    };
+    let logs = pool::default_dirs(&home).into_iter().map(|dir| dir.join("logs"));
+    let mut found: Vec<_> = logs.filter(has_line).collect();
+    if 1 < found.len() {
+        found.sort();
+        let dirs = found.iter().filter_map(|logs| logs.parent()?.file_name());
+        let names = dirs.map(|name| name.to_string_lossy()).collect::<Vec<_>>().join(", ");
+        let job = shell::word(job.as_str());
+        return Err(Failure::Usage(format!(
+            "several pools had a job {job}: {names}; write the name of one, as in \
+             `swarm logs {job} POOL`"
+        )));
+    }
+    Ok(found.pop())
+}
+
+/// Returns the sentence about a pool in `dir` that runs already; `None` if it does not answer.
+pub(crate) async fn runs_already(dir: &Path, is_default: bool) -> Option<String> {
+    let pool = Pool { dir: state::find(dir).ok()?? };
+    let process = pool.operator().await.ok()??.pid();
+    let snapshot = pool.state().await?;
+    let which = if is_default {
+        shell::word(&pool.name()).into_owned()
+    } else {
+        format!("--dir {}", shell::file(&pool.dir))
+    };
+    Some(already(&snapshot, process, &which))
+}
+
+fn already(snapshot: &Snapshot, process: i32, which: &str) -> String {
+    let Snapshot { name, file, since_unix_s, .. } = snapshot;
+    let since = i64::try_from(*since_unix_s).ok().filter(|since| 0 < *since);
+    let since = since.and_then(|since| Timestamp::from_second(since).ok());
+    let since = since.map(|since| format!(", since {since}")).unwrap_or_default();
+    let file = file.as_ref().map(|file| format!("it follows edits of {file}; "));
+    format!(
+        "{name} runs already, as process {process}{since}; {}see it with `swarm attach {which}`, end \
+         it with `swarm stop {which}`",
+        file.unwrap_or_default()
+    )
 }
 
 /// The names so far that are similar to a wrong one.
@@ -47,6 +143,28 @@ impl<'a> Near<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_in_place_of_a_pool_gets_the_command_for_the_job() {
+        let ps = job_instead("camera-17", "cams", true, Purpose::Look);
+        let expected = "no pool `camera-17` runs; cams runs, and camera-17 is a job of cams: \
+                        `swarm ps --job camera-17`";
+        assert_eq!(ps, expected);
+        let stop = job_instead("a b", "cams", false, Purpose::Stop);
+        assert!(stop.ends_with("`swarm suspend 'a b' --pool cams`"), "{stop}");
+    }
+
+    #[test]
+    fn a_pool_that_runs_already_is_named_with_its_process_and_file() {
+        let (name, file) = ("cams".to_owned(), Some("/srv/cams.yaml".to_owned()));
+        let snapshot = Snapshot { name, file, since_unix_s: 1_795_400_801, ..Snapshot::default() };
+        let expected = "cams runs already, as process 7, since 2026-11-23T02:26:41Z; it follows edits \
+                        of /srv/cams.yaml; see it with `swarm attach cams`, end it with `swarm stop \
+                        cams`";
+        assert_eq!(already(&snapshot, 7, "cams"), expected);
+        let piped = already(&Snapshot { file: None, ..snapshot }, 7, "cams");
+        assert!(piped.contains("Z; see it with"), "{piped}");
+    }
 
     #[test]
     fn the_most_similar_names_come_first() {

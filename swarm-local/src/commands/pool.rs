@@ -20,6 +20,7 @@ use super::super::snapshot::Snapshot;
 use super::super::web::{JobEntry, job_line};
 use super::super::{state, web};
 use super::Failure;
+use super::names::{self, Purpose};
 use crate::processes::{Peer, remaining};
 use crate::progress::Earlier;
 
@@ -122,7 +123,9 @@ impl PoolArgs {
                 );
                 Err(Failure::No(format!("{}; {hint}", pool.left_sentence(&earlier))))
             }
-            Found::Nothing(sentence) => Err(Failure::No(sentence)),
+            Found::Nothing(sentence) => {
+                Err(Failure::No(names::or_job(self, sentence, Purpose::Look).await))
+            }
         }
     }
 }
@@ -135,20 +138,24 @@ struct Pools {
     ended: Vec<PathBuf>,
 }
 
+/// Returns the default directories of pools. A directory that is unusable cannot be the selected
+/// pool.
+pub(super) fn default_dirs(home: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(home).into_iter().flatten().take(POOLS_MAX).flatten();
+    entries.filter_map(|entry| state::find(&entry.path()).ok()?).collect()
+}
+
 /// Finds all pools in the default directories.
 async fn all(home: &Path) -> Pools {
     let (mut running, mut ended) = (Vec::new(), Vec::new());
-    for entry in fs::read_dir(home).into_iter().flatten().take(POOLS_MAX).flatten() {
-        // An unusable directory cannot be the selected pool.
-        if let Ok(Some(dir)) = state::find(&entry.path()) {
-            match connected(&dir).await {
-                Ok(Some(_)) => running.push((dir, None)),
-                Ok(None) => match Peer::that_locks(&dir) {
-                    Ok(Some(operator)) => running.push((dir, Some(operator.pid()))),
-                    Ok(None) | Err(_) => ended.push(dir),
-                },
-                Err(_) => {}
-            }
+    for dir in default_dirs(home) {
+        match connected(&dir).await {
+            Ok(Some(_)) => running.push((dir, None)),
+            Ok(None) => match Peer::that_locks(&dir) {
+                Ok(Some(operator)) => running.push((dir, Some(operator.pid()))),
+                Ok(None) | Err(_) => ended.push(dir),
+            },
+            Err(_) => {}
         }
     }
     running.sort();
@@ -417,6 +424,11 @@ impl Pool {
         let answer = timeout(ENDING_MAX, http::request(stream, web::SWARM)).await.ok()?.ok()?;
         let answer = timeout(ENDING_MAX, answer.whole()).await.ok()?.ok()?;
         serde_json::from_slice(&answer).ok()
+    }
+
+    /// Returns the name that commands take, if the pool is in a default directory.
+    pub(super) fn name(&self) -> String {
+        self.dir.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
     /// Returns the directory of the pool's logs.

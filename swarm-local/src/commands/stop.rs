@@ -17,6 +17,7 @@ use super::super::earlier::{self, Ended};
 use super::super::ending::{Cause, of_killed};
 use super::super::state::StateDir;
 use super::super::text::{self, counted, span};
+use super::names::{self, Purpose};
 use super::pool::{Found, Pool};
 use super::{Failure, PoolArgs, ended, standard_output};
 use crate::output::Output;
@@ -85,7 +86,9 @@ async fn end(args: &StopArgs) -> Result<(), Failure> {
             }
             end_left(args, &pool).await
         }
-        Found::Nothing(sentence) => Err(Failure::No(sentence)),
+        Found::Nothing(sentence) => {
+            Err(Failure::No(names::or_job(&args.pool, sentence, Purpose::Stop).await))
+        }
     }
 }
 

@@ -71,7 +71,10 @@ fn a_second_operator_is_refused_and_changes_nothing() {
     let output = pool.output(&[]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("another operator runs in") && stderr.lines().count() == 1, "{stderr}");
+    assert!(
+        stderr.contains(" runs already, as process ") && stderr.lines().count() == 1,
+        "{stderr}"
+    );
     pool.runs_on(&["a", "b"]);
     assert_eq!(pool.settled(&["a", "b"]), before);
     pool.end();

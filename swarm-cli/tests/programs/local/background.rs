@@ -86,8 +86,20 @@ fn a_pool_runs_in_the_background_and_keeps_nothing_of_its_caller() {
     let again = file(&machine, "again.yaml", &recorders());
     let (printed, complaint, code) = ran(&machine, &["local", "-d", &again]);
     assert_eq!((&*printed, code), ("", Some(1)));
-    assert!(complaint.contains("another operator runs in "), "{complaint}");
+    let already = format!("swarm: recorders runs already, as process {pid}, since 20");
+    assert!(complaint.starts_with(&already), "{complaint}");
+    assert!(complaint.contains("r.yaml; see it with `swarm attach recorders`, "), "{complaint}");
+
+    // The name of a job is not the name of a pool.
+    let (_, complaint, code) = ran(&machine, &["ps", "garden"]);
+    let hint = "swarm: no pool `garden` runs; recorders runs, and garden is a job of recorders: ";
+    assert_eq!((complaint, code), (format!("{hint}`swarm ps --job garden`\n"), Some(3)));
+    let (_, complaint, code) = ran(&machine, &["stop", "garden"]);
+    assert_eq!((complaint, code), (format!("{hint}`swarm suspend garden`\n"), Some(3)));
     stop(&machine, "recorders");
+    let (logs, complaint, code) = ran(&machine, &["logs", "garden"]);
+    assert_eq!((&*complaint, code), ("", Some(0)), "the only pool with such a job has ended");
+    assert!(logs.contains(" - started "), "{logs}");
     assert_eq!(machine.processes(), []);
 }
 
