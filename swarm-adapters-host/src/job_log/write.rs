@@ -141,21 +141,33 @@ impl Files {
 
     fn append(&mut self, batch: &Batch) {
         let Batch { job, text, lines } = batch;
-        if let Err(error) = self.try_append(job, text) {
-            // The next attempt begins with a new look at the path.
-            self.open.remove(job);
-            let (count, reason) = self.lost.entry(job.clone()).or_default();
-            *count += lines;
-            *reason = error.to_string();
-        }
-    }
-
-    fn try_append(&mut self, job: &JobName, text: &str) -> io::Result<()> {
         let lost = self.lost.get(job).map(|(count, reason)| {
             let noun = if *count == 1 { "line was" } else { "lines were" };
             self.remark(&format!("{count} {noun} lost: {reason}"))
         });
         let text = [lost.as_deref().unwrap_or_default(), text].concat();
+        let (mut rest, mut left) = (text.as_str(), *lines);
+        while !rest.is_empty() {
+            match self.append_part(job, rest) {
+                Ok(length) => {
+                    rest = &rest[length..];
+                    left = rest.matches('\n').count() as u64;
+                    self.lost.remove(job);
+                }
+                Err(error) => {
+                    // The next attempt begins with a new look at the path.
+                    self.open.remove(job);
+                    let (count, reason) = self.lost.entry(job.clone()).or_default();
+                    *count += left;
+                    *reason = error.to_string();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Appends the lines at the beginning of `text` that fit into one file, and returns their length.
+    fn append_part(&mut self, job: &JobName, text: &str) -> io::Result<usize> {
         let now = Instant::now();
         if self.settings.renames_files(now) {
             self.open.clear();
@@ -164,15 +176,14 @@ impl Files {
             Some(open) => open.still_named(now)?,
             None => self.opened(job, now)?,
         };
-        let length = text.len() as u64;
-        if 0 < open.bytes && self.settings.get().limits.bytes_max < open.bytes + length {
+        let bytes_max = self.settings.get().limits.bytes_max;
+        if 0 < open.bytes && bytes_max < open.bytes + first_line(text) as u64 {
             open = self.rotated(&open.path, now)?;
         }
-        let written = open.write(&text, now);
+        let length = fitting(text, bytes_max.saturating_sub(open.bytes));
+        let written = open.write(&text[..length], now);
         self.open.insert(job.clone(), open);
-        written?;
-        self.lost.remove(job);
-        Ok(())
+        written.map(|()| length)
     }
 
     fn opened(&self, job: &JobName, now: Instant) -> io::Result<Open> {
@@ -216,6 +227,19 @@ impl Files {
             self.open.remove(&job);
         }
     }
+}
+
+/// Returns the length of the first line.
+fn first_line(text: &str) -> usize {
+    text.find('\n').map_or(text.len(), |end| end + 1)
+}
+
+/// Returns the length of the lines at the beginning of `text` that fit into `room` bytes. The first
+/// line always counts.
+fn fitting(text: &str, room: u64) -> usize {
+    let room = usize::try_from(room).unwrap_or(usize::MAX).min(text.len());
+    let last = text.as_bytes()[..room].iter().rposition(|byte| *byte == b'\n');
+    last.map_or(0, |end| end + 1).max(first_line(text))
 }
 
 impl Open {

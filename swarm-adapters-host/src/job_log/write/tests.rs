@@ -76,6 +76,26 @@ fn a_full_file_is_rotated_and_a_reader_says_what_is_gone() {
 }
 
 #[test]
+fn no_file_is_larger_than_its_limit_however_many_lines_come_at_once() {
+    let it = Fixture::new();
+    let logs = it.logs("w-0", 400, 9);
+    let text = |from: usize| {
+        let mut text = String::new();
+        for n in from..from + 25 {
+            Line::now("w-0", Kind::Output, &n.to_string()).append_to(&mut text);
+        }
+        text
+    };
+    assert!(logs.append(&it.job, text(0), 25) && logs.append(&it.job, text(25), 25));
+    logs.flush(PATIENCE);
+    let sizes = (0..).map_while(|times| fs::metadata(it.path(times)).ok()).map(|it| it.len());
+    let sizes: Vec<_> = sizes.collect();
+    assert!(2 < sizes.len() && sizes.iter().all(|size| *size <= 400), "{sizes:?}");
+    let expected: Vec<_> = (0..50).map(|n| n.to_string()).collect();
+    assert_eq!(rest(&mut it.reader()), expected, "each line is in one file");
+}
+
+#[test]
 fn a_file_that_others_take_away_is_written_again_within_a_second() {
     let it = Fixture::new();
     let logs = it.logs("w-0", 1 << 20, 2);
