@@ -71,7 +71,8 @@ pub(crate) struct Start {
 pub(crate) struct Ended {
     /// The end of its first process.
     pub(crate) end: End,
-    /// The last lines of its output: at most five lines of at most 256 bytes each.
+    /// The last lines of its output: at most five lines of at most 256 bytes each. Of a job that was
+    /// asked to stop, the last lines before that.
     pub(crate) output: Vec<String>,
     /// Whether it ended by itself within [`STOPPED_WITHIN`](super::STOPPED_WITHIN) of a signal that
     /// asked the guard to end as well. A shutdown of the machine sends such signals.

@@ -171,7 +171,7 @@ pub(crate) enum Reply {
         job: String,
         /// The end of the job's first process.
         end: End,
-        /// The last lines of its output.
+        /// The last lines of its output, or of the output before it was asked to stop.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         output: Vec<String>,
         /// Whether it ended by itself at a time when all processes of the machine were asked to

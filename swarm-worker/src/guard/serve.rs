@@ -248,6 +248,8 @@ struct Run {
     /// is forked during the check.
     empty_checks: u32,
     tail: Tail,
+    /// The last lines of output before the worker asked it to end.
+    output_before: Option<Vec<String>>,
     /// The time until which the guard waits for the last output of a job that ended by itself.
     tail_until: Option<Instant>,
 }
@@ -287,6 +289,10 @@ impl Serving {
             }
             Request::Stop { job, grace_ms } => {
                 if let Some(run) = name(&job).and_then(|job| self.runs.get_mut(&job)) {
+                    // A stalled job may say goodbye, which hides the cause.
+                    if !run.has_exited {
+                        run.output_before.get_or_insert_with(|| run.tail.lines());
+                    }
                     run.stop(Duration::from_millis(grace_ms), &self.asked);
                     self.check_soon();
                 }
@@ -347,6 +353,7 @@ impl Serving {
             empty_checks: 0,
             tail,
             tail_until: None,
+            output_before: None,
         };
         self.runs.insert(name, run);
         Ok(leader)
@@ -461,7 +468,8 @@ impl Serving {
         let end = status.map_or(End::Unknown, end_of);
         self.outbox.record(job, run.token, RunEvent::Stop);
         let was_stopped = self.asked.last().is_some_and(|at| run.was_stopped(at));
-        let (job, output) = (job.to_string(), run.tail.lines());
+        let output = run.output_before.clone().unwrap_or_else(|| run.tail.lines());
+        let job = job.to_string();
         let out_of_memory = run.out_of_memory.clone();
         self.outbox.reply(Reply::Joined { job, end, output, was_stopped, out_of_memory });
     }

@@ -121,6 +121,18 @@ fn of_a_flood_every_line_is_logged_or_counted_and_the_last_ones_are_logged() {
 }
 
 #[test]
+fn the_last_lines_of_a_job_that_is_stopped_are_those_before_the_stop() {
+    let mut guard = Line::start("stopped");
+    let script = "trap 'echo goodbye; exit 0' TERM; echo connecting; while :; do sleep 0.01; done";
+    guard.start_job("s", script);
+    until("it works", || (lines(&guard, "s") == ["connecting"]).then_some(()));
+    guard.send(r#"{"do":"stop","job":"s","grace_ms":20000}"#);
+    assert_eq!(last_output(&guard), ["connecting"]);
+    assert_eq!(lines(&guard, "s").last().unwrap(), "goodbye");
+    guard.end();
+}
+
+#[test]
 fn the_output_of_a_job_is_logged_before_its_worker_says_how_it_ended() {
     let machine = Machine::start(&format!("{FRAMES} printf 'no such camera'; exit 3"));
     let end = "ended with exit code 3";

@@ -98,7 +98,8 @@ fn a_job_that_a_signal_to_all_has_reached_gets_no_second_one_while_it_finalises(
     until("it finalises", || guard.path("r.got").exists().then_some(()));
     stop(&mut guard, "r", 20_000);
     let reply = guard.reply();
-    assert!(reply.contains(r#""end":{"code":0}"#) && reply.contains("finalized"), "{reply}");
+    assert!(reply.contains(r#""end":{"code":0}"#), "{reply}");
+    assert!(guard.log().contains("r: finalized\n"), "{}", guard.log());
     guard.end();
 }
 
@@ -110,7 +111,8 @@ fn a_job_that_no_signal_has_reached_is_asked_to_end_after_half_of_its_time() {
     signal_guard(&mut guard, Signal::TERM);
     stop(&mut guard, "r", 2_000);
     let reply = guard.reply();
-    assert!(reply.contains(r#""end":{"code":0}"#) && reply.contains("finalized"), "{reply}");
+    assert!(reply.contains(r#""end":{"code":0}"#), "{reply}");
+    assert!(guard.log().contains("r: finalized\n"), "{}", guard.log());
     guard.end();
 }
 
