@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use swarm_adapters_host::printable::{Form, printable};
+use unicode_width::UnicodeWidthStr;
 
 /// Names of columns that several tables have.
 pub mod columns {
@@ -114,6 +115,16 @@ pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).into()
 }
 
+/// Returns the number of columns that a text takes on a terminal.
+pub(crate) fn columns_of(text: &str) -> usize {
+    UnicodeWidthStr::width(text)
+}
+
+/// Returns a text with blanks at its end, so that it takes this number of columns.
+pub(crate) fn padded(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(columns_of(text))))
+}
+
 /// Appends a table. The first row is its header; rows beyond the limit are only counted. Control
 /// characters, which may come from a file, are escaped.
 pub fn add_table(text: &mut String, title: &str, rows: &[Vec<String>], what: &str) {
@@ -125,11 +136,11 @@ pub fn add_table(text: &mut String, title: &str, rows: &[Vec<String>], what: &st
     let escaped = |cell: &String| printable(cell, Form::Line).into_owned();
     let shown: Vec<Vec<_>> = shown.map(|row| row.iter().map(escaped).collect()).collect();
     let columns = shown.first().map_or(0, Vec::len);
-    let cell = |row: &[String], column: usize| row.get(column).map_or(0, String::len);
+    let cell = |row: &[String], column: usize| row.get(column).map_or(0, |it| columns_of(it));
     let width = |column| shown.iter().map(|row| cell(row, column)).max().unwrap_or_default();
     let widths: Vec<_> = (0..columns).map(width).collect();
     for (row, number) in shown.iter().zip(0..) {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = row.iter().zip(&widths).map(|(cell, width)| padded(cell, *width));
         let line = cells.collect::<Vec<_>>().join("  ");
         let style = if number == 0 { HEADER } else { Style::new() };
         let _ = writeln!(text, "{style}{}{style:#}", line.trim_end());
@@ -137,5 +148,19 @@ pub fn add_table(text: &mut String, title: &str, rows: &[Vec<String>], what: &st
     if shown.len() < rows.len() {
         let rest = rows.len() - shown.len();
         let _ = writeln!(text, "… and {rest} more {what}; -o json has them all");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_texts_on_a_terminal() {
+        let rows = [row(["TITLE", "STATE"]), row(["前门摄像头", "up"]), row(["Tür", "up"])];
+        let mut text = String::new();
+        add_table(&mut text, "", &rows, "jobs");
+        let lines: Vec<_> = text.lines().skip(2).collect();
+        assert_eq!(lines, ["前门摄像头  up", "Tür         up"]);
     }
 }

@@ -15,7 +15,7 @@ use super::super::text::{age, counted, quoted};
 use super::super::web::{self, JobEntry, job_line};
 use super::pool::Pool;
 use super::{Failure, PoolArgs, ended, standard_output};
-use crate::output::{Output, columns};
+use crate::output::{Output, columns, columns_of, padded};
 
 /// Number of existing workers that an error names if the requested worker does not exist.
 const NAMED_MAX: usize = 5;
@@ -232,7 +232,7 @@ impl Table {
             return Ok(());
         }
         let columns = self.first.first().map_or(0, Vec::len);
-        let width = |column: usize| self.first.iter().map(|row| row[column].chars().count()).max();
+        let width = |column: usize| self.first.iter().map(|row| columns_of(&row[column])).max();
         let mut widths: Vec<_> =
             (0..columns).map(|column| width(column).unwrap_or_default()).collect();
         // A list without titles has no column for them.
@@ -286,6 +286,6 @@ fn mebibytes(bytes: u64) -> String {
 
 fn write_row(to: &mut dyn Write, row: &[String], widths: &[usize]) -> io::Result<()> {
     let shown = row.iter().zip(widths).filter(|(_, width)| 0 < **width);
-    let cells = shown.map(|(cell, width)| format!("{cell:width$}"));
+    let cells = shown.map(|(cell, width)| padded(cell, *width));
     writeln!(to, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())
 }

@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 use swarm_adapters_host::channel::JobVersion;
 use swarm_core::Title;
 
+use super::super::output::{columns_of, padded};
 use super::super::snapshot::{FailingRow, JobRow, Snapshot};
 use super::lines::{fitted, put, put_title, window};
 use super::model::{Focus, Model, Which};
@@ -23,18 +24,18 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Pa
     let shown = shown.into_iter().filter_map(|place| model.snapshot.holders.get(*place));
     let shown: Vec<&JobRow> = shown.collect();
     let width = usize::from(area.width);
-    let longest = shown.iter().map(|job| job.name.len()).max().unwrap_or_default();
+    let longest = shown.iter().map(|job| columns_of(&job.name)).max().unwrap_or_default();
     let (name, worker) = (longest.min(width * 3 / 5), widest_worker(model));
-    let title = shown.iter().map(|job| title_of(job).chars().count()).max().unwrap_or_default();
+    let title = shown.iter().map(|job| columns_of(title_of(job))).max().unwrap_or_default();
     let title = title.min(width / 4);
     for ((row, job), at) in (1..).zip(shown).zip(first..) {
         let is_selected = has_focus && at == model.jobs.at;
         let (sign, style) = if is_selected { ("▸ ", STRONG) } else { ("  ", Style::new()) };
-        let mut line =
-            Line::from(Span::styled(format!("{sign}{:name$}  ", fitted(&job.name, name)), style));
+        let shown = padded(&fitted(&job.name, name), name);
+        let mut line = Line::from(Span::styled(format!("{sign}{shown}  "), style));
         if 0 < title {
-            let text = fitted(title_of(job), title);
-            line.push_span(Span::styled(format!("{text:title$}  "), FAINT));
+            let text = padded(&fitted(title_of(job), title), title);
+            line.push_span(Span::styled(format!("{text}  "), FAINT));
         }
         if model.jobs.which != Which::OfWorker {
             let of = job.slot.and_then(|slot| model.snapshot.worker(slot));

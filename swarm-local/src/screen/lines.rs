@@ -4,6 +4,9 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
+use unicode_width::UnicodeWidthChar as _;
+
+use super::super::output::columns_of;
 use super::super::text::wrapped;
 use super::palette::{FAINT, STRONG};
 
@@ -24,7 +27,7 @@ pub(super) fn put(frame: &mut Frame<'_>, area: Rect, row: u16, line: &Line<'_>) 
 /// Draws the first row of a part: its title and a rule, which is heavy if the part has the focus.
 pub(super) fn put_title(frame: &mut Frame<'_>, area: Rect, title: &str, more: &str, focus: bool) {
     let more = if more.is_empty() { String::new() } else { format!(" {more}") };
-    let used = 4 + title.chars().count() + more.chars().count();
+    let used = 4 + columns_of(title) + columns_of(&more);
     let (sign, style) = if focus { ("━", STRONG) } else { ("─", FAINT) };
     let rule = sign.repeat(usize::from(area.width).saturating_sub(used));
     let line = Line::from(vec![
@@ -59,28 +62,63 @@ pub(super) fn words(text: &str, width: usize) -> Vec<String> {
     text.split_whitespace().flat_map(|word| pieces(word, width)).collect()
 }
 
-/// Splits a text into pieces of at most `width` characters.
+/// Splits a text into pieces of at most `width` columns.
 pub(super) fn pieces(text: &str, width: usize) -> Vec<String> {
-    let signs: Vec<char> = text.chars().collect();
-    signs.chunks(width.max(1)).map(|piece| piece.iter().collect()).collect()
+    let (mut pieces, mut used) = (Vec::<String>::new(), 0);
+    for sign in text.chars() {
+        let columns = sign.width().unwrap_or_default();
+        if let Some(piece) = pieces.last_mut().filter(|_| used + columns <= width) {
+            piece.push(sign);
+        } else {
+            pieces.push(sign.to_string());
+            used = 0;
+        }
+        used += columns;
+    }
+    pieces
 }
 
 /// Returns the beginning of a sentence, with a mark if it is cut.
 pub(super) fn clipped(sentence: &str, width: usize) -> String {
-    if sentence.chars().count() <= width {
+    if columns_of(sentence) <= width {
         return sentence.to_owned();
     }
-    let kept = sentence.chars().take(width.saturating_sub(1));
-    kept.chain(['…'].into_iter().take(width)).collect()
+    let kept = fitting(sentence.chars(), width.saturating_sub(1));
+    kept.into_iter().chain(['…'].into_iter().take(width)).collect()
 }
 
 /// Shortens a long name in its middle, since names of a pool differ at the end.
 pub(super) fn fitted(name: &str, width: usize) -> String {
-    let signs: Vec<char> = name.chars().collect();
-    if signs.len() <= width {
+    if columns_of(name) <= width {
         return name.to_owned();
     }
     let kept = width.saturating_sub(1);
-    let (start, end) = (&signs[..kept / 2], &signs[signs.len() - (kept - kept / 2)..]);
-    start.iter().chain(['…'].iter().take(width)).chain(end).collect()
+    let start = fitting(name.chars(), kept / 2);
+    let end = fitting(name.chars().rev(), kept - kept / 2);
+    start.iter().chain(['…'].iter().take(width)).chain(end.iter().rev()).collect()
+}
+
+/// Returns the first signs that fit into this number of columns.
+fn fitting(signs: impl Iterator<Item = char>, columns: usize) -> Vec<char> {
+    let mut used = 0;
+    let fits = |sign: &char| {
+        used += sign.width().unwrap_or_default();
+        used <= columns
+    };
+    signs.take_while(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_by_their_columns() {
+        assert_eq!(fitted("camera-front-1", 7), "cam…t-1");
+        assert_eq!(fitted("前门摄像头", 7), "前…头");
+        assert_eq!(fitted("前门摄像头", 10), "前门摄像头");
+        assert_eq!(clipped("前门摄像头", 6), "前门…");
+        assert_eq!(pieces("前门a摄像", 4), ["前门", "a摄", "像"]);
+        assert_eq!((pieces("", 4).len(), pieces("abc", 0).len()), (0, 3));
+    }
 }
