@@ -1,13 +1,19 @@
 //! Keeps the right number of workers, and their files small.
 
+use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use swarm_adapters_host::job_log::{self, Pruned};
-use swarm_core::{Autoscaler, Ledger, Slot};
+use swarm_adapters_host::job_log::{self, JobLogs, Kind, Line, Pruned, file_name};
+use swarm_core::{Autoscaler, JobName, Ledger, Slot};
 
 use super::Operation;
 use crate::input::Wanted;
 use crate::processes::Workers;
+use crate::snapshot::JobRow;
+
+/// Maximum number of jobs whose logs say that their worker has ended.
+const NOTED_MAX: usize = 1_000;
 
 impl Operation {
     /// Rotates large logs, and removes files of sessions that the ledger does not list.
@@ -84,7 +90,37 @@ impl Operation {
                 self.unsettled_since.get_or_insert_with(Instant::now);
                 let end = worker.last_death.as_deref().unwrap_or("ended");
                 self.outlets.voice.say(&format!("{} {end}; restarting it", worker.name));
+                if let Err(error) = self.note_death(*slot, &worker.name, end) {
+                    tracing::warn!(%error, "the logs of jobs do not say that their worker ended");
+                }
             }
         }
+    }
+
+    /// Notes in the logs of the jobs of a worker that the worker has ended. Jobs without a log get
+    /// none: the programs of a library's worker write theirs elsewhere.
+    fn note_death(&self, slot: Slot, worker: &str, end: &str) -> io::Result<()> {
+        let (dir, per_worker) = (self.processes.job_logs(), self.wanted.job_logs().per_worker);
+        let snapshot = Arc::clone(&self.outlets.snapshots.borrow());
+        let has_it = |row: &&JobRow| match row.slot {
+            Some(holder) => holder == slot.0,
+            None => row.state == "everywhere",
+        };
+        let jobs = snapshot.holders.iter().filter(has_it);
+        let jobs = jobs.filter_map(|row| JobName::new(&row.name).ok());
+        let file = |job: &JobName| dir.join(file_name(job, per_worker.then_some(worker)));
+        let mut jobs = jobs.filter(|job| file(job).exists()).take(NOTED_MAX).peekable();
+        if jobs.peek().is_none() {
+            return Ok(());
+        }
+        let logs = JobLogs::open(dir.clone(), worker)?;
+        for job in jobs {
+            let mut line = String::new();
+            Line::now(worker, Kind::Remark, &format!("its worker {worker} {end}"))
+                .append_to(&mut line);
+            // A disk that is too slow for the line is too slow for the output as well.
+            let _ = logs.append(&job, line, 1);
+        }
+        Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::local::operator::{Machine, get, until};
+use crate::local::operator::{Machine, get, signal, until};
 
 const JOBS: usize = 5;
 
@@ -160,6 +160,24 @@ fn hidden_output_is_in_the_log_of_its_worker_alone() {
     until("the reports of the worker follow", || {
         (with_secret(&dir) == [log.as_path()]).then_some(())
     });
+}
+
+#[test]
+fn the_death_of_a_worker_is_in_the_logs_of_its_jobs() {
+    let machine = Machine::new();
+    machine.write(&LEAKS.replace("exit 3'", "exec sleep 600'"));
+    let mut operator = machine.settled();
+    until("it printed", || machine.asks(&["logs", "bad"]).contains(SECRET).then_some(()));
+    signal(machine.workers()["w-0"], Signal::KILL);
+    let logs = until("it runs again", || {
+        let logs = machine.asks(&["logs", "bad"]);
+        (logs.matches(SECRET).count() == 2).then_some(logs)
+    });
+    let again = logs.split(" w-0 - its worker w-0 was ended by signal 9\n").nth(1);
+    assert!(again.is_some_and(|again| again.contains(SECRET)), "{logs}");
+    operator.signal(Signal::TERM);
+    operator.ended();
+    assert_eq!(machine.processes(), []);
 }
 
 /// Returns the worker of each job, from `ps`.
