@@ -79,7 +79,8 @@ struct Run {
 /// A running guard.
 struct Process {
     child: Child,
-    requests: mpsc::UnboundedSender<Request>,
+    /// The encoded requests to it.
+    requests: mpsc::UnboundedSender<Vec<u8>>,
     replies: mpsc::Receiver<Reply>,
     unanswered: u32,
     /// The start of the guard, in clock ticks since boot: its descendants are not older.
@@ -117,7 +118,7 @@ impl Keeper {
                     Some(Ask::Quiet(job, done)) => self.quiet(&job, done),
                     Some(Ask::Deadline(at)) => {
                         self.deadline = Some(at);
-                        self.request(Request::Deadline { boottime_ns: at });
+                        self.request(&Request::Deadline { boottime_ns: at });
                     }
                     Some(Ask::End(done)) => {
                         self.end().await;
@@ -148,9 +149,9 @@ impl Keeper {
             let version = VERSION;
             let hello =
                 Request::Hello { version, worker, session, run_log, format, lock, job_logs };
-            self.request(hello);
+            self.request(&hello);
             if let Some(boottime_ns) = self.deadline {
-                self.request(Request::Deadline { boottime_ns });
+                self.request(&Request::Deadline { boottime_ns });
             }
         }
         let Start { job, token, argv, env, inherit, dir, grace, line } = start;
@@ -160,12 +161,15 @@ impl Keeper {
         let (number, grace_ms) = (token.0, millis(grace));
         let request =
             Request::Start { job: name, token: number, argv, env, inherit, grace_ms, dir, line };
-        if let Err(reason) = request.check_length() {
-            let _ = done.send(Err(reason));
-            return;
-        }
+        let line = match request.line() {
+            Ok(line) => line,
+            Err(reason) => {
+                let _ = done.send(Err(reason));
+                return;
+            }
+        };
         self.runs.insert(job, Run { token, grace, is_stopping, group, seen, probe, quiet, done });
-        self.request(request);
+        self.send(line);
     }
 
     fn stop(&mut self, job: &JobName, grace: Duration) {
@@ -173,16 +177,16 @@ impl Keeper {
             (run.grace, run.is_stopping) = (grace, true);
             let grace_ms = millis(grace);
             tracing::info!(%job, grace_ms, "stopping: SIGTERM, and SIGKILL after the grace");
-            self.request(Request::Stop { job: job.to_string(), grace_ms });
+            self.request(&Request::Stop { job: job.to_string(), grace_ms });
         }
     }
 
     fn probe(&mut self, job: &JobName, argv: Vec<String>, done: Done<End>) {
         let request = Request::Probe { job: job.to_string(), argv };
-        match (self.runs.get_mut(job), request.check_length()) {
-            (Some(run), Ok(())) => {
+        match (self.runs.get_mut(job), request.line()) {
+            (Some(run), Ok(line)) => {
                 run.probe = Some(done);
-                self.request(request);
+                self.send(line);
             }
             (Some(_), Err(reason)) => {
                 let _ = done.send(Err(reason));
@@ -196,13 +200,20 @@ impl Keeper {
     fn quiet(&mut self, job: &JobName, done: oneshot::Sender<Duration>) {
         if let Some(run) = self.runs.get_mut(job) {
             run.quiet = Some(done);
-            self.request(Request::Quiet { job: job.to_string() });
+            self.request(&Request::Quiet { job: job.to_string() });
         }
     }
 
-    fn request(&self, request: Request) {
+    /// Sends a request whose length has a bound.
+    fn request(&self, request: &Request) {
+        if let Ok(line) = request.line() {
+            self.send(line);
+        }
+    }
+
+    fn send(&self, line: Vec<u8>) {
         if let Some(process) = &self.process {
-            let _ = process.requests.send(request);
+            let _ = process.requests.send(line);
         }
     }
 
@@ -270,7 +281,7 @@ impl Keeper {
         }
         process.unanswered += 1;
         let number = u64::from(process.unanswered);
-        self.request(Request::Ping { number });
+        self.request(&Request::Ping { number });
     }
 
     /// Asks the guard to end every job and itself.
@@ -382,10 +393,8 @@ fn is_gone(group: Pid) -> bool {
     }
 }
 
-async fn write(mut stdin: ChildStdin, mut requests: mpsc::UnboundedReceiver<Request>) {
-    while let Some(request) = requests.recv().await {
-        let Ok(mut line) = serde_json::to_vec(&request) else { continue };
-        line.push(b'\n');
+async fn write(mut stdin: ChildStdin, mut requests: mpsc::UnboundedReceiver<Vec<u8>>) {
+    while let Some(line) = requests.recv().await {
         if stdin.write_all(&line).await.is_err() {
             return;
         }

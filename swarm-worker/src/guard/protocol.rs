@@ -106,15 +106,17 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Whether the guard can read it as one line. A longer one would end the guard with all its jobs.
+    /// Encodes it as one line. The guard would end, with all its jobs, at a line of more than
+    /// [`LINE_BYTES_MAX`].
     ///
     /// # Errors
     ///
-    /// A sentence for a person.
-    pub(crate) fn check_length(&self) -> Result<(), String> {
-        let length = serde_json::to_vec(self).map_or(usize::MAX, |line| line.len());
-        if length < LINE_BYTES_MAX {
-            return Ok(());
+    /// A sentence for a person about a request that is too long.
+    pub(crate) fn line(&self) -> Result<Vec<u8>, String> {
+        let mut line = serde_json::to_vec(self).map_err(|error| error.to_string())?;
+        line.push(b'\n');
+        if line.len() <= LINE_BYTES_MAX {
+            return Ok(line);
         }
         Err(format!(
             "its arguments and variables have more than {} KiB with all params; write less",
