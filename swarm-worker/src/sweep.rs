@@ -115,18 +115,29 @@ pub async fn end_all(marker: &Marker) -> io::Result<usize> {
 ///
 /// If `/proc` cannot be read.
 pub async fn end_each(marker: &Marker) -> io::Result<Vec<Marked>> {
-    // A process that does not end at once is found again by the next pass.
-    let mut ended = BTreeMap::new();
+    let (entry, since) = (marker.entry(), marker.since());
+    let killed = kill_all(move || marked(&entry, since)).await?;
+    // A process that did not end at once was found again by the next pass.
+    let ended = killed.into_iter().map(|one| (one.pid.as_raw_nonzero(), one));
+    Ok(ended.collect::<BTreeMap<_, _>>().into_values().collect())
+}
+
+/// Kills the processes that `found` returns, each pinned, until it returns none. Returns what it has
+/// returned.
+async fn kill_all<T: Send + 'static>(
+    found: impl Fn() -> io::Result<Vec<(OwnedFd, T)>> + Clone + Send + 'static,
+) -> io::Result<Vec<T>> {
+    let mut all = Vec::new();
     // While one pass reads the list, a process that it has not reached can fork and end.
     let mut empty_passes = 0;
     while empty_passes < 2 {
-        let (entry, since) = (marker.entry(), marker.since());
-        let killed = spawn_blocking(move || kill(&entry, since)).await;
+        let found = found.clone();
+        let killed = spawn_blocking(move || found().map(kill)).await;
         let killed = killed.map_err(io::Error::other)??;
         empty_passes = if killed.is_empty() { empty_passes + 1 } else { 0 };
-        ended.extend(killed.into_iter().map(|one| (one.pid.as_raw_nonzero(), one)));
+        all.extend(killed);
     }
-    Ok(ended.into_values().collect())
+    Ok(all)
 }
 
 /// Finds the processes with `marker` and pins each of them. A single search can miss processes.
@@ -159,17 +170,11 @@ pub fn ask(process: &OwnedFd) {
 ///
 /// If `/proc` cannot be read.
 pub(crate) async fn end_adopted(since: u64) -> io::Result<usize> {
-    let (mut count, mut empty_passes) = (0, 0);
-    while empty_passes < 2 {
-        let killed = spawn_blocking(move || kill_adopted(since)).await;
-        let killed = killed.map_err(io::Error::other)??;
-        empty_passes = if killed == 0 { empty_passes + 1 } else { 0 };
-        count += killed;
-    }
-    Ok(count)
+    Ok(kill_all(move || adopted(since)).await?.len())
 }
 
-fn kill_adopted(since: u64) -> io::Result<usize> {
+/// Returns the adopted processes, each pinned.
+fn adopted(since: u64) -> io::Result<Vec<(OwnedFd, ())>> {
     let (me, group) = (getpid(), getpgrp());
     let raw = |pid: Pid| pid.as_raw_nonzero().get();
     let is_adopted = |process: &procs::Process| {
@@ -179,28 +184,21 @@ fn kill_adopted(since: u64) -> io::Result<usize> {
             && !process.is_zombie
             && procs::value(process.pid, SESSION).is_none()
     };
-    let adopted: Vec<_> = procs::all()?.into_iter().filter(is_adopted).collect();
     // A child keeps its id until this process reaps it.
-    let pinned = adopted.iter().filter_map(|it| pidfd_open(it.pid, PidfdFlags::empty()).ok());
-    let pinned: Vec<_> = pinned.collect();
-    for handle in &pinned {
-        let _ = pidfd_send_signal(handle, Signal::KILL);
-    }
-    pinned.iter().for_each(reap);
-    Ok(pinned.len())
+    let pinned = |it: procs::Process| Some((pidfd_open(it.pid, PidfdFlags::empty()).ok()?, ()));
+    Ok(procs::all()?.into_iter().filter(is_adopted).filter_map(pinned).collect())
 }
 
-/// Kills the processes that have the entry now, waits briefly, and returns them.
-fn kill(entry: &[u8], since: u64) -> io::Result<Vec<Marked>> {
-    let killed = marked(entry, since)?;
-    for (handle, _) in &killed {
+/// Kills pinned processes, and waits briefly for their end.
+fn kill<T>(found: Vec<(OwnedFd, T)>) -> Vec<T> {
+    for (handle, _) in &found {
         // Another user's process cannot be killed; the next pass finds it again.
         let _ = pidfd_send_signal(handle, Signal::KILL);
     }
-    for (handle, _) in &killed {
+    for (handle, _) in &found {
         reap(handle);
     }
-    Ok(killed.into_iter().map(|(_, process)| process).collect())
+    found.into_iter().map(|(_, process)| process).collect()
 }
 
 /// Returns the processes that have the entry now, each pinned.
