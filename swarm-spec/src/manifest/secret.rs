@@ -32,6 +32,13 @@ pub struct SecretParam {
 }
 
 impl SecretParam {
+    /// Reads a param that was checked before.
+    #[must_use]
+    pub fn of(spec: &ParamFromSpec) -> Self {
+        let ParamFromSpec { name, secret_key_ref: SecretKeyRefSpec { name: secret, key } } = spec;
+        Self { name: name.clone(), secret: secret.clone(), is_of_job: key == JOB }
+    }
+
     /// The variable of the worker with the directory that has a file for each job.
     #[must_use]
     pub fn dir_variable(&self) -> String {
@@ -81,7 +88,9 @@ pub(super) fn secret_params(
 ) -> Result<Vec<SecretParam>, SpecError> {
     let wrong = |reason: String| Err(SpecError { place: place.to_owned(), reason });
     let mut all: BTreeMap<String, SecretParam> = BTreeMap::new();
-    for ParamFromSpec { name, secret_key_ref: SecretKeyRefSpec { name: secret, key } } in params {
+    for spec in params {
+        let ParamFromSpec { name, secret_key_ref: SecretKeyRefSpec { name: secret, key } } = spec;
+        let param = SecretParam::of(spec);
         if !is_variable_name(name) || NAME_MAX < name.len() {
             let name = name.escape_default();
             return wrong(format!("`{name}` cannot name a param; use a-z, A-Z, 0-9 and `_`"));
@@ -91,16 +100,14 @@ pub(super) fn secret_params(
                 "write the Secret of `{name}`: secretKeyRef: {{name: …, key: …}}"
             ));
         }
-        let is_of_job = key == JOB;
-        if !is_of_job && key.contains(['{', '}']) {
+        if !param.is_of_job && key.contains(['{', '}']) {
             let key = key.escape_default();
             return wrong(format!(
                 "the key `{key}` of `{name}` has another placeholder than `{JOB}` alone; write \
                  `key: \"{JOB}\"` for a value of each job, or a name without braces"
             ));
         }
-        let (variable, secret) = (param_variable(name), secret.clone());
-        let param = SecretParam { name: name.clone(), secret, is_of_job };
+        let variable = param_variable(name);
         if let Some(before) = all.insert(variable.clone(), param) {
             let before = before.name;
             return wrong(format!("`{before}` and `{name}` are both {variable}; rename one"));

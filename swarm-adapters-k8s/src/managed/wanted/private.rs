@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use swarm_spec::manifest::param_variable;
+use swarm_spec::manifest::{SecretParam, param_variable};
 use swarm_spec::spec::{ParamFromSpec, SecretKeyRefSpec};
 
 use super::Pool;
@@ -18,8 +18,6 @@ const FILES_VARIABLE: &str = "SWARM_FILES_DIR";
 const FILES_MIB: u32 = 64;
 /// The mode of a mounted Secret. Its group is the group of the pod (`fsGroup`).
 const SECRET_MODE: i32 = 0o440;
-/// The key of a Secret that is replaced by the name of each job.
-const OF_JOB: &str = "{job}";
 
 /// The variables that carry params of Secrets to a worker, which passes them to its jobs, and the
 /// variable with the directory for files.
@@ -33,8 +31,8 @@ pub(super) fn variables(pool: &Pool<'_>) -> Vec<Value> {
         .collect();
     let dirs = mounted(pool).into_values();
     variables.extend(dirs.map(|param| {
-        let name = param_variable(&param.name) + "_DIR";
-        json!({"name": name, "value": directory(&param.name)})
+        let variable = SecretParam::of(param).dir_variable();
+        json!({"name": variable, "value": directory(&param.name)})
     }));
     if has_files(pool) {
         variables.push(json!({"name": FILES_VARIABLE, "value": FILES_AT}));
@@ -91,7 +89,7 @@ fn directory(param: &str) -> String {
 }
 
 fn is_of_job(param: &ParamFromSpec) -> bool {
-    param.secret_key_ref.key == OF_JOB
+    SecretParam::of(param).is_of_job
 }
 
 fn has_files(pool: &Pool<'_>) -> bool {
