@@ -32,8 +32,9 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Runs a program for every job, under a [`Guard`].
 ///
 /// The environment of its processes has `SWARM_JOB`, `SWARM_TOKEN`, `SWARM_WORKER`,
-/// `SWARM_SESSION`, `SWARM_PARAM_NAME` for every param, and `SWARM_FILES` if it has files. Of the worker's own environment it has
-/// the variables that [`Guard`] passes on to every job, and the variables that the program lists.
+/// `SWARM_SESSION`, `SWARM_PARAM_NAME` for every param, and `SWARM_FILES` if it has files. Of the
+/// worker's own environment it has the variables that [`Guard`] passes on to every job, and the
+/// variables that the program lists.
 ///
 /// Standard input is empty. Output goes to the worker's log line by line, after the job's name. A
 /// job's name may begin with a dash, so `--name={job}` is safer than `{job}` alone.
@@ -118,7 +119,8 @@ impl ProgramRunner {
     }
 
     fn filled_probe(&self, job: &Job, probe: &Probe) -> Result<FilledProbe, String> {
-        let fill = |text: &Template| self.fill(job, text);
+        let files = self.files_of(job)?.unwrap_or_default();
+        let fill = |text: &Template| self.fill(job, &files, text);
         Ok(match probe {
             Probe::Exec(words) => {
                 FilledProbe::Exec(words.iter().map(fill).collect::<Result<_, _>>()?)
@@ -146,9 +148,9 @@ impl ProgramRunner {
         }
     }
 
-    fn fill(&self, job: &Job, text: &Template) -> Result<String, String> {
-        let files = self.files_of(job)?.unwrap_or_default();
-        text.fill(&self.values(job, &files)).map_err(|it| it.to_string())
+    /// Fills in the placeholders of a text; `files` is the directory of the job's files.
+    fn fill(&self, job: &Job, files: &str, text: &Template) -> Result<String, String> {
+        text.fill(&self.values(job, files)).map_err(|it| it.to_string())
     }
 
     fn values<'a>(&'a self, job: &'a Job, files: &'a str) -> Values<'a> {
@@ -189,7 +191,9 @@ impl ProgramRunner {
     /// Fills in the placeholders of a job. `params` has its secrets, too.
     fn filled(&self, job: &Job, params: &BTreeMap<String, String>) -> Result<Filled, String> {
         let Program { command, working_dir, env, inherit_env, .. } = &self.program;
-        let fill = |template: &Template| self.fill(job, template);
+        let files = self.files_of(job)?;
+        let place = files.as_deref().unwrap_or_default();
+        let fill = |template: &Template| self.fill(job, place, template);
         let ready = self.ready.borrow().clone();
         let (mut check, mut line) = (None, None);
         if let Some(ready) = ready {
@@ -203,10 +207,9 @@ impl ProgramRunner {
             }
             check = Some(RunCheck { line: seen });
         }
-        let files = self.files_of(job)?;
         let mut variables = params_as_variables(params);
         variables.extend(files.clone().map(|path| (FILES.to_owned(), path)));
-        let values = Values { params, ..self.values(job, files.as_deref().unwrap_or_default()) };
+        let values = Values { params, ..self.values(job, place) };
         for (name, value) in env {
             let value = value.fill(&values).map_err(|it| it.to_string())?;
             variables.insert(name.clone(), value);

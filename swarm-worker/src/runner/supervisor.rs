@@ -166,8 +166,8 @@ impl Supervisor {
         Self { orders, events, reports, failing, changes }
     }
 
-    /// Begins an edit, to which the next updates and the next ways to run jobs belong. At most as many jobs
-    /// restart and start at a time as `pace` says.
+    /// Begins an edit, to which the next updates and the next ways to run jobs belong. At most as many
+    /// jobs restart and start at a time as `pace` says.
     pub(crate) fn edit(&self, pace: Pace) {
         self.order(Order::Edit(pace));
     }
@@ -178,9 +178,10 @@ impl Supervisor {
         self.order(Order::Start(job));
     }
 
-    /// Updates the runner's name and the parameters of a job under the same token. If they differ, a running job is stopped
-    /// at its turn, and begins again at once. No event follows, since the job stays with this worker.
-    /// The call has no effect on a job that does not run, is stopping or has another token.
+    /// Updates the runner's name and the parameters of a job under the same token. If they differ, a
+    /// running job is stopped at its turn, and begins again at once. No event follows, since the job
+    /// stays with this worker. The call has no effect on a job that does not run, is stopping or has
+    /// another token.
     pub(crate) fn update(&self, job: JobSpec) {
         self.order(Order::Update(job));
     }
