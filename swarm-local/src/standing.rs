@@ -265,20 +265,7 @@ mod tests {
     use super::*;
 
     fn worker(state: Word) -> WorkerRow {
-        WorkerRow {
-            name: "w-0".to_owned(),
-            slot: 0,
-            state,
-            session: None,
-            jobs: 1,
-            releasing: 0,
-            failing: 0,
-            previous: 0,
-            held_back_by: None,
-            restarts: 0,
-            silent_since_unix_s: None,
-            silent_since: None,
-        }
+        WorkerRow { name: "w-0".to_owned(), state, jobs: 1, ..WorkerRow::default() }
     }
 
     #[test]

@@ -29,15 +29,9 @@ fn pool(workers: &[&[&str]]) -> Snapshot {
             name: format!("swarm-worker-{slot}"),
             slot,
             state: "ready",
-            session: None,
             jobs: jobs.len() - releasing,
             releasing,
-            failing: 0,
-            previous: 0,
-            held_back_by: None,
-            restarts: 0,
-            silent_since_unix_s: None,
-            silent_since: None,
+            ..WorkerRow::default()
         });
         snapshot.holders.extend(jobs.iter().map(|job| JobRow {
             name: job.trim_start_matches('-').to_owned(),

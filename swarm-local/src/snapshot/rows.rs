@@ -111,7 +111,7 @@ pub(crate) struct JobCounts {
 }
 
 /// One worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WorkerRow {
     pub(crate) name: String,
@@ -189,12 +189,8 @@ impl WorkerRow {
             session: session.map(ToString::to_string),
             jobs,
             releasing,
-            failing: 0,
-            previous: 0,
-            held_back_by: None,
             restarts: worker.deaths,
-            silent_since_unix_s: None,
-            silent_since: None,
+            ..Self::default()
         }
     }
 }
