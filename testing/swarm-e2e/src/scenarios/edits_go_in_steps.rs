@@ -28,7 +28,7 @@ fn runner(script: &str) -> Value {
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let mut pool = SessionPool::new(&context, "steps");
+    let mut pool = SessionPool::new(&context, "steps").with_long_leases();
     (pool.kind, pool.policy, pool.workers) = (Kind::ManagedSet, Policy::Exclusive, 1);
     pool.jobs = (0..JOBS).map(|n| format!("steps:{n:02}")).collect();
     pool.managed = json!({"image": "busybox:stable"});

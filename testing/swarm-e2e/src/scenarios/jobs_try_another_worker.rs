@@ -23,7 +23,7 @@ const FIRST: &str = "first-worker";
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let mut pool = SessionPool::new(&context, "failover");
+    let mut pool = SessionPool::new(&context, "failover").with_long_leases();
     (pool.kind, pool.policy, pool.workers) = (Kind::ManagedSet, Policy::Exclusive, 3);
     pool.jobs.insert(FAILS.to_owned());
     pool.managed = json!({"image": "busybox:stable"});

@@ -20,6 +20,9 @@ use crate::until::until;
 
 /// The time for which a worker may act after it renewed its Lease, unless a pool sets another time.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
+/// The time of a Lease for pools whose restarts are counted. A machine that stands still for some
+/// seconds restarts none of their jobs.
+const LONG_LEASE: Duration = Duration::from_secs(20);
 /// The longest allowed pause of the jobs of a worker that fell silent.
 pub(crate) const SILENCE: Duration = Duration::from_millis(6_420 + 2_000);
 /// The longest allowed pause of a job that its worker releases: the time of a graceful move, with
@@ -140,6 +143,12 @@ pub(crate) struct SessionPool {
 }
 
 impl SessionPool {
+    /// Gives the pool Leases that outlast a busy machine.
+    pub(crate) fn with_long_leases(mut self) -> Self {
+        (self.lease, self.lease_allowed) = (LONG_LEASE, LONG_LEASE);
+        self
+    }
+
     /// Sessions in a StatefulSet under `AtLeastOnce`, with two workers and six jobs. Nothing is
     /// applied yet.
     pub(crate) fn new(context: &Context, name: &str) -> Self {

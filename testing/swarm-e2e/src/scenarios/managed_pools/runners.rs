@@ -44,7 +44,7 @@ async fn pods(context: &Context, pool: &SessionPool) -> Result<BTreeSet<String>>
 
 /// Checks that jobs of a pool follow the runner of its Swarm.
 async fn follow(context: &Context, name: &str, kind: Kind) -> Result<()> {
-    let mut pool = SessionPool::new(context, name);
+    let mut pool = SessionPool::new(context, name).with_long_leases();
     (pool.kind, pool.policy, pool.says) = (kind, Policy::Exclusive, json!({"log": {}}));
     pool.runner = Runner::Swarm;
     pool.apply().await?;
