@@ -195,6 +195,7 @@ pub fn after_turn(
         workers_ready: count(progress.workers_ready),
         workers_desired: count(progress.workers_wanted),
         workers_stale: count(progress.stale.len()),
+        progress: shown_progress(wanted.jobs, sessions.running, sessions.published),
         suspended: count(wanted.suspended),
         shares: reservations.as_ref().map(shares::status),
         running: count(sessions.running),
@@ -219,6 +220,15 @@ pub fn after_turn(
     extra.extend(misfits::part(pool));
     extra.extend(refusals.part());
     judged(generation, before, status, verdict, extra)
+}
+
+/// Describes the running jobs for the column of `kubectl get`. Jobs that are only published are
+/// counted by that word if no job runs.
+fn shown_progress(jobs: usize, running: usize, published: usize) -> String {
+    match (running, published) {
+        (0, 1..) => format!("{published} published"),
+        (running, _) => format!("{running}/{jobs}"),
+    }
 }
 
 /// Returns the status `before` if only the ledger's revision differs. A replica that takes over a

@@ -53,22 +53,28 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
         status_replicas_path = ".status.replicas",
         label_selector_path = ".status.selector"
     ),
-    printcolumn(json_path = ".status.jobs", name = "Jobs", type_ = "integer"),
-    printcolumn(json_path = ".status.assigned", name = "Assigned", type_ = "integer"),
-    printcolumn(json_path = ".status.ready", name = "Ready", type_ = "string"),
+    printcolumn(
+        json_path = ".status.conditions[?(@.type=='Ready')].status",
+        name = "Ready",
+        type_ = "string"
+    ),
+    printcolumn(json_path = ".status.progress", name = "Jobs", type_ = "string"),
+    printcolumn(json_path = ".status.ready", name = "Workers", type_ = "string"),
+    printcolumn(json_path = ".status.failing", name = "Failing", type_ = "integer"),
+    printcolumn(json_path = ".status.moving", name = "Moving", type_ = "integer"),
     printcolumn(
         json_path = ".status.conditions[?(@.type=='Ready')].reason",
         name = "Reason",
         type_ = "string"
     ),
-    printcolumn(json_path = ".status.failing", name = "Failing", type_ = "integer"),
-    printcolumn(json_path = ".metadata.generation", name = "Edit", type_ = "integer"),
-    printcolumn(json_path = ".status.observedGeneration", name = "Seen", type_ = "integer"),
     printcolumn(json_path = ".metadata.creationTimestamp", name = "Age", type_ = "date"),
+    printcolumn(json_path = ".status.assigned", name = "Assigned", type_ = "integer", priority = 1),
+    printcolumn(json_path = ".metadata.generation", name = "Edit", type_ = "integer", priority = 1),
     printcolumn(
-        json_path = ".status.conditions[?(@.type=='Ready')].message",
-        name = "Message",
-        type_ = "string"
+        json_path = ".status.observedGeneration",
+        name = "Seen",
+        type_ = "integer",
+        priority = 1
     ),
     printcolumn(
         json_path = ".status.revision",
@@ -77,7 +83,12 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
         priority = 1
     ),
     printcolumn(json_path = ".status.version", name = "Version", type_ = "integer", priority = 1),
-    printcolumn(json_path = ".status.running", name = "Running", type_ = "integer", priority = 1)
+    printcolumn(
+        json_path = ".status.conditions[?(@.type=='Ready')].message",
+        name = "Message",
+        type_ = "string",
+        priority = 1
+    )
 )]
 pub struct SwarmSpec(pub spec::SwarmSpec);
 
@@ -154,6 +165,10 @@ pub struct SwarmStatus {
     /// Parts of the workers that jobs with a share reserve; missing without such jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<SharesStatus>,
+    /// Running jobs of all jobs to run, such as `118/120`, for `kubectl get`. For plain workers, which
+    /// confirm nothing, it is `120 published`.
+    #[serde(default)]
+    pub progress: String,
     /// Number of suspended jobs, which run nowhere.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub suspended: i32,

@@ -23,6 +23,11 @@ pub const GOES_BACK: &str = "a view is never replaced by an older one";
     doc = "Jobs that one session of a worker should run. Only the operator writes it, from the \
            ledger.",
     derive = "PartialEq",
+    printcolumn(
+        json_path = r".metadata.labels.swarm\.k8slab\.info/swarm",
+        name = "Swarm",
+        type_ = "string"
+    ),
     printcolumn(json_path = ".spec.worker", name = "Worker", type_ = "string"),
     printcolumn(json_path = ".spec.count", name = "Jobs", type_ = "integer"),
     printcolumn(json_path = ".spec.revision", name = "Revision", type_ = "integer"),

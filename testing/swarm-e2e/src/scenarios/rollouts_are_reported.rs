@@ -78,7 +78,7 @@ async fn a_set_with_a_missing_image(context: &Context) -> Result<()> {
     context.kubectl(&["delete", "pod", "swarm-worker-2"]).await?;
     context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=90s"]).await?;
     at_rest(context, &jobs, 3, Instant::now()).await?;
-    let table = context.kubectl(&["get", "swarm", "streams"]).await?;
+    let table = context.kubectl(&["get", "swarm", "streams", "-o", "wide"]).await?;
     for column in ["FAILING", "EDIT", "SEEN"] {
         ensure!(table.contains(column), "{column} is not in: {table}");
     }
