@@ -13,8 +13,13 @@ const NO_FILES: &str = ":4\n";
 /// Directive: the shell adds names of files.
 const FILES: &str = ":0\n";
 
-/// Returns the completions of the last of `words`, which may be empty.
-pub(crate) fn candidates(command: &Command, words: &[String]) -> String {
+/// Returns the completions of the last of `words`, which may be empty. `find` finds names in the
+/// cluster for a positional argument.
+pub(crate) fn candidates(
+    command: &Command,
+    words: &[String],
+    find: impl FnOnce(&Command, &[String]) -> Vec<String>,
+) -> String {
     let (last, before) = words.split_last().map_or(("", &[][..]), |(last, rest)| (last, rest));
     let named = command_at(command, before).and_then(|at| command.find_subcommand(before.get(at)?));
     let within = named.unwrap_or(command);
@@ -32,6 +37,10 @@ pub(crate) fn candidates(command: &Command, words: &[String]) -> String {
         push(&mut lines, last, Some("--help"), None);
     } else if within.get_positionals().any(|it| it.get_value_hint() == ValueHint::AnyPath) {
         return FILES.to_owned();
+    } else if named.is_some() && within.get_positionals().next().is_some() {
+        for name in find(command, words) {
+            push(&mut lines, last, Some(&name), None);
+        }
     } else {
         for found in within.get_subcommands().filter(|found| !found.is_hide_set()) {
             push(&mut lines, last, Some(found.get_name()), found.get_about());
@@ -87,7 +96,9 @@ mod tests {
     fn words(line: &str) -> Vec<String> {
         let command = crate::kubectl_swarm::command();
         let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
-        let answer = candidates(&command, &words);
+        let answer = candidates(&command, &words, |_, words| {
+            vec![format!("cam-{}", words.len()), "x".to_owned()]
+        });
         answer.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect()
     }
 
@@ -106,6 +117,8 @@ mod tests {
         assert_eq!(words("plan -o "), ["text", "json", ":4"]);
         assert_eq!(words("plan -o j"), ["json", ":4"]);
         assert_eq!(words("nonsense --x"), [":4"]);
+        assert_eq!(words("status -n media c"), ["cam-4", ":4"]);
+        assert_eq!(words("who "), ["cam-2", "x", ":4"]);
     }
 
     #[test]

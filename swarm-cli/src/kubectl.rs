@@ -2,6 +2,7 @@
 //! flags on to it.
 
 mod answers;
+pub(crate) mod proxy;
 mod run;
 pub(crate) mod said;
 
@@ -17,6 +18,9 @@ use run::Ended;
 
 /// Default timeout of a request by kubectl.
 const REQUEST_TIMEOUT: &str = "30s";
+
+/// Message about a missing kubectl.
+const MISSING: &str = "kubectl is not in PATH, and the cluster is asked through it";
 
 /// Maximum size of an answer that lists names.
 const NAME_BYTES_MAX: u64 = 1 << 20;
@@ -109,9 +113,7 @@ impl Cluster {
             let shown: Vec<_> = words.iter().map(shell::word).collect();
             let done = format!("kubectl {}", shown.join(" "));
             match failure {
-                Failure::Missing => {
-                    "kubectl is not in PATH, and the cluster is asked through it".to_owned()
-                }
+                Failure::Missing => MISSING.to_owned(),
                 Failure::Failed(said) => said::explained(&done, &said),
                 Failure::Useless(why) => format!("{done} failed: {why}"),
             }

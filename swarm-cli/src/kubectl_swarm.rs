@@ -2,12 +2,13 @@
 //! itself. It makes its requests through kubectl, so that the user's contexts, plugins and rights
 //! apply.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::import::{self, LiveImportArgs};
+use crate::live::{self, CheckArgs, JobsArgs, StatusArgs, WhoArgs, WorkersArgs};
 use crate::plan::{self, ClusterPlanArgs};
 use crate::replicas::{self, ReplicasArgs};
 use crate::{complete, exit_codes, refusal, words};
@@ -25,6 +26,17 @@ struct Args {
 enum Command {
     /// Show what would run where, and what would move, without changing anything
     Plan(ClusterPlanArgs),
+    /// Show a Swarm: its workers, moves, failing jobs, and the next command
+    Status(StatusArgs),
+    /// List the jobs of a Swarm with their workers and phases
+    #[command(visible_alias = "ps")]
+    Jobs(JobsArgs),
+    /// Show the worker that holds a job
+    Who(WhoArgs),
+    /// List the workers of a Swarm
+    Workers(WorkersArgs),
+    /// Check the installation: CRDs, operator, roles, policies, and what is missing
+    Check(CheckArgs),
     /// Write Swarms that do what manifests of swarm's predecessors did
     Import(LiveImportArgs),
     /// List the operators that share the Swarms of this cluster
@@ -47,6 +59,22 @@ pub(crate) fn unbuilt() -> clap::Command {
     exit_codes::shown(Args::command())
 }
 
+/// Returns the names in the cluster that may be the last of `words`, a positional argument.
+fn names(program: &clap::Command, words: &[String]) -> Vec<String> {
+    let Some((start, before)) = words.split_last() else { return Vec::new() };
+    // A command may require a name, and an empty word is none.
+    let words = [&["kubectl swarm".to_owned()], before, &["x".to_owned()]].concat();
+    let words = words::with_the_command_first(program, words.into_iter().map(OsString::from));
+    let Ok(matches) = program.clone().try_get_matches_from(words) else { return Vec::new() };
+    match Args::from_arg_matches(&matches).map(|args| args.command) {
+        Ok(Command::Status(args)) => live::swarm_names(args.scope()),
+        Ok(Command::Jobs(args)) => live::swarm_names(args.scope()),
+        Ok(Command::Workers(args)) => live::swarm_names(args.scope()),
+        Ok(Command::Who(args)) => live::job_names(args.scope(), args.swarm(), start),
+        _ => Vec::new(),
+    }
+}
+
 /// Runs the program with the words of its command line.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -56,13 +84,18 @@ pub fn main() -> ExitCode {
     if words.get(1).map(OsStr::new) == Some(OsStr::new(COMPLETE)) {
         let words: Vec<_> =
             words.iter().skip(2).map(|word| word.to_string_lossy().into_owned()).collect();
-        return print(&complete::candidates(&program, &words))
+        return print(&complete::candidates(&program, &words, names))
             .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let words = words::with_the_command_first(&program, words);
     let matches = program.try_get_matches_from(words).unwrap_or_else(|error| refusal::exit(error));
     match Args::from_arg_matches(&matches).unwrap_or_else(|error| refusal::exit(error)).command {
         Command::Plan(args) => plan::run(&args),
+        Command::Status(args) => live::status(&args),
+        Command::Jobs(args) => live::jobs(&args),
+        Command::Who(args) => live::who(&args),
+        Command::Workers(args) => live::workers(&args),
+        Command::Check(args) => live::check(&args),
         Command::Import(args) => import::run_live(&args),
         Command::Replicas(args) => replicas::run(&args),
     }

@@ -13,6 +13,7 @@ mod init;
 mod input;
 mod kubectl;
 pub mod kubectl_swarm;
+mod live;
 mod manual;
 mod plan;
 mod refusal;

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use swarm_adapters_host::{caller, runtime};
-use swarm_local::{ActionArgs, AttachArgs, LocalArgs, LogsArgs, PsArgs, StatusArgs, StopArgs};
+use swarm_local::{
+    ActionArgs, AttachArgs, LocalArgs, LogsArgs, PsArgs, StatusArgs, StopArgs, WhoArgs, WorkersArgs,
+};
 
 use crate::import::ImportArgs;
 use crate::init::InitArgs;
@@ -31,7 +33,12 @@ enum Command {
     /// Show and steer a pool that `local` runs elsewhere; its end does not end the pool
     Attach(AttachArgs),
     /// List the jobs of a pool that `local` runs, and their workers
+    #[command(visible_alias = "jobs")]
     Ps(PsArgs),
+    /// Print the worker that holds a job of a pool that `local` runs
+    Who(WhoArgs),
+    /// List the workers of a pool that `local` runs
+    Workers(WorkersArgs),
     /// Print what is in the logs of a pool of `local` about one job
     Logs(LogsArgs),
     /// End a pool that `local` runs; returns when no process is left
@@ -112,6 +119,8 @@ async fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::Status(args) => swarm_local::status(args).await,
         Command::Attach(args) => Box::pin(swarm_local::attach(args)).await,
         Command::Ps(args) => swarm_local::ps(args).await,
+        Command::Who(args) => swarm_local::who(args).await,
+        Command::Workers(args) => swarm_local::workers(args).await,
         Command::Logs(args) => swarm_local::logs(args).await,
         Command::Stop(args) => swarm_local::stop(args).await,
         Command::Restart(args) => swarm_local::restart(args).await,

@@ -241,9 +241,7 @@ fn text(verdict: &Verdict, damage: &Damage, company: &[Company]) -> String {
         lines.push(format!("{} left out: read before", counted(*repeated, "repeated line")));
     }
     lines.push(String::new());
-    // A name in a crafted log may have the end of a line.
-    let lines = lines.iter().map(|line| printable(line, Form::Line));
-    lines.collect::<Vec<_>>().join("\n")
+    lines.join("\n")
 }
 
 /// Returns sentences about the time that the logs cover, and about missing lines.

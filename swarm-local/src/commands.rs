@@ -12,13 +12,17 @@ mod pool;
 mod ps;
 mod status;
 mod stop;
+mod who;
+mod workers;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
 
 use swarm_adapters_host::printable::{Form, Printable};
 
 use super::output::{NO, Output, WRONG, complain_in_lines};
+use super::snapshot::WorkerRow;
 
 pub use attach::{AttachArgs, attach};
 pub use by_hand::{ActionArgs, restart, resume, retry, suspend};
@@ -28,6 +32,8 @@ pub use pool::{PoolArgs, RunningPool, running};
 pub use ps::{PsArgs, ps};
 pub use status::{StatusArgs, status};
 pub use stop::{StopArgs, stop};
+pub use who::{WhoArgs, who};
+pub use workers::{WorkersArgs, workers};
 
 /// Reason for a command's failure.
 #[derive(Debug)]
@@ -60,6 +66,12 @@ fn ended(result: Result<(), Failure>) -> anyhow::Result<ExitCode> {
     };
     complain_in_lines(&sentence);
     Ok(ExitCode::from(code))
+}
+
+/// Returns the duration of a worker's silence, if it is silent.
+fn silent_for(worker: &WorkerRow) -> Option<Duration> {
+    let since = SystemTime::UNIX_EPOCH + Duration::from_secs(worker.silent_since_unix_s?);
+    Some(since.elapsed().unwrap_or_default())
 }
 
 /// Returns standard output, escaped for the format. Dropping it writes the buffered part.

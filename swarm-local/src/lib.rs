@@ -61,12 +61,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use commands::{
-    ActionArgs, AttachArgs, LogsArgs, PoolArgs, PsArgs, RunningPool, StatusArgs, StopArgs, attach,
-    logs, ps, restart, resume, retry, running, status, stop, suspend,
+    ActionArgs, AttachArgs, LogsArgs, PoolArgs, PsArgs, RunningPool, StatusArgs, StopArgs, WhoArgs,
+    WorkersArgs, attach, logs, ps, restart, resume, retry, running, status, stop, suspend, who,
+    workers,
 };
 pub use fixed::Fixed;
 pub use run_log::RunLogSize;
 pub use state::other_pool;
+pub use text::age;
 
 use by_hand::Hands;
 use events::Events;
@@ -140,7 +142,11 @@ pub struct LocalArgs {
 const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Parses a time above zero in a Swarm's format: `30s`, `500ms` or `1m30s`.
-fn time(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+///
+/// A sentence about a text that is not such a time.
+pub fn time(text: &str) -> Result<Duration, String> {
     let time = Duration::from(text.parse::<swarm_spec::Duration>()?);
     let too_short = || "write a time above zero, such as 30s or 5m".to_owned();
     (!time.is_zero()).then_some(time).ok_or_else(too_short)

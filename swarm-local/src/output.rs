@@ -129,10 +129,31 @@ pub(crate) fn padded(text: &str, columns: usize) -> String {
 /// characters, which may come from a file, are escaped.
 pub fn add_table(text: &mut String, title: &str, rows: &[Vec<String>], what: &str) {
     text.push('\n');
+    add_rows(text, title, rows, what, ROWS_MAX);
+}
+
+/// Makes a table of all rows. The first row is its header. A column that is empty in all other rows
+/// is left out. Control characters are escaped.
+#[must_use]
+pub fn whole_table(mut rows: Vec<Vec<String>>) -> String {
+    for column in (0..rows.first().map_or(0, Vec::len)).rev() {
+        let is_empty = |row: &Vec<String>| row.get(column).is_none_or(String::is_empty);
+        if 1 < rows.len() && rows.iter().skip(1).all(is_empty) {
+            rows.iter_mut()
+                .filter(|row| column < row.len())
+                .for_each(|row| drop(row.remove(column)));
+        }
+    }
+    let mut text = String::new();
+    add_rows(&mut text, "", &rows, "", usize::MAX);
+    text
+}
+
+fn add_rows(text: &mut String, title: &str, rows: &[Vec<String>], what: &str, max: usize) {
     if !title.is_empty() {
         let _ = writeln!(text, "{HEADER}{title} ({}){HEADER:#}", rows.len() - 1);
     }
-    let shown = rows.iter().take(ROWS_MAX + 1);
+    let shown = rows.iter().take(max.saturating_add(1));
     let escaped = |cell: &String| printable(cell, Form::Line).into_owned();
     let shown: Vec<Vec<_>> = shown.map(|row| row.iter().map(escaped).collect()).collect();
     let columns = shown.first().map_or(0, Vec::len);

@@ -290,8 +290,9 @@ pub(super) fn limit(time: Duration) -> String {
     if time.is_zero() { "0s".to_owned() } else { format!("{time:?}") }
 }
 
-/// Formats an age.
-pub(super) fn age(age: Duration) -> String {
+/// Formats an age in its largest unit, such as `14 s` or `3 d`.
+#[must_use]
+pub fn age(age: Duration) -> String {
     match age.as_secs() {
         0 => "now".to_owned(),
         s @ 1..60 => format!("{s} s"),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::JobNow;
 use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, SocketListener};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
-use swarm_core::{Params, RunnerName, Title};
+use swarm_core::{Params, Title};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -234,9 +234,6 @@ pub(super) struct JobEntry<S> {
     pub(super) unassigned_message: Option<String>,
     /// Failure of the job, if it is one of the listed failures.
     pub(super) failing: Option<JobFailure<S>>,
-    /// Name of the runner that the job names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) runner: Option<S>,
     /// Params of the job, for the user of the pool.
     #[serde(default, skip_serializing_if = "is_none")]
     pub(super) params: Params,
@@ -281,8 +278,7 @@ impl Entries {
         let JobNow { pid, version, since_unix_s, restarts, last_exit, .. } = now;
         let failing = failing.get(row.name.as_str());
         let worker = row.slot.and_then(|slot| snapshot.worker(slot));
-        let wanted = snapshot.wanted.get(row.name.as_str());
-        let private = wanted.filter(|_| *reader == Reader::User);
+        let wanted = snapshot.wanted.get(row.name.as_str()).filter(|_| *reader == Reader::User);
         JobEntry {
             name: &row.name,
             title: row.title.as_ref().map(Title::as_str),
@@ -303,8 +299,7 @@ impl Entries {
                 last_exit: row.last_exit.as_str(),
                 last_line: row.last_output.last().map(String::as_str),
             }),
-            runner: wanted.and_then(|job| job.runner.as_ref()).map(RunnerName::as_str),
-            params: private.map(|job| job.params.clone()).unwrap_or_default(),
+            params: wanted.map(|job| job.params.clone()).unwrap_or_default(),
         }
     }
 

@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use swarm_adapters_host::file::{self, existing};
+use swarm_adapters_host::file::existing;
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_worker::KILLING;
 
@@ -72,7 +72,7 @@ impl WorkerLog {
         &mut self,
         each: &mut impl FnMut(&str) -> io::Result<()>,
     ) -> io::Result<()> {
-        if let Some(mut file) = existing(file::open(&rotated_log(&self.path)))? {
+        if let Some(mut file) = existing(File::open(rotated_log(&self.path)))? {
             let mut part = Part::of(file.metadata()?.ino());
             part.read(&mut file, each)?;
             let begun = mem::take(&mut part.begun);
@@ -91,7 +91,7 @@ impl WorkerLog {
         let has_name = |part: &Part| found.as_ref().is_some_and(|it| it.ino() == part.inode);
         if let Some(renamed) = self.current.take_if(|part| !has_name(part)) {
             self.read_former(each)?;
-            let file = existing(file::open(&rotated_log(&self.path)))?;
+            let file = existing(File::open(rotated_log(&self.path)))?;
             self.former = match file {
                 Some(file) if file.metadata()?.ino() == renamed.inode => Some((renamed, file)),
                 Some(_) | None => None,
@@ -103,7 +103,7 @@ impl WorkerLog {
             self.read_emptied(found.len(), rotated, each)?;
         }
         self.read_former(each)?;
-        let Some(mut file) = existing(file::open(&self.path))? else { return Ok(()) };
+        let Some(mut file) = existing(File::open(&self.path))? else { return Ok(()) };
         let current = self.current.get_or_insert(Part::of(file.metadata()?.ino()));
         // If the inode differs, the log was just renamed, and is read the next time.
         if file.metadata()?.ino() == current.inode {
@@ -123,7 +123,7 @@ impl WorkerLog {
         let has_rotated = self.is_other(rotated.as_ref().filter(|it| length < it.length));
         let Some(current) = &mut self.current else { return Ok(()) };
         if has_rotated || length < current.at {
-            if has_rotated && let Some(mut copy) = existing(file::open(&rotated_log(&self.path)))? {
+            if has_rotated && let Some(mut copy) = existing(File::open(rotated_log(&self.path)))? {
                 current.read(&mut copy, each)?;
             }
             (self.rotated, current.at) = (rotated, 0);

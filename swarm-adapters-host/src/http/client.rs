@@ -63,7 +63,20 @@ pub async fn get(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     path: &str,
 ) -> Result<Answer, AnswerError> {
-    send(stream, Method::GET, path).await
+    send(stream, Method::GET, path, None).await
+}
+
+/// Same as [`get`], with this `Accept` header.
+///
+/// # Errors
+///
+/// As [`get`].
+pub async fn get_as(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    path: &str,
+    accept: &str,
+) -> Result<Answer, AnswerError> {
+    send(stream, Method::GET, path, Some(accept)).await
 }
 
 /// Same as [`get`], with a `POST` that has no body.
@@ -75,13 +88,14 @@ pub async fn post(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     path: &str,
 ) -> Result<Answer, AnswerError> {
-    send(stream, Method::POST, path).await
+    send(stream, Method::POST, path, None).await
 }
 
 async fn send(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     method: Method,
     path: &str,
+    accept: Option<&str>,
 ) -> Result<Answer, AnswerError> {
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
     let connection = AbortOnDropHandle::new(tokio::spawn(connection));
@@ -89,10 +103,30 @@ async fn send(
         .method(method)
         .uri(path)
         .header(header::HOST, "localhost")
-        .header(header::CONNECTION, "close")
-        .body(Empty::<Bytes>::new())?;
+        .header(header::CONNECTION, "close");
+    let request = match accept {
+        Some(accept) => request.header(header::ACCEPT, accept),
+        None => request,
+    };
+    let request = request.body(Empty::<Bytes>::new())?;
     let (parts, body) = sender.send_request(request).await?.into_parts();
     Ok(Answer { status: parts.status, body, _connection: connection })
+}
+
+/// Escapes a name as one part of a path, or as one value of a query.
+///
+/// ```
+/// use swarm_adapters_host::http::escaped;
+///
+/// assert_eq!(escaped("cam/1?"), "cam%2F1%3F");
+/// ```
+#[must_use]
+pub fn escaped(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let escape = |byte: u8| {
+        if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+    };
+    name.bytes().map(escape).collect()
 }
 
 impl Answer {

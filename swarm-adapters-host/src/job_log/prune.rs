@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use swarm_core::JobName;
 
 use super::name::{job_part, job_part_of};
 use super::{CONTINUED, Kind, Line, base_of, part};
-use crate::file::{self, existing, swap};
+use crate::file::{existing, swap};
 
 /// The most bytes of the remark in a shortened file: a time, the longest name of a worker, a text.
 const REMARK_BYTES_MAX: u64 = 512;
@@ -103,7 +103,7 @@ pub fn prune<'a>(
 fn shorten(path: &Path, bytes_max: u64) -> io::Result<u64> {
     let kept = part(path, 1);
     existing(fs::rename(path, &kept))?;
-    let Some(mut file) = existing(file::open(&kept))? else { return Ok(0) };
+    let Some(mut file) = existing(File::open(&kept))? else { return Ok(0) };
     let length = file.metadata()?.len();
     let room = bytes_max.saturating_sub(REMARK_BYTES_MAX);
     file.seek(SeekFrom::Start(length.saturating_sub(room)))?;

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use swarm_core::JobName;
 
 use super::{CONTINUED, Kind, Line, base_of, belongs_to, part};
-use crate::file::{self, existing};
+use crate::file::existing;
 
 /// The maximum length of a line, in bytes. A longer line is split.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -147,7 +147,7 @@ impl Source {
     fn oldest(path: &Path) -> io::Result<Option<Open>> {
         let parts = parts(path)?;
         let Some((oldest, _)) = parts.first() else { return Ok(None) };
-        existing(file::open(oldest))?.map(|file| Open::new(file, true)).transpose()
+        existing(File::open(oldest))?.map(|file| Open::new(file, true)).transpose()
     }
 
     /// Takes a line of the file.
@@ -224,7 +224,7 @@ impl Open {
         // If this file was removed, all others are newer.
         let (next, is_gap) = own.map_or((0, true), |own| (own + 1, false));
         let Some((next, _)) = parts.get(next) else { return Ok(None) };
-        existing(file::open(next))?.map(|file| Self::new(file, is_gap)).transpose()
+        existing(File::open(next))?.map(|file| Self::new(file, is_gap)).transpose()
     }
 }
 
@@ -233,7 +233,7 @@ fn parts(path: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut parts = Vec::new();
     for times in 0.. {
         let part = part(path, times);
-        match existing(fs::symlink_metadata(&part))? {
+        match existing(fs::metadata(&part))? {
             Some(found) => parts.push((part, found.ino())),
             // Between two steps of a rotation no file has the name.
             None if times == 0 => {}

@@ -268,19 +268,3 @@ fn a_log_of_a_later_format_is_2() {
     let expected = "line 3 has format 3, and this program knows formats 1 to 2";
     assert!(code(&output) == 2 && complaint.contains(expected), "{complaint}");
 }
-
-#[test]
-fn a_name_in_a_crafted_log_adds_no_line() {
-    let log = concat!(
-        r#"{"t":1000000000,"job":"a\nno job was run","worker":"w","session":"s1","token":1,"event":"start"}"#,
-        "\n",
-        r#"{"t":2000000000,"job":"a\nno job was run","worker":"w","session":"s2","token":2,"event":"start"}"#,
-        "\n",
-        r#"{"t":2500000000,"job":"a\nno job was run","worker":"w","session":"s1","token":1,"event":"tick"}"#,
-    );
-    let output = verify(&[log], &[]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(code(&output), 3, "{text}");
-    assert!(text.contains("overlap: a"), "{text}");
-    assert!(!text.contains("\nno job was run"), "{text}");
-}

@@ -167,7 +167,7 @@ impl<'a> Split<'a> {
         debug_assert!(count.is_power_of_two(), "{count} is not a valid count of parts");
         let (mut digests, mut bytes) = (vec![0; count], Vec::new());
         let places = ledger.cells.jobs.iter().map(|(job, record)| {
-            let place = place(job, count);
+            let place = index(job, count);
             digests[place] = continued(digests[place], job, record, &mut bytes);
             place
         });
@@ -305,10 +305,19 @@ pub fn join(head: Stored, parts: impl IntoIterator<Item = Part>) -> Result<Ledge
     Ok(ledger)
 }
 
-/// Returns the index of a job's part among `count`.
-fn place(job: &JobName, count: usize) -> usize {
+/// Returns the index of a job's part among `count` parts, a power of two. O(length of the name).
+///
+/// ```
+/// use swarm_core::parts::index;
+///
+/// assert_eq!(index(&"cam-1".parse()?, 1), 0);
+/// assert!(index(&"cam-1".parse()?, 8) < 8);
+/// # Ok::<(), swarm_core::JobNameError>(())
+/// ```
+#[must_use]
+pub fn index(job: &JobName, count: usize) -> usize {
     // The low bits of the hash, independent of the width of a pointer.
-    usize::try_from(hash_job(job) & (count as u64 - 1)).unwrap_or_default()
+    usize::try_from(hash_job(job) & (count as u64).saturating_sub(1)).unwrap_or_default()
 }
 
 /// Returns the digest of the jobs up to `job`, given the digest of the jobs before it.

@@ -1,6 +1,5 @@
 //! `restart`, `suspend`, `resume` and `retry`: act on jobs of a running pool.
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,8 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use super::super::by_hand::Action;
 use super::super::web::JobEntry;
+use super::names::{self, Known};
 use super::pool::Pool;
-use super::{Failure, PoolArgs, ended, names, standard_output};
+use super::{Failure, PoolArgs, ended, standard_output};
 use crate::output::{NO, Output, complain};
 
 /// Maximum time for the workers to take orders, and the time between two questions whether they have.
@@ -82,7 +82,7 @@ async fn act(action: Action, args: ActionArgs) -> anyhow::Result<ExitCode> {
 async fn on_each(action: Action, args: ActionArgs) -> Result<bool, Failure> {
     let ActionArgs { jobs, pool, dir } = args;
     let pool = PoolArgs { pool, dir }.find().await?;
-    let before = known(&pool, &jobs).await?;
+    let before = names::known(&pool, &jobs, "; nothing was done").await?;
     let mut acted_on = Vec::new();
     let mut output = standard_output(Output::Text);
     let mut had_effect = true;
@@ -107,36 +107,9 @@ async fn on_each(action: Action, args: ActionArgs) -> Result<bool, Failure> {
     Ok(had_effect)
 }
 
-/// The reports about jobs before an action.
-type Before = BTreeMap<String, JobEntry<String>>;
-
-/// Returns the reports about these jobs. The error names the jobs that the pool does not have.
-async fn known(pool: &Pool, jobs: &[String]) -> Result<Before, Failure> {
-    let (mut known, mut unknown) = (Before::new(), Vec::new());
-    for job in jobs {
-        match pool.job(job).await? {
-            Some(entry) => drop(known.insert(job.clone(), entry)),
-            None => unknown.push(job),
-        }
-    }
-    let Some(first) = unknown.first() else { return Ok(known) };
-    let near = names::nearest(pool, first).await?;
-    let quoted = |names: &[String]| {
-        let names = names.iter().map(|name| format!("`{}`", name.escape_default()));
-        names.collect::<Vec<_>>().join(", ")
-    };
-    let near = if near.is_empty() { String::new() } else { format!("; it has {}", quoted(&near)) };
-    let missing: Vec<_> = unknown.into_iter().cloned().collect();
-    let job = if missing.len() == 1 { "job" } else { "jobs" };
-    Err(Failure::No(format!(
-        "the pool has no {job} {}{near}; nothing was done. To name a pool, write `--pool POOL`",
-        quoted(&missing)
-    )))
-}
-
 /// Waits a while until the workers have taken the orders, so that the next question has the new
 /// state. A job that takes long to stop still runs then.
-async fn until_taken(pool: &Pool, jobs: &[&String], before: &Before) -> Result<(), Failure> {
+async fn until_taken(pool: &Pool, jobs: &[&String], before: &Known) -> Result<(), Failure> {
     let until = Instant::now() + TAKEN_MAX;
     let run = |entry: &JobEntry<String>| (entry.phase, entry.pid, entry.since_unix_s);
     for job in jobs {

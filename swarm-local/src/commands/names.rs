@@ -1,5 +1,6 @@
 //! Finds what a person may have meant by a name.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -8,7 +9,7 @@ use swarm_core::JobName;
 
 use super::super::snapshot::Snapshot;
 use super::super::state;
-use super::super::web::{self, job_line};
+use super::super::web::{self, JobEntry, job_line};
 use super::Failure;
 use super::pool::{self, Pool, PoolArgs};
 use crate::job_log::JobLog;
@@ -30,6 +31,38 @@ pub(super) async fn nearest(pool: &Pool, name: &str) -> Result<Vec<String>, Fail
     };
     pool.get(web::JOBS).await?.lines(each).await?;
     Ok(near.found.into_iter().map(|(_, name)| name).collect())
+}
+
+/// The reports about jobs that exist.
+pub(super) type Known = BTreeMap<String, JobEntry<String>>;
+
+/// Returns the reports about these jobs. The error names the jobs that the pool does not have, and
+/// the consequence.
+pub(super) async fn known(
+    pool: &Pool,
+    jobs: &[String],
+    consequence: &str,
+) -> Result<Known, Failure> {
+    let (mut known, mut unknown) = (Known::new(), Vec::new());
+    for job in jobs {
+        match pool.job(job).await? {
+            Some(entry) => drop(known.insert(job.clone(), entry)),
+            None => unknown.push(job),
+        }
+    }
+    let Some(first) = unknown.first() else { return Ok(known) };
+    let near = nearest(pool, first).await?;
+    let quoted = |names: &[String]| {
+        let names = names.iter().map(|name| format!("`{}`", name.escape_default()));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let near = if near.is_empty() { String::new() } else { format!("; it has {}", quoted(&near)) };
+    let missing: Vec<_> = unknown.into_iter().cloned().collect();
+    let job = if missing.len() == 1 { "job" } else { "jobs" };
+    Err(Failure::No(format!(
+        "the pool has no {job} {}{near}{consequence}. To name a pool, write `--pool POOL`",
+        quoted(&missing)
+    )))
 }
 
 /// The purpose of a command that got a job's name where a pool's belongs.

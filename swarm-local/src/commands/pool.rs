@@ -334,7 +334,7 @@ impl Pool {
 
     /// Returns a job; `None` if the pool does not have it.
     pub(super) async fn job(&self, name: &str) -> Result<Option<JobEntry<String>>, Failure> {
-        match self.get_if_any(&format!("{}/{}", web::JOBS, escaped(name))).await? {
+        match self.get_if_any(&format!("{}/{}", web::JOBS, http::escaped(name))).await? {
             Some(answer) => Ok(Some(serde_json::from_slice(&answer.whole().await?)?)),
             None => Ok(None),
         }
@@ -355,7 +355,7 @@ impl Pool {
         action: Action,
         job: &str,
     ) -> Result<Result<String, String>, Failure> {
-        let path = format!("{}/{}/{}", web::BY_HAND, action.as_str(), escaped(job));
+        let path = format!("{}/{}/{}", web::BY_HAND, action.as_str(), http::escaped(job));
         let stream = self.connect().await?;
         let answer = self.answered(http::post(stream, &path)).await?;
         let status = answer.status().as_u16();
@@ -435,13 +435,4 @@ impl Pool {
     pub(super) fn logs(&self) -> PathBuf {
         self.dir.join("logs")
     }
-}
-
-/// Escapes a name as part of a path.
-pub(super) fn escaped(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let escape = |byte: u8| {
-        if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
-    };
-    name.bytes().map(escape).collect()
 }

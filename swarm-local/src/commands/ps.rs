@@ -20,8 +20,8 @@ use crate::output::{Output, columns, columns_of, padded};
 /// Number of existing workers that an error names if the requested worker does not exist.
 const NAMED_MAX: usize = 5;
 
-/// Positions of the columns with titles and with runners. A list without any has no such column.
-const OPTIONAL: [usize; 2] = [1, 2];
+/// Position of the column with titles.
+const TITLE: usize = 1;
 
 /// Number of lines that determine the widths of the columns.
 const MEASURED: usize = 1_000;
@@ -166,7 +166,7 @@ impl Table {
     fn new(is_wide: bool) -> io::Result<Self> {
         let usage = is_wide.then(Usage::of_groups).transpose()?;
         let mut heads =
-            vec![columns::JOB, columns::TITLE, "RUNNER", columns::WORKER, columns::PHASE, "PID", "UP"];
+            vec![columns::JOB, columns::TITLE, columns::WORKER, columns::PHASE, "PID", "UP"];
         heads.extend(if is_wide { &["TOKEN", "MEMORY", "CPU"][..] } else { &[] });
         heads.extend(["RESTARTS", "LAST EXIT"]);
         let heads = heads.into_iter().map(str::to_owned).collect();
@@ -209,7 +209,6 @@ impl Table {
         let mut row = vec![
             entry.name,
             entry.title.unwrap_or_default(),
-            entry.runner.unwrap_or_default(),
             known(entry.worker),
             phase,
             known(entry.pid.map(|pid| pid.to_string())),
@@ -236,10 +235,9 @@ impl Table {
         let width = |column: usize| self.first.iter().map(|row| columns_of(&row[column])).max();
         let mut widths: Vec<_> =
             (0..columns).map(|column| width(column).unwrap_or_default()).collect();
-        for column in OPTIONAL {
-            if self.first.iter().skip(1).all(|row| row[column].is_empty()) {
-                widths[column] = 0;
-            }
+        // A list without titles has no column for them.
+        if self.first.iter().skip(1).all(|row| row[TITLE].is_empty()) {
+            widths[TITLE] = 0;
         }
         for row in self.first.drain(..) {
             write_row(to, &row, &widths)?;

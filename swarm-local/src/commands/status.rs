@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::Args;
 use swarm_adapters_host::shell;
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::super::snapshot::{Snapshot, WorkerRow};
 use super::super::text::counted;
 use super::pool::Pool;
-use super::{Failure, PoolArgs, ended, pool, standard_output};
+use super::{Failure, PoolArgs, ended, pool, silent_for, standard_output};
 use crate::output::{NO, Output};
 
 /// The time between two requests of a status that waits.
@@ -178,10 +178,4 @@ fn by_hand(jobs: &[String], named: &PoolArgs) -> Option<String> {
     };
     let count = counted(jobs.len(), "job");
     (!jobs.is_empty()).then(|| format!("{count} suspended by hand{rest}; undo: {undo}"))
-}
-
-/// Returns the duration of a worker's silence, if it is silent.
-fn silent_for(worker: &WorkerRow) -> Option<Duration> {
-    let since = SystemTime::UNIX_EPOCH + Duration::from_secs(worker.silent_since_unix_s?);
-    Some(since.elapsed().unwrap_or_default())
 }

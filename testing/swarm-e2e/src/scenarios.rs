@@ -40,6 +40,7 @@ mod leases_pass_others_by;
 mod ledgers_in_parts;
 mod list_changes_arrive;
 mod lists_that_are_missing_stop_nothing;
+mod live_pools_are_shown;
 mod managed_pools;
 mod manifests_are_accepted;
 mod moves_are_bounded;
@@ -171,6 +172,7 @@ fn first() -> Vec<Scenario> {
         scenario!(a_worker_in_another_language).in_parallel(),
         scenario!(jobs_try_another_worker).in_parallel(),
         scenario!(edits_go_in_steps).in_parallel(),
+        scenario!(live_pools_are_shown).in_parallel(),
         scenario!(jobs_without_a_worker_have_a_reason).in_parallel(),
         // Scenarios that judge times, or stop the operator, run alone.
         scenario!(managed_pools_need_their_rights as managed_pools::without_rights),

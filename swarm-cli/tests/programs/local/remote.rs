@@ -80,6 +80,36 @@ fn a_pool_is_looked_at_and_stopped_from_another_terminal() {
 }
 
 #[test]
+fn the_words_of_a_cluster_are_understood() {
+    let machine = Machine::new();
+    let _operator = machine.settled();
+    let dir = machine.state();
+    assert_eq!(printed(&dir, &["jobs"]), printed(&dir, &["ps"]));
+    let who = ["who", "stream:cars:new", "stream:cars:updated"];
+    let text_of = printed(&dir, &who);
+    assert_eq!(text_of.lines().count(), 3, "{text_of}");
+    assert!(text_of.starts_with("JOB "), "{text_of}");
+    let found = json(&printed(&dir, &[&who[..], &["-o", "json"]].concat()));
+    let jobs = json(&printed(&dir, &["ps", "-o", "json"]));
+    let all = jobs["jobs"].as_array().unwrap();
+    for job in found["jobs"].as_array().unwrap() {
+        let listed = all.iter().find(|it| it["name"] == job["name"]).unwrap();
+        assert_eq!((&job["worker"], &job["token"]), (&listed["worker"], &listed["token"]));
+    }
+    let (_, complaint) = text(&asked(&dir, &["who", "stream:cars:newer"]), 3);
+    assert!(complaint.contains("; it has `stream:cars:new`"), "{complaint}");
+
+    let workers = printed(&dir, &["workers"]);
+    assert!(
+        workers.starts_with("WORKER          STATE  JOBS\nswarm-worker-0  ready  9\n"),
+        "{workers}"
+    );
+    let workers = json(&printed(&dir, &["workers", "-o", "json"]));
+    assert_eq!(workers["workers"].as_array().unwrap().len(), 3);
+    assert_eq!(workers["workers"][2]["jobs"], 9);
+}
+
+#[test]
 fn jobs_without_a_worker_are_listed_with_the_reason() {
     let machine = Machine::new();
     let _operator = machine.settled_with(&["--workers", "0"]);

@@ -51,7 +51,7 @@ proptest! {
         let (before, after) = (Split::of(&ledger, 1 << log), Split::of(&other, 1 << log));
         let pairs = before.digests().iter().zip(after.digests()).enumerate();
         let touched: Vec<_> = pairs.filter(|(_, (a, b))| a != b).map(|(n, _)| n).collect();
-        let expected = if changes { vec![place(&job, 1 << log)] } else { Vec::new() };
+        let expected = if changes { vec![index(&job, 1 << log)] } else { Vec::new() };
         prop_assert_eq!(touched, expected);
     }
 
@@ -126,7 +126,7 @@ fn digests_are_frozen() {
 
 #[test]
 fn the_part_of_a_job_is_frozen() {
-    let places = ["a", "b", "c", "d", "e", "f"].map(|name| place(&name.parse().unwrap(), 16));
+    let places = ["a", "b", "c", "d", "e", "f"].map(|name| index(&name.parse().unwrap(), 16));
     assert_eq!(places, [15, 15, 11, 10, 8, 10]);
 }
 

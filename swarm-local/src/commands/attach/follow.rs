@@ -183,7 +183,6 @@ mod tests {
             unassigned: unassigned.map(str::to_owned),
             unassigned_message: None,
             failing: None,
-            runner: None,
             params: swarm_core::Params::default(),
         };
         for (name, state, slot, phase, unassigned) in [

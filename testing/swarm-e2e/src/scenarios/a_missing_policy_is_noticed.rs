@@ -8,6 +8,7 @@ use swarm_adapters_k8s::status::unprotected_sessions;
 use swarm_client::api::Swarm;
 
 use super::session_pool::{Policy, REST_WITHIN, SessionPool};
+use super::the_plugin_passes_flags_on::{code, swarm};
 use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
@@ -19,6 +20,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     operator::install(&context.cluster).await?;
     outcome?;
     enforced(&context, true).await?;
+    checked(&context, 0, "policies     ok").await?;
     let set = "statefulset/unprotected";
     context.kubectl(&["rollout", "restart", set]).await?;
     context.kubectl(&["rollout", "status", set, "--timeout=60s"]).await?;
@@ -39,6 +41,7 @@ async fn noticed(context: &Context) -> Result<()> {
     let binding = ["delete", "validatingadmissionpolicybinding", "swarm-sessions"];
     context.cluster.kubectl(&binding).await?;
     enforced(context, false).await?;
+    checked(context, 3, "or its binding `swarm-sessions`").await?;
     context.kubectl(&["rollout", "restart", "statefulset/unprotected"]).await?;
     let message = until("the Swarm to say so of both workers", REST_WITHIN, || async {
         let said = said(context).await?;
@@ -48,6 +51,17 @@ async fn noticed(context: &Context) -> Result<()> {
     ensure!(message.contains("deploy/base/policy.yaml"), "{message}");
     context.laps.lap(message);
     Ok(())
+}
+
+/// Waits until `kubectl swarm check` ends with this exit code, and prints this.
+async fn checked(context: &Context, exit: i32, prints: &str) -> Result<()> {
+    until("the check to see it", REST_WITHIN, || async {
+        let output = swarm(context, &["check"], true).await?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        ensure!(code(&output) == Some(exit) && text.contains(prints), "{output:?}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 async fn said(context: &Context) -> Result<Option<String>> {

@@ -20,7 +20,7 @@ use crate::until::until;
 
 /// The time for which a worker may act after it renewed its Lease, unless a pool sets another time.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
-/// The time of a Lease for pools whose restarts are counted. A machine that stands still for some
+/// The time of a Lease for pools whose restarts are counted. A pause of the machine for some
 /// seconds restarts none of their jobs.
 const LONG_LEASE: Duration = Duration::from_secs(20);
 /// The longest allowed pause of the jobs of a worker that fell silent.

@@ -150,7 +150,8 @@ fn judge(args: &[&str], output: &Output, expected: i32, says: &str) -> Result<()
     Ok(())
 }
 
-async fn swarm(context: &Context, args: &[&str], knows_cluster: bool) -> Result<Output> {
+/// Runs the plugin through kubectl, in an environment that names the cluster or none.
+pub(super) async fn swarm(context: &Context, args: &[&str], knows_cluster: bool) -> Result<Output> {
     let environment = context.cluster.environment();
     let path = environment.iter().find(|(name, _)| *name == "PATH").context("a path")?;
     let kubectl = std::env::split_paths(&path.1).map(|folder| folder.join("kubectl"));
@@ -163,10 +164,10 @@ async fn swarm(context: &Context, args: &[&str], knows_cluster: bool) -> Result<
     Ok(command.kill_on_drop(true).output().await?)
 }
 
-fn code(output: &Output) -> Option<i32> {
+pub(super) fn code(output: &Output) -> Option<i32> {
     output.status.code()
 }
 
-fn said(output: &Output) -> String {
+pub(super) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

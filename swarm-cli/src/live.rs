@@ -1,0 +1,269 @@
+//! Commands that read a live cluster: the Swarms, their workers and their jobs. They change nothing.
+//!
+//! Exit codes: 0 success, 1 the cluster does not answer or refuses, 2 invalid usage, 3 the answer is
+//! "no": the object does not exist, or is not healthy.
+
+mod check;
+mod jobs;
+mod objects;
+mod paths;
+mod pool;
+mod show;
+mod status;
+mod who;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+use std::process::ExitCode;
+use std::sync::Once;
+use std::time::Duration;
+
+use clap::Args;
+use jiff::Timestamp;
+use swarm_adapters_host::shell;
+use swarm_local::age;
+use swarm_local::output::{NO, complain};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+
+use crate::kubectl::proxy::{Proxy, Unread};
+use crate::kubectl::{Cluster, check_name};
+use pool::{LivePool, Reach};
+
+pub(crate) use check::{CheckArgs, check};
+pub(crate) use jobs::{JobsArgs, jobs};
+pub(crate) use status::{StatusArgs, status};
+pub(crate) use who::{WhoArgs, who};
+pub(crate) use workers::{WorkersArgs, workers};
+
+/// Maximum number of existing names that an error names.
+const NAMED_MAX: usize = 5;
+/// The least similarity of a suggested name, from 0 to 1.
+const SIMILAR_ENOUGH: f64 = 0.7;
+/// Namespace of a context that names none.
+const DEFAULT_NAMESPACE: &str = "default";
+/// Message about a cluster without our CRDs.
+const NOT_INSTALLED: &str = "swarm is not installed in this cluster: it has no kind Swarm; install \
+     the CRDs and the operator first";
+/// Maximum number of names that complete a word, and maximum time to find them.
+const COMPLETED_MAX: usize = 500;
+const COMPLETED_WITHIN: Duration = Duration::from_secs(3);
+/// Whether the note about a missing right was printed.
+static NOTED: Once = Once::new();
+/// Exit code of a program that Ctrl-C ends, as shells report it.
+const INTERRUPTED: u8 = 130;
+/// Maximum size of the name of the context's namespace.
+const NAME_BYTES_MAX: u64 = 1 << 10;
+
+/// The cluster and the namespace to read.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Scope {
+    /// The namespace [default: the one in the context]
+    #[arg(long, short, value_name = "NS")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    cluster: Cluster,
+}
+
+/// Reason for a command's failure; a sentence.
+enum Failure {
+    /// The answer is "no".
+    No(String),
+    Failed(String),
+}
+
+impl From<String> for Failure {
+    fn from(sentence: String) -> Self {
+        Self::Failed(sentence)
+    }
+}
+
+impl From<Unread> for Failure {
+    fn from(unread: Unread) -> Self {
+        Self::Failed(unread.into())
+    }
+}
+
+impl Scope {
+    /// Returns the namespace of the arguments, or else of the context.
+    fn namespace(&self) -> Result<String, String> {
+        if let Some(name) = &self.namespace {
+            check_name(name)?;
+            return Ok(name.clone());
+        }
+        let words = ["config", "view", "--minify", "--output=jsonpath={..namespace}"];
+        let words: Vec<_> = words.iter().map(Into::into).collect();
+        // A program in a pod has no context.
+        let of_context = self.cluster.print(&words, NAME_BYTES_MAX).unwrap_or_default();
+        let name = of_context.trim();
+        let name = if name.is_empty() { DEFAULT_NAMESPACE } else { name };
+        check_name(name)?;
+        Ok(name.to_owned())
+    }
+}
+
+/// Runs a command that reads through a proxy, until it ends or a signal ends it. The proxy ends with
+/// it.
+fn run(
+    cluster: &Cluster,
+    command: impl AsyncFnOnce(&Proxy) -> Result<ExitCode, Failure>,
+) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = runtime.map_err(|error| Failure::Failed(error.to_string())).and_then(|runtime| {
+        runtime.block_on(async {
+            let ended = || Failure::Failed("ended by a signal".to_owned());
+            let end = |kind| signal(kind).map_err(|error| Failure::Failed(error.to_string()));
+            let (mut terminated, mut hung_up, mut interrupted) = (
+                end(SignalKind::terminate())?,
+                end(SignalKind::hangup())?,
+                end(SignalKind::interrupt())?,
+            );
+            tokio::select! {
+                done = async { command(&Proxy::start(cluster).await?).await } => done,
+                _ = terminated.recv() => Err(ended()),
+                _ = hung_up.recv() => Err(ended()),
+                _ = interrupted.recv() => Ok(ExitCode::from(INTERRUPTED)),
+            }
+        })
+    });
+    let (sentence, code) = match done {
+        Ok(code) => return code,
+        Err(Failure::No(sentence)) => (sentence, ExitCode::from(NO)),
+        Err(Failure::Failed(sentence)) => (sentence, ExitCode::FAILURE),
+    };
+    complain(&sentence);
+    code
+}
+
+/// Returns the names of Swarms in a scope, to complete a word; none after a failure.
+pub(crate) fn swarm_names(scope: &Scope) -> Vec<String> {
+    completed(scope, async |proxy, namespace| names(proxy, namespace).await)
+}
+
+/// Returns the names of jobs in a scope that begin with `start`; none after a failure. O(jobs).
+pub(crate) fn job_names(scope: &Scope, swarm: Option<&str>, start: &str) -> Vec<String> {
+    completed(scope, async |proxy, namespace| {
+        let swarms = match swarm {
+            Some(name) => vec![name.to_owned()],
+            None => names(proxy, namespace).await?,
+        };
+        let mut found = Vec::new();
+        for swarm in &swarms {
+            let Some(pool) = LivePool::read(proxy, namespace, swarm, Reach::All).await? else {
+                continue;
+            };
+            let jobs = pool.jobs().map(|job| job.name.as_str());
+            found.extend(jobs.filter(|name| name.starts_with(start)).map(str::to_owned));
+        }
+        found.truncate(COMPLETED_MAX);
+        Ok(found)
+    })
+}
+
+/// Asks the cluster for names.
+fn completed(
+    scope: &Scope,
+    ask: impl AsyncFnOnce(&Proxy, &str) -> Result<Vec<String>, Failure>,
+) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let Ok(runtime) = runtime else { return Vec::new() };
+    runtime.block_on(async {
+        let Ok(namespace) = scope.namespace() else { return Vec::new() };
+        let Ok(proxy) = Proxy::start(&scope.cluster).await else { return Vec::new() };
+        timeout(COMPLETED_WITHIN, ask(&proxy, &namespace))
+            .await
+            .ok()
+            .and_then(Result::ok)
+            .unwrap_or_default()
+    })
+}
+
+/// Returns the names of the Swarms in a namespace.
+async fn names(proxy: &Proxy, namespace: &str) -> Result<Vec<String>, Failure> {
+    let Some(swarms) = proxy.table(&paths::swarms(namespace)).await? else {
+        return Err(Failure::No(NOT_INSTALLED.to_owned()));
+    };
+    Ok(swarms.rows().map(|row| row.text("Name").to_owned()).collect())
+}
+
+/// Reads the named Swarm, or else the only one of the namespace.
+async fn one(
+    proxy: &Proxy,
+    namespace: &str,
+    name: Option<&str>,
+    reach: Reach<'_>,
+) -> Result<LivePool, Failure> {
+    if let Some(name) = name {
+        check_name(name)?;
+        if let Some(pool) = LivePool::read(proxy, namespace, name, reach).await? {
+            if let Some(sentence) = &pool.hidden {
+                let note = "note: not visible to you, so no job is shown as running or failing";
+                // An answer that is watched is read many times.
+                NOTED.call_once(|| complain(&format!("{note}: {sentence}")));
+            }
+            return Ok(pool);
+        }
+        let others = names(proxy, namespace).await?;
+        let hint = nearest(name, others.iter().map(String::as_str));
+        return Err(Failure::No(format!("namespace `{namespace}` has no Swarm `{name}`{hint}")));
+    }
+    let all = names(proxy, namespace).await?;
+    match all.as_slice() {
+        [] => Err(Failure::No(format!(
+            "namespace `{namespace}` has no Swarm; name another one with --namespace, or list all \
+             with `kubectl swarm status -A`"
+        ))),
+        [name] => Box::pin(one(proxy, namespace, Some(name), reach)).await,
+        several => Err(Failure::No(format!(
+            "namespace `{namespace}` has several Swarms; write the name of one: {}",
+            some(several.iter().map(String::as_str))
+        ))),
+    }
+}
+
+/// Returns the existing names that resemble `name`, as the end of a sentence.
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let similarity = |other: &str| strsim::jaro_winkler(name, other);
+    let mut names: Vec<_> = names.map(|other| (similarity(other), other)).collect();
+    if names.is_empty() {
+        return "; it has none".to_owned();
+    }
+    names.sort_by(|(a, one), (b, other)| b.total_cmp(a).then(one.cmp(other)));
+    // A job may be in several Swarms.
+    names.dedup();
+    let similar = names.iter().filter(|(similarity, _)| SIMILAR_ENOUGH <= *similarity).count();
+    if similar == 0 {
+        return format!("; it has {}", some(names.iter().map(|(_, name)| *name)));
+    }
+    let nearest = names.iter().take(similar.min(NAMED_MAX)).map(|(_, name)| *name);
+    format!("; the nearest names are {}", some(nearest))
+}
+
+/// Names the first of several things.
+fn some<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names = names.map(|name| format!("`{}`", name.escape_default()));
+    let mut shown: Vec<_> = names.by_ref().take(NAMED_MAX).collect();
+    let rest = names.count();
+    if 0 < rest {
+        shown.push(format!("and {rest} more"));
+    }
+    shown.join(", ")
+}
+
+/// Formats the time since a moment of Unix time, in seconds.
+fn age_since(now: Timestamp, unix_s: u64) -> String {
+    let then = i64::try_from(unix_s).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    then.map_or_else(String::new, |then| age_of(now, then))
+}
+
+/// Formats the time since a moment. A moment in the future, by another clock, is now.
+fn age_of(now: Timestamp, then: Timestamp) -> String {
+    age(now.duration_since(then).try_into().unwrap_or_default())
+}
+
+/// Returns the part of a command line that names a Swarm, as the next command needs it.
+fn named(namespace: &str, name: &str) -> String {
+    format!("{} -n {}", shell::word(name), shell::word(namespace))
+}

@@ -1,0 +1,167 @@
+//! `jobs`: the jobs of a Swarm with their phases.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+use swarm_adapters_host::printable::{Form, printable};
+use swarm_core::JobPhase;
+use swarm_local::output::{columns, whole_table};
+
+use super::pool::{JobState, LivePool, Reach};
+use super::show::{Answer, Display};
+use super::status::why_unassigned;
+use super::{Failure, Scope, age_since, nearest, one, run};
+use crate::kubectl::proxy::Proxy;
+
+/// The phases, the most usual first.
+const PHASES: [JobPhase; 9] = [
+    JobPhase::Running,
+    JobPhase::Published,
+    JobPhase::Stopping,
+    JobPhase::Failing,
+    JobPhase::Waiting,
+    JobPhase::Quarantined,
+    JobPhase::Unassigned,
+    JobPhase::Suspended,
+    JobPhase::Done,
+];
+
+/// Arguments of `kubectl swarm jobs`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl swarm jobs cameras                     all jobs
+  kubectl swarm jobs cameras --worker ingest-1   the jobs of a worker
+  kubectl swarm jobs cameras --failing           jobs that fail, with their last exits
+  kubectl swarm jobs cameras --unassigned        jobs that no worker runs")]
+pub(crate) struct JobsArgs {
+    /// The name of the Swarm [default: the only one of the namespace]
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// Only jobs of this worker
+    #[arg(long, short, value_name = "WORKER")]
+    worker: Option<String>,
+    /// Only jobs with this text in their names or titles
+    #[arg(long, short, value_name = "TEXT")]
+    job: Option<String>,
+    /// Only jobs that no worker runs
+    #[arg(long, short)]
+    unassigned: bool,
+    /// Only failing jobs; a worker reports at most its worst three
+    #[arg(long, short)]
+    failing: bool,
+    #[command(flatten)]
+    display: Display,
+    #[command(flatten)]
+    scope: Scope,
+}
+
+/// Prints the jobs of a Swarm. Exit code 3 if the Swarm or the worker does not exist.
+pub(crate) fn jobs(args: &JobsArgs) -> ExitCode {
+    run(&args.scope.cluster, async |proxy| {
+        let namespace = args.scope.namespace()?;
+        args.display.show(async || answer(args, proxy, &namespace).await).await
+    })
+}
+
+async fn answer(args: &JobsArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
+    let pool = one(proxy, namespace, args.name.as_deref(), Reach::All).await?;
+    if let Some(worker) = &args.worker {
+        let names = || pool.workers().into_iter().map(|it| it.name.as_str());
+        if !names().any(|name| name == worker) {
+            let (swarm, hint) = (&pool.swarm.metadata.name, nearest(worker, names()));
+            return Err(Failure::No(format!("Swarm `{swarm}` has no worker `{worker}`{hint}")));
+        }
+    }
+    let inline = pool.swarm.inline_jobs();
+    let title = |state: &JobState<'_>| {
+        let job = inline.get(state.name.as_str());
+        job.and_then(|job| job["title"].as_str()).unwrap_or_default()
+    };
+    let titled = pool.jobs().map(|state| (title(&state), state));
+    let shown: Vec<_> = titled.filter(|(title, state)| args.shows(state, title)).collect();
+    let document = || {
+        let all: Vec<_> = shown.iter().map(|(title, state)| document(title, state)).collect();
+        json!({ "jobs": all })
+    };
+    let names = || shown.iter().map(|(_, state)| state.name.to_string()).collect();
+    let text = |is_wide| {
+        let mut text = table(&pool, &shown, is_wide);
+        if let (true, Some(message)) = (args.unassigned, why_unassigned(&pool.swarm).1) {
+            let _ = writeln!(text, "{}", printable(message, Form::Line));
+        }
+        text
+    };
+    Ok(args.display.answer(true, text, document, names)?)
+}
+
+impl JobsArgs {
+    pub(crate) const fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn shows(&self, state: &JobState<'_>, title: &str) -> bool {
+        let Self { name: _, worker, job, unassigned, failing, display: _, scope: _ } = self;
+        let has = |text: &String| state.name.as_str().contains(text) || title.contains(text);
+        worker.as_deref().is_none_or(|worker| state.worker == Some(worker))
+            && job.as_ref().is_none_or(has)
+            && (!unassigned || state.phase == JobPhase::Unassigned)
+            && (!failing || state.failing.is_some())
+    }
+}
+
+fn table(pool: &LivePool, shown: &[(&str, JobState<'_>)], is_wide: bool) -> String {
+    let mut heads = vec![columns::JOB, columns::TITLE, columns::WORKER, columns::PHASE];
+    heads.extend(["RESTARTS", "SINCE", "LAST EXIT"]);
+    heads.extend(if is_wide { &["SLOT", "TOKEN", "LAST OUTPUT"][..] } else { &[] });
+    let mut rows = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    rows.extend(shown.iter().map(|(title, state)| {
+        let failing = state.failing;
+        let known = |text: Option<String>| text.unwrap_or_default();
+        let mut row = vec![
+            state.name.to_string(),
+            (*title).to_owned(),
+            state.worker.unwrap_or("-").to_owned(),
+            state.phase.as_str().to_owned(),
+            known(failing.map(|it| it.restarts.to_string())),
+            known(failing.map(|it| age_since(pool.now, it.since_unix_s))),
+            known(failing.map(|it| it.last_exit.clone())),
+        ];
+        if is_wide {
+            row.extend([
+                known(state.slot.map(|slot| slot.to_string())),
+                state.token.to_string(),
+                known(failing.and_then(|it| it.last_output.last().cloned())),
+            ]);
+        }
+        row
+    }));
+    whole_table(rows)
+}
+
+fn document(title: &str, state: &JobState<'_>) -> Value {
+    json!({
+        "job": state.name.as_str(),
+        "title": (!title.is_empty()).then_some(title),
+        "worker": state.worker,
+        "slot": state.slot.map(|slot| slot.0),
+        "phase": state.phase.as_str(),
+        "token": state.token,
+        "restarts": state.failing.map(|it| it.restarts),
+        "lastExit": state.failing.map(|it| it.last_exit.as_str()),
+        "lastOutput": state.failing.map(|it| &it.last_output),
+    })
+}
+
+/// Returns the number of jobs in each phase that has some, the most usual phases first.
+pub(super) fn by_phase(pool: &LivePool) -> Vec<(JobPhase, usize)> {
+    let mut counts = PHASES.map(|phase| (phase, 0));
+    for state in pool.jobs() {
+        if let Some((_, count)) = counts.iter_mut().find(|(phase, _)| *phase == state.phase) {
+            *count += 1;
+        }
+    }
+    counts.into_iter().filter(|(_, count)| 0 < *count).collect()
+}

@@ -1,0 +1,304 @@
+//! The objects of a Swarm on a cluster, with the fields that commands show. Fields of later versions
+//! are ignored.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use flate2::read::GzDecoder;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use swarm_core::handover::SessionId;
+use swarm_core::parts::{Part, StoredPart, join};
+use swarm_core::stored::{Stored, StoredHolder, Waits};
+use swarm_core::{Failing, Ledger};
+
+/// Maximum size of a decompressed part. The operator writes about a tenth of it.
+const PART_BYTES_MAX: u64 = 1_200_000;
+/// Maximum number of failing jobs of a worker that are shown.
+const FAILING_MAX: usize = 3;
+
+/// The annotation with the acknowledgement of a session.
+const ACK: &str = "swarm.k8slab.info/ack";
+/// The annotation with the failing jobs of a session.
+const FAILING: &str = "swarm.k8slab.info/failing";
+
+/// The metadata of an object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Metadata {
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) generation: i64,
+    pub(super) creation_timestamp: Option<Timestamp>,
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+/// A Swarm.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct SwarmObject {
+    pub(super) metadata: Metadata,
+    /// The spec as written: an operator of another version may know other fields.
+    #[serde(default)]
+    pub(super) spec: Value,
+    #[serde(default)]
+    pub(super) status: Status,
+}
+
+/// The status of a Swarm.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Status {
+    pub(super) observed_generation: i64,
+    pub(super) workers_ready: u32,
+    pub(super) workers_desired: u32,
+    pub(super) unassigned: BTreeMap<String, u64>,
+    pub(super) jobs: u64,
+    pub(super) running: u64,
+    pub(super) suspended: u64,
+    pub(super) moving: u64,
+    pub(super) failing: u64,
+    pub(super) conditions: Vec<Condition>,
+}
+
+/// A condition of a Swarm.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Condition {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) status: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) last_transition_time: Option<Timestamp>,
+}
+
+impl SwarmObject {
+    /// Returns the condition of this type.
+    pub(super) fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.status.conditions.iter().find(|it| it.kind == kind)
+    }
+
+    /// Whether the condition of this type is true.
+    pub(super) fn is(&self, kind: &str) -> bool {
+        self.condition(kind).is_some_and(|it| it.status == "True")
+    }
+
+    /// Returns the inline jobs by name, as their author wrote them. O(jobs).
+    pub(super) fn inline_jobs(&self) -> BTreeMap<&str, &Value> {
+        let jobs = self.spec["jobs"].as_array().into_iter().flatten();
+        jobs.filter_map(|job| Some((job["name"].as_str()?, job))).collect()
+    }
+
+    /// Whether workers get their jobs by sessions, and so confirm them.
+    pub(super) fn has_sessions(&self) -> bool {
+        let managed = &self.spec["pool"]["managed"];
+        match self.spec["worker"]["protocol"].as_str() {
+            Some(protocol) => protocol == "Session",
+            None => managed.is_object() && managed["image"].is_null(),
+        }
+    }
+}
+
+/// The main object of a ledger.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct LedgerObject {
+    pub(super) spec: LedgerSpec,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LedgerSpec {
+    pool: Claimant,
+    #[serde(default)]
+    pub(super) writer: Option<Writer>,
+    pub(super) revision: u64,
+    pub(super) version: u64,
+    pub(super) first_token: u64,
+    #[serde(default)]
+    pub(super) holdings: Holdings,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Claimant {
+    name: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Writer {
+    pub(super) member: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Holdings {
+    incarnation: u64,
+    longest_lease_ms: u64,
+    has_shares: bool,
+    pub(super) parts: Vec<String>,
+    holders: Vec<StoredHolder>,
+    waits: BTreeMap<String, Waits>,
+    strikes: BTreeMap<String, u32>,
+}
+
+/// A part of a ledger.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct PartObject {
+    spec: PartSpec,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct PartSpec {
+    holdings: PartHoldings,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum PartHoldings {
+    Compressed { gzip: String },
+    // The form of earlier versions.
+    Plain(StoredPart),
+}
+
+impl LedgerSpec {
+    /// Joins the ledger with some or all of its parts.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about contents that are not a ledger.
+    pub(super) fn ledger(self, parts: Vec<PartObject>) -> Result<Ledger, String> {
+        let pool = self.pool.name;
+        let wrong = |why: &dyn std::fmt::Display| {
+            format!("the ledger of pool `{pool}` cannot be read, perhaps by this version: {why}")
+        };
+        let Holdings {
+            incarnation,
+            longest_lease_ms,
+            has_shares,
+            parts: _,
+            holders,
+            waits,
+            strikes,
+        } = self.holdings;
+        let head = Stored {
+            incarnation,
+            revision: self.revision,
+            version: self.version,
+            first_token: self.first_token,
+            longest_lease_ms,
+            has_shares,
+            holders,
+            waits,
+            strikes,
+        };
+        if parts.is_empty() {
+            return Ledger::try_from(head).map_err(|error| wrong(&error));
+        }
+        let read = |part: PartObject| {
+            let stored = part.spec.holdings.read().map_err(|why| wrong(&why))?;
+            Part::try_from(stored).map_err(|error| wrong(&error))
+        };
+        let parts: Vec<_> = parts.into_iter().map(read).collect::<Result<_, _>>()?;
+        join(head, parts).map_err(|error| wrong(&error))
+    }
+}
+
+impl PartHoldings {
+    fn read(self) -> Result<StoredPart, String> {
+        let gzip = match self {
+            Self::Plain(part) => return Ok(part),
+            Self::Compressed { gzip } => gzip,
+        };
+        let gzip = BASE64.decode(gzip).map_err(|error| error.to_string())?;
+        let mut text = Vec::new();
+        // A kilobyte of gzip may expand to a megabyte.
+        let mut decoder = GzDecoder::new(gzip.as_slice()).take(PART_BYTES_MAX + 1);
+        decoder.read_to_end(&mut text).map_err(|error| error.to_string())?;
+        if u64::try_from(text.len()).is_ok_and(|length| PART_BYTES_MAX < length) {
+            return Err(format!("a part has more than {PART_BYTES_MAX} bytes"));
+        }
+        serde_json::from_slice(&text).map_err(|error| error.to_string())
+    }
+}
+
+/// The view of a session: its jobs with the tokens of their grants.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct ViewObject {
+    pub(super) metadata: Metadata,
+    pub(super) spec: ViewSpec,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct ViewSpec {
+    #[serde(default)]
+    pub(super) incarnation: u64,
+    pub(super) revision: u64,
+    #[serde(default)]
+    pub(super) jobs: BTreeMap<String, ViewJob>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct ViewJob {
+    pub(super) token: u64,
+}
+
+/// The Lease of a session.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct LeaseObject {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: LeaseSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LeaseSpec {
+    holder_identity: Option<String>,
+    renew_time: Option<Timestamp>,
+}
+
+/// The acknowledgement in a Lease.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Ack {
+    pub(super) incarnation: u64,
+    pub(super) revision: u64,
+    pub(super) draining: bool,
+}
+
+/// The report of a session.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Report {
+    pub(super) ack: Ack,
+    /// Whether the session lives: its Lease is neither closed nor revoked.
+    pub(super) is_open: bool,
+    /// Time of the last renewal, by the clock of the worker.
+    pub(super) renewed: Option<Timestamp>,
+    /// Time at which the session was opened.
+    pub(super) opened: Option<Timestamp>,
+    pub(super) failing: Failing,
+}
+
+impl LeaseObject {
+    pub(super) fn session(&self) -> SessionId {
+        SessionId::from_stored(&self.metadata.name)
+    }
+
+    /// Reads the report. A part that cannot be read counts as missing.
+    pub(super) fn report(&self) -> Report {
+        let Self { metadata: Metadata { name, annotations, creation_timestamp, .. }, spec } = self;
+        let read = |name: &str| annotations.get(name);
+        let ack = read(ACK).and_then(|text| serde_json::from_str(text).ok());
+        let failing: Option<Failing> =
+            read(FAILING).and_then(|text| serde_json::from_str(text).ok());
+        Report {
+            ack: ack.unwrap_or_default(),
+            is_open: spec.holder_identity.as_ref() == Some(name),
+            renewed: spec.renew_time,
+            opened: *creation_timestamp,
+            failing: failing.unwrap_or_default().limited(usize::MAX, FAILING_MAX),
+        }
+    }
+}

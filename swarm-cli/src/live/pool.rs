@@ -1,0 +1,320 @@
+//! The state of one pool of a cluster, read from its objects.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
+use swarm_core::handover::{Cell, Record, SessionId};
+use swarm_core::parts;
+use swarm_core::{FailingJob, JobName, JobPhase, Ledger, Slot, Token};
+
+use super::objects::{
+    LeaseObject, LedgerObject, PartObject, Report, SwarmObject, ViewObject, ViewSpec,
+};
+use super::paths;
+use crate::kubectl::proxy::{Proxy, Unread};
+
+/// Maximum number of reads of a ledger that changes meanwhile.
+const READS_MAX: usize = 5;
+/// Number of parts of a ledger that are read at once.
+const PARTS_AT_ONCE: usize = 8;
+
+/// End of the name of a part without jobs: its digest is 0.
+const EMPTY: &str = "-0000000000000000";
+
+/// The jobs of a pool that a command needs.
+#[derive(Clone, Copy)]
+pub(super) enum Reach<'a> {
+    All,
+    /// Only these jobs: a large ledger need not be read as a whole.
+    Jobs(&'a [JobName]),
+}
+
+/// A Swarm and the state of its pool.
+pub(super) struct LivePool {
+    pub(super) swarm: SwarmObject,
+    /// The replica of the operator that writes the ledger, if several share the Swarms.
+    pub(super) operator: Option<String>,
+    /// The ledger, perhaps only with the jobs of the [`Reach`]; empty before the first turn.
+    pub(super) ledger: Ledger,
+    /// Time at which the objects were read.
+    pub(super) now: Timestamp,
+    /// The sessions and plain workers that fill a slot.
+    workers: BTreeMap<SessionId, LiveWorker>,
+    /// Whether the spec of the Swarm suspends this inline job; made by the first question.
+    suspended: OnceCell<Vec<String>>,
+    /// The right that the user lacks for Leases or views, in a sentence.
+    pub(super) hidden: Option<String>,
+}
+
+/// A worker that fills a slot.
+pub(super) struct LiveWorker {
+    pub(super) slot: Slot,
+    /// The name of the worker.
+    pub(super) name: String,
+    pub(super) is_plain: bool,
+    /// The report in its Lease; `None` for a plain worker, and without the right to read Leases.
+    pub(super) report: Option<Report>,
+    /// Its view, if it is known.
+    view: Option<ViewSpec>,
+    /// Whether it has acknowledged that view; `None` if that is not known.
+    pub(super) is_confirmed: Option<bool>,
+}
+
+/// A job and its holder.
+pub(super) struct JobState<'a> {
+    pub(super) name: &'a JobName,
+    pub(super) phase: JobPhase,
+    pub(super) slot: Option<Slot>,
+    /// The name of the worker; `None` without a worker, or if the worker has left its slot.
+    pub(super) worker: Option<&'a str>,
+    pub(super) token: u64,
+    /// The report of the worker, if it is one of the worst failing jobs.
+    pub(super) failing: Option<&'a FailingJob>,
+}
+
+impl LivePool {
+    /// Reads the Swarm `name`, and the parts of its ledger in `reach`. Returns `None` if the Swarm
+    /// does not exist.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about a refused request or an unreadable object.
+    pub(super) async fn read(
+        proxy: &Proxy,
+        namespace: &str,
+        name: &str,
+        reach: Reach<'_>,
+    ) -> Result<Option<Self>, String> {
+        let path = format!("{}/{name}", paths::swarms(namespace));
+        let (swarm, ledger) = tokio::join!(
+            proxy.object::<SwarmObject>(&path),
+            ledger(proxy, namespace, name, reach),
+        );
+        let Some(swarm) = swarm? else { return Ok(None) };
+        let (operator, ledger) = ledger?.unwrap_or_else(|| (None, Ledger::new(0)));
+        let sessions = sessions(&ledger, reach);
+        let ((leases, hidden), (views, also_hidden)) = if let Some(sessions) = sessions {
+            reports_of(proxy, namespace, &sessions).await?
+        } else {
+            let (leases, views) = (paths::session_leases(namespace), paths::views(namespace));
+            let (leases, views) = tokio::join!(proxy.list(&leases), proxy.list(&views));
+            (visible(leases)?, visible(views)?)
+        };
+        let pool = Self::of(swarm, operator, ledger, &leases, views, Timestamp::now());
+        Ok(Some(Self { hidden: hidden.or(also_hidden), ..pool }))
+    }
+
+    /// Joins the objects. Leases and views of other pools are left out.
+    pub(super) fn of(
+        swarm: SwarmObject,
+        operator: Option<String>,
+        ledger: Ledger,
+        leases: &[LeaseObject],
+        views: Vec<ViewObject>,
+        now: Timestamp,
+    ) -> Self {
+        let mut reports: BTreeMap<_, _> =
+            leases.iter().map(|lease| (lease.session(), lease.report())).collect();
+        let session = |view: &ViewObject| SessionId::from_stored(&view.metadata.name);
+        let mut views: BTreeMap<_, _> =
+            views.into_iter().map(|view| (session(&view), view.spec)).collect();
+        let worker = |(session, slot): (&SessionId, Slot)| {
+            let record = ledger.slots.get(&slot).filter(|record| record.session == *session);
+            let report = reports.remove(session);
+            let view = views.remove(session).filter(|_| !session.is_plain());
+            let is_confirmed = report.as_ref().zip(view.as_ref()).map(|(report, view)| {
+                report.ack.incarnation == view.incarnation && view.revision <= report.ack.revision
+            });
+            let worker = LiveWorker {
+                slot,
+                name: record.map(|record| record.worker.clone()).unwrap_or_default(),
+                is_plain: session.is_plain(),
+                report,
+                view,
+                is_confirmed,
+            };
+            (session.clone(), worker)
+        };
+        let workers: BTreeMap<_, _> = ledger.sessions().into_iter().map(worker).collect();
+        let suspended = OnceCell::new();
+        Self { swarm, operator, ledger, now, workers, suspended, hidden: None }
+    }
+
+    /// Returns the workers that fill a slot, in the order of their slots. O(workers · log workers).
+    pub(super) fn workers(&self) -> Vec<&LiveWorker> {
+        let slots = self.ledger.slots.values();
+        slots.filter_map(|record| self.workers.get(&record.session)).collect()
+    }
+
+    /// Returns the jobs of the ledger with their holders. O(jobs · log workers).
+    pub(super) fn jobs(&self) -> impl Iterator<Item = JobState<'_>> {
+        self.ledger.cells.jobs.iter().map(|(name, record)| self.state(name, record))
+    }
+
+    /// Returns one job; `None` if the ledger does not have it. O(log jobs).
+    pub(super) fn job(&self, name: &JobName) -> Option<JobState<'_>> {
+        let (name, record) = self.ledger.cells.jobs.get_key_value(name.as_str())?;
+        Some(self.state(name, record))
+    }
+
+    /// Whether the author of the Swarm has suspended an inline job.
+    fn is_suspended(&self, job: &JobName) -> bool {
+        let suspended = self.suspended.get_or_init(|| {
+            let inline = self.swarm.inline_jobs().into_iter();
+            let inline = inline.filter(|(_, job)| job["suspend"].as_bool() == Some(true));
+            inline.map(|(name, _)| name.to_owned()).collect()
+        });
+        // The names of a map are sorted.
+        suspended.binary_search_by(|name| name.as_str().cmp(job.as_str())).is_ok()
+    }
+
+    fn state<'a>(&'a self, name: &'a JobName, record: &'a Record) -> JobState<'a> {
+        let cell = &record.cell;
+        let holder = cell.holder().and_then(|holder| self.workers.get(holder));
+        let worst = holder.and_then(|holder| holder.report.as_ref());
+        let worst = worst.into_iter().flat_map(|report| &report.failing.worst);
+        let failing = worst.into_iter().find(|it| it.job == *name);
+        let confirmed = |is_confirmed: bool| {
+            if is_confirmed { JobPhase::Running } else { JobPhase::Published }
+        };
+        let phase = match cell {
+            Cell::Releasing { .. } | Cell::ReleasingAll { .. } => JobPhase::Stopping,
+            Cell::Granted { .. } if failing.is_some() => JobPhase::Failing,
+            Cell::Granted { .. } => confirmed(holder.is_some_and(|it| it.runs(name, cell.token()))),
+            Cell::Everywhere { .. } => {
+                let runs = |worker: &&LiveWorker| worker.runs(name, cell.token());
+                let workers = self.workers();
+                confirmed(!workers.is_empty() && workers.iter().all(runs))
+            }
+            Cell::Free { .. } if self.is_suspended(name) => JobPhase::Suspended,
+            Cell::Free { .. } if self.swarm.status.unassigned.is_empty() => JobPhase::Waiting,
+            Cell::Free { .. } => JobPhase::Unassigned,
+            Cell::Quarantined { .. } if record.is_quarantined() => JobPhase::Quarantined,
+            Cell::Hold { .. } | Cell::Quarantined { .. } => JobPhase::Waiting,
+            Cell::Done { .. } => JobPhase::Done,
+        };
+        JobState {
+            name,
+            phase,
+            slot: holder.map(|holder| holder.slot).filter(|slot| *slot != Slot::NOBODY),
+            worker: holder.map(|holder| holder.name.as_str()).filter(|name| !name.is_empty()),
+            token: cell.token().0,
+            failing,
+        }
+    }
+}
+
+impl LiveWorker {
+    /// Whether it has confirmed this grant of a job. The ledger, the view and the Lease are read one
+    /// after another, so the view must have the token of the ledger.
+    fn runs(&self, job: &JobName, token: Token) -> bool {
+        let granted = self.view.as_ref().and_then(|view| view.jobs.get(job.as_str()));
+        self.is_confirmed == Some(true) && granted.is_some_and(|granted| granted.token == token.0)
+    }
+}
+
+impl JobState<'_> {
+    /// Whether a person should look at it, or wait for it.
+    pub(super) fn is_notable(&self) -> bool {
+        !matches!(self.phase, JobPhase::Running | JobPhase::Published | JobPhase::Done)
+    }
+}
+
+/// Returns the sessions that hold the jobs in reach; `None` for all sessions.
+fn sessions(ledger: &Ledger, reach: Reach<'_>) -> Option<BTreeSet<SessionId>> {
+    let Reach::Jobs(jobs) = reach else { return None };
+    let records = jobs.iter().filter_map(|job| ledger.cells.jobs.get(job.as_str()));
+    let holder = |record: &Record| match &record.cell {
+        Cell::Everywhere { .. } | Cell::ReleasingAll { .. } => None,
+        cell => Some(cell.holder().cloned()),
+    };
+    let holders: Option<Vec<_>> = records.map(holder).collect();
+    Some(holders?.into_iter().flatten().collect())
+}
+
+/// A list, and the right that the user lacks for it.
+type Visible<T> = (Vec<T>, Option<String>);
+
+/// Reads the Leases and views of some sessions. Plain workers have none.
+async fn reports_of(
+    proxy: &Proxy,
+    namespace: &str,
+    sessions: &BTreeSet<SessionId>,
+) -> Result<(Visible<LeaseObject>, Visible<ViewObject>), String> {
+    let (mut leases, mut views) = ((Vec::new(), None), (Vec::new(), None));
+    for session in sessions.iter().filter(|session| !session.is_plain()) {
+        let name = session.to_string();
+        let (lease, view) = (paths::lease(namespace, &name), paths::view(namespace, &name));
+        let (lease, view) = tokio::join!(proxy.object(&lease), proxy.object(&view));
+        add(&mut leases, lease)?;
+        add(&mut views, view)?;
+    }
+    Ok((leases, views))
+}
+
+/// Adds an object that may be missing, or that the user may lack the right to read.
+fn add<T>(all: &mut Visible<T>, read: Result<Option<T>, Unread>) -> Result<(), String> {
+    let one = read.map(|found| found.map(|object| vec![object]));
+    let (objects, hidden) = visible(one)?;
+    all.0.extend(objects);
+    all.1 = all.1.take().or(hidden);
+    Ok(())
+}
+
+/// Returns a list that the user may lack the right to read, or the refusal.
+fn visible<T>(read: Result<Option<Vec<T>>, Unread>) -> Result<Visible<T>, String> {
+    match read {
+        Ok(list) => Ok((list.unwrap_or_default(), None)),
+        Err(Unread { sentence, is_forbidden: true }) => Ok((Vec::new(), Some(sentence))),
+        Err(unread) => Err(unread.into()),
+    }
+}
+
+/// Reads the ledger of a Swarm, and the replica that writes it if several share the Swarms. Returns
+/// `None` if the Swarm has no ledger yet.
+async fn ledger(
+    proxy: &Proxy,
+    namespace: &str,
+    swarm: &str,
+    reach: Reach<'_>,
+) -> Result<Option<(Option<String>, Ledger)>, String> {
+    let all = proxy.table(&paths::ledgers(namespace)).await?.unwrap_or_default();
+    let own = all.rows().find(|row| row.text("Swarm") == swarm);
+    let Some(own) = own.map(|row| row.text("Name").to_owned()) else { return Ok(None) };
+    let path = format!("{}/{own}", paths::ledgers(namespace));
+    for _ in 0..READS_MAX {
+        let Some(LedgerObject { spec, .. }) = proxy.object(&path).await? else { return Ok(None) };
+        let names = wanted(&spec.holdings.parts, reach);
+        // A part without jobs has no object.
+        let names = names.into_iter().filter(|name| !name.ends_with(EMPTY));
+        let part = async |name: String| {
+            let path = format!("{}/{own}.{name}", paths::ledger_parts(namespace));
+            proxy.object::<PartObject>(&path).await
+        };
+        let parts = stream::iter(names).map(part).buffered(PARTS_AT_ONCE);
+        let parts: Vec<Option<PartObject>> = parts.try_collect().await?;
+        // A part is removed once a newer ledger names another one.
+        if let Some(parts) = parts.into_iter().collect::<Option<Vec<_>>>() {
+            let operator = spec.writer.as_ref().map(|writer| writer.member.clone());
+            return Ok(Some((operator, spec.ledger(parts)?)));
+        }
+    }
+    Err(format!("the ledger {own} changed {READS_MAX} times while it was read; try again"))
+}
+
+/// Returns the names of the parts with the jobs in `reach`.
+fn wanted(parts: &[String], reach: Reach<'_>) -> Vec<String> {
+    match reach {
+        Reach::All => parts.to_vec(),
+        Reach::Jobs(_) if !parts.len().is_power_of_two() => parts.to_vec(),
+        Reach::Jobs(jobs) => {
+            let mut places: Vec<_> =
+                jobs.iter().map(|job| parts::index(job, parts.len())).collect();
+            places.sort_unstable();
+            places.dedup();
+            places.iter().filter_map(|place| parts.get(*place).cloned()).collect()
+        }
+    }
+}

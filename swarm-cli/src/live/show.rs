@@ -1,0 +1,131 @@
+//! Formats of the answers about a live pool, and `--watch`.
+
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+use swarm_adapters_host::printable::{Form, printable};
+use swarm_local::output::{NO, complain, print};
+use tokio::time::sleep;
+
+use super::Failure;
+
+/// Time between two reads of an answer that is watched.
+const WATCH_EVERY: Duration = Duration::from_secs(2);
+/// Escape codes that put the cursor in the first line and clear the terminal.
+const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+
+/// The format of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Text and tables for people
+    #[default]
+    #[value(alias = "table")]
+    Text,
+    /// The same with more columns
+    Wide,
+    /// One JSON document, in a stable format
+    Json,
+    /// The same document as YAML
+    Yaml,
+    /// Names only, one a line
+    Name,
+}
+
+/// The way to show an answer.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct Display {
+    /// The output format
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
+    output: Format,
+    /// Read every two seconds, and print each change, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+}
+
+/// An answer in its format.
+#[derive(Debug)]
+pub(super) struct Answer {
+    text: String,
+    /// Whether the answer is "yes"; the exit code is 3 otherwise.
+    pub(super) is_good: bool,
+    /// Sentences for standard error, printed after the answer.
+    complaints: Vec<String>,
+}
+
+impl Answer {
+    /// Adds sentences for standard error.
+    pub(super) fn with_complaints(self, complaints: Vec<String>) -> Self {
+        Self { complaints, ..self }
+    }
+}
+
+impl Display {
+    /// Makes an answer. `text` gets whether the format is wide.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, if a document cannot be written as YAML.
+    pub(super) fn answer(
+        self,
+        is_good: bool,
+        text: impl FnOnce(bool) -> String,
+        document: impl FnOnce() -> Value,
+        names: impl FnOnce() -> Vec<String>,
+    ) -> Result<Answer, String> {
+        let text = match self.output {
+            Format::Text => text(false),
+            Format::Wide => text(true),
+            Format::Json => printable(&format!("{:#}\n", document()), Form::Json).into_owned(),
+            Format::Yaml => {
+                let yaml = serde_yaml::to_string(&document()).map_err(|error| error.to_string())?;
+                printable(&yaml, Form::Lines).into_owned()
+            }
+            Format::Name => {
+                let mut lines = String::new();
+                for name in names() {
+                    lines.push_str(&printable(&name, Form::Line));
+                    lines.push('\n');
+                }
+                lines
+            }
+        };
+        Ok(Answer { text, is_good, complaints: Vec::new() })
+    }
+
+    /// Shows the answer of `read`, and with `--watch` each later one that differs. A terminal is
+    /// cleared before each. A read that fails later is a message, and is tried again.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the first read, or of standard output.
+    pub(super) async fn show(
+        self,
+        mut read: impl AsyncFnMut() -> Result<Answer, Failure>,
+    ) -> Result<ExitCode, Failure> {
+        let mut shown: Option<String> = None;
+        loop {
+            match read().await {
+                Err(Failure::Failed(sentence)) if shown.is_some() => complain(&sentence),
+                Err(failure) => return Err(failure),
+                Ok(answer) => {
+                    if shown.as_ref() != Some(&answer.text) {
+                        let clear =
+                            if self.watch && io::stdout().is_terminal() { CLEAR } else { "" };
+                        let printed = print(&format!("{clear}{}", answer.text));
+                        printed.map_err(|error| error.to_string())?;
+                        answer.complaints.iter().for_each(|sentence| complain(sentence));
+                    }
+                    if !self.watch {
+                        let code = if answer.is_good { 0 } else { NO };
+                        return Ok(ExitCode::from(code));
+                    }
+                    shown = Some(answer.text);
+                }
+            }
+            sleep(WATCH_EVERY).await;
+        }
+    }
+}

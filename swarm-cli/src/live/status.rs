@@ -1,0 +1,367 @@
+//! `status`: a Swarm on one screen, with the reason for which it is not settled, and the next command.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use swarm_adapters_host::printable::{Form, printable};
+use swarm_core::{JobPhase, Slot};
+use swarm_local::output::{add_table, columns, row, whole_table};
+use tokio::time::{Instant, sleep};
+
+use super::jobs::by_phase;
+use super::objects::{Condition, SwarmObject};
+use super::pool::{JobState, LivePool, Reach};
+use super::show::{Answer, Display};
+use super::workers::{self, WorkerState};
+use super::{Failure, Scope, age_of, age_since, named, one, paths, run};
+use crate::kubectl::proxy::Proxy;
+
+/// Time between two reads of a status that waits.
+const READ_EVERY: Duration = Duration::from_secs(1);
+/// Condition that is true if every job has a worker.
+const ALL_ASSIGNED: &str = "AllJobsAssigned";
+/// Reasons of a Swarm that is not ready yet, and gets there by itself.
+const COURSES: [&str; 6] =
+    ["JobsWaiting", "Rebalancing", "Refreshing", "RollingOut", "Scaling", "PoolBeingMade"];
+/// Maximum number of jobs that are shown one by one.
+const JOBS_MAX: usize = 20;
+
+/// Arguments of `kubectl swarm status`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl swarm status cameras -n media                  one Swarm
+  kubectl swarm status -A                                a line for each Swarm of the cluster
+  kubectl swarm status cameras --wait --timeout 5m       until it is settled and healthy")]
+pub(crate) struct StatusArgs {
+    /// The name of the Swarm [default: the only one of the namespace, or a list of several]
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// List the Swarms of all namespaces
+    #[arg(long, short = 'A', conflicts_with_all = ["name", "namespace"])]
+    all_namespaces: bool,
+    /// Wait until the Swarm is settled and healthy
+    #[arg(long, short)]
+    wait: bool,
+    /// The longest time to wait
+    #[arg(long, value_name = "TIME", value_parser = swarm_local::time, default_value = "60s", requires = "wait")]
+    timeout: Duration,
+    #[command(flatten)]
+    display: Display,
+    #[command(flatten)]
+    scope: Scope,
+}
+
+impl StatusArgs {
+    pub(crate) const fn scope(&self) -> &Scope {
+        &self.scope
+    }
+}
+
+/// Prints the state of a Swarm. Exit code 3 if it does not exist, or if it is not healthy. A Swarm
+/// that moves jobs can be healthy; with `--wait` it must be settled as well.
+pub(crate) fn status(args: &StatusArgs) -> ExitCode {
+    run(&args.scope.cluster, async |proxy| {
+        if args.all_namespaces {
+            let path = paths::all_swarms();
+            return args.display.show(async || list(args, proxy, &path).await).await;
+        }
+        let namespace = args.scope.namespace()?;
+        if args.name.is_none() && super::names(proxy, &namespace).await?.len() != 1 {
+            let path = paths::swarms(&namespace);
+            return args.display.show(async || list(args, proxy, &path).await).await;
+        }
+        if args.wait {
+            wait(args, proxy, &namespace).await?;
+        }
+        args.display.show(async || answer(args, proxy, &namespace).await).await
+    })
+}
+
+/// Waits until the Swarm is settled and healthy, or the time is up.
+async fn wait(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<(), Failure> {
+    let until = Instant::now() + args.timeout;
+    loop {
+        let pool = one(proxy, namespace, args.name.as_deref(), Reach::Jobs(&[])).await?;
+        if is_settled(&pool.swarm) && is_healthy(&pool.swarm) || until <= Instant::now() {
+            return Ok(());
+        }
+        sleep(READ_EVERY).await;
+    }
+}
+
+async fn answer(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
+    let (pool, nodes) = tokio::join!(
+        one(proxy, namespace, args.name.as_deref(), Reach::All),
+        workers::nodes(proxy, namespace),
+    );
+    let pool = pool?;
+    let states = workers::states(&pool, &nodes);
+    let is_good = is_healthy(&pool.swarm) && (!args.wait || is_settled(&pool.swarm));
+    let names = || vec![pool.swarm.metadata.name.clone()];
+    let text = |_| text(&pool, &states);
+    Ok(args.display.answer(is_good, text, || document(&pool, &states), names)?)
+}
+
+/// Lists Swarms, one a line. Exit code 3 if one of them is not healthy, or if there is none.
+async fn list(args: &StatusArgs, proxy: &Proxy, path: &str) -> Result<Answer, Failure> {
+    let swarms = proxy.list::<SwarmObject>(path).await?;
+    let swarms = swarms.ok_or_else(|| Failure::No(super::NOT_INSTALLED.to_owned()))?;
+    if swarms.is_empty() {
+        return Err(Failure::No("no Swarm was found; -A looks in all namespaces".to_owned()));
+    }
+    let document = || {
+        let all: Vec<_> = swarms.iter().map(summary).collect();
+        json!({ "swarms": all })
+    };
+    let names = || {
+        let all = swarms.iter().map(|it| &it.metadata);
+        all.map(|it| format!("{}/{}", it.namespace, it.name)).collect()
+    };
+    let is_good = swarms.iter().all(is_healthy);
+    Ok(args.display.answer(is_good, |_| lines(&swarms), document, names)?)
+}
+
+fn lines(swarms: &[SwarmObject]) -> String {
+    let heads = ["NAMESPACE", "NAME", "STATUS", "JOBS", "WORKERS", "FAILING", columns::REASON];
+    let mut rows = vec![row(heads)];
+    rows.extend(swarms.iter().map(|it| {
+        let (meta, status) = (&it.metadata, &it.status);
+        let ready = it.condition("Ready");
+        vec![
+            meta.namespace.clone(),
+            meta.name.clone(),
+            standing(it).to_owned(),
+            status.jobs.to_string(),
+            format!("{}/{}", status.workers_ready, status.workers_desired),
+            if status.failing == 0 { String::new() } else { status.failing.to_string() },
+            ready.map(|it| it.message.clone()).unwrap_or_default(),
+        ]
+    }));
+    whole_table(rows)
+}
+
+/// Whether the operator has seen the newest spec, and has nothing left to do.
+fn is_settled(swarm: &SwarmObject) -> bool {
+    swarm.status.observed_generation == swarm.metadata.generation && swarm.is("Ready")
+}
+
+/// Whether no job fails, and nothing is wrong that does not pass by itself.
+fn is_healthy(swarm: &SwarmObject) -> bool {
+    let is_course = |it: &Condition| it.status == "True" || COURSES.contains(&it.reason.as_str());
+    swarm.condition("Ready").is_some_and(is_course)
+        // Plain workers report nothing, so it is `Unknown` then.
+        && swarm.condition("Healthy").is_none_or(|it| it.status != "False")
+        && swarm.status.failing == 0
+}
+
+/// Returns the state in one word.
+fn standing(swarm: &SwarmObject) -> &str {
+    if swarm.status.observed_generation == 0 {
+        return "Unseen";
+    }
+    swarm.condition("Ready").map_or("Unknown", |it| it.reason.as_str())
+}
+
+fn text(pool: &LivePool, workers: &[WorkerState<'_>]) -> String {
+    let SwarmObject { metadata, status, .. } = &pool.swarm;
+    let phases = by_phase(pool);
+    let total: usize = phases.iter().map(|(_, count)| count).sum();
+    let phases = phases.iter().map(|(phase, count)| format!("{count} {}", phase.as_str()));
+    let phases: Vec<_> = phases.collect();
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(text, "{name:12}{}", printable(value, Form::Line));
+    };
+    line("Name:", &format!("{}/{}", metadata.namespace, metadata.name));
+    line("Status:", standing(&pool.swarm));
+    let ready = pool.swarm.condition("Ready");
+    let reason = ready.map_or("the operator has not seen it yet", |it| &it.message);
+    let since = ready.and_then(|it| it.last_transition_time);
+    let since = since.map(|since| age_of(pool.now, since)).filter(|age| age != "now");
+    let since = since.map(|age| format!(" (for {age})")).unwrap_or_default();
+    line("Reason:", &format!("{reason}{since}"));
+    let colon = if phases.is_empty() { "" } else { ": " };
+    line("Jobs:", &format!("{total}{colon}{}", phases.join(", ")));
+    line("Workers:", &format!("{} of {} ready", status.workers_ready, status.workers_desired));
+    line("Guarantee:", &guarantee(&pool.swarm));
+    let operator = pool.operator.as_ref().map(|name| format!("{name}, ")).unwrap_or_default();
+    line("Operator:", &format!("{operator}revision {}", pool.ledger.revision()));
+    for condition in warnings(&pool.swarm) {
+        line("Warning:", &format!("{}: {}", condition.kind, condition.message));
+    }
+    tree(&mut text, pool, workers);
+    if let Some(next) = next(pool, workers) {
+        let _ = writeln!(text, "Next: {next}");
+    }
+    text
+}
+
+/// Returns the conditions that report a problem, without the condition of the reason.
+fn warnings(swarm: &SwarmObject) -> impl Iterator<Item = &Condition> {
+    // Each is only present while there is a problem.
+    const PROBLEMS: [&str; 10] = [
+        "Stalled",
+        "AutoscaleLimited",
+        "RefreshBlocked",
+        "LeaseTooLong",
+        "WorkersSuspect",
+        "RevocationHeld",
+        "ReleaseUnanswered",
+        "WorkersOutdated",
+        "PoolMisconfigured",
+        "SessionsUnprotected",
+    ];
+    let ready = swarm.condition("Ready");
+    let shown = ready.map(|it| it.message.as_str());
+    let is_reason = ready.is_some_and(|it| it.reason == "JobsUnassigned");
+    swarm.status.conditions.iter().filter(move |it| {
+        let is_problem = match it.kind.as_str() {
+            ALL_ASSIGNED => it.status == "False" && !is_reason,
+            kind => it.status == "True" && PROBLEMS.contains(&kind),
+        };
+        is_problem && shown != Some(&it.message)
+    })
+}
+
+/// Appends the workers, each with its jobs that do not simply run. O(jobs).
+fn tree(text: &mut String, pool: &LivePool, workers: &[WorkerState<'_>]) {
+    let mut notable = BTreeMap::<Option<Slot>, Vec<JobState<'_>>>::new();
+    let mut left_out: usize = 0;
+    for (number, job) in pool.jobs().filter(JobState::is_notable).enumerate() {
+        if number < JOBS_MAX {
+            notable.entry(job.slot).or_default().push(job);
+        } else {
+            left_out += 1;
+        }
+    }
+    let heads = ["NAME", columns::STATE, "JOBS", "SINCE", "INFO"];
+    let mut rows = vec![row(heads)];
+    let job_row = |job: &JobState<'_>| {
+        let since = job.failing.map(|it| age_since(pool.now, it.since_unix_s));
+        let name = format!("  {}", job.name);
+        row([&name, job.phase.as_str(), "", &since.unwrap_or_default(), &info_of(job)])
+    };
+    for it in workers {
+        let report = it.worker.report.as_ref();
+        let opened = report.and_then(|report| report.opened);
+        let since = opened.map(|opened| age_of(pool.now, opened)).unwrap_or_default();
+        let info =
+            if it.worker.is_confirmed == Some(false) { "has not confirmed its jobs" } else { "" };
+        rows.push(row([&it.worker.name, it.state, &it.jobs.to_string(), &since, info]));
+        rows.extend(notable.remove(&Some(it.worker.slot)).iter().flatten().map(job_row));
+    }
+    let rest: Vec<_> = notable.values().flatten().map(job_row).collect();
+    if !rest.is_empty() {
+        rows.push(row(["no worker", "", "", "", ""]));
+        rows.extend(rest);
+    }
+    add_table(text, "", &rows, "lines");
+    if 0 < left_out {
+        let place = named(&pool.swarm.metadata.namespace, &pool.swarm.metadata.name);
+        let _ = writeln!(text, "… and {left_out} more jobs; kubectl swarm jobs {place}");
+    }
+}
+
+/// Describes a job that fails.
+fn info_of(job: &JobState<'_>) -> String {
+    let Some(failing) = job.failing else { return String::new() };
+    let last = failing.last_output.last();
+    let last = last.map(|line| format!(": {line:?}")).unwrap_or_default();
+    format!("{} restarts, {}{last}", failing.restarts, failing.last_exit)
+}
+
+fn guarantee(swarm: &SwarmObject) -> String {
+    let handover = &swarm.spec["handover"];
+    let policy = handover["policy"].as_str().unwrap_or("AtLeastOnce");
+    if !swarm.has_sessions() {
+        return format!("{policy}, plain workers confirm nothing");
+    }
+    let lease = handover["lease"]["duration"].as_str().unwrap_or("20s");
+    format!("{policy}, lease {lease}")
+}
+
+/// Returns the command that a person is likely to need next.
+fn next(pool: &LivePool, workers: &[WorkerState<'_>]) -> Option<String> {
+    let place = named(&pool.swarm.metadata.namespace, &pool.swarm.metadata.name);
+    if workers.iter().any(|worker| 0 < worker.failing) {
+        return Some(format!("kubectl swarm jobs {place} --failing"));
+    }
+    if !pool.swarm.status.unassigned.is_empty() {
+        return Some(format!("kubectl swarm jobs {place} --unassigned"));
+    }
+    (!is_settled(&pool.swarm)).then(|| format!("kubectl swarm status {place} --wait"))
+}
+
+fn summary(swarm: &SwarmObject) -> Value {
+    json!({
+        "name": swarm.metadata.name,
+        "namespace": swarm.metadata.namespace,
+        "status": standing(swarm),
+        "ready": swarm.is("Ready"),
+        "settled": is_settled(swarm),
+        "healthy": is_healthy(swarm),
+        "conditions": swarm.status.conditions,
+    })
+}
+
+fn document(pool: &LivePool, states: &[WorkerState<'_>]) -> Value {
+    let phases = by_phase(pool);
+    let count = |wanted: JobPhase| {
+        phases.iter().find(|(phase, _)| *phase == wanted).map_or(0, |(_, count)| *count)
+    };
+    let total: usize = phases.iter().map(|(_, count)| count).sum();
+    let workers: Vec<_> = states.iter().map(|it| workers::document(pool, it)).collect();
+    let listed = |wanted: JobPhase, shown: &dyn Fn(&JobState<'_>) -> Value| -> Vec<Value> {
+        pool.jobs().filter(|job| job.phase == wanted).map(|job| shown(&job)).collect()
+    };
+    let moving = |job: &JobState<'_>| json!({"job": job.name.as_str(), "from": job.worker, "phase": job.phase.as_str()});
+    let failing = |job: &JobState<'_>| {
+        json!({
+            "job": job.name.as_str(),
+            "worker": job.worker,
+            "restarts": job.failing.map(|it| it.restarts),
+            "sinceUnixS": job.failing.map(|it| it.since_unix_s),
+            "lastExit": job.failing.map(|it| it.last_exit.as_str()),
+            "lastOutput": job.failing.map(|it| &it.last_output),
+        })
+    };
+    let (reason, message) = why_unassigned(&pool.swarm);
+    let unassigned = |job: &JobState<'_>| json!({"job": job.name.as_str(), "reason": reason, "message": message});
+    let mut document = summary(&pool.swarm);
+    document["revision"] = pool.ledger.revision().into();
+    document["guarantee"] = guarantee(&pool.swarm).into();
+    document["operator"] = pool.operator.as_deref().into();
+    document["jobs"] = json!({
+        "total": total,
+        "running": count(JobPhase::Running),
+        "published": count(JobPhase::Published),
+        "moving": count(JobPhase::Stopping),
+        "waiting": count(JobPhase::Waiting) + count(JobPhase::Quarantined),
+        "failing": pool.swarm.status.failing,
+        "suspended": count(JobPhase::Suspended),
+        "unassigned": count(JobPhase::Unassigned),
+        "done": count(JobPhase::Done),
+    });
+    document["workers"] = workers.into();
+    document["moving"] = listed(JobPhase::Stopping, &moving).into();
+    document["unassigned"] = listed(JobPhase::Unassigned, &unassigned).into();
+    document["failing"] = listed(JobPhase::Failing, &failing).into();
+    document
+}
+
+/// Returns the reason for which jobs have no worker if it is the same for all, and the sentence of the
+/// operator about them.
+pub(super) fn why_unassigned(swarm: &SwarmObject) -> (Option<&str>, Option<&str>) {
+    let reasons: Vec<_> = swarm.status.unassigned.keys().filter(|it| *it != "Suspended").collect();
+    let reason = match reasons.as_slice() {
+        [one] => Some(one.as_str()),
+        _ => None,
+    };
+    let condition = swarm.condition(ALL_ASSIGNED).filter(|it| it.status == "False");
+    (reason, condition.map(|it| it.message.as_str()))
+}

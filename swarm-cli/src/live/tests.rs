@@ -1,0 +1,139 @@
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use swarm_core::handover::{Cell, SessionId};
+use swarm_core::{JobName, Ledger, Token};
+
+use super::objects::{LeaseObject, LedgerSpec, SwarmObject};
+use super::pool::LivePool;
+
+const A: &str = "6f1c-0000000000000001";
+const B: &str = "77aa-0000000000000002";
+const NOW: &str = "2026-01-02T03:04:09Z";
+const ENDED: &str = "88bb-0000000000000003";
+
+fn read<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+/// A ledger of two sessions and a plain worker, with a job that changes hands.
+fn ledger() -> Ledger {
+    let spec: LedgerSpec = read(json!({
+        "swarm": {"kind": "Swarm", "name": "cameras", "uid": "1"},
+        "pool": {"kind": "StatefulSet", "name": "ingest", "uid": "2"},
+        "writer": {"member": "swarm-1", "epoch": 3},
+        "revision": 7, "version": 2, "firstToken": 100,
+        "holdings": {
+            "incarnation": 9,
+            "holders": [
+                {"session": A, "slot": 0, "worker": "ingest-0", "jobs": {"a": 101, "b": 102}},
+                {"session": B, "slot": 1, "worker": "ingest-1", "jobs": {"c": 103},
+                 "releasing": {"d": {"token": 104, "since": 7}}},
+                {"session": ENDED, "slot": 2, "jobs": {}, "releasing": {"e": {"token": 105, "since": 6}}},
+                {"session": "plain/99", "slot": 3, "worker": "ingest-3", "jobs": {"f": 106}},
+            ],
+            "waits": {"g": {"free": {"token": 107}}},
+            "ofALaterVersion": true,
+        },
+    }));
+    spec.ledger(Vec::new()).unwrap()
+}
+
+fn lease(session: &str, revision: u64, failing: &str) -> LeaseObject {
+    read(json!({
+        "metadata": {"name": session, "annotations": {
+            "swarm.k8slab.info/ack":
+                format!(r#"{{"write":3,"durationMs":20000,"incarnation":9,"revision":{revision}}}"#),
+            "swarm.k8slab.info/failing": failing,
+        }},
+        "spec": {"holderIdentity": session, "renewTime": "2026-01-02T03:04:05.000000Z"},
+    }))
+}
+
+fn pool(leases: &[LeaseObject]) -> LivePool {
+    let swarm: SwarmObject = read(json!({
+        "metadata": {"name": "cameras", "namespace": "media", "generation": 4},
+        "spec": {"jobs": [{"name": "a", "title": "Front Door"}, {"name": "b"}]},
+        "status": {"observedGeneration": 4, "conditions": []},
+    }));
+    let view = |session: &str, revision: u64, jobs: Value| {
+        read(json!({
+            "metadata": {"name": session},
+            "spec": {"session": session, "incarnation": 9, "revision": revision, "jobs": jobs},
+        }))
+    };
+    let views = vec![
+        view(A, 5, json!({"a": {"token": 101, "params": {}}, "b": {"token": 102}})),
+        view(B, 7, json!({"c": {"token": 103}})),
+        view("other-1", 1, json!({})),
+    ];
+    LivePool::of(swarm, None, ledger(), leases, views, NOW.parse().unwrap())
+}
+
+fn phases(pool: &LivePool) -> Vec<(String, &'static str, Option<String>)> {
+    let jobs = pool.jobs();
+    jobs.map(|job| (job.name.to_string(), job.phase.as_str(), job.worker.map(str::to_owned)))
+        .collect()
+}
+
+#[test]
+fn a_job_runs_once_its_worker_has_confirmed_the_view() {
+    let failing = r#"{"count":1,"worst":[{"job":"b","state":"restarting","restarts":4,
+        "sinceUnixS":1,"lastExit":"ended with exit code 3","lastOutput":["401"]}]}"#;
+    let pool = pool(&[lease(A, 5, failing), lease(B, 6, "")]);
+    let on = |worker: &str| Some(worker.to_owned());
+    let expected = vec![
+        ("a".to_owned(), "running", on("ingest-0")),
+        ("b".to_owned(), "failing", on("ingest-0")),
+        // Its worker has confirmed an older view.
+        ("c".to_owned(), "published", on("ingest-1")),
+        ("d".to_owned(), "stopping", on("ingest-1")),
+        // Its worker has left the slot.
+        ("e".to_owned(), "stopping", None),
+        // A plain worker confirms nothing.
+        ("f".to_owned(), "published", on("ingest-3")),
+        ("g".to_owned(), "waiting", None),
+    ];
+    assert_eq!(phases(&pool), expected);
+    let name: JobName = "b".parse().unwrap();
+    assert_eq!(pool.job(&name).unwrap().failing.unwrap().restarts, 4);
+    assert!(pool.job(&"z".parse().unwrap()).is_none());
+}
+
+#[test]
+fn a_job_that_the_acknowledged_view_does_not_grant_is_not_running() {
+    let mut pool = pool(&[lease(A, 5, "")]);
+    assert_eq!(phases(&pool)[0].1, "running");
+    // The ledger has a newer grant than the view that was read.
+    let name: JobName = "a".parse().unwrap();
+    let record = pool.ledger.cells.jobs.get_mut(&name).unwrap();
+    record.cell = Cell::Granted { session: SessionId::from_stored(A), token: Token(110) };
+    assert_eq!(phases(&pool)[0].1, "published");
+}
+
+#[test]
+fn an_acknowledgement_of_another_incarnation_or_none_confirms_nothing() {
+    let other = lease(A, 5, "").clone();
+    let mut text = serde_json::to_value(json!({})).unwrap();
+    text["metadata"] = json!({"name": A, "annotations": {
+        "swarm.k8slab.info/ack": r#"{"write":3,"durationMs":1,"incarnation":8,"revision":50}"#}});
+    for leases in [vec![], vec![read::<LeaseObject>(text)]] {
+        assert_eq!(phases(&pool(&leases))[0].1, "published");
+    }
+    assert_eq!(phases(&pool(&[other]))[0].1, "running");
+}
+
+#[test]
+fn names_that_resemble_a_wrong_one_come_first() {
+    let names = ["door", "cam-044", "cam-440", "x"];
+    assert_eq!(
+        super::nearest("cam-44", names.into_iter()),
+        "; the nearest names are `cam-044`, `cam-440`"
+    );
+    assert_eq!(super::nearest("a", [].into_iter()), "; it has none");
+    assert_eq!(super::nearest("b", ["a", "a"].into_iter()), "; it has `a`");
+    let many: Vec<_> = (0..9).map(|n| format!("w-{n}")).collect();
+    assert_eq!(
+        super::some(many.iter().map(String::as_str)),
+        "`w-0`, `w-1`, `w-2`, `w-3`, `w-4`, and 4 more"
+    );
+}

@@ -1,0 +1,130 @@
+//! `who`: the worker that holds a job.
+
+use std::iter;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+use swarm_core::JobName;
+use swarm_local::output::{columns, row, whole_table};
+
+use super::pool::{JobState, LivePool, Reach};
+use super::show::{Answer, Display};
+use super::{Failure, Scope, names, nearest, one, run};
+use crate::kubectl::proxy::Proxy;
+
+/// Arguments of `kubectl swarm who`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl swarm who cam-044                  the worker of a job of any Swarm in this namespace
+  kubectl swarm who cam-044 cam-045 -n media
+  kubectl swarm who cam-044 --swarm cameras -o json")]
+pub(crate) struct WhoArgs {
+    /// The names of the jobs
+    #[arg(required = true, value_name = "JOB")]
+    jobs: Vec<String>,
+    /// The Swarm of the jobs [default: every Swarm of the namespace that has them]
+    #[arg(long, value_name = "NAME")]
+    swarm: Option<String>,
+    #[command(flatten)]
+    display: Display,
+    #[command(flatten)]
+    scope: Scope,
+}
+
+impl WhoArgs {
+    pub(crate) const fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    pub(crate) fn swarm(&self) -> Option<&str> {
+        self.swarm.as_deref()
+    }
+}
+
+/// Prints the holders of jobs. Exit code 3 if no Swarm has one of the jobs.
+pub(crate) fn who(args: &WhoArgs) -> ExitCode {
+    run(&args.scope.cluster, async |proxy| {
+        let wanted = args.jobs.iter().map(|job| job.parse::<JobName>());
+        let wanted: Result<Vec<_>, _> = wanted.collect();
+        let wanted = wanted.map_err(|error| error.to_string())?;
+        let namespace = args.scope.namespace()?;
+        args.display.show(async || answer(args, proxy, &namespace, &wanted).await).await
+    })
+}
+
+async fn answer(
+    args: &WhoArgs,
+    proxy: &Proxy,
+    namespace: &str,
+    wanted: &[JobName],
+) -> Result<Answer, Failure> {
+    let swarms = match &args.swarm {
+        Some(name) => vec![name.clone()],
+        None => names(proxy, namespace).await?,
+    };
+    let mut pools = Vec::new();
+    for swarm in &swarms {
+        pools.push(one(proxy, namespace, Some(swarm), Reach::Jobs(wanted)).await?);
+    }
+    let (mut found, mut complaints) = (Vec::new(), Vec::new());
+    for job in wanted {
+        let holders = pools.iter().filter_map(|pool| Some((pool, pool.job(job)?)));
+        let before = found.len();
+        found.extend(holders);
+        if found.len() == before {
+            // A part of a ledger has only the names of some jobs.
+            let known = pools.iter().flat_map(|pool| pool.jobs().map(|it| it.name.as_str()));
+            let hint = nearest(job.as_str(), known);
+            let place = match &args.swarm {
+                Some(name) => format!("Swarm `{name}`"),
+                None => "no Swarm".to_owned(),
+            };
+            let has = if args.swarm.is_some() { "has no job" } else { "has a job" };
+            complaints.push(format!("{place} in namespace `{namespace}` {has} `{job}`{hint}"));
+        }
+    }
+    let text = |_| {
+        let rows = found.iter().map(|(pool, state)| line(pool, state));
+        if found.is_empty() {
+            String::new()
+        } else {
+            whole_table(iter::once(head()).chain(rows).collect())
+        }
+    };
+    let document = || {
+        let all: Vec<_> = found.iter().map(|(pool, state)| document(pool, state)).collect();
+        json!({ "jobs": all })
+    };
+    let workers = || found.iter().filter_map(|(_, it)| it.worker.map(str::to_owned)).collect();
+    let answer = args.display.answer(complaints.is_empty(), text, document, workers)?;
+    Ok(answer.with_complaints(complaints))
+}
+
+fn head() -> Vec<String> {
+    row([columns::JOB, columns::WORKER, columns::PHASE, "SLOT", "TOKEN", "SWARM"])
+}
+
+fn line(pool: &LivePool, state: &JobState<'_>) -> Vec<String> {
+    vec![
+        state.name.to_string(),
+        state.worker.unwrap_or("-").to_owned(),
+        state.phase.as_str().to_owned(),
+        state.slot.map_or_else(|| "-".to_owned(), |slot| slot.to_string()),
+        state.token.to_string(),
+        pool.swarm.metadata.name.clone(),
+    ]
+}
+
+fn document(pool: &LivePool, state: &JobState<'_>) -> serde_json::Value {
+    json!({
+        "job": state.name.as_str(),
+        "swarm": pool.swarm.metadata.name,
+        "namespace": pool.swarm.metadata.namespace,
+        "worker": state.worker,
+        "slot": state.slot.map(|slot| slot.0),
+        "phase": state.phase.as_str(),
+        "token": state.token,
+    })
+}

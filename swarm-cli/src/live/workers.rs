@@ -1,0 +1,193 @@
+//! `workers`: the workers of a Swarm.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+use swarm_core::{JobPhase, Slot};
+use swarm_local::output::{columns, whole_table};
+
+use super::pool::{LivePool, LiveWorker, Reach};
+use super::show::{Answer, Display};
+use super::{Failure, Scope, age_of, one, paths, run};
+use crate::kubectl::proxy::Proxy;
+
+/// Arguments of `kubectl swarm workers`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl swarm workers cameras             state, jobs, and when each was last heard of
+  kubectl swarm workers cameras -o wide     with slots, nodes, sessions and versions of views")]
+pub(crate) struct WorkersArgs {
+    /// The name of the Swarm [default: the only one of the namespace]
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    display: Display,
+    #[command(flatten)]
+    scope: Scope,
+}
+
+/// A worker and its jobs.
+pub(super) struct WorkerState<'a> {
+    pub(super) worker: &'a LiveWorker,
+    /// `ready`, `draining`, `ended`, `unknown` or `plain`.
+    pub(super) state: &'static str,
+    /// Number of granted jobs.
+    pub(super) jobs: usize,
+    /// Number of jobs that the worker was asked to release.
+    pub(super) releasing: usize,
+    /// Number of failing jobs by the worker's own report.
+    pub(super) failing: usize,
+    /// Sum of the shares of its jobs, in hundredths of a worker; `None` if no inline job has one.
+    load: Option<u64>,
+    node: Option<String>,
+}
+
+/// Nodes of pods, by the names of the pods. Empty without the right to list pods.
+pub(super) type Nodes = BTreeMap<String, String>;
+
+impl WorkersArgs {
+    pub(crate) const fn scope(&self) -> &Scope {
+        &self.scope
+    }
+}
+
+/// Prints the workers of a Swarm. Exit code 3 if the Swarm does not exist.
+pub(crate) fn workers(args: &WorkersArgs) -> ExitCode {
+    let WorkersArgs { name, display, scope } = args;
+    run(&scope.cluster, async |proxy| {
+        let namespace = scope.namespace()?;
+        display.show(async || answer(proxy, &namespace, name.as_deref(), *display).await).await
+    })
+}
+
+async fn answer(
+    proxy: &Proxy,
+    namespace: &str,
+    name: Option<&str>,
+    display: Display,
+) -> Result<Answer, Failure> {
+    let pool = one(proxy, namespace, name, Reach::All).await?;
+    let nodes = nodes(proxy, namespace).await;
+    let states = states(&pool, &nodes);
+    let document = || {
+        let all: Vec<_> = states.iter().map(|it| document(&pool, it)).collect();
+        json!({ "workers": all })
+    };
+    let names = || states.iter().map(|it| it.worker.name.clone()).collect();
+    Ok(display.answer(true, |is_wide| table(&pool, &states, is_wide), document, names)?)
+}
+
+/// Reads the nodes of all pods of a namespace. The map is empty after a failure.
+pub(super) async fn nodes(proxy: &Proxy, namespace: &str) -> Nodes {
+    let pods = proxy.table(&paths::pods(namespace)).await.ok().flatten().unwrap_or_default();
+    let named = pods.rows().map(|row| (row.text("Name").to_owned(), row.text("Node").to_owned()));
+    named.filter(|(_, node)| !matches!(node.as_str(), "" | "<none>")).collect()
+}
+
+/// Returns the workers that fill a slot, in the order of their slots. O(jobs · log workers).
+pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'a>> {
+    #[derive(Clone, Copy, Default)]
+    struct Load {
+        granted: usize,
+        releasing: usize,
+        shares: u64,
+    }
+    let inline = pool.swarm.inline_jobs();
+    let has_shares = inline.values().any(|job| job["share"].is_u64());
+    let mut loads = BTreeMap::<Slot, Load>::new();
+    for job in pool.jobs() {
+        let Some(slot) = job.slot else { continue };
+        let load = loads.entry(slot).or_default();
+        if job.phase == JobPhase::Stopping {
+            load.releasing += 1;
+        } else {
+            load.granted += 1;
+        }
+        let share = inline.get(job.name.as_str()).and_then(|it| it["share"].as_u64());
+        load.shares = load.shares.saturating_add(share.unwrap_or_default());
+    }
+    let states = pool.workers().into_iter().map(|worker| {
+        let load = loads.get(&worker.slot).copied().unwrap_or_default();
+        let state = match &worker.report {
+            _ if worker.is_plain => "plain",
+            // A Lease that was deleted, or that the user may not read.
+            None => "unknown",
+            Some(report) if !report.is_open => "ended",
+            Some(report) if report.ack.draining => "draining",
+            Some(_) => "ready",
+        };
+        let failing = worker.report.as_ref().map_or(0, |report| report.failing.count);
+        WorkerState {
+            worker,
+            state,
+            jobs: load.granted,
+            releasing: load.releasing,
+            failing: failing.min(load.granted + load.releasing),
+            load: has_shares.then_some(load.shares),
+            node: nodes.get(&worker.name).cloned(),
+        }
+    });
+    states.collect()
+}
+
+fn table(pool: &LivePool, states: &[WorkerState<'_>], is_wide: bool) -> String {
+    let mut heads = vec![columns::WORKER, columns::STATE, "JOBS", "STOPPING", "FAILING"];
+    heads.extend(["AGE", "LAST HEARD"]);
+    heads.extend(if is_wide { &["SLOT", "NODE", "LOAD", "VIEW", "SESSION"][..] } else { &[] });
+    let mut rows = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    rows.extend(states.iter().map(|it| {
+        let report = it.worker.report.as_ref();
+        let ago = |time| age_of(pool.now, time);
+        let heard = report.and_then(|report| report.renewed).map(ago);
+        let heard = heard
+            .map_or_else(String::new, |age| if age == "now" { age } else { format!("{age} ago") });
+        let some = |count: usize| if count == 0 { String::new() } else { count.to_string() };
+        let mut row = vec![
+            it.worker.name.clone(),
+            it.state.to_owned(),
+            it.jobs.to_string(),
+            some(it.releasing),
+            some(it.failing),
+            report.and_then(|report| report.opened).map_or_else(String::new, ago),
+            heard,
+        ];
+        if is_wide {
+            let view = match it.worker.is_confirmed {
+                Some(true) => "confirmed",
+                Some(false) => "not confirmed",
+                None => "published",
+            };
+            let session = pool.ledger.slots.get(&it.worker.slot);
+            row.extend([
+                it.worker.slot.to_string(),
+                it.node.clone().unwrap_or_default(),
+                it.load.map_or_else(String::new, |load| load.to_string()),
+                view.to_owned(),
+                session.map(|record| record.session.to_string()).unwrap_or_default(),
+            ]);
+        }
+        row
+    }));
+    whole_table(rows)
+}
+
+pub(super) fn document(pool: &LivePool, it: &WorkerState<'_>) -> Value {
+    let renewed = it.worker.report.as_ref().and_then(|report| report.renewed);
+    // A clock of a worker may be ahead.
+    let heard = renewed.map(|renewed| pool.now.duration_since(renewed).as_millis().max(0));
+    json!({
+        "name": it.worker.name,
+        "slot": it.worker.slot.0,
+        "node": it.node,
+        "state": it.state,
+        "jobs": it.jobs,
+        "stopping": it.releasing,
+        "failing": it.failing,
+        "load": it.load,
+        "confirmed": it.worker.is_confirmed,
+        "lastHeardMs": heard.and_then(|ms| u64::try_from(ms).ok()),
+    })
+}

@@ -1,0 +1,198 @@
+//! `kubectl swarm` shows a live pool: the holders of jobs that the run log proves, failing jobs with
+//! reasons, and the phases of workers that confirm nothing. Viewers see it, and others do not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use swarm_adapters_host::runlog::judge::RunName;
+
+use super::session_pool::{Kind, Policy, Protocol, REST_WITHIN, SessionPool};
+use super::the_plugin_passes_flags_on::{code, said, swarm};
+use crate::operator::NAMESPACE;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// The job that fails.
+const FAILS: &str = "live:bad";
+/// The output format that the scenario reads.
+const JSON: [&str; 2] = ["-o", "json"];
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let mut pool = SessionPool::new(&context, "live").with_long_leases();
+    (pool.kind, pool.policy) = (Kind::ManagedSet, Policy::Exclusive);
+    let good = pool.jobs.clone();
+    pool.jobs.insert(FAILS.to_owned());
+    pool.managed = json!({"image": "busybox:stable"});
+    let script = format!("[ $SWARM_JOB = {FAILS} ] && exit 3; exec sleep 1000");
+    pool.says = json!({"command": ["sh", "-c", script]});
+    pool.apply().await?;
+    let runs = until("all but one job to run", REST_WITHIN, || async {
+        Ok(Some(pool.history()?.running(&good)?))
+    })
+    .await?;
+    holders(&context, &runs).await?;
+    failures(&context).await?;
+    workers(&context, &runs).await?;
+    refusals(&context).await?;
+    viewers(&context).await?;
+
+    pool.says = json!({"command": ["sh", "-c", "exec sleep 1001"]});
+    pool.apply().await?;
+    let waited = ["status", "live", "--wait", "--timeout=60s"];
+    let output = expect(&context, &waited, 0, "").await?;
+    ensure!(output.contains("7 running"), "{output}");
+    plain(&context).await
+}
+
+/// Checks that the commands name the worker of each job that its run log names.
+async fn holders(context: &Context, runs: &BTreeMap<String, RunName>) -> Result<()> {
+    let jobs: Vec<_> = runs.keys().map(String::as_str).collect();
+    let who = [&["who"], &jobs[..], &JSON].concat();
+    for (verb, args) in [("who", who), ("jobs", [&["jobs", "live"], &JSON[..]].concat())] {
+        until(&format!("{verb} to show all jobs as running"), REST_WITHIN, || async {
+            let document = document(context, &args).await?;
+            let shown = document["jobs"].as_array().context("no jobs")?;
+            for (job, run) in runs {
+                let found = shown.iter().find(|it| it["job"] == job.as_str()).context("no job")?;
+                let expected = json!([run.worker, run.token, "running"]);
+                let found = json!([found["worker"], found["token"], found["phase"]]);
+                ensure!(found == expected, "{verb}: {job}: {found}, not {expected}");
+            }
+            Ok(Some(()))
+        })
+        .await?;
+    }
+    context.laps.lap("jobs and who name the workers of the run log");
+    Ok(())
+}
+
+/// Checks that the failing job is shown with its last exit, by exit codes and in the tree.
+async fn failures(context: &Context) -> Result<()> {
+    until("the status to count the failing job", REST_WITHIN, || async {
+        let output = expect(context, &["status", "live"], 3, "").await?;
+        let next = format!("kubectl swarm jobs live -n {} --failing", context.namespace);
+        for part in ["6 running, 1 failing", FAILS, "exit code 3", "Exclusive, lease 20s", &next] {
+            ensure!(output.contains(part), "`{part}` is not in: {output}");
+        }
+        Ok(Some(()))
+    })
+    .await?;
+    let failing = ["jobs", "live", "--failing", "-o", "name"];
+    ensure!(expect(context, &failing, 0, "").await? == format!("{FAILS}\n"));
+    let status = swarm_json(context, &["status", "live"], 3).await?;
+    let failing = &status["failing"][0];
+    ensure!(
+        failing["job"] == FAILS
+            && failing["lastExit"].as_str().is_some_and(|it| it.contains("exit code 3")),
+        "{failing}"
+    );
+    ensure!(status["jobs"]["running"] == 6 && status["healthy"] == false, "{status}");
+    context.laps.lap("status shows the failing job, and exits with 3");
+    Ok(())
+}
+
+/// Checks the workers, their nodes, and the age of their last renewal.
+async fn workers(context: &Context, runs: &BTreeMap<String, RunName>) -> Result<()> {
+    let document = document(context, &["workers", "live", "-o", "json"]).await?;
+    let shown = document["workers"].as_array().context("no workers")?;
+    let names: BTreeSet<_> = shown.iter().filter_map(|it| it["name"].as_str()).collect();
+    let expected: BTreeSet<_> = runs.values().map(|run| run.worker.as_str()).collect();
+    ensure!(names == expected, "{names:?}, not {expected:?}");
+    for worker in shown {
+        let heard = worker["lastHeardMs"].as_u64().context("no time")?;
+        ensure!(heard < 20_000 && worker["state"] == "ready", "{worker}");
+        ensure!(worker["node"].as_str().is_some_and(|node| !node.is_empty()), "{worker}");
+    }
+    Ok(())
+}
+
+/// Checks the answers about names that do not exist.
+async fn refusals(context: &Context) -> Result<()> {
+    for (args, says) in [
+        (&["who", "live:9"][..], "has a job `live:9`; the nearest names are"),
+        (&["status", "life"], "has no Swarm `life`; the nearest names are `live`"),
+        (&["jobs", "live", "--worker=live-9"], "has no worker `live-9`; the nearest names are"),
+        (&["status", "-n", "nowhere"], "no Swarm was found"),
+        (&["check"], ""),
+    ] {
+        expect(context, args, 3, says).await?;
+    }
+    expect(context, &["who", "a b"], 1, "a b").await?;
+    let hidden = expect(context, &["check", "--as=nobody", "-n", NAMESPACE], 0, "").await?;
+    ensure!(hidden.contains("not visible to you"), "{hidden}");
+    Ok(())
+}
+
+/// Checks that a viewer sees everything, that a reader of fewer objects learns what is hidden, and
+/// that other users see nothing.
+async fn viewers(context: &Context) -> Result<()> {
+    context
+        .kubectl(&["create", "rolebinding", "viewer", "--clusterrole=view", "--user=viewer"])
+        .await?;
+    let resources = "swarms,swarmledgers,swarmledgerparts,workerviews";
+    let resource = format!("--resource={resources}");
+    context.kubectl(&["create", "role", "less", "--verb=get,list", &resource]).await?;
+    context.kubectl(&["create", "rolebinding", "less", "--role=less", "--user=less"]).await?;
+    let verbs = [&["who", "live:0"][..], &["jobs", "live"], &["workers", "live"]];
+    for verb in verbs {
+        let output = until("the role to hold", REST_WITHIN, || async {
+            expect(context, &[verb, &["--as=viewer"]].concat(), 0, "").await.map(Some)
+        })
+        .await?;
+        ensure!(output.contains("live-"), "{verb:?}: {output}");
+        let refused = [verb, &["--as=nobody"]].concat();
+        expect(context, &refused, 1, "the ClusterRoles `view`, `edit` and `admin`").await?;
+    }
+    let hidden = "not visible to you, so no job is shown as running";
+    let output = expect(context, &["who", "live:0", "--as=less"], 0, hidden).await?;
+    ensure!(output.contains("published"), "{output}");
+    context.laps.lap("a viewer sees the pool, and nobody else does");
+    Ok(())
+}
+
+/// Checks that jobs of plain workers are never shown as running.
+async fn plain(context: &Context) -> Result<()> {
+    let mut pool = SessionPool::new(context, "plain");
+    (pool.protocol, pool.asks_for) = (Protocol::Plain, Protocol::Plain);
+    pool.apply().await?;
+    until("the jobs to be published", REST_WITHIN, || async {
+        let document = document(context, &["jobs", "plain", "-o", "json"]).await?;
+        let shown = document["jobs"].as_array().context("no jobs")?;
+        ensure!(shown.len() == pool.jobs.len(), "{document}");
+        let phases: BTreeSet<_> = shown.iter().filter_map(|it| it["phase"].as_str()).collect();
+        ensure!(phases == BTreeSet::from(["published"]), "{phases:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    let namespace = &context.namespace;
+    let both = until("both Swarms to be healthy", REST_WITHIN, || async {
+        expect(context, &["status", "-o", "name"], 0, "").await.map(Some)
+    })
+    .await?;
+    ensure!(both == format!("{namespace}/live\n{namespace}/plain\n"), "{both}");
+    context.laps.lap("jobs of plain workers are published");
+    Ok(())
+}
+
+async fn document(context: &Context, args: &[&str]) -> Result<Value> {
+    Ok(serde_json::from_str(&expect(context, args, 0, "").await?)?)
+}
+
+async fn swarm_json(context: &Context, args: &[&str], exit: i32) -> Result<Value> {
+    Ok(serde_json::from_str(&expect(context, &[args, &JSON].concat(), exit, "").await?)?)
+}
+
+/// Runs the plugin in the namespace of the scenario. It must end with this exit code, and say this.
+/// Returns its output.
+async fn expect(context: &Context, args: &[&str], exit: i32, says: &str) -> Result<String> {
+    let namespace = ["-n", context.namespace.as_str()];
+    let is_named = args.contains(&"-n");
+    let args = if is_named { args.to_vec() } else { [args, &namespace].concat() };
+    let output = swarm(context, &args, true).await?;
+    let (text, said) = (String::from_utf8_lossy(&output.stdout).into_owned(), said(&output));
+    ensure!(code(&output) == Some(exit), "{args:?} ended with {:?}: {said}{text}", output.status);
+    ensure!(said.contains(says), "{args:?} said `{said}`, not `{says}`");
+    Ok(text)
+}
