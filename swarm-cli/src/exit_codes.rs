@@ -5,8 +5,50 @@ use clap::Command;
 /// Meaning of an exit code.
 type Code = (u8, &'static str);
 
+/// Name of the program whose commands are about a cluster.
+const PLUGIN: &str = "kubectl-swarm";
+
 const FAILURE: Code = (1, "any other failure");
 const INVALID: Code = (2, "invalid usage or input; only an error message is printed");
+
+/// Returns the exit codes of a command about a live pool in a cluster.
+fn codes_in_a_cluster(command: &str) -> Option<&'static [Code]> {
+    const UNREAD: Code = (1, "the cluster does not answer, or refuses the request");
+    Some(match command {
+        "status" => &[
+            (0, "the Swarm is healthy; with --wait, also settled"),
+            UNREAD,
+            INVALID,
+            (3, "no such Swarm exists, or one is not healthy"),
+        ],
+        "jobs" => &[
+            (0, "the Swarm exists; the list may be empty"),
+            UNREAD,
+            INVALID,
+            (3, "no such Swarm exists, or it has no such worker"),
+        ],
+        "workers" => &[(0, "the Swarm exists"), UNREAD, INVALID, (3, "no such Swarm exists")],
+        "who" | "explain" => &[
+            (0, "each job exists"),
+            UNREAD,
+            INVALID,
+            (3, "no such Swarm exists, or none has such a job"),
+        ],
+        "logs" => &[
+            (0, "the log was printed"),
+            (1, "the cluster does not answer, or refuses the request; or kubectl failed"),
+            INVALID,
+            (3, "no Swarm has such a job, or no worker has it now"),
+        ],
+        "check" => &[
+            (0, "nothing that is visible is wrong"),
+            UNREAD,
+            INVALID,
+            (3, "a part of the installation is missing or wrong"),
+        ],
+        _ => return None,
+    })
+}
 
 /// Returns the exit codes of a command.
 fn codes(command: &str) -> &'static [Code] {
@@ -25,6 +67,18 @@ fn codes(command: &str) -> &'static [Code] {
         ],
         "attach" => &[
             (0, "the view has ended, or the pool"),
+            (1, "the pool does not answer, or belongs to another user"),
+            INVALID,
+            (3, "no such pool runs"),
+        ],
+        "who" => &[
+            (0, "each job exists"),
+            (1, "the pool does not answer, or belongs to another user"),
+            INVALID,
+            (3, "no such pool runs, or it lacks one of the jobs"),
+        ],
+        "workers" => &[
+            (0, "the pool runs"),
             (1, "the pool does not answer, or belongs to another user"),
             INVALID,
             (3, "no such pool runs"),
@@ -86,15 +140,19 @@ fn codes(command: &str) -> &'static [Code] {
 pub(crate) fn shown(program: Command) -> Command {
     let names = program.get_subcommands().map(|command| command.get_name().to_owned());
     let names: Vec<_> = names.collect();
-    let program =
-        names.into_iter().fold(program, |program, name| program.mut_subcommand(name, add));
-    add(program)
+    let of_cluster = program.get_name() == PLUGIN;
+    let add = |command: Command| {
+        let in_a_cluster = of_cluster.then(|| codes_in_a_cluster(command.get_name())).flatten();
+        let codes = in_a_cluster.unwrap_or_else(|| codes(command.get_name()));
+        add(command, codes)
+    };
+    add(names.into_iter().fold(program, |program, name| program.mut_subcommand(name, add)))
 }
 
 /// Adds the exit codes of a command before the other text below its options.
-fn add(command: Command) -> Command {
+fn add(command: Command, codes: &[Code]) -> Command {
     let mut help = "Exit codes:".to_owned();
-    for (code, meaning) in codes(command.get_name()) {
+    for (code, meaning) in codes {
         help.extend(["\n  ", &code.to_string(), "  ", meaning]);
     }
     if let Some(rest) = command.get_after_help() {

@@ -157,6 +157,12 @@ impl Cluster {
         String::from_utf8(printed).map_err(|_| Failure::Useless("kubectl printed no text"))
     }
 
+    /// Returns the flags for a request whose answer goes on: without a default timeout.
+    pub(crate) fn flags_of_a_stream(&self) -> Vec<OsString> {
+        let timeout = Some(self.request_timeout.clone().unwrap_or_else(|| "0".into()));
+        Self { request_timeout: timeout, ..self.clone() }.flags()
+    }
+
     /// Returns the flags in the form that kubectl accepts.
     fn flags(&self) -> Vec<OsString> {
         let Self {

@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::import::{self, LiveImportArgs};
-use crate::live::{self, CheckArgs, JobsArgs, StatusArgs, WhoArgs, WorkersArgs};
+use crate::live::{
+    self, CheckArgs, ExplainArgs, JobsArgs, LogsArgs, StatusArgs, WhoArgs, WorkersArgs,
+};
 use crate::plan::{self, ClusterPlanArgs};
 use crate::replicas::{self, ReplicasArgs};
 use crate::{complete, exit_codes, refusal, words};
@@ -33,6 +35,10 @@ enum Command {
     Jobs(JobsArgs),
     /// Show the worker that holds a job
     Who(WhoArgs),
+    /// Explain where a job is, why, and what it waits for
+    Explain(ExplainArgs),
+    /// Print the lines about a job in the log of its worker
+    Logs(LogsArgs),
     /// List the workers of a Swarm
     Workers(WorkersArgs),
     /// Check the installation: CRDs, operator, roles, policies, and what is missing
@@ -70,6 +76,8 @@ fn names(program: &clap::Command, words: &[String]) -> Vec<String> {
         Ok(Command::Status(args)) => live::swarm_names(args.scope()),
         Ok(Command::Jobs(args)) => live::swarm_names(args.scope()),
         Ok(Command::Workers(args)) => live::swarm_names(args.scope()),
+        Ok(Command::Explain(args)) => live::job_names(args.scope(), args.swarm(), start),
+        Ok(Command::Logs(args)) => live::job_names(args.scope(), args.swarm(), start),
         Ok(Command::Who(args)) => live::job_names(args.scope(), args.swarm(), start),
         _ => Vec::new(),
     }
@@ -95,6 +103,8 @@ pub fn main() -> ExitCode {
         Command::Jobs(args) => live::jobs(&args),
         Command::Who(args) => live::who(&args),
         Command::Workers(args) => live::workers(&args),
+        Command::Explain(args) => live::explain(&args),
+        Command::Logs(args) => live::logs(&args),
         Command::Check(args) => live::check(&args),
         Command::Import(args) => import::run_live(&args),
         Command::Replicas(args) => replicas::run(&args),

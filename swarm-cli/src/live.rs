@@ -4,9 +4,12 @@
 //! "no": the object does not exist, or is not healthy.
 
 mod check;
+mod explain;
 mod jobs;
+mod logs;
 mod objects;
 mod paths;
+pub(crate) mod plan;
 mod pool;
 mod show;
 mod status;
@@ -23,6 +26,7 @@ use std::time::Duration;
 use clap::Args;
 use jiff::Timestamp;
 use swarm_adapters_host::shell;
+use swarm_core::JobName;
 use swarm_local::age;
 use swarm_local::output::{NO, complain};
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,7 +37,9 @@ use crate::kubectl::{Cluster, check_name};
 use pool::{LivePool, Reach};
 
 pub(crate) use check::{CheckArgs, check};
+pub(crate) use explain::{ExplainArgs, explain};
 pub(crate) use jobs::{JobsArgs, jobs};
+pub(crate) use logs::{LogsArgs, logs};
 pub(crate) use status::{StatusArgs, status};
 pub(crate) use who::{WhoArgs, who};
 pub(crate) use workers::{WorkersArgs, workers};
@@ -87,6 +93,11 @@ impl From<Unread> for Failure {
 }
 
 impl Scope {
+    /// Makes a scope of its parts.
+    pub(crate) const fn of(namespace: Option<String>, cluster: Cluster) -> Self {
+        Self { namespace, cluster }
+    }
+
     /// Returns the namespace of the arguments, or else of the context.
     fn namespace(&self) -> Result<String, String> {
         if let Some(name) = &self.namespace {
@@ -220,6 +231,35 @@ async fn one(
             "namespace `{namespace}` has several Swarms; write the name of one: {}",
             some(several.iter().map(String::as_str))
         ))),
+    }
+}
+
+/// Reads the Swarms of the namespace, or only the named one, with these of their jobs.
+async fn with_jobs(
+    proxy: &Proxy,
+    namespace: &str,
+    swarm: Option<&str>,
+    jobs: &[JobName],
+) -> Result<Vec<LivePool>, Failure> {
+    let swarms = match swarm {
+        Some(name) => vec![name.to_owned()],
+        None => names(proxy, namespace).await?,
+    };
+    let mut pools = Vec::with_capacity(swarms.len());
+    for swarm in &swarms {
+        pools.push(one(proxy, namespace, Some(swarm), Reach::Jobs(jobs)).await?);
+    }
+    Ok(pools)
+}
+
+/// Returns a sentence about a job that none of the pools has. A part of a ledger has only the names of
+/// some jobs, so the nearest names may be missing.
+fn has_no_job(pools: &[LivePool], namespace: &str, swarm: Option<&str>, job: &JobName) -> String {
+    let known = pools.iter().flat_map(|pool| pool.jobs().map(|it| it.name.as_str()));
+    let hint = nearest(job.as_str(), known);
+    match swarm {
+        Some(name) => format!("Swarm `{name}` in namespace `{namespace}` has no job `{job}`{hint}"),
+        None => format!("no Swarm in namespace `{namespace}` has a job `{job}`{hint}"),
     }
 }
 

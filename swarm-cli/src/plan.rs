@@ -4,7 +4,7 @@
 //! core's planner alone decides the worker of each job.
 
 pub(crate) mod answer;
-mod document;
+pub(crate) mod document;
 mod input;
 pub(crate) mod machine;
 pub(crate) mod source;
@@ -26,6 +26,8 @@ use swarm_spec::spec::WORKERS_MAX;
 
 use crate::input::STANDARD_INPUT;
 use crate::kubectl::Cluster;
+use crate::live::Scope;
+use crate::live::plan::{self as live_plan, LiveArgs, LiveSwarm};
 use answer::{Answer, Before, Question, Reach, Unplanned};
 use input::{InputArgs, Unread};
 use source::Source;
@@ -49,12 +51,18 @@ Examples:
   kubectl swarm plan -f streams.yaml --workers 4      for another number of workers
   kubectl swarm plan -R -f manifests/                 from all manifests below a directory
   kubectl swarm plan -k overlays/prod                 from a kustomization
+  kubectl swarm plan --live cameras --workers 8       the moves if the pool in the cluster had 8 workers
+  kubectl swarm plan --live cameras --without ingest-3
+  kubectl swarm plan --live cameras -f cameras.yaml   the moves and restarts of an edit
   kubectl get configmap swarm-worker-config -o 'jsonpath={.data.config\\.yml}' |
     kubectl swarm plan -f streams.yaml --from -       the moves that an edit would cause")]
 pub(crate) struct ClusterPlanArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// The namespace: objects that name another one are left out
+    #[command(flatten)]
+    live: LiveArgs,
+    /// The namespace: objects of files that name another one are left out. With --live it is the
+    /// namespace of the Swarm [default: the one in the context]
     #[arg(long, short, value_name = "NS")]
     namespace: Option<String>,
     /// The view with the current assignment; `-` reads standard input [default: no job is assigned]
@@ -73,7 +81,7 @@ pub(crate) struct PlanOptions {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The number of workers [default: replicas of the Swarm, or else of its workload in FILE]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(WORKERS_MAX)))]
+    #[arg(long, visible_alias = "replicas", value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(WORKERS_MAX)))]
     workers: Option<u32>,
     /// Plan only the moves that maxMovesInFlight allows at once, instead of all
     #[arg(long)]
@@ -197,7 +205,10 @@ fn check_standard_input<'a>(inputs: impl Iterator<Item = &'a Path>) -> Result<()
 
 /// Reads the files that the arguments name, and computes the answer.
 fn ask(args: &ClusterPlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal> {
-    let ClusterPlanArgs { input, namespace, from, options, cluster } = args;
+    let ClusterPlanArgs { input, live, namespace, from, options, cluster } = args;
+    if let Some(name) = live.swarm() {
+        return ask_live(args, name, notes);
+    }
     let files = input.files.iter().map(PathBuf::as_path);
     check_standard_input(files.chain(from.as_deref()))?;
     let (manifest, said) = input.read(cluster)?;
@@ -219,4 +230,52 @@ fn ask(args: &ClusterPlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusa
         Unplanned::Empty(explained) if input.has_stdin() => Refusal::Wrong(explained),
         Unplanned::Empty(_) | Unplanned::NoSwarm(_) => Refusal::NoSwarm(manifest.shown.clone()),
     })
+}
+
+/// Reads the Swarm of the cluster, and the files if any are named, and computes the answer.
+fn ask_live(
+    args: &ClusterPlanArgs,
+    name: &str,
+    notes: &mut Vec<String>,
+) -> Result<Answer, Refusal> {
+    let ClusterPlanArgs { input, live, namespace, from: _, options, cluster } = args;
+    let scope = Scope::of(namespace.clone(), cluster.clone());
+    let found = live_plan::read(live, &scope, name).map_err(Refusal::Impossible)?;
+    let LiveSwarm { manifest, mut state, workers, document } = found;
+    let (running, _) =
+        Source::joined(manifest.shown.clone(), vec![manifest]).map_err(Refusal::Wrong)?;
+    let question = Question {
+        home: Home::Cluster,
+        manifest: &running,
+        name: Some(name),
+        namespace: Some(&document.namespace),
+        workers: Some(options.workers.unwrap_or(workers)),
+        reach: options.reach(),
+    };
+    let refused = |unplanned: Unplanned| {
+        let (Unplanned::Wrong(it) | Unplanned::Empty(it) | Unplanned::NoSwarm(it)) = unplanned;
+        Refusal::Wrong(it)
+    };
+    let live_spec = answer::read(&question).map_err(refused)?;
+    let edited = if input.is_empty() {
+        live_spec
+    } else {
+        state.running = Some(live_spec);
+        let (manifest, said) = input.read(cluster)?;
+        notes.extend(said);
+        let question = Question {
+            manifest: &manifest,
+            name: options.name.as_deref().or(Some(name)),
+            ..question
+        };
+        answer::read(&question).map_err(refused)?
+    };
+    let mut answer = edited.plan(Before::Live(&state)).map_err(refused)?;
+    let revision = document.revision;
+    notes.push(format!(
+        "compared with Swarm `{}/{name}` of the cluster, revision {revision}, resourceVersion {}",
+        document.namespace, document.resource_version
+    ));
+    answer.document.live = Some(document);
+    Ok(answer)
 }

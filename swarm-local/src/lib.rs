@@ -69,6 +69,7 @@ pub use fixed::Fixed;
 pub use run_log::RunLogSize;
 pub use state::other_pool;
 pub use text::age;
+pub use worker_log::{JobLines, Line as JobLine};
 
 use by_hand::Hands;
 use events::Events;

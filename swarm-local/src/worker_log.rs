@@ -231,9 +231,9 @@ pub(super) fn killed_job(line: &str) -> Option<String> {
     rest.strip_prefix(" job=")?.split(' ').next().map(str::to_owned)
 }
 
-/// A matcher of the lines about one job.
+/// A matcher of the lines about one job in the log of a worker, as text or as JSON.
 #[derive(Clone, Debug)]
-pub(super) struct JobLines {
+pub struct JobLines {
     job: String,
     /// The field with the job in the worker's own lines.
     field: String,
@@ -241,7 +241,7 @@ pub(super) struct JobLines {
 
 /// A line about a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line<'a> {
+pub enum Line<'a> {
     /// A line of the job's output.
     Output(Cow<'a, str>),
     /// An event of the job's worker.
@@ -258,12 +258,15 @@ struct Fields<'a> {
 }
 
 impl JobLines {
-    pub(super) fn of(job: &str) -> Self {
+    /// Makes a matcher for a job.
+    #[must_use]
+    pub fn of(job: &str) -> Self {
         Self { job: job.to_owned(), field: format!(" job={job}") }
     }
 
-    /// Parses the line, if it is about the job.
-    pub(super) fn find<'a>(&self, line: &'a str) -> Option<Line<'a>> {
+    /// Parses the line, if it is about the job. O(length of the line).
+    #[must_use]
+    pub fn find<'a>(&self, line: &'a str) -> Option<Line<'a>> {
         if line.starts_with('{') {
             let fields: Fields<'a> = serde_json::from_str(line).ok()?;
             let is_its_own = fields.job.as_deref() == Some(&self.job);

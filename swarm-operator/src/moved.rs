@@ -47,8 +47,10 @@ fn of_cluster(verb: &str) -> &'static [&'static str] {
         "plan" => &[
             "--filename",
             "--kustomize",
+            "--live",
             "--namespace",
             "--recursive",
+            "--without",
             "-R",
             "-f",
             "-k",

@@ -25,8 +25,10 @@ const START_MAX: Duration = Duration::from_secs(20);
 const ANSWER_MAX: Duration = Duration::from_mins(2);
 /// Maximum size of kubectl's last words.
 const SAID_MAX: u64 = 64 << 10;
-/// Number of objects in one answer of a list.
-const PAGE: usize = 500;
+/// Number of objects in one answer of a list. The largest objects have 1.5 MiB, and an answer 64 MiB.
+const OBJECTS_A_PAGE: usize = 40;
+/// Number of rows in one answer of a table.
+const ROWS_A_PAGE: usize = 500;
 /// Maximum number of objects of a list.
 const OBJECTS_MAX: usize = 200_000;
 /// Methods that would change something.
@@ -210,7 +212,7 @@ impl Proxy {
         &self,
         path: &str,
     ) -> Result<Option<Vec<T>>, Unread> {
-        Ok(self.pages(path, AS_JSON).await?.map(|(items, _)| items))
+        Ok(self.pages(path, AS_JSON, OBJECTS_A_PAGE).await?.map(|(items, _)| items))
     }
 
     /// Lists the objects at `path` as a table. `None` if the cluster does not have their kind.
@@ -220,7 +222,8 @@ impl Proxy {
     /// As [`list`](Self::list).
     pub(crate) async fn table(&self, path: &str) -> Result<Option<Table>, Unread> {
         let separator = if path.contains('?') { '&' } else { '?' };
-        let pages = self.pages(&format!("{path}{separator}includeObject=None"), AS_TABLE).await?;
+        let path = format!("{path}{separator}includeObject=None");
+        let pages = self.pages(&path, AS_TABLE, ROWS_A_PAGE).await?;
         Ok(pages.map(|(rows, columns)| Table { columns, rows }))
     }
 
@@ -228,11 +231,12 @@ impl Proxy {
         &self,
         path: &str,
         accept: &str,
+        limit: usize,
     ) -> Result<Option<(Vec<T>, Vec<String>)>, Unread> {
         let (mut all, mut columns) = (Vec::new(), Vec::new());
         let (mut next, separator) = (String::new(), if path.contains('?') { '&' } else { '?' });
         loop {
-            let page = format!("{path}{separator}limit={PAGE}{next}");
+            let page = format!("{path}{separator}limit={limit}{next}");
             let Some(body) = self.get(&page, accept).await? else { return Ok(None) };
             let Page { items, column_definitions, metadata } = read(path, &body)?;
             all.extend(items);

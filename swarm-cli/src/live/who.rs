@@ -8,9 +8,9 @@ use serde_json::json;
 use swarm_core::JobName;
 use swarm_local::output::{columns, row, whole_table};
 
-use super::pool::{JobState, LivePool, Reach};
+use super::pool::{JobState, LivePool};
 use super::show::{Answer, Display};
-use super::{Failure, Scope, names, nearest, one, run};
+use super::{Failure, Scope, has_no_job, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 
 /// Arguments of `kubectl swarm who`.
@@ -60,29 +60,14 @@ async fn answer(
     namespace: &str,
     wanted: &[JobName],
 ) -> Result<Answer, Failure> {
-    let swarms = match &args.swarm {
-        Some(name) => vec![name.clone()],
-        None => names(proxy, namespace).await?,
-    };
-    let mut pools = Vec::new();
-    for swarm in &swarms {
-        pools.push(one(proxy, namespace, Some(swarm), Reach::Jobs(wanted)).await?);
-    }
+    let pools = with_jobs(proxy, namespace, args.swarm(), wanted).await?;
     let (mut found, mut complaints) = (Vec::new(), Vec::new());
     for job in wanted {
         let holders = pools.iter().filter_map(|pool| Some((pool, pool.job(job)?)));
         let before = found.len();
         found.extend(holders);
         if found.len() == before {
-            // A part of a ledger has only the names of some jobs.
-            let known = pools.iter().flat_map(|pool| pool.jobs().map(|it| it.name.as_str()));
-            let hint = nearest(job.as_str(), known);
-            let place = match &args.swarm {
-                Some(name) => format!("Swarm `{name}`"),
-                None => "no Swarm".to_owned(),
-            };
-            let has = if args.swarm.is_some() { "has no job" } else { "has a job" };
-            complaints.push(format!("{place} in namespace `{namespace}` {has} `{job}`{hint}"));
+            complaints.push(has_no_job(&pools, namespace, args.swarm(), job));
         }
     }
     let text = |_| {

@@ -1,11 +1,15 @@
 //! Computes the answer of `plan` from texts.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use swarm_core::handover::LeaseTerms;
-use swarm_core::{Assignment, Desired, Jobs, Pool, Replication, Request, Rules, Slot};
+use swarm_core::{
+    Assignment, Desired, Job, Jobs, Pool, Replication, Request, Rules, RunnerName, Slot,
+};
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::{Explained, Manifest, ManifestError};
+use swarm_spec::spec::RunnerSpec;
 
 use super::document::{Document, Enough};
 use super::source::Source;
@@ -37,6 +41,21 @@ pub(crate) enum Before<'a> {
     View(&'a Source),
     /// The assignment of a pool that runs.
     Pool(Assignment),
+    /// The assignment and the workers of a pool on a cluster.
+    Live(&'a Live),
+}
+
+/// The state of a pool on a cluster.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Live {
+    /// The assignment before the plan, with jobs of workers that are planned to go.
+    pub(crate) held: Assignment,
+    /// The names of all workers.
+    pub(crate) names: BTreeMap<Slot, String>,
+    /// The slots of workers that are planned to go.
+    pub(crate) without: Vec<Slot>,
+    /// The jobs and runners that run.
+    pub(crate) running: Option<Plannable>,
 }
 
 /// Extent of a plan.
@@ -56,8 +75,10 @@ pub(crate) struct Answer {
     pub(crate) name: String,
     /// Prefix of the names of the workers, without the slot.
     pub(crate) worker_name: String,
-    /// The lowest slot.
-    pub(crate) first_slot: u32,
+    /// The names of live workers, which may have any name.
+    pub(crate) names: BTreeMap<Slot, String>,
+    /// The slots of the planned workers.
+    pub(crate) slots: Vec<Slot>,
     /// The assignment before the plan.
     pub(crate) held: Option<Assignment>,
     /// The jobs and their settings.
@@ -103,6 +124,8 @@ pub(crate) struct Plannable {
     pub(crate) lease: LeaseTerms,
     first_slot: u32,
     desired: Desired,
+    runner: RunnerSpec,
+    runners: BTreeMap<RunnerName, RunnerSpec>,
     reach: Reach,
     notes: Vec<String>,
 }
@@ -130,8 +153,8 @@ pub(crate) fn read(question: &Question<'_>) -> Result<Plannable, Unplanned> {
     let manifest = file.manifest(name, namespace, home);
     let manifest = manifest.map_err(|error| unplanned(question, &error, &shown))?;
     let in_file = |reason: &str| format!("{shown}: {reason}");
-    let Manifest { name, mut desired, replicas, first_slot, worker_name, lease, mut notes, .. } =
-        manifest;
+    let Manifest { name, mut desired, replicas, first_slot, worker_name, lease, .. } = manifest;
+    let Manifest { runner, runners, mut notes, .. } = manifest;
     match desired.replication {
         Replication::One => {}
         Replication::All => {
@@ -153,7 +176,18 @@ pub(crate) fn read(question: &Question<'_>) -> Result<Plannable, Unplanned> {
     let workers = workers
         .or(replicas)
         .ok_or_else(|| in_file("it does not specify the number of workers; use --workers"))?;
-    Ok(Plannable { name, workers, worker_name, lease, first_slot, desired, reach, notes })
+    Ok(Plannable {
+        name,
+        workers,
+        worker_name,
+        lease,
+        first_slot,
+        desired,
+        runner,
+        runners,
+        reach,
+        notes,
+    })
 }
 
 impl Plannable {
@@ -163,9 +197,20 @@ impl Plannable {
     ///
     /// [`Unplanned::Wrong`], if `before` is an invalid view.
     pub(crate) fn plan(self, before: Before<'_>) -> Result<Answer, Unplanned> {
-        let Self { name, workers, worker_name, lease: _, first_slot, desired, reach, notes } = self;
-        let pool = pool(first_slot, workers, &worker_name, &desired);
+        let restarts = match before {
+            Before::Live(Live { running: Some(running), .. }) => Some(self.restarts(running)),
+            _ => None,
+        };
+        let Self { name, workers, worker_name, first_slot, desired, reach, notes, .. } = self;
+        let (slots, names) = if let Before::Live(live) = before {
+            (live.slots(workers), live.names.clone())
+        } else {
+            let slots = (0..workers).map(|n| Slot(n.saturating_add(first_slot)));
+            (slots.collect(), BTreeMap::new())
+        };
+        let pool = pool(&slots, &worker_name, &desired);
         let held = match before {
+            Before::Live(live) => Some(live.held.clone()),
             Before::Nothing => None,
             Before::View(Source { text, shown, .. }) => {
                 Some(view::held(text, &pool).map_err(|reason| format!("{shown}: {reason}"))?)
@@ -187,8 +232,45 @@ impl Plannable {
         if document.leaves_some() {
             document.workers_enough = Some(enough(&request, first_slot, desired.max_jobs));
         }
+        let held_slot = |job: &String| held.as_ref()?.holder(&job.parse().ok()?);
+        let stays = |job: &String| {
+            let slot = document.assignment.get(job).map(|slot| Slot(*slot));
+            slot.is_some() && held_slot(job) == slot
+        };
+        document.restarts = restarts.map(|jobs| jobs.into_iter().filter(stays).collect());
         let jobs = desired.jobs;
-        Ok(Answer { document, name, worker_name, first_slot, held, jobs, notes })
+        Ok(Answer { document, name, worker_name, names, slots, held, jobs, notes })
+    }
+
+    /// Returns the jobs that start in another way than in `running`: with other params, or by
+    /// another runner. O(jobs).
+    fn restarts(&self, running: &Self) -> Vec<String> {
+        let runner = |of: &Self, job: &Job| match &job.runner {
+            Some(name) => of.runners.get(name).cloned(),
+            None => Some(of.runner.clone()),
+        };
+        let differs = |job: &Job, old: &Job| {
+            job.params != old.params
+                || job.runner != old.runner
+                || runner(self, job) != runner(running, old)
+        };
+        let jobs = self.desired.jobs.iter();
+        let changed = jobs.filter(|(name, job)| {
+            let old = running.desired.jobs.get(*name);
+            old.is_some_and(|old| differs(job, old))
+        });
+        changed.map(|(name, _)| name.to_string()).collect()
+    }
+}
+
+impl Live {
+    /// Returns the slots of `workers` workers: the lowest slots of the present workers, and more after
+    /// the highest one.
+    fn slots(&self, workers: u32) -> Vec<Slot> {
+        let present = self.names.keys().copied().filter(|slot| !self.without.contains(slot));
+        let highest = self.names.keys().last().map_or(0, |slot| slot.0.saturating_add(1));
+        let more = (highest..).map(Slot);
+        present.chain(more).take(workers as usize).collect()
     }
 }
 
@@ -211,13 +293,14 @@ fn unplanned(question: &Question<'_>, error: &ManifestError, shown: &str) -> Unp
     }
 }
 
-/// Makes a pool of ready workers whose slots start at `first_slot`.
-fn pool(first_slot: u32, workers: u32, worker_name: &str, desired: &Desired) -> Pool {
-    let members = Pool::ready(workers).0.into_iter();
+/// Makes a pool of ready workers with these slots.
+fn pool(slots: &[Slot], worker_name: &str, desired: &Desired) -> Pool {
+    let members = Pool::ready(u32::try_from(slots.len()).unwrap_or(u32::MAX)).0.into_values();
     Pool(
-        members
-            .map(|(slot, mut member)| {
-                let slot = Slot(slot.0.saturating_add(first_slot));
+        slots
+            .iter()
+            .zip(members)
+            .map(|(&slot, mut member)| {
                 member.name = format!("{}-{slot}", worker_name.escape_default());
                 (member.max_jobs, member.capacity) =
                     (desired.max_jobs_of(slot), desired.capacity_of(slot));

@@ -23,9 +23,28 @@ pub(crate) struct Document {
     /// Jobs that balance will move once the budget allows it. Only with `--step`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) deferred: Option<Vec<String>>,
+    /// Jobs that their worker restarts, since other params or another runner start them. Only with
+    /// `--live`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) restarts: Option<Vec<String>>,
+    /// The Swarm that the plan is for. Only with `--live`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) live: Option<LiveDocument>,
     /// Present only if jobs are unassigned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) workers_enough: Option<Enough>,
+}
+
+/// The Swarm that a plan begins with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LiveDocument {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// Revision of its ledger.
+    pub(crate) revision: u64,
+    /// Version of the object. Each edit, and each change of its status, makes another one.
+    pub(crate) resource_version: String,
 }
 
 /// Number of workers that would run all jobs.
@@ -79,6 +98,8 @@ impl Document {
             moves: plan.moves.iter().map(step).collect(),
             minimum_moves: plan.minimum_moves,
             deferred: None,
+            restarts: None,
+            live: None,
             workers_enough: None,
         }
     }

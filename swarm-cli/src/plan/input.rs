@@ -20,7 +20,7 @@ use crate::kubectl::{Cluster, Failure};
 
 /// Arguments that name the manifests.
 #[derive(Clone, Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("manifests").required(true)))]
+#[command(group(clap::ArgGroup::new("manifests").required(true).multiple(true)))]
 pub(crate) struct InputArgs {
     /// A manifest, as YAML or JSON, a directory of manifests, or a URL; may be repeated; `-` reads
     /// standard input. One Swarm is planned; its jobSources are read from ConfigMaps in any of them
@@ -39,7 +39,8 @@ pub(crate) struct InputArgs {
         short = 'k',
         value_name = "DIR",
         value_hint = ValueHint::AnyPath,
-        group = "manifests"
+        group = "manifests",
+        conflicts_with = "files"
     )]
     kustomize: Option<OsString>,
     /// Read all directories below each DIR of -f, too
@@ -66,6 +67,11 @@ impl InputArgs {
     /// Whether standard input is read.
     pub(super) fn has_stdin(&self) -> bool {
         self.files.iter().any(|path| path == Path::new(STANDARD_INPUT))
+    }
+
+    /// Whether the arguments name no manifest.
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.kustomize.is_none()
     }
 
     /// Reads the text that the arguments name. Returns also notes about it.

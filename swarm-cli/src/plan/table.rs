@@ -41,6 +41,14 @@ pub(super) fn text(answer: &Answer) -> String {
         add_titles(&mut rows, answer);
         add_table(&mut text, "MOVES", &rows, "moves");
     }
+    if let Some(restarts) = answer.document.restarts.as_ref().filter(|jobs| !jobs.is_empty()) {
+        let mut rows = vec![row([columns::JOB, columns::WORKER])];
+        let worker =
+            |job: &String| answer.document.assignment.get(job).map(|slot| name(answer, *slot));
+        rows.extend(restarts.iter().map(|job| row([job, &worker(job).unwrap_or_default()])));
+        add_titles(&mut rows, answer);
+        add_table(&mut text, "RESTARTS IN PLACE", &rows, "restarts");
+    }
     if let Some(deferred) = deferred.as_ref().filter(|deferred| !deferred.is_empty()) {
         let _ = match deferred.len() {
             1 => writeln!(text, "\n1 more move waits for maxMovesInFlight"),
@@ -98,8 +106,7 @@ fn headline(answer: &Answer) -> String {
 /// columns appear only if they have values.
 fn workers(answer: &Answer) -> Vec<Vec<String>> {
     let now = count(answer.document.assignment.values().copied());
-    let slots = (0..answer.document.workers).map(|n| n.saturating_add(answer.first_slot));
-    let mut slots: BTreeSet<_> = slots.collect();
+    let mut slots: BTreeSet<_> = answer.slots.iter().map(|slot| slot.0).collect();
     let held = answer.held.as_ref().map(|held| count(held.iter().map(|(_, Slot(slot))| slot)));
     let reserved = reserved(answer);
     let present = slots.clone();
@@ -140,5 +147,8 @@ fn reserved(answer: &Answer) -> BTreeMap<u32, u64> {
 }
 
 fn name(answer: &Answer, slot: u32) -> String {
-    format!("{}-{slot}", answer.worker_name.escape_default())
+    match answer.names.get(&Slot(slot)) {
+        Some(name) => name.escape_default().to_string(),
+        None => format!("{}-{slot}", answer.worker_name.escape_default()),
+    }
 }

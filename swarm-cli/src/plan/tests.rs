@@ -6,9 +6,10 @@ use proptest::prelude::*;
 use swarm_core::{Slot, View, ViewEntry};
 use swarm_spec::convert::Home;
 
-use super::answer::{Answer, Before, Question, Reach, answer};
+use super::answer::{Answer, Before, Live, Question, Reach, answer, read};
 use super::document::Enough;
 use super::source::Source;
+use super::table;
 
 /// A generated job, by number: its share, pin and priority.
 type Wish = (u8, Option<u8>, Option<u8>, i8);
@@ -177,4 +178,56 @@ spec: {replicas: 2, ordinals: {start: 5}}
         (document.unassigned[0].job.as_str(), document.workers_enough),
         ("c", Some(Enough::Never))
     );
+}
+
+/// A Swarm whose jobs have these params and runners.
+fn runs(jobs: &str) -> Source {
+    let text = format!(
+        "apiVersion: swarm.k8slab.info/v1alpha1\nkind: Swarm\nmetadata: {{name: any}}\nspec:\n\
+         \x20 pool: {{statefulSet: {{name: w}}}}\n\x20 worker:\n\x20   protocol: Session\n\
+         \x20   runner: {{command: [a]}}\n\x20   runners: {{x: {{command: [b]}}}}\n\x20 jobs: [{jobs}]\n"
+    );
+    Source::of("FILE", text)
+}
+
+#[test]
+fn a_live_plan_names_the_workers_the_moves_and_the_jobs_that_restart_in_place() {
+    let question = |manifest, workers| Question {
+        home: Home::Cluster,
+        manifest,
+        name: None,
+        namespace: None,
+        workers: Some(workers),
+        reach: Reach::Target,
+    };
+    let old = runs("{name: a}, {name: b, params: {u: '1'}}, {name: c}, {name: d}");
+    let new = runs("{name: a}, {name: b, params: {u: '2'}}, {name: c, runner: x}, {name: d}");
+    let held = [("a", 0), ("b", 0), ("c", 4), ("d", 4)];
+    let held = held.map(|(job, slot)| (job.parse().unwrap(), Slot(slot)));
+    let names = [(Slot(0), "pod-x".to_owned()), (Slot(4), "pod-y".to_owned())].into();
+    let live = Live {
+        held: held.into_iter().collect(),
+        names,
+        without: Vec::new(),
+        running: Some(read(&question(&old, 2)).unwrap()),
+    };
+    let planned = |live: &Live, workers| {
+        read(&question(&new, workers)).unwrap().plan(Before::Live(live)).unwrap()
+    };
+    let edit = planned(&live, 2);
+    assert_eq!(edit.document.restarts, Some(vec!["b".to_owned(), "c".to_owned()]));
+    assert!(edit.document.moves.is_empty(), "{:?}", edit.document.moves);
+    let text = table::text(&edit);
+    assert!(text.contains("b    pod-x\nc    pod-y\n"), "{text}");
+
+    let without = Live { without: vec![Slot(0)], ..live };
+    let gone = planned(&without, 1);
+    assert_eq!(gone.document.moves.len(), 2);
+    assert!(gone.document.moves.iter().all(|step| step.to == Some(4)));
+    // A job that moves starts anyway, so only jobs that stay restart in their places.
+    assert_eq!(gone.document.restarts, Some(vec!["c".to_owned()]));
+    let text = table::text(&gone);
+    assert!(text.contains("pod-x   gone") && !text.contains("w-"), "{text}");
+    let more = planned(&Live { without: Vec::new(), ..without }, 3);
+    assert_eq!(more.slots, [Slot(0), Slot(4), Slot(5)]);
 }

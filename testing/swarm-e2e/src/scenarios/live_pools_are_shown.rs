@@ -35,6 +35,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     holders(&context, &runs).await?;
     failures(&context).await?;
     workers(&context, &runs).await?;
+    plans(&context, &runs).await?;
     refusals(&context).await?;
     viewers(&context).await?;
 
@@ -105,6 +106,44 @@ async fn workers(context: &Context, runs: &BTreeMap<String, RunName>) -> Result<
         ensure!(heard < 20_000 && worker["state"] == "ready", "{worker}");
         ensure!(worker["node"].as_str().is_some_and(|node| !node.is_empty()), "{worker}");
     }
+    Ok(())
+}
+
+/// Checks plans that begin with the live pool, and explanations.
+async fn plans(context: &Context, runs: &BTreeMap<String, RunName>) -> Result<()> {
+    let more = ["plan", "--live", "live", "--workers", "3"];
+    let more = swarm_json(context, &more, 0).await?;
+    let moves = more["moves"].as_array().context("no moves")?;
+    ensure!(moves.len() == 2 && moves.iter().all(|it| it["reason"] == "balance"), "{more}");
+    ensure!(more["live"]["name"] == "live" && more["live"]["revision"].is_u64(), "{more}");
+    let first = runs.values().next().context("no run")?;
+    let without = ["plan", "--live", "live", "--without", &first.worker];
+    let output = expect(context, &without, 0, "compared with Swarm").await?;
+    let left = format!("{}  gone", first.worker);
+    ensure!(output.contains("worker-gone") && output.contains(&left), "{output}");
+
+    let object = context.kubectl(&["get", "swarm", "live", "-o", "json"]).await?;
+    let mut object: Value = serde_json::from_str(&object)?;
+    object["metadata"] = json!({"name": "live"});
+    object.as_object_mut().context("no object")?.remove("status");
+    object["spec"]["jobs"][0]["params"] = json!({"url": "x"});
+    let job = object["spec"]["jobs"][0]["name"].as_str().context("no job")?.to_owned();
+    let file = tempfile::NamedTempFile::new_in(crate::cluster::FOLDER)?;
+    std::fs::write(file.path(), object.to_string())?;
+    let file = file.path().to_str().context("a path is not UTF-8")?;
+    let edit = swarm_json(context, &["plan", "--live", "live", "-f", file], 0).await?;
+    ensure!(edit["restarts"] == json!([job]) && edit["moves"] == json!([]), "{edit}");
+
+    let output = expect(context, &["explain", "live:0"], 0, "").await?;
+    for part in ["Phase:      running", "nothing moves it", &runs["live:0"].worker] {
+        ensure!(output.contains(part), "`{part}` is not in: {output}");
+    }
+    let output = expect(context, &["explain", FAILS], 0, "").await?;
+    ensure!(output.contains("failing: ") && output.contains("kubectl logs"), "{output}");
+    expect(context, &["explain", "live:9"], 3, "has a job `live:9`").await?;
+    let output = expect(context, &["logs", FAILS, "--tail", "1000"], 0, "").await?;
+    ensure!(output.contains("exit code 3") && !output.contains("live:0"), "{output}");
+    context.laps.lap("plans begin with the live pool");
     Ok(())
 }
 

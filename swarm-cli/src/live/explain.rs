@@ -1,0 +1,286 @@
+//! `explain`: the holder of a job, the reason for it, and the thing that the job waits for.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+use swarm_adapters_host::printable::{Form, printable};
+use swarm_adapters_host::shell;
+use swarm_core::{FailingState, JobName, JobPhase};
+
+use super::plan::{self, LiveSwarm};
+use super::pool::{JobState, LivePool, LiveWorker};
+use super::show::{Answer, Display};
+use super::{Failure, Scope, age_of, age_since, has_no_job, run, with_jobs};
+use crate::kubectl::proxy::Proxy;
+use crate::plan::answer;
+
+/// Default of `handover.releaseTimeout`.
+const RELEASE_TIMEOUT: &str = "60s";
+/// Default of `handover.lease.duration`.
+const LEASE: &str = "20s";
+
+/// Arguments of `kubectl swarm explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl swarm explain cam-044 -n media
+  kubectl swarm explain cam-044 --swarm cameras -o json")]
+pub(crate) struct ExplainArgs {
+    /// The name of the job
+    #[arg(value_name = "JOB")]
+    job: String,
+    /// The Swarm of the job [default: the Swarms of the namespace that have it]
+    #[arg(long, value_name = "NAME")]
+    swarm: Option<String>,
+    #[command(flatten)]
+    display: Display,
+    #[command(flatten)]
+    scope: Scope,
+}
+
+impl ExplainArgs {
+    pub(crate) const fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    pub(crate) fn swarm(&self) -> Option<&str> {
+        self.swarm.as_deref()
+    }
+}
+
+/// A job with its explanation.
+struct Explained {
+    job: String,
+    title: Option<String>,
+    namespace: String,
+    swarm: String,
+    revision: u64,
+    worker: Option<String>,
+    slot: Option<u32>,
+    token: u64,
+    phase: JobPhase,
+    /// Sentence about failures.
+    failing: Option<String>,
+    /// Age of the last renewal of its worker.
+    heard: Option<String>,
+    waits_for: Option<Waits>,
+    why: String,
+}
+
+/// The thing that a job waits for.
+struct Waits {
+    what: &'static str,
+    who: String,
+    at_most: String,
+}
+
+/// Explains a job. Exit code 3 if no Swarm has it.
+pub(crate) fn explain(args: &ExplainArgs) -> ExitCode {
+    run(&args.scope.cluster, async |proxy| {
+        let job = args.job.parse::<JobName>().map_err(|error| error.to_string())?;
+        let namespace = args.scope.namespace()?;
+        args.display.show(async || answer(args, proxy, &namespace, &job).await).await
+    })
+}
+
+async fn answer(
+    args: &ExplainArgs,
+    proxy: &Proxy,
+    namespace: &str,
+    job: &JobName,
+) -> Result<Answer, Failure> {
+    let parts = with_jobs(proxy, namespace, args.swarm(), std::slice::from_ref(job)).await?;
+    let mut found = Vec::new();
+    for part in parts.iter().filter(|part| part.job(job).is_some()) {
+        let name = &part.swarm.metadata.name;
+        let (swarm, pool) = plan::swarm(proxy, namespace, name, &[]).await?;
+        found.extend(explained(&pool, &swarm, job));
+    }
+    if found.is_empty() {
+        return Err(Failure::No(has_no_job(&parts, namespace, args.swarm(), job)));
+    }
+    let text = |_| found.iter().map(Explained::text).collect::<Vec<_>>().join("\n");
+    let document = || match found.as_slice() {
+        [one] => one.document(),
+        several => several.iter().map(Explained::document).collect(),
+    };
+    let workers = || found.iter().filter_map(|it| it.worker.clone()).collect();
+    Ok(args.display.answer(true, text, document, workers)?)
+}
+
+/// Explains a job of the pool; `None` if it has just left the pool.
+fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<Explained> {
+    let state = pool.job(job)?;
+    let worker = pool.workers().into_iter().find(|it| Some(it.slot) == state.slot);
+    let renewed = worker.and_then(|worker| worker.report.as_ref()?.renewed);
+    let metadata = &pool.swarm.metadata;
+    let title = pool.swarm.inline_jobs().get(job.as_str()).and_then(|job| job["title"].as_str());
+    Some(Explained {
+        job: job.to_string(),
+        title: title.map(str::to_owned),
+        namespace: metadata.namespace.clone(),
+        swarm: metadata.name.clone(),
+        revision: pool.ledger.revision(),
+        worker: state.worker.map(str::to_owned),
+        slot: state.slot.map(|slot| slot.0),
+        token: state.token,
+        phase: state.phase,
+        failing: failing(pool, &state),
+        heard: renewed.map(|renewed| age_of(pool.now, renewed)),
+        waits_for: waits(pool, &state, worker),
+        why: why(pool, swarm, &state),
+    })
+}
+
+/// Describes the failures of a job, if its worker reports them.
+fn failing(pool: &LivePool, state: &JobState<'_>) -> Option<String> {
+    let failing = state.failing?;
+    let course = match failing.state {
+        FailingState::Failed => "; it is not restarted any more",
+        FailingState::Restarting => "",
+    };
+    let last = failing.last_output.last().map(|line| format!(": {line:?}")).unwrap_or_default();
+    let since = age_since(pool.now, failing.since_unix_s);
+    Some(format!("{} restarts for {since}, {}{last}{course}", failing.restarts, failing.last_exit))
+}
+
+/// Returns the thing that a job waits for, with its bound.
+fn waits(pool: &LivePool, state: &JobState<'_>, worker: Option<&LiveWorker>) -> Option<Waits> {
+    let handover = &pool.swarm.spec["handover"];
+    let lease = handover["lease"]["duration"].as_str().unwrap_or(LEASE);
+    let is_exclusive = handover["policy"] == "Exclusive";
+    let who = state.worker.unwrap_or("its previous worker").to_owned();
+    match state.phase {
+        JobPhase::Stopping => {
+            let timeout = handover["releaseTimeout"].as_str().unwrap_or(RELEASE_TIMEOUT);
+            let at_most = if is_exclusive {
+                format!(
+                    "no bound while the worker renews its Lease; about {lease} once it is silent"
+                )
+            } else {
+                format!("at most {timeout}, the time of handover.releaseTimeout")
+            };
+            Some(Waits { what: "the acknowledgement that the job has stopped", who, at_most })
+        }
+        JobPhase::Published if worker.is_some_and(|it| !it.is_plain) => {
+            let at_most = format!("about {lease}; a worker that stays silent loses its jobs");
+            Some(Waits { what: "the acknowledgement of its view", who, at_most })
+        }
+        JobPhase::Waiting => {
+            let grace = pool.swarm.spec["rebalance"]["returnGrace"].as_str();
+            let at_most = grace.map_or_else(
+                || "the time of rebalance.returnGrace".to_owned(),
+                |grace| format!("at most {grace}, the time of rebalance.returnGrace"),
+            );
+            Some(Waits { what: "the worker of its slot, or the next decision", who, at_most })
+        }
+        _ => None,
+    }
+}
+
+/// Explains why a job is where it is, by a plan of the Swarm's own spec for the present workers.
+fn why(pool: &LivePool, swarm: &LiveSwarm, state: &JobState<'_>) -> String {
+    let answer = match swarm.own_plan() {
+        Ok(answer) => answer,
+        Err(reason) => return format!("it cannot be planned: {reason}"),
+    };
+    let name = state.name.as_str();
+    let document = &answer.document;
+    if let Some(without) = document.unassigned.iter().find(|it| it.job == name) {
+        return without.message.clone();
+    }
+    let worker = |slot: u32| worker_name(&answer, slot);
+    if let Some(step) = document.moves.iter().find(|it| it.job == name) {
+        let to = step.to.map_or_else(|| "no worker".to_owned(), worker);
+        let paused = pool.swarm.spec["rebalance"]["paused"] == true;
+        let halt = if paused { "; rebalance.paused keeps it where it is" } else { "" };
+        return format!("it moves to {to} next, with the reason `{}`{halt}", step.reason);
+    }
+    if document.deferred.iter().flatten().any(|job| job == name) {
+        return "it moves for balance once the moves before it are done (rebalance.maxMovesInFlight)"
+            .to_owned();
+    }
+    let job = answer.jobs.get(name);
+    match job.and_then(|job| job.pin) {
+        Some(pin) => format!("it is pinned to slot {pin}"),
+        None if state.slot.is_none() => "the next decision gives it a worker".to_owned(),
+        None => {
+            let (fewest, most) = loads(&answer);
+            format!(
+                "nothing moves it: it is on a worker of the pool, and workers have {fewest} to {most} \
+                 jobs each"
+            )
+        }
+    }
+}
+
+fn worker_name(answer: &answer::Answer, slot: u32) -> String {
+    let name = answer.names.get(&swarm_core::Slot(slot)).cloned();
+    name.unwrap_or_else(|| format!("slot {slot}"))
+}
+
+/// Returns the smallest and the largest number of jobs of a worker.
+fn loads(answer: &answer::Answer) -> (usize, usize) {
+    let mut counts: std::collections::BTreeMap<u32, usize> =
+        answer.slots.iter().map(|slot| (slot.0, 0)).collect();
+    for slot in answer.document.assignment.values() {
+        *counts.entry(*slot).or_default() += 1;
+    }
+    let fewest = counts.values().min().copied().unwrap_or_default();
+    (fewest, counts.values().max().copied().unwrap_or_default())
+}
+
+impl Explained {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let mut line = |name: &str, value: &str| {
+            let _ = writeln!(text, "{name:12}{}", printable(value, Form::Line));
+        };
+        let title = self.title.as_ref().map(|title| format!(" ({title})")).unwrap_or_default();
+        line("Job:", &format!("{}{title}", self.job));
+        line("Swarm:", &format!("{}/{}, revision {}", self.namespace, self.swarm, self.revision));
+        let failing = self.failing.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
+        line("Phase:", &format!("{}{failing}", self.phase.as_str()));
+        if let Some(worker) = &self.worker {
+            let slot = self.slot.map(|slot| format!(", slot {slot}")).unwrap_or_default();
+            let heard = self.heard.as_ref().map(|age| match age.as_str() {
+                "now" => ", renewed just now".to_owned(),
+                age => format!(", last renewed {age} ago"),
+            });
+            let heard = heard.unwrap_or_default();
+            line("Worker:", &format!("{worker}{slot}, token {}{heard}", self.token));
+        }
+        if let Some(Waits { what, who, at_most }) = &self.waits_for {
+            line("Waits for:", &format!("{what}, from {who}; {at_most}"));
+        }
+        line("Why:", &self.why);
+        if let (true, Some(worker)) = (self.failing.is_some(), &self.worker) {
+            let (worker, namespace) = (shell::word(worker), shell::word(&self.namespace));
+            line("Next:", &format!("kubectl logs {worker} -n {namespace}"));
+        }
+        text
+    }
+
+    fn document(&self) -> Value {
+        let waits = self
+            .waits_for
+            .iter()
+            .map(|it| json!({"what": it.what, "who": it.who, "atMost": it.at_most}));
+        json!({
+            "job": self.job,
+            "title": self.title,
+            "namespace": self.namespace,
+            "swarm": self.swarm,
+            "revision": self.revision,
+            "worker": self.worker,
+            "slot": self.slot,
+            "token": self.token,
+            "phase": self.phase.as_str(),
+            "failing": self.failing,
+            "waitsFor": waits.collect::<Vec<_>>(),
+            "why": self.why,
+        })
+    }
+}

@@ -1,0 +1,172 @@
+//! The live part of a plan: the Swarm, its jobs and its assignment, read from a cluster.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use serde_json::{Value, json};
+use swarm_core::Slot;
+
+use super::pool::{LivePool, Reach};
+use super::{Failure, Scope, nearest, one, paths};
+use crate::kubectl::proxy::Proxy;
+use crate::plan::answer::{self, Answer, Before, Live, Question};
+use crate::plan::document::LiveDocument;
+use crate::plan::source::{Lines, Part, Source};
+use swarm_spec::convert::Home;
+
+/// Arguments of a plan that begins with a live pool.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LiveArgs {
+    /// Begin with what runs in the cluster for this Swarm. Without -f or -k its own spec is planned
+    #[arg(long, value_name = "SWARM", conflicts_with = "from", group = "manifests")]
+    live: Option<String>,
+    /// Plan as if this worker were gone, with --live; may be repeated
+    #[arg(long, value_name = "WORKER", requires = "live")]
+    without: Vec<String>,
+}
+
+impl LiveArgs {
+    /// Returns the name of the live Swarm, if one is asked for.
+    pub(crate) fn swarm(&self) -> Option<&str> {
+        self.live.as_deref()
+    }
+}
+
+/// A Swarm of a cluster, as a plan needs it.
+pub(crate) struct LiveSwarm {
+    /// The Swarm and the ConfigMaps of its namespace with jobs, as manifests.
+    pub(crate) manifest: Part,
+    pub(crate) state: Live,
+    /// The number of workers that the pool should have.
+    pub(crate) workers: u32,
+    pub(crate) document: LiveDocument,
+}
+
+/// Reads a live Swarm.
+///
+/// # Errors
+///
+/// A sentence, as the commands that show a pool.
+pub(crate) fn read(args: &LiveArgs, scope: &Scope, name: &str) -> Result<LiveSwarm, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let read = runtime.block_on(async {
+        let namespace = scope.namespace()?;
+        let proxy = Proxy::start(&scope.cluster).await?;
+        let (swarm, _) = swarm(&proxy, &namespace, name, &args.without).await?;
+        Ok(swarm)
+    });
+    read.map_err(|failure: Failure| match failure {
+        Failure::No(sentence) | Failure::Failed(sentence) => sentence,
+    })
+}
+
+/// Reads a Swarm and its pool. The workers `without` are planned to go.
+pub(super) async fn swarm(
+    proxy: &Proxy,
+    namespace: &str,
+    name: &str,
+    without: &[String],
+) -> Result<(LiveSwarm, LivePool), Failure> {
+    let pool = one(proxy, namespace, Some(name), Reach::All).await?;
+    let path = format!("{}/{name}", paths::swarms(namespace));
+    let object = proxy.object::<Value>(&path).await?;
+    let object = object.ok_or_else(|| format!("Swarm `{name}` was just deleted"))?;
+    let mut text = manifest(&object);
+    if !object["spec"]["jobSources"].is_null() {
+        for mut map in
+            proxy.list::<Value>(&paths::config_maps(namespace)).await?.unwrap_or_default()
+        {
+            map["apiVersion"] = "v1".into();
+            map["kind"] = "ConfigMap".into();
+            text.push_str(&document(&without_fields(map)));
+        }
+    }
+    let names: BTreeMap<Slot, String> =
+        pool.ledger.slots.iter().map(|(slot, record)| (*slot, record.worker.clone())).collect();
+    let slot = |worker: &String| {
+        let found = names.iter().find(|(_, name)| *name == worker);
+        found.map(|(slot, _)| *slot).ok_or_else(|| {
+            let hint = nearest(worker, names.values().map(String::as_str));
+            Failure::No(format!("Swarm `{name}` has no worker `{worker}`{hint}"))
+        })
+    };
+    let without: Vec<_> = without.iter().map(slot).collect::<Result<_, _>>()?;
+    let wanted = usize::try_from(pool.swarm.status.workers_desired).unwrap_or(usize::MAX);
+    let workers = wanted.max(names.len()).saturating_sub(without.len());
+    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+    let swarm = LiveSwarm {
+        manifest: Part {
+            shown: format!("Swarm `{namespace}/{name}` of the cluster"),
+            text,
+            lines: Lines::Unknown,
+        },
+        workers: u32::try_from(workers).unwrap_or(u32::MAX),
+        document: live_document(&pool, namespace, name, version),
+        state: Live { held: pool.ledger.assignment(), names, without, running: None },
+    };
+    Ok((swarm, pool))
+}
+
+impl LiveSwarm {
+    /// Plans the Swarm's own spec for its present workers, with the moves that are allowed at once.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about the spec.
+    pub(super) fn own_plan(&self) -> Result<Answer, String> {
+        let part = self.manifest.clone();
+        let (manifest, _) =
+            Source::joined(part.shown.clone(), vec![part]).map_err(|it| it.sentence)?;
+        let question = Question {
+            home: Home::Cluster,
+            manifest: &manifest,
+            name: Some(&self.document.name),
+            namespace: Some(&self.document.namespace),
+            workers: Some(self.workers),
+            reach: answer::Reach::Step,
+        };
+        let before = Before::Live(&self.state);
+        answer::answer(&question, before).map_err(|unplanned| unplanned.to_string())
+    }
+}
+
+fn live_document(
+    pool: &LivePool,
+    namespace: &str,
+    name: &str,
+    resource_version: String,
+) -> LiveDocument {
+    let revision = pool.ledger.revision();
+    LiveDocument {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        revision,
+        resource_version,
+    }
+}
+
+/// Returns the text of a manifest with the spec of a live object.
+fn manifest(object: &Value) -> String {
+    document(&json!({
+        "apiVersion": object["apiVersion"],
+        "kind": object["kind"],
+        "metadata": {
+            "name": object["metadata"]["name"],
+            "namespace": object["metadata"]["namespace"],
+        },
+        "spec": object["spec"],
+    }))
+}
+
+/// Removes fields that only the API server writes.
+fn without_fields(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.retain(|name, _| matches!(name.as_str(), "name" | "namespace" | "labels"));
+    }
+    object
+}
+
+fn document(object: &Value) -> String {
+    format!("---\n{object}\n")
+}
