@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use swarm_adapters_host::{caller, runtime};
 use swarm_local::{
-    ActionArgs, AttachArgs, LocalArgs, LogsArgs, PsArgs, StatusArgs, StopArgs, WhoArgs, WorkersArgs,
+    AttachArgs, JobsArgs, LocalArgs, LogsArgs, PsArgs, StatusArgs, StopArgs, WhoArgs, WorkersArgs,
 };
 
 use crate::import::ImportArgs;
@@ -44,13 +44,13 @@ enum Command {
     /// End a pool that `local` runs; returns when no process is left
     Stop(StopArgs),
     /// Restart jobs of a pool that `local` runs
-    Restart(ActionArgs),
+    Restart(JobsArgs),
     /// Begin jobs again that are not restarted any more
-    Retry(ActionArgs),
+    Retry(JobsArgs),
     /// Stop jobs until they are resumed, also over a restart of the pool
-    Suspend(ActionArgs),
+    Suspend(JobsArgs),
     /// Let suspended jobs run again
-    Resume(ActionArgs),
+    Resume(JobsArgs),
     /// Show what would run where, and what would move, without changing anything
     Plan(PlanArgs),
     /// Check in run logs that every job was run by one worker at a time

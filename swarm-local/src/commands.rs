@@ -25,7 +25,7 @@ use super::output::{NO, Output, WRONG, complain_in_lines};
 use super::snapshot::WorkerRow;
 
 pub use attach::{AttachArgs, attach};
-pub use by_hand::{ActionArgs, restart, resume, retry, suspend};
+pub use by_hand::{JobsArgs, restart, resume, retry, suspend};
 pub use logs::{LogsArgs, logs};
 pub(crate) use names::runs_already;
 pub use pool::{PoolArgs, RunningPool, running};

@@ -61,7 +61,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use commands::{
-    ActionArgs, AttachArgs, LogsArgs, PoolArgs, PsArgs, RunningPool, StatusArgs, StopArgs, WhoArgs,
+    AttachArgs, JobsArgs, LogsArgs, PoolArgs, PsArgs, RunningPool, StatusArgs, StopArgs, WhoArgs,
     WorkersArgs, attach, logs, ps, restart, resume, retry, running, status, stop, suspend, who,
     workers,
 };

@@ -19,9 +19,9 @@ use crate::output::{NO, Output, complain};
 const TAKEN_MAX: Duration = Duration::from_secs(2);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// Arguments of an action on jobs.
+/// Arguments that name jobs of a pool.
 #[derive(Clone, Debug, Args)]
-pub struct ActionArgs {
+pub struct JobsArgs {
     /// The jobs
     #[arg(value_name = "JOB", required = true)]
     pub jobs: Vec<String>,
@@ -38,7 +38,7 @@ pub struct ActionArgs {
 /// # Errors
 ///
 /// If the pool does not answer.
-pub async fn restart(args: ActionArgs) -> anyhow::Result<ExitCode> {
+pub async fn restart(args: JobsArgs) -> anyhow::Result<ExitCode> {
     act(Action::Restart, args).await
 }
 
@@ -47,7 +47,7 @@ pub async fn restart(args: ActionArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 ///
 /// If the pool does not answer.
-pub async fn retry(args: ActionArgs) -> anyhow::Result<ExitCode> {
+pub async fn retry(args: JobsArgs) -> anyhow::Result<ExitCode> {
     act(Action::Retry, args).await
 }
 
@@ -56,7 +56,7 @@ pub async fn retry(args: ActionArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 ///
 /// If the pool does not answer.
-pub async fn suspend(args: ActionArgs) -> anyhow::Result<ExitCode> {
+pub async fn suspend(args: JobsArgs) -> anyhow::Result<ExitCode> {
     act(Action::Suspend, args).await
 }
 
@@ -65,11 +65,11 @@ pub async fn suspend(args: ActionArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 ///
 /// If the pool does not answer.
-pub async fn resume(args: ActionArgs) -> anyhow::Result<ExitCode> {
+pub async fn resume(args: JobsArgs) -> anyhow::Result<ExitCode> {
     act(Action::Resume, args).await
 }
 
-async fn act(action: Action, args: ActionArgs) -> anyhow::Result<ExitCode> {
+async fn act(action: Action, args: JobsArgs) -> anyhow::Result<ExitCode> {
     match on_each(action, args).await {
         Ok(true) => Ok(ExitCode::SUCCESS),
         Ok(false) => Ok(ExitCode::from(NO)),
@@ -79,8 +79,8 @@ async fn act(action: Action, args: ActionArgs) -> anyhow::Result<ExitCode> {
 
 /// Acts on each job, and returns whether each action had an effect. Nothing is done if the pool does
 /// not have one of the jobs. A job without an effect does not keep the others from theirs.
-async fn on_each(action: Action, args: ActionArgs) -> Result<bool, Failure> {
-    let ActionArgs { jobs, pool, dir } = args;
+async fn on_each(action: Action, args: JobsArgs) -> Result<bool, Failure> {
+    let JobsArgs { jobs, pool, dir } = args;
     let pool = PoolArgs { pool, dir }.find().await?;
     let before = names::known(&pool, &jobs, "; nothing was done").await?;
     let mut acted_on = Vec::new();

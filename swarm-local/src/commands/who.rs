@@ -1,27 +1,21 @@
 //! `who`: the worker that holds a job.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
 
 use super::super::web::JobEntry;
+use super::by_hand::JobsArgs;
 use super::{Failure, PoolArgs, ended, names};
 use crate::output::{self, Output, columns, row, whole_table};
 
 /// Arguments of `who`.
 #[derive(Clone, Debug, Args)]
 pub struct WhoArgs {
-    /// The jobs
-    #[arg(value_name = "JOB", required = true)]
-    pub jobs: Vec<String>,
-    /// The name of the pool's Swarm [default: the only pool that runs in a default directory]
-    #[arg(long, value_name = "POOL")]
-    pub pool: Option<String>,
-    /// The pool's directory, if `local` was given one
-    #[arg(long, value_name = "DIR", conflicts_with = "pool")]
-    pub dir: Option<PathBuf>,
+    /// The jobs and their pool
+    #[command(flatten)]
+    pub jobs: JobsArgs,
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     pub output: Output,
@@ -37,7 +31,7 @@ pub async fn who(args: WhoArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn print(args: WhoArgs) -> Result<(), Failure> {
-    let WhoArgs { jobs, pool, dir, output: format } = args;
+    let WhoArgs { jobs: JobsArgs { jobs, pool, dir }, output: format } = args;
     let pool = PoolArgs { pool, dir }.find().await?;
     let known = names::known(&pool, &jobs, "").await?;
     let found: Vec<_> = jobs.iter().filter_map(|job| known.get(job)).collect();
