@@ -73,12 +73,12 @@ fn names(program: &clap::Command, words: &[String]) -> Vec<String> {
     let words = words::with_the_command_first(program, words.into_iter().map(OsString::from));
     let Ok(matches) = program.clone().try_get_matches_from(words) else { return Vec::new() };
     match Args::from_arg_matches(&matches).map(|args| args.command) {
-        Ok(Command::Status(args)) => live::swarm_names(args.scope()),
-        Ok(Command::Jobs(args)) => live::swarm_names(args.scope()),
-        Ok(Command::Workers(args)) => live::swarm_names(args.scope()),
-        Ok(Command::Explain(args)) => live::job_names(args.scope(), args.swarm(), start),
-        Ok(Command::Logs(args)) => live::job_names(args.scope(), args.swarm(), start),
-        Ok(Command::Who(args)) => live::job_names(args.scope(), args.swarm(), start),
+        Ok(Command::Status(args)) => live::swarm_names(&args.scope),
+        Ok(Command::Jobs(args)) => live::swarm_names(&args.scope),
+        Ok(Command::Workers(args)) => live::swarm_names(&args.scope),
+        Ok(Command::Explain(args)) => live::job_names(&args.scope, args.swarm.as_deref(), start),
+        Ok(Command::Logs(args)) => live::job_names(&args.scope, args.swarm.as_deref(), start),
+        Ok(Command::Who(args)) => live::job_names(&args.scope, args.swarm.as_deref(), start),
         _ => Vec::new(),
     }
 }

@@ -19,13 +19,14 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::process::ExitCode;
 use std::sync::Once;
 use std::time::Duration;
 
 use clap::Args;
 use jiff::Timestamp;
-use swarm_adapters_host::shell;
+use swarm_adapters_host::{runtime, shell};
 use swarm_core::JobName;
 use swarm_local::age;
 use swarm_local::output::{NO, complain};
@@ -78,6 +79,8 @@ enum Failure {
     /// The answer is "no".
     No(String),
     Failed(String),
+    /// Ctrl-C; nothing is printed about it.
+    Interrupted,
 }
 
 impl From<String> for Failure {
@@ -115,37 +118,42 @@ impl Scope {
     }
 }
 
-/// Runs a command that reads through a proxy, until it ends or a signal ends it. The proxy ends with
-/// it.
+/// Runs a command that reads through a proxy, and prints its failure.
 fn run(
     cluster: &Cluster,
     command: impl AsyncFnOnce(&Proxy) -> Result<ExitCode, Failure>,
 ) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let done = runtime.map_err(|error| Failure::Failed(error.to_string())).and_then(|runtime| {
-        runtime.block_on(async {
-            let ended = || Failure::Failed("ended by a signal".to_owned());
-            let end = |kind| signal(kind).map_err(|error| Failure::Failed(error.to_string()));
-            let (mut terminated, mut hung_up, mut interrupted) = (
-                end(SignalKind::terminate())?,
-                end(SignalKind::hangup())?,
-                end(SignalKind::interrupt())?,
-            );
-            tokio::select! {
-                done = async { command(&Proxy::start(cluster).await?).await } => done,
-                _ = terminated.recv() => Err(ended()),
-                _ = hung_up.recv() => Err(ended()),
-                _ = interrupted.recv() => Ok(ExitCode::from(INTERRUPTED)),
-            }
-        })
-    });
-    let (sentence, code) = match done {
+    let (sentence, code) = match with_proxy(cluster, command) {
         Ok(code) => return code,
+        Err(Failure::Interrupted) => return ExitCode::from(INTERRUPTED),
         Err(Failure::No(sentence)) => (sentence, ExitCode::from(NO)),
         Err(Failure::Failed(sentence)) => (sentence, ExitCode::FAILURE),
     };
     complain(&sentence);
     code
+}
+
+/// Reads through a proxy until the reader or a signal ends it. The proxy ends with it.
+fn with_proxy<T>(
+    cluster: &Cluster,
+    reader: impl AsyncFnOnce(&Proxy) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let failed = |error: io::Error| Failure::Failed(error.to_string());
+    runtime::single().map_err(failed)?.block_on(async {
+        let ended = || Failure::Failed("ended by a signal".to_owned());
+        let end = |kind| signal(kind).map_err(failed);
+        let (mut terminated, mut hung_up, mut interrupted) = (
+            end(SignalKind::terminate())?,
+            end(SignalKind::hangup())?,
+            end(SignalKind::interrupt())?,
+        );
+        tokio::select! {
+            done = async { reader(&Proxy::start(cluster).await?).await } => done,
+            _ = terminated.recv() => Err(ended()),
+            _ = hung_up.recv() => Err(ended()),
+            _ = interrupted.recv() => Err(Failure::Interrupted),
+        }
+    })
 }
 
 /// Returns the names of Swarms in a scope, to complete a word; none after a failure.
@@ -156,17 +164,12 @@ pub(crate) fn swarm_names(scope: &Scope) -> Vec<String> {
 /// Returns the names of jobs in a scope that begin with `start`; none after a failure. O(jobs).
 pub(crate) fn job_names(scope: &Scope, swarm: Option<&str>, start: &str) -> Vec<String> {
     completed(scope, async |proxy, namespace| {
-        let swarms = match swarm {
-            Some(name) => vec![name.to_owned()],
-            None => names(proxy, namespace).await?,
-        };
         let mut found = Vec::new();
-        for swarm in &swarms {
-            let Some(pool) = LivePool::read(proxy, namespace, swarm, Reach::All).await? else {
-                continue;
-            };
-            let jobs = pool.jobs().map(|job| job.name.as_str());
-            found.extend(jobs.filter(|name| name.starts_with(start)).map(str::to_owned));
+        for swarm in &chosen(proxy, namespace, swarm).await? {
+            let ledger = pool::ledger(proxy, namespace, swarm, Reach::All).await?;
+            let jobs = ledger.iter().flat_map(|(_, ledger)| ledger.cells.jobs.keys());
+            let jobs = jobs.filter(|name| name.as_str().starts_with(start));
+            found.extend(jobs.map(ToString::to_string));
         }
         found.truncate(COMPLETED_MAX);
         Ok(found)
@@ -178,17 +181,24 @@ fn completed(
     scope: &Scope,
     ask: impl AsyncFnOnce(&Proxy, &str) -> Result<Vec<String>, Failure>,
 ) -> Vec<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let Ok(runtime) = runtime else { return Vec::new() };
-    runtime.block_on(async {
-        let Ok(namespace) = scope.namespace() else { return Vec::new() };
-        let Ok(proxy) = Proxy::start(&scope.cluster).await else { return Vec::new() };
-        timeout(COMPLETED_WITHIN, ask(&proxy, &namespace))
-            .await
-            .ok()
-            .and_then(Result::ok)
-            .unwrap_or_default()
-    })
+    let found = with_proxy(&scope.cluster, async |proxy| {
+        let namespace = scope.namespace()?;
+        let asked = timeout(COMPLETED_WITHIN, ask(proxy, &namespace)).await;
+        asked.unwrap_or_else(|_| Ok(Vec::new()))
+    });
+    found.unwrap_or_default()
+}
+
+/// Returns the named Swarm, or else the Swarms in the namespace.
+async fn chosen(
+    proxy: &Proxy,
+    namespace: &str,
+    swarm: Option<&str>,
+) -> Result<Vec<String>, Failure> {
+    match swarm {
+        Some(name) => Ok(vec![name.to_owned()]),
+        None => names(proxy, namespace).await,
+    }
 }
 
 /// Returns the names of the Swarms in a namespace.
@@ -241,10 +251,7 @@ async fn with_jobs(
     swarm: Option<&str>,
     jobs: &[JobName],
 ) -> Result<Vec<LivePool>, Failure> {
-    let swarms = match swarm {
-        Some(name) => vec![name.to_owned()],
-        None => names(proxy, namespace).await?,
-    };
+    let swarms = chosen(proxy, namespace, swarm).await?;
     let mut pools = Vec::with_capacity(swarms.len());
     for swarm in &swarms {
         pools.push(one(proxy, namespace, Some(swarm), Reach::Jobs(jobs)).await?);

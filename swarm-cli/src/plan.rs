@@ -27,7 +27,7 @@ use swarm_spec::spec::WORKERS_MAX;
 use crate::input::STANDARD_INPUT;
 use crate::kubectl::Cluster;
 use crate::live::Scope;
-use crate::live::plan::{self as live_plan, LiveArgs, LiveSwarm};
+use crate::live::plan::{self as live_plan, LiveArgs};
 use answer::{Answer, Before, Question, Reach, Unplanned};
 use input::{InputArgs, Unread};
 use source::Source;
@@ -241,22 +241,10 @@ fn ask_live(
     let ClusterPlanArgs { input, live, namespace, from: _, options, cluster } = args;
     let scope = Scope::of(namespace.clone(), cluster.clone());
     let found = live_plan::read(live, &scope, name).map_err(Refusal::Impossible)?;
-    let LiveSwarm { manifest, mut state, workers, document } = found;
-    let (running, _) =
-        Source::joined(manifest.shown.clone(), vec![manifest]).map_err(Refusal::Wrong)?;
-    let question = Question {
-        home: Home::Cluster,
-        manifest: &running,
-        name: Some(name),
-        namespace: Some(&document.namespace),
-        workers: Some(options.workers.unwrap_or(workers)),
-        reach: options.reach(),
-    };
-    let refused = |unplanned: Unplanned| {
-        let (Unplanned::Wrong(it) | Unplanned::Empty(it) | Unplanned::NoSwarm(it)) = unplanned;
-        Refusal::Wrong(it)
-    };
-    let live_spec = answer::read(&question).map_err(refused)?;
+    let workers = options.workers.unwrap_or(found.workers);
+    let question = found.question(workers, options.reach());
+    let live_spec = answer::read(&question).map_err(machine::refusal)?;
+    let mut state = found.state.clone();
     let edited = if input.is_empty() {
         live_spec
     } else {
@@ -268,9 +256,10 @@ fn ask_live(
             name: options.name.as_deref().or(Some(name)),
             ..question
         };
-        answer::read(&question).map_err(refused)?
+        answer::read(&question).map_err(machine::refusal)?
     };
-    let mut answer = edited.plan(Before::Live(&state)).map_err(refused)?;
+    let mut answer = edited.plan(Before::Live(&state)).map_err(machine::refusal)?;
+    let document = found.document;
     let revision = document.revision;
     notes.push(format!(
         "compared with Swarm `{}/{name}` of the cluster, revision {revision}, resourceVersion {}",

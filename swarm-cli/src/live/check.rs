@@ -8,16 +8,12 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use swarm_local::output::{row, whole_table};
-use tokio::time::{Instant, sleep};
 
 use super::objects::Metadata;
-use super::show::{Answer, Display};
+use super::show::{Answer, Display, wait};
 use super::{Failure, paths, run, some};
 use crate::kubectl::proxy::{Proxy, Unread};
 use crate::kubectl::{Cluster, check_name};
-
-/// Time between two checks of a check that waits.
-const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Kinds that the CRDs add, by their plural names.
 const KINDS: [&str; 4] = ["swarms", "swarmledgers", "swarmledgerparts", "workerviews"];
@@ -98,12 +94,9 @@ struct ApiResource {
 pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     run(&args.cluster, async |proxy| {
         check_name(&args.namespace)?;
-        let until = Instant::now() + args.timeout;
-        while args.wait && !is_sound(&findings(proxy, &args.namespace).await?) {
-            if until <= Instant::now() {
-                break;
-            }
-            sleep(CHECK_EVERY).await;
+        if args.wait {
+            let is_done = async || Ok(is_sound(&findings(proxy, &args.namespace).await?));
+            wait(args.timeout, is_done).await?;
         }
         args.display.show(async || answer(args, proxy).await).await
     })

@@ -33,21 +33,11 @@ pub(crate) struct ExplainArgs {
     job: String,
     /// The Swarm of the job [default: the Swarms of the namespace that have it]
     #[arg(long, value_name = "NAME")]
-    swarm: Option<String>,
+    pub(crate) swarm: Option<String>,
     #[command(flatten)]
     display: Display,
     #[command(flatten)]
-    scope: Scope,
-}
-
-impl ExplainArgs {
-    pub(crate) const fn scope(&self) -> &Scope {
-        &self.scope
-    }
-
-    pub(crate) fn swarm(&self) -> Option<&str> {
-        self.swarm.as_deref()
-    }
+    pub(crate) scope: Scope,
 }
 
 /// A job with its explanation.
@@ -91,7 +81,8 @@ async fn answer(
     namespace: &str,
     job: &JobName,
 ) -> Result<Answer, Failure> {
-    let parts = with_jobs(proxy, namespace, args.swarm(), std::slice::from_ref(job)).await?;
+    let parts =
+        with_jobs(proxy, namespace, args.swarm.as_deref(), std::slice::from_ref(job)).await?;
     let mut found = Vec::new();
     for part in parts.iter().filter(|part| part.job(job).is_some()) {
         let name = &part.swarm.metadata.name;
@@ -99,7 +90,7 @@ async fn answer(
         found.extend(explained(&pool, &swarm, job));
     }
     if found.is_empty() {
-        return Err(Failure::No(has_no_job(&parts, namespace, args.swarm(), job)));
+        return Err(Failure::No(has_no_job(&parts, namespace, args.swarm.as_deref(), job)));
     }
     let text = |_| found.iter().map(Explained::text).collect::<Vec<_>>().join("\n");
     let document = || match found.as_slice() {

@@ -55,7 +55,7 @@ pub(crate) struct JobsArgs {
     #[command(flatten)]
     display: Display,
     #[command(flatten)]
-    scope: Scope,
+    pub(crate) scope: Scope,
 }
 
 /// Prints the jobs of a Swarm. Exit code 3 if the Swarm or the worker does not exist.
@@ -98,10 +98,6 @@ async fn answer(args: &JobsArgs, proxy: &Proxy, namespace: &str) -> Result<Answe
 }
 
 impl JobsArgs {
-    pub(crate) const fn scope(&self) -> &Scope {
-        &self.scope
-    }
-
     fn shows(&self, state: &JobState<'_>, title: &str) -> bool {
         let Self { name: _, worker, job, unassigned, failing, display: _, scope: _ } = self;
         let has = |text: &String| state.name.as_str().contains(text) || title.contains(text);

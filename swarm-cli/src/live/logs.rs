@@ -34,7 +34,7 @@ pub(crate) struct LogsArgs {
     job: String,
     /// The Swarm of the job, if several have it
     #[arg(long, value_name = "NAME")]
-    swarm: Option<String>,
+    pub(crate) swarm: Option<String>,
     /// Print new lines until Ctrl-C, also from the next worker of the job
     #[arg(long, short)]
     follow: bool,
@@ -51,18 +51,10 @@ pub(crate) struct LogsArgs {
     #[arg(long, short, value_name = "NAME")]
     container: Option<OsString>,
     #[command(flatten)]
-    scope: Scope,
+    pub(crate) scope: Scope,
 }
 
 impl LogsArgs {
-    pub(crate) const fn scope(&self) -> &Scope {
-        &self.scope
-    }
-
-    pub(crate) fn swarm(&self) -> Option<&str> {
-        self.swarm.as_deref()
-    }
-
     /// Starts `kubectl logs` for a worker. `since` replaces the arguments about the beginning.
     fn kubectl(&self, namespace: &str, worker: &str, since: Option<&str>) -> Result<Child, String> {
         let mut command = Command::new("kubectl");
@@ -153,14 +145,15 @@ async fn holder(
     namespace: &str,
     job: &JobName,
 ) -> Result<String, Failure> {
-    let pools = with_jobs(proxy, namespace, args.swarm(), std::slice::from_ref(job)).await?;
+    let pools =
+        with_jobs(proxy, namespace, args.swarm.as_deref(), std::slice::from_ref(job)).await?;
     let found = pools.iter().filter_map(|pool| {
         let state = pool.job(job)?;
         Some((&pool.swarm.metadata.name, state.worker.map(str::to_owned)))
     });
     let found: Vec<_> = found.collect();
     match found.as_slice() {
-        [] => Err(Failure::No(has_no_job(&pools, namespace, args.swarm(), job))),
+        [] => Err(Failure::No(has_no_job(&pools, namespace, args.swarm.as_deref(), job))),
         [(_, Some(worker))] => Ok(worker.clone()),
         [(swarm, None)] => Err(Failure::No(format!(
             "no worker has job `{job}` of Swarm `{swarm}` now; `kubectl swarm explain {job} -n \

@@ -32,6 +32,7 @@ pub(super) struct Metadata {
     pub(super) name: String,
     pub(super) namespace: String,
     pub(super) generation: i64,
+    pub(super) resource_version: String,
     pub(super) creation_timestamp: Option<Timestamp>,
     pub(super) annotations: BTreeMap<String, String>,
 }

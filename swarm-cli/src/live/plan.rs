@@ -6,8 +6,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use swarm_core::Slot;
 
+use super::objects::SwarmObject;
 use super::pool::{LivePool, Reach};
-use super::{Failure, Scope, nearest, one, paths};
+use super::{Failure, Scope, nearest, one, paths, with_proxy};
 use crate::kubectl::proxy::Proxy;
 use crate::plan::answer::{self, Answer, Before, Live, Question};
 use crate::plan::document::LiveDocument;
@@ -35,7 +36,7 @@ impl LiveArgs {
 /// A Swarm of a cluster, as a plan needs it.
 pub(crate) struct LiveSwarm {
     /// The Swarm and the ConfigMaps of its namespace with jobs, as manifests.
-    pub(crate) manifest: Part,
+    pub(crate) manifest: Source,
     pub(crate) state: Live,
     /// The number of workers that the pool should have.
     pub(crate) workers: u32,
@@ -48,16 +49,14 @@ pub(crate) struct LiveSwarm {
 ///
 /// A sentence, as the commands that show a pool.
 pub(crate) fn read(args: &LiveArgs, scope: &Scope, name: &str) -> Result<LiveSwarm, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    let read = runtime.block_on(async {
+    let read = with_proxy(&scope.cluster, async |proxy| {
         let namespace = scope.namespace()?;
-        let proxy = Proxy::start(&scope.cluster).await?;
-        let (swarm, _) = swarm(&proxy, &namespace, name, &args.without).await?;
+        let (swarm, _) = swarm(proxy, &namespace, name, &args.without).await?;
         Ok(swarm)
     });
-    read.map_err(|failure: Failure| match failure {
+    read.map_err(|failure| match failure {
         Failure::No(sentence) | Failure::Failed(sentence) => sentence,
+        Failure::Interrupted => "ended by a signal".to_owned(),
     })
 }
 
@@ -69,11 +68,8 @@ pub(super) async fn swarm(
     without: &[String],
 ) -> Result<(LiveSwarm, LivePool), Failure> {
     let pool = one(proxy, namespace, Some(name), Reach::All).await?;
-    let path = format!("{}/{name}", paths::swarms(namespace));
-    let object = proxy.object::<Value>(&path).await?;
-    let object = object.ok_or_else(|| format!("Swarm `{name}` was just deleted"))?;
-    let mut text = manifest(&object);
-    if !object["spec"]["jobSources"].is_null() {
+    let mut text = manifest(&pool.swarm);
+    if !pool.swarm.spec["jobSources"].is_null() {
         for mut map in
             proxy.list::<Value>(&paths::config_maps(namespace)).await?.unwrap_or_default()
         {
@@ -94,68 +90,55 @@ pub(super) async fn swarm(
     let without: Vec<_> = without.iter().map(slot).collect::<Result<_, _>>()?;
     let wanted = usize::try_from(pool.swarm.status.workers_desired).unwrap_or(usize::MAX);
     let workers = wanted.max(names.len()).saturating_sub(without.len());
-    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+    let shown = format!("Swarm `{namespace}/{name}` of the cluster");
+    let part = Part { shown: shown.clone(), text, lines: Lines::Unknown };
+    let (manifest, _) = Source::joined(shown, vec![part]).map_err(|it| it.sentence)?;
     let swarm = LiveSwarm {
-        manifest: Part {
-            shown: format!("Swarm `{namespace}/{name}` of the cluster"),
-            text,
-            lines: Lines::Unknown,
-        },
+        manifest,
         workers: u32::try_from(workers).unwrap_or(u32::MAX),
-        document: live_document(&pool, namespace, name, version),
+        document: LiveDocument {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            revision: pool.ledger.revision(),
+            resource_version: pool.swarm.metadata.resource_version.clone(),
+        },
         state: Live { held: pool.ledger.assignment(), names, without, running: None },
     };
     Ok((swarm, pool))
 }
 
 impl LiveSwarm {
+    /// Returns the question about the Swarm's own spec.
+    pub(crate) fn question(&self, workers: u32, reach: answer::Reach) -> Question<'_> {
+        Question {
+            home: Home::Cluster,
+            manifest: &self.manifest,
+            name: Some(&self.document.name),
+            namespace: Some(&self.document.namespace),
+            workers: Some(workers),
+            reach,
+        }
+    }
+
     /// Plans the Swarm's own spec for its present workers, with the moves that are allowed at once.
     ///
     /// # Errors
     ///
     /// A sentence about the spec.
     pub(super) fn own_plan(&self) -> Result<Answer, String> {
-        let part = self.manifest.clone();
-        let (manifest, _) =
-            Source::joined(part.shown.clone(), vec![part]).map_err(|it| it.sentence)?;
-        let question = Question {
-            home: Home::Cluster,
-            manifest: &manifest,
-            name: Some(&self.document.name),
-            namespace: Some(&self.document.namespace),
-            workers: Some(self.workers),
-            reach: answer::Reach::Step,
-        };
+        let question = self.question(self.workers, answer::Reach::Step);
         let before = Before::Live(&self.state);
         answer::answer(&question, before).map_err(|unplanned| unplanned.to_string())
     }
 }
 
-fn live_document(
-    pool: &LivePool,
-    namespace: &str,
-    name: &str,
-    resource_version: String,
-) -> LiveDocument {
-    let revision = pool.ledger.revision();
-    LiveDocument {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        revision,
-        resource_version,
-    }
-}
-
 /// Returns the text of a manifest with the spec of a live object.
-fn manifest(object: &Value) -> String {
+fn manifest(SwarmObject { metadata, spec, .. }: &SwarmObject) -> String {
     document(&json!({
-        "apiVersion": object["apiVersion"],
-        "kind": object["kind"],
-        "metadata": {
-            "name": object["metadata"]["name"],
-            "namespace": object["metadata"]["namespace"],
-        },
-        "spec": object["spec"],
+        "apiVersion": "swarm.k8slab.info/v1alpha1",
+        "kind": "Swarm",
+        "metadata": {"name": metadata.name, "namespace": metadata.namespace},
+        "spec": spec,
     }))
 }
 

@@ -274,7 +274,7 @@ fn visible<T>(read: Result<Option<Vec<T>>, Unread>) -> Result<Visible<T>, String
 
 /// Reads the ledger of a Swarm, and the replica that writes it if several share the Swarms. Returns
 /// `None` if the Swarm has no ledger yet.
-async fn ledger(
+pub(super) async fn ledger(
     proxy: &Proxy,
     namespace: &str,
     swarm: &str,

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_local::output::{NO, complain, print};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::Failure;
 
@@ -16,6 +16,25 @@ use super::Failure;
 const WATCH_EVERY: Duration = Duration::from_secs(2);
 /// Escape codes that put the cursor in the first line and clear the terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+
+/// Time between two reads of a command that waits.
+const WAIT_EVERY: Duration = Duration::from_secs(1);
+
+/// Waits until `is_done`, or until the time is up.
+///
+/// # Errors
+///
+/// The failure of a read.
+pub(super) async fn wait(
+    within: Duration,
+    mut is_done: impl AsyncFnMut() -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let until = Instant::now() + within;
+    while !is_done().await? && Instant::now() < until {
+        sleep(WAIT_EVERY).await;
+    }
+    Ok(())
+}
 
 /// The format of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

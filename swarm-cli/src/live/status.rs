@@ -10,18 +10,15 @@ use serde_json::{Value, json};
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::{JobPhase, Slot};
 use swarm_local::output::{add_table, columns, row, whole_table};
-use tokio::time::{Instant, sleep};
 
 use super::jobs::by_phase;
 use super::objects::{Condition, SwarmObject};
 use super::pool::{JobState, LivePool, Reach};
-use super::show::{Answer, Display};
+use super::show::{Answer, Display, wait};
 use super::workers::{self, WorkerState};
 use super::{Failure, Scope, age_of, age_since, named, one, paths, run};
 use crate::kubectl::proxy::Proxy;
 
-/// Time between two reads of a status that waits.
-const READ_EVERY: Duration = Duration::from_secs(1);
 /// Condition that is true if every job has a worker.
 const ALL_ASSIGNED: &str = "AllJobsAssigned";
 /// Reasons of a Swarm that is not ready yet, and gets there by itself.
@@ -53,13 +50,7 @@ pub(crate) struct StatusArgs {
     #[command(flatten)]
     display: Display,
     #[command(flatten)]
-    scope: Scope,
-}
-
-impl StatusArgs {
-    pub(crate) const fn scope(&self) -> &Scope {
-        &self.scope
-    }
+    pub(crate) scope: Scope,
 }
 
 /// Prints the state of a Swarm. Exit code 3 if it does not exist, or if it is not healthy. A Swarm
@@ -76,22 +67,15 @@ pub(crate) fn status(args: &StatusArgs) -> ExitCode {
             return args.display.show(async || list(args, proxy, &path).await).await;
         }
         if args.wait {
-            wait(args, proxy, &namespace).await?;
+            let is_done = async || {
+                let name = args.name.as_deref();
+                let pool = one(proxy, &namespace, name, Reach::Jobs(&[])).await?;
+                Ok(is_settled(&pool.swarm) && is_healthy(&pool.swarm))
+            };
+            wait(args.timeout, is_done).await?;
         }
         args.display.show(async || answer(args, proxy, &namespace).await).await
     })
-}
-
-/// Waits until the Swarm is settled and healthy, or the time is up.
-async fn wait(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<(), Failure> {
-    let until = Instant::now() + args.timeout;
-    loop {
-        let pool = one(proxy, namespace, args.name.as_deref(), Reach::Jobs(&[])).await?;
-        if is_settled(&pool.swarm) && is_healthy(&pool.swarm) || until <= Instant::now() {
-            return Ok(());
-        }
-        sleep(READ_EVERY).await;
-    }
 }
 
 async fn answer(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {

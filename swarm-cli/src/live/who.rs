@@ -26,21 +26,11 @@ pub(crate) struct WhoArgs {
     jobs: Vec<String>,
     /// The Swarm of the jobs [default: every Swarm of the namespace that has them]
     #[arg(long, value_name = "NAME")]
-    swarm: Option<String>,
+    pub(crate) swarm: Option<String>,
     #[command(flatten)]
     display: Display,
     #[command(flatten)]
-    scope: Scope,
-}
-
-impl WhoArgs {
-    pub(crate) const fn scope(&self) -> &Scope {
-        &self.scope
-    }
-
-    pub(crate) fn swarm(&self) -> Option<&str> {
-        self.swarm.as_deref()
-    }
+    pub(crate) scope: Scope,
 }
 
 /// Prints the holders of jobs. Exit code 3 if no Swarm has one of the jobs.
@@ -60,14 +50,14 @@ async fn answer(
     namespace: &str,
     wanted: &[JobName],
 ) -> Result<Answer, Failure> {
-    let pools = with_jobs(proxy, namespace, args.swarm(), wanted).await?;
+    let pools = with_jobs(proxy, namespace, args.swarm.as_deref(), wanted).await?;
     let (mut found, mut complaints) = (Vec::new(), Vec::new());
     for job in wanted {
         let holders = pools.iter().filter_map(|pool| Some((pool, pool.job(job)?)));
         let before = found.len();
         found.extend(holders);
         if found.len() == before {
-            complaints.push(has_no_job(&pools, namespace, args.swarm(), job));
+            complaints.push(has_no_job(&pools, namespace, args.swarm.as_deref(), job));
         }
     }
     let text = |_| {

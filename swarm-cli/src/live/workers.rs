@@ -26,7 +26,7 @@ pub(crate) struct WorkersArgs {
     #[command(flatten)]
     display: Display,
     #[command(flatten)]
-    scope: Scope,
+    pub(crate) scope: Scope,
 }
 
 /// A worker and its jobs.
@@ -47,12 +47,6 @@ pub(super) struct WorkerState<'a> {
 
 /// Nodes of pods, by the names of the pods. Empty without the right to list pods.
 pub(super) type Nodes = BTreeMap<String, String>;
-
-impl WorkersArgs {
-    pub(crate) const fn scope(&self) -> &Scope {
-        &self.scope
-    }
-}
 
 /// Prints the workers of a Swarm. Exit code 3 if the Swarm does not exist.
 pub(crate) fn workers(args: &WorkersArgs) -> ExitCode {

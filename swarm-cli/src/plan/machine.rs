@@ -101,7 +101,7 @@ async fn ask(args: &PlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal
     plannable.plan(Before::Pool(held)).map_err(refusal)
 }
 
-fn refusal(unplanned: Unplanned) -> Refusal {
+pub(super) fn refusal(unplanned: Unplanned) -> Refusal {
     let (Unplanned::Wrong(explained) | Unplanned::Empty(explained) | Unplanned::NoSwarm(explained)) =
         unplanned;
     Refusal::Wrong(explained)
