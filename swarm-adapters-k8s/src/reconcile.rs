@@ -115,9 +115,11 @@ impl Operator {
             let sweep = async {
                 self.services.ledgers.sweep(&mut kept).await;
                 self.services.sessions.sweep().await;
-                self.services.managed.sweep().await;
+                self.services.managed.sweep().await
             };
-            fence::by(Arc::new(permit), sweep).await;
+            if let Some(again_in) = fence::by(Arc::new(permit), sweep).await {
+                ticks.reset_after(again_in);
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 //! removed.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -22,6 +23,31 @@ use crate::requests::bounded;
 use crate::status::RefusedRequest;
 use crate::turn::Turn;
 use crate::watch::streams;
+
+/// The kinds of objects that make pods.
+const WORKLOADS: [ObjectKind; 2] = [ObjectKind::Deployment, ObjectKind::StatefulSet];
+
+/// The time in which workers end after the removal of their workload: the kubelet asks their pods to
+/// end, and they close their Leases.
+const END_MAX: Duration = Duration::from_secs(15);
+
+/// The extent of the sweep of one pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Swept {
+    /// No object is left that the sweep may remove.
+    Entirely,
+    /// The workload was removed, and the other objects are left.
+    Workload,
+}
+
+/// The effect of a removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Removed {
+    /// No object was deleted: none exists, or each one is being deleted already.
+    Nothing,
+    /// At least one object was deleted.
+    Some,
+}
 
 /// The end of the ConfigMap with the view of a deleted Swarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +88,7 @@ impl ManagedPools {
         let what = format!("{kind} `{name}`");
         let found = bounded(what.clone(), api.get_metadata_opt(name)).await?;
         match found.filter(|it| wanted::missing_labels(it.labels(), swarm).is_empty()) {
-            Some(found) => self.delete_made(&api, &found, swarm, what).await,
+            Some(found) => self.delete_made(&api, &found, swarm, what).await.map(drop),
             None => Ok(()),
         }
     }
@@ -75,14 +101,14 @@ impl ManagedPools {
         found: &PartialObjectMeta<K>,
         swarm: &str,
         what: String,
-    ) -> Result<(), StoreError>
+    ) -> Result<Removed, StoreError>
     where
         K: Clone + Debug + DeserializeOwned,
         PartialObjectMeta<K>: ResourceExt,
     {
         let is_of_another = wanted::made_for(&found.metadata).is_some_and(|of| of != swarm);
         if is_of_another || found.metadata.deletion_timestamp.is_some() {
-            return Ok(());
+            return Ok(Removed::Nothing);
         }
         let (uid, resource_version) = (found.uid(), None);
         let params = DeleteParams {
@@ -92,14 +118,14 @@ impl ManagedPools {
         tracing::info!(what, namespace = found.namespace(), "removed from a managed pool");
         match bounded(what, api.delete(&found.name_any(), &params)).await {
             // The object no longer exists, or another one has its name.
-            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(Removed::Some),
             Err(error) => Err(error),
         }
     }
 
     /// Removes all objects that were created for the Swarm of this name, workloads first.
     async fn remove_pool(&self, namespace: &str, swarm: &str) -> Result<(), StoreError> {
-        self.remove_kinds(ObjectKind::ALL.into_iter().rev(), namespace, swarm).await
+        self.remove_kinds(ObjectKind::ALL.into_iter().rev(), namespace, swarm).await.map(drop)
     }
 
     /// Removes the workload of a managed pool. Keeps all other objects, which its pods need to end.
@@ -107,8 +133,7 @@ impl ManagedPools {
         if turn.swarm.spec.pool.managed.is_none() {
             return Ok(());
         }
-        let workloads = [ObjectKind::Deployment, ObjectKind::StatefulSet];
-        self.remove_kinds(workloads.into_iter(), turn.namespace, turn.name).await
+        self.remove_kinds(WORKLOADS.into_iter(), turn.namespace, turn.name).await.map(drop)
     }
 
     /// Removes the objects of these kinds that were created for the Swarm of this name, in the
@@ -118,7 +143,8 @@ impl ManagedPools {
         kinds: impl Iterator<Item = ObjectKind>,
         namespace: &str,
         swarm: &str,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Removed, StoreError> {
+        let mut removed = Removed::Nothing;
         let selected = ListParams::default().labels(&wanted::selector_of(swarm));
         let of_swarm = selected.limit(streams::PAGE_OF_METADATA);
         for kind in kinds {
@@ -132,11 +158,13 @@ impl ManagedPools {
             while let Some(found) = pages.try_next().await? {
                 for object in found {
                     let what = format!("{kind} `{}`", object.name_any());
-                    self.delete_made(&api, &object, swarm, what).await?;
+                    if self.delete_made(&api, &object, swarm, what).await? == Removed::Some {
+                        removed = Removed::Some;
+                    }
                 }
             }
         }
-        Ok(())
+        Ok(removed)
     }
 
     /// Removes all objects that were created for a released Swarm. If the API server refuses, it
@@ -197,24 +225,34 @@ impl ManagedPools {
         }
     }
 
-    /// Removes objects that were created for Swarms that no longer exist.
-    pub(crate) async fn sweep(&self) {
+    /// Removes objects that were created for Swarms that no longer exist. Returns the time until
+    /// another sweep has to remove the rest of them, if any.
+    pub(crate) async fn sweep(&self) -> Option<Duration> {
         let swarms = &self.caches.swarms;
         if !swarms.is_filled() || !self.made.is_filled() {
-            return;
+            return None;
         }
+        let mut again_in = None;
         for (namespace, swarm) in self.made.owners() {
             let is_managed = |it: &Swarm| it.spec.pool.managed.is_some();
             if swarms.get(&namespace, &swarm).is_some_and(|it| is_managed(&it)) {
                 continue;
             }
-            if let Err(error) = self.sweep_pool(&namespace, &swarm).await {
-                tracing::warn!(namespace, swarm, %error, "a managed pool was not swept");
+            match self.sweep_pool(&namespace, &swarm).await {
+                Ok(Swept::Entirely) => {}
+                Ok(Swept::Workload) => again_in = Some(END_MAX),
+                Err(error) => {
+                    tracing::warn!(namespace, swarm, %error, "a managed pool was not swept");
+                }
             }
         }
+        again_in
     }
 
-    async fn sweep_pool(&self, namespace: &str, swarm: &str) -> Result<(), StoreError> {
+    /// Removes the pool of a Swarm that does not exist: the workload in one sweep, and all else in
+    /// the next one. Between the two the workers end, and close their Leases with the rights of
+    /// their account.
+    async fn sweep_pool(&self, namespace: &str, swarm: &str) -> Result<Swept, StoreError> {
         let api: Api<Swarm> = Api::namespaced(self.client.clone(), namespace);
         let named = ListParams::default().fields(&format!("metadata.name={swarm}"));
         // The cache may be stale: an existing Swarm keeps the objects of its name. The request is a
@@ -222,10 +260,16 @@ impl ManagedPools {
         // not served.
         let found = bounded(format!("Swarm `{swarm}`"), api.list(&named)).await?;
         if found.items.iter().any(|it| it.spec.pool.managed.is_some()) {
-            return Ok(());
+            return Ok(Swept::Entirely);
         }
         tracing::info!(namespace, swarm, "removing a managed pool whose Swarm no longer exists");
-        self.remove_pool(namespace, swarm).await
+        match self.remove_kinds(WORKLOADS.into_iter(), namespace, swarm).await? {
+            Removed::Some => Ok(Swept::Workload),
+            Removed::Nothing => {
+                self.remove_pool(namespace, swarm).await?;
+                Ok(Swept::Entirely)
+            }
+        }
     }
 }
 

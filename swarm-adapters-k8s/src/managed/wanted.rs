@@ -191,7 +191,7 @@ pub fn wanted(swarm: &Swarm, worker_image: &str) -> WantedPool {
         // The pods themselves say whether they get a token of the account.
         let account = json!({"automountServiceAccountToken": false});
         all.push(pool.object(ObjectKind::ServiceAccount, "", account));
-        if swarm.protocol() == ProtocolSpec::Session {
+        if has_rights(swarm) {
             all.push(pool.object(ObjectKind::RoleBinding, "", pool.binding()));
         }
     }
@@ -214,6 +214,14 @@ pub fn wanted(swarm: &Swarm, worker_image: &str) -> WantedPool {
         Err(error) => Some(error),
     };
     WantedPool { objects: all, refused }
+}
+
+/// Whether the workers of `swarm` write their Leases by rights that the operator made for them.
+#[must_use]
+pub fn has_rights(swarm: &Swarm) -> bool {
+    let managed = swarm.spec.pool.managed.as_ref();
+    managed.is_some_and(|managed| managed.service_account_name.is_none())
+        && swarm.protocol() == ProtocolSpec::Session
 }
 
 /// The label selector of objects that were created for the Swarm of this name.

@@ -100,6 +100,14 @@ impl Caches {
             Kind::Pods => self.members(swarm).own,
         }
     }
+
+    /// The pods of the managed pool of this Swarm, even if its workload no longer exists.
+    pub(crate) fn pods_made_for(&self, namespace: &str, swarm: &str) -> Vec<Arc<Pod>> {
+        let mut pods = self.pods.with(&of_pool(namespace, swarm));
+        pods.extend(self.pools.non_statefulset.pods_in(namespace));
+        pods.retain(|pod| wanted::missing_labels(pod.labels(), swarm).is_empty());
+        pods
+    }
 }
 
 /// Refuses a workload that has the name of a managed pool, but that the operator did not create. If

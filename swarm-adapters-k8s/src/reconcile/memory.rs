@@ -51,6 +51,8 @@ pub(crate) struct Memory {
     pub(crate) reports: Reports,
     /// The moment at which the workers of a deleted Swarm were first asked to stop.
     pub(crate) releasing: Option<Instant>,
+    /// The moment at which the workload of a released managed pool was removed.
+    pub(crate) ending: Option<Instant>,
 }
 
 impl Memory {
@@ -74,6 +76,7 @@ impl Memory {
             silent: Silent::default(),
             reports: Reports::default(),
             releasing: None,
+            ending: None,
         }
     }
 
@@ -97,6 +100,7 @@ impl Memory {
         self.scaling.forget_undone();
         self.making.forget_undone();
         self.reports.forget_status();
+        self.ending = None;
         true
     }
 }

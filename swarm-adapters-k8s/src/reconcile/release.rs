@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::turn::{Carried, Stages};
 use crate::jobs::convert;
 use crate::ledger::Claim;
+use crate::managed::wanted;
 use crate::plain::refresh_order::RefreshTerms;
 use crate::plain::view::Occupant;
 use crate::pool::workload::Workload;
@@ -21,6 +22,10 @@ use crate::turn::Turn;
 
 /// The longest wait for another nudge before a deleted Swarm is finalized.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// The longest time for which the workers of a released managed pool keep their rights. It covers the
+/// default termination grace of a pod, and the time until the kubelet asks the pod to end.
+const RIGHTS_KEPT_MAX: Duration = Duration::from_secs(40);
 
 /// The progress of a release.
 pub(crate) enum Released {
@@ -38,28 +43,37 @@ pub(crate) enum Released {
 impl Stages<'_> {
     /// Releases all jobs of a deleted Swarm: publishes empty lists, and waits for the workers. Then
     /// it removes the finalizer, and the ledger after it. The pool and the emptied view stay,
-    /// unless the operator made them for this Swarm.
+    /// unless the operator made them for this Swarm. It removes a pool that it made before the
+    /// finalizer, so a Swarm without the finalizer leaves no object behind.
     ///
     /// # Errors
     ///
     /// [`StoreError::Refused`] if workers cannot be asked to stop: the Swarm stays until they can.
     pub(super) async fn release(mut self) -> Result<Released, StoreError> {
-        let released = self.released().await;
-        let Self { operator, services, turn, memory } = self;
+        // The workers released all jobs before their pool was removed.
+        let is_released = self.memory.ending.is_some();
+        let released = if is_released { Ok(None) } else { self.released().await };
         match released {
             Ok(None) => {}
             Ok(Some(requeue_after)) => {
-                return Ok(Released::NotYet { requeue_after, refused: turn.refusals.verdict() });
+                let refused = self.turn.refusals.verdict();
+                return Ok(Released::NotYet { requeue_after, refused });
             }
             // The pool belongs to another Swarm, so this one never assigned any jobs.
-            Err(StoreError::Refused { code: "PoolClaimed", .. }) => memory.stores.ledgers = None,
+            Err(StoreError::Refused { code: "PoolClaimed", .. }) => {
+                self.memory.stores.ledgers = None;
+            }
             Err(StoreError::Refused { code, reason }) => {
-                services.metrics.count_refused(RefusedRequest::Release);
+                self.services.metrics.count_refused(RefusedRequest::Release);
                 let reason = format!("the Swarm is deleted and cannot be released: {reason}");
                 return Err(StoreError::Refused { code, reason });
             }
             Err(error) => return Err(error),
         }
+        if let Some(requeue_after) = self.end_workers().await? {
+            return Ok(Released::NotYet { requeue_after, refused: None });
+        }
+        let Self { operator, services, turn, memory } = self;
         services.managed.remove(&turn).await?;
         operator.finalizers.remove(turn.swarm).await?;
         // The ledger is removed after the finalizer: a ledger that is missing earlier counts as
@@ -73,6 +87,32 @@ impl Stages<'_> {
             tracing::warn!(swarm = turn.name, %error, "the sweep will remove its ledger");
         }
         Ok(Released::Entirely)
+    }
+
+    /// Removes the workload of a released managed pool, and waits until no worker needs its
+    /// rights. Returns the time until the next check, and `None` once the rights may go.
+    ///
+    /// The kubelet asks the pods to end some time after the workload was removed. A worker that is
+    /// asked to end closes its Lease. Without the right to write it, the worker tries for its whole
+    /// termination grace.
+    async fn end_workers(&mut self) -> Result<Option<Duration>, StoreError> {
+        let Self { services, turn, memory, .. } = self;
+        if !wanted::has_rights(turn.swarm) {
+            return Ok(None);
+        }
+        let since = match memory.ending {
+            Some(since) => since,
+            None => match services.managed.remove_workloads(turn).await {
+                Ok(()) => *memory.ending.insert(Instant::now()),
+                // The removal of the other objects reports the refusal.
+                Err(StoreError::Refused { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            },
+        };
+        let pods = services.caches.pods_made_for(turn.namespace, turn.name);
+        let is_needed = since.elapsed() < RIGHTS_KEPT_MAX
+            && pods.iter().any(|pod| services.sessions.holds_lease(turn.namespace, pod));
+        Ok(is_needed.then_some(RELEASE_WAIT_MAX))
     }
 
     /// Asks the workers of a Swarm whose namespace is being deleted to stop, and removes the

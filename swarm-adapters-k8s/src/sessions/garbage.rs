@@ -8,7 +8,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 use swarm_client::api::WorkerView;
 use swarm_core::Ledger;
-use swarm_core::handover::{Holder, LeaseTerms, SessionId};
+use swarm_core::handover::{Holder, SessionId};
 use swarm_core::ports::StoreError;
 
 use super::leases::Known;
@@ -62,8 +62,7 @@ impl Sessions {
     /// and its pod was deleted.
     fn is_left(&self, namespace: &str, session: &SessionId) -> bool {
         let Some(known) = self.leases.get(namespace, session) else { return true };
-        let terms = LeaseTerms { duration: known.seen.duration, ..LeaseTerms::default() };
-        let is_silent = terms.fence_wait() < clock::now().since(known.since);
+        let is_silent = known.is_silent(clock::now());
         match known.seen.lease.holder {
             Holder::Closed => true,
             Holder::Revoked => is_silent,

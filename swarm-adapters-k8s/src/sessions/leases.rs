@@ -17,7 +17,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, ResourceExt};
 use swarm_client::session::{self, SESSION_LABEL, SeenLease};
 use swarm_core::FailingState;
-use swarm_core::handover::{Moment, SessionId};
+use swarm_core::handover::{LeaseTerms, Moment, SessionId};
 use swarm_core::overseer::{Began, LeaseFacts};
 
 use book::{Book, LEASES_PER_POD_MAX};
@@ -56,6 +56,12 @@ impl Known {
     pub(crate) fn facts(&self) -> LeaseFacts {
         let SeenLease { lease, duration, former, .. } = self.seen.clone();
         LeaseFacts { lease, duration, began: self.began, former, has_renewed: self.has_renewed }
+    }
+
+    /// Whether the session has not written the Lease for so long that it can no longer run a job.
+    pub(super) fn is_silent(&self, now: Moment) -> bool {
+        let terms = LeaseTerms { duration: self.seen.duration, ..LeaseTerms::default() };
+        terms.fence_wait() < now.since(self.since)
     }
 
     fn has_news_for(&self, before: &Self) -> bool {

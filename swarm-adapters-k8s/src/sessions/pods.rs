@@ -6,10 +6,11 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
 use swarm_client::api::Swarm;
+use swarm_core::handover::Holder;
 use swarm_core::overseer::{Containers, Fact, PodFacts};
 
 use super::ended::has_terminated;
-use super::leases::Named;
+use super::leases::{Known, Named};
 use super::{KnownSessions, Sessions};
 use crate::clock;
 use crate::pool::observe::is_terminal;
@@ -42,6 +43,15 @@ impl Sessions {
         let writer = writer.map(|name| ObjectRef::new(&name).within(namespace));
         concerned.extend(writer.filter(|writer| !concerned.contains(writer)));
         concerned
+    }
+
+    /// Whether a session in this pod may still write its Lease: it has neither closed it, nor lost
+    /// it, nor been silent for too long.
+    pub(crate) fn holds_lease(&self, namespace: &str, pod: &Pod) -> bool {
+        let (uid, now) = (pod.metadata.uid.as_deref().unwrap_or_default(), clock::now());
+        let may_write =
+            |known: &Known| known.seen.lease.holder == Holder::Session && !known.is_silent(now);
+        !is_terminal(pod) && self.leases.of_pod(namespace, uid).iter().any(may_write)
     }
 
     /// Records the facts about a pod, whether it still exists or not, and the node on which it was

@@ -12,6 +12,7 @@ use swarm_apiserver::fault::{Fault, Rule};
 use swarm_client::api::Swarm;
 
 use super::scenario::{NAMESPACE, SWARMS, Scenario};
+use super::worker::Worker;
 
 const DEPLOYMENTS: &str = "deployments.apps";
 const SETS: &str = "statefulsets.apps";
@@ -350,4 +351,132 @@ async fn all_replicas_together_roll_five_pools_at_a_time() {
     s.pass(Duration::from_secs(20)).await;
     assert_eq!(with_image(&s, "worker:2").len(), 10, "the next five");
     b.leave().await;
+}
+
+/// The objects of pool `p` without which its worker cannot write its Lease.
+const RIGHTS: [&str; 2] = ["serviceaccounts", BINDINGS];
+
+/// A managed pool `p` of one worker in a session, whose workload was removed with its Swarm. Its
+/// pod was not asked to end yet.
+async fn removed_before_its_pod_ends() -> (Scenario, Worker) {
+    let mut s = Scenario::start().await;
+    let pool = json!({"managed": {"kind": "StatefulSet"}});
+    s.swarm("p", json!({"replicas": 1, "pool": pool, "jobs": [{"name": "a"}]}));
+    s.until("the pool is made", |s| s.server.get(SETS, NAMESPACE, "p").is_some()).await;
+    s.pod("p-0");
+    let worker = s.worker("p-0");
+    s.until("it is settled", |s| s.is_settled("p")).await;
+    s.delete::<Swarm>("p").await;
+    s.until("its workload goes", |s| s.server.get(SETS, NAMESPACE, "p").is_none()).await;
+    assert_eq!(s.jobs_of(&worker.session), [""; 0], "a workload goes after the release");
+    (s, worker)
+}
+
+fn has_rights(s: &Scenario) -> bool {
+    RIGHTS.iter().all(|resource| s.server.get(resource, NAMESPACE, "p").is_some())
+}
+
+/// Whether the Swarm `p` and all objects of its pool are gone.
+fn is_all_gone(s: &Scenario) -> bool {
+    let others = [SWARMS, SETS, DEPLOYMENTS, BUDGETS, "services"];
+    RIGHTS.iter().chain(&others).all(|resource| s.server.all(resource).is_empty())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_workers_of_a_deleted_swarm_keep_their_rights_until_they_have_closed_their_leases() {
+    let (mut s, worker) = removed_before_its_pod_ends().await;
+    s.pass(Duration::from_secs(20)).await;
+    assert!(has_rights(&s), "the worker could not close its Lease");
+    assert!(s.server.get(SWARMS, NAMESPACE, "p").is_some(), "nobody would remove the rights");
+    worker.closes(&mut s);
+    s.pass(Duration::from_secs(2)).await;
+    assert!(is_all_gone(&s), "{}", s.transcript());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_ended_without_closing_its_lease_needs_no_rights() {
+    let (mut s, worker) = removed_before_its_pod_ends().await;
+    worker.freeze();
+    s.pod_ends("p-0");
+    s.pass(Duration::from_secs(2)).await;
+    assert!(is_all_gone(&s), "{}", s.transcript());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_fell_silent_needs_no_rights() {
+    let (mut s, worker) = removed_before_its_pod_ends().await;
+    worker.freeze();
+    s.pass(Duration::from_secs(30)).await;
+    assert!(is_all_gone(&s), "{}", s.transcript());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_workers_of_a_deployment_keep_their_rights_too() {
+    let mut s = Scenario::start().await;
+    s.swarm("p", json!({"replicas": 1, "pool": {"managed": {}}, "jobs": [{"name": "a"}]}));
+    s.until("it is made", |s| s.server.get(DEPLOYMENTS, NAMESPACE, "p").is_some()).await;
+    let labels = s.at(DEPLOYMENTS, "p", "/spec/template/metadata/labels");
+    s.put(
+        "a pod of it runs",
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p-1", "namespace": NAMESPACE, "labels": labels},
+            "spec": {"nodeName": "node", "containers": []}, "status": {"phase": "Running"},
+        }),
+    );
+    let worker = s.worker("p-1");
+    s.pass(Duration::from_secs(1)).await;
+    s.delete::<Swarm>("p").await;
+    s.until("its workload goes", |s| s.server.get(DEPLOYMENTS, NAMESPACE, "p").is_none()).await;
+    s.pass(Duration::from_secs(20)).await;
+    assert!(has_rights(&s), "the worker could not close its Lease");
+    worker.closes(&mut s);
+    s.pass(Duration::from_secs(2)).await;
+    assert!(is_all_gone(&s), "{}", s.transcript());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_does_not_end_keeps_its_swarm_for_a_bounded_time() {
+    let (mut s, _worker) = removed_before_its_pod_ends().await;
+    s.pass(Duration::from_secs(35)).await;
+    assert!(has_rights(&s), "a pod has 30 seconds to end");
+    s.pass(Duration::from_secs(10)).await;
+    assert!(is_all_gone(&s), "{}", s.transcript());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_that_ends_between_both_removals_leaves_nothing_behind() {
+    let (mut s, worker) = removed_before_its_pod_ends().await;
+    s.kill_operator().await;
+    worker.closes(&mut s);
+    s.pod_ends("p-0");
+    s.start_operator().await;
+    s.until("all of it goes", is_all_gone).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_operator_keeps_the_rights_for_workers_that_still_end() {
+    let (mut s, worker) = removed_before_its_pod_ends().await;
+    s.kill_operator().await;
+    s.start_operator().await;
+    s.pass(Duration::from_secs(10)).await;
+    assert!(has_rights(&s), "the worker could not close its Lease");
+    worker.closes(&mut s);
+    s.until("all of it goes", is_all_gone).await;
+}
+
+/// A user has removed the finalizer of the Swarm by hand.
+#[tokio::test(start_paused = true)]
+async fn a_sweep_removes_the_rights_after_the_workload() {
+    let mut s = given("p", &["a"]).await;
+    let mut spec = plain(&["a"]);
+    spec["worker"]["protocol"] = json!("Session");
+    s.swarm("p", spec);
+    s.until("its workers have rights", has_rights).await;
+    s.server.remove(SWARMS, NAMESPACE, "p");
+    s.until("its workload goes", |s| s.server.get(SETS, NAMESPACE, "p").is_none()).await;
+    s.pass(Duration::from_secs(10)).await;
+    assert!(has_rights(&s), "the workers could not close their Leases");
+    s.pass(Duration::from_secs(10)).await;
+    assert!(is_all_gone(&s), "{}", s.transcript());
 }

@@ -249,17 +249,18 @@ impl Scenario {
     pub(crate) fn pod_that_is(&mut self, name: &str, is_ready: bool) {
         self.note(&format!("pod {name} is {}", if is_ready { "ready" } else { "not ready" }));
         let (set, ordinal) = name.rsplit_once('-').unwrap();
-        let uid = self.server.get("statefulsets.apps", NAMESPACE, set).unwrap();
+        let owned_by = self.server.get("statefulsets.apps", NAMESPACE, set).unwrap();
         let owner = json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "controller": true,
-            "uid": uid["metadata"]["uid"],
+            "uid": owned_by["metadata"]["uid"],
         });
+        let mut labels = owned_by["spec"]["template"]["metadata"]["labels"].clone();
+        labels["apps.kubernetes.io/pod-index"] = json!(ordinal);
         let ready = if is_ready { "True" } else { "False" };
         let mut pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
-                "name": name, "namespace": NAMESPACE, "ownerReferences": [owner],
-                "labels": {"app": set, "apps.kubernetes.io/pod-index": ordinal},
+                "name": name, "namespace": NAMESPACE, "ownerReferences": [owner], "labels": labels,
             },
             "spec": {"nodeName": "node", "containers": []},
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},

@@ -37,6 +37,14 @@ impl Worker {
         self.is_silent.send_replace(false);
     }
 
+    /// Closes its Lease, as a worker does whose pod is asked to end.
+    pub(crate) fn closes(&self, s: &mut Scenario) {
+        self.freeze();
+        s.note("the worker closes its Lease");
+        let name = self.session.to_string();
+        s.server.edit(LEASES, NAMESPACE, &name, |it| it["spec"]["holderIdentity"] = json!(""));
+    }
+
     /// Ends all renewals and acknowledgements.
     pub(crate) fn freeze(&self) {
         self.task.abort();

@@ -152,8 +152,8 @@ async fn a_quota_is_named(context: &Context) -> Result<()> {
     context.kubectl(&["delete", "quota", "few"]).await.map(drop)
 }
 
-/// Waits until no pods are left, since they would count for the quota. A pod that is asked to end
-/// after the removal of its account cannot close its Lease. It takes its grace of 30 seconds.
+/// Waits until no pods are left, since they would count for the quota. A worker that was about to open
+/// its session when its pool was removed cannot create its Lease. It takes its grace of 30 seconds.
 async fn no_pods_are_left(context: &Context, swarm: &str) -> Result<()> {
     let selector = format!("{SWARM_LABEL}={swarm}");
     until("the pods to be gone", 2 * WITHIN, || async {
