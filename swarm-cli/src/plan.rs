@@ -248,7 +248,7 @@ fn ask_live(
     let edited = if input.is_empty() {
         live_spec
     } else {
-        state.running = Some(live_spec);
+        state.running = Some(live_spec.starts());
         let (manifest, said) = input.read(cluster)?;
         notes.extend(said);
         let question = Question {

@@ -33,6 +33,7 @@ mod sessions;
 mod shutdown;
 mod snapshot;
 mod standing;
+mod starts;
 mod state;
 mod terminal;
 mod text;
@@ -67,6 +68,7 @@ pub use commands::{
 };
 pub use fixed::Fixed;
 pub use run_log::RunLogSize;
+pub use starts::{Runners, Starts};
 pub use state::other_pool;
 pub use text::age;
 pub use worker_log::{JobLines, Line as JobLine};

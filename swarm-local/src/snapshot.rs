@@ -25,6 +25,7 @@ use self::words::words;
 pub(super) use self::words::{Word, word};
 use crate::processes::{WorkerProcess, Workers};
 use crate::progress::{Earlier, Ending};
+use crate::starts::Runners;
 
 /// The state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +79,9 @@ pub(super) struct Snapshot {
     /// Desired jobs with their params.
     #[serde(skip)]
     pub(super) wanted: Jobs,
+    /// Runners of these jobs. Served separately, to the user of the pool.
+    #[serde(skip)]
+    pub(super) runners: Runners,
     /// Jobs that are suspended by hand.
     #[serde(default)]
     pub(super) by_hand: Vec<String>,
@@ -295,6 +299,7 @@ impl Snapshot {
             failing: Vec::new(),
             stopping: Vec::new(),
             wanted: Jobs::default(),
+            runners: Runners::default(),
             by_hand: Vec::new(),
             unassigned,
             explainer: Explainer::default(),

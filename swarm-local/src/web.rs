@@ -31,6 +31,9 @@ pub(super) const BY_HAND: &str = "/api/v1/by-hand";
 /// Path of the messages of the operator, on the socket only; the number of the last known one follows.
 pub(super) const EVENTS: &str = "/api/v1/events";
 
+/// Path of the runners of the jobs, on the socket only.
+pub(super) const RUNNERS: &str = "/api/v1/runners";
+
 /// All states of workers, so that a state without workers has a count of zero.
 const WORKER_STATES: [&str; 4] = ["ready", "starting", "leaving", "away"];
 
@@ -89,7 +92,13 @@ pub(super) async fn serve(
     // Only the user of the pool reaches the socket.
     let Private { hands, events } = private;
     let about = "the messages of the operator after a number, as JSON";
+    let of_runners = snapshots.clone();
+    let runners = move || {
+        let snapshot = known(&of_runners);
+        snapshot.map_or_else(Document::default, |snapshot| Document::of(&snapshot.runners))
+    };
     let private = with_jobs(endpoints, &shown, Reader::User);
+    let private = private.with_document(RUNNERS, "the runners of the jobs, as JSON", runners);
     let with_events = private.with_documents(EVENTS, about, move |number| {
         let wrong = || format!("`{}` is not a number", number.escape_default());
         let events = number.parse().map(|number| Document::of(&events.after(number)));
@@ -237,6 +246,9 @@ pub(super) struct JobEntry<S> {
     /// Params of the job, for the user of the pool.
     #[serde(default, skip_serializing_if = "is_none")]
     pub(super) params: Params,
+    /// Name of its runner, if it names one, for the user of the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) runner: Option<String>,
 }
 
 /// Whether a job has no params.
@@ -300,6 +312,7 @@ impl Entries {
                 last_line: row.last_output.last().map(String::as_str),
             }),
             params: wanted.map(|job| job.params.clone()).unwrap_or_default(),
+            runner: wanted.and_then(|job| job.runner.as_ref()).map(ToString::to_string),
         }
     }
 

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use swarm_core::handover::LeaseTerms;
-use swarm_core::{
-    Assignment, Desired, Job, Jobs, Pool, Replication, Request, Rules, RunnerName, Slot,
-};
+use swarm_core::{Assignment, Desired, Jobs, Pool, Replication, Request, Rules, Slot};
+use swarm_local::{Runners, Starts};
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::{Explained, Manifest, ManifestError};
-use swarm_spec::spec::RunnerSpec;
 
 use super::document::{Document, Enough};
 use super::source::Source;
@@ -39,8 +37,9 @@ pub(crate) enum Before<'a> {
     Nothing,
     /// The text of a view.
     View(&'a Source),
-    /// The assignment of a pool that runs.
-    Pool(Assignment),
+    /// The assignment of a pool that runs on this machine, and the settings that start its jobs, if
+    /// they are known.
+    Pool(Assignment, Option<&'a Starts>),
     /// The assignment and the workers of a pool on a cluster.
     Live(&'a Live),
 }
@@ -54,8 +53,8 @@ pub(crate) struct Live {
     pub(crate) names: BTreeMap<Slot, String>,
     /// The slots of workers that are planned to go.
     pub(crate) without: Vec<Slot>,
-    /// The jobs and runners that run.
-    pub(crate) running: Option<Plannable>,
+    /// The settings that start the jobs that run, if an edit is planned.
+    pub(crate) running: Option<Starts>,
 }
 
 /// Extent of a plan.
@@ -124,8 +123,7 @@ pub(crate) struct Plannable {
     pub(crate) lease: LeaseTerms,
     first_slot: u32,
     desired: Desired,
-    runner: RunnerSpec,
-    runners: BTreeMap<RunnerName, RunnerSpec>,
+    runners: Runners,
     reach: Reach,
     notes: Vec<String>,
 }
@@ -183,8 +181,7 @@ pub(crate) fn read(question: &Question<'_>) -> Result<Plannable, Unplanned> {
         lease,
         first_slot,
         desired,
-        runner,
-        runners,
+        runners: Runners::of(&runner, &runners),
         reach,
         notes,
     })
@@ -197,10 +194,12 @@ impl Plannable {
     ///
     /// [`Unplanned::Wrong`], if `before` is an invalid view.
     pub(crate) fn plan(self, before: Before<'_>) -> Result<Answer, Unplanned> {
-        let restarts = match before {
-            Before::Live(Live { running: Some(running), .. }) => Some(self.restarts(running)),
-            _ => None,
+        let running = match before {
+            Before::Live(Live { running, .. }) => running.as_ref(),
+            Before::Pool(_, running) => running,
+            Before::Nothing | Before::View(_) => None,
         };
+        let restarts = running.map(|it| it.restarts(&self.desired.jobs, &self.runners));
         let Self { name, workers, worker_name, first_slot, desired, reach, notes, .. } = self;
         let (slots, names) = if let Before::Live(live) = before {
             (live.slots(workers), live.names.clone())
@@ -215,7 +214,7 @@ impl Plannable {
             Before::View(Source { text, shown, .. }) => {
                 Some(view::held(text, &pool).map_err(|reason| format!("{shown}: {reason}"))?)
             }
-            Before::Pool(assignment) => Some(assignment),
+            Before::Pool(assignment, _) => Some(assignment),
         };
         let nobody = Assignment::default();
         let rules = match reach {
@@ -237,29 +236,17 @@ impl Plannable {
             let slot = document.assignment.get(job).map(|slot| Slot(*slot));
             slot.is_some() && held_slot(job) == slot
         };
-        document.restarts = restarts.map(|jobs| jobs.into_iter().filter(stays).collect());
+        document.restarts = restarts.map(|jobs| {
+            let names = jobs.iter().map(ToString::to_string);
+            names.filter(stays).collect()
+        });
         let jobs = desired.jobs;
         Ok(Answer { document, name, worker_name, names, slots, held, jobs, notes })
     }
 
-    /// Returns the jobs that start in another way than in `running`: with other params, or by
-    /// another runner. O(jobs).
-    fn restarts(&self, running: &Self) -> Vec<String> {
-        let runner = |of: &Self, job: &Job| match &job.runner {
-            Some(name) => of.runners.get(name).cloned(),
-            None => Some(of.runner.clone()),
-        };
-        let differs = |job: &Job, old: &Job| {
-            job.params != old.params
-                || job.runner != old.runner
-                || runner(self, job) != runner(running, old)
-        };
-        let jobs = self.desired.jobs.iter();
-        let changed = jobs.filter(|(name, job)| {
-            let old = running.desired.jobs.get(*name);
-            old.is_some_and(|old| differs(job, old))
-        });
-        changed.map(|(name, _)| name.to_string()).collect()
+    /// Returns the settings that start the jobs of this manifest.
+    pub(crate) fn starts(self) -> Starts {
+        Starts { jobs: self.desired.jobs, runners: self.runners }
     }
 }
 

@@ -23,8 +23,8 @@ pub(crate) struct Document {
     /// Jobs that balance will move once the budget allows it. Only with `--step`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) deferred: Option<Vec<String>>,
-    /// Jobs that their worker restarts, since other params or another runner start them. Only with
-    /// `--live`.
+    /// Jobs that their worker restarts, since other params or another runner start them. Only for an
+    /// edit of a live Swarm, or for a pool that runs on this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) restarts: Option<Vec<String>>,
     /// The Swarm that the plan is for. Only with `--live`.

@@ -15,10 +15,11 @@ use super::{PlanOptions, Refusal, check_standard_input, finish, input, view_of};
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("manifest").required(true)))]
 #[command(after_help = "\
-If a pool with the name of the Swarm runs on this machine, the plan begins with its assignment.
+If a pool with the name of the Swarm runs on this machine, the plan begins with its assignment, and
+lists the jobs that their workers restart in place.
 
 Examples:
-  swarm plan streams.yaml                  the first assignment, or the moves of an edit
+  swarm plan streams.yaml                  the first assignment, or what an edit moves and restarts
   swarm plan streams.yaml --workers 4      for another number of workers
   swarm plan streams.yaml --from old.yaml  the moves from the assignment in a view")]
 pub(crate) struct PlanArgs {
@@ -80,7 +81,7 @@ async fn ask(args: &PlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal
     }
     let running = swarm_local::running(&pool).await;
     let running = running.map_err(|error| Refusal::Impossible(format!("{error:#}")))?;
-    let Some(RunningPool { dir, revision, workers, held, fixed }) = running else {
+    let Some(RunningPool { dir, revision, workers, held, fixed, starts }) = running else {
         return match &args.dir {
             Some(dir) => Err(format!("no pool runs in {}", dir.display()).into()),
             None => plannable.plan(Before::Nothing).map_err(refusal),
@@ -98,7 +99,7 @@ async fn ask(args: &PlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal
              workers of the pool"
         ));
     }
-    plannable.plan(Before::Pool(held)).map_err(refusal)
+    plannable.plan(Before::Pool(held, starts.as_ref())).map_err(refusal)
 }
 
 pub(super) fn refusal(unplanned: Unplanned) -> Refusal {

@@ -209,7 +209,7 @@ fn a_live_plan_names_the_workers_the_moves_and_the_jobs_that_restart_in_place() 
         held: held.into_iter().collect(),
         names,
         without: Vec::new(),
-        running: Some(read(&question(&old, 2)).unwrap()),
+        running: Some(read(&question(&old, 2)).unwrap().starts()),
     };
     let planned = |live: &Live, workers| {
         read(&question(&new, workers)).unwrap().plan(Before::Live(live)).unwrap()

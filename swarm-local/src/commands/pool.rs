@@ -1,5 +1,6 @@
 //! Finds a running pool on this machine and queries it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use clap::Args;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Answer};
 use swarm_adapters_host::shell;
-use swarm_core::{Assignment, JobName, Slot};
+use swarm_core::{Assignment, Job, JobName, RunnerName, Slot};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -23,6 +24,7 @@ use super::Failure;
 use super::names::{self, Purpose};
 use crate::processes::{Peer, remaining};
 use crate::progress::Earlier;
+use crate::starts::{Runners, Starts};
 
 /// Maximum time for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -222,6 +224,8 @@ pub struct RunningPool {
     pub held: Assignment,
     /// The settings that the pool keeps, if its version records them.
     pub fixed: Option<Fixed>,
+    /// The settings that start its jobs, if its version answers them.
+    pub starts: Option<Starts>,
 }
 
 /// Queries the selected pool for its assignment. Returns `None` if the pool does not run. O(jobs).
@@ -237,20 +241,25 @@ pub async fn running(args: &PoolArgs) -> anyhow::Result<Option<RunningPool>> {
             Found::Left(..) | Found::Nothing(_) => return Ok(None),
         };
         let (_, snapshot) = pool.swarm().await?;
-        let mut held = Vec::new();
+        let (mut held, mut jobs) = (Vec::new(), BTreeMap::new());
         let each = |line: &[u8]| {
-            if let Some((_, JobEntry { name, slot: Some(slot), .. })) =
+            if let Some((_, JobEntry { name, slot: Some(slot), params, runner, .. })) =
                 job_line(line).transpose()?
+                && let Ok(name) = name.parse::<JobName>()
             {
-                held.extend(name.parse::<JobName>().ok().map(|name| (name, Slot(slot))));
+                let runner = runner.and_then(|runner| RunnerName::new(&runner).ok());
+                jobs.insert(name.clone(), Job { params, runner, ..Job::default() });
+                held.push((name, Slot(slot)));
             }
             Ok(())
         };
         pool.get(web::JOBS).await?.lines(each).await?;
+        let jobs = jobs.into();
+        let starts = pool.runners().await?.map(|runners| Starts { jobs, runners });
         let Snapshot { revision, workers, .. } = snapshot;
-        let held = held.into_iter().collect();
+        let (held, workers) = (held.into_iter().collect(), workers.len());
         let fixed = Fixed::recorded(&pool.dir).map_err(anyhow::Error::msg)?;
-        Ok(Some(RunningPool { dir: pool.dir, revision, workers: workers.len(), held, fixed }))
+        Ok(Some(RunningPool { dir: pool.dir, revision, workers, held, fixed, starts }))
     };
     match asked.await {
         Ok(running) => Ok(running),
@@ -346,6 +355,14 @@ impl Pool {
         match self.get_if_any(&format!("{}/{number}", web::EVENTS)).await? {
             Some(answer) => Ok(serde_json::from_slice(&answer.whole().await?)?),
             None => Ok(EventList::default()),
+        }
+    }
+
+    /// Returns the runners of the jobs. An earlier version answers none.
+    async fn runners(&self) -> Result<Option<Runners>, Failure> {
+        match self.get_if_any(web::RUNNERS).await? {
+            Some(answer) => Ok(Some(serde_json::from_slice(&answer.whole().await?)?)),
+            None => Ok(None),
         }
     }
 

@@ -12,6 +12,7 @@ use super::Operation;
 use crate::outlets::Origin;
 use crate::processes::{Phase, Workers};
 use crate::snapshot::Snapshot;
+use crate::starts::Runners;
 use crate::text::{Placed, Settled};
 
 impl Operation {
@@ -62,6 +63,7 @@ impl Operation {
             self.outlets.voice.say(&sentence);
         }
         snapshot.explain(decision, &self.wanted.desired, observed);
+        snapshot.runners = Runners::of(&self.wanted.runner, &self.wanted.runners);
         let failing = snapshot.jobs.failing;
         self.outlets.snapshots.send_replace(Arc::new(snapshot));
         if !is_settled {

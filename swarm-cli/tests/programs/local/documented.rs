@@ -39,5 +39,5 @@ fn the_documented_answers_have_the_fields_of_the_real_ones() {
         let answer = json(&address, path, has_all);
         assert_eq!(fields(documented, ""), fields(&answer, ""), "{path}");
     }
-    assert_eq!(documented.len(), 3);
+    assert_eq!(documented.len(), 4);
 }

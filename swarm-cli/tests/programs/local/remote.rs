@@ -257,4 +257,48 @@ fn a_plan_begins_with_the_assignment_of_the_pool_that_runs() {
     assert!(said.contains("the pool has 3 workers, and the plan is for 2"), "{said}");
     let document = json(&text(&asked(&dir, &["plan", file, "-o", "json"]), 0).0);
     assert_eq!((&document["workers"], &document["moves"]), (&3.into(), &json("[]")));
+    assert_eq!(document["restarts"], json("[]"));
+}
+
+/// Jobs with a param, with a runner of their own, and without either.
+const RUNNERS: &str = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: streams}
+spec:
+  replicas: 2
+  pool: {statefulSet: {name: w}}
+  worker:
+    protocol: Session
+    runner: {command: [sleep, '600']}
+    runners: {other: {command: [sleep, '601']}}
+  jobs:
+    - {name: door}
+    - {name: gate, params: {url: one}}
+    - {name: yard, runner: other}
+";
+
+#[test]
+fn a_plan_lists_the_jobs_of_the_pool_that_an_edit_restarts_in_place() {
+    let machine = Machine::new();
+    machine.write(RUNNERS);
+    let _operator = machine.settled();
+    let (dir, other) = (machine.state(), machine.state().join("other.yaml"));
+    let planned = |from: &str, to: &str| {
+        let edited = RUNNERS.replace(from, to);
+        assert_ne!(edited, RUNNERS, "{from}");
+        fs::write(&other, edited).unwrap();
+        text(&asked(&dir, &["plan", other.to_str().unwrap()]), 0).0
+    };
+    let lists = |plan: &str, jobs: &[&str]| {
+        let table = plan.split_once(&format!("\nRESTARTS IN PLACE ({})\n", jobs.len()));
+        let table = table.unwrap_or_else(|| panic!("{plan}")).1;
+        let names = table.lines().skip(1).map(|line| line.split(' ').next().unwrap());
+        assert_eq!(names.collect::<Vec<_>>(), jobs);
+    };
+    lists(&planned("url: one", "url: two"), &["gate"]);
+    lists(&planned("'601'", "'602'"), &["yard"]);
+    let checked = planned("'600']}", "'600'], restart: {limit: 3}}");
+    assert!(!checked.contains("RESTARTS"), "{checked}");
+    lists(&planned("'600'", "'599'"), &["door", "gate"]);
 }

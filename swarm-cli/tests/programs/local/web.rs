@@ -65,22 +65,26 @@ fn the_state_of_the_pool_is_answered_as_json_and_follows_edits() {
 }
 
 #[test]
-fn params_of_jobs_are_for_the_user_of_the_pool_alone() {
+fn params_and_runners_of_jobs_are_for_the_user_of_the_pool_alone() {
     let machine = Machine::new();
-    let job = "- {name: stream:cars:new, params: {url: 'rtsp://car'}}";
+    let job = "- {name: stream:cars:new, params: {url: 'rtsp://car'}, runner: other}";
     machine.edit("- name: stream:cars:new", job);
+    machine.edit("log: {}", "log: {}\n    runners: {other: {log: {}}}\n    protocol: Session");
     let operator = machine.settled_with(&["--listen", "0"]);
     let address = address(&operator);
     for path in ["/api/v1/jobs", "/api/v1/jobs/stream:cars:new"] {
         let answer = json(&address, path, |answer| answer.to_string().contains("cars:new"));
         let text = answer.to_string();
         assert!(!text.contains("rtsp://car") && !text.contains("params"), "{text}");
+        assert!(!text.contains("runner"), "{text}");
     }
+    assert!(get(&address, "/api/v1/runners").unwrap().starts_with("HTTP/1.0 404"));
     let rows: Value = serde_json::from_str(&machine.asks(&["ps", "-o", "json"])).unwrap();
     let jobs = rows["jobs"].as_array().unwrap();
     let with_params: Vec<_> = jobs.iter().filter(|job| job.get("params").is_some()).collect();
     assert_eq!(with_params.len(), 1, "a job without params has no such field");
     assert_eq!(with_params[0]["params"]["url"], "rtsp://car");
+    assert_eq!(with_params[0]["runner"], "other");
 }
 
 /// More jobs than one worker runs.

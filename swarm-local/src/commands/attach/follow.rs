@@ -184,6 +184,7 @@ mod tests {
             unassigned_message: None,
             failing: None,
             params: swarm_core::Params::default(),
+            runner: None,
         };
         for (name, state, slot, phase, unassigned) in [
             ("a", "granted", Some(3), "ready", None),
