@@ -1,5 +1,6 @@
 //! A runner whose jobs are processes of a program.
 
+mod aside;
 mod files;
 mod job_files;
 mod liveness;

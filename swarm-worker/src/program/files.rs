@@ -19,17 +19,19 @@ pub(super) struct Summary {
 
 impl Summary {
     /// Looks at all files whose paths match. Files that cannot be read do not count. It blocks for
-    /// O(entries of the directories in the pattern).
+    /// O(entries of the directories in the pattern), and breaks off before the next file once
+    /// `is_awaited` returns false.
     ///
     /// # Errors
     ///
     /// A sentence if `pattern` is not a pattern.
-    pub(super) fn of(pattern: &str) -> Result<Self, String> {
+    pub(super) fn of(pattern: &str, is_awaited: &dyn Fn() -> bool) -> Result<Self, String> {
         let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::default() };
         let paths = glob_with(pattern, options)
             .map_err(|error| format!("`{}` is not a pattern: {error}", pattern.escape_default()))?;
         let mut summary = Self::default();
-        for found in paths.flatten().filter_map(|path| fs::metadata(path).ok()) {
+        let paths = paths.take_while(|_| is_awaited()).flatten();
+        for found in paths.filter_map(|path| fs::metadata(path).ok()) {
             if found.is_file() {
                 summary.count += 1;
                 summary.bytes = summary.bytes.wrapping_add(found.len());
@@ -62,6 +64,7 @@ pub(super) fn pattern_of(
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::collections::BTreeMap;
     use std::fs::File;
     use std::io::Write as _;
@@ -73,7 +76,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let pattern = format!("{}/*.mp4", dir.path().display());
-        let look = || Summary::of(&pattern).unwrap();
+        let look = || Summary::of(&pattern, &|| true).unwrap();
         assert_eq!(look(), Summary::default());
         let mut before = look();
         let mut changes = |what: &str, expected: bool| {
@@ -94,7 +97,19 @@ mod tests {
         changes("files of other names, directories and dead links", false);
         fs::remove_file(at("a.mp4")).unwrap();
         changes("a file less", true);
-        assert!(Summary::of("a***").unwrap_err().contains("`a***` is not a pattern"));
+        assert!(Summary::of("a***", &|| true).unwrap_err().contains("`a***` is not a pattern"));
+    }
+
+    #[test]
+    fn a_look_that_nothing_awaits_breaks_off_before_the_next_file() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in 0..10 {
+            File::create(dir.path().join(name.to_string())).unwrap();
+        }
+        let asked = Cell::new(0);
+        let is_awaited = || asked.replace(asked.get() + 1) < 3;
+        let found = Summary::of(&format!("{}/*", dir.path().display()), &is_awaited).unwrap();
+        assert_eq!((found.count, asked.get()), (3, 4));
     }
 
     #[test]

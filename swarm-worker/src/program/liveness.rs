@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use swarm_spec::manifest::{Alive, Probe, Sign};
 use swarm_spec::template::Template;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 
 use super::ProgramRunner;
+use super::aside::aside;
 use super::files::{Summary, pattern_of};
 use crate::runner::Job;
 
@@ -128,11 +128,12 @@ impl ProgramRunner {
         loop {
             sleep_until(look_at).await;
             let (begin, looked) = (Instant::now(), pattern.clone());
-            let found = match spawn_blocking(move || Summary::of(&looked)).await {
-                Ok(Ok(found)) => found,
-                Ok(Err(reason)) => return reason,
+            let look = move |is_awaited: &dyn Fn() -> bool| Summary::of(&looked, is_awaited);
+            let found = match aside(look).await {
+                Some(Ok(found)) => found,
+                Some(Err(reason)) => return reason,
                 // The runtime ends.
-                Err(_) => return std::future::pending().await,
+                None => return std::future::pending().await,
             };
             let now = Instant::now();
             if before.replace(found).is_some_and(|before| before != found) {
