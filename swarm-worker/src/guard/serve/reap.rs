@@ -1,0 +1,174 @@
+//! Finds the jobs that have ended, reaps them, and kills what is left of jobs that have to end.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use rustix::process::{
+    Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, WaitStatus, kill_process_group, wait,
+    waitid, waitpid,
+};
+use swarm_adapters_host::runlog::RunEvent;
+use swarm_core::JobName;
+use tokio::time::Instant;
+
+use super::super::census::{self, Census};
+use super::super::launch::raw;
+use super::super::protocol::{End, Reply};
+use super::Serving;
+use super::running::Run;
+
+/// The minimum and the maximum pause between two checks of an ending job.
+pub(super) const CHECK_MIN: Duration = Duration::from_millis(5);
+const CHECK_MAX: Duration = Duration::from_millis(200);
+/// The wait for the last output of a job that ended by itself.
+const TAIL_MAX: Duration = Duration::from_millis(200);
+/// The time that ended orphans may wait to be reaped while no job ends.
+const REAP: Duration = Duration::from_secs(1);
+
+impl Serving {
+    /// Reports the programs next to jobs that have ended.
+    pub(super) fn probes_ended(&mut self) {
+        for (job, run) in &mut self.runs {
+            let Some(pid) = run.probe else { continue };
+            let end = match waitpid(Some(pid), WaitOptions::NOHANG) {
+                Ok(None) => continue,
+                Ok(Some((_, status))) => end_of(status),
+                // It cannot be waited for, so its end stays unknown.
+                Err(_) => End::Unknown,
+            };
+            run.probe = None;
+            self.outbox.reply(Reply::Probed { job: job.to_string(), end });
+        }
+    }
+
+    /// Marks the jobs whose first processes have ended. These processes are not reaped yet.
+    pub(super) fn children_ended(&mut self) {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let mut is_any_job = false;
+        for run in self.runs.values_mut().filter(|run| !run.has_exited) {
+            let ended = waitid(WaitId::Pid(run.leader), options);
+            run.has_exited = !matches!(ended, Ok(None));
+            if run.has_exited {
+                is_any_job = true;
+                if run.kill_at.is_none() {
+                    let now = Instant::now();
+                    run.ended_at = Some(now);
+                    run.tail_until = Some(now + TAIL_MAX);
+                    if let Ok(Some(ended)) = &ended
+                        && may_lack_memory(ended)
+                    {
+                        run.out_of_memory = self.kills.take(now);
+                    }
+                    run.stop(run.grace, &self.asked);
+                }
+            }
+        }
+        if is_any_job { self.check_soon() } else { self.check_within(REAP) }
+    }
+
+    pub(super) fn check_soon(&mut self) {
+        self.pause = CHECK_MIN;
+        self.check_within(Duration::ZERO);
+    }
+
+    fn check_within(&mut self, span: Duration) {
+        let at = Instant::now() + span;
+        self.check_at = Some(self.check_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// Finds the remaining processes of the ending jobs, and signals them.
+    pub(super) fn check(&mut self) {
+        self.check_at = None;
+        let leaders = self.runs.iter().map(|(job, run)| (job.as_str(), run.as_leader())).collect();
+        // If `/proc` cannot be read, every job counts as running.
+        let probes = self.runs.values().filter_map(|run| run.probe.map(raw)).collect();
+        let census = Census::take(&leaders, &probes, &self.session, &mut self.memory);
+        if let Ok(census) = &census {
+            // The jobs of these processes have been reported as joined.
+            census.strays().for_each(|process| census::signal(process, Signal::KILL));
+        }
+        let now = Instant::now();
+        let mut gone = Vec::new();
+        for (job, run) in self.runs.iter_mut().filter(|(_, run)| run.kill_at.is_some()) {
+            let was_killed = run.is_killed;
+            if census.as_ref().is_ok_and(|census| run.is_gone(census, now)) && run.is_known(now) {
+                gone.push(job.clone());
+            }
+            if run.is_killed && !was_killed {
+                self.outbox.reply(Reply::Killing { job: job.to_string() });
+            }
+        }
+        for job in gone {
+            let Some(run) = self.runs.remove(&job) else { continue };
+            let end = waitpid(Some(run.leader), WaitOptions::empty());
+            self.joined(&job, &run, end.ok().flatten().map(|(_, status)| status));
+        }
+        if self.runs.values().any(|run| run.kill_at.is_some()) {
+            let is_near = self.runs.values().any(|run| run.empty_checks == 1);
+            self.check_within(if is_near { Duration::ZERO } else { self.pause });
+            self.pause = CHECK_MAX.min(2 * self.pause);
+        }
+    }
+
+    fn joined(&self, job: &JobName, run: &Run, status: Option<WaitStatus>) {
+        let end = status.map_or(End::Unknown, end_of);
+        self.outbox.record(job, run.token, RunEvent::Stop);
+        let was_stopped = self.asked.last().is_some_and(|at| run.was_stopped(at));
+        let output = run.output_before.clone().unwrap_or_else(|| run.tail.lines());
+        let job = job.to_string();
+        let out_of_memory = run.out_of_memory.clone();
+        self.outbox.reply(Reply::Joined { job, end, output, was_stopped, out_of_memory });
+    }
+
+    /// Kills and reaps every descendant, and returns when none is left.
+    pub(super) fn end_all(&mut self) {
+        let mut ends: BTreeMap<i32, WaitStatus> = BTreeMap::new();
+        loop {
+            let is_unreaped = |run: &&Run| !ends.contains_key(&raw(run.leader));
+            for run in self.runs.values().filter(is_unreaped) {
+                let _ = kill_process_group(run.leader, Signal::KILL);
+            }
+            let leaders = self.runs.iter().filter(|(_, run)| is_unreaped(run));
+            let leaders = leaders.map(|(job, run)| (job.as_str(), run.as_leader())).collect();
+            let none = HashSet::new();
+            if let Ok(census) = Census::take(&leaders, &none, &self.session, &mut self.memory) {
+                census.all().for_each(|process| census::signal(process, Signal::KILL));
+            }
+            // Waits for any child, in any group. Without a child, no descendant is left:
+            // every orphan becomes a child of this process.
+            let is_left = loop {
+                match wait(WaitOptions::NOHANG) {
+                    Ok(Some((pid, status))) => {
+                        ends.insert(raw(pid), status);
+                    }
+                    Ok(None) => break true,
+                    Err(_) => break false,
+                }
+            };
+            if !is_left {
+                break;
+            }
+            std::thread::sleep(CHECK_MIN);
+        }
+        for (job, run) in std::mem::take(&mut self.runs) {
+            self.joined(&job, &run, ends.remove(&raw(run.leader)));
+        }
+    }
+}
+
+/// Returns whether a lack of memory may have ended a process that was not asked to end: the kernel
+/// killed the process or one of its children.
+fn may_lack_memory(ended: &WaitIdStatus) -> bool {
+    match (ended.exit_status(), ended.terminating_signal()) {
+        (Some(code), _) => code != 0,
+        (None, signal) => signal == Some(Signal::KILL.as_raw()),
+    }
+}
+
+fn end_of(status: WaitStatus) -> End {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => End::Code(code),
+        (None, Some(signal)) => End::Signal(signal),
+        (None, None) => End::Unknown,
+    }
+}

@@ -1,0 +1,156 @@
+//! A running job: how it is asked to end, and when it has ended.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use swarm_core::Token;
+use tokio::time::Instant;
+
+use super::super::asked::{Asked, STOPPED_WITHIN};
+use super::super::census::{self, Census, Leader};
+use super::super::launch::{Surroundings, raw};
+use super::super::output::Tail;
+
+/// The time within which a signal to all processes reaches every one of them. A job may end before
+/// the guard receives the signal.
+const SIGNAL_MAX: Duration = Duration::from_millis(50);
+
+/// A running job. Its first process is reaped last: until then the kernel reuses neither the
+/// process id nor the id of the group, which are the same.
+pub(super) struct Run {
+    pub(super) leader: Pid,
+    started_at: Instant,
+    /// The pipe of the job's output, which identifies its processes.
+    pipe: Option<u64>,
+    pub(super) token: Token,
+    pub(super) grace: Duration,
+    pub(super) surroundings: Surroundings,
+    /// The program that runs next to the job, if there is one.
+    pub(super) probe: Option<Pid>,
+    pub(super) has_exited: bool,
+    /// The time at which it ended by itself.
+    pub(super) ended_at: Option<Instant>,
+    /// The end of a sentence, if the kernel killed it because memory ran out.
+    pub(super) out_of_memory: Option<String>,
+    /// The time at which the remaining processes are killed, once the job has to end.
+    pub(super) kill_at: Option<Instant>,
+    /// The time at which the job's processes get SIGTERM, once the job has to end.
+    term_at: Option<Instant>,
+    /// Whether the job's processes have got SIGTERM.
+    is_terminated: bool,
+    /// The processes outside the group that have got SIGTERM.
+    terminated: BTreeSet<i32>,
+    /// Whether processes were killed because they did not end in time.
+    pub(super) is_killed: bool,
+    /// The number of checks in a row that found no process. A single check can miss a process that
+    /// is forked during the check.
+    pub(super) empty_checks: u32,
+    pub(super) tail: Tail,
+    /// The last lines of output before the worker asked it to end.
+    pub(super) output_before: Option<Vec<String>>,
+    /// The time until which the guard waits for the last output of a job that ended by itself.
+    pub(super) tail_until: Option<Instant>,
+}
+
+impl Run {
+    /// Describes a job that its first process `leader` has just begun.
+    pub(super) fn begun(
+        leader: Pid,
+        pipe: Option<u64>,
+        token: Token,
+        grace: Duration,
+        surroundings: Surroundings,
+        tail: Tail,
+    ) -> Self {
+        Self {
+            leader,
+            started_at: Instant::now(),
+            pipe,
+            token,
+            grace,
+            surroundings,
+            probe: None,
+            has_exited: false,
+            ended_at: None,
+            out_of_memory: None,
+            kill_at: None,
+            term_at: None,
+            is_terminated: false,
+            terminated: BTreeSet::new(),
+            is_killed: false,
+            empty_checks: 0,
+            tail,
+            output_before: None,
+            tail_until: None,
+        }
+    }
+
+    pub(super) fn as_leader(&self) -> Leader {
+        Leader { pid: raw(self.leader), output: self.pipe }
+    }
+
+    /// Asks the job to end: every process of its group gets SIGTERM once, and the other processes
+    /// get it at the next check.
+    ///
+    /// A signal to all processes may have just reached the job. Then SIGTERM follows only after
+    /// half of the grace, since a second signal makes programs such as ffmpeg break off.
+    pub(super) fn stop(&mut self, grace: Duration, asked: &Asked) {
+        let now = Instant::now();
+        let kill_at = now + grace;
+        self.kill_at = Some(self.kill_at.map_or(kill_at, |before| before.min(kill_at)));
+        let is_asked = asked.may_have_reached(self.leader, self.started_at, now);
+        let term_at = if is_asked { now + grace / 2 } else { now };
+        self.term_at = Some(self.term_at.map_or(term_at, |before| before.min(term_at)));
+        self.terminate(now);
+    }
+
+    /// Sends SIGTERM to the group once its time has come.
+    fn terminate(&mut self, now: Instant) {
+        if self.is_terminated || self.term_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.is_terminated = true;
+        let _ = kill_process_group(self.leader, Signal::TERM);
+        // A stopped process cannot end before it continues.
+        let _ = kill_process_group(self.leader, Signal::CONT);
+    }
+
+    /// Returns whether the end of the job is completely known. The waits for its last output and
+    /// for a signal that stopped it are over.
+    pub(super) fn is_known(&self, now: Instant) -> bool {
+        let has_output = self.tail.has_ended() || self.tail_until.is_none_or(|until| until <= now);
+        has_output && self.ended_at.is_none_or(|at| at + SIGNAL_MAX <= now)
+    }
+
+    /// Returns whether a signal at `asked_to_end` may have ended the job.
+    pub(super) fn was_stopped(&self, asked_to_end: Instant) -> bool {
+        self.ended_at.is_some_and(|ended| {
+            asked_to_end <= ended + SIGNAL_MAX && ended <= asked_to_end + STOPPED_WITHIN
+        })
+    }
+
+    /// Returns whether no process is left. Terminates the remaining processes, and later kills
+    /// them.
+    pub(super) fn is_gone(&mut self, census: &Census, now: Instant) -> bool {
+        self.terminate(now);
+        let is_due = self.kill_at.is_some_and(|at| at <= now);
+        let mut is_empty = self.has_exited;
+        for process in census.left(raw(self.leader)) {
+            is_empty = false;
+            let is_outside = process.group != raw(self.leader);
+            if is_due {
+                census::signal(process, Signal::KILL);
+            } else if is_outside && self.is_terminated && self.terminated.insert(raw(process.pid)) {
+                census::signal(process, Signal::TERM);
+                census::signal(process, Signal::CONT);
+            }
+        }
+        if is_due && !is_empty {
+            self.is_killed = true;
+            let _ = kill_process_group(self.leader, Signal::KILL);
+        }
+        self.empty_checks = if is_empty { self.empty_checks + 1 } else { 0 };
+        2 <= self.empty_checks
+    }
+}
