@@ -82,6 +82,7 @@ pub mod ports;
 mod turn;
 
 pub mod handover;
+pub mod history;
 pub mod overseer;
 pub mod session;
 pub mod verdict;

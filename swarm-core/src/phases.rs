@@ -201,13 +201,14 @@ impl Unacknowledged {
         self.since.is_empty()
     }
 
+    /// Returns whether the session of this job has not acknowledged its grant.
+    pub(crate) fn has(&self, job: &JobName) -> bool {
+        self.since.contains_key(job)
+    }
+
     /// Returns the phase of a granted job that does not fail.
     fn phase(&self, job: &JobName, is_of_a_newcomer: bool) -> JobPhase {
-        if is_of_a_newcomer || self.since.contains_key(job) {
-            JobPhase::Published
-        } else {
-            JobPhase::Running
-        }
+        if is_of_a_newcomer || self.has(job) { JobPhase::Published } else { JobPhase::Running }
     }
 }
 

@@ -14,6 +14,8 @@ use crate::{JobName, Ledger};
 pub struct Turn {
     /// The decision. Its ledger is stored, and its view is published.
     pub decision: Decision,
+    /// The ledger before the turn. A pool without a ledger begins with an empty one.
+    pub before: Ledger,
     /// Whether the ledger was written in this turn.
     pub changed: bool,
     /// The jobs that this turn granted, to a worker or to all.
@@ -126,7 +128,7 @@ pub async fn turn(
         views.publish_to_sessions(&decision.ledger).await?;
     }
     let granted = if changed { granted(&ledger, &decision.ledger) } else { BTreeSet::new() };
-    Ok(Turn { decision, changed, granted })
+    Ok(Turn { decision, before: ledger, changed, granted })
 }
 
 /// Returns the jobs that `next` grants and `ledger` did not grant, or under another token.

@@ -1,0 +1,67 @@
+//! Keeps a history within a number of bytes.
+
+use super::{Episode, JobMove};
+
+/// An upper bound of the bytes of an episode in JSON, without texts and moves.
+const EPISODE: usize = 280;
+
+/// An upper bound of the bytes of a move in JSON, without texts.
+const MOVE: usize = 240;
+
+/// Shortens a history until its JSON has at most about `bytes_max` bytes. The newest episodes come
+/// last.
+///
+/// The oldest episodes go first, until all others need half of the room without their moves. Then
+/// the newest moves keep their details, and older ones are only counted. O(episodes + moves).
+///
+/// ```
+/// use swarm_core::history::{Episode, fit};
+///
+/// let mut episodes = vec![Episode::default(); 1_000];
+/// fit(&mut episodes, 16 * 1024);
+/// assert!(20 < episodes.len() && episodes.len() < 100);
+/// ```
+pub fn fit(episodes: &mut Vec<Episode>, bytes_max: usize) {
+    let mut left = bytes_max / 2;
+    let newest = episodes.iter().rev().map(header).take_while(|size| {
+        let fits = *size <= left;
+        left = left.saturating_sub(*size);
+        fits
+    });
+    let kept = newest.count();
+    episodes.drain(..episodes.len() - kept);
+    let headers: usize = episodes.iter().map(header).sum();
+    let mut left = bytes_max.saturating_sub(headers);
+    for episode in episodes.iter_mut().rev() {
+        let fitting = episode.moves.iter().take_while(|it| {
+            let size = size(it);
+            let fits = size <= left;
+            left = if fits { left - size } else { 0 };
+            fits
+        });
+        let kept = fitting.count();
+        episode.omitted += (episode.moves.len() - kept) as u64;
+        episode.moves.truncate(kept);
+    }
+}
+
+fn header(episode: &Episode) -> usize {
+    let causes: usize = episode.causes.iter().map(|it| text(it) + 1).sum();
+    let counts: usize = episode.counts.keys().map(|it| text(it) + 22).sum();
+    EPISODE + causes + counts
+}
+
+fn size(it: &JobMove) -> usize {
+    let workers = [&it.from, &it.to].into_iter().flatten();
+    MOVE + text(it.job.as_str()) + text(&it.reason) + workers.map(|it| text(it)).sum::<usize>()
+}
+
+/// Returns the bytes of a string in JSON.
+fn text(text: &str) -> usize {
+    let byte = |byte: u8| match byte {
+        b'"' | b'\\' => 2,
+        0..0x20 | 0x7f => 6,
+        _ => 1,
+    };
+    2 + text.bytes().map(byte).sum::<usize>()
+}

@@ -1,0 +1,273 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::handover::{Evidence, Policy, Proof, SessionId};
+use crate::{
+    Desired, Job, Ledger, Observed, Presence, Slot, Timing, Unacknowledged, WorkerSeen, decide,
+    jobs,
+};
+
+/// A pool whose sessions acknowledge what the test says.
+struct Pool {
+    recorder: Recorder,
+    ledger: Ledger,
+    desired: Desired,
+    workers: Vec<(Presence, u64)>,
+    unacknowledged: Unacknowledged,
+    acknowledged: u64,
+    now_ms: u64,
+}
+
+const READY: Presence = Presence::Ready;
+
+impl Pool {
+    fn new(names: &[&str], workers: usize) -> Self {
+        let timing = Timing { initial_wait: Duration::ZERO, ..Timing::default() };
+        let jobs = jobs(names.iter().copied()).unwrap();
+        let desired = Desired { jobs, timing, policy: Policy::Exclusive, ..Desired::default() };
+        let workers = (0..workers).map(|n| (READY, n as u64)).collect();
+        Self {
+            recorder: Recorder::default(),
+            ledger: Ledger::new(1),
+            desired,
+            workers,
+            unacknowledged: Unacknowledged::default(),
+            acknowledged: 0,
+            now_ms: 10_000,
+        }
+    }
+
+    fn session(nonce: u64) -> SessionId {
+        SessionId::new("pod", nonce)
+    }
+
+    /// Runs a turn, one second after the last one.
+    fn turn(&mut self) -> Recorded {
+        self.now_ms += 1_000;
+        let worker = |(n, (presence, nonce)): (u32, &(Presence, u64))| {
+            let session = Some(Self::session(*nonce));
+            (Slot(n), WorkerSeen::new(format!("w-{n}"), *presence, session))
+        };
+        let acknowledged = Evidence::acked(self.acknowledged);
+        let sessions = self.ledger.sessions();
+        let living: Vec<_> = self.workers.iter().map(|it| Self::session(it.1)).collect();
+        let evidence = sessions.keys().map(|it| {
+            let ended = (!living.contains(it)).then_some(Proof::Closed);
+            ((*it).clone(), Evidence { ended, ..acknowledged.clone() })
+        });
+        let evidence: Vec<_> = evidence.collect();
+        let mut observed = Observed::new((0..).zip(&self.workers).map(worker), 1, []);
+        observed.evidence = evidence.into_iter().collect();
+        let decision = decide(&self.ledger, &self.desired, &observed);
+        let is_new = |job: &&JobName| {
+            let before = self.ledger.cells.jobs.get(*job);
+            before != decision.ledger.cells.jobs.get(*job)
+        };
+        let granted: BTreeSet<_> =
+            decision.ledger.cells.jobs.keys().filter(is_new).cloned().collect();
+        let acknowledged = self.acknowledged;
+        self.unacknowledged.observe(&decision.ledger, &granted, |_, _| acknowledged);
+        let progress = crate::Progress::of(&decision, &self.desired, &observed, vec![]);
+        let turn = Turned {
+            before: &self.ledger,
+            decision: &decision,
+            desired: &self.desired,
+            observed: &observed,
+            unacknowledged: &self.unacknowledged,
+            is_settled: progress.is_settled() && self.unacknowledged.is_empty(),
+        };
+        let recorded = self.recorder.observe(self.now_ms, &turn);
+        self.ledger = decision.ledger;
+        recorded
+    }
+
+    /// Lets all sessions acknowledge the newest ledger, and runs a turn.
+    fn acknowledge(&mut self) -> Recorded {
+        self.acknowledged = self.ledger.revision();
+        self.turn()
+    }
+}
+
+fn only(recorded: Recorded) -> Episode {
+    recorded.episode.unwrap()
+}
+
+#[test]
+fn a_new_pool_and_a_handover_are_episodes_with_the_time_of_each_step() {
+    let mut pool = Pool::new(&["a", "b", "c", "d"], 1);
+    assert_eq!(pool.turn(), Recorded::default());
+    assert_eq!(pool.recorder.open().map(Episode::move_count), Some(4));
+    let first = only(pool.acknowledge());
+    assert_eq!(
+        (first.causes.clone(), first.counts.clone()),
+        (vec!["the pool is new".to_owned()], [("new".to_owned(), 4)].into())
+    );
+    assert_eq!(
+        (first.duration().as_millis(), first.first_revision, first.last_revision),
+        (1_000, 0, 1)
+    );
+    assert!(first.moves.iter().all(|it| it.from.is_none() && it.to.as_deref() == Some("w-0")));
+    assert!(first.moves.iter().all(|it| it.running == Some(1_000) && it.standstill().is_none()));
+
+    assert_eq!(pool.turn(), Recorded::default(), "nothing is recorded at rest");
+    pool.workers.push((READY, 7));
+    assert_eq!(pool.turn(), Recorded::default());
+    let released = pool.acknowledge();
+    assert_eq!(released, Recorded::default());
+    let ended = pool.acknowledge();
+    assert_eq!(ended.standstills, [Duration::from_secs(1); 2]);
+    let second = only(ended);
+    assert_eq!(second.causes, ["worker w-1 joined"]);
+    assert_eq!(second.counts, [("balance".to_owned(), 2)].into());
+    for it in &second.moves {
+        assert_eq!((it.from.as_deref(), it.to.as_deref()), (Some("w-0"), Some("w-1")));
+        let times = [it.released, it.acknowledged, it.granted, it.running];
+        assert_eq!(times, [0, 1_000, 1_000, 2_000].map(Some));
+        assert_eq!(it.revision, second.last_revision);
+    }
+    assert_eq!(second.first_revision, first.last_revision);
+}
+
+#[test]
+fn edits_are_causes() {
+    let mut pool = Pool::new(&["a", "b"], 2);
+    let _ = (pool.turn(), pool.acknowledge());
+    pool.desired.jobs.insert("c".parse().unwrap(), Job::default());
+    let _ = pool.turn();
+    let added = only(pool.acknowledge());
+    assert_eq!(added.causes, ["job c was added"]);
+    assert_eq!(added.counts, [("new".to_owned(), 1)].into());
+    pool.desired.jobs.remove("c");
+    pool.desired.jobs.get_mut("a").unwrap().suspend = true;
+    let _ = pool.turn();
+    let removed = only(pool.acknowledge());
+    assert_eq!(removed.causes, ["job c was removed", "job a was suspended"]);
+    assert_eq!(removed.counts, [("removed".to_owned(), 1), ("suspended".to_owned(), 1)].into());
+    pool.desired.suspend = true;
+    let _ = pool.turn();
+    assert_eq!(only(pool.acknowledge()).causes, ["all jobs were suspended"]);
+}
+
+#[test]
+fn a_long_episode_is_cut_and_its_moves_go_on() {
+    let mut pool = Pool::new(&["a", "b"], 1);
+    let _ = (pool.turn(), pool.acknowledge());
+    pool.workers.push((READY, 7));
+    let _ = pool.turn();
+    pool.now_ms += PIECE_MAX_MS;
+    let piece = only(pool.turn());
+    assert!(piece.is_cut && piece.moves[0].granted.is_none());
+    pool.now_ms += 2 * PIECE_MAX_MS;
+    assert_eq!(pool.turn().episode, None, "a piece without news is not recorded");
+    let _ = pool.acknowledge();
+    let last = only(pool.acknowledge());
+    assert_eq!((last.move_count(), last.moves.len(), last.is_cut), (0, 1, false));
+    assert!(last.moves[0].released.unwrap() < -600_000, "{last:?}");
+    assert!(0 < last.moves[0].running.unwrap());
+}
+
+#[test]
+fn an_operator_that_starts_again_marks_moves_that_nobody_recorded() {
+    let mut pool = Pool::new(&["a", "b"], 1);
+    let _ = pool.turn();
+    let last = only(pool.acknowledge());
+    pool.recorder = Recorder::default();
+    assert_eq!(pool.turn(), Recorded::default(), "nothing is recorded at rest");
+    pool.recorder = Recorder::default();
+    pool.acknowledged -= 1;
+    pool.unacknowledged = Unacknowledged::default();
+    assert_eq!(pool.turn(), Recorded::default());
+    assert!(pool.recorder.open().is_some());
+    assert_eq!(pool.acknowledge(), Recorded::default(), "a start that changes nothing is no news");
+    assert!(pool.recorder.open().is_none());
+    assert_eq!(pool.recorder.begin().unwrap().gap_after(&last), None);
+    pool.workers.push((READY, 7));
+    let _ = (pool.turn(), pool.acknowledge());
+    pool.recorder = Recorder::default();
+    assert_eq!(pool.acknowledge(), Recorded::default());
+    let gap = pool.recorder.begin().unwrap().gap_after(&last).unwrap();
+    assert!(gap.is_gap && gap.moves.is_empty(), "{gap:?}");
+    assert!(gap.first_revision == last.last_revision && last.last_revision < gap.last_revision);
+}
+
+#[test]
+fn a_worker_that_ends_and_starts_again_gets_its_jobs_back() {
+    let mut pool = Pool::new(&["a", "b"], 2);
+    let _ = (pool.turn(), pool.acknowledge());
+    pool.workers[1] = (READY, 9);
+    let _ = (pool.turn(), pool.turn());
+    let back = only(pool.acknowledge());
+    assert_eq!(back.causes, ["worker w-1 started again"]);
+    assert_eq!(back.counts, [(RETURNED.to_owned(), 1)].into());
+    let it = &back.moves[0];
+    assert_eq!((it.from.as_deref(), it.to.as_deref()), (Some("w-1"), Some("w-1")));
+}
+
+#[test]
+fn more_moves_than_fit_are_counted() {
+    let names: Vec<_> = (0..3 * MOVES_MAX / 2).map(|n| format!("job-{n:04}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let mut pool = Pool::new(&names, 1);
+    let _ = pool.turn();
+    let first = only(pool.acknowledge());
+    assert_eq!((first.move_count(), first.moves.len(), first.omitted), (1_500, 1_000, 500));
+    let mut history = vec![first.clone(), Episode::default()];
+    fit(&mut history, 16 * 1024);
+    assert_eq!(history.len(), 2);
+    let kept = &history[0];
+    assert!(30 < kept.moves.len() && kept.moves.len() < 100, "{}", kept.moves.len());
+    assert_eq!(kept.moves.len() as u64 + kept.omitted, 1_500);
+}
+
+#[cfg(feature = "serde")]
+mod text {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_move() -> impl Strategy<Value = JobMove> {
+        let time = || prop::option::of(any::<i64>());
+        let text = || prop::option::of(any::<String>());
+        let times = (time(), time(), time(), time());
+        ("[!-~]{1,60}", text(), text(), any::<u64>(), times).prop_map(
+            |(job, from, to, revision, times)| {
+                let (released, acknowledged, granted, running) = times;
+                let (job, reason) = (job.parse().unwrap(), "balance".to_owned());
+                JobMove {
+                    job,
+                    from,
+                    to,
+                    reason,
+                    revision,
+                    released,
+                    acknowledged,
+                    granted,
+                    running,
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_history_that_fits_has_at_most_so_many_bytes(
+            moves in prop::collection::vec(prop::collection::vec(any_move(), 0..20), 0..20),
+            causes in prop::collection::vec(any::<String>(), 0..4),
+            bytes_max in 0..8_000_usize,
+        ) {
+            let counts = BTreeMap::from([("balance".to_owned(), u64::MAX)]);
+            let (start_ms, end_ms) = (u64::MAX, u64::MAX);
+            let episode = |moves| Episode {
+                start_ms, end_ms, moves, causes: causes.clone(), counts: counts.clone(),
+                first_revision: u64::MAX, last_revision: u64::MAX, is_gap: true, is_cut: true, is_open: true,
+                holders: "0123456789abcdef".to_owned(),
+                omitted: u64::from(u32::MAX),
+            };
+            let mut history: Vec<_> = moves.into_iter().map(episode).collect();
+            fit(&mut history, bytes_max);
+            let json = serde_json::to_string(&history).unwrap();
+            prop_assert!(json.len() <= bytes_max.max(2), "{} of {bytes_max}", json.len());
+            prop_assert_eq!(serde_json::from_str::<Vec<Episode>>(&json).unwrap(), history);
+        }
+    }
+}
