@@ -38,6 +38,12 @@ pub fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
+/// Returns the current Unix time in milliseconds. It is for people, since it can be set.
+#[must_use]
+pub fn unix_ms() -> u64 {
+    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
 /// Returns the boot id of the machine: a random text that stays the same until the next boot.
 ///
 /// # Errors

@@ -34,6 +34,18 @@ fn codes_in_a_cluster(command: &str) -> Option<&'static [Code]> {
             INVALID,
             (3, "no such Swarm exists, or none has such a job"),
         ],
+        "history" => &[
+            (0, "the moves were printed; there may be none"),
+            UNREAD,
+            INVALID,
+            (3, "no such Swarm exists, or it has no such job"),
+        ],
+        "diff" => &[
+            (0, "the difference was printed"),
+            UNREAD,
+            INVALID,
+            (3, "no such Swarm exists, or its history does not reach back so far"),
+        ],
         "logs" => &[
             (0, "the log was printed"),
             (1, "the cluster does not answer, or refuses the request; or kubectl failed"),
@@ -71,7 +83,19 @@ fn codes(command: &str) -> &'static [Code] {
             INVALID,
             (3, "no such pool runs"),
         ],
-        "who" => &[
+        "history" => &[
+            (0, "the moves were printed; there may be none"),
+            (1, "the history cannot be read"),
+            INVALID,
+            (3, "no such pool exists, or it has no such job"),
+        ],
+        "diff" => &[
+            (0, "the difference was printed"),
+            (1, "the history cannot be read"),
+            INVALID,
+            (3, "no such pool exists, or its history does not reach back so far"),
+        ],
+        "who" | "explain" => &[
             (0, "each job exists"),
             (1, "the pool does not answer, or belongs to another user"),
             INVALID,

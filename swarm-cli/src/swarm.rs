@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use swarm_adapters_host::{caller, runtime};
 use swarm_local::{
-    AttachArgs, JobsArgs, LocalArgs, LogsArgs, PsArgs, StatusArgs, StopArgs, WhoArgs, WorkersArgs,
+    AttachArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LocalArgs, LogsArgs, PsArgs,
+    StatusArgs, StopArgs, WhoArgs, WorkersArgs,
 };
 
 use crate::import::ImportArgs;
@@ -37,6 +38,12 @@ enum Command {
     Ps(PsArgs),
     /// Print the worker that holds a job of a pool that `local` runs
     Who(WhoArgs),
+    /// Explain where a job is, why, and why it moved last
+    Explain(ExplainArgs),
+    /// Show which jobs moved, when and why
+    History(HistoryArgs),
+    /// Show which jobs have another worker than at an earlier revision
+    Diff(DiffArgs),
     /// List the workers of a pool that `local` runs
     Workers(WorkersArgs),
     /// Print what is in the logs of a pool of `local` about one job
@@ -120,6 +127,9 @@ async fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::Attach(args) => Box::pin(swarm_local::attach(args)).await,
         Command::Ps(args) => swarm_local::ps(args).await,
         Command::Who(args) => swarm_local::who(args).await,
+        Command::Explain(args) => swarm_local::explain(args).await,
+        Command::History(args) => swarm_local::history(args).await,
+        Command::Diff(args) => swarm_local::diff(args).await,
         Command::Workers(args) => swarm_local::workers(args).await,
         Command::Logs(args) => swarm_local::logs(args).await,
         Command::Stop(args) => swarm_local::stop(args).await,

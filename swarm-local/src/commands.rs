@@ -6,6 +6,8 @@
 
 mod attach;
 mod by_hand;
+mod explain;
+mod history;
 mod logs;
 mod names;
 mod pool;
@@ -26,9 +28,11 @@ use super::snapshot::WorkerRow;
 
 pub use attach::{AttachArgs, attach};
 pub use by_hand::{JobsArgs, restart, resume, retry, suspend};
+pub use explain::{ExplainArgs, explain};
+pub use history::{DiffArgs, HistoryArgs, diff, history};
 pub use logs::{LogsArgs, logs};
 pub(crate) use names::runs_already;
-pub use pool::{PoolArgs, RunningPool, running};
+pub use pool::{NamedPool, PoolArgs, RunningPool, running};
 pub use ps::{PsArgs, ps};
 pub use status::{StatusArgs, status};
 pub use stop::{StopArgs, stop};

@@ -12,6 +12,7 @@ mod events;
 mod failures;
 mod fixed;
 mod format;
+mod history;
 mod input;
 mod job_log;
 mod limits;
@@ -20,6 +21,7 @@ mod moves;
 mod operate;
 mod outlets;
 pub mod output;
+pub mod past;
 mod pool_views;
 mod private_dir;
 mod processes;
@@ -62,9 +64,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use commands::{
-    AttachArgs, JobsArgs, LogsArgs, PoolArgs, PsArgs, RunningPool, StatusArgs, StopArgs, WhoArgs,
-    WorkersArgs, attach, logs, ps, restart, resume, retry, running, status, stop, suspend, who,
-    workers,
+    AttachArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LogsArgs, NamedPool, PoolArgs,
+    PsArgs, RunningPool, StatusArgs, StopArgs, WhoArgs, WorkersArgs, attach, diff, explain,
+    history, logs, ps, restart, resume, retry, running, status, stop, suspend, who, workers,
 };
 pub use fixed::Fixed;
 pub use run_log::RunLogSize;

@@ -5,7 +5,7 @@ mod requests;
 mod turns;
 mod upkeep;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::timer;
 use swarm_core::ports::LedgerStore as _;
 use swarm_core::{
-    Autoscaler, Decider, Decision, Desired, Failing, Failover, Ledger, Needs, Observed, Slot,
-    Unassigned,
+    Autoscaler, Decider, Decision, Desired, Failing, Failover, JobName, Ledger, Needs, Observed,
+    Slot, Unassigned,
 };
 use tokio::sync::{mpsc, watch};
 
@@ -26,6 +26,7 @@ use self::turns::{ObservationKey, Problem};
 use super::by_hand::{self, ByHand};
 use super::ending::{self, Cause, Granted, report_killed};
 use super::failures::{Failures, News};
+use super::history::History;
 use super::input::{self, Edit, Input, Wanted};
 use super::outlets::Outlets;
 use super::run_log::RunLogSize;
@@ -71,6 +72,10 @@ pub(super) struct Operation {
     needs: Needs,
     scaler: Autoscaler,
     started: Instant,
+    /// The history of moves.
+    history: History,
+    /// The ledger before the last turn and the jobs that the turn granted, until it is recorded.
+    turned: Option<(Ledger, BTreeSet<JobName>)>,
     /// The decision of the last turn, and its observations.
     decision: Option<(Decision, Observed)>,
     /// The desired state that was last delivered to the workers.
@@ -168,6 +173,8 @@ impl Operation {
             needs: Needs::default(),
             scaler: Autoscaler::default(),
             started: Instant::now(),
+            history: History::open(dir),
+            turned: None,
             decision: None,
             delivered: None,
             unsettled_since: Some(since),

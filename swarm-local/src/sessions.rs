@@ -223,6 +223,11 @@ impl Sessions {
         self.overseer.progress(decision, desired, observed)
     }
 
+    /// Returns the revision up to which a session has acknowledged a job of its view.
+    pub(super) fn acknowledged(&self, ledger: &Ledger, session: &SessionId, job: &str) -> u64 {
+        self.overseer.acknowledged(ledger, session, job)
+    }
+
     /// Returns the granted jobs that are not up. `published` are the sessions' newest views; answers
     /// to older views are ignored.
     pub(super) fn not_up(&self, ledger: &Ledger, published: &[(SessionId, ViewMark)]) -> NotUp {

@@ -1,7 +1,6 @@
 //! `restart`, `suspend`, `resume` and `retry`: act on jobs of a running pool.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use super::super::by_hand::Action;
 use super::super::web::JobEntry;
 use super::names::{self, Known};
 use super::pool::Pool;
-use super::{Failure, PoolArgs, ended, standard_output};
+use super::{Failure, NamedPool, ended, standard_output};
 use crate::output::{NO, Output, complain};
 
 /// Maximum time for the workers to take orders, and the time between two questions whether they have.
@@ -25,12 +24,9 @@ pub struct JobsArgs {
     /// The jobs
     #[arg(value_name = "JOB", required = true)]
     pub jobs: Vec<String>,
-    /// The name of the pool's Swarm [default: the only pool that runs in a default directory]
-    #[arg(long, value_name = "POOL")]
-    pub pool: Option<String>,
-    /// The pool's directory, if `local` was given one
-    #[arg(long, value_name = "DIR", conflicts_with = "pool")]
-    pub dir: Option<PathBuf>,
+    /// The pool
+    #[command(flatten)]
+    pub pool: NamedPool,
 }
 
 /// Restarts jobs: each run is stopped, and another one begins at once.
@@ -80,8 +76,8 @@ async fn act(action: Action, args: JobsArgs) -> anyhow::Result<ExitCode> {
 /// Acts on each job, and returns whether each action had an effect. Nothing is done if the pool does
 /// not have one of the jobs. A job without an effect does not keep the others from theirs.
 async fn on_each(action: Action, args: JobsArgs) -> Result<bool, Failure> {
-    let JobsArgs { jobs, pool, dir } = args;
-    let pool = PoolArgs { pool, dir }.find().await?;
+    let JobsArgs { jobs, pool } = args;
+    let pool = pool.args().find().await?;
     let before = names::known(&pool, &jobs, "; nothing was done").await?;
     let mut acted_on = Vec::new();
     let mut output = standard_output(Output::Text);

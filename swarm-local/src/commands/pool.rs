@@ -10,6 +10,7 @@ use clap::Args;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Answer};
 use swarm_adapters_host::shell;
+use swarm_core::history::Episode;
 use swarm_core::{Assignment, Job, JobName, RunnerName, Slot};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -54,6 +55,37 @@ pub struct PoolArgs {
     /// The pool's directory, if `local` was given one
     #[arg(long, value_name = "DIR", conflicts_with = "pool")]
     pub dir: Option<PathBuf>,
+}
+
+/// A pool that an option names.
+#[derive(Clone, Debug, Args)]
+pub struct NamedPool {
+    /// The name of the pool's Swarm [default: the only pool that runs in a default directory]
+    #[arg(long, value_name = "POOL")]
+    pub pool: Option<String>,
+    /// The pool's directory, if `local` was given one
+    #[arg(long, value_name = "DIR", conflicts_with = "pool")]
+    pub dir: Option<PathBuf>,
+}
+
+impl NamedPool {
+    pub(super) fn args(&self) -> PoolArgs {
+        PoolArgs { pool: self.pool.clone(), dir: self.dir.clone() }
+    }
+
+    /// Reads the history of the pool. A named pool may have ended.
+    pub(super) async fn history(&self) -> Result<Vec<Episode>, Failure> {
+        let args = self.args();
+        let dir = match args.named_dir()? {
+            Some(named) => state::find(&named)?
+                .ok_or_else(|| Failure::No(format!("no pool was run in {}", named.display())))?,
+            None => args.find().await?.dir,
+        };
+        let unread = |error| {
+            Failure::Failed(anyhow::Error::new(error).context("the history cannot be read"))
+        };
+        crate::history::read(&dir).map_err(unread)
+    }
 }
 
 /// A pool, and whether it runs.

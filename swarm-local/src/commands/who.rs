@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::super::web::JobEntry;
 use super::by_hand::JobsArgs;
-use super::{Failure, PoolArgs, ended, names};
+use super::{Failure, ended, names};
 use crate::output::{self, Output, columns, row, whole_table};
 
 /// Arguments of `who`.
@@ -31,8 +31,8 @@ pub async fn who(args: WhoArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn print(args: WhoArgs) -> Result<(), Failure> {
-    let WhoArgs { jobs: JobsArgs { jobs, pool, dir }, output: format } = args;
-    let pool = PoolArgs { pool, dir }.find().await?;
+    let WhoArgs { jobs: JobsArgs { jobs, pool }, output: format } = args;
+    let pool = pool.args().find().await?;
     let known = names::known(&pool, &jobs, "").await?;
     let found: Vec<_> = jobs.iter().filter_map(|job| known.get(job)).collect();
     match format {

@@ -1,9 +1,11 @@
 //! Publishes the state of the pool, and reports when it is settled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use swarm_adapters_host::clock::unix_ms;
+use swarm_core::handover::SessionId;
 use swarm_core::session::JobOutput;
 use swarm_core::verdict::Summary;
 use swarm_core::{Failing, Progress, Slot};
@@ -46,6 +48,14 @@ impl Operation {
         let Some((decision, observed)) = &self.decision else { return };
         let progress = self.sessions.progress(decision, &self.wanted.desired, observed);
         let is_settled = self.is_settled(&progress, workers);
+        let (ledger, sessions) = (&decision.ledger, &self.sessions);
+        let (before, granted) =
+            self.turned.take().unwrap_or_else(|| (ledger.clone(), BTreeSet::new()));
+        let acknowledged =
+            |session: &SessionId, job: &str| sessions.acknowledged(ledger, session, job);
+        self.history.acknowledge(ledger, &granted, acknowledged);
+        let turn = (decision, &self.wanted.desired, observed);
+        self.history.observe(unix_ms(), &before, turn, is_settled);
         let mut snapshot =
             Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
         let Origin { file, since_unix_s } = &self.outlets.origin;

@@ -70,6 +70,7 @@ impl Operation {
                 let Some(turn) = turn else { return Ok(Some(None)) };
                 let recheck_in = turn.decision.recheck_in;
                 self.sessions.published(self.views.marks());
+                self.turned = Some((turn.before, turn.granted));
                 self.decision = Some((turn.decision, observed));
                 Ok(Some(recheck_in))
             }

@@ -1,0 +1,106 @@
+//! `explain`: the holder of a job, the reason for it, and the thing that the job waits for.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use jiff::Timestamp;
+use serde_json::json;
+use swarm_adapters_host::clock::unix_s;
+use swarm_adapters_host::printable::{Form, printable};
+use swarm_adapters_host::shell;
+use swarm_core::history::Episode;
+
+use super::super::web::JobEntry;
+use super::{Failure, NamedPool, ended, names};
+use crate::output::{self, Output};
+use crate::past::Past;
+use crate::text::age;
+
+/// Arguments of `explain`.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainArgs {
+    /// The job
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// The pool
+    #[command(flatten)]
+    pub pool: NamedPool,
+    /// The output format
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
+    pub output: Output,
+}
+
+/// Explains a job of a running pool. Exit code 3 if no such pool runs, or if it lacks the job.
+///
+/// # Errors
+///
+/// If the pool does not answer.
+pub async fn explain(args: ExplainArgs) -> anyhow::Result<ExitCode> {
+    ended(print(&args).await)
+}
+
+async fn print(args: &ExplainArgs) -> Result<(), Failure> {
+    let pool = args.pool.args().find().await?;
+    let mut known = names::known(&pool, std::slice::from_ref(&args.job), "").await?;
+    let Some(entry) = known.remove(&args.job) else { return Ok(()) };
+    let episodes = args.pool.history().await?;
+    match args.output {
+        Output::Text => output::print(&text(&entry, &pool.name(), &episodes))?,
+        Output::Json => {
+            let past = Past { episodes: &episodes, now: Timestamp::now() };
+            let (since, came) = past.came(&entry.name);
+            let document = json!({
+                "job": entry.name,
+                "title": entry.title,
+                "pool": pool.name(),
+                "worker": entry.worker,
+                "slot": entry.slot,
+                "token": entry.token,
+                "phase": entry.phase,
+                "pid": entry.pid,
+                "since": since,
+                "came": came,
+                "why": entry.unassigned_message,
+            });
+            output::print_json(&format!("{document:#}\n"))?;
+        }
+    }
+    Ok(())
+}
+
+fn text(entry: &JobEntry<String>, pool: &str, episodes: &[Episode]) -> String {
+    let past = Past { episodes, now: Timestamp::now() };
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(text, "{name:12}{}", printable(value, Form::Line));
+    };
+    let title = entry.title.as_ref().map(|title| format!(" ({title})")).unwrap_or_default();
+    line("Job:", &format!("{}{title}", entry.name));
+    line("Pool:", pool);
+    let since = |unix_s_: u64| age(Duration::from_secs(unix_s().saturating_sub(unix_s_)));
+    let up = entry.since_unix_s.map(|at| format!(", process up for {}", since(at)));
+    let pid = entry.pid.map(|pid| format!(", PID {pid}")).unwrap_or_default();
+    line("Phase:", &format!("{}{pid}{}", entry.phase, up.unwrap_or_default()));
+    if let Some(worker) = &entry.worker {
+        let slot = entry.slot.map(|slot| format!(", slot {slot}")).unwrap_or_default();
+        line("Worker:", &format!("{worker}{slot}, token {}", entry.token));
+    }
+    if 0 < entry.restarts && entry.failing.is_none() {
+        let last = entry.last_exit.as_ref().map(|last| format!(", last {last}"));
+        line("Restarts:", &format!("{}{}", entry.restarts, last.unwrap_or_default()));
+    }
+    if let Some(failing) = &entry.failing {
+        let last = failing.last_line.as_ref().map(|line| format!(": {line:?}")).unwrap_or_default();
+        line("Failing:", &format!("{} restarts, {}{last}", failing.restarts, failing.last_exit));
+    }
+    line("Came:", &past.last_move(&entry.name));
+    match (&entry.unassigned_message, &entry.worker) {
+        (Some(why), _) => line("Why:", why),
+        (None, Some(_)) => line("Why:", "nothing moves it: it is on a worker of the pool"),
+        (None, None) => line("Why:", "the next decision gives it a worker"),
+    }
+    line("Next:", &format!("swarm logs {}", shell::word(&entry.name)));
+    text
+}

@@ -1,0 +1,98 @@
+//! `history` and `diff`: the moves of a pool.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use jiff::Timestamp;
+
+use super::{Failure, NamedPool, ended, names};
+use crate::output::{self, Output};
+use crate::past::Past;
+
+/// Arguments of `history`.
+#[derive(Clone, Debug, Args)]
+pub struct HistoryArgs {
+    /// Only the moves of this job
+    #[arg(value_name = "JOB")]
+    pub job: Option<String>,
+    /// The pool
+    #[command(flatten)]
+    pub pool: NamedPool,
+    /// The number of episodes to show
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    pub last: usize,
+    /// The output format
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
+    pub output: Output,
+}
+
+/// Arguments of `diff`.
+#[derive(Clone, Debug, Args)]
+pub struct DiffArgs {
+    /// The earlier revision, as `history` shows them
+    #[arg(value_name = "REVISION")]
+    pub from: u64,
+    /// The later revision [default: the present one]
+    #[arg(value_name = "REVISION")]
+    pub to: Option<u64>,
+    /// The pool
+    #[command(flatten)]
+    pub pool: NamedPool,
+    /// The output format
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
+    pub output: Output,
+}
+
+/// Prints the moves of a pool. Exit code 3 if no such pool exists, or if it never had such a job.
+///
+/// # Errors
+///
+/// If the history cannot be read.
+pub async fn history(args: HistoryArgs) -> anyhow::Result<ExitCode> {
+    ended(print(&args).await)
+}
+
+/// Prints the jobs that have another worker than at an earlier revision. Exit code 3 if no such pool
+/// exists, or if the history does not reach back so far.
+///
+/// # Errors
+///
+/// If the history cannot be read.
+pub async fn diff(args: DiffArgs) -> anyhow::Result<ExitCode> {
+    ended(print_diff(&args).await)
+}
+
+async fn print(args: &HistoryArgs) -> Result<(), Failure> {
+    let episodes = args.pool.history().await?;
+    let past = Past { episodes: &episodes, now: Timestamp::now() };
+    let Some(job) = &args.job else {
+        match args.output {
+            Output::Text => output::print(&past.table(args.last))?,
+            Output::Json => output::print_json(&format!("{:#}\n", past.document()))?,
+        }
+        return Ok(());
+    };
+    let table = past.table_of(job);
+    if table.is_none() {
+        names::known(&args.pool.args().find().await?, std::slice::from_ref(job), "").await?;
+    }
+    match args.output {
+        Output::Text => {
+            let none = || format!("{job} has not moved: it came {}\n", past.last_move(job));
+            output::print(&table.unwrap_or_else(none))?;
+        }
+        Output::Json => output::print_json(&format!("{:#}\n", past.document_of(job)))?,
+    }
+    Ok(())
+}
+
+async fn print_diff(args: &DiffArgs) -> Result<(), Failure> {
+    let episodes = args.pool.history().await?;
+    let past = Past { episodes: &episodes, now: Timestamp::now() };
+    let difference = past.diff(args.from, args.to).map_err(Failure::No)?;
+    match args.output {
+        Output::Text => output::print(&difference.text())?,
+        Output::Json => output::print_json(&format!("{:#}\n", difference.document()))?,
+    }
+    Ok(())
+}

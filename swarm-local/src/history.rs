@@ -1,0 +1,145 @@
+//! Keeps the moves of a pool in its state directory, for people.
+//!
+//! Each line of the file is one episode as JSON. The file is rotated, so that there are at most two
+//! of [`BYTES_MAX`]. A disk that is full costs history, and nothing else.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use swarm_adapters_host::file::{self, ReadError};
+use swarm_core::handover::SessionId;
+use swarm_core::history::{Episode, Recorder, Turned, fit};
+use swarm_core::{Decision, Desired, JobName, Ledger, Observed, Unacknowledged};
+
+/// The file in the state directory, and its name after a rotation.
+const NAMES: [&str; 2] = ["history.jsonl", "history.1.jsonl"];
+/// The size above which the file is rotated: 1 MiB.
+const BYTES_MAX: u64 = 1 << 20;
+/// The most bytes of one episode: 64 KiB.
+const EPISODE_BYTES_MAX: usize = 64 << 10;
+
+/// The history of a pool.
+#[derive(Debug)]
+pub(super) struct History {
+    dir: PathBuf,
+    recorder: Recorder,
+    unacknowledged: Unacknowledged,
+    /// The last episode in the file, until the first turn.
+    last: Option<Episode>,
+    is_written: bool,
+}
+
+impl History {
+    /// Continues the history in `dir`.
+    pub(super) fn open(dir: &Path) -> Self {
+        let last = read(dir).ok().and_then(|mut episodes| episodes.pop());
+        let (recorder, unacknowledged) = (Recorder::default(), Unacknowledged::default());
+        Self { dir: dir.to_owned(), recorder, unacknowledged, last, is_written: true }
+    }
+
+    /// Learns what the sessions have acknowledged. `granted` are the jobs that the last turn granted,
+    /// and `acknowledged` returns the revision up to which a session has acknowledged a job.
+    pub(super) fn acknowledge(
+        &mut self,
+        ledger: &Ledger,
+        granted: &BTreeSet<JobName>,
+        acknowledged: impl Fn(&SessionId, &str) -> u64,
+    ) {
+        self.unacknowledged.observe(ledger, granted, acknowledged);
+    }
+
+    /// Records the state after a turn, or while no turn is needed.
+    pub(super) fn observe(
+        &mut self,
+        now_ms: u64,
+        before: &Ledger,
+        (decision, desired, observed): (&Decision, &Desired, &Observed),
+        is_settled: bool,
+    ) {
+        let unacknowledged = &self.unacknowledged;
+        let turned = Turned { before, decision, desired, observed, unacknowledged, is_settled };
+        let recorded = self.recorder.observe(now_ms, &turned);
+        let gap = self.last.take().zip(self.recorder.begin());
+        let gap = gap.and_then(|(last, begin)| begin.gap_after(&last));
+        for episode in gap.into_iter().chain(recorded.episode) {
+            self.append(episode);
+        }
+    }
+
+    fn append(&mut self, episode: Episode) {
+        let is_written = append(&self.dir, episode);
+        if let (Err(error), true) = (&is_written, self.is_written) {
+            tracing::warn!(%error, "the history cannot be written");
+        }
+        self.is_written = is_written.is_ok();
+    }
+}
+
+fn append(dir: &Path, episode: Episode) -> io::Result<()> {
+    let [path, rotated] = NAMES.map(|name| dir.join(name));
+    if fs::symlink_metadata(&path).is_ok_and(|found| BYTES_MAX < found.len()) {
+        fs::rename(&path, rotated)?;
+    }
+    let mut episodes = vec![episode];
+    fit(&mut episodes, EPISODE_BYTES_MAX);
+    let mut line = serde_json::to_vec(episodes.first().unwrap_or(&Episode::default()))?;
+    line.push(b'\n');
+    file::append(&path)?.write_all(&line)
+}
+
+/// Reads the history of the pool in `dir`, the newest episode last. Lines that a full disk cut are
+/// left out.
+///
+/// # Errors
+///
+/// A file that exists and cannot be read.
+pub(super) fn read(dir: &Path) -> Result<Vec<Episode>, ReadError> {
+    let mut episodes = Vec::new();
+    for name in NAMES.iter().rev() {
+        let text = match file::read_regular_text(&dir.join(name), 2 * BYTES_MAX) {
+            Err(ReadError::Missing) => continue,
+            text => text?,
+        };
+        episodes.extend(text.lines().filter_map(|line| serde_json::from_str::<Episode>(line).ok()));
+    }
+    Ok(episodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn episode(start_ms: u64) -> Episode {
+        let mut episode = Episode::default();
+        episode.start_ms = start_ms;
+        episode.causes = vec!["a long cause ".repeat(1_000)];
+        episode
+    }
+
+    #[test]
+    fn a_history_is_kept_in_two_files_of_bounded_size() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read(dir.path()).unwrap(), []);
+        for n in 0..250 {
+            append(dir.path(), episode(n)).unwrap();
+        }
+        let starts: Vec<_> = read(dir.path()).unwrap().iter().map(|it| it.start_ms).collect();
+        let first = starts[0];
+        assert!(0 < first && 80 < starts.len(), "{first}");
+        assert_eq!(starts, (first..250).collect::<Vec<_>>());
+        let size = |name| fs::metadata(dir.path().join(name)).unwrap().len();
+        assert!(NAMES.iter().all(|name| size(name) < BYTES_MAX + 20_000));
+    }
+
+    #[test]
+    fn a_line_that_was_cut_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        append(dir.path(), episode(1)).unwrap();
+        let path = dir.path().join(NAMES[0]);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{}\n{text}", &text[..50])).unwrap();
+        assert_eq!(read(dir.path()).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,348 @@
+//! Shows the history of a pool: tables, one job's moves, and the difference between two revisions.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use swarm_adapters_host::printable::{Form, printable};
+use swarm_core::history::{Episode, JobMove};
+
+use crate::output::{columns, row, whole_table};
+use crate::text::age;
+
+/// Number of jobs that a line about a worker names.
+const JOBS_SHOWN: usize = 200;
+
+/// The history of a pool, as people and programs read it.
+#[derive(Clone, Copy, Debug)]
+pub struct Past<'a> {
+    /// The episodes, the newest last.
+    pub episodes: &'a [Episode],
+    /// The present time.
+    pub now: Timestamp,
+}
+
+/// One move of a job, with its episode.
+#[derive(Clone, Copy, Debug)]
+struct Moved<'a> {
+    episode: &'a Episode,
+    it: &'a JobMove,
+}
+
+impl<'a> Past<'a> {
+    /// Returns a table of the newest episodes, at most `most` of them.
+    #[must_use]
+    pub fn table(&self, most: usize) -> String {
+        if self.episodes.is_empty() {
+            return "nothing has moved since the history began\n".to_owned();
+        }
+        let head = row(["TIME", "TOOK", "MOVES", columns::REASON, "REVISIONS", "CAUSE"]);
+        let skipped = self.episodes.len().saturating_sub(most);
+        let rows = self.episodes.iter().skip(skipped).map(line);
+        let table = whole_table(std::iter::once(head).chain(rows).collect());
+        if skipped == 0 {
+            return table;
+        }
+        format!("… {skipped} older episodes; `--last {}` shows them too\n{table}", skipped + most)
+    }
+
+    /// Returns a table of the moves of one job; `None` if it has none.
+    #[must_use]
+    pub fn table_of(&self, job: &str) -> Option<String> {
+        let head = row(["TIME", "FROM", "TO", columns::REASON, "STOOD STILL", "REVISION", "CAUSE"]);
+        let rows = self.moves_of(job).map(|Moved { episode, it }| {
+            let time = it.granted.or(it.acknowledged).or(it.released).unwrap_or_default();
+            vec![
+                shown(moment(episode, time)),
+                it.from.clone().unwrap_or_else(|| "-".to_owned()),
+                it.to.clone().unwrap_or_else(|| "-".to_owned()),
+                it.reason.clone(),
+                it.standstill().map(seconds).unwrap_or_default(),
+                it.revision.to_string(),
+                episode.causes.join("; "),
+            ]
+        });
+        let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
+        (1 < rows.len()).then(|| whole_table(rows))
+    }
+
+    /// Returns the document about all episodes.
+    #[must_use]
+    pub fn document(&self) -> Value {
+        json!({ "episodes": self.episodes })
+    }
+
+    /// Returns the document about the moves of one job.
+    #[must_use]
+    pub fn document_of(&self, job: &str) -> Value {
+        let moves = self.moves_of(job).map(|Moved { episode, it }| {
+            json!({
+                "startMs": episode.start_ms,
+                "causes": episode.causes,
+                "move": it,
+            })
+        });
+        json!({ "job": job, "moves": moves.collect::<Vec<_>>(), "beginMs": self.begin_ms() })
+    }
+
+    /// Returns the begin of the history, in milliseconds since the Unix epoch.
+    fn begin_ms(&self) -> Option<u64> {
+        self.episodes.first().map(|it| it.start_ms)
+    }
+
+    fn moves_of(&self, job: &str) -> impl Iterator<Item = Moved<'a>> {
+        let of = |episode: &'a Episode| episode.moves.iter().map(move |it| Moved { episode, it });
+        let all = self.episodes.iter().flat_map(of);
+        // A move that went on after a cut is in both pieces; the later one has its end.
+        let is_later = |it: &Moved<'_>| !(it.episode.is_cut && it.it.granted.is_none());
+        all.filter(move |it| it.it.job.as_str() == job && is_later(it))
+    }
+
+    /// Returns the moment at which the present worker got the job, in milliseconds since the Unix
+    /// epoch; `None` if the history does not have it.
+    #[must_use]
+    pub fn held_since(&self, job: &str) -> Option<u64> {
+        let Moved { episode, it } = self.moves_of(job).last()?;
+        Some(moment(episode, it.granted?))
+    }
+
+    /// Returns a sentence about the last move of a job.
+    #[must_use]
+    pub fn last_move(&self, job: &str) -> String {
+        let Some(Moved { episode, it }) = self.moves_of(job).last() else {
+            return match self.begin_ms() {
+                Some(begin) => format!("before {}, where the history begins", shown(begin)),
+                None => "not known; the history is empty".to_owned(),
+            };
+        };
+        let at = moment(episode, it.granted.or(it.acknowledged).or(it.released).unwrap_or(0));
+        let from = it.from.as_ref().map(|from| format!("from {from}, ")).unwrap_or_default();
+        let causes = episode.causes.join("; ");
+        let causes = if causes.is_empty() { String::new() } else { format!(": {causes}") };
+        let ago = match self.ago(at).as_str() {
+            "now" => "just now".to_owned(),
+            ago => format!("{ago} ago"),
+        };
+        format!("{from}{} ({ago}), with the reason `{}`{causes}", shown(at), it.reason)
+    }
+
+    /// Returns the last move of a job as part of a document: `since` and `came`.
+    #[must_use]
+    pub fn came(&self, job: &str) -> (Value, Value) {
+        let Some(Moved { episode, it }) = self.moves_of(job).last() else {
+            return (Value::Null, Value::Null);
+        };
+        let since = it.granted.map(|at| {
+            let time = shown(moment(episode, at));
+            json!({ "revision": it.revision, "time": time })
+        });
+        let came = json!({ "reason": it.reason, "from": it.from, "causes": episode.causes });
+        (since.unwrap_or_default(), came)
+    }
+
+    /// Returns the move of a job that goes on: the next worker, the reason, and the time since which
+    /// it goes on, in milliseconds.
+    #[must_use]
+    pub fn under_way(&self, job: &str) -> Option<(Option<&'a str>, &'a str, u64)> {
+        let open = self.episodes.last().filter(|it| it.is_open)?;
+        let it = open.moves.iter().rfind(|it| it.job.as_str() == job && it.granted.is_none())?;
+        let since = moment(open, it.released.or(it.acknowledged)?);
+        let now = u64::try_from(self.now.as_millisecond()).unwrap_or_default();
+        Some((it.to.as_deref(), &it.reason, now.saturating_sub(since)))
+    }
+
+    fn ago(&self, at_ms: u64) -> String {
+        let now = u64::try_from(self.now.as_millisecond()).unwrap_or_default();
+        age(Duration::from_millis(now.saturating_sub(at_ms)))
+    }
+
+    /// Compares the workers of the jobs at two revisions. `to` is the present state if it is `None`.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, if the history does not reach back to these revisions.
+    pub fn diff(&self, from: u64, to: Option<u64>) -> Result<Difference, String> {
+        let to = to.unwrap_or(u64::MAX);
+        if to < from {
+            return Err(format!("revision {from} is later than {to}; write the earlier one first"));
+        }
+        let Some(first) = self.episodes.first() else {
+            return Err("the history is empty, so no revisions can be compared".to_owned());
+        };
+        if from < first.first_revision {
+            return Err(format!(
+                "the history begins at revision {}; it has nothing about {from}",
+                first.first_revision
+            ));
+        }
+        let last = self.episodes.last().map_or(0, |it| it.last_revision);
+        if last < from {
+            return Err(format!("the history ends at revision {last}; it has nothing about {from}"));
+        }
+        let mut difference = Difference::default();
+        for episode in self.episodes {
+            if episode.last_revision <= from || to <= episode.first_revision {
+                continue;
+            }
+            difference.causes.extend(episode.causes.iter().cloned());
+            difference.uncounted += episode.omitted;
+            difference.has_gap |= episode.is_gap;
+            for it in &episode.moves {
+                if from < it.revision && it.revision <= to {
+                    difference.take(it);
+                }
+            }
+        }
+        difference.changes.retain(|_, change| change.from != change.to);
+        Ok(difference)
+    }
+}
+
+/// The difference between two revisions.
+#[derive(Clone, Debug, Default)]
+pub struct Difference {
+    changes: BTreeMap<String, JobChange>,
+    causes: Vec<String>,
+    /// Number of moves without details, which are only counted.
+    uncounted: u64,
+    has_gap: bool,
+}
+
+#[derive(Clone, Debug)]
+struct JobChange {
+    from: Option<String>,
+    to: Option<String>,
+    reason: String,
+}
+
+impl Difference {
+    fn take(&mut self, it: &JobMove) {
+        let change = self.changes.entry(it.job.to_string()).or_insert_with(|| JobChange {
+            from: it.from.clone(),
+            to: None,
+            reason: String::new(),
+        });
+        // The job has not arrived yet.
+        change.to = it.to.clone().filter(|_| it.granted.is_some());
+        change.reason.clone_from(&it.reason);
+    }
+
+    /// Returns the names of the jobs that have another worker.
+    #[must_use]
+    pub fn jobs(&self) -> Vec<String> {
+        self.changes.keys().cloned().collect()
+    }
+
+    /// Returns the difference as text: the jobs that came and went, for each worker.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut by_worker = BTreeMap::<&str, Vec<String>>::new();
+        for (job, JobChange { from, to, reason }) in &self.changes {
+            let other = |worker: &Option<String>, word: &str| match worker {
+                Some(worker) => format!("{word} {worker}, "),
+                None => String::new(),
+            };
+            if let Some(worker) = from {
+                let line = format!("- {job}  {}{reason}", other(to, "to"));
+                by_worker.entry(worker).or_default().push(line);
+            }
+            if let Some(worker) = to {
+                let line = format!("+ {job}  {}{reason}", other(from, "from"));
+                by_worker.entry(worker).or_default().push(line);
+            }
+        }
+        let mut text = String::new();
+        for (worker, lines) in &by_worker {
+            let _ = writeln!(text, "{}", printable(worker, Form::Line));
+            for line in lines.iter().take(JOBS_SHOWN) {
+                let _ = writeln!(text, "  {}", printable(line, Form::Line));
+            }
+            if let Some(more) = lines.len().checked_sub(JOBS_SHOWN).filter(|more| 0 < *more) {
+                let _ = writeln!(text, "  … and {more} more; -o json has them all");
+            }
+        }
+        if text.is_empty() {
+            text.push_str("no job has another worker\n");
+        }
+        for note in self.notes() {
+            let _ = writeln!(text, "{note}");
+        }
+        text
+    }
+
+    /// Returns sentences about moves that the history does not have.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if 0 < self.uncounted {
+            notes.push(format!("{} more moves have no details any more", self.uncounted));
+        }
+        if self.has_gap {
+            notes.push("some moves were not recorded, since no operator ran".to_owned());
+        }
+        notes
+    }
+
+    /// Returns the difference as a document.
+    #[must_use]
+    pub fn document(&self) -> Value {
+        let changes = self.changes.iter().map(|(job, JobChange { from, to, reason })| {
+            json!({ "job": job, "from": from, "to": to, "reason": reason })
+        });
+        json!({
+            "jobs": changes.collect::<Vec<_>>(),
+            "causes": self.causes,
+            "withoutDetails": self.uncounted,
+            "hasGap": self.has_gap,
+        })
+    }
+}
+
+fn line(episode: &Episode) -> Vec<String> {
+    let reasons = episode.counts.iter().map(|(reason, count)| format!("{reason} {count}"));
+    let took = match episode {
+        Episode { is_open: true, .. } => "goes on".to_owned(),
+        Episode { is_gap: true, .. } => String::new(),
+        Episode { is_cut: true, .. } => format!("{}, goes on", seconds(episode.duration())),
+        _ => seconds(episode.duration()),
+    };
+    let cause = if episode.is_gap {
+        "no operator recorded the moves until then".to_owned()
+    } else {
+        episode.causes.join("; ")
+    };
+    let Episode { start_ms, first_revision, last_revision, .. } = episode;
+    vec![
+        shown(*start_ms),
+        took,
+        if episode.is_gap { String::new() } else { episode.move_count().to_string() },
+        reasons.collect::<Vec<_>>().join(", "),
+        format!("{first_revision}-{last_revision}"),
+        cause,
+    ]
+}
+
+/// Returns a moment of an episode, in milliseconds since the Unix epoch.
+fn moment(episode: &Episode, offset: i64) -> u64 {
+    episode.start_ms.saturating_add_signed(offset)
+}
+
+/// Formats a time to the second, in UTC.
+fn shown(unix_ms: u64) -> String {
+    let seconds = i64::try_from(unix_ms / 1_000).ok();
+    let time = seconds.and_then(|it| Timestamp::from_second(it).ok());
+    time.map_or_else(|| "?".to_owned(), |time| time.to_string())
+}
+
+/// Formats a duration: milliseconds below a second, tenths of a second below a minute.
+fn seconds(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{} ms", time.subsec_millis()),
+        s @ 1..60 => format!("{s}.{} s", time.subsec_millis() / 100),
+        s => format!("{} min {} s", s / 60, s % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests;

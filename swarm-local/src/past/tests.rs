@@ -1,0 +1,76 @@
+use super::*;
+
+/// A history as a file has it: a new pool, a worker that joins, and a move that goes on.
+fn episodes() -> Vec<Episode> {
+    let text = r#"[
+      {"startMs": 1764300000000, "endMs": 1764300001500, "causes": ["the pool is new"],
+       "firstRevision": 0, "lastRevision": 1, "counts": {"new": 3}, "omitted": 1, "moves": [
+        {"job": "a", "to": "w-0", "reason": "new", "revision": 1, "grantedMs": 0, "runningMs": 1500},
+        {"job": "b", "to": "w-0", "reason": "new", "revision": 1, "grantedMs": 0, "runningMs": 900}]},
+      {"startMs": 1764300060000, "endMs": 1764300062000, "causes": ["worker w-1 joined"],
+       "firstRevision": 1, "lastRevision": 3, "counts": {"balance": 1}, "moves": [
+        {"job": "a", "from": "w-0", "to": "w-1", "reason": "balance", "revision": 3,
+         "releasedMs": 0, "acknowledgedMs": 600, "grantedMs": 600, "runningMs": 2000}]},
+      {"startMs": 1764300100000, "endMs": 1764300100000, "isOpen": true, "later": true,
+       "firstRevision": 3, "lastRevision": 4, "counts": {"pin": 1}, "causes": ["job b was changed"],
+       "moves": [{"job": "b", "from": "w-0", "to": "w-1", "reason": "pin", "revision": 4,
+         "releasedMs": 0}]}
+    ]"#;
+    serde_json::from_str(text).unwrap()
+}
+
+fn past(episodes: &[Episode]) -> Past<'_> {
+    Past { episodes, now: Timestamp::from_second(1_764_300_110).unwrap() }
+}
+
+#[test]
+fn a_table_has_an_episode_a_line_and_a_job_its_moves() {
+    let episodes = episodes();
+    let past = past(&episodes);
+    let table = anstream::adapter::strip_str(&past.table(2)).to_string();
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(lines[0], "… 1 older episodes; `--last 3` shows them too");
+    assert!(lines[2].starts_with("2025-11-28T03:21:00Z  2.0 s    1      balance 1"), "{table}");
+    assert!(lines[3].contains("goes on  1      pin 1"), "{table}");
+    let of_a = anstream::adapter::strip_str(&past.table_of("a").unwrap()).to_string();
+    let line = of_a.lines().last().unwrap();
+    let expected =
+        "2025-11-28T03:21:00Z  w-0   w-1  balance  1.4 s        3         worker w-1 joined";
+    assert_eq!(line, expected);
+    assert!(past.table_of("c").is_none());
+    assert_eq!(past.document()["episodes"].as_array().map(Vec::len), Some(3));
+    assert_eq!(past.document_of("a")["moves"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn the_last_move_of_a_job_is_a_sentence() {
+    let episodes = episodes();
+    let past = past(&episodes);
+    let a = past.last_move("a");
+    let expected = "from w-0, 2025-11-28T03:21:00Z (49 s ago), with the reason `balance`: worker w-1 \
+                    joined";
+    assert_eq!(a, expected);
+    let unknown = past.last_move("c");
+    assert_eq!(unknown, "before 2025-11-28T03:20:00Z, where the history begins");
+    assert_eq!(past.held_since("a"), Some(1_764_300_060_600));
+    assert_eq!(past.held_since("b"), None, "its worker changes");
+    assert_eq!(past.under_way("b"), Some((Some("w-1"), "pin", 10_000)));
+    assert_eq!(past.under_way("a"), None);
+}
+
+#[test]
+fn two_revisions_differ_by_what_came_and_went() {
+    let episodes = episodes();
+    let past = past(&episodes);
+    let all = past.diff(0, None).unwrap();
+    let text = all.text();
+    let expected = "w-1\n  + a  balance\n1 more moves have no details any more\n";
+    assert_eq!(text, expected);
+    let last = past.diff(1, Some(3)).unwrap().text();
+    assert_eq!(last, "w-0\n  - a  to w-1, balance\nw-1\n  + a  from w-0, balance\n");
+    assert_eq!(past.diff(3, Some(3)).unwrap().text(), "no job has another worker\n");
+    assert!(past.diff(3, Some(1)).unwrap_err().contains("write the earlier one first"));
+    assert!(past.diff(9, None).unwrap_err().starts_with("the history ends at revision 4"));
+    let begins = Past { episodes: &episodes[1..], ..past };
+    assert!(begins.diff(0, None).unwrap_err().starts_with("the history begins at revision 1"));
+}
