@@ -11,7 +11,7 @@
 //! - [`ledger`]: the durable record of the jobs that each worker holds.
 //! - [`watch`]: watches and the caches that they fill.
 //! - [`sharing`]: the Swarms that this replica owns. `fairness`: the order of turns.
-//! - [`status`]: the reports for people.
+//! - [`status`]: the reports for people. `history`: the moves that people may ask about later.
 //!
 //! Modules that several concerns need, and that need no concern, are flat: [`scope`], [`annotations`], [`metrics`],
 //! [`health`], and in private the requests, the clock and the data of a turn.
@@ -26,6 +26,7 @@ pub mod annotations;
 mod clock;
 mod fairness;
 pub mod health;
+mod history;
 pub mod jobs;
 pub mod ledger;
 mod locks;

@@ -27,6 +27,8 @@ pub struct Metrics {
     pub ledger_writes: Counter,
     /// Jobs that changed their holder.
     pub moves: Counter,
+    /// The times for which moved jobs ran nowhere.
+    pub standstill: Histogram,
     /// Pods nudged.
     pub nudges: Counter,
     /// Views of sessions written.
@@ -73,12 +75,14 @@ impl Metrics {
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let bounds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+        let standstills = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0];
         let metrics = Self {
             turns: Family::default(),
             takeovers: Counter::default(),
             turn_duration: Histogram::new(bounds),
             ledger_writes: Counter::default(),
             moves: Counter::default(),
+            standstill: Histogram::new(standstills),
             nudges: Counter::default(),
             view_writes: Counter::default(),
             revocations: Counter::default(),
@@ -104,6 +108,12 @@ impl Metrics {
         );
         registry.register("ledger_writes", "Writes of ledgers", metrics.ledger_writes.clone());
         registry.register("job_moves", "Jobs that changed their holder", metrics.moves.clone());
+        registry.register_with_unit(
+            "job_standstill",
+            "Time from the acknowledged release of a moved job to its acknowledged grant",
+            Unit::Seconds,
+            metrics.standstill.clone(),
+        );
         registry.register(
             "nudges",
             "Nudges of pods to read their view again",

@@ -70,6 +70,7 @@ impl Operator {
     /// Forgets a deleted Swarm.
     fn forget(&self, swarm: &Swarm) {
         self.memories.forget(&swarm.uid().unwrap_or_default());
+        self.services.histories.forget(&swarm.uid().unwrap_or_default());
         let (namespace, name) = named(swarm);
         self.services.forget(namespace, name);
     }
@@ -81,7 +82,9 @@ impl Operator {
         // A replica keeps the memories of its own Swarms through an outage, and uses them
         // afterwards.
         let is_ours = |uid: &str| self.services.sharing.share.owns(uid);
-        self.memories.retain(|uid| is_ours(uid) && !swarms.with(&with_uid(uid)).is_empty());
+        let is_kept = |uid: &str| is_ours(uid) && !swarms.with(&with_uid(uid)).is_empty();
+        self.memories.retain(is_kept);
+        self.services.histories.retain(is_kept);
         self.services
             .sessions
             .alarms

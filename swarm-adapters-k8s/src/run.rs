@@ -126,6 +126,10 @@ fn in_background(operator: &Arc<Operator>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(announce(operator.services.clone()));
     tasks.spawn(announce_wide(operator.services.clone()));
+    let services = operator.services.clone();
+    tasks.spawn(async move {
+        services.histories.keep(&services.client, &services.sharing.share).await;
+    });
     let sweep = operator.clone();
     tasks.spawn(async move { sweep.sweep().await });
     tasks

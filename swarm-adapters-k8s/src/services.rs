@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use crate::fairness::TurnSlots;
 use crate::fairness::background::Background;
 use crate::health::Health;
+use crate::history::Histories;
 use crate::jobs::JobSources;
 use crate::jobs::reading::Reading;
 use crate::ledger::stores::Ledgers;
@@ -48,6 +49,8 @@ pub(crate) struct Services {
     /// The Swarms that this operator owns.
     pub(crate) sharing: Sharing,
     pub(crate) caches: Arc<Caches>,
+    /// Keeps the histories of Swarms.
+    pub(crate) histories: Histories,
     /// Publishes Events.
     pub(crate) events: Arc<EventPublisher>,
     pub(crate) metrics: Metrics,
@@ -132,6 +135,7 @@ impl Services {
             client,
             sharing,
             caches,
+            histories: Histories::default(),
             events,
             workloads,
             ledgers,

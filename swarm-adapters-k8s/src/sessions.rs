@@ -162,6 +162,11 @@ impl KnownSessions {
         }
     }
 
+    /// Returns the grants that their sessions have not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> &Unacknowledged {
+        &self.unacknowledged
+    }
+
     /// Returns the jobs that avoid workers on which they failed.
     pub(crate) fn relocations(&self) -> BTreeMap<JobName, Relocation> {
         self.failover.relocations()

@@ -9,7 +9,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::import::{self, LiveImportArgs};
 use crate::live::{
-    self, CheckArgs, ExplainArgs, JobsArgs, LogsArgs, StatusArgs, WhoArgs, WorkersArgs,
+    self, CheckArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LogsArgs, StatusArgs, WhoArgs,
+    WorkersArgs,
 };
 use crate::plan::{self, ClusterPlanArgs};
 use crate::replicas::{self, ReplicasArgs};
@@ -37,6 +38,10 @@ enum Command {
     Who(WhoArgs),
     /// Explain where a job is, why, and what it waits for
     Explain(ExplainArgs),
+    /// Show which jobs moved, when and why
+    History(HistoryArgs),
+    /// Show which jobs have another worker than at an earlier revision
+    Diff(DiffArgs),
     /// Print the lines about a job in the log of its worker
     Logs(LogsArgs),
     /// List the workers of a Swarm
@@ -77,6 +82,7 @@ fn names(program: &clap::Command, words: &[String]) -> Vec<String> {
         Ok(Command::Jobs(args)) => live::swarm_names(&args.scope),
         Ok(Command::Workers(args)) => live::swarm_names(&args.scope),
         Ok(Command::Explain(args)) => live::job_names(&args.scope, args.swarm.as_deref(), start),
+        Ok(Command::History(args)) => live::job_names(&args.scope, args.swarm.as_deref(), start),
         Ok(Command::Logs(args)) => live::job_names(&args.scope, args.swarm.as_deref(), start),
         Ok(Command::Who(args)) => live::job_names(&args.scope, args.swarm.as_deref(), start),
         _ => Vec::new(),
@@ -104,6 +110,8 @@ pub fn main() -> ExitCode {
         Command::Who(args) => live::who(&args),
         Command::Workers(args) => live::workers(&args),
         Command::Explain(args) => live::explain(&args),
+        Command::History(args) => live::history(&args),
+        Command::Diff(args) => live::diff(&args),
         Command::Logs(args) => live::logs(&args),
         Command::Check(args) => live::check(&args),
         Command::Import(args) => import::run_live(&args),

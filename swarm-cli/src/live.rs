@@ -5,6 +5,7 @@
 
 mod check;
 mod explain;
+mod history;
 mod jobs;
 mod logs;
 mod objects;
@@ -39,6 +40,7 @@ use pool::{LivePool, Reach};
 
 pub(crate) use check::{CheckArgs, check};
 pub(crate) use explain::{ExplainArgs, explain};
+pub(crate) use history::{DiffArgs, HistoryArgs, diff, history};
 pub(crate) use jobs::{JobsArgs, jobs};
 pub(crate) use logs::{LogsArgs, logs};
 pub(crate) use status::{StatusArgs, status};

@@ -9,6 +9,7 @@
     reason = "KubeSchema makes a hidden twin of every struct, and columns repeat their types"
 )]
 
+mod history;
 mod ledger;
 mod nulls;
 mod part;
@@ -24,6 +25,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swarm_spec::spec::{self, Kind, MANAGED_NAME_MAX, Meant, RunnerSpec, managed_name_rule};
 
+pub use history::{HISTORY_BYTES_MAX, SwarmHistory, SwarmHistorySpec};
 pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec, Writer};
 pub use part::{PartHoldings, PartName, PartNameError, SwarmLedgerPart, SwarmLedgerPartSpec};
 pub use swarm_spec::spec::{
@@ -305,8 +307,14 @@ impl Swarm {
 
 /// All custom resource definitions, in the order in which they are applied.
 #[must_use]
-pub fn crds() -> [CustomResourceDefinition; 4] {
-    let all = [Swarm::crd(), SwarmLedger::crd(), SwarmLedgerPart::crd(), WorkerView::crd()];
+pub fn crds() -> [CustomResourceDefinition; 5] {
+    let all = [
+        Swarm::crd(),
+        SwarmLedger::crd(),
+        SwarmLedgerPart::crd(),
+        WorkerView::crd(),
+        SwarmHistory::crd(),
+    ];
     all.map(nulls::disallow)
 }
 

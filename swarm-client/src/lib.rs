@@ -1,7 +1,8 @@
 //! Client library of swarm on Kubernetes, for workers and for any program that reads or writes the resources.
 //!
 //! - [`api`]: the resources [`Swarm`](api::Swarm), [`SwarmLedger`](api::SwarmLedger) with its
-//!   [parts](api::SwarmLedgerPart) and [`WorkerView`](api::WorkerView), their schemas and their names.
+//!   [parts](api::SwarmLedgerPart), [`WorkerView`](api::WorkerView) and
+//!   [`SwarmHistory`](api::SwarmHistory), their schemas and their names.
 //! - [`annotations`]: names of labels and annotations that other programs read.
 //! - [`client`]: how the API server is reached.
 //! - [`session`]: the Lease of a session, which its worker writes and the operator reads.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use swarm_client::api::Swarm;
 use swarm_core::Decider;
+use swarm_core::history::Recorder;
 use swarm_core::overseer::Fact;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -49,6 +50,7 @@ pub(crate) struct Memory {
     pub(crate) explained: Explained,
     pub(crate) silent: Silent,
     pub(crate) reports: Reports,
+    pub(crate) recorder: Recorder,
     /// The moment at which the workers of a deleted Swarm were first asked to stop.
     pub(crate) releasing: Option<Instant>,
     /// The moment at which the workload of a released managed pool was removed.
@@ -75,6 +77,7 @@ impl Memory {
             explained: Explained::default(),
             silent: Silent::default(),
             reports: Reports::default(),
+            recorder: Recorder::default(),
             releasing: None,
             ending: None,
         }

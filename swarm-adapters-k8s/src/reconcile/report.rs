@@ -12,6 +12,7 @@ use kube::runtime::events::EventType;
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use swarm_client::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
+use swarm_core::history::Episode;
 use swarm_core::ports::StoreError;
 use swarm_core::verdict::{Reason as Shared, displaced, failed_over};
 use swarm_core::{Desired, Need, Observed, Progress, Waiting};
@@ -162,6 +163,8 @@ pub(crate) struct Done {
     pub(crate) contest: Option<Verdict>,
     /// The fault of the newest list of jobs, if an older list was used for that reason.
     pub(crate) complaint: Option<Verdict>,
+    /// The episode of the history that ended with this turn.
+    pub(crate) episode: Option<Episode>,
 }
 
 impl Done {
@@ -371,6 +374,13 @@ impl Reporter {
         }
         if let Some(note) = failed_over(decision) {
             self.events.publish(swarm, EventType::Normal, "JobsFailedOver", note).await;
+        }
+    }
+
+    /// Publishes an Event about an episode that ended with jobs on other workers.
+    pub(super) async fn report_episode(&self, swarm: &Swarm, episode: &Episode) {
+        if 0 < episode.move_count() {
+            self.events.publish(swarm, EventType::Normal, "JobsMoved", episode.to_string()).await;
         }
     }
 

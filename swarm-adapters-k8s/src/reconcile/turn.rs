@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use swarm_client::api::Swarm;
+use swarm_core::history::{Episode, Turned};
 use swarm_core::overseer::PoolFacts;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Decider, Desired, Ledger, Need, Observed, Progress};
@@ -30,6 +31,7 @@ use crate::plain::refresh::{Refreshing, note_started};
 use crate::plain::refresh_order::RefreshTerms;
 use crate::plain::view::ConfigMapViewStore;
 use crate::pool::deletion_cost::Shrink;
+use crate::pool::observe::unix_time_us;
 use crate::pool::rollout::RolloutReport;
 use crate::pool::slots::Slots;
 use crate::pool::workload::{Kind, Workload};
@@ -96,6 +98,8 @@ pub(crate) struct Carried {
     pub(crate) need: Option<Need>,
     /// The alarm that replaces `requeue_after` while nothing is under way.
     pub(crate) alarm: Option<Alarm>,
+    /// The episode of the history that ended with this turn.
+    pub(crate) episode: Option<Episode>,
 }
 
 /// The stages of one turn, with the data that they work on.
@@ -123,6 +127,11 @@ impl<'a> Stages<'a> {
             && let Err(error) = reporter.report_turn(&turn, done, reports, memory.epoch).await
         {
             outcome = Err(error);
+        }
+        if let Ok(Outcome::Done(done)) = &outcome
+            && let Some(episode) = &done.episode
+        {
+            operator.reporter.report_episode(turn.swarm, episode).await;
         }
         let result = match &outcome {
             Ok(Outcome::Done(_)) => "ok",
@@ -186,7 +195,8 @@ impl<'a> Stages<'a> {
         let Self { services, turn, memory, .. } = self;
         let Resolved { mut pool, desired, complaint } = resolved;
         let Carried { decided, observed, progress, refreshed, sessions, trouble, .. } = carried;
-        let Carried { requeue_after, scale_in, need, alarm, silence, rollout, .. } = carried;
+        let Carried { requeue_after, scale_in, need, alarm, silence, rollout, episode, .. } =
+            carried;
         let complaint = kept.complaint.or(complaint);
         let unbound = silence.misfit.as_ref().map(|it| it.message.clone());
         pool.trouble = trouble.or(unbound);
@@ -222,6 +232,7 @@ impl<'a> Stages<'a> {
             alarm,
             contest,
             complaint,
+            episode,
         };
         let workers = status::desired_workers(&done.summary());
         memory.asked.set(turn.namespace, turn.name, workers, done.desired.jobs.len());
@@ -340,6 +351,7 @@ impl<'a> Stages<'a> {
         let progress = Progress::of(&decided.decision, planned, &observed, refreshed.stale.clone());
         let failing = sessions.failing_jobs();
         self.memory.counted.set(sessions.living, progress.jobs.releasing, failing);
+        let episode = self.record(&decided, planned, &observed, progress.is_settled());
         let shrink = Shrink { wanted: planned.replicas, replicas: decided.decision.replicas };
         if !self.scale(pool, &slots, shrink).await? {
             let soon = refreshed.requeue_after.into_iter().chain([CHANGED_RETRY]);
@@ -363,7 +375,29 @@ impl<'a> Stages<'a> {
             scale_in,
             need,
             alarm,
+            episode,
         })
+    }
+
+    /// Records the moves of a turn. Returns the episode that ended with it.
+    fn record(
+        &mut self,
+        decided: &swarm_core::Turn,
+        desired: &Desired,
+        observed: &Observed,
+        is_settled: bool,
+    ) -> Option<Episode> {
+        let Self { services, turn, memory, .. } = self;
+        let Memory { recorder, sessions, .. } = &mut **memory;
+        let (before, decision) = (&decided.before, &decided.decision);
+        let unacknowledged = sessions.unacknowledged();
+        let turned = Turned { before, decision, desired, observed, unacknowledged, is_settled };
+        let recorded = recorder.observe(unix_time_us() / 1_000, &turned);
+        for standstill in recorded.standstills {
+            services.metrics.standstill.observe(standstill.as_secs_f64());
+        }
+        services.histories.note(turn, recorder, recorded.episode.clone());
+        recorded.episode
     }
 
     /// Decides the number of workers. Returns the time until the number falls.

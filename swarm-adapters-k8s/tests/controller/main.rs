@@ -16,6 +16,7 @@ mod events;
 mod fairness;
 mod faults;
 mod health;
+mod history;
 mod hostports;
 mod kstatus;
 mod lists;

@@ -16,7 +16,8 @@ use crate::kubectl::proxy::{Proxy, Unread};
 use crate::kubectl::{Cluster, check_name};
 
 /// Kinds that the CRDs add, by their plural names.
-const KINDS: [&str; 4] = ["swarms", "swarmledgers", "swarmledgerparts", "workerviews"];
+const KINDS: [&str; 5] =
+    ["swarms", "swarmledgers", "swarmledgerparts", "workerviews", "swarmhistories"];
 /// Cluster roles that every installation for all namespaces has.
 const ROLES: [&str; 4] = ["swarm-view", "swarm-edit", "swarm-session-worker", "swarm-operator"];
 /// Admission policies, each with a binding of the same name.

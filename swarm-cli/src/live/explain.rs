@@ -57,6 +57,11 @@ struct Explained {
     heard: Option<String>,
     waits_for: Option<Waits>,
     why: String,
+    /// Sentence about its last move.
+    last_move: String,
+    /// The last move as parts of a document: since when, and from where.
+    since: Value,
+    came: Value,
 }
 
 /// The thing that a job waits for.
@@ -108,6 +113,8 @@ fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<Explai
     let renewed = worker.and_then(|worker| worker.report.as_ref()?.renewed);
     let metadata = &pool.swarm.metadata;
     let title = pool.swarm.inline_jobs().get(job.as_str()).and_then(|job| job["title"].as_str());
+    let past = pool.past();
+    let (since, came) = past.came(job.as_str());
     Some(Explained {
         job: job.to_string(),
         title: title.map(str::to_owned),
@@ -122,6 +129,9 @@ fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<Explai
         heard: renewed.map(|renewed| age_of(pool.now, renewed)),
         waits_for: waits(pool, &state, worker),
         why: why(pool, swarm, &state),
+        last_move: past.last_move(job.as_str()),
+        since,
+        came,
     })
 }
 
@@ -246,10 +256,11 @@ impl Explained {
         if let Some(Waits { what, who, at_most }) = &self.waits_for {
             line("Waits for:", &format!("{what}, from {who}; {at_most}"));
         }
+        line("Came:", &self.last_move);
         line("Why:", &self.why);
-        if let (true, Some(worker)) = (self.failing.is_some(), &self.worker) {
-            let (worker, namespace) = (shell::word(worker), shell::word(&self.namespace));
-            line("Next:", &format!("kubectl logs {worker} -n {namespace}"));
+        if self.failing.is_some() && self.worker.is_some() {
+            let (job, namespace) = (shell::word(&self.job), shell::word(&self.namespace));
+            line("Next:", &format!("kubectl swarm logs {job} -n {namespace}"));
         }
         text
     }
@@ -271,6 +282,8 @@ impl Explained {
             "phase": self.phase.as_str(),
             "failing": self.failing,
             "waitsFor": waits.collect::<Vec<_>>(),
+            "since": self.since,
+            "came": self.came,
             "why": self.why,
         })
     }

@@ -83,7 +83,8 @@ async fn answer(args: &JobsArgs, proxy: &Proxy, namespace: &str) -> Result<Answe
     let titled = pool.jobs().map(|state| (title(&state), state));
     let shown: Vec<_> = titled.filter(|(title, state)| args.shows(state, title)).collect();
     let document = || {
-        let all: Vec<_> = shown.iter().map(|(title, state)| document(title, state)).collect();
+        let all: Vec<_> =
+            shown.iter().map(|(title, state)| document(&pool, title, state)).collect();
         json!({ "jobs": all })
     };
     let names = || shown.iter().map(|(_, state)| state.name.to_string()).collect();
@@ -122,7 +123,7 @@ fn table(pool: &LivePool, shown: &[(&str, JobState<'_>)], is_wide: bool) -> Stri
             state.worker.unwrap_or("-").to_owned(),
             state.phase.as_str().to_owned(),
             known(failing.map(|it| it.restarts.to_string())),
-            known(failing.map(|it| age_since(pool.now, it.since_unix_s))),
+            known(since(pool, state).map(|since| age_since(pool.now, since))),
             known(failing.map(|it| it.last_exit.clone())),
         ];
         if is_wide {
@@ -137,7 +138,14 @@ fn table(pool: &LivePool, shown: &[(&str, JobState<'_>)], is_wide: bool) -> Stri
     whole_table(rows)
 }
 
-fn document(title: &str, state: &JobState<'_>) -> Value {
+/// Returns the moment since which a job fails, or since which its worker has it, as far as the history
+/// goes back; in seconds of Unix time.
+fn since(pool: &LivePool, state: &JobState<'_>) -> Option<u64> {
+    let failing = state.failing.map(|it| it.since_unix_s);
+    failing.or_else(|| Some(pool.past().held_since(state.name.as_str())? / 1_000))
+}
+
+fn document(pool: &LivePool, title: &str, state: &JobState<'_>) -> Value {
     json!({
         "job": state.name.as_str(),
         "title": (!title.is_empty()).then_some(title),
@@ -145,6 +153,7 @@ fn document(title: &str, state: &JobState<'_>) -> Value {
         "slot": state.slot.map(|slot| slot.0),
         "phase": state.phase.as_str(),
         "token": state.token,
+        "sinceUnixS": since(pool, state),
         "restarts": state.failing.map(|it| it.restarts),
         "lastExit": state.failing.map(|it| it.last_exit.as_str()),
         "lastOutput": state.failing.map(|it| &it.last_output),

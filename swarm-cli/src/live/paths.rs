@@ -50,6 +50,11 @@ pub(super) fn views(namespace: &str) -> String {
     format!("{GROUP}/namespaces/{namespace}/workerviews")
 }
 
+/// The histories of the Swarms of a namespace.
+pub(super) fn histories(namespace: &str) -> String {
+    format!("{GROUP}/namespaces/{namespace}/swarmhistories")
+}
+
 /// The ConfigMaps of a namespace.
 pub(super) fn config_maps(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/configmaps")

@@ -6,9 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use swarm_core::handover::{Cell, Record, SessionId};
+use swarm_core::history::Episode;
 use swarm_core::parts;
 use swarm_core::{FailingJob, JobName, JobPhase, Ledger, Slot, Token};
+use swarm_local::past::Past;
 
+use super::history;
 use super::objects::{
     LeaseObject, LedgerObject, PartObject, Report, SwarmObject, ViewObject, ViewSpec,
 };
@@ -46,6 +49,8 @@ pub(super) struct LivePool {
     suspended: OnceCell<Vec<String>>,
     /// The right that the user lacks for Leases or views, in a sentence.
     pub(super) hidden: Option<String>,
+    /// The recent episodes, with a [`Reach`] of all jobs; empty without the right to read them.
+    pub(super) episodes: Vec<Episode>,
 }
 
 /// A worker that fills a slot.
@@ -88,9 +93,16 @@ impl LivePool {
         reach: Reach<'_>,
     ) -> Result<Option<Self>, String> {
         let path = format!("{}/{name}", paths::swarms(namespace));
-        let (swarm, ledger) = tokio::join!(
+        let episodes = async {
+            match reach {
+                Reach::All => history::of_swarm(proxy, namespace, name).await,
+                Reach::Jobs(_) => Vec::new(),
+            }
+        };
+        let (swarm, ledger, episodes) = tokio::join!(
             proxy.object::<SwarmObject>(&path),
             ledger(proxy, namespace, name, reach),
+            episodes,
         );
         let Some(swarm) = swarm? else { return Ok(None) };
         let (operator, ledger) = ledger?.unwrap_or_else(|| (None, Ledger::new(0)));
@@ -103,7 +115,7 @@ impl LivePool {
             (visible(leases)?, visible(views)?)
         };
         let pool = Self::of(swarm, operator, ledger, &leases, views, Timestamp::now());
-        Ok(Some(Self { hidden: hidden.or(also_hidden), ..pool }))
+        Ok(Some(Self { hidden: hidden.or(also_hidden), episodes, ..pool }))
     }
 
     /// Joins the objects. Leases and views of other pools are left out.
@@ -139,7 +151,13 @@ impl LivePool {
         };
         let workers: BTreeMap<_, _> = ledger.sessions().into_iter().map(worker).collect();
         let suspended = OnceCell::new();
-        Self { swarm, operator, ledger, now, workers, suspended, hidden: None }
+        let (hidden, episodes) = (None, Vec::new());
+        Self { swarm, operator, ledger, now, workers, suspended, hidden, episodes }
+    }
+
+    /// Returns the recent moves of the Swarm.
+    pub(super) fn past(&self) -> Past<'_> {
+        Past { episodes: &self.episodes, now: self.now }
     }
 
     /// Returns the workers that fill a slot, in the order of their slots. O(workers · log workers).

@@ -9,6 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::{JobPhase, Slot};
+use swarm_local::age;
 use swarm_local::output::{add_table, columns, row, whole_table};
 
 use super::jobs::by_phase;
@@ -226,9 +227,12 @@ fn tree(text: &mut String, pool: &LivePool, workers: &[WorkerState<'_>]) {
     let heads = ["NAME", columns::STATE, "JOBS", "SINCE", "INFO"];
     let mut rows = vec![row(heads)];
     let job_row = |job: &JobState<'_>| {
-        let since = job.failing.map(|it| age_since(pool.now, it.since_unix_s));
         let name = format!("  {}", job.name);
-        row([&name, job.phase.as_str(), "", &since.unwrap_or_default(), &info_of(job)])
+        let (since, info) = match InFlight::of(pool, job) {
+            Some(moving) => (Some(age(moving.age)), moving.info()),
+            None => (job.failing.map(|it| age_since(pool.now, it.since_unix_s)), info_of(job)),
+        };
+        row([&name, job.phase.as_str(), "", &since.unwrap_or_default(), &info])
     };
     for it in workers {
         let report = it.worker.report.as_ref();
@@ -249,6 +253,42 @@ fn tree(text: &mut String, pool: &LivePool, workers: &[WorkerState<'_>]) {
         let place = named(&pool.swarm.metadata.namespace, &pool.swarm.metadata.name);
         let _ = writeln!(text, "… and {left_out} more jobs; kubectl swarm jobs {place}");
     }
+}
+
+/// A move that goes on, as the history has it.
+struct InFlight<'a> {
+    to: Option<&'a str>,
+    reason: &'a str,
+    age: Duration,
+    /// The time until it ends at the latest; `None` without such a bound.
+    at_most: Option<Duration>,
+}
+
+impl<'a> InFlight<'a> {
+    fn of(pool: &'a LivePool, job: &JobState<'_>) -> Option<Self> {
+        if job.phase != JobPhase::Stopping {
+            return None;
+        }
+        let (to, reason, age_ms) = pool.past().under_way(job.name.as_str())?;
+        let age = Duration::from_millis(age_ms);
+        let at_most = release_timeout(&pool.swarm).map(|most| most.saturating_sub(age));
+        Some(Self { to, reason, age, at_most })
+    }
+
+    fn info(&self) -> String {
+        let to = self.to.map(|to| format!("to {to} ")).unwrap_or_default();
+        let most = self.at_most.map(|most| format!(", at most {} s", most.as_secs()));
+        format!("{to}for {}{}", self.reason, most.unwrap_or_default())
+    }
+}
+
+/// Returns the longest time for a release; `None` if only a proof ends it.
+fn release_timeout(swarm: &SwarmObject) -> Option<Duration> {
+    let handover = &swarm.spec["handover"];
+    if handover["policy"] == "Exclusive" {
+        return None;
+    }
+    swarm_local::time(handover["releaseTimeout"].as_str().unwrap_or("60s")).ok()
 }
 
 /// Describes a job that fails.
@@ -303,7 +343,21 @@ fn document(pool: &LivePool, states: &[WorkerState<'_>]) -> Value {
     let listed = |wanted: JobPhase, shown: &dyn Fn(&JobState<'_>) -> Value| -> Vec<Value> {
         pool.jobs().filter(|job| job.phase == wanted).map(|job| shown(&job)).collect()
     };
-    let moving = |job: &JobState<'_>| json!({"job": job.name.as_str(), "from": job.worker, "phase": job.phase.as_str()});
+    let moving = |job: &JobState<'_>| {
+        let (moving, millis) = (InFlight::of(pool, job), |time: Duration| {
+            u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+        });
+        let moving = moving.as_ref();
+        json!({
+            "job": job.name.as_str(),
+            "from": job.worker,
+            "to": moving.and_then(|it| it.to),
+            "phase": job.phase.as_str(),
+            "reason": moving.map(|it| it.reason),
+            "ageMs": moving.map(|it| millis(it.age)),
+            "atMostMs": moving.and_then(|it| it.at_most).map(millis),
+        })
+    };
     let failing = |job: &JobState<'_>| {
         json!({
             "job": job.name.as_str(),

@@ -36,7 +36,7 @@ use Trait::{ClusterWide, CreatedByPut, Generation, Graceful, Scale, Status, Stri
 
 const SWARM: &str = "swarm.k8slab.info";
 
-static KINDS: [Kind; 17] = [
+static KINDS: [Kind; 18] = [
     kind("", "v1", "ConfigMap", "configmaps", &[]),
     kind("", "v1", "Namespace", "namespaces", &[ClusterWide, Status]),
     kind("", "v1", "Node", "nodes", &[ClusterWide, Status]),
@@ -62,6 +62,10 @@ static KINDS: [Kind; 17] = [
     Kind {
         atomic: &["spec.jobs"],
         ..kind(SWARM, "v1alpha1", "WorkerView", "workerviews", &[Generation, Strict])
+    },
+    Kind {
+        atomic: &["spec.episodes"],
+        ..kind(SWARM, "v1alpha1", "SwarmHistory", "swarmhistories", &[Generation, Strict])
     },
 ];
 

@@ -56,6 +56,11 @@ impl Write {
         self.method == "EVENT"
     }
 
+    /// Whether the object is a history, which no operator decides by.
+    pub(crate) fn is_of_history(&self) -> bool {
+        self.path.contains("/swarmhistories")
+    }
+
     /// Whether the write is about a replica's own Lease, which is written all the time.
     #[must_use]
     pub fn is_of_replica(&self) -> bool {

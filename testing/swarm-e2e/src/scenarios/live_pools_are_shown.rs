@@ -37,6 +37,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     workers(&context, &runs).await?;
     plans(&context, &runs).await?;
     refusals(&context).await?;
+    moves(&mut pool, &good).await?;
     viewers(&context).await?;
 
     pool.says = json!({"command": ["sh", "-c", "exec sleep 1001"]});
@@ -139,11 +140,66 @@ async fn plans(context: &Context, runs: &BTreeMap<String, RunName>) -> Result<()
         ensure!(output.contains(part), "`{part}` is not in: {output}");
     }
     let output = expect(context, &["explain", FAILS], 0, "").await?;
-    ensure!(output.contains("failing: ") && output.contains("kubectl logs"), "{output}");
+    ensure!(output.contains("failing: ") && output.contains("kubectl swarm logs"), "{output}");
     expect(context, &["explain", "live:9"], 3, "has a job `live:9`").await?;
     let output = expect(context, &["logs", FAILS, "--tail", "1000"], 0, "").await?;
     ensure!(output.contains("exit code 3") && !output.contains("live:0"), "{output}");
     context.laps.lap("plans begin with the live pool");
+    Ok(())
+}
+
+/// Checks that the history has the moves to a worker that joins, as the run log has them.
+async fn moves(pool: &mut SessionPool, good: &BTreeSet<String>) -> Result<()> {
+    let context = pool.context.clone();
+    let before = document(&context, &["history", "-o", "json"]).await?;
+    let first = &before["episodes"][0];
+    ensure!(first["causes"][0] == "the pool is new", "{before}");
+    let revision = first["lastRevision"].as_u64().context("no revision")?.to_string();
+    let earlier = pool.history()?.running(good)?;
+    pool.workers = 3;
+    pool.apply().await?;
+    let history = ["history", "--swarm", "live", "-o", "json"];
+    // The history is written at most every 30 s.
+    let moves = until("the history to have the moves", 2 * REST_WITHIN, || async {
+        let history = document(&context, &history).await?;
+        let all = history["episodes"].as_array().context("no episodes")?.clone();
+        let last = all.into_iter().find(|it| it["counts"]["balance"].is_u64());
+        let last = last.filter(|it| it["isOpen"] != true).context("no episode")?;
+        ensure!(last["counts"] == json!({"balance": 2}), "{last}");
+        Ok(Some(last["moves"].as_array().context("no moves")?.clone()))
+    })
+    .await?;
+    let later = pool.history()?.running(good)?;
+    let worker = |runs: &BTreeMap<String, RunName>, job: &str| runs[job].worker.clone();
+    for it in moves.iter().filter(|it| it["job"] != FAILS) {
+        let job = it["job"].as_str().context("no job")?;
+        let expected = json!([worker(&earlier, job), worker(&later, job)]);
+        ensure!(json!([it["from"], it["to"]]) == expected, "{it}, not {expected}");
+        let times = ["releasedMs", "acknowledgedMs", "grantedMs", "runningMs"];
+        let times = times.map(|at| it[at].as_i64());
+        ensure!(times[0].is_some() && times.is_sorted(), "{it}");
+        for (verb, says) in [("history", "STOOD STILL"), ("explain", "with the reason `balance`")] {
+            let output = expect(&context, &[verb, job], 0, "").await?;
+            ensure!(output.contains(says), "{output}");
+            ensure!(output.contains("worker live-2 joined"), "{output}");
+        }
+        let output = expect(&context, &["diff", &revision], 0, "").await?;
+        ensure!(output.contains(&format!("  + {job}  from ")), "{output}");
+    }
+    expect(&context, &["history", "live:9"], 3, "has a job `live:9`").await?;
+    let events = context.kubectl(&["get", "events", "-o=jsonpath={..note}"]).await?;
+    let events = events + &context.kubectl(&["get", "events", "-o=jsonpath={..message}"]).await?;
+    ensure!(events.contains("2 jobs changed hands within"), "{events}");
+    pool.workers = 2;
+    pool.apply().await?;
+    until("all jobs to run on two workers", REST_WITHIN, || async {
+        let runs = pool.history()?.running(good)?;
+        let workers: BTreeSet<_> = runs.values().map(|run| run.worker.clone()).collect();
+        ensure!(workers.len() == 2, "{workers:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    context.laps.lap("the history has the moves of the run log");
     Ok(())
 }
 
@@ -170,7 +226,7 @@ async fn viewers(context: &Context) -> Result<()> {
     context
         .kubectl(&["create", "rolebinding", "viewer", "--clusterrole=view", "--user=viewer"])
         .await?;
-    let resources = "swarms,swarmledgers,swarmledgerparts,workerviews";
+    let resources = "swarms,swarmledgers,swarmledgerparts,workerviews,swarmhistories";
     let resource = format!("--resource={resources}");
     context.kubectl(&["create", "role", "less", "--verb=get,list", &resource]).await?;
     context.kubectl(&["create", "rolebinding", "less", "--role=less", "--user=less"]).await?;

@@ -16,9 +16,9 @@ use crate::until::until;
 
 /// The time in which nothing may be written.
 const QUIET: Duration = Duration::from_mins(1);
-/// A pause after which everything is at rest: the last nudge, and the namespaces of earlier
-/// scenarios.
-const PAUSE: Duration = Duration::from_secs(8);
+/// A pause after which everything is at rest: the last nudge, the namespaces of earlier scenarios,
+/// and the history, which is written at most every 30 s.
+const PAUSE: Duration = Duration::from_secs(32);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
@@ -64,7 +64,7 @@ async fn others_are_gone(context: &Context) -> Result<()> {
 /// Waits for the first pause without a disturbance.
 async fn come_to_rest(context: &Context) -> Result<()> {
     let mut since = (context.cluster.audit.now()?, Instant::now());
-    until("everything to be at rest", REST_WITHIN, || {
+    until("everything to be at rest", 2 * REST_WITHIN, || {
         let found = disturbances(context, since.0);
         let quiet_for = since.1.elapsed();
         if found.as_ref().is_ok_and(|found| !found.is_empty())

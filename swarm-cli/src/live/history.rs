@@ -1,0 +1,234 @@
+//! `history` and `diff`: the moves of a Swarm, from its `SwarmHistory`.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::json;
+use swarm_core::JobName;
+use swarm_core::history::Episode;
+use swarm_local::past::Past;
+
+use super::objects::Metadata;
+use super::show::{Answer, Display};
+use super::{Failure, Scope, chosen, has_no_job, nearest, paths, run, with_jobs};
+use crate::kubectl::proxy::Proxy;
+
+/// Arguments of `kubectl swarm history`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl swarm history -n media                 what moved, when and why
+  kubectl swarm history cam-044 -n media         the moves of one job
+  kubectl swarm history --swarm cameras -o json")]
+pub(crate) struct HistoryArgs {
+    /// Only the moves of this job
+    #[arg(value_name = "JOB")]
+    job: Option<String>,
+    /// The Swarm [default: every Swarm of the namespace]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) swarm: Option<String>,
+    /// The number of episodes to show
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    last: usize,
+    #[command(flatten)]
+    display: Display,
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+}
+
+/// Arguments of `kubectl swarm diff`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl swarm diff 812 -n media                what came and went since revision 812
+  kubectl swarm diff 812 815 --swarm cameras")]
+pub(crate) struct DiffArgs {
+    /// The earlier revision, as `history` shows them
+    #[arg(value_name = "REVISION")]
+    from: u64,
+    /// The later revision [default: the present one]
+    #[arg(value_name = "REVISION")]
+    to: Option<u64>,
+    /// The Swarm [default: the only one of the namespace]
+    #[arg(long, value_name = "NAME")]
+    swarm: Option<String>,
+    #[command(flatten)]
+    display: Display,
+    #[command(flatten)]
+    scope: Scope,
+}
+
+/// The history of a Swarm, as it is read.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct HistoryObject {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: HistorySpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct HistorySpec {
+    /// Episodes, each as it is; an operator of another version may have other fields.
+    #[serde(default)]
+    episodes: Vec<serde_json::Value>,
+}
+
+impl HistoryObject {
+    fn episodes(self) -> Vec<Episode> {
+        let all = self.spec.episodes.into_iter();
+        all.filter_map(|it| serde_json::from_value(it).ok()).collect()
+    }
+}
+
+/// Reads the histories of the Swarms of a namespace, or only of the named one.
+async fn histories(
+    proxy: &Proxy,
+    namespace: &str,
+    swarm: Option<&str>,
+) -> Result<Vec<(String, Vec<Episode>)>, Failure> {
+    let swarms = chosen(proxy, namespace, None).await?;
+    if let Some(name) = swarm
+        && !swarms.iter().any(|other| other == name)
+    {
+        let hint = nearest(name, swarms.iter().map(String::as_str));
+        return Err(Failure::No(format!("namespace `{namespace}` has no Swarm `{name}`{hint}")));
+    }
+    let objects = proxy.list::<HistoryObject>(&paths::histories(namespace)).await?;
+    let Some(objects) = objects else {
+        return Err(Failure::No(
+            "this cluster keeps no history: it has no kind SwarmHistory; apply the CRDs of this \
+             version"
+                .to_owned(),
+        ));
+    };
+    let mut found = Vec::new();
+    for name in swarms.into_iter().filter(|name| swarm.is_none_or(|swarm| swarm == name)) {
+        let own = objects.iter().find(|it| it.metadata.name == name).cloned();
+        found.push((name, own.map(HistoryObject::episodes).unwrap_or_default()));
+    }
+    Ok(found)
+}
+
+/// Reads the history of one Swarm, for an answer that shows more than the history. The user may lack
+/// the right, and the cluster may have no such kind.
+pub(super) async fn of_swarm(proxy: &Proxy, namespace: &str, swarm: &str) -> Vec<Episode> {
+    let path = format!("{}/{swarm}", paths::histories(namespace));
+    let read = proxy.object::<HistoryObject>(&path).await;
+    read.ok().flatten().map(HistoryObject::episodes).unwrap_or_default()
+}
+
+fn past(episodes: &[Episode]) -> Past<'_> {
+    Past { episodes, now: Timestamp::now() }
+}
+
+/// Prints the moves of Swarms, or of one job. Exit code 3 if no Swarm has the job.
+pub(crate) fn history(args: &HistoryArgs) -> ExitCode {
+    run(&args.scope.cluster, async |proxy| {
+        let job = args.job.as_ref().map(|job| job.parse::<JobName>()).transpose();
+        let job = job.map_err(|error| error.to_string())?;
+        let namespace = args.scope.namespace()?;
+        args.display.show(async || answer(args, proxy, &namespace, job.as_ref()).await).await
+    })
+}
+
+async fn answer(
+    args: &HistoryArgs,
+    proxy: &Proxy,
+    namespace: &str,
+    job: Option<&JobName>,
+) -> Result<Answer, Failure> {
+    let swarm = args.swarm.as_deref();
+    let mut found = histories(proxy, namespace, swarm).await?;
+    if let Some(job) = job {
+        let has_moved = |(_, episodes): &(String, Vec<Episode>)| {
+            past(episodes).table_of(job.as_str()).is_some()
+        };
+        if found.iter().any(has_moved) {
+            found.retain(has_moved);
+        } else {
+            let pools = with_jobs(proxy, namespace, swarm, std::slice::from_ref(job)).await?;
+            let has = |name: &str| {
+                let own = pools.iter().filter(|pool| pool.swarm.metadata.name == name);
+                own.into_iter().any(|pool| pool.job(job).is_some())
+            };
+            found.retain(|(name, _)| has(name));
+            if found.is_empty() {
+                return Err(Failure::No(has_no_job(&pools, namespace, swarm, job)));
+            }
+        }
+    }
+    let is_one = found.len() == 1;
+    let text = |_| {
+        let mut text = String::new();
+        for (name, episodes) in &found {
+            if !is_one {
+                let _ = writeln!(text, "{namespace}/{name}");
+            }
+            let past = past(episodes);
+            text.push_str(&match job.map(JobName::as_str) {
+                None => past.table(args.last),
+                Some(job) => past.table_of(job).unwrap_or_else(|| {
+                    format!("{job} has not moved: it came {}\n", past.last_move(job))
+                }),
+            });
+        }
+        text
+    };
+    let document = || {
+        let one = |(name, episodes): &(String, Vec<Episode>)| {
+            let past = past(episodes);
+            let mut document = match job {
+                None => past.document(),
+                Some(job) => past.document_of(job.as_str()),
+            };
+            document["swarm"] = name.as_str().into();
+            document["namespace"] = namespace.into();
+            document
+        };
+        match found.as_slice() {
+            [history] => one(history),
+            several => json!({ "swarms": several.iter().map(one).collect::<Vec<_>>() }),
+        }
+    };
+    let names = || {
+        let moves = found.iter().flat_map(|(_, episodes)| episodes).flat_map(|it| &it.moves);
+        let jobs: std::collections::BTreeSet<_> = moves.map(|it| it.job.to_string()).collect();
+        jobs.into_iter().filter(|name| job.is_none_or(|job| job.as_str() == name)).collect()
+    };
+    Ok(args.display.answer(true, text, document, names)?)
+}
+
+/// Prints the jobs that have another worker than at an earlier revision. Exit code 3 if the history
+/// does not reach back so far.
+pub(crate) fn diff(args: &DiffArgs) -> ExitCode {
+    run(&args.scope.cluster, async |proxy| {
+        let namespace = args.scope.namespace()?;
+        args.display.show(async || difference(args, proxy, &namespace).await).await
+    })
+}
+
+async fn difference(args: &DiffArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
+    let found = histories(proxy, namespace, args.swarm.as_deref()).await?;
+    let (name, episodes) = match found.as_slice() {
+        [one] => one,
+        [] => return Err(Failure::No(format!("namespace `{namespace}` has no Swarm"))),
+        several => {
+            let names = super::some(several.iter().map(|(name, _)| name.as_str()));
+            return Err(Failure::No(format!(
+                "namespace `{namespace}` has several Swarms; name one with --swarm: {names}"
+            )));
+        }
+    };
+    let difference = past(episodes).diff(args.from, args.to).map_err(Failure::No)?;
+    let document = || {
+        let mut document = difference.document();
+        document["swarm"] = name.as_str().into();
+        document["namespace"] = namespace.into();
+        document
+    };
+    let text = |_| difference.text();
+    Ok(args.display.answer(true, text, document, || difference.jobs())?)
+}

@@ -1,0 +1,74 @@
+//! The resource `SwarmHistory`: the recent moves of a Swarm's jobs, for people.
+
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Deserializer, Serialize};
+use swarm_core::history::{Episode, fit};
+
+/// Recent changes of a Swarm. It has the name of the Swarm, and goes with the Swarm.
+///
+/// No decision depends on it. Without it, or without its CRD, everything else works.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "swarm.k8slab.info",
+    version = "v1alpha1",
+    kind = "SwarmHistory",
+    plural = "swarmhistories",
+    namespaced,
+    doc = "Recent changes of a Swarm: which jobs moved, when and why. Only the operator writes it.",
+    derive = "PartialEq",
+    printcolumn(json_path = ".metadata.creationTimestamp", name = "Age", type_ = "date")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct SwarmHistorySpec {
+    /// Episodes, the newest last: from the moment when the pool was not settled until it was settled
+    /// again. `kubectl swarm history` shows them.
+    #[serde(default, deserialize_with = "readable")]
+    #[schemars(schema_with = "episodes")]
+    pub episodes: Vec<Episode>,
+}
+
+/// The most bytes of the episodes in JSON: 16 KiB.
+pub const HISTORY_BYTES_MAX: usize = 16 * 1024;
+
+impl SwarmHistorySpec {
+    /// Keeps as many of these episodes as one object holds. The newest come last. Returns `None` for
+    /// episodes that do not fit at all.
+    ///
+    /// ```
+    /// use swarm_client::api::SwarmHistorySpec;
+    /// use swarm_core::history::Episode;
+    ///
+    /// let spec = SwarmHistorySpec::of(vec![Episode::default(); 1_000]).unwrap();
+    /// assert!(spec.episodes.len() < 100);
+    /// ```
+    #[must_use]
+    pub fn of(mut episodes: Vec<Episode>) -> Option<Self> {
+        let mut bytes_max = HISTORY_BYTES_MAX;
+        loop {
+            fit(&mut episodes, bytes_max);
+            let bytes = serde_json::to_vec(&episodes).map_or(usize::MAX, |json| json.len());
+            if bytes <= HISTORY_BYTES_MAX {
+                return (!episodes.is_empty()).then_some(Self { episodes });
+            }
+            bytes_max /= 2;
+        }
+    }
+}
+
+/// Reads the episodes of a list that can be read. A person may have edited the object.
+fn readable<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Episode>, D::Error> {
+    let all = Vec::<serde_json::Value>::deserialize(from)?;
+    Ok(all.into_iter().filter_map(|it| serde_json::from_value(it).ok()).collect())
+}
+
+/// The schema of the episodes: one value with free fields, so that a later operator may add some.
+fn episodes(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "array",
+        "description": "Episodes, the newest last: from the moment when the pool was not settled \
+                        until it was settled again. `kubectl swarm history` shows them.",
+        "maxItems": 200,
+        "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        "x-kubernetes-list-type": "atomic",
+    })
+}
