@@ -117,7 +117,8 @@ impl Fleet {
                     self.slots().filter_map(latest).all(|pod| runs(pod, job, *token))
                 }
                 Cell::ReleasingAll { .. } => self.desired.policy == Policy::Exclusive,
-                Cell::Hold { .. } => false,
+                // The worker of its slot has no room until it releases another job.
+                Cell::Hold { slot, .. } => latest(*slot).is_some_and(is_stuck),
                 Cell::Quarantined { .. } | Cell::Done { .. } => true,
             };
             if !is_well {
