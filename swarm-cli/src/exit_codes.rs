@@ -34,6 +34,12 @@ fn codes_in_a_cluster(command: &str) -> Option<&'static [Code]> {
             INVALID,
             (3, "no such Swarm exists, or none has such a job"),
         ],
+        "apply" => &[
+            (0, "the manifests were applied"),
+            (1, "the cluster does not answer, or refuses the request; or kubectl failed"),
+            INVALID,
+            (3, "the Swarm has changed since the plan, so it was not applied"),
+        ],
         "history" => &[
             (0, "the moves were printed; there may be none"),
             UNREAD,

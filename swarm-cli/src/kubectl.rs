@@ -20,7 +20,7 @@ use run::Ended;
 const REQUEST_TIMEOUT: &str = "30s";
 
 /// Message about a missing kubectl.
-const MISSING: &str = "kubectl is not in PATH, and the cluster is asked through it";
+pub(crate) const MISSING: &str = "kubectl is not in PATH, and the cluster is asked through it";
 
 /// Maximum size of an answer that lists names.
 const NAME_BYTES_MAX: u64 = 1 << 20;

@@ -12,6 +12,7 @@ use crate::live::{
     self, CheckArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LogsArgs, StatusArgs, WhoArgs,
     WorkersArgs,
 };
+use crate::plan::apply::{self, ApplyArgs};
 use crate::plan::{self, ClusterPlanArgs};
 use crate::replicas::{self, ReplicasArgs};
 use crate::{complete, exit_codes, refusal, words};
@@ -29,6 +30,8 @@ struct Args {
 enum Command {
     /// Show what would run where, and what would move, without changing anything
     Plan(ClusterPlanArgs),
+    /// Apply manifests, unless the Swarm has changed since a plan
+    Apply(ApplyArgs),
     /// Show a Swarm: its workers, moves, failing jobs, and the next command
     Status(StatusArgs),
     /// List the jobs of a Swarm with their workers and phases
@@ -105,6 +108,7 @@ pub fn main() -> ExitCode {
     let matches = program.try_get_matches_from(words).unwrap_or_else(|error| refusal::exit(error));
     match Args::from_arg_matches(&matches).unwrap_or_else(|error| refusal::exit(error)).command {
         Command::Plan(args) => plan::run(&args),
+        Command::Apply(args) => apply::apply(&args),
         Command::Status(args) => live::status(&args),
         Command::Jobs(args) => live::jobs(&args),
         Command::Who(args) => live::who(&args),

@@ -4,6 +4,7 @@
 //! core's planner alone decides the worker of each job.
 
 pub(crate) mod answer;
+pub(crate) mod apply;
 pub(crate) mod document;
 mod input;
 pub(crate) mod machine;
@@ -120,22 +121,7 @@ fn finish(answer: Result<Answer, Refusal>, mut notes: Vec<String>, output: Outpu
     }
     let answer = match answer {
         Ok(answer) => answer,
-        Err(Refusal::NoSwarm(shown)) => {
-            complain(&format!("note: {shown}: no Swarm in it, so there is nothing to plan"));
-            return ExitCode::SUCCESS;
-        }
-        Err(Refusal::Wrong(Explained { sentence, excerpt })) => {
-            complain(&sentence);
-            if let Some(excerpt) = excerpt {
-                // A failure to write to standard error cannot be reported.
-                let _ = writeln!(io::stderr(), "{}", printable(&excerpt, Form::Lines));
-            }
-            return ExitCode::from(WRONG);
-        }
-        Err(Refusal::Impossible(sentence)) => {
-            complain(&sentence);
-            return ExitCode::FAILURE;
-        }
+        Err(refusal) => return finish_refused(refusal),
     };
     let printed = match output {
         Output::Text => print(&table::text(&answer)),
@@ -150,6 +136,28 @@ fn finish(answer: Result<Answer, Refusal>, mut notes: Vec<String>, output: Outpu
         }
         Ok(()) if answer.document.leaves_some() => ExitCode::from(NO),
         Ok(()) => ExitCode::SUCCESS,
+    }
+}
+
+/// Prints the reason for a missing answer.
+fn finish_refused(refusal: Refusal) -> ExitCode {
+    match refusal {
+        Refusal::NoSwarm(shown) => {
+            complain(&format!("note: {shown}: no Swarm in it, so there is nothing to plan"));
+            ExitCode::SUCCESS
+        }
+        Refusal::Wrong(Explained { sentence, excerpt }) => {
+            complain(&sentence);
+            if let Some(excerpt) = excerpt {
+                // A failure to write to standard error cannot be reported.
+                let _ = writeln!(io::stderr(), "{}", printable(&excerpt, Form::Lines));
+            }
+            ExitCode::from(WRONG)
+        }
+        Refusal::Impossible(sentence) => {
+            complain(&sentence);
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -182,6 +190,12 @@ enum Refusal {
 impl From<String> for Refusal {
     fn from(sentence: String) -> Self {
         Self::Wrong(sentence.into())
+    }
+}
+
+impl From<Explained> for Refusal {
+    fn from(explained: Explained) -> Self {
+        Self::Wrong(explained)
     }
 }
 
@@ -265,6 +279,13 @@ fn ask_live(
         "compared with Swarm `{}/{name}` of the cluster, revision {revision}, resourceVersion {}",
         document.namespace, document.resource_version
     ));
+    if !input.is_empty() {
+        let version = &document.resource_version;
+        notes.push(format!(
+            "`kubectl swarm apply` with the same files and --if-revision {version} applies this plan, \
+             unless the Swarm changes"
+        ));
+    }
     answer.document.live = Some(document);
     Ok(answer)
 }

@@ -179,7 +179,9 @@ impl<'a> Past<'a> {
         }
         let last = self.episodes.last().map_or(0, |it| it.last_revision);
         if last < from {
-            return Err(format!("the history ends at revision {last}; it has nothing about {from}"));
+            return Err(format!(
+                "the history ends at revision {last}; it has nothing about {from}"
+            ));
         }
         let mut difference = Difference::default();
         for episode in self.episodes {

@@ -83,6 +83,20 @@ impl Source {
         manifest::parse_documents(documents, name, namespace, home)
     }
 
+    /// Returns the objects of all texts.
+    ///
+    /// # Errors
+    ///
+    /// The error of a text that does not parse.
+    pub(crate) fn objects(&self) -> Result<Vec<serde_json::Value>, ManifestError> {
+        let documents = if self.parts.is_empty() {
+            yaml::manifests(&self.text)?.into_iter().filter(has_kind).collect()
+        } else {
+            self.documents()?.into_iter().map(|(_, document)| document).collect::<Vec<_>>()
+        };
+        Ok(documents.into_iter().map(|document| document.value).collect())
+    }
+
     /// The documents of all texts that have a kind, with the text that each is in.
     fn documents(&self) -> Result<Vec<(&Part, Document<'_>)>, ManifestError> {
         let mut all = Vec::new();

@@ -36,6 +36,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     failures(&context).await?;
     workers(&context, &runs).await?;
     plans(&context, &runs).await?;
+    applies(&context).await?;
     refusals(&context).await?;
     moves(&mut pool, &good).await?;
     viewers(&context).await?;
@@ -145,6 +146,37 @@ async fn plans(context: &Context, runs: &BTreeMap<String, RunName>) -> Result<()
     let output = expect(context, &["logs", FAILS, "--tail", "1000"], 0, "").await?;
     ensure!(output.contains("exit code 3") && !output.contains("live:0"), "{output}");
     context.laps.lap("plans begin with the live pool");
+    Ok(())
+}
+
+/// Checks that an apply for a version of a Swarm changes no other version.
+async fn applies(context: &Context) -> Result<()> {
+    let swarm = json!({
+        "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm",
+        "metadata": {"name": "revised"},
+        "spec": {"pool": {"statefulSet": {"name": "missing"}}, "jobs": [{"name": "a"}]},
+    });
+    let file = tempfile::NamedTempFile::new_in(crate::cluster::FOLDER)?;
+    std::fs::write(file.path(), swarm.to_string())?;
+    let path = file.path().to_str().context("a path is not UTF-8")?;
+    context.kubectl(&["apply", "--server-side", "-f", path]).await?;
+    let edited = swarm.to_string().replace("\"a\"", "\"b\"");
+    std::fs::write(file.path(), edited)?;
+    let jobs = ["get", "swarm", "revised", "-o=jsonpath={.spec.jobs[*].name}"];
+    let stale = ["apply", "-f", path, "--if-revision", "1"];
+    expect(context, &stale, 3, "has changed since resourceVersion 1").await?;
+    ensure!(context.kubectl(&jobs).await? == "a");
+    // The operator may write the status between the two requests.
+    until("the edit to be applied", REST_WITHIN, || async {
+        let version = ["get", "swarm", "revised", "-o=jsonpath={.metadata.resourceVersion}"];
+        let version = context.kubectl(&version).await?;
+        let applied = ["apply", "-f", path, "--if-revision", &version];
+        expect(context, &applied, 0, "had not changed since the plan").await.map(Some)
+    })
+    .await?;
+    ensure!(context.kubectl(&jobs).await? == "b");
+    context.kubectl(&["delete", "swarm", "revised", "--timeout=30s"]).await?;
+    context.laps.lap("an edit is applied to the planned version only");
     Ok(())
 }
 
