@@ -29,7 +29,7 @@ const LONG: Duration = Duration::from_secs(5);
 /// The time between two requests for any histories: at most 20 per second.
 const PACE: Duration = Duration::from_millis(50);
 /// The time until a write is tried again after a refusal, or while the CRD is missing.
-const REFUSED_RETRY: Duration = Duration::from_mins(10);
+const NOT_KEPT_RETRY: Duration = Duration::from_mins(10);
 
 /// The histories of the Swarms of this operator.
 #[derive(Default)]
@@ -96,12 +96,14 @@ impl Histories {
             open: None,
             not_before: Instant::now(),
         });
-        history.pending.extend(ended);
         let since = history.open.take().map_or_else(Instant::now, |(_, since)| since);
         history.open = open.map(|open| (open.clone(), since));
-        // Unstored episodes must not grow without bound in an outage.
-        let pending = std::mem::take(&mut history.pending);
-        history.pending = SwarmHistorySpec::of(pending).unwrap_or_default().episodes;
+        if let Some(ended) = ended {
+            history.pending.push(ended);
+            // Unstored episodes must not grow without bound in an outage.
+            let pending = std::mem::take(&mut history.pending);
+            history.pending = SwarmHistorySpec::of(pending).unwrap_or_default().episodes;
+        }
         self.news.notify_one();
     }
 
@@ -216,7 +218,7 @@ impl History {
         (!is_stored).then(|| self.not_before.max(*since + LONG))
     }
 
-    fn due(&mut self) -> Due {
+    fn due(&self) -> Due {
         let Some(stored) = &self.stored else { return Due::Read };
         let mut episodes: Vec<Episode> = serde_json::from_str(&stored.episodes).unwrap_or_default();
         episodes.retain(|it| !it.is_open);
@@ -273,7 +275,7 @@ impl History {
         tracing::info!(namespace, name, %error, "the history is not kept now");
         let pause = match error {
             StoreError::Unavailable { .. } => INTERVAL,
-            StoreError::Conflict { .. } | StoreError::Refused { .. } => REFUSED_RETRY,
+            StoreError::Conflict { .. } | StoreError::Refused { .. } => NOT_KEPT_RETRY,
         };
         self.not_before = Instant::now() + pause;
     }

@@ -228,9 +228,7 @@ async fn one(
             }
             return Ok(pool);
         }
-        let others = names(proxy, namespace).await?;
-        let hint = nearest(name, others.iter().map(String::as_str));
-        return Err(Failure::No(format!("namespace `{namespace}` has no Swarm `{name}`{hint}")));
+        return Err(has_no_swarm(namespace, name, &names(proxy, namespace).await?));
     }
     let all = names(proxy, namespace).await?;
     match all.as_slice() {
@@ -259,6 +257,12 @@ async fn with_jobs(
         pools.push(one(proxy, namespace, Some(swarm), Reach::Jobs(jobs)).await?);
     }
     Ok(pools)
+}
+
+/// Returns the failure about a Swarm that does not exist, with the nearest names.
+fn has_no_swarm(namespace: &str, name: &str, others: &[String]) -> Failure {
+    let hint = nearest(name, others.iter().map(String::as_str));
+    Failure::No(format!("namespace `{namespace}` has no Swarm `{name}`{hint}"))
 }
 
 /// Returns a sentence about a job that none of the pools has. A part of a ledger has only the names of

@@ -34,7 +34,10 @@ pub(super) struct History {
 impl History {
     /// Continues the history in `dir`.
     pub(super) fn open(dir: &Path) -> Self {
-        let last = read(dir).ok().and_then(|mut episodes| episodes.pop());
+        let last = NAMES.iter().find_map(|name| {
+            let text = file::read_regular_text(&dir.join(name), 2 * BYTES_MAX).ok()?;
+            text.lines().rev().find_map(parse)
+        });
         let (recorder, unacknowledged) = (Recorder::default(), Unacknowledged::default());
         Self { dir: dir.to_owned(), recorder, unacknowledged, last, is_written: true }
     }
@@ -84,7 +87,8 @@ fn append(dir: &Path, episode: Episode) -> io::Result<()> {
     }
     let mut episodes = vec![episode];
     fit(&mut episodes, EPISODE_BYTES_MAX);
-    let mut line = serde_json::to_vec(episodes.first().unwrap_or(&Episode::default()))?;
+    let Some(episode) = episodes.pop() else { return Ok(()) };
+    let mut line = serde_json::to_vec(&episode)?;
     line.push(b'\n');
     file::append(&path)?.write_all(&line)
 }
@@ -102,9 +106,14 @@ pub(super) fn read(dir: &Path) -> Result<Vec<Episode>, ReadError> {
             Err(ReadError::Missing) => continue,
             text => text?,
         };
-        episodes.extend(text.lines().filter_map(|line| serde_json::from_str::<Episode>(line).ok()));
+        episodes.extend(text.lines().filter_map(parse));
     }
     Ok(episodes)
+}
+
+/// Reads a line of the file; `None` for a line that was cut.
+fn parse(line: &str) -> Option<Episode> {
+    serde_json::from_str(line).ok()
 }
 
 #[cfg(test)]

@@ -93,19 +93,30 @@ impl<'a> Past<'a> {
     }
 
     fn moves_of(&self, job: &str) -> impl Iterator<Item = Moved<'a>> {
+        self.moves().filter(move |it| it.it.job.as_str() == job)
+    }
+
+    /// Returns all moves, each once, in order of time.
+    fn moves(&self) -> impl Iterator<Item = Moved<'a>> + use<'a> {
         let of = |episode: &'a Episode| episode.moves.iter().map(move |it| Moved { episode, it });
         let all = self.episodes.iter().flat_map(of);
         // A move that went on after a cut is in both pieces; the later one has its end.
         let is_later = |it: &Moved<'_>| !(it.episode.is_cut && it.it.granted.is_none());
-        all.filter(move |it| it.it.job.as_str() == job && is_later(it))
+        all.filter(is_later)
     }
 
-    /// Returns the moment at which the present worker got the job, in milliseconds since the Unix
-    /// epoch; `None` if the history does not have it.
+    /// Returns the moment at which its present worker got each job, in milliseconds since the Unix
+    /// epoch. The history may lack the arrival of a job, which is left out then. O(moves · log jobs).
     #[must_use]
-    pub fn held_since(&self, job: &str) -> Option<u64> {
-        let Moved { episode, it } = self.moves_of(job).last()?;
-        Some(moment(episode, it.granted?))
+    pub fn held_since(&self) -> BTreeMap<&'a str, u64> {
+        let mut held = BTreeMap::new();
+        for Moved { episode, it } in self.moves() {
+            match it.granted {
+                Some(granted) => held.insert(it.job.as_str(), moment(episode, granted)),
+                None => held.remove(it.job.as_str()),
+            };
+        }
+        held
     }
 
     /// Returns a sentence about the last move of a job.
@@ -149,13 +160,15 @@ impl<'a> Past<'a> {
         let open = self.episodes.last().filter(|it| it.is_open)?;
         let it = open.moves.iter().rfind(|it| it.job.as_str() == job && it.granted.is_none())?;
         let since = moment(open, it.released.or(it.acknowledged)?);
-        let now = u64::try_from(self.now.as_millisecond()).unwrap_or_default();
-        Some((it.to.as_deref(), &it.reason, now.saturating_sub(since)))
+        Some((it.to.as_deref(), &it.reason, self.now_ms().saturating_sub(since)))
     }
 
     fn ago(&self, at_ms: u64) -> String {
-        let now = u64::try_from(self.now.as_millisecond()).unwrap_or_default();
-        age(Duration::from_millis(now.saturating_sub(at_ms)))
+        age(Duration::from_millis(self.now_ms().saturating_sub(at_ms)))
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.now.as_millisecond()).unwrap_or_default()
     }
 
     /// Compares the workers of the jobs at two revisions. `to` is the present state if it is `None`.

@@ -16,11 +16,6 @@ use super::{Failure, Scope, age_of, age_since, has_no_job, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 use crate::plan::answer;
 
-/// Default of `handover.releaseTimeout`.
-const RELEASE_TIMEOUT: &str = "60s";
-/// Default of `handover.lease.duration`.
-const LEASE: &str = "20s";
-
 /// Arguments of `kubectl swarm explain`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -149,14 +144,13 @@ fn failing(pool: &LivePool, state: &JobState<'_>) -> Option<String> {
 
 /// Returns the thing that a job waits for, with its bound.
 fn waits(pool: &LivePool, state: &JobState<'_>, worker: Option<&LiveWorker>) -> Option<Waits> {
-    let handover = &pool.swarm.spec["handover"];
-    let lease = handover["lease"]["duration"].as_str().unwrap_or(LEASE);
-    let is_exclusive = handover["policy"] == "Exclusive";
+    let swarm = &pool.swarm;
+    let lease = swarm.lease_duration();
     let who = state.worker.unwrap_or("its previous worker").to_owned();
     match state.phase {
         JobPhase::Stopping => {
-            let timeout = handover["releaseTimeout"].as_str().unwrap_or(RELEASE_TIMEOUT);
-            let at_most = if is_exclusive {
+            let timeout = swarm.release_timeout();
+            let at_most = if swarm.is_exclusive() {
                 format!(
                     "no bound while the worker renews its Lease; about {lease} once it is silent"
                 )

@@ -13,7 +13,7 @@ use swarm_local::past::Past;
 
 use super::objects::Metadata;
 use super::show::{Answer, Display};
-use super::{Failure, Scope, chosen, has_no_job, nearest, paths, run, with_jobs};
+use super::{Failure, Scope, has_no_job, has_no_swarm, names, paths, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 
 /// Arguments of `kubectl swarm history`.
@@ -89,12 +89,11 @@ async fn histories(
     namespace: &str,
     swarm: Option<&str>,
 ) -> Result<Vec<(String, Vec<Episode>)>, Failure> {
-    let swarms = chosen(proxy, namespace, None).await?;
+    let swarms = names(proxy, namespace).await?;
     if let Some(name) = swarm
         && !swarms.iter().any(|other| other == name)
     {
-        let hint = nearest(name, swarms.iter().map(String::as_str));
-        return Err(Failure::No(format!("namespace `{namespace}` has no Swarm `{name}`{hint}")));
+        return Err(has_no_swarm(namespace, name, &swarms));
     }
     let objects = proxy.list::<HistoryObject>(&paths::histories(namespace)).await?;
     let Some(objects) = objects else {

@@ -1,9 +1,11 @@
 //! `jobs`: the jobs of a Swarm with their phases.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::JobPhase;
@@ -58,6 +60,9 @@ pub(crate) struct JobsArgs {
     pub(crate) scope: Scope,
 }
 
+/// The moment since which its worker has each job, in milliseconds of Unix time.
+type Held<'a> = BTreeMap<&'a str, u64>;
+
 /// Prints the jobs of a Swarm. Exit code 3 if the Swarm or the worker does not exist.
 pub(crate) fn jobs(args: &JobsArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
@@ -82,14 +87,15 @@ async fn answer(args: &JobsArgs, proxy: &Proxy, namespace: &str) -> Result<Answe
     };
     let titled = pool.jobs().map(|state| (title(&state), state));
     let shown: Vec<_> = titled.filter(|(title, state)| args.shows(state, title)).collect();
+    let held = pool.past().held_since();
     let document = || {
         let all: Vec<_> =
-            shown.iter().map(|(title, state)| document(&pool, title, state)).collect();
+            shown.iter().map(|(title, state)| document(&held, title, state)).collect();
         json!({ "jobs": all })
     };
     let names = || shown.iter().map(|(_, state)| state.name.to_string()).collect();
     let text = |is_wide| {
-        let mut text = table(&pool, &shown, is_wide);
+        let mut text = table(pool.now, &held, &shown, is_wide);
         if let (true, Some(message)) = (args.unassigned, why_unassigned(&pool.swarm).1) {
             let _ = writeln!(text, "{}", printable(message, Form::Line));
         }
@@ -109,7 +115,7 @@ impl JobsArgs {
     }
 }
 
-fn table(pool: &LivePool, shown: &[(&str, JobState<'_>)], is_wide: bool) -> String {
+fn table(now: Timestamp, held: &Held<'_>, shown: &[(&str, JobState<'_>)], is_wide: bool) -> String {
     let mut heads = vec![columns::JOB, columns::TITLE, columns::WORKER, columns::PHASE];
     heads.extend(["RESTARTS", "SINCE", "LAST EXIT"]);
     heads.extend(if is_wide { &["SLOT", "TOKEN", "LAST OUTPUT"][..] } else { &[] });
@@ -123,7 +129,7 @@ fn table(pool: &LivePool, shown: &[(&str, JobState<'_>)], is_wide: bool) -> Stri
             state.worker.unwrap_or("-").to_owned(),
             state.phase.as_str().to_owned(),
             known(failing.map(|it| it.restarts.to_string())),
-            known(since(pool, state).map(|since| age_since(pool.now, since))),
+            known(since(held, state).map(|since| age_since(now, since))),
             known(failing.map(|it| it.last_exit.clone())),
         ];
         if is_wide {
@@ -140,12 +146,12 @@ fn table(pool: &LivePool, shown: &[(&str, JobState<'_>)], is_wide: bool) -> Stri
 
 /// Returns the moment since which a job fails, or since which its worker has it, as far as the history
 /// goes back; in seconds of Unix time.
-fn since(pool: &LivePool, state: &JobState<'_>) -> Option<u64> {
+fn since(held: &Held<'_>, state: &JobState<'_>) -> Option<u64> {
     let failing = state.failing.map(|it| it.since_unix_s);
-    failing.or_else(|| Some(pool.past().held_since(state.name.as_str())? / 1_000))
+    failing.or_else(|| Some(held.get(state.name.as_str())? / 1_000))
 }
 
-fn document(pool: &LivePool, title: &str, state: &JobState<'_>) -> Value {
+fn document(held: &Held<'_>, title: &str, state: &JobState<'_>) -> Value {
     json!({
         "job": state.name.as_str(),
         "title": (!title.is_empty()).then_some(title),
@@ -153,7 +159,7 @@ fn document(pool: &LivePool, title: &str, state: &JobState<'_>) -> Value {
         "slot": state.slot.map(|slot| slot.0),
         "phase": state.phase.as_str(),
         "token": state.token,
-        "sinceUnixS": since(pool, state),
+        "sinceUnixS": since(held, state),
         "restarts": state.failing.map(|it| it.restarts),
         "lastExit": state.failing.map(|it| it.last_exit.as_str()),
         "lastOutput": state.failing.map(|it| &it.last_output),

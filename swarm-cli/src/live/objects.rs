@@ -93,6 +93,26 @@ impl SwarmObject {
         jobs.filter_map(|job| Some((job["name"].as_str()?, job))).collect()
     }
 
+    /// Returns the policy for the end of an ownership, `handover.policy`.
+    pub(super) fn policy(&self) -> &str {
+        self.spec["handover"]["policy"].as_str().unwrap_or("AtLeastOnce")
+    }
+
+    /// Whether only a proof ends an ownership.
+    pub(super) fn is_exclusive(&self) -> bool {
+        self.policy() == "Exclusive"
+    }
+
+    /// Returns the longest time for a release, `handover.releaseTimeout`.
+    pub(super) fn release_timeout(&self) -> &str {
+        self.spec["handover"]["releaseTimeout"].as_str().unwrap_or("60s")
+    }
+
+    /// Returns the duration of a worker's Lease, `handover.lease.duration`.
+    pub(super) fn lease_duration(&self) -> &str {
+        self.spec["handover"]["lease"]["duration"].as_str().unwrap_or("20s")
+    }
+
     /// Whether workers get their jobs by sessions, and so confirm them.
     pub(super) fn has_sessions(&self) -> bool {
         let managed = &self.spec["pool"]["managed"];

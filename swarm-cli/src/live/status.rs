@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use swarm_adapters_host::clock::millis;
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::{JobPhase, Slot};
 use swarm_local::age;
@@ -284,11 +285,7 @@ impl<'a> InFlight<'a> {
 
 /// Returns the longest time for a release; `None` if only a proof ends it.
 fn release_timeout(swarm: &SwarmObject) -> Option<Duration> {
-    let handover = &swarm.spec["handover"];
-    if handover["policy"] == "Exclusive" {
-        return None;
-    }
-    swarm_local::time(handover["releaseTimeout"].as_str().unwrap_or("60s")).ok()
+    if swarm.is_exclusive() { None } else { swarm_local::time(swarm.release_timeout()).ok() }
 }
 
 /// Describes a job that fails.
@@ -300,13 +297,11 @@ fn info_of(job: &JobState<'_>) -> String {
 }
 
 fn guarantee(swarm: &SwarmObject) -> String {
-    let handover = &swarm.spec["handover"];
-    let policy = handover["policy"].as_str().unwrap_or("AtLeastOnce");
+    let policy = swarm.policy();
     if !swarm.has_sessions() {
         return format!("{policy}, plain workers confirm nothing");
     }
-    let lease = handover["lease"]["duration"].as_str().unwrap_or("20s");
-    format!("{policy}, lease {lease}")
+    format!("{policy}, lease {}", swarm.lease_duration())
 }
 
 /// Returns the command that a person is likely to need next.
@@ -344,9 +339,7 @@ fn document(pool: &LivePool, states: &[WorkerState<'_>]) -> Value {
         pool.jobs().filter(|job| job.phase == wanted).map(|job| shown(&job)).collect()
     };
     let moving = |job: &JobState<'_>| {
-        let (moving, millis) = (InFlight::of(pool, job), |time: Duration| {
-            u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-        });
+        let moving = InFlight::of(pool, job);
         let moving = moving.as_ref();
         json!({
             "job": job.name.as_str(),

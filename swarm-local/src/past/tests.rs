@@ -52,8 +52,8 @@ fn the_last_move_of_a_job_is_a_sentence() {
     assert_eq!(a, expected);
     let unknown = past.last_move("c");
     assert_eq!(unknown, "before 2025-11-28T03:20:00Z, where the history begins");
-    assert_eq!(past.held_since("a"), Some(1_764_300_060_600));
-    assert_eq!(past.held_since("b"), None, "its worker changes");
+    assert_eq!(past.held_since().get("a"), Some(&1_764_300_060_600));
+    assert_eq!(past.held_since().get("b"), None, "its worker changes");
     assert_eq!(past.under_way("b"), Some((Some("w-1"), "pin", 10_000)));
     assert_eq!(past.under_way("a"), None);
 }
