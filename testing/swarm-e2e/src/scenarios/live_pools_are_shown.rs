@@ -186,7 +186,9 @@ async fn moves(pool: &mut SessionPool, good: &BTreeSet<String>) -> Result<()> {
     let before = document(&context, &["history", "-o", "json"]).await?;
     let first = &before["episodes"][0];
     ensure!(first["causes"][0] == "the pool is new", "{before}");
-    let revision = first["lastRevision"].as_u64().context("no revision")?.to_string();
+    // The first episode may end before all jobs have a worker: the workers join one by one.
+    let present = swarm_json(&context, &["status", "live"], 3).await?;
+    let revision = present["revision"].as_u64().context("no revision")?.to_string();
     let earlier = pool.history()?.running(good)?;
     pool.workers = 3;
     pool.apply().await?;
