@@ -16,6 +16,12 @@ use crate::http::Build;
 
 const FAILING_HELP: &str = "Jobs that ended by themselves and have not run for half a minute since";
 
+/// The meaning of the histogram of standstills.
+const STANDSTILL_HELP: &str =
+    "Time from the acknowledged release of a moved job to its acknowledged grant";
+/// The upper bounds of its buckets, in seconds.
+const STANDSTILLS: [f64; 11] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0];
+
 /// The metrics of a worker.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerMetrics {
@@ -120,8 +126,11 @@ pub struct PoolMetrics {
     turn_duration: Histogram,
     ledger_writes: Counter,
     moves: Counter,
+    standstill: Histogram,
+    moves_by_reason: Family<ReasonLabels, Counter>,
     jobs: Family<StateLabels, Gauge>,
     workers: Family<StateLabels, Gauge>,
+    unassigned: Family<ReasonLabels, Gauge>,
     failing_jobs: Gauge,
     settled: Gauge,
     file_invalid: Gauge,
@@ -130,6 +139,11 @@ pub struct PoolMetrics {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TurnLabels {
     result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -145,8 +159,11 @@ impl Default for PoolMetrics {
             turn_duration: Histogram::new(exponential_buckets(0.000_25, 2.0, 15)),
             ledger_writes: Counter::default(),
             moves: Counter::default(),
+            standstill: Histogram::new(STANDSTILLS),
+            moves_by_reason: Family::default(),
             jobs: Family::default(),
             workers: Family::default(),
+            unassigned: Family::default(),
             failing_jobs: Gauge::default(),
             settled: Gauge::default(),
             file_invalid: Gauge::default(),
@@ -162,8 +179,11 @@ impl PoolMetrics {
             turn_duration,
             ledger_writes,
             moves,
+            standstill,
+            moves_by_reason,
             jobs,
             workers,
+            unassigned,
             failing_jobs,
             settled,
             file_invalid,
@@ -178,8 +198,19 @@ impl PoolMetrics {
         );
         registry.register("ledger_writes", "Writes of the ledger", ledger_writes);
         registry.register("job_moves", "Jobs that changed their holder", moves);
-        registry.register("jobs", "Jobs, by state", jobs);
-        registry.register("workers", "Workers, by state", workers);
+        registry.register_with_unit("job_standstill", STANDSTILL_HELP, Unit::Seconds, standstill);
+        registry.register(
+            "pool_job_moves",
+            "Jobs of a pool that changed their holder, by reason",
+            moves_by_reason,
+        );
+        registry.register("pool_jobs", "Jobs of a pool, by phase", jobs);
+        registry.register("pool_workers", "Workers of a pool, by state", workers);
+        registry.register(
+            "pool_unassigned_jobs",
+            "Jobs of a pool that no worker can run, by reason",
+            unassigned,
+        );
         registry.register("failing_jobs", FAILING_HELP, failing_jobs);
         registry.register(
             "file_invalid",
@@ -205,26 +236,55 @@ impl PoolMetrics {
         self.moves.inc_by(jobs as u64);
     }
 
+    /// Records a turn's moves by reason, and the reasons of all jobs without a worker.
+    pub fn planned(
+        &self,
+        moves: impl Iterator<Item = &'static str>,
+        unassigned: impl Iterator<Item = &'static str>,
+    ) {
+        for reason in moves {
+            self.moves_by_reason.get_or_create(&ReasonLabels { reason }).inc();
+        }
+        self.unassigned.clear();
+        for reason in unassigned {
+            self.unassigned.get_or_create(&ReasonLabels { reason }).inc();
+        }
+    }
+
+    /// Records the time for which a moved job ran nowhere.
+    pub fn stood_still(&self, time: Duration) {
+        self.standstill.observe(time.as_secs_f64());
+    }
+
     /// Records the number of failing jobs, and whether the manifest is invalid.
     pub fn observe_health(&self, failing: usize, file_invalid: bool) {
         self.failing_jobs.set(failing.try_into().unwrap_or(i64::MAX));
         self.file_invalid.set(i64::from(file_invalid));
     }
 
-    /// Records the state of the pool. Each call has all states, so that no old count remains.
-    pub fn observe_pool(
-        &self,
-        jobs: &[(&'static str, usize)],
-        workers: &[(&'static str, usize)],
-        settled: bool,
-    ) {
-        for (family, counts) in [(&self.jobs, jobs), (&self.workers, workers)] {
-            for (state, count) in counts {
-                let count = (*count).try_into().unwrap_or(i64::MAX);
-                family.get_or_create(&StateLabels { state }).set(count);
-            }
-        }
-        self.settled.set(i64::from(settled));
+    /// Records the numbers of jobs by phase. Each call has all phases, so that no old count remains.
+    pub fn observe_jobs(&self, counts: impl IntoIterator<Item = (&'static str, usize)>) {
+        observe(&self.jobs, counts);
+    }
+
+    /// Records the numbers of workers by state. Each call has all states.
+    pub fn observe_workers(&self, counts: impl IntoIterator<Item = (&'static str, usize)>) {
+        observe(&self.workers, counts);
+    }
+
+    /// Records whether the pool is settled.
+    pub fn observe_settled(&self, is_settled: bool) {
+        self.settled.set(i64::from(is_settled));
+    }
+}
+
+fn observe(
+    family: &Family<StateLabels, Gauge>,
+    counts: impl IntoIterator<Item = (&'static str, usize)>,
+) {
+    for (state, count) in counts {
+        let count = count.try_into().unwrap_or(i64::MAX);
+        family.get_or_create(&StateLabels { state }).set(count);
     }
 }
 

@@ -136,6 +136,12 @@ impl KubeLedgerStore {
         self.memory.lock().await.head = None;
     }
 
+    /// The size of the main object as last read or written, in bytes; 0 while it is not known.
+    pub(crate) fn bytes(&self) -> usize {
+        let memory = self.memory.try_lock();
+        memory.ok().and_then(|memory| memory.head.as_ref().map(Head::bytes)).unwrap_or_default()
+    }
+
     /// The name of the object.
     pub(crate) fn name(&self) -> &str {
         &self.name

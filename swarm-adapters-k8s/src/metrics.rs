@@ -1,9 +1,7 @@
 //! Every metric of the operator, with its unit and meaning. Labels have values from closed sets.
 //! The exceptions are the namespace and name of a Swarm, and they are removed with the Swarm.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod of_swarms;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -12,6 +10,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use self::of_swarms::OfSwarms;
+pub use self::of_swarms::{Counts, PoolSeries, PoolState, SwarmMetrics};
 use crate::status::RefusedRequest;
 
 /// Metrics of the operator.
@@ -45,7 +45,7 @@ pub struct Metrics {
     pub refusals: Family<RefusalLabels, Counter>,
     /// Pods replaced so that they read their view, by result.
     pub refreshes: Family<RefreshLabels, Counter>,
-    /// The gauges of each Swarm.
+    /// The metrics of each Swarm.
     of_swarms: OfSwarms,
 }
 
@@ -73,7 +73,7 @@ pub struct TurnLabels {
 impl Metrics {
     /// Makes the metrics, and registers them in `registry`.
     #[must_use]
-    pub fn register(registry: &mut Registry) -> Self {
+    pub fn register(registry: &mut Registry, series: PoolSeries) -> Self {
         let bounds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
         let standstills = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0];
         let metrics = Self {
@@ -91,7 +91,7 @@ impl Metrics {
             failing_jobs: Gauge::default(),
             refusals: Family::default(),
             refreshes: Family::default(),
-            of_swarms: OfSwarms::default(),
+            of_swarms: OfSwarms::new(series),
         };
         let registry = registry.sub_registry_with_prefix("swarm");
         registry.register("turns", "Turns of Swarms, by result", metrics.turns.clone());
@@ -150,13 +150,7 @@ impl Metrics {
             "Replacements of pods to read their view again, by result",
             metrics.refreshes.clone(),
         );
-        registry.register(
-            "needed_workers",
-            "Workers that the jobs of a Swarm need, or that its autoscale requests; \
-             status.workersDesired has the size of the pool",
-            metrics.of_swarms.needed_workers.clone(),
-        );
-        registry.register("jobs", "Jobs of a Swarm", metrics.of_swarms.jobs.clone());
+        registry.register_collector(Box::new(metrics.of_swarms.clone()));
         metrics
     }
 
@@ -166,74 +160,10 @@ impl Metrics {
         self.refusals.get_or_create(&RefusalLabels { request }).inc();
     }
 
-    /// The gauges of another Swarm, without values so far.
+    /// The metrics of another Swarm, without values so far.
     #[must_use]
-    pub fn asked(&self) -> Asked {
-        let number = self.of_swarms.numbers.fetch_add(1, Ordering::Relaxed);
-        Asked { of_swarms: self.of_swarms.clone(), number, labels: None }
-    }
-}
-
-/// A Swarm, as a label.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct SwarmLabels {
-    /// The namespace of the Swarm.
-    pub namespace: String,
-    /// The name of the Swarm.
-    pub name: String,
-}
-
-/// The gauges of all Swarms.
-#[derive(Clone, Debug, Default)]
-struct OfSwarms {
-    needed_workers: Family<SwarmLabels, Gauge>,
-    jobs: Family<SwarmLabels, Gauge>,
-    /// The last writer of the gauges of a name. Another Swarm may have the name before an earlier
-    /// one is dropped.
-    set_by: Arc<Mutex<HashMap<SwarmLabels, u64>>>,
-    numbers: Arc<AtomicU64>,
-}
-
-impl OfSwarms {
-    fn set_by(&self) -> MutexGuard<'_, HashMap<SwarmLabels, u64>> {
-        self.set_by.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The gauges of one Swarm, which are removed with the Swarm.
-#[derive(Debug)]
-pub struct Asked {
-    of_swarms: OfSwarms,
-    number: u64,
-    labels: Option<SwarmLabels>,
-}
-
-impl Asked {
-    /// Sets the number of workers that the Swarm of this name requests, and the number of its jobs.
-    pub fn set(&mut self, namespace: &str, name: &str, workers: i32, jobs: usize) {
-        let labels = self.labels.get_or_insert_with(|| SwarmLabels {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        });
-        let OfSwarms { needed_workers, jobs: all_jobs, .. } = &self.of_swarms;
-        let mut set_by = self.of_swarms.set_by();
-        needed_workers.get_or_create(labels).set(workers.into());
-        all_jobs.get_or_create(labels).set(i64::try_from(jobs).unwrap_or(i64::MAX));
-        if set_by.get(labels) != Some(&self.number) {
-            set_by.insert(labels.clone(), self.number);
-        }
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        let Some(labels) = &self.labels else { return };
-        let mut set_by = self.of_swarms.set_by();
-        if set_by.get(labels) == Some(&self.number) {
-            set_by.remove(labels);
-            self.of_swarms.needed_workers.remove(labels);
-            self.of_swarms.jobs.remove(labels);
-        }
+    pub fn of_swarm(&self) -> SwarmMetrics {
+        self.of_swarms.add()
     }
 }
 
@@ -275,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_a_swarm_adds_to_the_gauges_goes_with_it() {
-        let metrics = Metrics::register(&mut Registry::default());
+        let metrics = Metrics::register(&mut Registry::default(), PoolSeries::All);
         let mut one = Counted::of(&metrics);
         let mut other = Counted::of(&metrics);
         one.set(3, 2, 1);
@@ -285,27 +215,5 @@ mod tests {
         assert_eq!(metrics.failing_jobs.get(), 6);
         drop(one);
         assert_eq!(metrics.sessions.get(), 4);
-    }
-
-    #[test]
-    fn what_a_swarm_asks_for_goes_with_it_and_not_with_an_earlier_one_of_its_name() {
-        let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry);
-        let values = || {
-            let mut text = String::new();
-            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-            let lines = text.lines().filter(|line| line.contains("name=\"s\""));
-            lines.map(ToOwned::to_owned).collect::<Vec<_>>()
-        };
-        let (mut earlier, mut later) = (metrics.asked(), metrics.asked());
-        earlier.set("n", "s", 2, 30);
-        later.set("n", "s", 3, 50);
-        drop(earlier);
-        let labels = "{namespace=\"n\",name=\"s\"}";
-        let expected =
-            [format!("swarm_needed_workers{labels} 3"), format!("swarm_jobs{labels} 50")];
-        assert_eq!(values(), expected);
-        drop(later);
-        assert!(values().is_empty());
     }
 }

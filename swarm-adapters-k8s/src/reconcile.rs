@@ -3,6 +3,7 @@
 mod finalizer;
 mod memory;
 mod panics;
+mod pool_state;
 mod release;
 mod report;
 mod turn;

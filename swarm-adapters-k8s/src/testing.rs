@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::fairness::background::Background;
 use crate::locks::unpoisoned;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, PoolSeries};
 use crate::reconcile::Operator;
 use crate::scope::Scope;
 use crate::services::{Options, Services, Watched};
@@ -111,7 +111,7 @@ impl World {
             rollbacks: Rollbacks::default(),
         };
         let seen = SeenSessions::default();
-        let metrics = Metrics::register(&mut Registry::default());
+        let metrics = Metrics::register(&mut Registry::default(), PoolSeries::All);
         let (options, filled) = (
             Options { worker_image: WORKER_IMAGE.into(), background: Background::default() },
             watch::Sender::new(true),

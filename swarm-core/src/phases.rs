@@ -40,6 +40,19 @@ pub enum JobPhase {
 }
 
 impl JobPhase {
+    /// All phases that this version knows.
+    pub const ALL: &[Self] = &[
+        Self::Failing,
+        Self::Stopping,
+        Self::Published,
+        Self::Running,
+        Self::Waiting,
+        Self::Quarantined,
+        Self::Done,
+        Self::Suspended,
+        Self::Unassigned,
+    ];
+
     /// Returns the phase as one word in lower case, such as `running`.
     #[must_use]
     pub fn as_str(self) -> &'static str {

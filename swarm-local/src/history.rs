@@ -3,15 +3,16 @@
 //! Each line of the file is one episode as JSON. The file is rotated, so that there are at most two
 //! of [`BYTES_MAX`]. A disk that is full costs history, and nothing else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use swarm_adapters_host::file::{self, ReadError};
 use swarm_core::handover::SessionId;
 use swarm_core::history::{Episode, Recorder, Turned, fit};
-use swarm_core::{Decision, Desired, JobName, Ledger, Observed, Unacknowledged};
+use swarm_core::{Decision, Desired, JobName, JobPhase, Ledger, Observed, Phases, Unacknowledged};
 
 /// The file in the state directory, and its name after a rotation.
 const NAMES: [&str; 2] = ["history.jsonl", "history.1.jsonl"];
@@ -53,14 +54,15 @@ impl History {
         self.unacknowledged.observe(ledger, granted, acknowledged);
     }
 
-    /// Records the state after a turn, or while no turn is needed.
+    /// Records the state after a turn, or while no turn is needed. Returns the times for which moved
+    /// jobs ran nowhere.
     pub(super) fn observe(
         &mut self,
         now_ms: u64,
         before: &Ledger,
         (decision, desired, observed): (&Decision, &Desired, &Observed),
         is_settled: bool,
-    ) {
+    ) -> Vec<Duration> {
         let unacknowledged = &self.unacknowledged;
         let turned = Turned { before, decision, desired, observed, unacknowledged, is_settled };
         let recorded = self.recorder.observe(now_ms, &turned);
@@ -69,6 +71,16 @@ impl History {
         for episode in gap.into_iter().chain(recorded.episode) {
             self.append(episode);
         }
+        recorded.standstills
+    }
+
+    /// Returns the numbers of jobs by phase. Jobs in `failing` fail.
+    pub(super) fn phases(
+        &self,
+        decision: &Decision,
+        failing: &BTreeSet<JobName>,
+    ) -> BTreeMap<JobPhase, usize> {
+        Phases { decision, unacknowledged: &self.unacknowledged, failing }.counts()
     }
 
     fn append(&mut self, episode: Episode) {

@@ -98,6 +98,10 @@ impl Outlets {
     pub(super) fn turned(&self, took: Duration, turned: &Result<Turn, StoreError>) {
         let result = match turned {
             Ok(turn) => {
+                let plan = &turn.decision.plan;
+                let moves = plan.moves.iter().filter(|_| turn.changed);
+                let unassigned = plan.unassigned.values().map(|it| it.as_str());
+                self.metrics.planned(moves.map(|it| it.reason.as_str()), unassigned);
                 if turn.changed {
                     self.metrics.wrote();
                 }

@@ -192,7 +192,8 @@ async fn measure(
             metrics.moved(moves.seen(&snapshot).count);
             let count = |state| snapshot.workers.iter().filter(|it| it.state == state).count();
             let workers = WORKER_STATES.map(|state| (state, count(state)));
-            metrics.observe_pool(&snapshot.jobs.by_state(), &workers, snapshot.settled);
+            metrics.observe_workers(workers);
+            metrics.observe_settled(snapshot.settled);
             moves
         });
         let Ok(measured) = measured.await else { return };

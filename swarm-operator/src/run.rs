@@ -8,13 +8,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use clap::ValueEnum;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use swarm_adapters_host::caller;
 use swarm_adapters_host::http::{self, Build, Document, Readiness};
 use swarm_adapters_host::metrics::register_build;
 use swarm_adapters_k8s::health::Health;
-use swarm_adapters_k8s::metrics::Metrics;
+use swarm_adapters_k8s::metrics::{Metrics, PoolSeries};
 use swarm_adapters_k8s::run::{self, Background, Options, Probes};
 use swarm_adapters_k8s::scope::Scope;
 use swarm_adapters_k8s::sharing::types::DEFAULT_TYPE;
@@ -61,9 +62,29 @@ pub(crate) struct RunArgs {
     /// ConfigMap `swarm-operator-types` of its namespace
     #[arg(long = "type", value_name = "TYPE", default_value = DEFAULT_TYPE, requires = "id")]
     pub(crate) replica_type: String,
+    /// The Swarms with metrics of their own; with `none` only the needs of each Swarm are served
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t)]
+    pub(crate) metrics_of_swarms: MetricsOfSwarms,
     /// The format of log lines; `RUST_LOG` sets the level [default level: info]
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) log_format: LogFormat,
+}
+
+/// The Swarms with metrics of their own.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum MetricsOfSwarms {
+    #[default]
+    All,
+    None,
+}
+
+impl From<MetricsOfSwarms> for PoolSeries {
+    fn from(which: MetricsOfSwarms) -> Self {
+        match which {
+            MetricsOfSwarms::All => Self::All,
+            MetricsOfSwarms::None => Self::None,
+        }
+    }
 }
 
 /// Runs the operator until SIGTERM or Ctrl-C. Turns in progress are completed.
@@ -88,7 +109,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
 
     let mut registry = Registry::default();
     register_build(&mut registry, &Build::from_env());
-    let metrics = Metrics::register(&mut registry);
+    let metrics = Metrics::register(&mut registry, args.metrics_of_swarms.into());
     let version = Build::from_env().version;
     let agent = match &args.id {
         Some(id) => format!("swarm-operator/{version} ({id})"),

@@ -171,6 +171,13 @@ impl ConfigMapViewStore {
         Some(Published { version, at: at.map(|time| time.0).max()? })
     }
 
+    /// The size of the last seen view, in bytes; 0 without a view.
+    pub(crate) fn bytes(&self) -> usize {
+        let cached = self.cache.get(&ObjectRef::new(&self.name).within(&self.namespace));
+        let size = |cached: &ConfigMap| Some(cached.data.as_ref()?.get(&self.key)?.len());
+        cached.and_then(|cached| size(&cached)).unwrap_or_default()
+    }
+
     fn what(&self) -> String {
         format!("view ConfigMap `{}`", self.name)
     }

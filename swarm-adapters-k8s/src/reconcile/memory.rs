@@ -18,7 +18,7 @@ use crate::ledger::stores::Stores;
 use crate::locks::unpoisoned;
 use crate::managed::events::Explained;
 use crate::managed::keep::Making;
-use crate::metrics::{Asked, Counted, Metrics};
+use crate::metrics::{Counted, Metrics, SwarmMetrics};
 use crate::plain::publications::Publications;
 use crate::plain::refresh::KnownPods;
 use crate::pool::autoscale::Autoscaling;
@@ -39,8 +39,8 @@ pub(crate) struct Memory {
     pub(crate) decider: Decider,
     /// The sessions and releases of this Swarm that the gauges include.
     pub(crate) counted: Counted,
-    /// The needs of this Swarm, published for external autoscalers.
-    pub(crate) asked: Asked,
+    /// The metrics of this Swarm.
+    pub(crate) metrics: SwarmMetrics,
     pub(crate) loaded: Loaded,
     pub(crate) publications: Publications,
     pub(crate) pods: KnownPods,
@@ -67,7 +67,7 @@ impl Memory {
             sessions: KnownSessions::default(),
             decider: Decider::default(),
             counted: Counted::of(metrics),
-            asked: metrics.asked(),
+            metrics: metrics.of_swarm(),
             loaded: Loaded::default(),
             publications: Publications::since(now),
             pods: KnownPods::default(),

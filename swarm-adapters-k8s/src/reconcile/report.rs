@@ -75,6 +75,13 @@ impl Reports {
         (self.status, self.version) = (None, None);
     }
 
+    /// The status and the reason of the condition `Ready` of `swarm`, as last written or seen.
+    pub(super) fn ready<'a>(&'a self, swarm: &'a Swarm) -> Option<(&'a str, &'a str)> {
+        let status = self.status.as_ref().or(swarm.status.as_ref())?;
+        let ready = status.conditions.iter().find(|it| it.type_ == "Ready")?;
+        Some((ready.status.as_str(), ready.reason.as_str()))
+    }
+
     /// Progress of the workload with its newest template. A controller gets a moment to see an edit
     /// before the report says that it has not.
     pub(crate) fn rollout(

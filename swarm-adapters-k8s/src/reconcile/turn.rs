@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::Operator;
 use super::memory::Memory;
+use super::pool_state::pool_state;
 use super::report::{Done, Outcome};
 use crate::clock;
 use crate::fairness::background;
@@ -140,6 +141,8 @@ impl<'a> Stages<'a> {
             Err(_) => "unavailable",
         };
         services.metrics.turns.get_or_create(&TurnLabels { result }).inc();
+        let ready = memory.reports.ready(turn.swarm);
+        memory.metrics.count_turn(turn.namespace, turn.name, result, ready);
         services.metrics.turn_duration.observe(started.elapsed().as_secs_f64());
         let requeue_after = match outcome? {
             Outcome::Done(done) => {
@@ -235,7 +238,11 @@ impl<'a> Stages<'a> {
             episode,
         };
         let workers = status::desired_workers(&done.summary());
-        memory.asked.set(turn.namespace, turn.name, workers, done.desired.jobs.len());
+        let (namespace, name) = (turn.namespace, turn.name);
+        let state = pool_state(services, turn, memory, &done);
+        let metrics = &mut memory.metrics;
+        metrics.set_needs(namespace, name, workers, done.desired.jobs.len());
+        metrics.set_state(namespace, name, state);
         done
     }
 
@@ -482,7 +489,7 @@ impl<'a> Stages<'a> {
     ) -> Result<swarm_core::Turn, StoreError> {
         let Self { services, turn, memory, .. } = self;
         let swarm = turn.swarm;
-        let Memory { stores, sessions, publications, decider, loaded, .. } = &mut **memory;
+        let Memory { stores, sessions, publications, decider, loaded, metrics, .. } = &mut **memory;
         let details = &sessions.details(&swarm.spec, &desired.jobs);
         let stores = services.ledgers.open(turn, pool, stores);
         let (ledgers, shared) = (&*stores.ledgers, &*stores.views);
@@ -515,6 +522,8 @@ impl<'a> Stages<'a> {
         services.sessions.learn_views(turn.namespace, named, overseer);
         publications.remember(&decided);
         if decided.changed {
+            let reasons = decided.decision.plan.moves.iter().map(|it| it.reason.as_str());
+            metrics.count_moves(turn.namespace, turn.name, reasons);
             self.note_written(&decided).await;
         }
         Ok(decided)

@@ -90,7 +90,11 @@ impl KnownSessions {
             Replication::All => unnamed.max().unwrap_or_default(),
         };
         report.published = count(JobPhase::Published);
-        report.running = count(JobPhase::Running).saturating_sub(unnamed);
+        let unnamed = unnamed.min(count(JobPhase::Running));
+        report.running = count(JobPhase::Running) - unnamed;
+        report.phases = counts.iter().map(|(phase, count)| (phase.as_str(), *count)).collect();
+        report.phases.insert(JobPhase::Running.as_str(), report.running);
+        *report.phases.entry(JobPhase::Failing.as_str()).or_default() += unnamed;
     }
 
     /// Records the jobs that sessions have to stop, and names the slowest. O(jobs · log jobs), if
@@ -113,6 +117,7 @@ impl KnownSessions {
             self.released.insert(job.clone(), (session.clone(), since));
         }
         report.stopping = self.released.len();
+        report.oldest_release = self.released.values().map(|(_, since)| *since).min();
         let proofs = self.overseer.proofs();
         let mut slowest: Vec<_> = self.released.iter().collect();
         slowest.sort_by_cached_key(|(job, (session, since))| {

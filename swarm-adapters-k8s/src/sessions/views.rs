@@ -66,6 +66,8 @@ struct State {
     /// The versions of the writes that began before the list.
     before_list: BTreeMap<Key, u64>,
     of_swarm: BTreeMap<Key, BTreeSet<String>>,
+    /// The sizes of the views that this process wrote, in bytes.
+    sizes: BTreeMap<Key, usize>,
     /// The writes that were refused because a newer view exists.
     refused: BTreeMap<Key, ViewMark>,
 }
@@ -129,6 +131,20 @@ impl Views {
         let state = self.state();
         let names = state.of_swarm.get(&key(namespace, swarm)).into_iter().flatten();
         names.map(|name| SessionId::from_stored(name)).collect()
+    }
+
+    /// Records the size of a view that is going to be written, in bytes.
+    pub(crate) fn note_size(&self, namespace: &str, session: &SessionId, bytes: usize) {
+        self.state().sizes.insert(key(namespace, &session.to_string()), bytes);
+    }
+
+    /// The size of the largest view of a Swarm, in bytes. Views that this process did not write
+    /// are left out.
+    pub(crate) fn largest_of(&self, namespace: &str, swarm: &str) -> usize {
+        let state = self.state();
+        let views = state.of_swarm.get(&key(namespace, swarm)).into_iter().flatten();
+        let sizes = views.filter_map(|view| state.sizes.get(&key(namespace, view)));
+        sizes.copied().max().unwrap_or_default()
     }
 
     /// Whether a view is known to exist.
@@ -295,6 +311,7 @@ impl State {
 
     fn forget(&mut self, key: &Key) -> Option<ObservedView> {
         self.refused.remove(key);
+        self.sizes.remove(key);
         let there = self.there.remove(key)?;
         let of = (key.0.clone(), there.swarm.clone());
         if let Some(views) = self.of_swarm.get_mut(&of) {

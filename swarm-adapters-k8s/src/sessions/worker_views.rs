@@ -182,6 +182,7 @@ impl ViewStore for PoolViews<'_> {
                 );
                 return Err(StoreError::Refused { code: "ViewTooLarge", reason });
             }
+            self.sessions.views.note_size(self.turn.namespace, &session, bytes);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Part of the status about sessions: which are live, which do not answer, and the remedy.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -101,8 +102,12 @@ pub struct SessionReport {
     pub running: usize,
     /// Number of jobs whose workers have not acknowledged the grant, and never do if they are plain.
     pub published: usize,
+    /// Numbers of jobs by phase.
+    pub phases: BTreeMap<&'static str, usize>,
     /// Number of jobs that their previous workers still have to stop.
     pub stopping: usize,
+    /// The oldest request to stop a job.
+    pub oldest_release: Option<Timestamp>,
     /// The first of the stopping jobs. Jobs that their workers report as still stopping come first,
     /// then the jobs with the oldest requests.
     pub slowest: Vec<StillStopping>,

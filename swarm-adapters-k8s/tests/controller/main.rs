@@ -21,6 +21,7 @@ mod hostports;
 mod kstatus;
 mod lists;
 mod managed;
+mod metrics;
 mod not_ready;
 mod parts;
 mod plain;

@@ -18,10 +18,11 @@
 
 use std::time::Duration;
 
+use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use swarm_adapters_k8s::health::Health;
-use swarm_adapters_k8s::metrics::Metrics;
+use swarm_adapters_k8s::metrics::{Metrics, PoolSeries};
 use swarm_adapters_k8s::run::{self, Background, Options, Probes};
 use swarm_adapters_k8s::scope::Scope;
 use swarm_adapters_k8s::sharing::types::DEFAULT_TYPE;
@@ -56,6 +57,8 @@ pub(crate) struct Scenario {
     pub(crate) server: ApiServer,
     /// The health of the operator.
     pub(crate) health: Health,
+    /// The metrics of the operator that was started last.
+    registry: Registry,
     operator: Option<Operator>,
     transcript: Transcript,
 }
@@ -116,13 +119,14 @@ impl Scenario {
             .put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}));
         server.put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}));
         let (health, transcript) = (Health::default(), Transcript::default());
-        Self { server, health, operator: None, transcript }
+        Self { server, health, registry: Registry::default(), operator: None, transcript }
     }
 
     /// Starts an operator without memory, and waits until its caches are filled.
     pub(crate) async fn start_operator(&mut self) {
         let client = self.server.client(NAMESPACE);
-        let metrics = Metrics::register(&mut Registry::default());
+        self.registry = Registry::default();
+        let metrics = Metrics::register(&mut self.registry, PoolSeries::All);
         let (ready, mut is_ready) = watch::channel(false);
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async move { drop(stopped.await) };
@@ -162,7 +166,7 @@ impl Scenario {
         let (ready, mut is_ready) = watch::channel(false);
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async move { drop(stopped.await) };
-        let metrics = Metrics::register(&mut Registry::default());
+        let metrics = Metrics::register(&mut Registry::default(), PoolSeries::All);
         let worker_image = worker_image.into();
         let options = Options { worker_image, background: Background::default() };
         let health = Health::default();
@@ -177,6 +181,14 @@ impl Scenario {
         });
         tokio::time::timeout(WITHIN, is_ready.wait_for(|ready| *ready)).await.unwrap().unwrap();
         Sharer { replica, operator: Operator { task, stop } }
+    }
+
+    /// The series of the pools that the operator serves, as `name{labels} value`.
+    pub(crate) fn pool_metrics(&self) -> Vec<String> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).unwrap();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("swarm_pool_"));
+        lines.map(ToOwned::to_owned).collect()
     }
 
     /// Ends the operator between two turns.

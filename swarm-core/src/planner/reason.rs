@@ -54,6 +54,19 @@ pub enum Unassigned {
 }
 
 impl MoveReason {
+    /// All reasons that this version knows, except [`Unassigned`](Self::Unassigned) with each of
+    /// [its reasons](Unassigned::ALL).
+    pub const ALL: &[Self] = &[
+        Self::New,
+        Self::Removed,
+        Self::WorkerGone,
+        Self::Balance,
+        Self::NotReady,
+        Self::Pin,
+        Self::Capacity,
+        Self::Failing,
+    ];
+
     /// Returns the documented word for the reason, as logs, Events and the CLI print it.
     ///
     /// ```

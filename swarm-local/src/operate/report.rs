@@ -8,7 +8,7 @@ use swarm_adapters_host::clock::unix_ms;
 use swarm_core::handover::SessionId;
 use swarm_core::session::JobOutput;
 use swarm_core::verdict::Summary;
-use swarm_core::{Failing, Progress, Slot};
+use swarm_core::{Decision, Failing, JobPhase, Progress, Slot};
 
 use super::Operation;
 use crate::outlets::Origin;
@@ -55,7 +55,10 @@ impl Operation {
             |session: &SessionId, job: &str| sessions.acknowledged(ledger, session, job);
         self.history.acknowledge(ledger, &granted, acknowledged);
         let turn = (decision, &self.wanted.desired, observed);
-        self.history.observe(unix_ms(), &before, turn, is_settled);
+        for standstill in self.history.observe(unix_ms(), &before, turn, is_settled) {
+            self.outlets.metrics.stood_still(standstill);
+        }
+        self.outlets.metrics.observe_jobs(self.phases(decision));
         let mut snapshot =
             Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
         let Origin { file, since_unix_s } = &self.outlets.origin;
@@ -93,6 +96,21 @@ impl Operation {
         };
         self.outlets.voice.settled(&settled);
         self.settled = now;
+    }
+
+    /// Returns the numbers of jobs by phase. A report names only the worst failing jobs.
+    fn phases(&self, decision: &Decision) -> Vec<(&'static str, usize)> {
+        let all = self.failing.values();
+        let failing: BTreeSet<_> =
+            all.clone().flat_map(|it| &it.worst).map(|it| it.job.clone()).collect();
+        let unnamed: usize = all.map(|it| it.count.saturating_sub(it.worst.len())).sum();
+        let mut counts = self.history.phases(decision, &failing);
+        let running = counts.entry(JobPhase::Running).or_default();
+        let unnamed = unnamed.min(*running);
+        *running -= unnamed;
+        *counts.entry(JobPhase::Failing).or_default() += unnamed;
+        let count = |phase: &JobPhase| counts.get(phase).copied().unwrap_or_default();
+        JobPhase::ALL.iter().map(|phase| (phase.as_str(), count(phase))).collect()
     }
 
     /// Whether the pool is settled with the desired state, all its workers are up, and no other

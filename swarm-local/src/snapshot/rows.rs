@@ -256,30 +256,6 @@ impl JobCounts {
             failing: 0,
         }
     }
-
-    /// Returns the numbers with the names of their states.
-    pub(crate) fn by_state(&self) -> [(&'static str, usize); 7] {
-        let Self {
-            total: _,
-            granted,
-            moving,
-            waiting,
-            done,
-            quarantined,
-            suspended,
-            unassigned,
-            failing: _,
-        } = *self;
-        [
-            ("granted", granted),
-            ("moving", moving),
-            ("waiting", waiting),
-            ("done", done),
-            ("quarantined", quarantined),
-            ("suspended", suspended),
-            ("unassigned", unassigned),
-        ]
-    }
 }
 
 #[cfg(test)]

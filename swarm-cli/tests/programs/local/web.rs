@@ -45,11 +45,11 @@ fn the_state_of_the_pool_is_answered_as_json_and_follows_edits() {
     json(&address, "/api/v1/swarm", is_even);
     let metrics = until("the metrics show it", || {
         let metrics = get(&address, "/metrics")?;
-        metrics.contains("swarm_workers{state=\"ready\"} 4\n").then_some(metrics)
+        metrics.contains("swarm_pool_workers{state=\"ready\"} 4\n").then_some(metrics)
     });
     let lines = [
-        "swarm_jobs{state=\"granted\"} 27\n",
-        "swarm_jobs{state=\"unassigned\"} 0\n",
+        "swarm_pool_jobs{state=\"running\"} 27\n",
+        "swarm_pool_jobs{state=\"unassigned\"} 0\n",
         "swarm_job_moves_total 6\n",
         "swarm_settled 1\n",
         "swarm_turns_total{result=\"ok\"} ",

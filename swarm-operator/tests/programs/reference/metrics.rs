@@ -1,13 +1,18 @@
 //! Every metric of operator and worker, from the registries that serve them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use swarm_adapters_host::http::Build;
-use swarm_adapters_host::metrics::{PingMetrics, WorkerMetrics, register_build};
-use swarm_adapters_k8s::metrics::{Metrics, RefreshLabels, RefusalLabels, TurnLabels};
+use swarm_adapters_host::metrics::{PingMetrics, PoolMetrics, WorkerMetrics, register_build};
+use swarm_adapters_k8s::metrics::{
+    Metrics, PoolSeries, PoolState, RefreshLabels, RefusalLabels, SwarmMetrics, TurnLabels,
+};
 use swarm_adapters_k8s::status::RefusedRequest;
+use swarm_core::{JobPhase, MoveReason, Unassigned};
 
 use super::{check, row};
 
@@ -16,7 +21,7 @@ const OPENING: &str = "\
 
 Operator and workers serve `/metrics` in the OpenMetrics format, from the same registries that this page is generated from.
 Names are as Prometheus stores them: a counter ends in `_total`; a histogram has `_bucket`, `_sum` and `_count`.
-No label names a worker or a job, except the targets of pings; a worker counts at most 500 targets. Two gauges for autoscalers have the namespace and the name of each Swarm, and are removed with the Swarm.
+No label names a worker or a job, except the targets of pings; a worker counts at most 500 targets. Metrics of a Swarm have its namespace and name. They exist at the replica that owns the Swarm, and only series that are not zero exist. `--metrics-of-swarms none` turns them off, except the two gauges for autoscalers, `swarm_needed_workers` and `swarm_jobs`.
 [Operations](../operations.md#metrics-and-alerts) says what to watch, and when to alert.
 ";
 
@@ -29,7 +34,7 @@ fn the_page_of_metrics_is_what_the_registries_serve() {
 
     let mut operator = Registry::default();
     register_build(&mut operator, &build);
-    let metrics = Metrics::register(&mut operator);
+    let metrics = Metrics::register(&mut operator, PoolSeries::All);
     for result in RESULTS {
         drop(metrics.turns.get_or_create(&TurnLabels { result }));
     }
@@ -39,8 +44,20 @@ fn the_page_of_metrics_is_what_the_registries_serve() {
     for result in ["evicted", "deleted", "blocked", "past"] {
         drop(metrics.refreshes.get_or_create(&RefreshLabels { result }));
     }
-    let mut asked = metrics.asked();
-    asked.set("NAMESPACE", "NAME", 1, 1);
+    let swarm = every_series(&metrics);
+
+    let mut local = Registry::default();
+    register_build(&mut local, &build);
+    let pool = PoolMetrics::default();
+    pool.register(&mut local);
+    for result in RESULTS.into_iter().filter(|it| *it != "panicked") {
+        pool.turned(result, Duration::ZERO);
+    }
+    let reasons = MoveReason::ALL.iter().map(|it| it.as_str());
+    let unassigned = Unassigned::ALL.iter().map(|it| it.as_str());
+    pool.planned(reasons.chain(unassigned.clone()), unassigned.clone());
+    pool.observe_jobs(JobPhase::ALL.iter().map(|it| (it.as_str(), 1)));
+    pool.observe_workers(["ready", "starting", "leaving", "away"].map(|it| (it, 1)));
 
     let mut worker = Registry::default();
     register_build(&mut worker, &build);
@@ -48,13 +65,41 @@ fn the_page_of_metrics_is_what_the_registries_serve() {
     let pings = PingMetrics::registered(&mut worker);
     let target = pings.of("host:port");
     target.pinged(None);
-    target.pinged(Some(std::time::Duration::ZERO));
+    target.pinged(Some(Duration::ZERO));
 
     let mut page = OPENING.to_owned();
     page += &section("Operator, port 8080", &operator);
+    drop(swarm);
     page += &section("Worker, port 9090", &worker);
+    page += &section("One machine, `swarm local --listen`", &local);
     page += "\nThe metrics of pings exist only if a worker's runner is `ping` or `swarm`, and have a value once it has pinged.\n";
     check("metrics.md", &page);
+}
+
+/// The metrics of a Swarm, each with all its labels.
+fn every_series(metrics: &Metrics) -> SwarmMetrics {
+    let mut swarm = metrics.of_swarm();
+    let (namespace, name) = ("NAMESPACE", "NAME");
+    swarm.set_needs(namespace, name, 1, 1);
+    let phases = JobPhase::ALL.iter().map(|it| (it.as_str(), 1));
+    let states = ["ready", "not-ready", "away", "leaving", "draining"];
+    let state = PoolState {
+        jobs: phases.collect(),
+        workers: states.map(|it| (it, 1)).into(),
+        unassigned: Unassigned::ALL.iter().map(|it| (it.as_str(), 1)).collect(),
+        stale: 1,
+        oldest_release: Some(Timestamp::UNIX_EPOCH),
+        view_bytes: 1,
+        ledger_bytes: 1,
+    };
+    swarm.set_state(namespace, name, state);
+    let moves = MoveReason::ALL.iter().map(|it| it.as_str());
+    let unassigned = Unassigned::ALL.iter().map(|it| it.as_str());
+    swarm.count_moves(namespace, name, moves.chain(unassigned));
+    for result in RESULTS.into_iter().filter(|it| *it != "panicked") {
+        swarm.count_turn(namespace, name, result, Some(("STATUS", "REASON")));
+    }
+    swarm
 }
 
 /// The description of one metric.

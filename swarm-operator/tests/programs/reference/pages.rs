@@ -90,14 +90,20 @@ fn pages_agree_on_what_the_log_runner_writes() {
 }
 
 #[test]
-fn alerts_name_existing_metrics() {
+fn alerts_and_dashboard_name_existing_metrics() {
     let reference = page("reference/metrics.md");
-    let operations = page("operations.md");
-    let names = operations.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let names: Vec<_> = names.filter(|name| name.starts_with("swarm_")).collect();
-    assert!(5 < names.len(), "operations.md has only {names:?}");
-    for name in names {
-        let stored = name.trim_end_matches("_bucket");
-        assert!(reference.contains(&format!("`{stored}`")), "there is no metric {name}");
+    for file in ["rules.yaml", "dashboard.json"] {
+        let path = format!("{}/../deploy/components/monitoring/{file}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let names = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let names: Vec<_> = names.filter(|name| name.starts_with("swarm_")).collect();
+        assert!(10 < names.len(), "{file} has only {names:?}");
+        for name in names {
+            let stored = name.trim_end_matches("_bucket");
+            assert!(
+                reference.contains(&format!("`{stored}`")),
+                "{file}: there is no metric {name}"
+            );
+        }
     }
 }
