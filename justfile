@@ -183,6 +183,11 @@ chart:
 chart-check:
     KUSTOMIZE="$(.ci/tool kustomize)" HELM="$(.ci/tool helm)" HELM3="$(.ci/tool helm3)" cargo run --quiet --locked -p swarm-release -- chart --check
 
+# Check the alerts, their tests and their runbooks (needs promtool, of Debian's package prometheus).
+[group('check a change')]
+alerts:
+    .ci/promtool
+
 # TARGET is a Rust target, such as aarch64-unknown-linux-gnu; it needs Debian's gcc for it.
 #
 # Build small static programs for images and packages; the symbols of PROGRAM are in PROGRAM.debug (needs binutils).

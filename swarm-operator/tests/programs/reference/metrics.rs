@@ -21,8 +21,8 @@ const OPENING: &str = "\
 
 Operator and workers serve `/metrics` in the OpenMetrics format, from the same registries that this page is generated from.
 Names are as Prometheus stores them: a counter ends in `_total`; a histogram has `_bucket`, `_sum` and `_count`.
-No label names a worker or a job, except the targets of pings; a worker counts at most 500 targets. Metrics of a Swarm have its namespace and name. They exist at the replica that owns the Swarm, and only series that are not zero exist. `--metrics-of-swarms none` turns them off, except the two gauges for autoscalers, `swarm_needed_workers` and `swarm_jobs`.
-[Operations](../operations.md#metrics-and-alerts) says what to watch, and when to alert.
+No label names a worker or a job, except the targets of pings; a worker counts at most 500 targets. Metrics of a Swarm have its namespace and name. They exist at the replica that owns the Swarm, and for up to 30 seconds at its previous owner. Only series that are not zero exist. `--metrics-of-swarms none` turns them off, except the two gauges for autoscalers, `swarm_needed_workers` and `swarm_jobs`.
+[Monitoring](../monitoring.md) has alerts and a dashboard for them.
 ";
 
 /// The results of a turn; a label is served only once it was used.

@@ -23,10 +23,12 @@ const JOB_LISTS: &str = "deploy/samples/job-lists";
 
 /// The overlay that binds a role of its own instead of the base's role.
 const LISTED: &str = "overlays/listed";
+/// The component of kinds that only a cluster with the Prometheus operator has.
+const MONITORING: &str = "components/monitoring";
 
 /// A text that each rendered overlay must contain. kustomize silently ignores a patch that matches
 /// nothing.
-const RENDERED: [(&str, &str); 12] = [
+const RENDERED: [(&str, &str); 14] = [
     ("overlays/all", "kind: CustomResourceDefinition"),
     ("overlays/all", "name: swarm-operator-managed-pools"),
     ("overlays/managed", "name: swarm-operator-managed-pools"),
@@ -39,6 +41,8 @@ const RENDERED: [(&str, &str); 12] = [
     ("overlays/prod/crds", "swarm.k8slab.info/deletion-protection: \"true\""),
     ("overlays/namespaced", "kind: RoleBinding"),
     ("overlays/namespaced", "--namespace=$(NAMESPACE)"),
+    (MONITORING, "kind: PrometheusRule"),
+    (MONITORING, "grafana_dashboard: \"1\""),
 ];
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -73,7 +77,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
         // The role of an existing binding cannot be changed, not even on a dry run. The scenario
         // `rights_are_bound_by_namespace` applies this overlay.
         // A component that only names images renders to nothing by itself.
-        if !folder.ends_with(LISTED) && !rendered.trim().is_empty() {
+        let is_known = !folder.ends_with(LISTED) && !folder.ends_with(MONITORING);
+        if is_known && !rendered.trim().is_empty() {
             accepted(&context, &["--kustomize", &folder]).await?;
         }
     }
