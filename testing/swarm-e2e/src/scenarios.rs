@@ -62,6 +62,7 @@ pub(crate) mod pool;
 mod pools_move_over_to_sessions;
 mod pools_outlive_their_ledgers;
 mod pools_that_do_not_fit_say_so;
+mod prometheus_reads_a_pool;
 mod rights_are_bound_by_namespace;
 mod session;
 pub(crate) mod session_pool;
@@ -173,6 +174,7 @@ fn first() -> Vec<Scenario> {
         scenario!(jobs_try_another_worker).in_parallel(),
         scenario!(edits_go_in_steps).in_parallel(),
         scenario!(live_pools_are_shown).in_parallel(),
+        scenario!(prometheus_reads_a_pool).within(Duration::from_mins(6)).in_parallel(),
         scenario!(jobs_without_a_worker_have_a_reason).in_parallel(),
         // Scenarios that judge times, or stop the operator, run alone.
         scenario!(managed_pools_need_their_rights as managed_pools::without_rights),

@@ -1,0 +1,225 @@
+//! A real Prometheus scrapes the operator and the workers of a pool, with the labels of the
+//! `PodMonitors`. Each panel of the dashboard has data, and exactly the alerts of each fault fire.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+use swarm_client::annotations::SWARM_LABEL;
+use tokio::process::{Child, Command};
+
+use super::session_pool::{Kind, REST_WITHIN, SessionPool};
+use crate::cluster::FOLDER;
+use crate::command::stdout_of;
+use crate::operator::NAMESPACE;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// The folder of the component in the repository.
+const COMPONENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/components/monitoring");
+/// The ranges of the rules. They become 10 s, since a scenario cannot wait for minutes.
+const RANGES: [&str; 6] = ["[3m]", "[5m]", "[10m]", "[15m]", "[30m]", "[1h]"];
+const SHORT_RANGE: &str = "[10s]";
+/// The metrics of panels that may be empty: no such thing happens here, or only for a moment.
+const MAY_BE_EMPTY: [&str; 3] =
+    ["swarm_refusals_total", "swarm_pool_stale_workers", "swarm_pool_oldest_release_seconds"];
+/// The jobs of Prometheus, named as the `PodMonitors`.
+const OPERATOR: &str = "swarm-operator";
+const WORKERS: &str = "swarm-workers";
+/// The job that fails, and the job that no worker can run.
+const FAILS: &str = "read:bad";
+const PINNED: &str = "read:pinned";
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let mut pool = SessionPool::new(&context, "read").with_long_leases();
+    pool.kind = Kind::ManagedSet;
+    pool.managed = json!({"image": "busybox:stable"});
+    let script = format!("[ $SWARM_JOB = {FAILS} ] && exit 3; exec sleep 1000");
+    pool.says = json!({"command": ["sh", "-c", script]});
+    pool.apply().await?;
+    let prometheus = Prometheus::start(&context)?;
+    let mut empty = queries(&context.namespace)?;
+    prometheus.fires(&[], &mut empty).await?;
+    context.laps.lap("a settled pool fires no alert");
+
+    pool.jobs.insert(FAILS.to_owned());
+    pool.apply_swarm().await?;
+    prometheus.fires(&["SwarmJobsFailing"], &mut empty).await?;
+    context.laps.lap("a failing job fires its alert");
+    pool.jobs.remove(FAILS);
+    pool.jobs.insert(PINNED.to_owned());
+    pool.pins.insert(PINNED.to_owned(), 7);
+    pool.apply_swarm().await?;
+    prometheus.fires(&["SwarmJobsUnassigned", "SwarmNotReady"], &mut empty).await?;
+    context.laps.lap("a job without a worker fires its alerts");
+    pool.jobs.remove(PINNED);
+    pool.workers = 3;
+    pool.apply_swarm().await?;
+    prometheus.fires(&[], &mut empty).await?;
+    context.laps.lap("a pool that settles again, with another worker, fires no alert");
+    empty.retain(|_, query| !MAY_BE_EMPTY.iter().any(|metric| query.contains(metric)));
+    ensure!(empty.is_empty(), "these panels had no data: {empty:#?}");
+    Ok(())
+}
+
+/// A Prometheus with the rules of the component.
+struct Prometheus {
+    _process: Child,
+    context: Context,
+    folder: PathBuf,
+    address: String,
+}
+
+impl Prometheus {
+    fn start(context: &Context) -> Result<Self> {
+        let folder = Path::new(FOLDER).join(format!("prometheus-{}", context.namespace));
+        std::fs::create_dir_all(&folder)?;
+        let config = folder.join("prometheus.json");
+        let rules = folder.join("rules.yaml");
+        std::fs::write(&rules, self::rules()?)?;
+        std::fs::write(&config, self::config(&folder, &rules).to_string())?;
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let address = format!("http://127.0.0.1:{port}");
+        let log = std::fs::File::create(folder.join("log"))?;
+        let process = Command::new("prometheus")
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start prometheus: `just packages tests` installs it")?;
+        Ok(Self { _process: process, context: context.clone(), folder, address })
+    }
+
+    /// Writes the files of targets.
+    async fn find_targets(&self) -> Result<()> {
+        let Context { client, namespace, .. } = &self.context;
+        for (job, namespace, selector) in
+            [(OPERATOR, NAMESPACE, "app=swarm-controller"), (WORKERS, namespace, SWARM_LABEL)]
+        {
+            let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+            let pods = pods.list(&ListParams::default().labels(selector)).await?.items;
+            let path = self.folder.join(format!("{job}.json"));
+            // Prometheus must not read half a file.
+            let new = path.with_extension("new");
+            std::fs::write(&new, targets(&pods).to_string())?;
+            std::fs::rename(new, path)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until exactly these alerts fire about this namespace. Removes the queries that have
+    /// data from `empty` meanwhile.
+    async fn fires(&self, alerts: &[&str], empty: &mut BTreeMap<String, String>) -> Result<()> {
+        let expected: BTreeSet<_> = alerts.iter().map(|it| (*it).to_owned()).collect();
+        let firing =
+            format!("ALERTS{{alertstate=\"firing\", namespace=\"{}\"}}", self.context.namespace);
+        let settled = format!(
+            "swarm_pool_jobs{{state=\"running\", namespace=\"{}\"}} >= 6",
+            self.context.namespace
+        );
+        let found = std::sync::Mutex::new(std::mem::take(empty));
+        let outcome = until(&format!("only {expected:?} to fire"), 2 * REST_WITHIN, || async {
+            self.find_targets().await?;
+            let mut left = found.lock().map(|it| it.clone()).unwrap_or_default();
+            for (title, query) in left.clone() {
+                if !self.query(&query).await?.is_empty() {
+                    left.remove(&title);
+                }
+            }
+            *found.lock().map_err(|_| anyhow::anyhow!("a thread panicked"))? = left;
+            let all = self.query(&firing).await?;
+            let names = all.iter().filter_map(|it| it["metric"]["alertname"].as_str());
+            let names: BTreeSet<_> = names.map(ToOwned::to_owned).collect();
+            ensure!(names == expected, "{names:?} fire");
+            ensure!(!self.query(&settled).await?.is_empty(), "the jobs do not run yet");
+            Ok(Some(()))
+        })
+        .await;
+        *empty = found.into_inner().unwrap_or_default();
+        outcome
+    }
+
+    /// The answer to a query, by promtool.
+    async fn query(&self, query: &str) -> Result<Vec<Value>> {
+        let output = Command::new("promtool")
+            .args(["query", "instant", "-o", "json", &self.address, query])
+            .stdin(Stdio::null())
+            .output()
+            .await
+            .context("cannot start promtool")?;
+        Ok(serde_json::from_str(&stdout_of(query, &output)?)?)
+    }
+}
+
+/// The configuration as the `PodMonitors` describe it, with pauses of a second. Debian's Prometheus
+/// finds no pods by itself, so it reads them from files.
+fn config(folder: &Path, rules: &Path) -> Value {
+    let job = |name: &str, honors_labels: bool| {
+        json!({
+            "job_name": name, "honor_labels": honors_labels,
+            "file_sd_configs": [{"files": [folder.join(format!("{name}.json"))]}],
+        })
+    };
+    json!({
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "rule_files": [rules],
+        "scrape_configs": [job(OPERATOR, true), job(WORKERS, false)],
+    })
+}
+
+/// The targets among these pods: each port with the name `http`, with the labels that its
+/// `PodMonitor` gives it.
+fn targets(pods: &[Pod]) -> Value {
+    let target = |pod: &Pod| {
+        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        let mut ports = containers.flat_map(|it| it.ports.iter().flatten());
+        let port = ports.find(|it| it.name.as_deref() == Some("http"))?.container_port;
+        let address = pod.status.as_ref()?.pod_ip.as_ref()?;
+        let mut labels = json!({"namespace": pod.namespace(), "pod": pod.name_any()});
+        if let Some(swarm) = pod.labels().get(SWARM_LABEL) {
+            labels["name"] = json!(swarm);
+        }
+        Some(json!({"targets": [format!("{address}:{port}")], "labels": labels}))
+    };
+    pods.iter().filter_map(target).collect()
+}
+
+/// The rules of the component, which fire at once and look back for 10 s.
+fn rules() -> Result<String> {
+    let text = std::fs::read_to_string(PathBuf::from(COMPONENT).join("rules.yaml"))?;
+    let (_, spec) = text.split_once("\nspec:\n").context("the rules have no spec")?;
+    let lines = spec.lines().filter(|line| !line.trim_start().starts_with("for: "));
+    let rules =
+        lines.fold(String::new(), |all, line| all + line.strip_prefix("  ").unwrap_or(line) + "\n");
+    Ok(RANGES.iter().fold(rules, |rules, range| rules.replace(range, SHORT_RANGE)))
+}
+
+/// The queries of the dashboard about this namespace, by panel.
+fn queries(namespace: &str) -> Result<BTreeMap<String, String>> {
+    let text = std::fs::read_to_string(PathBuf::from(COMPONENT).join("dashboard.json"))?;
+    let dashboard: Value = serde_json::from_str(&text)?;
+    let panels = dashboard["panels"].as_array().context("no panels")?;
+    let mut queries = BTreeMap::new();
+    for panel in panels {
+        for (n, target) in panel["targets"].as_array().into_iter().flatten().enumerate() {
+            let query = target["expr"].as_str().context("a target has no query")?;
+            let query = query.replace("$namespace", namespace).replace("$name", "read");
+            let query = query.replace("[$__rate_interval]", SHORT_RANGE);
+            let title = format!("{}, {} {n}", panel["id"], panel["title"]);
+            queries.insert(title, query);
+        }
+    }
+    ensure!(20 < queries.len(), "{queries:?}");
+    Ok(queries)
+}
