@@ -164,12 +164,21 @@ pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, ReadError> {
 ///
 /// [`ReadError`]
 pub fn read_regular_text(path: &Path, bytes_max: u64) -> Result<String, ReadError> {
+    to_text(regular(path)?, bytes_max)
+}
+
+/// Opens a file to read it, but only a regular file.
+///
+/// # Errors
+///
+/// Any error of the file system, or that the file is another kind of file.
+pub fn regular(path: &Path) -> io::Result<File> {
     let flags = flags(OFlags::NONBLOCK | OFlags::NOCTTY);
     let file = File::options().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata().map_err(ReadError::Failed)?.is_file() {
-        return Err(ReadError::Failed(io::Error::other("it is not a regular file")));
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
     }
-    to_text(file, bytes_max)
+    Ok(file)
 }
 
 fn to_text(file: File, bytes_max: u64) -> Result<String, ReadError> {

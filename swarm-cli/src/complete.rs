@@ -125,7 +125,7 @@ mod tests {
     fn flags_of_kubectl_are_completed_before_and_after_the_command() {
         assert_eq!(words("--kubec"), ["--kubeconfig", ":4"]);
         assert_eq!(words("--kubeconfig "), [":0"]);
-        assert_eq!(words("--context plan rep"), ["replicas", ":4"]);
+        assert_eq!(words("--context plan repl"), ["replicas", ":4"]);
         assert_eq!(words("--as a replicas --as-g"), ["--as-group", ":4"]);
         assert_eq!(words("--filen"), [":4"]);
         assert_eq!(words("plan --context "), [":4"]);

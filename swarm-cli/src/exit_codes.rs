@@ -58,6 +58,12 @@ fn codes_in_a_cluster(command: &str) -> Option<&'static [Code]> {
             INVALID,
             (3, "no Swarm has such a job, or no worker has it now"),
         ],
+        "report" => &[
+            (0, "the report was written"),
+            (1, "the cluster does not answer, or the file exists already or cannot be written"),
+            INVALID,
+            (3, "no such Swarm exists"),
+        ],
         "check" => &[
             (0, "nothing that is visible is wrong"),
             UNREAD,
@@ -124,6 +130,12 @@ fn codes(command: &str) -> &'static [Code] {
             (1, "the pool does not answer, or a log cannot be read"),
             INVALID,
             (3, "no such pool runs, or it has no such job or worker"),
+        ],
+        "report" => &[
+            (0, "the report was written"),
+            (1, "the file exists already, or cannot be written"),
+            INVALID,
+            (3, "no such pool exists"),
         ],
         "stop" => &[
             (0, "the pool has ended, and no process is left"),

@@ -9,8 +9,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::import::{self, LiveImportArgs};
 use crate::live::{
-    self, CheckArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LogsArgs, StatusArgs, WhoArgs,
-    WorkersArgs,
+    self, CheckArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LogsArgs, ReportArgs,
+    StatusArgs, WhoArgs, WorkersArgs,
 };
 use crate::plan::apply::{self, ApplyArgs};
 use crate::plan::{self, ClusterPlanArgs};
@@ -51,6 +51,8 @@ enum Command {
     Workers(WorkersArgs),
     /// Check the installation: CRDs, operator, roles, policies, and what is missing
     Check(CheckArgs),
+    /// Write a zip file for a bug report, with params and passwords redacted
+    Report(ReportArgs),
     /// Write Swarms that do what manifests of swarm's predecessors did
     Import(LiveImportArgs),
     /// List the operators that share the Swarms of this cluster
@@ -84,6 +86,7 @@ fn names(program: &clap::Command, words: &[String]) -> Vec<String> {
         Ok(Command::Status(args)) => live::swarm_names(&args.scope),
         Ok(Command::Jobs(args)) => live::swarm_names(&args.scope),
         Ok(Command::Workers(args)) => live::swarm_names(&args.scope),
+        Ok(Command::Report(args)) => live::swarm_names(&args.scope),
         Ok(Command::Explain(args)) => live::job_names(&args.scope, args.swarm.as_deref(), start),
         Ok(Command::History(args)) => live::job_names(&args.scope, args.swarm.as_deref(), start),
         Ok(Command::Logs(args)) => live::job_names(&args.scope, args.swarm.as_deref(), start),
@@ -118,6 +121,7 @@ pub fn main() -> ExitCode {
         Command::Diff(args) => live::diff(&args),
         Command::Logs(args) => live::logs(&args),
         Command::Check(args) => live::check(&args),
+        Command::Report(args) => live::report(&args),
         Command::Import(args) => import::run_live(&args),
         Command::Replicas(args) => replicas::run(&args),
     }

@@ -12,6 +12,7 @@ mod objects;
 mod paths;
 pub(crate) mod plan;
 mod pool;
+mod report;
 mod show;
 mod status;
 mod who;
@@ -43,6 +44,7 @@ pub(crate) use explain::{ExplainArgs, explain};
 pub(crate) use history::{DiffArgs, HistoryArgs, diff, history};
 pub(crate) use jobs::{JobsArgs, jobs};
 pub(crate) use logs::{LogsArgs, logs};
+pub(crate) use report::{ReportArgs, report};
 pub(crate) use status::{StatusArgs, status};
 pub(crate) use who::{WhoArgs, who};
 pub(crate) use workers::{WorkersArgs, workers};
@@ -231,12 +233,18 @@ async fn one(
         return Err(has_no_swarm(namespace, name, &names(proxy, namespace).await?));
     }
     let all = names(proxy, namespace).await?;
-    match all.as_slice() {
+    let name = only(namespace, &all)?;
+    Box::pin(one(proxy, namespace, Some(name), reach)).await
+}
+
+/// Returns the only Swarm of a namespace.
+fn only<'a>(namespace: &str, all: &'a [String]) -> Result<&'a str, Failure> {
+    match all {
         [] => Err(Failure::No(format!(
             "namespace `{namespace}` has no Swarm; name another one with --namespace, or list all \
              with `kubectl swarm status -A`"
         ))),
-        [name] => Box::pin(one(proxy, namespace, Some(name), reach)).await,
+        [name] => Ok(name),
         several => Err(Failure::No(format!(
             "namespace `{namespace}` has several Swarms; write the name of one: {}",
             some(several.iter().map(String::as_str))

@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use swarm_adapters_host::{caller, runtime};
 use swarm_local::{
     AttachArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LocalArgs, LogsArgs, PsArgs,
-    StatusArgs, StopArgs, WhoArgs, WorkersArgs,
+    ReportArgs, StatusArgs, StopArgs, WhoArgs, WorkersArgs,
 };
 
 use crate::import::ImportArgs;
@@ -48,6 +48,8 @@ enum Command {
     Workers(WorkersArgs),
     /// Print what is in the logs of a pool of `local` about one job
     Logs(LogsArgs),
+    /// Write a zip file for a bug report, with params and passwords redacted
+    Report(ReportArgs),
     /// End a pool that `local` runs; returns when no process is left
     Stop(StopArgs),
     /// Restart jobs of a pool that `local` runs
@@ -132,6 +134,7 @@ async fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::Diff(args) => swarm_local::diff(args).await,
         Command::Workers(args) => swarm_local::workers(args).await,
         Command::Logs(args) => swarm_local::logs(args).await,
+        Command::Report(args) => Box::pin(swarm_local::report(args)).await,
         Command::Stop(args) => swarm_local::stop(args).await,
         Command::Restart(args) => swarm_local::restart(args).await,
         Command::Retry(args) => swarm_local::retry(args).await,

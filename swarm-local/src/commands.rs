@@ -12,6 +12,7 @@ mod logs;
 mod names;
 mod pool;
 mod ps;
+mod report;
 mod status;
 mod stop;
 mod who;
@@ -34,6 +35,7 @@ pub use logs::{LogsArgs, logs};
 pub(crate) use names::runs_already;
 pub use pool::{NamedPool, PoolArgs, RunningPool, running};
 pub use ps::{PsArgs, ps};
+pub use report::{ReportArgs, report};
 pub use status::{StatusArgs, status};
 pub use stop::{StopArgs, stop};
 pub use who::{WhoArgs, who};
@@ -47,6 +49,16 @@ enum Failure {
     /// The arguments are invalid; a sentence.
     Usage(String),
     Failed(anyhow::Error),
+}
+
+impl Failure {
+    /// Returns the reason in a sentence.
+    fn sentence(&self) -> String {
+        match self {
+            Self::No(sentence) | Self::Usage(sentence) => sentence.clone(),
+            Self::Failed(error) => format!("{error:#}"),
+        }
+    }
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {

@@ -26,6 +26,7 @@ mod pool_views;
 mod private_dir;
 mod processes;
 mod progress;
+pub mod report;
 mod reports;
 mod run_log;
 #[cfg_attr(not(feature = "terminal"), path = "no_screen.rs")]
@@ -65,8 +66,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub use commands::{
     AttachArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LogsArgs, NamedPool, PoolArgs,
-    PsArgs, RunningPool, StatusArgs, StopArgs, WhoArgs, WorkersArgs, attach, diff, explain,
-    history, logs, ps, restart, resume, retry, running, status, stop, suspend, who, workers,
+    PsArgs, ReportArgs, RunningPool, StatusArgs, StopArgs, WhoArgs, WorkersArgs, attach, diff,
+    explain, history, logs, ps, report, restart, resume, retry, running, status, stop, suspend,
+    who, workers,
 };
 pub use fixed::Fixed;
 pub use run_log::RunLogSize;

@@ -9,7 +9,7 @@ use swarm_adapters_host::runlog;
 use swarm_spec::Size;
 
 /// The name of the run log in the state directory.
-const NAME: &str = "run.log";
+pub(super) const NAME: &str = "run.log";
 
 /// The word for no run log.
 const OFF: &str = "off";

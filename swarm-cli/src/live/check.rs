@@ -70,10 +70,10 @@ pub(super) enum Outcome {
 /// A checked part of the installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    part: &'static str,
+    pub(super) part: &'static str,
     outcome: Outcome,
     /// A sentence.
-    message: String,
+    pub(super) message: String,
 }
 
 #[derive(Deserialize)]
@@ -105,10 +105,7 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
 
 async fn answer(args: &CheckArgs, proxy: &Proxy) -> Result<Answer, Failure> {
     let findings = findings(proxy, &args.namespace).await?;
-    let text = |_| {
-        let rows = findings.iter().map(Finding::row);
-        whole_table(std::iter::once(row(["PART", "STATE", "DETAIL"])).chain(rows).collect())
-    };
+    let text = |_| table(&findings);
     let document = || {
         let all: Vec<_> = findings.iter().map(Finding::document).collect();
         json!({ "sound": is_sound(&findings), "findings": all })
@@ -118,6 +115,12 @@ async fn answer(args: &CheckArgs, proxy: &Proxy) -> Result<Answer, Failure> {
         wrong.map(|it| it.part.to_owned()).collect()
     };
     Ok(args.display.answer(is_sound(&findings), text, document, wrong)?)
+}
+
+/// Returns the findings as a table.
+pub(super) fn table(findings: &[Finding]) -> String {
+    let rows = findings.iter().map(Finding::row);
+    whole_table(std::iter::once(row(["PART", "STATE", "DETAIL"])).chain(rows).collect())
 }
 
 fn is_sound(findings: &[Finding]) -> bool {
@@ -167,7 +170,7 @@ impl Finding {
 }
 
 /// Checks each part.
-async fn findings(proxy: &Proxy, namespace: &str) -> Result<Vec<Finding>, String> {
+pub(super) async fn findings(proxy: &Proxy, namespace: &str) -> Result<Vec<Finding>, String> {
     let flow_schema = paths::flow_schema(FLOW_SCHEMA);
     let (kinds, crd, roles, policies, bindings, flow, operators) = tokio::join!(
         proxy.object::<ApiResources>(paths::GROUP),

@@ -119,6 +119,16 @@ pub(super) async fn of_swarm(proxy: &Proxy, namespace: &str, swarm: &str) -> Vec
     read.ok().flatten().map(HistoryObject::episodes).unwrap_or_default()
 }
 
+/// Returns the moves in a `SwarmHistory` as `history` shows them.
+///
+/// # Errors
+///
+/// A sentence about an unreadable object.
+pub(super) fn table(history: &serde_json::Value) -> Result<String, String> {
+    let history = HistoryObject::deserialize(history).map_err(|error| error.to_string())?;
+    Ok(past(&history.episodes()).table(usize::MAX))
+}
+
 fn past(episodes: &[Episode]) -> Past<'_> {
     Past { episodes, now: Timestamp::now() }
 }

@@ -14,6 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Failure, Scope, has_no_job, run, with_jobs};
+use crate::kubectl::Cluster;
 use crate::kubectl::proxy::Proxy;
 
 /// Time between two reads of the holder of a job whose log is followed.
@@ -57,27 +58,38 @@ pub(crate) struct LogsArgs {
 impl LogsArgs {
     /// Starts `kubectl logs` for a worker. `since` replaces the arguments about the beginning.
     fn kubectl(&self, namespace: &str, worker: &str, since: Option<&str>) -> Result<Child, String> {
-        let mut command = Command::new("kubectl");
-        command.arg("logs").args(self.scope.cluster.flags_of_a_stream());
-        command.arg(format!("--namespace={namespace}"));
         let flag = |name: &str, value: &OsString| {
             let mut flag = OsString::from(name);
             flag.push(value);
             flag
         };
-        command.args(self.container.iter().map(|name| flag("--container=", name)));
-        command.args(self.follow.then_some("--follow"));
-        command.args(self.previous.then_some("--previous"));
+        let mut flags = Vec::new();
+        flags.extend(self.container.iter().map(|name| flag("--container=", name)));
+        flags.extend(self.follow.then(|| "--follow".into()));
+        flags.extend(self.previous.then(|| "--previous".into()));
         if let Some(since) = since {
-            command.arg(format!("--since={since}"));
+            flags.push(format!("--since={since}").into());
         } else {
-            command.args(self.since.iter().map(|since| flag("--since=", since)));
-            command.args(self.tail.map(|tail| format!("--tail={tail}")));
+            flags.extend(self.since.iter().map(|since| flag("--since=", since)));
+            flags.extend(self.tail.map(|tail| format!("--tail={tail}").into()));
         }
-        command.args(["--", worker]).stdin(Stdio::null()).stdout(Stdio::piped());
-        let child = command.kill_on_drop(true).spawn();
+        let child = command(&self.scope.cluster, namespace, worker, flags).spawn();
         child.map_err(|error| format!("kubectl logs cannot be started: {error}"))
     }
+}
+
+/// Returns `kubectl logs` for a pod, whose output is read.
+pub(super) fn command(
+    cluster: &Cluster,
+    namespace: &str,
+    pod: &str,
+    flags: impl IntoIterator<Item = OsString>,
+) -> Command {
+    let mut command = Command::new("kubectl");
+    command.arg("logs").args(cluster.flags_of_a_stream());
+    command.arg(format!("--namespace={namespace}")).args(flags).args(["--", pod]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    command
 }
 
 /// Prints the log of a job. Exit code 3 if no Swarm has the job, or if it has no worker.

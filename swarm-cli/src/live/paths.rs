@@ -1,7 +1,12 @@
 //! Paths of an API server.
 
+use swarm_adapters_host::http::escaped;
+
 /// The group and version of swarm's own kinds.
 pub(super) const GROUP: &str = "/apis/swarm.k8slab.info/v1alpha1";
+
+/// The version of the API server.
+pub(super) const VERSION: &str = "/version";
 
 /// The definition of Swarms.
 pub(super) const SWARM_CRD: &str =
@@ -73,6 +78,38 @@ pub(super) fn view(namespace: &str, session: &str) -> String {
 /// The Lease of a session.
 pub(super) fn lease(namespace: &str, session: &str) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{session}")
+}
+
+/// The Leases of a namespace.
+pub(super) fn leases(namespace: &str) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
+}
+
+/// The views of the sessions of one Swarm.
+pub(super) fn views_of(namespace: &str, swarm: &str) -> String {
+    format!("{}?labelSelector=swarm.k8slab.info%2Fswarm%3D{swarm}", views(namespace))
+}
+
+/// The workload of a pool, by its kind.
+pub(super) fn workload(namespace: &str, kind: &str, name: &str) -> String {
+    let kind = if kind == "Deployment" { "deployments" } else { "statefulsets" };
+    format!("/apis/apps/v1/namespaces/{namespace}/{kind}/{name}")
+}
+
+/// The pods of a namespace with these labels, in the form of a selector.
+pub(super) fn pods_with(namespace: &str, labels: &str) -> String {
+    format!("{}?labelSelector={}", pods(namespace), escaped(labels))
+}
+
+/// The pods of operators in a namespace.
+pub(super) fn operator_pods(namespace: &str) -> String {
+    pods_with(namespace, "app=swarm-controller")
+}
+
+/// The Events about objects with this name.
+pub(super) fn events_about(namespace: &str, name: &str) -> String {
+    let selector = escaped(&format!("involvedObject.name={name}"));
+    format!("/api/v1/namespaces/{namespace}/events?fieldSelector={selector}")
 }
 
 /// The Leases of the sessions of a namespace.

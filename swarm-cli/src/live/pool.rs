@@ -24,7 +24,7 @@ const READS_MAX: usize = 5;
 const PARTS_AT_ONCE: usize = 8;
 
 /// End of the name of a part without jobs: its digest is 0.
-const EMPTY: &str = "-0000000000000000";
+pub(super) const EMPTY: &str = "-0000000000000000";
 
 /// The jobs of a pool that a command needs.
 #[derive(Clone, Copy)]

@@ -328,7 +328,7 @@ fn summary(swarm: &SwarmObject) -> Value {
     })
 }
 
-fn document(pool: &LivePool, states: &[WorkerState<'_>]) -> Value {
+pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>]) -> Value {
     let phases = by_phase(pool);
     let count = |wanted: JobPhase| {
         phases.iter().find(|(phase, _)| *phase == wanted).map_or(0, |(_, count)| *count)

@@ -22,6 +22,7 @@ mod ready;
 mod reasons;
 mod recorders;
 mod remote;
+mod report;
 mod runners;
 mod service;
 mod signals;

@@ -12,6 +12,7 @@ mod own_program;
 mod plan;
 mod printable;
 mod reference;
+mod report;
 mod troubleshooting;
 mod tutorial;
 mod verify;

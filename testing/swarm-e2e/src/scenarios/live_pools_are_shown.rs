@@ -277,7 +277,18 @@ async fn viewers(context: &Context) -> Result<()> {
     let hidden = "not visible to you, so no job is shown as running";
     let output = expect(context, &["who", "live:0", "--as=less"], 0, hidden).await?;
     ensure!(output.contains("published"), "{output}");
-    context.laps.lap("a viewer sees the pool, and nobody else does");
+    let folder = tempfile::tempdir_in(crate::cluster::FOLDER)?;
+    let file = folder.path().join("report.zip");
+    let path = file.to_str().context("a path is not UTF-8")?;
+    let report = ["report", "live", "-o", path, "--as=viewer"];
+    let output = expect(context, &report, 0, "").await?;
+    ensure!(output.contains("Look at it before you send it"), "{output}");
+    let zip = std::fs::read(&file)?;
+    let has = |name: &str| zip.windows(name.len()).any(|it| it == name.as_bytes());
+    let files = ["README.txt", "swarm.yaml", "status.json", "history.txt", "check.txt"];
+    ensure!(zip.starts_with(b"PK") && files.into_iter().all(has), "{} bytes", zip.len());
+    expect(context, &report, 1, "exists").await?;
+    context.laps.lap("a viewer sees the pool and reports it, and nobody else does");
     Ok(())
 }
 

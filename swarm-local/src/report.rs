@@ -1,0 +1,297 @@
+//! A report about a pool, for people who look for a bug: a zip file with everything that its user may
+//! read, with params and passwords redacted. Both homes write it.
+
+mod redact;
+mod words;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anstream::adapter::strip_str;
+use jiff::Timestamp;
+use jiff::tz::Offset;
+use serde_json::Value;
+use swarm_adapters_host::printable::{Form, printable};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, DateTime, ZipWriter};
+
+/// Maximum size of one file of a report: 8 MiB.
+pub const FILE_BYTES_MAX: usize = 8 << 20;
+/// Maximum size of all files, without the list of files: 63 MiB.
+const BYTES_MAX: usize = 63 << 20;
+/// Maximum size of the list of files: 1 MiB.
+const LIST_BYTES_MAX: usize = 1 << 20;
+/// Maximum size of the note at the end of a file that was cut.
+const NOTE_BYTES_MAX: usize = 80;
+/// Number of lines of a log, from its end.
+pub const LOG_LINES: usize = 1_000;
+
+/// Sentence after the name of the file.
+pub const LOOK: &str = "Look at it before you send it. README.txt in it lists each file, everything \
+                        that is left out, and each redaction.";
+
+/// The file with the list of files.
+const LIST: &str = "README.txt";
+
+/// Rules of the redaction, as the list of files says them.
+const RULES: &str = "\
+Redacted is always, by the place of a value:
+- params of jobs, env of runners and of containers, headers of probes
+- contents of configuration files, ConfigMaps and Secrets
+- the annotation last-applied-configuration, and others that contain a whole object
+- fields with `password` in their names; managedFields are dropped
+In commands and all other texts a few forms of passwords are redacted:
+- `user:password` in `scheme://user:password@host`
+- the word after an option such as --password, --secret, --token or --api-key
+- the value of NAME=VALUE, if the name has such a word in it
+A password in another form, such as a bare word of a command, is still there.
+Names stay: of jobs, workers, nodes, Secrets, images and users. So do titles and messages.
+";
+
+/// The output of jobs in a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Last lines of failing jobs are redacted.
+    Redacted,
+    /// The user wants logs, so the last lines stay as well.
+    Kept,
+}
+
+/// The contents of a report.
+#[derive(Debug)]
+pub struct Report {
+    /// The pool, and the program that reports.
+    about: String,
+    at: Timestamp,
+    output: Output,
+    files: Vec<Contents>,
+    room: usize,
+    left_out: Vec<String>,
+    /// The number of redacted values, by file and path.
+    redacted: BTreeMap<String, usize>,
+}
+
+/// A file of a report.
+#[derive(Debug)]
+struct Contents {
+    name: String,
+    text: String,
+    is_cut: bool,
+}
+
+impl Report {
+    /// Begins a report. `pool` and `program` are for its list of files.
+    #[must_use]
+    pub fn new(pool: &str, program: &str, output: Output) -> Self {
+        let at = Timestamp::now();
+        let about = format!("A report about {pool}, made by {program} at {at:.0}.");
+        let (files, left_out) = (Vec::new(), Vec::new());
+        Self { about, at, output, files, room: BYTES_MAX, left_out, redacted: BTreeMap::new() }
+    }
+
+    /// Returns the file to write: the named one, or one in the current directory with the words and
+    /// the time in its name.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about a file that exists already.
+    pub fn file(&self, named: Option<&Path>, words: &[&str]) -> Result<PathBuf, String> {
+        let default = || {
+            let time = self.at.strftime("%Y%m%dT%H%M%SZ");
+            format!("swarm-report-{}-{time}.zip", plain(&words.join("-"))).into()
+        };
+        let file = named.map_or_else(default, Path::to_owned);
+        if fs::symlink_metadata(&file).is_ok() { Err(exists(&file)) } else { Ok(file) }
+    }
+
+    /// Adds an object to a file, as one YAML document. Returns whether the file takes more.
+    pub fn object(&mut self, name: &str, mut value: Value) -> bool {
+        self.redact(name, &mut value);
+        match swarm_spec::yaml::written(&value) {
+            Ok(text) => {
+                let start = if self.has(name) { "---\n" } else { "" };
+                self.add(name, &format!("{start}{}", printable(&text, Form::Lines)))
+            }
+            Err(error) => {
+                self.leave_out(format!("{name}: an object cannot be written as YAML: {error}"));
+                true
+            }
+        }
+    }
+
+    /// Adds a JSON document.
+    pub fn json(&mut self, name: &str, mut value: Value) {
+        self.redact(name, &mut value);
+        self.add(name, &printable(&format!("{value:#}\n"), Form::Json));
+    }
+
+    /// Adds lines of text, without styles. A line with a JSON object is redacted as an object.
+    pub fn lines(&mut self, name: &str, text: &str) {
+        let text = strip_str(text).to_string();
+        let mut clean = String::with_capacity(text.len());
+        for line in text.lines() {
+            let object = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok());
+            let mut value = object.flatten().unwrap_or_else(|| line.into());
+            match (self.redact(name, &mut value), &value) {
+                (false, _) => clean.push_str(line),
+                (true, Value::String(line)) => clean.push_str(line),
+                (true, value) => clean.push_str(&value.to_string()),
+            }
+            clean.push('\n');
+        }
+        self.add(name, &printable(&clean, Form::Lines));
+    }
+
+    /// Notes something that is missing, and why.
+    pub fn leave_out(&mut self, sentence: impl Into<String>) {
+        let mut sentence = Value::String(sentence.into());
+        redact::redact(&mut sentence, Output::Redacted);
+        self.left_out.extend(sentence.as_str().map(str::to_owned));
+    }
+
+    /// Redacts a value. Returns whether it has changed.
+    fn redact(&mut self, name: &str, value: &mut Value) -> bool {
+        let redacted = redact::redact(value, self.output);
+        let has_changed = !redacted.is_empty();
+        for (path, number) in redacted {
+            let place = if path.is_empty() { name.to_owned() } else { format!("{name}: {path}") };
+            *self.redacted.entry(place).or_default() += number;
+        }
+        has_changed
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.files.iter().any(|file| file.name == name)
+    }
+
+    /// Appends to a file as much as fits. Returns whether the file takes more.
+    fn add(&mut self, name: &str, text: &str) -> bool {
+        if !self.has(name) {
+            let (name, text) = (name.to_owned(), String::new());
+            self.files.push(Contents { name, text, is_cut: false });
+        }
+        let Some(file) = self.files.iter_mut().find(|file| file.name == name) else { return false };
+        if file.is_cut {
+            return false;
+        }
+        let room = self.room.min(FILE_BYTES_MAX - file.text.len());
+        if text.len() + NOTE_BYTES_MAX <= room {
+            file.text.push_str(text);
+            self.room -= text.len();
+            return true;
+        }
+        let end = text.floor_char_boundary(room.saturating_sub(NOTE_BYTES_MAX));
+        let kept = text.get(..end).unwrap_or_default();
+        file.text.push_str(kept);
+        file.text.push_str("\n# cut here, since the report would be too large\n");
+        file.is_cut = true;
+        self.room = self.room.saturating_sub(kept.len() + NOTE_BYTES_MAX);
+        false
+    }
+
+    /// Returns the list of the files.
+    fn list(&self) -> String {
+        let mut text = format!("{}\n{LOOK}\n\nFiles:\n", self.about);
+        for Contents { name, text: contents, is_cut } in &self.files {
+            let cut = if *is_cut { ", cut" } else { "" };
+            let _ = writeln!(text, "- {name} ({} bytes{cut})", contents.len());
+        }
+        text.push_str("\nLeft out:\n");
+        for sentence in &self.left_out {
+            let _ = writeln!(text, "- {sentence}");
+        }
+        if self.left_out.is_empty() {
+            text.push_str("- nothing\n");
+        }
+        text.push_str("\nRedacted, by file and path:\n");
+        for (place, number) in &self.redacted {
+            let values = if *number == 1 { "value" } else { "values" };
+            let _ = writeln!(text, "- {place} ({number} {values})");
+        }
+        if self.redacted.is_empty() {
+            text.push_str("- nothing\n");
+        }
+        let output = match self.output {
+            Output::Redacted => "The last lines of failing jobs are redacted; --logs keeps them.\n",
+            Output::Kept => {
+                "With --logs, logs and last lines of jobs are as the jobs wrote them.\n"
+            }
+        };
+        let _ = write!(text, "\n{RULES}{output}");
+        if LIST_BYTES_MAX < text.len() {
+            text.truncate(text.floor_char_boundary(LIST_BYTES_MAX - NOTE_BYTES_MAX));
+            text.push_str("\n… and more\n");
+        }
+        printable(&text, Form::Lines).into_owned()
+    }
+
+    /// Writes the report to a new file that only its user may read.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about a file that exists already, or that cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), String> {
+        let file = File::options().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => exists(path),
+            _ => unwritten(path, &error),
+        })?;
+        self.write(BufWriter::new(file)).map_err(|error| {
+            let _ = fs::remove_file(path);
+            unwritten(path, &error)
+        })
+    }
+
+    fn write(&self, to: impl io::Write + io::Seek) -> io::Result<()> {
+        let mut zip = ZipWriter::new(to);
+        let options = SimpleFileOptions::default()
+            .compression_method(CompressionMethod::Deflated)
+            .last_modified_time(self.modified())
+            .unix_permissions(0o600);
+        let list = self.list();
+        let files = self.files.iter().map(|file| (file.name.as_str(), file.text.as_str()));
+        for (name, text) in std::iter::once((LIST, list.as_str())).chain(files) {
+            zip.start_file(name, options)?;
+            zip.write_all(text.as_bytes())?;
+        }
+        zip.finish()?.flush()
+    }
+
+    /// Returns the time of the report in the form of zip files, which have years from 1980 on.
+    fn modified(&self) -> DateTime {
+        let time = Offset::UTC.to_datetime(self.at);
+        let part = |number: i8| u8::try_from(number).unwrap_or_default();
+        let date = DateTime::from_date_and_time(
+            u16::try_from(time.year()).unwrap_or_default(),
+            part(time.month()),
+            part(time.day()),
+            part(time.hour()),
+            part(time.minute()),
+            part(time.second()),
+        );
+        date.unwrap_or_default()
+    }
+}
+
+/// Returns a name for a file in the report: other characters than letters, digits and `.-_` become
+/// `_`.
+#[must_use]
+pub fn plain(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '_' };
+    name.chars().map(plain).collect()
+}
+
+fn exists(path: &Path) -> String {
+    format!("{} exists already; name another file with -o", path.display())
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> String {
+    format!("{} cannot be written: {error}; name another file with -o", path.display())
+}
+
+#[cfg(test)]
+mod tests;
