@@ -294,9 +294,10 @@ impl Jobs {
                     made.program.as_ref().is_some_and(|program| Arc::ptr_eq(program, former))
                 };
                 if former.as_ref().is_some_and(is_it) {
-                    tracing::info!(runner = text, "jobs continue with the new settings of {place}");
+                    tracing::info!("jobs continue with the new settings of {place}");
                 } else {
-                    tracing::info!(runner = text, "jobs are run as {place} of the Swarm says");
+                    // The description can have passwords in it.
+                    tracing::info!("jobs are run as {place} of the Swarm says");
                     if let Some(program) = former {
                         self.remember(name.clone(), &program);
                     }
