@@ -82,7 +82,7 @@ pub(crate) struct PlanOptions {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The number of workers [default: replicas of the Swarm, or else of its workload in FILE]
-    #[arg(long, visible_alias = "replicas", value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(WORKERS_MAX)))]
+    #[arg(long, visible_alias = "replicas", value_name = "N", value_parser = whole_number)]
     workers: Option<u32>,
     /// Plan only the moves that maxMovesInFlight allows at once, instead of all
     #[arg(long)]
@@ -96,6 +96,18 @@ impl PlanOptions {
     fn reach(&self) -> Reach {
         if self.step { Reach::Step } else { Reach::Target }
     }
+}
+
+/// Parses a number of workers.
+fn whole_number(text: &str) -> Result<u32, String> {
+    if text.starts_with('+') {
+        return Err("write the number of all workers, not of more workers".to_owned());
+    }
+    let number = text.parse().map_err(|_| "write a number such as 6")?;
+    if WORKERS_MAX < number {
+        return Err(format!("at most {WORKERS_MAX} workers can be planned"));
+    }
+    Ok(number)
 }
 
 /// Reads the view of `--from`.

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use swarm_core::{Slot, View, ViewEntry};
 use swarm_spec::convert::Home;
+use swarm_spec::spec::WORKERS_MAX;
 
 use super::answer::{Answer, Before, Live, Question, Reach, answer, read};
 use super::document::Enough;
 use super::source::Source;
-use super::table;
+use super::{table, whole_number};
 
 /// A generated job, by number: its share, pin and priority.
 type Wish = (u8, Option<u8>, Option<u8>, i8);
@@ -230,4 +231,17 @@ fn a_live_plan_names_the_workers_the_moves_and_the_jobs_that_restart_in_place() 
     assert!(text.contains("pod-x   gone") && !text.contains("w-"), "{text}");
     let more = planned(&Live { without: Vec::new(), ..without }, 3);
     assert_eq!(more.slots, [Slot(0), Slot(4), Slot(5)]);
+}
+
+#[test]
+fn a_number_of_workers_is_no_difference() {
+    assert_eq!(whole_number("6"), Ok(6));
+    assert_eq!(whole_number("100000"), Ok(WORKERS_MAX));
+    for (text, says) in [
+        ("+2", "write the number of all workers, not of more workers"),
+        ("two", "write a number such as 6"),
+        ("100001", "at most 100000 workers can be planned"),
+    ] {
+        assert_eq!(whole_number(text), Err(says.to_owned()));
+    }
 }
