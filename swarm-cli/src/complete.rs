@@ -13,12 +13,34 @@ const NO_FILES: &str = ":4\n";
 /// Directive: the shell adds names of files.
 const FILES: &str = ":0\n";
 
+/// Names in the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Names for the positional argument of the command.
+    Argument,
+    /// Names of Swarms, for an option.
+    Swarm,
+    /// Names of workers, for an option.
+    Worker,
+}
+
+impl Wanted {
+    /// Returns the names that an option takes, if it takes any.
+    fn of(option: &Arg) -> Option<Self> {
+        let is_worker = option.get_value_names().is_some_and(|names| names == ["WORKER"]);
+        match option.get_long() {
+            Some("swarm" | "live") => Some(Self::Swarm),
+            _ => is_worker.then_some(Self::Worker),
+        }
+    }
+}
+
 /// Returns the completions of the last of `words`, which may be empty. `find` finds names in the
-/// cluster for a positional argument.
+/// cluster.
 pub(crate) fn candidates(
     command: &Command,
     words: &[String],
-    find: impl FnOnce(&Command, &[String]) -> Vec<String>,
+    find: impl FnOnce(&Command, &[String], Wanted) -> Vec<String>,
 ) -> String {
     let (last, before) = words.split_last().map_or(("", &[][..]), |(last, rest)| (last, rest));
     let named = command_at(command, before).and_then(|at| command.find_subcommand(before.get(at)?));
@@ -26,7 +48,8 @@ pub(crate) fn candidates(
     let options = options(command, named);
     let given = before.last().and_then(|word| options.iter().find(|it| is_named(it, word)));
     if let Some(given) = given.filter(|option| takes_the_next_word(option)) {
-        return values(given, last);
+        let Some(wanted) = Wanted::of(given) else { return values(given, last) };
+        return found(last, find(command, words, wanted));
     }
     let mut lines = String::new();
     if last.starts_with('-') {
@@ -38,13 +61,20 @@ pub(crate) fn candidates(
     } else if within.get_positionals().any(|it| it.get_value_hint() == ValueHint::AnyPath) {
         return FILES.to_owned();
     } else if named.is_some() && within.get_positionals().next().is_some() {
-        for name in find(command, words) {
-            push(&mut lines, last, Some(&name), None);
-        }
+        return found(last, find(command, words, Wanted::Argument));
     } else {
         for found in within.get_subcommands().filter(|found| !found.is_hide_set()) {
             push(&mut lines, last, Some(found.get_name()), found.get_about());
         }
+    }
+    lines + NO_FILES
+}
+
+/// Returns the lines for names in the cluster.
+fn found(last: &str, names: Vec<String>) -> String {
+    let mut lines = String::new();
+    for name in names {
+        push(&mut lines, last, Some(&name), None);
     }
     lines + NO_FILES
 }
@@ -96,8 +126,10 @@ mod tests {
     fn words(line: &str) -> Vec<String> {
         let command = crate::kubectl_swarm::command();
         let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
-        let answer = candidates(&command, &words, |_, words| {
-            vec![format!("cam-{}", words.len()), "x".to_owned()]
+        let answer = candidates(&command, &words, |_, words, wanted| match wanted {
+            Wanted::Argument => vec![format!("cam-{}", words.len()), "x".to_owned()],
+            Wanted::Swarm => vec!["cameras".to_owned()],
+            Wanted::Worker => vec!["ingest-1".to_owned()],
         });
         answer.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect()
     }
@@ -119,6 +151,10 @@ mod tests {
         assert_eq!(words("nonsense --x"), [":4"]);
         assert_eq!(words("status -n media c"), ["cam-4", ":4"]);
         assert_eq!(words("who "), ["cam-2", "x", ":4"]);
+        assert_eq!(words("who --swarm c"), ["cameras", ":4"]);
+        assert_eq!(words("plan --live "), ["cameras", ":4"]);
+        assert_eq!(words("plan --live cameras --without "), ["ingest-1", ":4"]);
+        assert_eq!(words("jobs cameras -w "), ["ingest-1", ":4"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use crate::complete::{self, Wanted};
 use crate::import::{self, LiveImportArgs};
 use crate::live::{
     self, CheckArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LogsArgs, ReportArgs,
@@ -15,7 +16,7 @@ use crate::live::{
 use crate::plan::apply::{self, ApplyArgs};
 use crate::plan::{self, ClusterPlanArgs};
 use crate::replicas::{self, ReplicasArgs};
-use crate::{complete, exit_codes, refusal, words};
+use crate::{exit_codes, refusal, words};
 use swarm_local::output::{name_program, print};
 
 /// Inspect and control Swarms: jobs, and the pools of workers that share them.
@@ -75,23 +76,45 @@ pub(crate) fn unbuilt() -> clap::Command {
     exit_codes::shown(Args::command())
 }
 
-/// Returns the names in the cluster that may be the last of `words`, a positional argument.
-fn names(program: &clap::Command, words: &[String]) -> Vec<String> {
+/// Returns the names in the cluster that may be the last of `words`.
+fn names(program: &clap::Command, words: &[String], wanted: Wanted) -> Vec<String> {
     let Some((start, before)) = words.split_last() else { return Vec::new() };
     // A command may require a name, and an empty word is none.
     let words = [&["kubectl swarm".to_owned()], before, &["x".to_owned()]].concat();
     let words = words::with_the_command_first(program, words.into_iter().map(OsString::from));
     let Ok(matches) = program.clone().try_get_matches_from(words) else { return Vec::new() };
-    match Args::from_arg_matches(&matches).map(|args| args.command) {
-        Ok(Command::Status(args)) => live::swarm_names(&args.scope),
-        Ok(Command::Jobs(args)) => live::swarm_names(&args.scope),
-        Ok(Command::Workers(args)) => live::swarm_names(&args.scope),
-        Ok(Command::Report(args)) => live::swarm_names(&args.scope),
-        Ok(Command::Explain(args)) => live::job_names(&args.scope, args.swarm.as_deref(), start),
-        Ok(Command::History(args)) => live::job_names(&args.scope, args.swarm.as_deref(), start),
-        Ok(Command::Logs(args)) => live::job_names(&args.scope, args.swarm.as_deref(), start),
-        Ok(Command::Who(args)) => live::job_names(&args.scope, args.swarm.as_deref(), start),
+    let Ok(Args { command, .. }) = Args::from_arg_matches(&matches) else { return Vec::new() };
+    if wanted != Wanted::Argument {
+        return of_option(&command, wanted);
+    }
+    match command {
+        Command::Status(args) => live::swarm_names(&args.scope),
+        Command::Jobs(args) => live::swarm_names(&args.scope),
+        Command::Workers(args) => live::swarm_names(&args.scope),
+        Command::Report(args) => live::swarm_names(&args.scope),
+        Command::Explain(args) => live::job_names(&args.scope, args.swarm.as_deref(), start),
+        Command::History(args) => live::job_names(&args.scope, args.swarm.as_deref(), start),
+        Command::Logs(args) => live::job_names(&args.scope, args.swarm.as_deref(), start),
+        Command::Who(args) => live::job_names(&args.scope, args.swarm.as_deref(), start),
         _ => Vec::new(),
+    }
+}
+
+/// Returns the names in the cluster for an option of `command`.
+fn of_option(command: &Command, wanted: Wanted) -> Vec<String> {
+    let (scope, swarm) = match command {
+        Command::Plan(args) => (args.scope(), args.live.swarm()),
+        Command::Jobs(args) => (args.scope.clone(), args.name.as_deref()),
+        Command::Explain(args) => (args.scope.clone(), None),
+        Command::History(args) => (args.scope.clone(), None),
+        Command::Diff(args) => (args.scope.clone(), None),
+        Command::Logs(args) => (args.scope.clone(), None),
+        Command::Who(args) => (args.scope.clone(), None),
+        _ => return Vec::new(),
+    };
+    match wanted {
+        Wanted::Worker => live::worker_names(&scope, swarm),
+        Wanted::Swarm | Wanted::Argument => live::swarm_names(&scope),
     }
 }
 

@@ -180,6 +180,20 @@ pub(crate) fn job_names(scope: &Scope, swarm: Option<&str>, start: &str) -> Vec<
     })
 }
 
+/// Returns the names of workers in a scope; none after a failure. O(workers).
+pub(crate) fn worker_names(scope: &Scope, swarm: Option<&str>) -> Vec<String> {
+    completed(scope, async |proxy, namespace| {
+        let mut found = Vec::new();
+        for swarm in &chosen(proxy, namespace, swarm).await? {
+            let ledger = pool::ledger(proxy, namespace, swarm, Reach::Jobs(&[])).await?;
+            let slots = ledger.iter().flat_map(|(_, ledger)| ledger.slots.values());
+            found.extend(slots.map(|record| record.worker.clone()));
+        }
+        found.truncate(COMPLETED_MAX);
+        Ok(found)
+    })
+}
+
 /// Asks the cluster for names.
 fn completed(
     scope: &Scope,

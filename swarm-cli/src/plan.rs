@@ -61,7 +61,7 @@ pub(crate) struct ClusterPlanArgs {
     #[command(flatten)]
     input: InputArgs,
     #[command(flatten)]
-    live: LiveArgs,
+    pub(crate) live: LiveArgs,
     /// The namespace: objects of files that name another one are left out. With --live it is the
     /// namespace of the Swarm [default: the one in the context]
     #[arg(long, short, value_name = "NS")]
@@ -73,6 +73,13 @@ pub(crate) struct ClusterPlanArgs {
     options: PlanOptions,
     #[command(flatten)]
     cluster: Cluster,
+}
+
+impl ClusterPlanArgs {
+    /// Returns the place of the live Swarm.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope::of(self.namespace.clone(), self.cluster.clone())
+    }
 }
 
 /// Options of `plan` in both homes.
@@ -264,9 +271,8 @@ fn ask_live(
     name: &str,
     notes: &mut Vec<String>,
 ) -> Result<Answer, Refusal> {
-    let ClusterPlanArgs { input, live, namespace, from: _, options, cluster } = args;
-    let scope = Scope::of(namespace.clone(), cluster.clone());
-    let found = live_plan::read(live, &scope, name).map_err(Refusal::Impossible)?;
+    let ClusterPlanArgs { input, live, options, .. } = args;
+    let found = live_plan::read(live, &args.scope(), name).map_err(Refusal::Impossible)?;
     let workers = options.workers.unwrap_or(found.workers);
     let question = found.question(workers, options.reach());
     let live_spec = answer::read(&question).map_err(machine::refusal)?;
@@ -275,7 +281,7 @@ fn ask_live(
         live_spec
     } else {
         state.running = Some(live_spec.starts());
-        let (manifest, said) = input.read(cluster)?;
+        let (manifest, said) = input.read(&args.cluster)?;
         notes.extend(said);
         let question = Question {
             manifest: &manifest,

@@ -58,7 +58,7 @@ pub(crate) struct DiffArgs {
     #[command(flatten)]
     display: Display,
     #[command(flatten)]
-    scope: Scope,
+    pub(crate) scope: Scope,
 }
 
 /// The history of a Swarm, as it is read.

@@ -41,7 +41,7 @@ Examples:
 pub(crate) struct JobsArgs {
     /// The name of the Swarm [default: the only one of the namespace]
     #[arg(value_name = "NAME")]
-    name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Only jobs of this worker
     #[arg(long, short, value_name = "WORKER")]
     worker: Option<String>,
