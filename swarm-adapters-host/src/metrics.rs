@@ -236,18 +236,19 @@ impl PoolMetrics {
         self.moves.inc_by(jobs as u64);
     }
 
-    /// Records a turn's moves by reason, and the reasons of all jobs without a worker.
+    /// Records a turn's moves by reason, and the numbers of jobs without a worker. Each call has all
+    /// reasons.
     pub fn planned(
         &self,
         moves: impl Iterator<Item = &'static str>,
-        unassigned: impl Iterator<Item = &'static str>,
+        unassigned: impl Iterator<Item = (&'static str, usize)>,
     ) {
         for reason in moves {
             self.moves_by_reason.get_or_create(&ReasonLabels { reason }).inc();
         }
-        self.unassigned.clear();
-        for reason in unassigned {
-            self.unassigned.get_or_create(&ReasonLabels { reason }).inc();
+        for (reason, count) in unassigned {
+            let count = count.try_into().unwrap_or(i64::MAX);
+            self.unassigned.get_or_create(&ReasonLabels { reason }).set(count);
         }
     }
 

@@ -162,8 +162,8 @@ impl Metrics {
 
     /// The metrics of another Swarm, without values so far.
     #[must_use]
-    pub fn of_swarm(&self) -> SwarmMetrics {
-        self.of_swarms.add()
+    pub fn of_swarm(&self, namespace: &str, name: &str) -> SwarmMetrics {
+        self.of_swarms.add(namespace, name)
     }
 }
 

@@ -64,7 +64,7 @@ impl Operator {
     /// Returns the memory of `swarm`, found by its UID.
     pub(crate) fn memory(&self, swarm: &Swarm) -> Arc<Mutex<Memory>> {
         let Services { caches, metrics, .. } = &*self.services;
-        let fresh = || Memory::new(caches.rollbacks.epoch(), metrics);
+        let fresh = || Memory::new(caches.rollbacks.epoch(), metrics, swarm);
         self.memories.of(swarm.uid().unwrap_or_default(), fresh)
     }
 

@@ -375,13 +375,17 @@ fn message_of<'a>(status: &'a SwarmStatus, kind: &str) -> Option<&'a str> {
 /// Whether the condition `Ready` was last written with this verdict.
 #[must_use]
 pub fn says(status: Option<&SwarmStatus>, verdict: &Verdict) -> bool {
-    let ready = status.and_then(|status| status.conditions.iter().find(|it| it.type_ == "Ready"));
-    ready.is_some_and(|it| it.reason == verdict.reason.as_str() && it.message == verdict.message)
+    ready(status)
+        .is_some_and(|it| it.reason == verdict.reason.as_str() && it.message == verdict.message)
 }
 
 /// The last written reason of the condition `Ready`.
 #[must_use]
 pub fn ready_reason(status: Option<&SwarmStatus>) -> Option<&str> {
-    let ready = status?.conditions.iter().find(|condition| condition.type_ == "Ready");
-    ready.map(|condition| condition.reason.as_str())
+    ready(status).map(|condition| condition.reason.as_str())
+}
+
+/// The condition `Ready`, as it was last written.
+pub(crate) fn ready(status: Option<&SwarmStatus>) -> Option<&Condition> {
+    status?.conditions.iter().find(|condition| condition.type_ == "Ready")
 }

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use crate::JobName;
+use crate::{JobName, Replication};
 
 /// The largest number of characters of a reason or of a line of output.
 const TEXT_MAX: usize = 256;
@@ -100,6 +100,30 @@ impl FailingJob {
 }
 
 impl Failing {
+    /// Returns the number of failing jobs that these reports of the workers count without their
+    /// names. A job of all workers may be in each report, so the largest number counts then.
+    /// O(reports).
+    ///
+    /// ```
+    /// use swarm_core::{Failing, Replication};
+    ///
+    /// let report = |count| Failing { count, worst: Vec::new() };
+    /// let reports = [report(3), report(1)];
+    /// assert_eq!(Failing::unnamed(&reports, Replication::One), 4);
+    /// assert_eq!(Failing::unnamed(&reports, Replication::All), 3);
+    /// ```
+    #[must_use]
+    pub fn unnamed<'a>(
+        reports: impl IntoIterator<Item = &'a Self>,
+        replication: Replication,
+    ) -> usize {
+        let unnamed = reports.into_iter().map(|it| it.count.saturating_sub(it.worst.len()));
+        match replication {
+            Replication::One => unnamed.sum(),
+            Replication::All => unnamed.max().unwrap_or_default(),
+        }
+    }
+
     /// Counts these jobs, and keeps the worst `most` of them. O(jobs · log jobs).
     ///
     /// ```

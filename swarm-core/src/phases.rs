@@ -122,6 +122,19 @@ impl Phases<'_> {
         counts
     }
 
+    /// Returns these [numbers](Self::counts) if `unnamed` more jobs fail than the named ones. Such
+    /// jobs are failing instead of running. O(jobs · log jobs).
+    #[must_use]
+    pub fn counts_with(&self, unnamed: usize) -> BTreeMap<JobPhase, usize> {
+        let mut counts = self.counts();
+        if let Some(running) = counts.get_mut(&JobPhase::Running).filter(|_| 0 < unnamed) {
+            let unnamed = unnamed.min(*running);
+            *running -= unnamed;
+            *counts.entry(JobPhase::Failing).or_default() += unnamed;
+        }
+        counts
+    }
+
     fn phase(&self, name: &JobName, record: &Record) -> JobPhase {
         match &record.cell {
             Cell::Releasing { .. } | Cell::ReleasingAll { .. } => JobPhase::Stopping,

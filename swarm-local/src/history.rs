@@ -74,13 +74,15 @@ impl History {
         recorded.standstills
     }
 
-    /// Returns the numbers of jobs by phase. Jobs in `failing` fail.
+    /// Returns the numbers of jobs by phase. Jobs in `failing` fail, and `unnamed` others.
     pub(super) fn phases(
         &self,
         decision: &Decision,
         failing: &BTreeSet<JobName>,
+        unnamed: usize,
     ) -> BTreeMap<JobPhase, usize> {
-        Phases { decision, unacknowledged: &self.unacknowledged, failing }.counts()
+        let unacknowledged = &self.unacknowledged;
+        Phases { decision, unacknowledged, failing }.counts_with(unnamed)
     }
 
     fn append(&mut self, episode: Episode) {

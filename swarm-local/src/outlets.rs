@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::metrics::PoolMetrics;
-use swarm_core::Turn;
 use swarm_core::ports::StoreError;
+use swarm_core::{Turn, Unassigned};
 use swarm_spec::manifest::Explained;
 use tokio::sync::{mpsc, watch};
 
@@ -100,7 +100,8 @@ impl Outlets {
             Ok(turn) => {
                 let plan = &turn.decision.plan;
                 let moves = plan.moves.iter().filter(|_| turn.changed);
-                let unassigned = plan.unassigned.values().map(|it| it.as_str());
+                let count = |why| plan.unassigned.values().filter(|it| **it == why).count();
+                let unassigned = Unassigned::ALL.iter().map(|why| (why.as_str(), count(*why)));
                 self.metrics.planned(moves.map(|it| it.reason.as_str()), unassigned);
                 if turn.changed {
                     self.metrics.wrote();

@@ -47,7 +47,8 @@ Redacted is always, by the place of a value:
 In commands and all other texts a few forms of passwords are redacted:
 - `user:password` in `scheme://user:password@host`
 - the word after an option such as --password, --secret, --token or --api-key
-- the value of NAME=VALUE, if the name has such a word in it
+- the value of NAME=VALUE and of a JSON field, if the name has such a word in it
+- the rest of a line after `NAME:`, also after Authorization and Cookie
 A password in another form, such as a bare word of a command, is still there.
 Names stay: of jobs, workers, nodes, Secrets, images and users. So do titles and messages.
 ";

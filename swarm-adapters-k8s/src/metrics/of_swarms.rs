@@ -81,9 +81,10 @@ impl OfSwarms {
     }
 
     /// The metrics of another Swarm, without values so far.
-    pub(super) fn add(&self) -> SwarmMetrics {
+    pub(super) fn add(&self, namespace: &str, name: &str) -> SwarmMetrics {
         let writer = self.writers.fetch_add(1, Ordering::Relaxed);
-        SwarmMetrics { all: self.clone(), writer, labels: None }
+        let labels = SwarmLabels { namespace: namespace.to_owned(), name: name.to_owned() };
+        SwarmMetrics { all: self.clone(), writer, labels }
     }
 
     fn records(&self) -> MutexGuard<'_, BTreeMap<SwarmLabels, Record>> {
@@ -96,43 +97,32 @@ impl OfSwarms {
 pub struct SwarmMetrics {
     all: OfSwarms,
     writer: u64,
-    labels: Option<SwarmLabels>,
+    labels: SwarmLabels,
 }
 
 impl SwarmMetrics {
-    /// Sets the number of workers that the Swarm of this name needs, and the number of its jobs.
-    pub fn set_needs(&mut self, namespace: &str, name: &str, workers: i32, jobs: usize) {
-        self.with(namespace, name, |record| {
+    /// Sets the number of workers that the Swarm needs, and the number of its jobs.
+    pub fn set_needs(&self, workers: i32, jobs: usize) {
+        self.with(|record| {
             (record.needed_workers, record.listed_jobs) = (Some(workers), jobs);
         });
     }
 
     /// Sets the state of its pool.
-    pub fn set_state(&mut self, namespace: &str, name: &str, state: PoolState) {
-        self.with(namespace, name, |record| record.state = state);
+    pub fn set_state(&self, state: PoolState) {
+        self.with(|record| record.state = state);
     }
 
     /// Counts jobs that moved, by [reason](swarm_core::MoveReason).
-    pub fn count_moves(
-        &mut self,
-        namespace: &str,
-        name: &str,
-        reasons: impl Iterator<Item = &'static str>,
-    ) {
-        self.with(namespace, name, |record| {
+    pub fn count_moves(&self, reasons: impl Iterator<Item = &'static str>) {
+        self.with(|record| {
             reasons.for_each(|reason| *record.moves.entry(reason).or_default() += 1);
         });
     }
 
     /// Counts a turn, and sets the status and the reason of the condition `Ready` after the turn.
-    pub fn count_turn(
-        &mut self,
-        namespace: &str,
-        name: &str,
-        result: &'static str,
-        ready: Option<(&str, &str)>,
-    ) {
-        self.with(namespace, name, |record| {
+    pub fn count_turn(&self, result: &'static str, ready: Option<(&str, &str)>) {
+        self.with(|record| {
             *record.turns.entry(result).or_default() += 1;
             let shown = record.ready.as_ref().map(|(is, why)| (is.as_str(), why.as_str()));
             if shown != ready {
@@ -141,12 +131,8 @@ impl SwarmMetrics {
         });
     }
 
-    fn with(&mut self, namespace: &str, name: &str, change: impl FnOnce(&mut Record)) {
+    fn with(&self, change: impl FnOnce(&mut Record)) {
         let Self { all, writer, labels } = self;
-        let labels = labels.get_or_insert_with(|| SwarmLabels {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        });
         let mut records = all.records();
         if records.get(labels).is_none_or(|record| record.writer != *writer) {
             records.insert(labels.clone(), Record { writer: *writer, ..Record::default() });
@@ -159,9 +145,9 @@ impl SwarmMetrics {
 
 impl Drop for SwarmMetrics {
     fn drop(&mut self) {
-        let Some(labels) = &self.labels else { return };
-        let mut records = self.all.records();
-        if records.get(labels).is_some_and(|record| record.writer == self.writer) {
+        let Self { all, writer, labels } = self;
+        let mut records = all.records();
+        if records.get(labels).is_some_and(|record| record.writer == *writer) {
             records.remove(labels);
         }
     }
@@ -326,10 +312,10 @@ mod tests {
     #[test]
     fn a_settled_swarm_has_few_series_and_none_of_zero() {
         let (registry, all) = registered(PoolSeries::All);
-        let mut swarm = all.add();
-        swarm.set_needs("n", "s", 2, 30);
-        swarm.set_state("n", "s", settled(30));
-        swarm.count_turn("n", "s", "ok", Some(("True", "Settled")));
+        let swarm = all.add("n", "s");
+        swarm.set_needs(2, 30);
+        swarm.set_state(settled(30));
+        swarm.count_turn("ok", Some(("True", "Settled")));
         let expected = [
             "needed_workers{namespace=\"n\",name=\"s\"} 2",
             "jobs{namespace=\"n\",name=\"s\"} 30",
@@ -345,7 +331,7 @@ mod tests {
     #[test]
     fn a_swarm_shows_its_moves_its_reasons_and_its_oldest_release() {
         let (registry, all) = registered(PoolSeries::All);
-        let mut swarm = all.add();
+        let swarm = all.add("n", "s");
         let then = Timestamp::now() - Duration::from_mins(1);
         let state = PoolState {
             unassigned: [("capacity", 3)].into(),
@@ -354,8 +340,8 @@ mod tests {
             view_bytes: 7,
             ..settled(1)
         };
-        swarm.set_state("n", "s", state);
-        swarm.count_moves("n", "s", ["balance", "new", "balance"].into_iter());
+        swarm.set_state(state);
+        swarm.count_moves(["balance", "new", "balance"].into_iter());
         let lines = scraped(&registry);
         let value = |series: &str| {
             let of = format!("{series}{{namespace=\"n\",name=\"s\"");
@@ -375,19 +361,19 @@ mod tests {
     #[test]
     fn very_many_swarms_can_do_without_series_of_their_own() {
         let (registry, all) = registered(PoolSeries::None);
-        let mut swarm = all.add();
-        swarm.set_needs("n", "s", 2, 30);
-        swarm.set_state("n", "s", settled(30));
+        let swarm = all.add("n", "s");
+        swarm.set_needs(2, 30);
+        swarm.set_state(settled(30));
         assert_eq!(scraped(&registry).len(), 2);
     }
 
     #[test]
     fn the_series_of_a_swarm_end_with_it_and_not_with_an_earlier_one_of_its_name() {
         let (registry, all) = registered(PoolSeries::All);
-        let (mut earlier, mut later) = (all.add(), all.add());
-        earlier.set_needs("n", "s", 2, 30);
-        earlier.set_state("n", "s", settled(30));
-        later.set_needs("n", "s", 3, 50);
+        let (earlier, later) = (all.add("n", "s"), all.add("n", "s"));
+        earlier.set_needs(2, 30);
+        earlier.set_state(settled(30));
+        later.set_needs(3, 50);
         drop(earlier);
         let labels = "{namespace=\"n\",name=\"s\"}";
         assert_eq!(

@@ -27,6 +27,7 @@ use crate::pool::scaling::Scaling;
 use crate::pool::workload::Workload;
 use crate::sessions::KnownSessions;
 use crate::sessions::silent::Silent;
+use crate::turn::Turn;
 use crate::watch::rollback::Epoch;
 
 /// The memory of this process about one Swarm.
@@ -58,7 +59,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn new(epoch: Epoch, metrics: &Metrics) -> Self {
+    pub(crate) fn new(epoch: Epoch, metrics: &Metrics, swarm: &Swarm) -> Self {
+        let Turn { namespace, name, .. } = Turn::of(swarm);
         let now = Instant::now();
         Self {
             epoch,
@@ -67,7 +69,7 @@ impl Memory {
             sessions: KnownSessions::default(),
             decider: Decider::default(),
             counted: Counted::of(metrics),
-            metrics: metrics.of_swarm(),
+            metrics: metrics.of_swarm(namespace, name),
             loaded: Loaded::default(),
             publications: Publications::since(now),
             pods: KnownPods::default(),

@@ -77,8 +77,7 @@ impl Reports {
 
     /// The status and the reason of the condition `Ready` of `swarm`, as last written or seen.
     pub(super) fn ready<'a>(&'a self, swarm: &'a Swarm) -> Option<(&'a str, &'a str)> {
-        let status = self.status.as_ref().or(swarm.status.as_ref())?;
-        let ready = status.conditions.iter().find(|it| it.type_ == "Ready")?;
+        let ready = status::ready(self.status.as_ref().or(swarm.status.as_ref()))?;
         Some((ready.status.as_str(), ready.reason.as_str()))
     }
 

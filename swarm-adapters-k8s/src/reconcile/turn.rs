@@ -142,7 +142,7 @@ impl<'a> Stages<'a> {
         };
         services.metrics.turns.get_or_create(&TurnLabels { result }).inc();
         let ready = memory.reports.ready(turn.swarm);
-        memory.metrics.count_turn(turn.namespace, turn.name, result, ready);
+        memory.metrics.count_turn(result, ready);
         services.metrics.turn_duration.observe(started.elapsed().as_secs_f64());
         let requeue_after = match outcome? {
             Outcome::Done(done) => {
@@ -238,11 +238,8 @@ impl<'a> Stages<'a> {
             episode,
         };
         let workers = status::desired_workers(&done.summary());
-        let (namespace, name) = (turn.namespace, turn.name);
-        let state = pool_state(services, turn, memory, &done);
-        let metrics = &mut memory.metrics;
-        metrics.set_needs(namespace, name, workers, done.desired.jobs.len());
-        metrics.set_state(namespace, name, state);
+        memory.metrics.set_needs(workers, done.desired.jobs.len());
+        memory.metrics.set_state(pool_state(services, turn, memory, &done));
         done
     }
 
@@ -523,7 +520,7 @@ impl<'a> Stages<'a> {
         publications.remember(&decided);
         if decided.changed {
             let reasons = decided.decision.plan.moves.iter().map(|it| it.reason.as_str());
-            metrics.count_moves(turn.namespace, turn.name, reasons);
+            metrics.count_moves(reasons);
             self.note_written(&decided).await;
         }
         Ok(decided)

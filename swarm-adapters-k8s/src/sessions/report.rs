@@ -81,20 +81,13 @@ impl KnownSessions {
         let worst = report.failing.iter().flat_map(|(_, failing)| &failing.worst);
         let failing = worst.map(|it| it.job.clone()).collect();
         let phases = Phases { decision, unacknowledged: &self.unacknowledged, failing: &failing };
-        let counts = phases.counts();
-        let count = |phase| counts.get(&phase).copied().unwrap_or_default();
         // A Lease names only the worst failing jobs. The others run, or run at times.
-        let unnamed = report.failing.iter().map(|(_, it)| it.count.saturating_sub(it.worst.len()));
-        let unnamed: usize = match replication {
-            Replication::One => unnamed.sum(),
-            Replication::All => unnamed.max().unwrap_or_default(),
-        };
+        let unnamed = Failing::unnamed(report.failing.iter().map(|(_, it)| it), replication);
+        let counts = phases.counts_with(unnamed);
+        let count = |phase| counts.get(&phase).copied().unwrap_or_default();
         report.published = count(JobPhase::Published);
-        let unnamed = unnamed.min(count(JobPhase::Running));
-        report.running = count(JobPhase::Running) - unnamed;
+        report.running = count(JobPhase::Running);
         report.phases = counts.iter().map(|(phase, count)| (phase.as_str(), *count)).collect();
-        report.phases.insert(JobPhase::Running.as_str(), report.running);
-        *report.phases.entry(JobPhase::Failing.as_str()).or_default() += unnamed;
     }
 
     /// Records the jobs that sessions have to stop, and names the slowest. O(jobs · log jobs), if

@@ -242,6 +242,9 @@ impl Views {
                 for (key, there) in fresh {
                     changed.extend(state.seen(key, there));
                 }
+                // The write of a view may have failed, and its session may have ended since.
+                let State { there, written, sizes, .. } = &mut *state;
+                sizes.retain(|key, _| there.contains_key(key) || written.contains_key(key));
                 self.0.fill();
                 changed
             }

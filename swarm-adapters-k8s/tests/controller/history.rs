@@ -20,20 +20,9 @@ fn version(s: &Scenario) -> Value {
     s.at(HISTORIES, "s", "/metadata/resourceVersion")
 }
 
-/// A pool of two workers that was given its jobs.
-async fn pool() -> Scenario {
-    let mut s = Scenario::start().await;
-    s.stateful_set("w", 2);
-    s.pod("w-0");
-    s.pod("w-1");
-    s.swarm("s", on_w(&["a", "b", "c"]));
-    s.until("it is settled", |s| s.is_settled("s")).await;
-    s
-}
-
 #[tokio::test(start_paused = true)]
 async fn moves_are_kept_with_their_reasons_and_nothing_is_written_at_rest() {
-    let mut s = pool().await;
+    let mut s = Scenario::settled().await;
     s.pass(WRITTEN_IN).await;
     let first = episodes(&s);
     assert_eq!(first[0]["causes"], json!(["the pool is new"]), "{first:?}");
@@ -87,7 +76,7 @@ async fn a_history_that_cannot_be_kept_delays_no_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_history_that_somebody_edits_or_removes_is_written_again() {
-    let mut s = pool().await;
+    let mut s = Scenario::settled().await;
     s.pass(WRITTEN_IN).await;
     s.server.edit(HISTORIES, super::scenario::NAMESPACE, "s", |it| {
         it["spec"]["episodes"] = json!([{"startMs": "yesterday"}]);

@@ -23,12 +23,7 @@ fn of_s(metric: &str, labels: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_swarm_has_few_series_at_rest_and_none_after_its_end() {
-    let mut s = Scenario::start().await;
-    s.stateful_set("w", 2);
-    s.pod("w-0");
-    s.pod("w-1");
-    s.swarm("s", on_w(&["a", "b", "c"]));
-    s.until("it is settled", |s| s.is_settled("s")).await;
+    let mut s = Scenario::settled().await;
     let is_settled = of_s("status", ",ready=\"True\",reason=\"Settled\"");
     s.until("the turn is measured", |s| value(s, &is_settled) == Some(1.0)).await;
     assert_eq!(value(&s, &of_s("jobs", ",state=\"published\"")), Some(3.0));

@@ -112,6 +112,17 @@ impl Scenario {
         scenario
     }
 
+    /// A Swarm `s` with the jobs a, b and c, which are settled on two workers.
+    pub(crate) async fn settled() -> Self {
+        let mut s = Self::start().await;
+        s.stateful_set("w", 2);
+        s.pod("w-0");
+        s.pod("w-1");
+        s.swarm("s", on_w(&["a", "b", "c"]));
+        s.until("it is settled", |s| s.is_settled("s")).await;
+        s
+    }
+
     /// A cluster with one node, without an operator.
     pub(crate) fn without_operator() -> Self {
         let server = ApiServer::new();

@@ -77,7 +77,7 @@ pub(super) fn view(namespace: &str, session: &str) -> String {
 
 /// The Lease of a session.
 pub(super) fn lease(namespace: &str, session: &str) -> String {
-    format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{session}")
+    format!("{}/{session}", leases(namespace))
 }
 
 /// The Leases of a namespace.

@@ -100,15 +100,10 @@ impl Operation {
 
     /// Returns the numbers of jobs by phase. A report names only the worst failing jobs.
     fn phases(&self, decision: &Decision) -> Vec<(&'static str, usize)> {
-        let all = self.failing.values();
-        let failing: BTreeSet<_> =
-            all.clone().flat_map(|it| &it.worst).map(|it| it.job.clone()).collect();
-        let unnamed: usize = all.map(|it| it.count.saturating_sub(it.worst.len())).sum();
-        let mut counts = self.history.phases(decision, &failing);
-        let running = counts.entry(JobPhase::Running).or_default();
-        let unnamed = unnamed.min(*running);
-        *running -= unnamed;
-        *counts.entry(JobPhase::Failing).or_default() += unnamed;
+        let reports = || self.failing.values().map(|it| &**it);
+        let failing = reports().flat_map(|it| &it.worst).map(|it| it.job.clone()).collect();
+        let unnamed = Failing::unnamed(reports(), self.wanted.desired.replication);
+        let counts = self.history.phases(decision, &failing, unnamed);
         let count = |phase: &JobPhase| counts.get(phase).copied().unwrap_or_default();
         JobPhase::ALL.iter().map(|phase| (phase.as_str(), count(phase))).collect()
     }

@@ -36,16 +36,13 @@ pub(super) fn without_passwords(text: &str) -> Cow<'_, str> {
         clean.push_str(space);
         let end = from.find(char::is_whitespace).unwrap_or(from.len());
         let (word, after) = from.split_at(end);
-        if is_secret_option(word) {
-            let value = after.trim_start();
+        let is_header = is_secret_header(word);
+        if is_header || is_secret_option(word) {
+            let value = if is_header { after.trim_start_matches(' ') } else { after.trim_start() };
             clean.push_str(word);
             clean.push_str(after.get(..after.len() - value.len()).unwrap_or_default());
-            rest = without_value(&mut clean, value);
-        } else if is_secret_header(word) {
-            let value = after.trim_start_matches(' ');
-            clean.push_str(word);
-            clean.push_str(after.get(..after.len() - value.len()).unwrap_or_default());
-            rest = without_line(&mut clean, value);
+            let without = if is_header { without_line } else { without_value };
+            rest = without(&mut clean, value);
         } else if let Some(at) = assigned(word) {
             let (name, value) = from.split_at(at);
             add_address(&mut clean, name);

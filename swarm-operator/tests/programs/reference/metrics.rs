@@ -55,7 +55,7 @@ fn the_page_of_metrics_is_what_the_registries_serve() {
     }
     let reasons = MoveReason::ALL.iter().map(|it| it.as_str());
     let unassigned = Unassigned::ALL.iter().map(|it| it.as_str());
-    pool.planned(reasons.chain(unassigned.clone()), unassigned.clone());
+    pool.planned(reasons.chain(unassigned.clone()), unassigned.map(|reason| (reason, 1)));
     pool.observe_jobs(JobPhase::ALL.iter().map(|it| (it.as_str(), 1)));
     pool.observe_workers(["ready", "starting", "leaving", "away"].map(|it| (it, 1)));
 
@@ -78,9 +78,8 @@ fn the_page_of_metrics_is_what_the_registries_serve() {
 
 /// The metrics of a Swarm, each with all its labels.
 fn every_series(metrics: &Metrics) -> SwarmMetrics {
-    let mut swarm = metrics.of_swarm();
-    let (namespace, name) = ("NAMESPACE", "NAME");
-    swarm.set_needs(namespace, name, 1, 1);
+    let swarm = metrics.of_swarm("NAMESPACE", "NAME");
+    swarm.set_needs(1, 1);
     let phases = JobPhase::ALL.iter().map(|it| (it.as_str(), 1));
     let states = ["ready", "not-ready", "away", "leaving", "draining"];
     let state = PoolState {
@@ -92,12 +91,12 @@ fn every_series(metrics: &Metrics) -> SwarmMetrics {
         view_bytes: 1,
         ledger_bytes: 1,
     };
-    swarm.set_state(namespace, name, state);
+    swarm.set_state(state);
     let moves = MoveReason::ALL.iter().map(|it| it.as_str());
     let unassigned = Unassigned::ALL.iter().map(|it| it.as_str());
-    swarm.count_moves(namespace, name, moves.chain(unassigned));
+    swarm.count_moves(moves.chain(unassigned));
     for result in RESULTS.into_iter().filter(|it| *it != "panicked") {
-        swarm.count_turn(namespace, name, result, Some(("STATUS", "REASON")));
+        swarm.count_turn(result, Some(("STATUS", "REASON")));
     }
     swarm
 }

@@ -118,36 +118,29 @@ impl Prometheus {
         Ok(())
     }
 
-    /// Waits until exactly these alerts fire about this namespace. Removes the queries that have
-    /// data from `empty` meanwhile.
+    /// Waits until exactly these alerts fire about this namespace. Then removes the queries that have
+    /// data from `empty`.
     async fn fires(&self, alerts: &[&str], empty: &mut BTreeMap<String, String>) -> Result<()> {
-        let expected: BTreeSet<_> = alerts.iter().map(|it| (*it).to_owned()).collect();
-        let firing =
-            format!("ALERTS{{alertstate=\"firing\", namespace=\"{}\"}}", self.context.namespace);
-        let settled = format!(
-            "swarm_pool_jobs{{state=\"running\", namespace=\"{}\"}} >= 6",
-            self.context.namespace
-        );
-        let found = std::sync::Mutex::new(std::mem::take(empty));
-        let outcome = until(&format!("only {expected:?} to fire"), 2 * REST_WITHIN, || async {
+        let expected: BTreeSet<_> = alerts.iter().copied().collect();
+        let namespace = format!("namespace=\"{}\"", self.context.namespace);
+        let firing = format!("ALERTS{{alertstate=\"firing\", {namespace}}}");
+        let running = format!("swarm_pool_jobs{{state=\"running\", {namespace}}} >= 6");
+        until(&format!("only {expected:?} to fire"), 2 * REST_WITHIN, || async {
             self.find_targets().await?;
-            let mut left = found.lock().map(|it| it.clone()).unwrap_or_default();
-            for (title, query) in left.clone() {
-                if !self.query(&query).await?.is_empty() {
-                    left.remove(&title);
-                }
-            }
-            *found.lock().map_err(|_| anyhow::anyhow!("a thread panicked"))? = left;
             let all = self.query(&firing).await?;
             let names = all.iter().filter_map(|it| it["metric"]["alertname"].as_str());
-            let names: BTreeSet<_> = names.map(ToOwned::to_owned).collect();
+            let names: BTreeSet<_> = names.collect();
             ensure!(names == expected, "{names:?} fire");
-            ensure!(!self.query(&settled).await?.is_empty(), "the jobs do not run yet");
+            ensure!(!self.query(&running).await?.is_empty(), "the jobs do not run yet");
             Ok(Some(()))
         })
-        .await;
-        *empty = found.into_inner().unwrap_or_default();
-        outcome
+        .await?;
+        for (title, query) in std::mem::take(empty) {
+            if self.query(&query).await?.is_empty() {
+                empty.insert(title, query);
+            }
+        }
+        Ok(())
     }
 
     /// The answer to a query, by promtool.
