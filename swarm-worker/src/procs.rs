@@ -10,7 +10,8 @@ use swarm_adapters_host::caller::MOUNT_PROC;
 /// A process as its `stat` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
-    pub(crate) pid: Pid,
+    /// The id.
+    pub pid: Pid,
     /// The parent; 0 for a process without a parent in this namespace.
     pub(crate) parent: i32,
     pub(crate) group: i32,
@@ -22,7 +23,11 @@ pub struct Process {
 
 /// Lists all processes. A process that starts or ends in the meantime may be missing, so a proof of
 /// absence takes two calls.
-pub(crate) fn all() -> io::Result<Vec<Process>> {
+///
+/// # Errors
+///
+/// If `/proc` cannot be read.
+pub fn all() -> io::Result<Vec<Process>> {
     let entries = fs::read_dir("/proc")?;
     let pid = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     Ok(entries.filter_map(pid).filter_map(one).collect())
