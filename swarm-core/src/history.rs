@@ -105,11 +105,15 @@ impl fmt::Display for Episode {
         let count = usize::try_from(self.move_count()).unwrap_or(usize::MAX);
         let tenths = self.duration().as_millis() / 100;
         let (seconds, tenths) = (tenths / 10, tenths % 10);
-        write!(f, "{} changed hands within ", counted(count, "job"))?;
-        if seconds < 60 {
-            write!(f, "{seconds}.{tenths} s")?;
+        if count == 0 {
+            f.write_str("no job changed hands")?;
         } else {
-            write!(f, "{} min {} s", seconds / 60, seconds % 60)?;
+            write!(f, "{} changed hands within ", counted(count, "job"))?;
+            if seconds < 60 {
+                write!(f, "{seconds}.{tenths} s")?;
+            } else {
+                write!(f, "{} min {} s", seconds / 60, seconds % 60)?;
+            }
         }
         let reasons: Vec<_> =
             self.counts.iter().map(|(reason, count)| format!("{reason} {count}")).collect();

@@ -74,6 +74,8 @@ pub(super) struct Operation {
     started: Instant,
     /// The history of moves.
     history: History,
+    /// The number of valid edits.
+    edits: u64,
     /// The ledger before the last turn and the jobs that the turn granted, until it is recorded.
     turned: Option<(Ledger, BTreeSet<JobName>)>,
     /// The decision of the last turn, and its observations.
@@ -174,6 +176,7 @@ impl Operation {
             scaler: Autoscaler::default(),
             started: Instant::now(),
             history: History::open(dir),
+            edits: 0,
             turned: None,
             decision: None,
             delivered: None,
@@ -296,6 +299,7 @@ impl Operation {
                         self.outlets.voice.complain(&sentence);
                     }
                     self.wanted = *wanted;
+                    self.edits += 1;
                     self.by_hand.apply(&mut self.wanted.desired.jobs);
                     self.invalid_file = None;
                     self.problem = None;

@@ -395,7 +395,9 @@ impl<'a> Stages<'a> {
         let Memory { recorder, sessions, .. } = &mut **memory;
         let (before, decision) = (&decided.before, &decided.decision);
         let unacknowledged = sessions.unacknowledged();
-        let turned = Turned { before, decision, desired, observed, unacknowledged, is_settled };
+        let generation = turn.swarm.metadata.generation.unwrap_or_default().unsigned_abs();
+        let turned =
+            Turned { before, decision, desired, generation, observed, unacknowledged, is_settled };
         let recorded = recorder.observe(unix_time_us() / 1_000, &turned);
         for standstill in recorded.standstills {
             services.metrics.standstill.observe(standstill.as_secs_f64());

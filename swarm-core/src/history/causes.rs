@@ -12,6 +12,7 @@ use crate::{Desired, Job, JobName, Observed, Presence};
 pub(super) struct Facts {
     workers: BTreeMap<String, (State, Option<SessionId>)>,
     desired: Desired,
+    generation: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ enum State {
 
 impl Facts {
     /// Returns the facts of a turn. O(workers).
-    pub(super) fn of(desired: &Desired, observed: &Observed) -> Self {
+    pub(super) fn of(desired: &Desired, generation: u64, observed: &Observed) -> Self {
         let state = |presence| match presence {
             Presence::Ready => State::Ready,
             Presence::NotReady(_) => State::NotReady,
@@ -35,19 +36,22 @@ impl Facts {
             .workers
             .values()
             .map(|seen| (seen.name.clone(), (state(seen.presence), seen.session.clone())));
-        Self { workers: workers.collect(), desired: desired.clone() }
+        Self { workers: workers.collect(), desired: desired.clone(), generation }
     }
 
-    /// Returns a sentence for each kind of change since `before`. O(workers), and O(jobs) if the
-    /// list of jobs was read again.
-    pub(super) fn since(&self, before: &Self) -> Vec<String> {
-        let mut causes = self.changed_workers(before);
-        causes.extend(self.changed_jobs(before));
-        causes.extend(self.changed_settings(before));
-        causes
+    /// Returns a sentence for each kind of edit since `before`. O(1), and O(jobs) if the list of
+    /// jobs was read again.
+    pub(super) fn edits(&self, before: &Self) -> Vec<String> {
+        let mut edits = self.changed_jobs(before);
+        edits.extend(self.changed_settings(before));
+        if edits.is_empty() && before.generation != self.generation {
+            edits.push("the manifest was edited".to_owned());
+        }
+        edits
     }
 
-    fn changed_workers(&self, before: &Self) -> Vec<String> {
+    /// Returns a sentence for each kind of change of workers since `before`. O(workers).
+    pub(super) fn changed_workers(&self, before: &Self) -> Vec<String> {
         let mut by_word = BTreeMap::<&str, Vec<&str>>::new();
         for (name, before, now) in side_by_side(&before.workers, &self.workers) {
             let state = |it: Option<&(State, _)>| it.map_or(State::Away, |(state, _)| *state);
@@ -119,7 +123,7 @@ impl Facts {
     }
 }
 
-/// Returns the word for a change of a job that can move it.
+/// Returns the word for an edit of a job.
 fn changed(old: Option<&Job>, new: Option<&Job>) -> Option<&'static str> {
     match (old, new) {
         (None, Some(_)) => Some("added"),
@@ -127,10 +131,7 @@ fn changed(old: Option<&Job>, new: Option<&Job>) -> Option<&'static str> {
         (Some(old), Some(new)) if old.suspend != new.suspend => {
             Some(if new.suspend { "suspended" } else { "resumed" })
         }
-        (Some(old), Some(new)) => {
-            let fields = |job: &Job| (job.pin, job.share, job.priority);
-            (fields(old) != fields(new)).then_some("changed")
-        }
+        (Some(old), Some(new)) => (old != new).then_some("changed"),
         (None, None) => None,
     }
 }

@@ -36,6 +36,8 @@ pub struct Turned<'a> {
     pub decision: &'a Decision,
     /// The wishes of the user.
     pub desired: &'a Desired,
+    /// The version of the manifest, which each edit of it changes.
+    pub generation: u64,
     /// The observed pool.
     pub observed: &'a Observed,
     /// The grants without an acknowledgement after the turn.
@@ -102,6 +104,7 @@ impl Begin {
 ///         before: &ledger,
 ///         decision: &decision,
 ///         desired: &desired,
+///         generation: 1,
 ///         observed: &observed,
 ///         unacknowledged: &Unacknowledged::default(),
 ///         is_settled: true,
@@ -157,23 +160,25 @@ impl Recorder {
     /// O(workers + moving jobs · log jobs) if the ledger has not changed and no episode ends, else
     /// O(jobs).
     pub fn observe(&mut self, now_ms: u64, turn: &Turned<'_>) -> Recorded {
-        let Turned { before, decision, desired, observed, .. } = *turn;
+        let Turned { before, decision, desired, generation, observed, .. } = *turn;
         let ledger = &decision.ledger;
         self.learn_names(before);
-        let facts = Facts::of(desired, observed);
-        let causes = match &self.facts {
-            Some(earlier) => facts.since(earlier),
-            None => self.first_causes(now_ms, turn),
+        let facts = Facts::of(desired, generation, observed);
+        let (causes, edits) = match &self.facts {
+            Some(earlier) => (facts.changed_workers(earlier), facts.edits(earlier)),
+            None => (self.first_causes(now_ms, turn), Vec::new()),
         };
+        let is_edited = !edits.is_empty();
         self.pending.retain(|(at, _)| now_ms.saturating_sub(*at) <= CAUSE_LASTS_MS);
-        self.pending.extend(causes.into_iter().map(|cause| (now_ms, cause)));
+        self.pending.extend(causes.into_iter().chain(edits).map(|cause| (now_ms, cause)));
         if before.position() != ledger.position() {
             self.learn_names(ledger);
             self.record_changes(now_ms, before, decision);
             let sessions = ledger.sessions();
             self.names.retain(|session, _| sessions.contains_key(session));
         }
-        if !turn.is_settled {
+        // An edit is kept, also if nothing moves.
+        if is_edited || !turn.is_settled {
             self.opened(now_ms, before.revision());
         }
         let mut recorded = Recorded::default();

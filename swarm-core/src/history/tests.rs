@@ -16,6 +16,7 @@ struct Pool {
     unacknowledged: Unacknowledged,
     acknowledged: u64,
     now_ms: u64,
+    generation: u64,
 }
 
 const READY: Presence = Presence::Ready;
@@ -34,6 +35,7 @@ impl Pool {
             unacknowledged: Unacknowledged::default(),
             acknowledged: 0,
             now_ms: 10_000,
+            generation: 1,
         }
     }
 
@@ -72,6 +74,7 @@ impl Pool {
             before: &self.ledger,
             decision: &decision,
             desired: &self.desired,
+            generation: self.generation,
             observed: &observed,
             unacknowledged: &self.unacknowledged,
             is_settled: progress.is_settled() && self.unacknowledged.is_empty(),
@@ -90,6 +93,33 @@ impl Pool {
 
 fn only(recorded: Recorded) -> Episode {
     recorded.episode.unwrap()
+}
+
+#[test]
+fn an_edit_that_moves_nothing_is_kept_once() {
+    let mut pool = Pool::new(&["a", "b"], 1);
+    let _ = pool.turn();
+    let _ = only(pool.acknowledge());
+    let revision = pool.ledger.revision();
+    pool.desired.jobs = {
+        let mut jobs: BTreeMap<_, _> =
+            pool.desired.jobs.iter().map(|(name, job)| (name.clone(), job.clone())).collect();
+        jobs.get_mut("a").unwrap().title = Some(crate::Title::new("Front Door").unwrap());
+        jobs.into()
+    };
+    pool.generation = 2;
+    let edit = only(pool.turn());
+    assert_eq!(edit.causes, ["job a was changed"]);
+    assert_eq!(
+        (edit.move_count(), edit.first_revision, edit.last_revision),
+        (0, revision, revision)
+    );
+    assert_eq!(edit.to_string(), "no job changed hands: job a was changed");
+    assert_eq!(pool.turn(), Recorded::default());
+    // The command of the runner, for example.
+    pool.generation = 3;
+    assert_eq!(only(pool.turn()).causes, ["the manifest was edited"]);
+    assert_eq!(pool.turn(), Recorded::default());
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Operation {
             |session: &SessionId, job: &str| sessions.acknowledged(ledger, session, job);
         self.history.acknowledge(ledger, &granted, acknowledged);
         let turn = (decision, &self.wanted.desired, observed);
-        for standstill in self.history.observe(unix_ms(), &before, turn, is_settled) {
+        for standstill in self.history.observe(unix_ms(), &before, turn, self.edits, is_settled) {
             self.outlets.metrics.stood_still(standstill);
         }
         self.outlets.metrics.observe_jobs(self.phases(decision));
