@@ -22,5 +22,7 @@ pub const CLAIM_ANNOTATION: &str = "swarm.k8slab.info/pool";
 
 /// The label that names the Swarm that an object was made for.
 pub const SWARM_LABEL: &str = "swarm.k8slab.info/swarm";
+/// The label that names the worker of a session. It is for people: the session writes it.
+pub const WORKER_LABEL: &str = "swarm.k8slab.info/worker";
 /// The label selector of the watches for objects of managed pools.
 pub const SELECTOR: &str = "app.kubernetes.io/managed-by=swarm-operator,swarm.k8slab.info/swarm";

@@ -7,6 +7,7 @@
 //! [`KubeSession`] and [`KubeSessionViews`] are the worker's side, as adapters of the core's ports.
 
 mod follow;
+mod labels;
 mod stopping;
 mod store;
 

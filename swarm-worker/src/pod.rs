@@ -114,7 +114,7 @@ impl Pod {
         let namespace = self.namespace.as_deref().unwrap_or_else(|| clients.namespace());
         let store = KubeSession::new(clients, namespace, id.clone(), self.terms, former);
         store.probe_policy(self.terms.renew).await;
-        let views = KubeSessionViews::follow(clients, namespace, &id);
+        let views = KubeSessionViews::follow(clients, namespace, &store);
         let jobs = tools.jobs(&id.to_string())?;
         let (store, views) = (Arc::new(store), Box::new(views));
         let (terms, drain_timeout) = (self.terms, self.drain_timeout);

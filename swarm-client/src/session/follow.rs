@@ -7,15 +7,18 @@
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use kube::Api;
 use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, ResourceExt as _};
 use swarm_core::handover::SessionId;
 use swarm_core::ports::{SessionViews, ViewUpdate};
 use swarm_core::session::{Granted, JobOutput, Pace, Portion, WorkerView};
 use swarm_core::{JobName, RunnerName, Token};
 
+use super::KubeSession;
+use super::labels::Labels;
+use crate::annotations::SWARM_LABEL;
 use crate::api::{self, GrantedJob, WorkerViewSpec};
 use crate::client::Clients;
 use crate::pauses::pauses;
@@ -33,17 +36,20 @@ pub struct KubeSessionViews {
     is_listed: bool,
     /// Whether the watch fails at present, so that each failure is logged once.
     fails: bool,
+    /// Labels for the Lease of the session.
+    labels: Labels,
 }
 
 impl KubeSessionViews {
-    /// Begins to follow the view of `session` in `namespace`; it need not be there yet.
+    /// Begins to follow the view of the session of `store` in `namespace`; it need not be there yet. The
+    /// Lease of the session gets the names of its Swarm and worker as labels, once the view has them.
     #[must_use]
-    pub fn follow(clients: &Clients, namespace: &str, session: &SessionId) -> Self {
+    pub fn follow(clients: &Clients, namespace: &str, store: &KubeSession) -> Self {
         let resource = ApiResource::erase::<api::WorkerView>(&());
         let api = Api::namespaced_with(clients.watching().clone(), namespace, &resource);
-        let events = events(&api, session);
-        let session = session.clone();
-        Self { session, api, events, is_there: false, is_listed: false, fails: false }
+        let (session, labels) = (store.session.clone(), store.labels.clone());
+        let events = events(&api, &session);
+        Self { session, api, events, is_there: false, is_listed: false, fails: false, labels }
     }
 
     /// Applies an event; `None` if it brings nothing new.
@@ -52,6 +58,8 @@ impl KubeSessionViews {
             Event::Init => self.is_listed = false,
             Event::InitApply(object) | Event::Apply(object) => {
                 (self.is_listed, self.is_there) = (true, true);
+                let swarm = object.labels().get(SWARM_LABEL).map(String::as_str);
+                self.labels.set(swarm, object.data["spec"]["worker"].as_str());
                 return Some(match parse(object, &self.session) {
                     Ok(view) => ViewUpdate::View(view.into()),
                     Err(reason) => self.unreadable(&reason),

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::coordination::v1::Lease as Object;
-use kube::Api;
 use kube::api::PostParams;
+use kube::{Api, ResourceExt as _};
 use swarm_core::handover::{Lease, LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
 use swarm_core::ports::{SessionStore, StoreError};
 use swarm_core::session::Former;
 use swarm_core::{Failing, Position};
 
+use super::labels::Labels;
 use super::{seen, unprotected, version, with_failing, written};
 use crate::api::WorkerView;
 use crate::client::Clients;
@@ -28,7 +29,7 @@ const NO_RIGHT: &str = "cannot create resource";
 /// One session's place in the API server.
 #[derive(Debug)]
 pub struct KubeSession {
-    session: SessionId,
+    pub(super) session: SessionId,
     terms: LeaseTerms,
     former: Former,
     leases: Api<Object>,
@@ -39,6 +40,8 @@ pub struct KubeSession {
     failing: Mutex<Arc<Failing>>,
     /// Whether nothing keeps this worker from the Leases of others.
     is_unprotected: AtomicBool,
+    /// Labels for people, part of every write.
+    pub(super) labels: Labels,
 }
 
 impl KubeSession {
@@ -55,8 +58,8 @@ impl KubeSession {
         let client = clients.control();
         let leases = Api::namespaced(client.clone(), namespace);
         let views = Api::namespaced(client.clone(), namespace);
-        let (uid, failing, is_unprotected) = Default::default();
-        Self { session, terms, former, leases, views, uid, failing, is_unprotected }
+        let (uid, failing, is_unprotected, labels) = Default::default();
+        Self { session, terms, former, leases, views, uid, failing, is_unprotected, labels }
     }
 
     /// Finds out whether a policy keeps this worker to its own Lease: a dry run of another pod's is
@@ -97,6 +100,7 @@ impl SessionStore for KubeSession {
         let failing = Arc::clone(&self.failing.lock().unwrap_or_else(PoisonError::into_inner));
         let object = written(&self.session, write, &self.terms, &self.former);
         let mut object = with_failing(object, &failing);
+        object.labels_mut().extend(self.labels.get());
         if self.is_unprotected.load(Ordering::Relaxed) {
             object = unprotected(object);
         }

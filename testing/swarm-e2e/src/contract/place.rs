@@ -31,7 +31,7 @@ impl SessionPlace for OnApiServer {
         let (clients, namespace) = (&self.clients, &self.namespace);
         let terms = LeaseTerms::default();
         let store = KubeSession::new(clients, namespace, session.clone(), terms, Former::default());
-        let views = KubeSessionViews::follow(clients, namespace, session);
+        let views = KubeSessionViews::follow(clients, namespace, &store);
         Ok((Arc::new(store), Box::new(views)))
     }
 

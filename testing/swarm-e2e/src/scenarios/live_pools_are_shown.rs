@@ -108,7 +108,15 @@ async fn workers(context: &Context, runs: &BTreeMap<String, RunName>) -> Result<
         ensure!(heard < 20_000 && worker["state"] == "ready", "{worker}");
         ensure!(worker["node"].as_str().is_some_and(|node| !node.is_empty()), "{worker}");
     }
-    Ok(())
+    let labels = "-o=jsonpath={.items[*].metadata.labels.swarm\\.k8slab\\.info/worker}";
+    let leases = ["get", "leases", "-l", "swarm.k8slab.info/swarm=live", labels];
+    until("the Leases to have labels", REST_WITHIN, || async {
+        let found = context.kubectl(&leases).await?;
+        let found: BTreeSet<_> = found.split_whitespace().collect();
+        ensure!(found == expected, "{found:?}, not {expected:?}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// Checks plans that begin with the live pool, and explanations.
