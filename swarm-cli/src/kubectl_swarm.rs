@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use crate::color::Colors;
 use crate::complete::{self, Wanted};
 use crate::import::{self, LiveImportArgs};
 use crate::live::{
@@ -25,6 +26,8 @@ use swarm_local::output::{name_program, print};
 struct Args {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    colors: Colors,
 }
 
 #[derive(Debug, Subcommand)]
@@ -132,7 +135,9 @@ pub fn main() -> ExitCode {
     }
     let words = words::with_the_command_first(&program, words);
     let matches = program.try_get_matches_from(words).unwrap_or_else(|error| refusal::exit(error));
-    match Args::from_arg_matches(&matches).unwrap_or_else(|error| refusal::exit(error)).command {
+    let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| refusal::exit(error));
+    args.colors.apply();
+    match args.command {
         Command::Plan(args) => plan::run(&args),
         Command::Apply(args) => apply::apply(&args),
         Command::Status(args) => live::status(&args),

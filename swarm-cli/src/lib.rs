@@ -5,6 +5,7 @@
 //! [`swarm_local::output`], and the exit codes of `exit_codes`. A verb that both programs have is
 //! one module: `plan` and `import` read files, and query the machine or the cluster.
 
+mod color;
 mod complete;
 mod exit_codes;
 mod folder;

@@ -10,6 +10,7 @@ use swarm_local::{
     ReportArgs, StatusArgs, StopArgs, WhoArgs, WorkersArgs,
 };
 
+use crate::color::Colors;
 use crate::import::ImportArgs;
 use crate::init::InitArgs;
 use crate::plan::machine::PlanArgs;
@@ -23,6 +24,8 @@ use swarm_local::output::{complain, name_program};
 struct Args {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    colors: Colors,
 }
 
 #[derive(Debug, Subcommand)]
@@ -100,14 +103,14 @@ pub fn command() -> clap::Command {
 pub fn main() -> ExitCode {
     name_program("swarm");
     let matches = command().try_get_matches().unwrap_or_else(|error| refusal::exit(error));
-    let outcome =
-        match Args::from_arg_matches(&matches).unwrap_or_else(|error| refusal::exit(error)).command
-        {
-            // There are many workers and guards, so each has few threads. The process that becomes a
-            // job has one.
-            Command::Worker { command } => swarm_worker::execute(command),
-            command => execute(command),
-        };
+    let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| refusal::exit(error));
+    args.colors.apply();
+    let outcome = match args.command {
+        // There are many workers and guards, so each has few threads. The process that becomes a
+        // job has one.
+        Command::Worker { command } => swarm_worker::execute(command),
+        command => execute(command),
+    };
     outcome.unwrap_or_else(|error| {
         complain(&format!("{error:#}"));
         ExitCode::FAILURE

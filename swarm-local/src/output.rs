@@ -35,6 +35,39 @@ pub const NO: u8 = 3;
 /// Style of titles and column names on a terminal.
 const HEADER: Style = Style::new().bold();
 
+/// Words of columns with a phase or a state: good, soon good, and bad.
+const WORDS: [(&[&str], AnsiColor); 3] = [
+    (&["Settled", "done", "ok", "ready", "running"], AnsiColor::Green),
+    (
+        &[
+            "draining",
+            "leaving",
+            "published",
+            "releasing",
+            "restarting",
+            "starting",
+            "stopping",
+            "waiting",
+        ],
+        AnsiColor::Yellow,
+    ),
+    (
+        &[
+            "WRONG",
+            "away",
+            "ended",
+            "failed",
+            "failing",
+            "quarantined",
+            "silent",
+            "stalled",
+            "unassigned",
+            "unknown",
+        ],
+        AnsiColor::Red,
+    ),
+];
+
 /// Maximum number of rows of a table; the JSON document has all rows.
 const ROWS_MAX: usize = 100;
 
@@ -149,6 +182,12 @@ pub fn whole_table(mut rows: Vec<Vec<String>>) -> String {
     text
 }
 
+/// Returns the style of a word about a state.
+fn style_of(word: &str) -> Style {
+    let found = WORDS.iter().find(|(words, _)| words.contains(&word));
+    found.map_or_else(Style::new, |(_, color)| color.on_default())
+}
+
 fn add_rows(text: &mut String, title: &str, rows: &[Vec<String>], what: &str, max: usize) {
     if !title.is_empty() {
         let _ = writeln!(text, "{HEADER}{title} ({}){HEADER:#}", rows.len() - 1);
@@ -160,11 +199,23 @@ fn add_rows(text: &mut String, title: &str, rows: &[Vec<String>], what: &str, ma
     let cell = |row: &[String], column: usize| row.get(column).map_or(0, |it| columns_of(it));
     let width = |column| shown.iter().map(|row| cell(row, column)).max().unwrap_or_default();
     let widths: Vec<_> = (0..columns).map(width).collect();
+    let heads = shown.first().cloned().unwrap_or_default();
+    let has_words = |head: &str| matches!(head, columns::PHASE | columns::STATE | "STATUS");
     for (row, number) in shown.iter().zip(0..) {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| padded(cell, *width));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        let style = if number == 0 { HEADER } else { Style::new() };
-        let _ = writeln!(text, "{style}{}{style:#}", line.trim_end());
+        let last = row.iter().rposition(|cell| !cell.is_empty()).map_or(0, |at| at + 1);
+        let line = row.iter().zip(&widths).zip(&heads).take(last).zip(1..);
+        let cells = line.map(|(((cell, width), head), at)| {
+            let style = if number == 0 {
+                HEADER
+            } else if has_words(head) {
+                style_of(cell)
+            } else {
+                Style::new()
+            };
+            let blanks = if at == last { 0 } else { width.saturating_sub(columns_of(cell)) };
+            format!("{style}{cell}{style:#}{:blanks$}", "")
+        });
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
     }
     if shown.len() < rows.len() {
         let rest = rows.len() - shown.len();
@@ -175,6 +226,20 @@ fn add_rows(text: &mut String, title: &str, rows: &[Vec<String>], what: &str, ma
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_state_has_a_color_and_a_name_has_none() {
+        let rows = vec![row(["JOB", "PHASE", "INFO"]), row(["running", "running", ""])];
+        let red = AnsiColor::Red.on_default();
+        let table = whole_table([rows, vec![row(["b", "failing", "3"])]].concat());
+        let green = AnsiColor::Green.on_default();
+        let expected = format!(
+            "{HEADER}JOB{HEADER:#}      {HEADER}PHASE{HEADER:#}    {HEADER}INFO{HEADER:#}\n\
+             running  {green}running{green:#}\n\
+             b        {red}failing{red:#}  3\n"
+        );
+        assert_eq!(table, expected);
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_texts_on_a_terminal() {

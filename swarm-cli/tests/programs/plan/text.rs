@@ -99,7 +99,12 @@ fn colours_are_only_where_a_terminal_has_them_and_nobody_objects() {
     };
     let terminal = ("CLICOLOR_FORCE", "1");
     let plan = ["-f", &good, "--workers", "1"];
-    assert!(printed(&plan, &[terminal]).contains("\u{1b}[1mWORKER  JOBS\u{1b}[0m\n"));
+    assert!(
+        printed(&plan, &[terminal]).contains("\u{1b}[1mWORKER\u{1b}[0m  \u{1b}[1mJOBS\u{1b}[0m\n")
+    );
+    let with = |when: &'static str| [&plan[..], &["--color", when]].concat();
+    assert!(printed(&with("always"), &[("NO_COLOR", "1")]).contains('\u{1b}'));
+    assert!(!printed(&with("never"), &[terminal]).contains('\u{1b}'));
     let wrong = ["-f", "/no/such/file"];
     assert!(printed(&wrong, &[terminal]).starts_with("\u{1b}[31mkubectl swarm:\u{1b}[0m /no/such"));
     for args in [&plan[..], &wrong, &["--help"]] {
