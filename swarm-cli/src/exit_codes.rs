@@ -78,6 +78,12 @@ fn codes_in_a_cluster(command: &str) -> Option<&'static [Code]> {
 fn codes(command: &str) -> &'static [Code] {
     match command {
         "local" => &[
+        "check" => &[
+            (0, "nothing is wrong"),
+            (1, "any other failure"),
+            INVALID,
+            (3, "something is wrong, with this machine or with a pool"),
+        ],
             (0, "the pool has ended, is up in the background (-d), or settled (--until-settled)"),
             (1, "any other failure, also when --timeout is over"),
             INVALID,

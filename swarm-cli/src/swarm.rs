@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use swarm_adapters_host::{caller, runtime};
 use swarm_local::{
-    AttachArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LocalArgs, LogsArgs, PsArgs,
-    ReportArgs, StatusArgs, StopArgs, WhoArgs, WorkersArgs,
+    AttachArgs, CheckArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LocalArgs, LogsArgs,
+    PsArgs, ReportArgs, StatusArgs, StopArgs, WhoArgs, WorkersArgs,
 };
 
 use crate::color::Colors;
@@ -52,6 +52,8 @@ enum Command {
     /// Print what is in the logs of a pool of `local` about one job
     Logs(LogsArgs),
     /// Write a zip file for a bug report, with params and passwords redacted
+    /// Check this machine: processes, limits, room, and the pools that run or have ended
+    Check(CheckArgs),
     Report(ReportArgs),
     /// End a pool that `local` runs; returns when no process is left
     Stop(StopArgs),
@@ -138,6 +140,7 @@ async fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::Workers(args) => swarm_local::workers(args).await,
         Command::Logs(args) => swarm_local::logs(args).await,
         Command::Report(args) => Box::pin(swarm_local::report(args)).await,
+        Command::Check(args) => swarm_local::check(args).await,
         Command::Stop(args) => swarm_local::stop(args).await,
         Command::Restart(args) => swarm_local::restart(args).await,
         Command::Retry(args) => swarm_local::retry(args).await,

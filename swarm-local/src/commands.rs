@@ -6,6 +6,7 @@
 
 mod attach;
 mod by_hand;
+mod check;
 mod explain;
 mod history;
 mod logs;
@@ -30,6 +31,7 @@ use super::snapshot::WorkerRow;
 pub use attach::{AttachArgs, attach};
 pub use by_hand::{JobsArgs, restart, resume, retry, suspend};
 pub use explain::{ExplainArgs, explain};
+pub use check::{CheckArgs, check};
 pub use history::{DiffArgs, HistoryArgs, diff, history};
 pub use logs::{LogsArgs, logs};
 pub(crate) use names::runs_already;

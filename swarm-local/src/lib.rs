@@ -10,6 +10,7 @@ mod earlier;
 mod ending;
 mod events;
 mod failures;
+pub mod findings;
 mod fixed;
 mod format;
 mod history;
@@ -65,8 +66,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use commands::{
-    AttachArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LogsArgs, NamedPool, PoolArgs,
-    PsArgs, ReportArgs, RunningPool, StatusArgs, StopArgs, WhoArgs, WorkersArgs, attach, diff,
+    AttachArgs, CheckArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LogsArgs, NamedPool, PoolArgs,
+    PsArgs, ReportArgs, RunningPool, StatusArgs, StopArgs, WhoArgs, WorkersArgs, attach, check, diff,
     explain, history, logs, ps, report, restart, resume, retry, running, status, stop, suspend,
     who, workers,
 };

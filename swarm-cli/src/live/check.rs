@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use swarm_local::output::{row, whole_table};
+use serde_json::Value;
+use swarm_local::findings::{Finding, Outcome, document, is_sound, table};
 
 use super::objects::Metadata;
 use super::show::{Answer, Display, wait};
@@ -57,25 +57,6 @@ pub(crate) struct CheckArgs {
     cluster: Cluster,
 }
 
-/// The result of one check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Good,
-    /// Something is missing or wrong.
-    Wrong,
-    /// The user lacks the right to see it.
-    Hidden,
-}
-
-/// A checked part of the installation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Finding {
-    pub(super) part: &'static str,
-    outcome: Outcome,
-    /// A sentence.
-    pub(super) message: String,
-}
-
 #[derive(Deserialize)]
 struct Named {
     metadata: Metadata,
@@ -106,10 +87,7 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
 async fn answer(args: &CheckArgs, proxy: &Proxy) -> Result<Answer, Failure> {
     let findings = findings(proxy, &args.namespace).await?;
     let text = |_| table(&findings);
-    let document = || {
-        let all: Vec<_> = findings.iter().map(Finding::document).collect();
-        json!({ "sound": is_sound(&findings), "findings": all })
-    };
+    let document = || document(&findings);
     let wrong = || {
         let wrong = findings.iter().filter(|it| it.outcome == Outcome::Wrong);
         wrong.map(|it| it.part.to_owned()).collect()
@@ -117,55 +95,19 @@ async fn answer(args: &CheckArgs, proxy: &Proxy) -> Result<Answer, Failure> {
     Ok(args.display.answer(is_sound(&findings), text, document, wrong)?)
 }
 
-/// Returns the findings as a table.
-pub(super) fn table(findings: &[Finding]) -> String {
-    let rows = findings.iter().map(Finding::row);
-    whole_table(std::iter::once(row(["PART", "STATE", "DETAIL"])).chain(rows).collect())
-}
-
-fn is_sound(findings: &[Finding]) -> bool {
-    findings.iter().all(|it| it.outcome != Outcome::Wrong)
-}
-
-impl Finding {
-    fn of(part: &'static str, outcome: Outcome, message: String) -> Self {
-        Self { part, outcome, message }
-    }
-
-    /// Converts a read that may be refused.
-    fn read<T>(
-        part: &'static str,
-        read: Result<T, Unread>,
-        judge: impl FnOnce(T) -> (Outcome, String),
-    ) -> Result<Self, String> {
-        match read {
-            Ok(found) => {
-                let (outcome, message) = judge(found);
-                Ok(Self::of(part, outcome, message))
-            }
-            Err(unread) if unread.is_forbidden => {
-                let message = format!("not visible to you: {}", unread.sentence);
-                Ok(Self::of(part, Outcome::Hidden, message))
-            }
-            Err(unread) => Err(unread.into()),
+/// Converts a read that may be refused.
+fn finding<T>(
+    part: &'static str,
+    read: Result<T, Unread>,
+    judge: impl FnOnce(T) -> (Outcome, String),
+) -> Result<Finding, String> {
+    match read {
+        Ok(found) => Ok(Finding::of(part, judge(found))),
+        Err(unread) if unread.is_forbidden => {
+            let message = format!("not visible to you: {}", unread.sentence);
+            Ok(Finding::of(part, (Outcome::Hidden, message)))
         }
-    }
-
-    fn state(&self) -> &'static str {
-        match self.outcome {
-            Outcome::Good => "ok",
-            Outcome::Wrong => "WRONG",
-            Outcome::Hidden => "hidden",
-        }
-    }
-
-    fn row(&self) -> Vec<String> {
-        row([self.part, self.state(), &self.message])
-    }
-
-    fn document(&self) -> Value {
-        let state = self.state().to_lowercase();
-        json!({"part": self.part, "state": state, "message": self.message})
+        Err(unread) => Err(unread.into()),
     }
 }
 
@@ -183,10 +125,10 @@ pub(super) async fn findings(proxy: &Proxy, namespace: &str) -> Result<Vec<Findi
     );
     let policies = policies.and_then(|policies| Ok((policies, bindings?)));
     Ok(vec![
-        Finding::read("kinds", kinds, judge_kinds)?,
-        Finding::read("CRDs", crd, |crd| judge_crd(crd.as_ref()))?,
+        finding("kinds", kinds, judge_kinds)?,
+        finding("CRDs", crd, |crd| judge_crd(crd.as_ref()))?,
         operators?,
-        Finding::read("roles", roles, |roles| {
+        finding("roles", roles, |roles| {
             let missing = missing(&ROLES, roles.as_deref());
             judge_names(
                 &missing,
@@ -195,10 +137,10 @@ pub(super) async fn findings(proxy: &Proxy, namespace: &str) -> Result<Vec<Findi
                 "deploy/crds/users.yaml and deploy/base",
             )
         })?,
-        Finding::read("policies", policies, |(policies, bindings)| {
+        finding("policies", policies, |(policies, bindings)| {
             judge_policies(policies.as_deref(), bindings.as_deref())
         })?,
-        Finding::read("flow schema", flow, |flow| match flow {
+        finding("flow schema", flow, |flow| match flow {
             Some(_) => (Outcome::Good, format!("renewals of Leases have `{FLOW_SCHEMA}`")),
             None => (
                 Outcome::Wrong,
@@ -307,7 +249,7 @@ fn judge_policies(policies: Option<&[Named]>, bindings: Option<&[Named]>) -> (Ou
 async fn operator(proxy: &Proxy, namespace: &str) -> Result<Finding, String> {
     let part = "operator";
     let deployments = proxy.list::<Value>(&paths::operators(namespace)).await;
-    Finding::read(part, deployments, |deployments| {
+    finding(part, deployments, |deployments| {
         let deployments = deployments.unwrap_or_default();
         let Some(deployment) = deployments.first() else {
             return (
@@ -337,6 +279,8 @@ async fn operator(proxy: &Proxy, namespace: &str) -> Result<Finding, String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::Args;
 use futures::stream::{self, StreamExt as _};
 use serde_json::Value;
+use swarm_local::findings::table;
 use swarm_local::output::print;
 use swarm_local::report::{LOOK, Output, Report};
 use swarm_spec::spec::{Meant, PoolSpec};
@@ -317,7 +318,7 @@ impl Collector<'_> {
         let findings = check::findings(self.proxy, &self.args.operator_namespace).await;
         let operator = match &findings {
             Ok(findings) => {
-                self.report.lines("check.txt", &check::table(findings));
+                self.report.lines("check.txt", &table(findings));
                 let operator = findings.iter().find(|it| it.part == "operator");
                 operator.map(|it| it.message.clone()).unwrap_or_default()
             }

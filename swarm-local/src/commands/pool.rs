@@ -165,11 +165,11 @@ impl PoolArgs {
 }
 
 /// The pools in the default directories.
-struct Pools {
+pub(super) struct Pools {
     /// The running pools, with the process of an operator that has no socket.
-    running: Vec<(PathBuf, Option<i32>)>,
+    pub(super) running: Vec<(PathBuf, Option<i32>)>,
     /// The directories of other pools.
-    ended: Vec<PathBuf>,
+    pub(super) ended: Vec<PathBuf>,
 }
 
 /// Returns the default directories of pools. A directory that is unusable cannot be the selected
@@ -180,7 +180,7 @@ pub(super) fn default_dirs(home: &Path) -> Vec<PathBuf> {
 }
 
 /// Finds all pools in the default directories.
-async fn all(home: &Path) -> Pools {
+pub(super) async fn all(home: &Path) -> Pools {
     let (mut running, mut ended) = (Vec::new(), Vec::new());
     for dir in default_dirs(home) {
         match connected(&dir).await {

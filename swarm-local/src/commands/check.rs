@@ -1,0 +1,166 @@
+//! `check`: whether this machine can run pools, and whether the present ones are sound.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use rustix::fs::statvfs;
+use swarm_adapters_host::{caller, shell};
+
+use super::super::processes::remaining;
+use super::super::state;
+use super::pool::{Pool, Pools, all};
+use crate::findings::{Finding, Outcome, document, is_sound, table};
+use crate::output::{self, NO, Output};
+
+/// Free bytes below which logs and ledgers may soon not fit.
+const ROOM_MIN: u64 = 256 << 20;
+/// Open files that suffice for a worker with a hundred jobs.
+const OPEN_FILES_MIN: u64 = 256;
+
+/// Arguments of `check`.
+#[derive(Clone, Debug, Args)]
+pub struct CheckArgs {
+    /// The output format
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
+    pub output: Output,
+}
+
+/// Checks this machine and the pools in the default directories. Exit code 3 if something is wrong.
+///
+/// # Errors
+///
+/// If standard output cannot be written.
+pub async fn check(args: CheckArgs) -> anyhow::Result<ExitCode> {
+    let findings = findings().await;
+    match args.output {
+        Output::Text => output::print(&table(&findings))?,
+        Output::Json => output::print_json(&format!("{:#}\n", document(&findings)))?,
+    }
+    Ok(ExitCode::from(if is_sound(&findings) { 0 } else { NO }))
+}
+
+async fn findings() -> Vec<Finding> {
+    let mut findings =
+        vec![Finding::of("processes", processes()), Finding::of("open files", open_files())];
+    let home = match state::default_home() {
+        Ok(home) => home,
+        Err(sentence) => {
+            findings.push(Finding::of("state", (Outcome::Wrong, sentence)));
+            return findings;
+        }
+    };
+    findings.push(Finding::of("state", state_of(&home)));
+    findings.push(Finding::of("room", room(&home)));
+    let pools = all(&home).await;
+    findings.push(Finding::of("pools", judge_running(&pools).await));
+    findings.push(Finding::of("leftovers", judge_ended(&pools).await));
+    findings
+}
+
+/// Judges `/proc`. A guard finds the processes of a job there.
+fn processes() -> (Outcome, String) {
+    match caller::check_proc() {
+        Ok(()) => (Outcome::Good, "/proc shows the processes of this machine".to_owned()),
+        Err(error) => (Outcome::Wrong, error.to_string()),
+    }
+}
+
+fn open_files() -> (Outcome, String) {
+    match caller::open_files() {
+        None => (Outcome::Good, "without a limit".to_owned()),
+        Some(limit) if limit < OPEN_FILES_MIN => (
+            Outcome::Wrong,
+            format!(
+                "the hard limit is {limit}; raise it to {OPEN_FILES_MIN} at least (`ulimit -Hn`, or \
+                 LimitNOFILE= of a systemd unit)"
+            ),
+        ),
+        Some(limit) => (Outcome::Good, format!("the hard limit is {limit}")),
+    }
+}
+
+/// Judges the parent of the default directories.
+fn state_of(home: &Path) -> (Outcome, String) {
+    match state::find(home) {
+        Ok(Some(dir)) => (Outcome::Good, dir.display().to_string()),
+        Ok(None) => (Outcome::Good, format!("{}; the first pool creates it", home.display())),
+        Err(error) => (Outcome::Wrong, format!("{error:#}")),
+    }
+}
+
+/// Judges the free space below the nearest existing directory.
+fn room(home: &Path) -> (Outcome, String) {
+    match home.ancestors().find_map(|dir| statvfs(dir).ok()) {
+        Some(room) => judge_room(room.f_bavail.saturating_mul(room.f_frsize)),
+        None => (Outcome::Wrong, format!("{} has no file system", home.display())),
+    }
+}
+
+fn judge_room(free: u64) -> (Outcome, String) {
+    let outcome = if free < ROOM_MIN { Outcome::Wrong } else { Outcome::Good };
+    let advice = if free < ROOM_MIN {
+        "; logs and ledgers need more, so free some or set another directory with --dir"
+    } else {
+        ""
+    };
+    (outcome, format!("{} MiB are free{advice}", free >> 20))
+}
+
+/// Judges the pools that run: each must answer.
+async fn judge_running(pools: &Pools) -> (Outcome, String) {
+    if pools.running.is_empty() {
+        return (Outcome::Good, "none runs in a default directory".to_owned());
+    }
+    let mut problems = Vec::new();
+    for (dir, operator) in &pools.running {
+        let name = dir.file_name().unwrap_or_default().display();
+        if let Some(process) = operator {
+            problems.push(format!("the operator of {name} (process {process}) has no socket"));
+            continue;
+        }
+        match (Pool { dir: dir.clone() }).swarm().await {
+            Ok((_, snapshot)) => {
+                let sentences = snapshot.problems().into_iter();
+                problems.extend(sentences.map(|it| format!("{name}: {it}")));
+            }
+            Err(failure) => problems.push(failure.sentence()),
+        }
+    }
+    let count = pools.running.len();
+    match problems.as_slice() {
+        [] => (Outcome::Good, format!("{count} of {count} answer; `swarm status` shows them")),
+        problems => (Outcome::Wrong, problems.join("; ")),
+    }
+}
+
+/// Judges the pools that have ended: no process of one must be left.
+async fn judge_ended(pools: &Pools) -> (Outcome, String) {
+    let mut problems = Vec::new();
+    for dir in &pools.ended {
+        let left = match remaining(dir).await {
+            Ok(None) => continue,
+            Ok(Some(_)) => "processes of an earlier run go on".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let dir = shell::file(dir);
+        problems.push(format!("{left}; `swarm stop --dir {dir}` ends them"));
+    }
+    match problems.as_slice() {
+        [] => (Outcome::Good, "no process of an ended pool goes on".to_owned()),
+        problems => (Outcome::Wrong, problems.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_room_is_wrong() {
+        assert_eq!(judge_room(ROOM_MIN), (Outcome::Good, "256 MiB are free".to_owned()));
+        let (outcome, message) = judge_room(ROOM_MIN - 1);
+        assert_eq!(outcome, Outcome::Wrong);
+        assert!(message.starts_with("255 MiB are free; logs"), "{message}");
+    }
+}
