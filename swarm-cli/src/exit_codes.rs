@@ -21,6 +21,7 @@ fn codes_in_a_cluster(command: &str) -> Option<&'static [Code]> {
             INVALID,
             (3, "no such Swarm exists, or one is not healthy"),
         ],
+        "top" => &[(0, "the view has ended"), UNREAD, INVALID, (3, "no such Swarm exists")],
         "jobs" => &[
             (0, "the Swarm exists; the list may be empty"),
             UNREAD,
@@ -77,13 +78,13 @@ fn codes_in_a_cluster(command: &str) -> Option<&'static [Code]> {
 /// Returns the exit codes of a command.
 fn codes(command: &str) -> &'static [Code] {
     match command {
-        "local" => &[
         "check" => &[
             (0, "nothing is wrong"),
             (1, "any other failure"),
             INVALID,
             (3, "something is wrong, with this machine or with a pool"),
         ],
+        "local" => &[
             (0, "the pool has ended, is up in the background (-d), or settled (--until-settled)"),
             (1, "any other failure, also when --timeout is over"),
             INVALID,

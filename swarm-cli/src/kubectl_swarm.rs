@@ -12,7 +12,7 @@ use crate::complete::{self, Wanted};
 use crate::import::{self, LiveImportArgs};
 use crate::live::{
     self, CheckArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LogsArgs, ReportArgs,
-    StatusArgs, WhoArgs, WorkersArgs,
+    StatusArgs, TopArgs, WhoArgs, WorkersArgs,
 };
 use crate::plan::apply::{self, ApplyArgs};
 use crate::plan::{self, ClusterPlanArgs};
@@ -38,6 +38,8 @@ enum Command {
     Apply(ApplyArgs),
     /// Show a Swarm: its workers, moves, failing jobs, and the next command
     Status(StatusArgs),
+    /// Show a Swarm live: workers, jobs and moves, until q
+    Top(TopArgs),
     /// List the jobs of a Swarm with their workers and phases
     #[command(visible_alias = "ps")]
     Jobs(JobsArgs),
@@ -92,6 +94,7 @@ fn names(program: &clap::Command, words: &[String], wanted: Wanted) -> Vec<Strin
     }
     match command {
         Command::Status(args) => live::swarm_names(&args.scope),
+        Command::Top(args) => live::swarm_names(&args.scope),
         Command::Jobs(args) => live::swarm_names(&args.scope),
         Command::Workers(args) => live::swarm_names(&args.scope),
         Command::Report(args) => live::swarm_names(&args.scope),
@@ -141,6 +144,7 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Apply(args) => apply::apply(&args),
         Command::Status(args) => live::status(&args),
+        Command::Top(args) => live::top(&args),
         Command::Jobs(args) => live::jobs(&args),
         Command::Who(args) => live::who(&args),
         Command::Workers(args) => live::workers(&args),

@@ -15,12 +15,14 @@ mod pool;
 mod report;
 mod show;
 mod status;
+mod top;
 mod who;
 mod workers;
 
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Once;
@@ -46,6 +48,7 @@ pub(crate) use jobs::{JobsArgs, jobs};
 pub(crate) use logs::{LogsArgs, logs};
 pub(crate) use report::{ReportArgs, report};
 pub(crate) use status::{StatusArgs, status};
+pub(crate) use top::{TopArgs, top};
 pub(crate) use who::{WhoArgs, who};
 pub(crate) use workers::{WorkersArgs, workers};
 
@@ -85,6 +88,15 @@ enum Failure {
     Failed(String),
     /// Ctrl-C; nothing is printed about it.
     Interrupted,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::No(sentence) | Self::Failed(sentence) => f.write_str(sentence),
+            Self::Interrupted => f.write_str("interrupted"),
+        }
+    }
 }
 
 impl From<String> for Failure {

@@ -35,6 +35,7 @@ enum Command {
     /// Print the state of a pool that `local` runs
     Status(StatusArgs),
     /// Show and steer a pool that `local` runs elsewhere; its end does not end the pool
+    #[command(visible_alias = "top")]
     Attach(AttachArgs),
     /// List the jobs of a pool that `local` runs, and their workers
     #[command(visible_alias = "jobs")]
@@ -51,9 +52,9 @@ enum Command {
     Workers(WorkersArgs),
     /// Print what is in the logs of a pool of `local` about one job
     Logs(LogsArgs),
-    /// Write a zip file for a bug report, with params and passwords redacted
     /// Check this machine: processes, limits, room, and the pools that run or have ended
     Check(CheckArgs),
+    /// Write a zip file for a bug report, with params and passwords redacted
     Report(ReportArgs),
     /// End a pool that `local` runs; returns when no process is left
     Stop(StopArgs),
@@ -139,8 +140,8 @@ async fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::Diff(args) => swarm_local::diff(args).await,
         Command::Workers(args) => swarm_local::workers(args).await,
         Command::Logs(args) => swarm_local::logs(args).await,
-        Command::Report(args) => Box::pin(swarm_local::report(args)).await,
         Command::Check(args) => swarm_local::check(args).await,
+        Command::Report(args) => Box::pin(swarm_local::report(args)).await,
         Command::Stop(args) => swarm_local::stop(args).await,
         Command::Restart(args) => swarm_local::restart(args).await,
         Command::Retry(args) => swarm_local::retry(args).await,

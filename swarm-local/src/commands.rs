@@ -16,6 +16,7 @@ mod ps;
 mod report;
 mod status;
 mod stop;
+mod top;
 mod who;
 mod workers;
 
@@ -30,8 +31,8 @@ use super::snapshot::WorkerRow;
 
 pub use attach::{AttachArgs, attach};
 pub use by_hand::{JobsArgs, restart, resume, retry, suspend};
-pub use explain::{ExplainArgs, explain};
 pub use check::{CheckArgs, check};
+pub use explain::{ExplainArgs, explain};
 pub use history::{DiffArgs, HistoryArgs, diff, history};
 pub use logs::{LogsArgs, logs};
 pub(crate) use names::runs_already;
@@ -40,6 +41,7 @@ pub use ps::{PsArgs, ps};
 pub use report::{ReportArgs, report};
 pub use status::{StatusArgs, status};
 pub use stop::{StopArgs, stop};
+pub use top::{Sight, can_draw, top};
 pub use who::{WhoArgs, who};
 pub use workers::{WorkersArgs, workers};
 

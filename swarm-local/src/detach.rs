@@ -245,7 +245,7 @@ mod tests {
     fn a_pool_that_starts_slowly_says_what_it_waits_for() {
         let (name, reason) = ("cams".to_owned(), "WorkersNotReady");
         let message = "these workers are not ready: w-0, w-1".to_owned();
-        let snapshot = Snapshot { name, reason, message, ..Snapshot::default() };
+        let snapshot = Snapshot { name, reason: reason.into(), message, ..Snapshot::default() };
         let expected = "cams has not started within 20s, and goes on: WorkersNotReady: these \
                         workers are not ready: w-0, w-1";
         assert_eq!(waiting(&snapshot), expected);

@@ -66,10 +66,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use commands::{
-    AttachArgs, CheckArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LogsArgs, NamedPool, PoolArgs,
-    PsArgs, ReportArgs, RunningPool, StatusArgs, StopArgs, WhoArgs, WorkersArgs, attach, check, diff,
-    explain, history, logs, ps, report, restart, resume, retry, running, status, stop, suspend,
-    who, workers,
+    AttachArgs, CheckArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LogsArgs, NamedPool,
+    PoolArgs, PsArgs, ReportArgs, RunningPool, Sight, StatusArgs, StopArgs, WhoArgs, WorkersArgs,
+    attach, can_draw, check, diff, explain, history, logs, ps, report, restart, resume, retry,
+    running, status, stop, suspend, top, who, workers,
 };
 pub use fixed::Fixed;
 pub use run_log::RunLogSize;

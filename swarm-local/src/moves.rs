@@ -43,7 +43,7 @@ impl Moves {
             while before.next_if(|(old, _)| old.name < row.name).is_some() {}
             let from = before.next_if(|(old, _)| old.name == row.name).and_then(|(_, slot)| *slot);
             // A job that is being released still belongs to its previous worker.
-            let to = row.slot.filter(|_| row.state == "granted");
+            let to = row.slot.filter(|_| matches!(row.state, "granted" | "published"));
             if let (Some(from), Some(to)) = (from, to)
                 && from != to
             {

@@ -17,6 +17,8 @@ pub(super) enum Ends {
     Pool,
     /// Only the view ends, and the pool goes on.
     View,
+    /// The same for a pool that the view only reads: it cannot act on jobs, and has no logs.
+    Reader,
 }
 
 /// A view that cannot be opened.

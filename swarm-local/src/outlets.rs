@@ -79,7 +79,7 @@ pub(super) enum Message {
 pub(super) struct Paths {
     /// The file to edit, as the user wrote it, if edits are followed.
     pub(super) file: Option<String>,
-    /// The state directory.
+    /// The state directory, or options that name a pool without one, such as ` -n media`.
     pub(super) dir: String,
 }
 

@@ -68,6 +68,22 @@ impl<'a> Past<'a> {
         (1 < rows.len()).then(|| whole_table(rows))
     }
 
+    /// Returns the newest moves, at most `most` of them, as sentences with their times in milliseconds
+    /// of Unix time; the oldest first. O(moves · log moves).
+    #[must_use]
+    pub fn newest_moves(&self, most: usize) -> Vec<(u64, String)> {
+        let moves = self.episodes.iter().flat_map(|episode| {
+            episode.moves.iter().filter_map(|it| {
+                let (from, to) = (it.from.as_ref()?, it.to.as_ref()?);
+                let at = moment(episode, it.granted?);
+                Some((at, format!("{}: {from} → {to} ({})", it.job, it.reason)))
+            })
+        });
+        let mut moves: Vec<_> = moves.collect();
+        moves.sort();
+        moves.split_off(moves.len().saturating_sub(most))
+    }
+
     /// Returns the document about all episodes.
     #[must_use]
     pub fn document(&self) -> Value {

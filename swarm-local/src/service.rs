@@ -134,8 +134,12 @@ mod tests {
         let unknown = Snapshot::default();
         assert_eq!(next(&unknown, false), ["EXTEND_TIMEOUT_USEC=30000000", "STATUS=starting"]);
         assert_eq!(next(&unknown, false), ["EXTEND_TIMEOUT_USEC=30000000"]);
-        let known =
-            Snapshot { name: "a".into(), settled: true, reason: "Settled", ..Snapshot::default() };
+        let known = Snapshot {
+            name: "a".into(),
+            settled: true,
+            reason: "Settled".into(),
+            ..Snapshot::default()
+        };
         let status = "STATUS=Settled; 0 jobs on 0 workers";
         assert_eq!(next(&known, false), ["READY=1", status]);
         assert!(next(&known, false).is_empty());

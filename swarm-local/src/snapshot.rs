@@ -3,9 +3,10 @@
 mod rows;
 mod words;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::Versions;
@@ -49,8 +50,8 @@ pub(super) struct Snapshot {
     pub(super) healthy: bool,
     /// First reason why the pool differs from the request, or `Settled`. A Swarm's condition `Ready`
     /// uses the same words.
-    #[serde(default, deserialize_with = "word")]
-    pub(super) reason: Word,
+    #[serde(default)]
+    pub(super) reason: Cow<'static, str>,
     /// The reason in a sentence.
     #[serde(default)]
     pub(super) message: String,
@@ -58,6 +59,9 @@ pub(super) struct Snapshot {
     pub(super) undelivered: Option<String>,
     /// Error of the file, while it is invalid; the last valid state stays.
     pub(super) invalid_file: Option<InvalidFile>,
+    /// Problems that are known as sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) warnings: Vec<String>,
     /// Leftovers of an earlier run, while the start waits for their end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) earlier: Option<Earlier>,
@@ -230,6 +234,15 @@ impl Snapshot {
         self.healthy &= silent.is_empty();
     }
 
+    /// Sets the times of silence for the terminal, from the times in Unix seconds that another process has written.
+    pub(super) fn set_silence(&mut self) {
+        for worker in &mut self.workers {
+            let ago = |since| Duration::from_secs(unix_s().saturating_sub(since));
+            let ago = worker.silent_since_unix_s.map(ago);
+            worker.silent_since = ago.and_then(|ago| Instant::now().checked_sub(ago));
+        }
+    }
+
     /// Makes the snapshot of a pool after a turn. O(jobs).
     pub(super) fn of(
         name: &str,
@@ -287,10 +300,11 @@ impl Snapshot {
             version: ledger.version,
             settled,
             healthy: true,
-            reason: Word::default(),
+            reason: Cow::default(),
             message: String::new(),
             undelivered: None,
             invalid_file: None,
+            warnings: Vec::new(),
             earlier: None,
             ending: None,
             jobs: JobCounts::of(progress, ledger.cells.jobs.len()),

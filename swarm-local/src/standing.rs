@@ -90,7 +90,7 @@ impl Snapshot {
             .or_else(|| coming(workers))
             .or_else(|| turn.stale())
             .unwrap_or_else(|| turn.settled());
-        (self.reason, self.message) = (reason.as_str(), message);
+        (self.reason, self.message) = (reason.as_str().into(), message);
     }
 
     /// Returns the verdict if every job with a worker keeps ending by itself.
@@ -115,7 +115,7 @@ impl Snapshot {
         let is_incomplete = [Reason::PoolIncomplete, Reason::WorkersNotReady].map(Reason::as_str);
         let is_ready = |row: &WorkerRow| matches!(row.state, "ready" | "leaving");
         let are_ready = || self.workers.iter().all(is_ready);
-        self.settled || (!is_incomplete.contains(&self.reason) && are_ready())
+        self.settled || (!is_incomplete.contains(&&*self.reason) && are_ready())
     }
 
     /// Whether every worker is ready, and the first jobs have their workers. What is wrong then does
@@ -133,8 +133,8 @@ impl Snapshot {
     fn course(&self) -> (String, Mood) {
         let Self { settled, reason, message, jobs, .. } = self;
         let is_good = [Reason::Settled, Reason::Suspended, Reason::Paused { is_ready: true }];
-        if is_good.map(Reason::as_str).contains(reason) && *settled {
-            return ((*reason).to_owned(), Mood::Good);
+        if is_good.map(Reason::as_str).contains(&&**reason) && *settled {
+            return (reason.to_string(), Mood::Good);
         }
         let is_bad = *settled || 0 < jobs.quarantined;
         let mood = if is_bad { Mood::Bad } else { Mood::Busy };
@@ -204,7 +204,8 @@ impl Snapshot {
         let undelivered = undelivered.as_ref().map(keeps);
         let invalid = invalid_file.as_ref().map(|file| file.sentence(*revision));
         let held_back = held_back(self.held_back());
-        [undelivered, invalid].into_iter().flatten().chain(held_back).collect()
+        let known = [undelivered, invalid].into_iter().flatten();
+        known.chain(self.warnings.iter().cloned()).chain(held_back).collect()
     }
 
     /// Returns the workers whose jobs keep a previous version, with the job that failed.
@@ -288,7 +289,7 @@ mod tests {
     #[test]
     fn a_pool_whose_workers_are_not_all_ready_is_neither_healthy_nor_started() {
         let judged = |reason: Reason, state, settled| {
-            let reason = reason.as_str();
+            let reason = reason.as_str().into();
             let (name, workers) = ("cams".to_owned(), vec![worker(state)]);
             let snapshot =
                 Snapshot { name, reason, workers, settled, healthy: true, ..Snapshot::default() };

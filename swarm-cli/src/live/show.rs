@@ -82,6 +82,11 @@ impl Answer {
 }
 
 impl Display {
+    /// Makes the way that prints text after each change.
+    pub(super) fn watched() -> Self {
+        Self { output: Format::Text, watch: true }
+    }
+
     /// Makes an answer. `text` gets whether the format is wide.
     ///
     /// # Errors

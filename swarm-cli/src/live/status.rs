@@ -55,6 +55,14 @@ pub(crate) struct StatusArgs {
     pub(crate) scope: Scope,
 }
 
+impl StatusArgs {
+    /// Makes the arguments that print the state of one Swarm again and again.
+    pub(super) fn watched(name: Option<String>, scope: Scope) -> Self {
+        let (display, timeout) = (Display::watched(), Duration::ZERO);
+        Self { name, all_namespaces: false, wait: false, timeout, display, scope }
+    }
+}
+
 /// Prints the state of a Swarm. Exit code 3 if it does not exist, or if it is not healthy. A Swarm
 /// that moves jobs can be healthy; with `--wait` it must be settled as well.
 pub(crate) fn status(args: &StatusArgs) -> ExitCode {
@@ -136,10 +144,15 @@ fn is_settled(swarm: &SwarmObject) -> bool {
     swarm.status.observed_generation == swarm.metadata.generation && swarm.is("Ready")
 }
 
+/// Whether the Swarm is not ready, and gets there by itself.
+pub(super) fn is_in_course(swarm: &SwarmObject) -> bool {
+    let is_course = |it: &Condition| COURSES.contains(&it.reason.as_str());
+    !swarm.is("Ready") && swarm.condition("Ready").is_some_and(is_course)
+}
+
 /// Whether no job fails, and nothing is wrong that does not pass by itself.
-fn is_healthy(swarm: &SwarmObject) -> bool {
-    let is_course = |it: &Condition| it.status == "True" || COURSES.contains(&it.reason.as_str());
-    swarm.condition("Ready").is_some_and(is_course)
+pub(super) fn is_healthy(swarm: &SwarmObject) -> bool {
+    (swarm.is("Ready") || is_in_course(swarm))
         // Plain workers report nothing, so it is `Unknown` then.
         && swarm.condition("Healthy").is_none_or(|it| it.status != "False")
         && swarm.status.failing == 0
@@ -188,7 +201,7 @@ fn text(pool: &LivePool, workers: &[WorkerState<'_>]) -> String {
 }
 
 /// Returns the conditions that report a problem, without the condition of the reason.
-fn warnings(swarm: &SwarmObject) -> impl Iterator<Item = &Condition> {
+pub(super) fn warnings(swarm: &SwarmObject) -> impl Iterator<Item = &Condition> {
     // Each is only present while there is a problem.
     const PROBLEMS: [&str; 10] = [
         "Stalled",

@@ -5,6 +5,7 @@ use swarm_core::{JobName, Ledger, Token};
 
 use super::objects::{LeaseObject, LedgerSpec, SwarmObject};
 use super::pool::LivePool;
+use super::{top, workers};
 
 const A: &str = "6f1c-0000000000000001";
 const B: &str = "77aa-0000000000000002";
@@ -120,6 +121,29 @@ fn an_acknowledgement_of_another_incarnation_or_none_confirms_nothing() {
         assert_eq!(phases(&pool(&leases))[0].1, "published");
     }
     assert_eq!(phases(&pool(&[other]))[0].1, "running");
+}
+
+#[test]
+fn the_live_view_reads_the_state_of_a_swarm() {
+    let failing = r#"{"count":1,"worst":[{"job":"b","state":"restarting","restarts":4,
+        "sinceUnixS":1,"lastExit":"ended with exit code 3","lastOutput":["401"]}]}"#;
+    let mut pool = pool(&[lease(A, 5, failing), lease(B, 6, "")]);
+    pool.swarm.status.unassigned.insert("capacity".to_owned(), 1);
+    let states = workers::states(&pool, &workers::Nodes::default());
+    let shown = format!("{:?}", top::sight(&pool, &states).unwrap());
+    for fact in [
+        r#"name: "media/cameras", revision: 7"#,
+        r#"reason: "Unknown", message: "the operator has not seen it yet""#,
+        r#"name: "ingest-0", slot: 0, state: "ready""#,
+        r#"name: "ingest-3", slot: 3, state: "plain""#,
+        r#"JobRow { name: "c", title: None, state: "published", slot: Some(1), token: 103"#,
+        r#"JobRow { name: "d", title: None, state: "releasing", slot: Some(1), token: 104"#,
+        r#"FailingRow { job: "b", title: None, worker: "ingest-0", state: "restarting", restarts: 4"#,
+        r#"unassigned: {"g": "capacity"}"#,
+    ] {
+        assert!(shown.contains(fact), "{fact}: {shown}");
+    }
+    assert!(shown.contains("Front Door"), "{shown}");
 }
 
 #[test]

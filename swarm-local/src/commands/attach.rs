@@ -22,6 +22,8 @@ use super::pool::{Found, Pool};
 use super::{Failure, PoolArgs, ended, status};
 use follow::{Feed, Left};
 
+pub(super) use follow::row;
+
 /// Maximum number of lines that wait to be printed.
 const QUEUE_MAX: usize = 1_000;
 

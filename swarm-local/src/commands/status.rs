@@ -140,7 +140,7 @@ pub(super) fn text(snapshot: &Snapshot, dir: &Path, named: &PoolArgs, runs: &Run
 fn add_failing(text: &mut String, snapshot: &Snapshot, named: &PoolArgs, runs: &Runs) {
     for failing in snapshot.failing.iter().take(FAILING_MAX) {
         let title = failing.title.as_ref().map(|title| format!(" ({title})")).unwrap_or_default();
-        let sentence = failing.sentence(runs.get(&failing.job).copied());
+        let sentence = failing.sentence(runs.get(&failing.job).copied(), true);
         let _ = writeln!(text, "✗ {}{title}: {sentence}{}", failing.job, failing.last_line());
     }
     if FAILING_MAX < snapshot.jobs.failing {

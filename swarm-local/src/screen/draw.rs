@@ -146,6 +146,7 @@ fn foot(model: &Model, palette: Palette) -> Line<'static> {
         (Page::Job(page), _) if model.is_typing => {
             vec![typed(&page.search), says("  "), key("Enter"), says(" done")]
         }
+        (Page::Job(_), _) if model.ends == Ends::Reader => vec![key(" Esc"), says(" back")],
         (Page::Job(_), _) => vec![
             key(" Esc"),
             says(" back   "),
@@ -173,7 +174,11 @@ fn foot(model: &Model, palette: Palette) -> Line<'static> {
         (Page::Pool, _) => {
             let mut spans = vec![
                 key(" q"),
-                says(if model.ends == Ends::Pool { " end   " } else { " detach   " }),
+                says(match model.ends {
+                    Ends::Pool => " end   ",
+                    Ends::View => " detach   ",
+                    Ends::Reader => " leave   ",
+                }),
                 key("?"),
                 says(" keys   "),
                 key("Tab ↑ ↓ Enter"),

@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use super::super::snapshot::Snapshot;
 use super::super::standing::Mood;
 use super::lines::{clipped, fitted, paragraph, put};
-use super::model::Model;
+use super::model::{Ends, Model};
 use super::palette::{FAINT, Palette, STRONG};
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
@@ -41,9 +41,15 @@ pub(super) fn height(model: &Model, width: u16) -> u16 {
     3 + u16::try_from(problems(model, width).len()).unwrap_or(u16::MAX)
 }
 
-/// Returns the paths of state and logs that fit.
+/// Returns the paths of state and logs that fit, or else the next commands.
 fn paths(model: &Model, width: u16) -> String {
     let (dir, width) = (&model.paths.dir, usize::from(width).saturating_sub(2));
+    if model.ends == Ends::Reader {
+        return fitted(
+            &format!("kubectl swarm explain JOB{dir}   kubectl swarm logs JOB{dir}"),
+            width,
+        );
+    }
     let both = format!("state: {dir}   logs: {dir}/logs");
     if both.chars().count() <= width { both } else { fitted(&format!("logs: {dir}/logs"), width) }
 }

@@ -11,13 +11,14 @@ use ratatui::text::Line;
 use swarm_adapters_host::channel::JobNow;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::job_log::file_name;
+use swarm_adapters_host::shell;
 use swarm_core::{JobName, Title};
 
 use super::super::snapshot::{FailingRow, JobRow};
 use super::super::text::{age, counted};
 use super::jobs::{failure_of, remark};
 use super::lines::{cut, paragraph, pieces, put, put_title};
-use super::model::{JobPage, Model};
+use super::model::{Ends, JobPage, Model};
 use super::palette::Palette;
 
 /// Text before a line of the output of a job that fails.
@@ -44,7 +45,9 @@ pub(super) fn draw(
     for (row, (text, style)) in (0..).zip(details) {
         put(frame, top, row, &Line::styled(format!(" {text}"), style));
     }
-    draw_log(frame, log, page);
+    if model.ends != Ends::Reader {
+        draw_log(frame, log, page);
+    }
 }
 
 /// Returns the known facts about the job, in lines.
@@ -78,10 +81,18 @@ fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec
         let params = format!("params: {}", params.collect::<Vec<_>>().join("  "));
         lines.extend(pieces(&params, width).into_iter().map(|piece| (piece, Style::new())));
     }
+    let dir = &model.paths.dir;
+    if model.ends == Ends::Reader {
+        let job = shell::word(&job.name);
+        for command in ["explain", "logs"] {
+            lines.extend(sentence(&format!("kubectl swarm {command} {job}{dir}"), Style::new()));
+        }
+        return lines;
+    }
     // Without one worker, there may be a file for each of several.
     let name = JobName::new(&job.name).ok().filter(|_| worker.is_some());
     let file = name.map(|name| file_name(&name, None)).unwrap_or_default();
-    let log = format!("log:   {}/logs/jobs/{file}", model.paths.dir);
+    let log = format!("log:   {dir}/logs/jobs/{file}");
     lines.extend(pieces(&log, width).into_iter().map(|piece| (piece, Style::new())));
     lines
 }

@@ -10,7 +10,7 @@ use swarm_core::Title;
 use super::super::output::{columns_of, padded};
 use super::super::snapshot::{FailingRow, JobRow, Snapshot};
 use super::lines::{fitted, put, put_title, window};
-use super::model::{Focus, Model, Which};
+use super::model::{Ends, Focus, Model, Which};
 use super::palette::{FAINT, Palette, STRONG};
 
 /// Draws the jobs that fit, around the selected one.
@@ -78,7 +78,8 @@ pub(super) fn remark(model: &Model, job: &JobRow, palette: Palette) -> (String, 
     if let Some(failing) = failure_of(&model.snapshot, &job.name) {
         let (phase, now) = job.phase(&model.reports, None);
         let runs = now.filter(|_| matches!(phase, "running" | "ready"));
-        return (failing.sentence(runs.and_then(|now| now.since_unix_s)), palette.bad());
+        let since = runs.and_then(|now| now.since_unix_s);
+        return (failing.sentence(since, model.ends != Ends::Reader), palette.bad());
     }
     match job.phase(&model.reports, None) {
         (_, None) if matches!(job.state, "granted" | "everywhere") => (String::new(), Style::new()),

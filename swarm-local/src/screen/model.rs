@@ -61,6 +61,8 @@ pub(crate) enum Ends {
     Pool,
     /// Only the view ends, and the pool goes on.
     View,
+    /// The same for a pool that the view only reads: it cannot act on jobs, and has no logs.
+    Reader,
 }
 
 /// The page on the screen.
@@ -165,7 +167,7 @@ impl Model {
         let before = std::mem::replace(&mut self.snapshot, snapshot);
         (self.most, self.unassigned) = (most, unassigned);
         // A view that another operator feeds has no other sign of the end.
-        if self.ends == Ends::View {
+        if self.ends != Ends::Pool {
             self.is_ending = self.snapshot.ending.is_some();
         }
         self.list_jobs();

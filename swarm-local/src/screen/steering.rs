@@ -2,7 +2,7 @@
 
 use super::super::by_hand::{Action, Answer};
 use super::super::terminal::Key;
-use super::model::{Focus, Model, Page};
+use super::model::{Ends, Focus, Model, Page};
 use super::questions::{Note, Question, Wish};
 
 impl Model {
@@ -16,6 +16,9 @@ impl Model {
     /// for other keys.
     pub(super) fn steered(&mut self, key: Key) -> Option<Wish> {
         let Key::Char(sign @ ('r' | 's' | 't')) = key else { return None };
+        if self.ends == Ends::Reader {
+            return None;
+        }
         let Some(job) = self.steered_job() else {
             let text = "select a job first: Tab goes to the jobs".to_owned();
             self.note = Some(Note { text, is_problem: true });

@@ -46,7 +46,7 @@ fn pool(workers: &[&[&str]]) -> Snapshot {
     let total = snapshot.holders.len();
     snapshot.jobs = JobCounts { total, granted: total - moving, moving, ..JobCounts::default() };
     snapshot.settled = moving == 0;
-    snapshot.reason = if snapshot.settled { "Settled" } else { "JobsWaiting" };
+    snapshot.reason = if snapshot.settled { "Settled" } else { "JobsWaiting" }.into();
     if !snapshot.settled {
         snapshot.message = format!("{moving} of {total} jobs wait");
     }
@@ -609,4 +609,33 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_pool_that_is_only_read_names_commands_and_has_no_key_that_acts() {
+    let time = Instant::now();
+    let mut snapshot = pool(&[&["a1", "b2"]]);
+    snapshot.warnings = vec!["WorkersOutdated: w-0 runs version 0.1".to_owned()];
+    let mut model = model(snapshot, time);
+    model.ends = Ends::Reader;
+    model.paths.dir = " -n media".to_owned();
+    model.pressed(Key::Tab);
+    for sign in ['r', 's', 't'] {
+        assert_eq!(model.pressed(Key::Char(sign)), Wish::Nothing);
+        assert_eq!((&model.asks, &model.note), (&None, &None), "{sign}");
+    }
+    let shown = text(&model, time, (90, 14));
+    assert!(shown.contains("kubectl swarm explain JOB -n media"), "{shown}");
+    assert!(shown.contains("✗ WorkersOutdated: w-0 runs version 0.1"), "{shown}");
+    assert!(shown.contains(" q leave"), "{shown}");
+    model.pressed(Key::Enter);
+    let shown = text(&model, time, (90, 14));
+    assert!(shown.contains(" kubectl swarm logs a1 -n media\n"), "{shown}");
+    assert!(!shown.contains("steer") && !shown.contains("── log"), "{shown}");
+    model.pressed(Key::Esc);
+    model.pressed(Key::Char('?'));
+    let shown = text(&model, time, (90, 20));
+    assert!(shown.contains("leave: the pool goes on") && !shown.contains("restart"), "{shown}");
+    assert_eq!(model.pressed(Key::Esc), Wish::Nothing);
+    assert_eq!(model.pressed(Key::Char('q')), Wish::End);
 }

@@ -197,15 +197,17 @@ impl WorkerRow {
 
 impl FailingRow {
     /// Describes the failure, without output. `runs_since_unix_s` is the start of the present run,
-    /// if the job runs again.
-    pub(crate) fn sentence(&self, runs_since_unix_s: Option<u64>) -> String {
+    /// if the job runs again. A pool that is only read cannot retry a job.
+    pub(crate) fn sentence(&self, runs_since_unix_s: Option<u64>, can_retry: bool) -> String {
         let Self { job, state, restarts, last_exit, .. } = self;
         let restarts = counted((*restarts).try_into().unwrap_or(usize::MAX), "restart");
         let since = UNIX_EPOCH + Duration::from_secs(self.since_unix_s);
         let since = age(since.elapsed().unwrap_or_default());
         let course = match runs_since_unix_s {
             _ if *state == FailingState::Failed.as_str() => {
-                format!("not restarted any more; swarm retry {};", shell::word(job))
+                let retry = || format!(" swarm retry {};", shell::word(job));
+                let retry = if can_retry { retry() } else { String::new() };
+                format!("not restarted any more;{retry}")
             }
             Some(runs_since) => {
                 let runs_for = Duration::from_secs(unix_s().saturating_sub(runs_since).max(1));
@@ -274,20 +276,21 @@ mod tests {
             last_exit: "ended with exit code 127".to_owned(),
             last_output: vec!["one".to_owned(), "sh: rec: not found\u{1b}[2J".to_owned()],
         };
-        let sentence = row.sentence(None);
+        let sentence = row.sentence(None, true);
         assert_eq!(sentence, "restarting, 3 restarts in now: ended with exit code 127");
         let line = row.last_line();
         assert!(line.starts_with(" (`sh: rec: not found") && line.ends_with("[2J`)"), "{line}");
         assert!(!line.contains('\u{1b}'), "{line}");
-        let runs = row.sentence(Some(unix_s() - 5));
+        let runs = row.sentence(Some(unix_s() - 5), true);
         assert!(runs.starts_with("running again for "), "{runs}");
         assert!(runs.contains(" s; counts as failing until 30 s; 3 restarts in "), "{runs}");
         row.state = "failed";
-        let given_up = row.sentence(None);
+        let given_up = row.sentence(None, true);
         assert!(
             given_up.starts_with("not restarted any more; swarm retry 'camera 1'; 3 restarts"),
             "{given_up}"
         );
+        assert!(row.sentence(None, false).starts_with("not restarted any more; 3 restarts"));
         row.last_output = vec!["x".repeat(500)];
         assert_eq!(row.last_line().chars().count(), 256 + "… (``)".chars().count());
         row.last_output.clear();

@@ -8,23 +8,12 @@ use serde::{Deserialize, Deserializer};
 pub(crate) type Word = &'static str;
 
 /// All fixed words.
-const WORDS: [Word; 40] = [
-    "AllJobsFailing",
-    "JobsUnassigned",
-    "JobsWaiting",
-    "NoWorkers",
-    "Paused",
-    "PoolIncomplete",
-    "Rebalancing",
-    "Recovering",
-    "Refreshing",
-    "Scaling",
-    "Settled",
-    "Suspended",
-    "WorkersNotReady",
+const WORDS: [Word; 31] = [
     "away",
     "capacity",
     "done",
+    "draining",
+    "ended",
     "everywhere",
     "failed",
     "free",
@@ -35,9 +24,11 @@ const WORDS: [Word; 40] = [
     "no-workers",
     "paused",
     "pin",
+    "plain",
     "plain-workers",
     "pool-incomplete",
     "previous",
+    "published",
     "quarantined",
     "ready",
     "releasing",

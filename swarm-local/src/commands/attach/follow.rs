@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use swarm_adapters_host::channel::{JobNow, JobPhase, JobVersion, WorkerState};
-use swarm_adapters_host::clock::unix_s;
 use swarm_core::{Job, JobName, Slot, Title};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
@@ -78,11 +77,7 @@ impl Feed {
         if snapshot.is_known() {
             self.add_jobs(&mut snapshot).await?;
         }
-        for worker in &mut snapshot.workers {
-            let ago = |since| Duration::from_secs(unix_s().saturating_sub(since));
-            let ago = worker.silent_since_unix_s.map(ago);
-            worker.silent_since = ago.and_then(|ago| Instant::now().checked_sub(ago));
-        }
+        snapshot.set_silence();
         self.snapshots.send_replace(Arc::new(snapshot));
         for event in self.pool.events(*known).await?.events {
             *known = event.number;
@@ -125,7 +120,10 @@ impl Feed {
 }
 
 /// Returns the row of a job, and stores the report of its worker.
-fn row(states: &mut BTreeMap<Slot, WorkerState>, entry: JobEntry<String>) -> JobRow {
+pub(in super::super) fn row(
+    states: &mut BTreeMap<Slot, WorkerState>,
+    entry: JobEntry<String>,
+) -> JobRow {
     let JobEntry {
         name,
         title,

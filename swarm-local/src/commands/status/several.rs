@@ -94,6 +94,6 @@ fn word(snapshot: &Snapshot) -> &str {
         () if invalid_file.is_some() => "file invalid",
         () if undelivered.is_some() => "undelivered",
         () if 0 < jobs.failing => "failing",
-        () => snapshot.reason,
+        () => &snapshot.reason,
     }
 }

@@ -1,0 +1,189 @@
+//! `top`: the live view of a Swarm, as `swarm local` draws a pool.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use swarm_adapters_host::{runtime, shell};
+use swarm_core::{JobPhase, Unassigned};
+use swarm_local::Sight;
+use swarm_local::output::{NO, complain};
+
+use super::jobs::by_phase;
+use super::objects::SwarmObject;
+use super::pool::{JobState, LivePool, Reach};
+use super::status::{self, StatusArgs};
+use super::workers::{self, WorkerState};
+use super::{Failure, Scope, one};
+use crate::kubectl::proxy::Proxy;
+
+/// Maximum number of previous moves that the view lists.
+const MOVES_MAX: usize = 50;
+/// Reason of a job without a worker, where jobs have several reasons.
+const UNASSIGNED: &str = "unassigned";
+
+/// Arguments of `kubectl swarm top`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl swarm top cameras -n media     workers, jobs and moves, until q; ? shows the keys
+  kubectl swarm top | cat                prints `status` again after each change")]
+pub(crate) struct TopArgs {
+    /// The name of the Swarm [default: the only one of the namespace]
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+}
+
+/// Draws a Swarm until the user leaves. Without a terminal, prints its status after each change. Exit
+/// code 3 if it does not exist.
+pub(crate) fn top(args: &TopArgs) -> ExitCode {
+    if !swarm_local::can_draw() {
+        return status::status(&StatusArgs::watched(args.name.clone(), args.scope.clone()));
+    }
+    let failed = |sentence: String| {
+        complain(&sentence);
+        ExitCode::FAILURE
+    };
+    let runtime = match runtime::single() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(error.to_string()),
+    };
+    match runtime.block_on(draw(args)) {
+        Ok(Ok(code)) => code,
+        Ok(Err(error)) => failed(format!("{error:#}")),
+        Err(Failure::No(sentence)) => {
+            complain(&sentence);
+            ExitCode::from(NO)
+        }
+        Err(failure) => failed(failure.to_string()),
+    }
+}
+
+async fn draw(args: &TopArgs) -> Result<anyhow::Result<ExitCode>, Failure> {
+    let namespace = args.scope.namespace()?;
+    let proxy = Proxy::start(&args.scope.cluster).await?;
+    let options = format!(" -n {}", shell::word(&namespace));
+    swarm_local::top(options, async || {
+        let (pool, nodes) = tokio::join!(
+            one(&proxy, &namespace, args.name.as_deref(), Reach::All),
+            workers::nodes(&proxy, &namespace),
+        );
+        let pool = pool?;
+        let states = workers::states(&pool, &nodes);
+        sight(&pool, &states).map_err(|error| Failure::Failed(error.to_string()))
+    })
+    .await
+}
+
+/// Returns the state of a Swarm in the form of a pool on one machine. O(jobs).
+pub(super) fn sight(pool: &LivePool, states: &[WorkerState<'_>]) -> serde_json::Result<Sight> {
+    let past = pool.past();
+    let held = past.held_since();
+    let titles = pool.swarm.inline_jobs();
+    let (reason, message) = status::why_unassigned(&pool.swarm);
+    let job = |state: JobState<'_>| {
+        let cell = pool.ledger.cells.jobs.get(state.name.as_str()).map(|it| it.cell.state());
+        let failing = state.failing;
+        let unassigned = match state.phase {
+            JobPhase::Suspended => Some(Unassigned::Suspended.as_str()),
+            JobPhase::Unassigned => Some(reason.unwrap_or(UNASSIGNED)),
+            _ => None,
+        };
+        json!({
+            "name": state.name.as_str(),
+            "title": titles.get(state.name.as_str()).and_then(|it| it["title"].as_str()),
+            "state": if state.phase == JobPhase::Published { Some("published") } else { cell },
+            "slot": state.slot.map(|slot| slot.0),
+            "worker": state.worker,
+            "token": state.token,
+            "phase": state.phase.as_str(),
+            "sinceUnixS": held.get(state.name.as_str()).map(|ms| ms / 1_000),
+            "restarts": failing.map_or(0, |it| it.restarts),
+            "lastExit": failing.map(|it| it.last_exit.as_str()),
+            "unassigned": unassigned,
+            "unassignedMessage": message.filter(|_| state.phase == JobPhase::Unassigned),
+        })
+    };
+    let at = |ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
+    let events = past.newest_moves(MOVES_MAX).into_iter().map(|(ms, text)| (at(ms), text));
+    let swarm = swarm(pool, states, reason.unwrap_or(UNASSIGNED));
+    Sight::new(swarm, pool.jobs().map(job), events.collect())
+}
+
+/// Returns the state of a Swarm without its jobs.
+fn swarm(pool: &LivePool, states: &[WorkerState<'_>], unassigned: &str) -> Value {
+    let SwarmObject { metadata, status, .. } = &pool.swarm;
+    let phases: BTreeMap<_, _> = by_phase(pool).into_iter().collect();
+    let count = |phase: JobPhase| phases.get(&phase).copied().unwrap_or_default();
+    let granted = [JobPhase::Running, JobPhase::Published, JobPhase::Failing].map(count);
+    let ready = pool.swarm.condition("Ready");
+    let without = pool.jobs().filter_map(|job| match job.phase {
+        JobPhase::Suspended => Some((job.name.to_string(), Unassigned::Suspended.as_str())),
+        JobPhase::Unassigned => Some((job.name.to_string(), unassigned)),
+        _ => None,
+    });
+    let failing = pool.jobs().filter_map(|job| {
+        let it = job.failing?;
+        Some(json!({
+            "job": job.name.as_str(),
+            "worker": job.worker.unwrap_or_default(),
+            "state": it.state.as_str(),
+            "restarts": it.restarts,
+            "sinceUnixS": it.since_unix_s,
+            "lastExit": it.last_exit,
+            "lastOutput": it.last_output,
+        }))
+    });
+    json!({
+        "name": format!("{}/{}", metadata.namespace, metadata.name),
+        "revision": pool.ledger.revision(),
+        "version": 0,
+        // A state that does not pass by itself needs a person, as a settled pool on one machine does.
+        "settled": ready.is_some() && !status::is_in_course(&pool.swarm),
+        "healthy": status::is_healthy(&pool.swarm),
+        "reason": ready.map_or("Unknown", |it| it.reason.as_str()),
+        "message": ready.map_or("the operator has not seen it yet", |it| it.message.as_str()),
+        "warnings": status::warnings(&pool.swarm)
+            .map(|it| format!("{}: {}", it.kind, it.message))
+            .collect::<Vec<_>>(),
+        "jobs": {
+            "total": phases.values().sum::<usize>(),
+            "granted": granted.iter().sum::<usize>(),
+            "moving": count(JobPhase::Stopping),
+            "waiting": count(JobPhase::Waiting),
+            "done": count(JobPhase::Done),
+            "quarantined": count(JobPhase::Quarantined),
+            "suspended": count(JobPhase::Suspended),
+            "unassigned": count(JobPhase::Unassigned),
+            "failing": status.failing,
+        },
+        "workers": states.iter().map(|it| worker(pool, it)).collect::<Vec<_>>(),
+        "failing": failing.collect::<Vec<_>>(),
+        "unassigned": without.collect::<BTreeMap<_, _>>(),
+    })
+}
+
+fn worker(pool: &LivePool, it: &WorkerState<'_>) -> Value {
+    let renewed = it.worker.report.as_ref().and_then(|report| report.renewed);
+    let lease = swarm_local::time(pool.swarm.lease_duration()).unwrap_or(Duration::MAX);
+    let is_silent = |renewed: &Timestamp| {
+        let silence = pool.now.duration_since(*renewed).try_into();
+        silence.is_ok_and(|silence: Duration| lease < silence)
+    };
+    let silent_since = renewed.filter(|renewed| it.state != "ended" && is_silent(renewed));
+    json!({
+        "name": it.worker.name,
+        "slot": it.worker.slot.0,
+        "state": it.state,
+        "jobs": it.jobs,
+        "releasing": it.releasing,
+        "failing": it.failing,
+        "restarts": 0,
+        "silentSinceUnixS": silent_since.map(Timestamp::as_second),
+    })
+}

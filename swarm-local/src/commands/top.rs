@@ -1,0 +1,158 @@
+//! `top` of a cluster: the view of a pool that another program reads.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::Value;
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
+
+use super::super::by_hand::Hands;
+use super::super::outlets::{Message, Paths, Timed};
+use super::super::reports::{Reports, WorkerStates};
+use super::super::screen::{Ends, View};
+use super::super::shutdown::Shutdown;
+use super::super::snapshot::Snapshot;
+use super::super::terminal;
+use super::super::web::{self, JobEntry};
+use super::attach::row;
+
+/// Time between two reads.
+const READ_EVERY: Duration = Duration::from_secs(2);
+
+/// State of a pool that another program reads.
+#[derive(Debug)]
+pub struct Sight {
+    snapshot: Snapshot,
+    reports: WorkerStates,
+    events: Vec<(SystemTime, String)>,
+}
+
+impl Sight {
+    /// Reads a state from documents that `/api/v1/swarm` and `/api/v1/jobs` of a pool on one machine
+    /// answer. `warnings` of the first are sentences about present problems. The jobs are in the order
+    /// of their names. `events` happened before, the oldest first; the view shows the events of the
+    /// first state only. O(jobs).
+    ///
+    /// # Errors
+    ///
+    /// If a document has another form.
+    pub fn new(
+        swarm: Value,
+        jobs: impl IntoIterator<Item = Value>,
+        events: Vec<(SystemTime, String)>,
+    ) -> serde_json::Result<Self> {
+        let mut snapshot: Snapshot = serde_json::from_value(swarm)?;
+        let mut reports = WorkerStates::new();
+        for job in jobs {
+            let mut entry: JobEntry<String> = serde_json::from_value(job)?;
+            let why = entry.unassigned_message.take();
+            snapshot.explained.extend(why.map(|why| (entry.name.clone(), why)));
+            snapshot.holders.push(row(&mut reports, entry));
+        }
+        snapshot.set_silence();
+        Ok(Self { snapshot, reports, events })
+    }
+}
+
+/// Whether [`top`] can draw on the terminal.
+#[must_use]
+pub fn can_draw() -> bool {
+    terminal::can_draw()
+}
+
+/// Draws a pool until the user leaves. `read` is called every two seconds. The failure of its first call
+/// ends the view before it begins, and later ones are shown. `options` name the pool at the end of a
+/// command line, such as ` -n media`. Each read takes O(jobs).
+///
+/// # Errors
+///
+/// The failure of the first read. The inner error is a terminal that cannot be drawn on.
+pub async fn top<E: ToString>(
+    options: String,
+    mut read: impl AsyncFnMut() -> Result<Sight, E>,
+) -> Result<anyhow::Result<ExitCode>, E> {
+    let first = read().await?;
+    Ok(draw(options, first, read).await)
+}
+
+async fn draw<E: ToString>(
+    options: String,
+    first: Sight,
+    read: impl AsyncFnMut() -> Result<Sight, E>,
+) -> anyhow::Result<ExitCode> {
+    let shutdown = Shutdown::by_signals()?;
+    let paths = Paths { file: None, dir: options };
+    let (snapshots, shown) = watch::channel(Arc::<Snapshot>::default());
+    let reports = Reports::default();
+    let shown = web::Shown { snapshots: shown, reports: reports.clone() };
+    // The view has no keys that act on jobs.
+    let (hands, _) = Hands::new();
+    let (view, messages) = View::open(paths, shown, shutdown.clone(), hands, Ends::Reader)?;
+    let mut feed = Feed { snapshots, reports, messages, told: String::new() };
+    tokio::select! {
+        () = feed.run(first, read) => {}
+        () = shutdown.ends() => {}
+    }
+    // The view ends once the feed has dropped its channels.
+    drop(feed);
+    view.ended().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The channels of a view.
+struct Feed {
+    snapshots: watch::Sender<Arc<Snapshot>>,
+    reports: Reports,
+    messages: mpsc::Sender<Timed>,
+    /// The last message about the state, or about a read that failed.
+    told: String,
+}
+
+impl Feed {
+    /// Feeds the view, without an end.
+    async fn run<E: ToString>(
+        &mut self,
+        mut first: Sight,
+        mut read: impl AsyncFnMut() -> Result<Sight, E>,
+    ) {
+        for (at, text) in std::mem::take(&mut first.events) {
+            let ago = at.elapsed().unwrap_or_default();
+            if let Some(at) = Instant::now().checked_sub(ago) {
+                self.tell(Message::Info(text), at).await;
+            }
+        }
+        self.show(first).await;
+        loop {
+            sleep(READ_EVERY).await;
+            match read().await {
+                Ok(sight) => self.show(sight).await,
+                Err(error) => self.tell_new(error.to_string(), Message::Problem).await,
+            }
+        }
+    }
+
+    /// Shows a state.
+    async fn show(&mut self, Sight { snapshot, reports, events: _ }: Sight) {
+        *self.reports.lock() = reports;
+        let text = format!("{}: {}", snapshot.reason, snapshot.message);
+        let message =
+            if snapshot.is_settled_and_healthy() { Message::Settled } else { Message::Info };
+        self.snapshots.send_replace(Arc::new(snapshot));
+        self.tell_new(text, message).await;
+    }
+
+    /// Tells a message, unless it was the last one.
+    async fn tell_new(&mut self, text: String, message: impl FnOnce(String) -> Message) {
+        if self.told != text {
+            self.told.clone_from(&text);
+            self.tell(message(text), Instant::now()).await;
+        }
+    }
+
+    async fn tell(&self, message: Message, at: Instant) {
+        // The view may have ended.
+        let _ = self.messages.send((message, at)).await;
+    }
+}
