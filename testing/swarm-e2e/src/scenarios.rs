@@ -81,7 +81,7 @@ mod the_chart_manages_an_installation;
 mod the_installation_page_works;
 mod the_operator_is_fenced;
 mod the_operator_moves_to_its_namespace;
-mod the_plugin_passes_flags_on;
+pub(crate) mod the_plugin_passes_flags_on;
 mod the_predecessors_move_over;
 mod the_store_is_rolled_back;
 mod the_swarm_follows_its_jobs;

@@ -17,6 +17,7 @@ use crate::binaries::repository;
 use crate::cluster::Cluster;
 use crate::output::say;
 use crate::scenario::Context;
+use crate::scenarios::the_plugin_passes_flags_on::swarm as plugin;
 use crate::until::until;
 
 const JOBS: usize = 100_000;
@@ -25,6 +26,8 @@ const WORKERS: usize = 100;
 const JOBS_A_LIST: usize = 20_000;
 /// The bound on any change.
 const REST_WITHIN: Duration = Duration::from_mins(5);
+/// The number of times that each command is run.
+const ANSWERS: usize = 3;
 /// The number of jobs that are added one by one.
 const EDITS: usize = 5;
 
@@ -63,6 +66,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
         all(&jobs).await?;
         worst = worst.max(start.elapsed());
     }
+    let answers = answers(&context, &job(0)).await?;
     let at_rest = cpu::taken(&context).await?;
     let parts = context.api::<SwarmLedgerPart>().list_metadata(&ListParams::default()).await?;
     say(format_args!("\n| {JOBS} jobs from ConfigMaps, {WORKERS} session workers | |\n|---|---|"));
@@ -72,11 +76,32 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
         shown(worst)
     ));
     say(format_args!("| parts of the ledger | {} |", parts.items.len()));
+    for (command, took) in answers {
+        say(format_args!("| `kubectl swarm {command}`, best of {ANSWERS} | {} |", shown(took)));
+    }
     for (what, percent) in at_rest {
         say(format_args!("| CPU of {what} at rest, of one core | {percent:.1} % |"));
     }
     context.kubectl(&["delete", "swarm", "--all"]).await?;
     context.kubectl(&["delete", "statefulset", "--all", "--cascade=foreground"]).await.map(drop)
+}
+
+/// Returns the shortest time of each command about the pool.
+async fn answers(context: &Context, job: &str) -> Result<Vec<(String, Duration)>> {
+    let who = format!("who {job}");
+    let mut times = Vec::new();
+    for command in ["status large", &who, "workers large", "jobs large -o json", "history"] {
+        let words: Vec<_> = command.split(' ').chain(["-n", &context.namespace]).collect();
+        let mut best = Duration::MAX;
+        for _ in 0..ANSWERS {
+            let start = Instant::now();
+            let output = plugin(context, &words, true).await?;
+            ensure!(output.status.success(), "{command}: {output:?}");
+            best = best.min(start.elapsed());
+        }
+        times.push((command.to_owned(), best));
+    }
+    Ok(times)
 }
 
 fn list_name(number: usize) -> String {

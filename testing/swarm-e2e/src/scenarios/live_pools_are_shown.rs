@@ -195,6 +195,8 @@ async fn moves(pool: &mut SessionPool, good: &BTreeSet<String>) -> Result<()> {
     let first = &before["episodes"][0];
     ensure!(first["causes"][0] == "the pool is new", "{before}");
     // The first episode may end before all jobs have a worker: the workers join one by one.
+    let title = r#"[{"op": "add", "path": "/spec/jobs/0/title", "value": "Front Door"}]"#;
+    context.kubectl(&["patch", "swarm", "live", "--type=json", "-p", title]).await?;
     let present = swarm_json(&context, &["status", "live"], 3).await?;
     let revision = present["revision"].as_u64().context("no revision")?.to_string();
     let earlier = pool.history()?.running(good)?;
@@ -203,13 +205,15 @@ async fn moves(pool: &mut SessionPool, good: &BTreeSet<String>) -> Result<()> {
     let history = ["history", "--swarm", "live", "-o", "json"];
     // The history is written at most every 30 s.
     let moves = until("the history to have the moves", 2 * REST_WITHIN, || async {
-    let title = r#"[{"op": "add", "path": "/spec/jobs/0/title", "value": "Front Door"}]"#;
-    context.kubectl(&["patch", "swarm", "live", "--type=json", "-p", title]).await?;
         let history = document(&context, &history).await?;
         let all = history["episodes"].as_array().context("no episodes")?.clone();
         let last = all.into_iter().find(|it| it["counts"]["balance"].is_u64());
         let last = last.filter(|it| it["isOpen"] != true).context("no episode")?;
         ensure!(last["counts"] == json!({"balance": 2}), "{last}");
+        let is_edit = |it: &&Value| it["causes"][0] == "job live:0 was changed";
+        let edit = history["episodes"].as_array().into_iter().flatten().find(is_edit);
+        let edit = edit.with_context(|| format!("no edit: {history}"))?;
+        ensure!(edit["moves"].is_null() && edit["counts"].is_null(), "{edit}");
         Ok(Some(last["moves"].as_array().context("no moves")?.clone()))
     })
     .await?;
@@ -218,10 +222,6 @@ async fn moves(pool: &mut SessionPool, good: &BTreeSet<String>) -> Result<()> {
     for it in moves.iter().filter(|it| it["job"] != FAILS) {
         let job = it["job"].as_str().context("no job")?;
         let expected = json!([worker(&earlier, job), worker(&later, job)]);
-        let is_edit = |it: &&Value| it["causes"][0] == "job live:0 was changed";
-        let edit = history["episodes"].as_array().into_iter().flatten().find(is_edit);
-        let edit = edit.with_context(|| format!("no edit: {history}"))?;
-        ensure!(edit["moves"].is_null() && edit["counts"].is_null(), "{edit}");
         ensure!(json!([it["from"], it["to"]]) == expected, "{it}, not {expected}");
         let times = ["releasedMs", "acknowledgedMs", "grantedMs", "runningMs"];
         let times = times.map(|at| it[at].as_i64());

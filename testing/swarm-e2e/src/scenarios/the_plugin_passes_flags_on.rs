@@ -151,7 +151,7 @@ fn judge(args: &[&str], output: &Output, expected: i32, says: &str) -> Result<()
 }
 
 /// Runs the plugin through kubectl, in an environment that names the cluster or none.
-pub(super) async fn swarm(context: &Context, args: &[&str], knows_cluster: bool) -> Result<Output> {
+pub(crate) async fn swarm(context: &Context, args: &[&str], knows_cluster: bool) -> Result<Output> {
     let environment = context.cluster.environment();
     let path = environment.iter().find(|(name, _)| *name == "PATH").context("a path")?;
     let kubectl = std::env::split_paths(&path.1).map(|folder| folder.join("kubectl"));
