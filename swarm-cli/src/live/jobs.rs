@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::JobPhase;
+use swarm_core::verdict::number;
 use swarm_local::output::{columns, whole_table};
 
 use super::pool::{JobState, LivePool, Reach};
@@ -96,6 +97,14 @@ async fn answer(args: &JobsArgs, proxy: &Proxy, namespace: &str) -> Result<Answe
     let names = || shown.iter().map(|(_, state)| state.name.to_string()).collect();
     let text = |is_wide| {
         let mut text = table(pool.now, &held, &shown, is_wide);
+        let unnamed = pool.unnamed_failing();
+        if 0 < unnamed && !args.unassigned && args.worker.is_none() {
+            let them = number(unnamed, "job that fails is", "jobs that fail are");
+            let _ = writeln!(
+                text,
+                "… and {unnamed} more {them} not named; a worker names its worst three"
+            );
+        }
         if let (true, Some(message)) = (args.unassigned, why_unassigned(&pool.swarm).1) {
             let _ = writeln!(text, "{}", printable(message, Form::Line));
         }
@@ -166,13 +175,21 @@ fn document(held: &Held<'_>, title: &str, state: &JobState<'_>) -> Value {
     })
 }
 
+/// Returns the place of a phase in [`PHASES`].
+fn place_of(wanted: JobPhase) -> usize {
+    PHASES.iter().position(|phase| *phase == wanted).unwrap_or_default()
+}
+
 /// Returns the number of jobs in each phase that has some, the most usual phases first.
 pub(super) fn by_phase(pool: &LivePool) -> Vec<(JobPhase, usize)> {
     let mut counts = PHASES.map(|phase| (phase, 0));
     for state in pool.jobs() {
-        if let Some((_, count)) = counts.iter_mut().find(|(phase, _)| *phase == state.phase) {
-            *count += 1;
-        }
+        counts[place_of(state.phase)].1 += 1;
     }
+    // A worker names only its worst failing jobs, so others of them look as if they ran.
+    let (running, failing) = (place_of(JobPhase::Running), place_of(JobPhase::Failing));
+    let unnamed = pool.unnamed_failing().min(counts[running].1);
+    counts[running].1 -= unnamed;
+    counts[failing].1 += unnamed;
     counts.into_iter().filter(|(_, count)| 0 < *count).collect()
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use swarm_core::handover::{Cell, Record, SessionId};
 use swarm_core::history::Episode;
 use swarm_core::parts;
-use swarm_core::{FailingJob, JobName, JobPhase, Ledger, Slot, Token};
+use swarm_core::{Failing, FailingJob, JobName, JobPhase, Ledger, Replication, Slot, Token};
 use swarm_local::past::Past;
 
 use super::history;
@@ -169,6 +169,14 @@ impl LivePool {
     /// Returns the jobs of the ledger with their holders. O(jobs · log workers).
     pub(super) fn jobs(&self) -> impl Iterator<Item = JobState<'_>> {
         self.ledger.cells.jobs.iter().map(|(name, record)| self.state(name, record))
+    }
+
+    /// Returns the number of failing jobs that their workers count and do not name.
+    pub(super) fn unnamed_failing(&self) -> usize {
+        let all = self.swarm.spec["replication"] == "All";
+        let replication = if all { Replication::All } else { Replication::One };
+        let reports = self.workers.values().filter_map(|it| Some(&it.report.as_ref()?.failing));
+        Failing::unnamed(reports, replication)
     }
 
     /// Returns one job; `None` if the ledger does not have it. O(log jobs).

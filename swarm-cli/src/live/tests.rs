@@ -1,8 +1,9 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use swarm_core::handover::{Cell, SessionId};
-use swarm_core::{JobName, Ledger, Token};
+use swarm_core::{JobName, JobPhase, Ledger, Token};
 
+use super::jobs::by_phase;
 use super::objects::{LeaseObject, LedgerSpec, SwarmObject};
 use super::pool::LivePool;
 use super::{top, workers};
@@ -121,6 +122,19 @@ fn an_acknowledgement_of_another_incarnation_or_none_confirms_nothing() {
         assert_eq!(phases(&pool(&leases))[0].1, "published");
     }
     assert_eq!(phases(&pool(&[other]))[0].1, "running");
+}
+
+#[test]
+fn failing_jobs_that_their_worker_does_not_name_are_not_running() {
+    let failing = r#"{"count":2,"worst":[{"job":"b","state":"restarting","restarts":4,
+        "sinceUnixS":1,"lastExit":"ended with exit code 3","lastOutput":[]}]}"#;
+    let pool = pool(&[lease(A, 5, failing), lease(B, 7, "")]);
+    let count = |phase| {
+        let counts = by_phase(&pool);
+        counts.iter().find(|(it, _)| *it == phase).map_or(0, |(_, count)| *count)
+    };
+    // `a` and `c` have confirmed their views, and one of them fails as well.
+    assert_eq!((count(JobPhase::Running), count(JobPhase::Failing)), (1, 2));
 }
 
 #[test]
