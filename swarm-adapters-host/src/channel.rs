@@ -87,6 +87,11 @@ pub enum Event {
         /// The failure of the check; part of a sentence.
         reason: String,
     },
+    /// A job is stopped to begin again. A worker of an earlier version does not report it.
+    Renewing {
+        /// The job.
+        job: String,
+    },
     /// A job was asked to stop.
     Stopping {
         /// The job.

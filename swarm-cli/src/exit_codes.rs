@@ -154,7 +154,7 @@ fn codes(command: &str) -> &'static [Code] {
             (0, "each job was acted on"),
             (1, "the pool does not answer, or belongs to another user"),
             INVALID,
-            (3, "no such pool runs, or an action had no effect on a job"),
+            (3, "no such pool runs, a worker does not answer, or an action had no effect on a job"),
         ],
         "plan" => &[
             (0, "every job has a worker"),

@@ -146,7 +146,8 @@ impl Operation {
         let ledgers = FileLedgerStore::open(dir).with_context(cannot)?;
         let views = PoolViews::open(dir).with_context(cannot)?;
         views.set_details(wanted.details());
-        let sessions = Sessions::open(dir, wanted.lease).with_context(cannot)?;
+        let sessions =
+            Sessions::open(dir, wanted.lease, outlets.reports.clone()).with_context(cannot)?;
         let run_log = worker.run_log();
         run_log.begin(dir).with_context(cannot)?;
         let command = worker.command(dir, sessions.terms());

@@ -348,6 +348,7 @@ impl Shared {
     /// Handles an event of a worker's instance.
     fn learn(&self, slot: Slot, name: &str, instance: &str, event: channel::Event) {
         let (mut is_news, mut killed) = (false, None);
+        self.reported.hear(instance);
         let mut reported = self.reported.lock();
         match event {
             channel::Event::Hello { version: _ } => {

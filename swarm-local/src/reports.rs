@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use swarm_adapters_host::channel::{JobNow, Versions, WorkerState};
 use swarm_core::Slot;
@@ -10,7 +11,11 @@ use crate::processes::{Phase, Workers};
 
 /// The reports of all workers. A reader sees changes at once, without a turn of the operator.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reports(Arc<Mutex<WorkerStates>>);
+pub(crate) struct Reports {
+    states: Arc<Mutex<WorkerStates>>,
+    /// Time of the last sign of each worker instance: an event, or a renewal of its lease.
+    heard: Arc<Mutex<BTreeMap<String, Instant>>>,
+}
 
 /// The latest report of the worker in each slot.
 pub(crate) type WorkerStates = BTreeMap<Slot, WorkerState>;
@@ -19,7 +24,26 @@ impl Reports {
     /// Locks the reports.
     pub(crate) fn lock(&self) -> MutexGuard<'_, WorkerStates> {
         // A thread that panicked while holding the lock cannot have left an incomplete entry.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn all_heard(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records a sign of a worker instance.
+    pub(crate) fn hear(&self, instance: &str) {
+        self.all_heard().insert(instance.to_owned(), Instant::now());
+    }
+
+    /// Returns the time of the last sign of a worker instance.
+    pub(crate) fn heard(&self, instance: &str) -> Option<Instant> {
+        self.all_heard().get(instance).copied()
+    }
+
+    /// Forgets the signs of other instances.
+    pub(crate) fn retain_heard(&self, is_kept: impl Fn(&str) -> bool) {
+        self.all_heard().retain(|instance, _| is_kept(instance));
     }
 
     /// Returns the phase of the job in `slot`, which has this state in the ledger, and the report of
@@ -67,9 +91,10 @@ const SUSPENDED: &str = "suspended";
 /// the report of its worker.
 fn phase(state: &'static str, unassigned: Option<&str>, now: Option<&JobNow>) -> &'static str {
     match (state, unassigned, now) {
+        // Its process may run until the worker confirms the end.
+        ("releasing", _, _) => "stopping",
         (_, Some(SUSPENDED), _) => SUSPENDED,
         (_, Some(_), _) => "unassigned",
-        ("releasing", _, _) => "stopping",
         ("granted" | EVERYWHERE, None, Some(now)) => now.phase.as_str(),
         // The worker does not know the grant yet, or is being restarted.
         ("granted" | EVERYWHERE, None, None) => "starting",
@@ -92,6 +117,7 @@ mod tests {
             ("granted", None, now(JobPhase::Running), "running"),
             ("everywhere", None, now(JobPhase::Stalled), "stalled"),
             ("releasing", None, now(JobPhase::Ready), "stopping"),
+            ("releasing", Some("suspended"), now(JobPhase::Running), "stopping"),
             ("free", Some("suspended"), None, "suspended"),
             ("free", Some("capacity"), None, "unassigned"),
             ("free", None, None, "waiting"),

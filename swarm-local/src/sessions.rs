@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use super::outlets::Voice;
 use super::until::NotUp;
 use crate::processes::{Phase, Processes, WorkerProcess, Workers};
+use crate::reports::Reports;
 
 /// Minimum delay before the overseer is polled again.
 const POLL_MIN: Duration = Duration::from_millis(200);
@@ -45,12 +46,13 @@ pub(super) struct Sessions {
     failing: BTreeMap<String, Arc<Failing>>,
     /// Time at which the last renewal of each instance's lease was seen.
     heard: BTreeMap<String, Instant>,
+    reports: Reports,
     watched_since: Instant,
 }
 
 impl Sessions {
     /// Starts to follow the leases in `dir`.
-    pub(super) fn open(dir: &Path, terms: LeaseTerms) -> anyhow::Result<Self> {
+    pub(super) fn open(dir: &Path, terms: LeaseTerms, reports: Reports) -> anyhow::Result<Self> {
         let leases = Leases::open(dir).context("the leases cannot be stored")?;
         leases.sweep().context("the leases cannot be stored")?;
         let follower = LeaseFollower::new(&leases);
@@ -62,6 +64,7 @@ impl Sessions {
             order: BTreeMap::new(),
             failing: BTreeMap::new(),
             heard: BTreeMap::new(),
+            reports,
             watched_since: Instant::now(),
         })
     }
@@ -85,6 +88,7 @@ impl Sessions {
                     let next = self.order.len() as u64 + 1;
                     let order = *self.order.entry(session.clone()).or_insert(next);
                     self.heard.insert(session.pod_uid().to_owned(), Instant::now());
+                    self.reports.hear(session.pod_uid());
                     let failing = failing::read(&self.dir, session);
                     let instance = session.pod_uid().to_owned();
                     if 0 < failing.count {
@@ -258,6 +262,7 @@ impl Sessions {
         let workers = &*workers.borrow();
         let (named, living) = (ledger.sessions(), running(workers));
         self.heard.retain(|instance, _| living.contains(instance.as_str()));
+        self.reports.retain_heard(|instance| living.contains(instance));
         self.failing.retain(|instance, _| living.contains(instance.as_str()));
         let is_done = |session: &SessionId| {
             !named.contains_key(session) && !living.contains(session.pod_uid())

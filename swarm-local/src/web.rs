@@ -8,6 +8,7 @@ use std::sync::Arc;
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::JobNow;
+use swarm_adapters_host::clock::millis;
 use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, SocketListener};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
 use swarm_core::{Params, Title};
@@ -56,6 +57,24 @@ pub(super) struct Shown {
     pub(super) reports: Reports,
 }
 
+impl Shown {
+    /// Returns the document of the pool, with the times since the last signs of the workers.
+    fn document(&self) -> Document {
+        let snapshot = Arc::clone(&self.snapshots.borrow());
+        if !snapshot.is_known() && snapshot.earlier.is_none() {
+            return Document::default();
+        }
+        // Texts and numbers can always be converted.
+        let mut document = serde_json::to_value(&*snapshot).unwrap_or_default();
+        let rows = document["workers"].as_array_mut().into_iter().flatten();
+        for (row, worker) in rows.zip(&snapshot.workers) {
+            let heard = self.reports.heard(&worker.instance);
+            row["lastHeardMs"] = heard.map(|heard| millis(heard.elapsed())).into();
+        }
+        Document::of(&document)
+    }
+}
+
 /// The parts of the pool that only its user reaches.
 #[derive(Clone, Debug)]
 pub(super) struct Private {
@@ -76,15 +95,11 @@ pub(super) async fn serve(
     register_build(&mut registry, &Build::from_env());
     metrics.register(&mut registry);
     let (ready, is_ready) = watch::channel(Readiness::NotYet);
-    let swarm = snapshots.clone();
+    let swarm = Shown { snapshots: snapshots.clone(), reports: reports.clone() };
     let endpoints = http::operator_router(is_ready, || Ok(()), Arc::new(registry)).with_document(
         SWARM,
         "the state of the pool, as JSON",
-        move || {
-            let snapshot = Arc::clone(&swarm.borrow());
-            let is_shown = snapshot.is_known() || snapshot.earlier.is_some();
-            if is_shown { Document::of(&*snapshot) } else { Document::default() }
-        },
+        move || swarm.document(),
     );
     let shown = Shown { snapshots: snapshots.clone(), reports };
     let public = with_jobs(endpoints.clone(), &shown, Reader::Anyone);

@@ -160,6 +160,7 @@ impl WorkerState {
             | Event::Started { .. }
             | Event::Ready { .. }
             | Event::Stalled { .. }
+            | Event::Renewing { .. }
             | Event::Stopping { .. }
             | Event::Killed { .. }
             | Event::Restarting { .. }
@@ -181,6 +182,7 @@ impl Event {
             | Self::Started { job, .. }
             | Self::Ready { job }
             | Self::Stalled { job, .. }
+            | Self::Renewing { job }
             | Self::Stopping { job }
             | Self::Killed { job }
             | Self::Ended { job }
@@ -210,6 +212,7 @@ impl Event {
             }
             Self::Ready { job } => enter(jobs, job, JobPhase::Ready),
             Self::Stalled { job, reason: _ } => enter(jobs, job, JobPhase::Stalled),
+            Self::Renewing { job } => enter(jobs, job, JobPhase::Restarting),
             Self::Stopping { job } => enter(jobs, job, JobPhase::Stopping),
             Self::Restarting { job, exit } => {
                 if let Some(now) = jobs.get_mut(job) {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum JobPhase {
     /// It is not restarted any more.
     Failed,
-    /// It ended by itself and begins again after a pause.
+    /// It ended by itself and begins again after a pause, or it is stopped to begin again.
     Restarting,
     /// It failed its check of liveness, and is stopped to begin again.
     Stalled,

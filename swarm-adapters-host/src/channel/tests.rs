@@ -31,6 +31,7 @@ async fn events_arrive_in_order_after_a_hello() {
         Event::Started { job: "a".into(), pid: Some(7), at_unix_s: Some(9) },
         Event::Ready { job: "a".into() },
         Event::Restarting { job: "a".into(), exit: "ended with exit code 3".into() },
+        Event::Renewing { job: "a".into() },
         Event::Stopping { job: "a".into() },
         Event::Killed { job: "a".into() },
         Event::Ended { job: "a".into() },
@@ -114,6 +115,23 @@ fn an_order_is_a_line_that_people_can_read() {
     let written = |order: Order| serde_json::to_string(&order).unwrap();
     assert_eq!(written(Order::End), r#"{"do":"end"}"#);
     assert_eq!(written(Order::Drain { within_ms: 9 }), r#"{"do":"drain","within_ms":9}"#);
+}
+
+#[test]
+fn a_job_that_is_stopped_to_begin_again_keeps_its_process_until_the_next_start() {
+    let mut state = WorkerState::default();
+    let started = |pid| Event::Started { job: "a".into(), pid: Some(pid), at_unix_s: None };
+    let mut now = |event| {
+        state.learn(event);
+        let JobNow { phase, pid, restarts, .. } = state.jobs["a"].clone();
+        (phase, pid, restarts)
+    };
+    now(started(7));
+    let renewing = Event::Renewing { job: "a".into() };
+    assert_eq!(now(renewing), (JobPhase::Restarting, Some(7), 0));
+    let starting = Event::Starting { job: "a".into(), checked: false };
+    assert_eq!(now(starting), (JobPhase::Starting, None, 0));
+    assert_eq!(now(started(8)), (JobPhase::Running, Some(8), 0));
 }
 
 #[test]

@@ -7,15 +7,17 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::{Instant, sleep};
 
-use super::super::by_hand::Action;
+use super::super::by_hand::{Action, Answer};
+use super::super::snapshot::WorkerRow;
+use super::super::text::age;
 use super::super::web::JobEntry;
-use super::names::{self, Known};
+use super::names;
 use super::pool::Pool;
 use super::{Failure, NamedPool, ended, standard_output};
 use crate::output::{NO, Output, complain};
 
-/// Maximum time for the workers to take orders, and the time between two questions whether they have.
-const TAKEN_MAX: Duration = Duration::from_secs(2);
+/// Maximum time for the workers to act, and the time between two questions whether they have.
+const ACTED_MAX: Duration = Duration::from_secs(3);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// Arguments that name jobs of a pool.
@@ -29,7 +31,8 @@ pub struct JobsArgs {
     pub pool: NamedPool,
 }
 
-/// Restarts jobs: each run is stopped, and another one begins at once.
+/// Restarts jobs: each run is stopped, and another one begins at once. Exit code 3 if a worker does
+/// not answer.
 ///
 /// # Errors
 ///
@@ -47,7 +50,8 @@ pub async fn retry(args: JobsArgs) -> anyhow::Result<ExitCode> {
     act(Action::Retry, args).await
 }
 
-/// Suspends jobs until they are resumed, also over a restart of the pool.
+/// Suspends jobs until they are resumed, also over a restart of the pool. Exit code 3 if a worker
+/// does not answer.
 ///
 /// # Errors
 ///
@@ -79,15 +83,29 @@ async fn on_each(action: Action, args: JobsArgs) -> Result<bool, Failure> {
     let JobsArgs { jobs, pool } = args;
     let pool = pool.args().find().await?;
     let before = names::known(&pool, &jobs, "; nothing was done").await?;
-    let mut acted_on = Vec::new();
     let mut output = standard_output(Output::Text);
     let mut had_effect = true;
+    let asked = Instant::now();
+    let mut acted_on = Vec::new();
     for job in &jobs {
         match pool.act(action, job).await? {
-            Ok(effect) => {
-                writeln!(output, "{effect}")?;
-                acted_on.push(job);
+            Ok(effect) => acted_on.push((job, effect)),
+            Err(reason) => {
+                complain(&reason);
+                had_effect = false;
             }
+        }
+    }
+    for (job, effect) in acted_on {
+        let before = before.get(job);
+        let done = match action {
+            Action::Resume => Ok(effect),
+            Action::Restart | Action::Retry | Action::Suspend => {
+                until_acted(&pool, action, job, before, asked).await?
+            }
+        };
+        match done {
+            Ok(effect) => writeln!(output, "{effect}")?,
             Err(reason) => {
                 output.flush()?;
                 complain(&reason);
@@ -96,27 +114,117 @@ async fn on_each(action: Action, args: JobsArgs) -> Result<bool, Failure> {
         }
     }
     output.flush()?;
-    match action {
-        Action::Restart | Action::Retry => until_taken(&pool, &acted_on, &before).await?,
-        Action::Suspend | Action::Resume => {}
-    }
     Ok(had_effect)
 }
 
-/// Waits a while until the workers have taken the orders, so that the next question has the new
-/// state. A job that takes long to stop still runs then.
-async fn until_taken(pool: &Pool, jobs: &[&String], before: &Known) -> Result<(), Failure> {
-    let until = Instant::now() + TAKEN_MAX;
-    let run = |entry: &JobEntry<String>| (entry.phase, entry.pid, entry.since_unix_s);
-    for job in jobs {
-        let before = before.get(*job).map(run);
-        let is_taken = |now: Option<&JobEntry<String>>| {
-            let begins = |it: &JobEntry<String>| it.pid.is_none() && it.phase == "starting";
-            now.map(run) != before && !now.is_some_and(begins)
-        };
-        while !is_taken(pool.job(job).await?.as_ref()) && Instant::now() < until {
-            sleep(ASK_EVERY).await;
+/// Waits a while until the worker has acted on a job, so that the next question has the new state.
+/// Returns a sentence about the effect, or about a worker that has not answered since `asked`.
+async fn until_acted(
+    pool: &Pool,
+    action: Action,
+    job: &str,
+    before: Option<&JobEntry<String>>,
+    asked: Instant,
+) -> Result<Answer, Failure> {
+    let until = asked + ACTED_MAX;
+    let is_done = loop {
+        let is_done = has_acted(action, before, pool.job(job).await?.as_ref());
+        if is_done || until <= Instant::now() {
+            break is_done;
         }
+        sleep(ASK_EVERY).await;
+    };
+    let worker = before.and_then(|before| before.worker.as_deref());
+    let on = worker.map(|worker| format!(" on {worker}")).unwrap_or_default();
+    if is_done {
+        let on = if action == Action::Suspend { "" } else { &on };
+        return Ok(Ok(format!("{} {job}{on}", action.done())));
     }
-    Ok(())
+    let (_, snapshot) = pool.swarm().await?;
+    let is_its_own = |row: &&WorkerRow| worker.is_none_or(|worker| row.name == worker);
+    let mut its_own = snapshot.workers.iter().filter(is_its_own);
+    if let Some(sentence) = its_own.find_map(|row| unanswered(row, asked.elapsed())) {
+        return Ok(Err(format!("{sentence}; {}", pending(action, job))));
+    }
+    let worker = worker.unwrap_or("the workers");
+    Ok(Ok(format!("asked {worker} to {} {job}: its run has not ended yet", action.as_str())))
+}
+
+/// Whether the worker of a job has acted on it. A new run has a process, or is over. A job that no
+/// worker holds has no run.
+fn has_acted(
+    action: Action,
+    before: Option<&JobEntry<String>>,
+    now: Option<&JobEntry<String>>,
+) -> bool {
+    let Some(now) = now else { return true };
+    if action == Action::Suspend {
+        return !matches!(now.state, "granted" | "releasing" | "everywhere");
+    }
+    let run = |entry: &JobEntry<String>| (entry.phase, entry.pid, entry.since_unix_s);
+    let is_old = before.is_some_and(|before| before.pid.is_some() && before.pid == now.pid);
+    let begins = now.pid.is_none() && now.phase == "starting";
+    before.map(run) != Some(run(now)) && !is_old && !begins
+}
+
+/// Returns a sentence about a worker that has given no sign for longer than a time.
+fn unanswered(row: &WorkerRow, since: Duration) -> Option<String> {
+    let heard = Duration::from_millis(row.last_heard_ms?);
+    (since < heard).then(|| format!("{} has not answered for {}", row.name, age(heard)))
+}
+
+/// Returns a clause about an action that takes effect later.
+fn pending(action: Action, job: &str) -> String {
+    let what = if action == Action::Suspend { "suspension" } else { "restart" };
+    format!("the {what} of `{job}` is pending until it does, or is replaced")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads a job in the API's format.
+    fn entry(phase: &str, pid: Option<i32>, state: &str) -> JobEntry<String> {
+        let entry = serde_json::json!({
+            "name": "a", "state": state, "slot": 0, "worker": "w-0", "token": 1,
+            "phase": phase, "pid": pid, "unassigned": null, "failing": null,
+        });
+        serde_json::from_value(entry).unwrap()
+    }
+
+    #[test]
+    fn a_restart_is_done_once_another_run_has_begun() {
+        let before = entry("running", Some(7), "granted");
+        let is_done = |phase, pid| {
+            has_acted(Action::Restart, Some(&before), Some(&entry(phase, pid, "granted")))
+        };
+        assert!(!is_done("running", Some(7)), "the worker has not answered");
+        assert!(!is_done("restarting", Some(7)), "the old run has not ended");
+        assert!(!is_done("starting", None), "it waits for its turn");
+        assert!(is_done("running", Some(8)) && is_done("failed", None));
+        assert!(has_acted(Action::Restart, Some(&before), None), "it was removed meanwhile");
+    }
+
+    #[test]
+    fn a_suspension_is_done_once_the_worker_has_confirmed_the_end() {
+        let is_done =
+            |phase, pid, state| has_acted(Action::Suspend, None, Some(&entry(phase, pid, state)));
+        assert!(!is_done("running", Some(7), "granted"), "no turn was taken yet");
+        assert!(!is_done("stopping", Some(7), "releasing"));
+        assert!(is_done("suspended", None, "free") && is_done("done", None, "done"));
+    }
+
+    #[test]
+    fn only_a_worker_without_a_sign_since_the_request_has_not_answered() {
+        let row = |last_heard_ms| WorkerRow {
+            name: "w-0".to_owned(),
+            last_heard_ms,
+            ..WorkerRow::default()
+        };
+        let asked = Duration::from_secs(3);
+        let expected = Some("w-0 has not answered for 12 s".to_owned());
+        assert_eq!(unanswered(&row(Some(12_000)), asked), expected);
+        assert_eq!(unanswered(&row(Some(2_900)), asked), None);
+        assert_eq!(unanswered(&row(None), asked), None, "an earlier version does not say it");
+    }
 }

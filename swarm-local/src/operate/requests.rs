@@ -7,6 +7,7 @@ use swarm_core::{JobName, Slot};
 use super::Operation;
 use crate::by_hand::{Action, Answer, Request};
 use crate::snapshot::JobRow;
+use crate::text::age;
 
 impl Operation {
     /// Carries out an action of a person. Returns whether the desired state changed.
@@ -55,6 +56,9 @@ impl Operation {
     /// Restarts a job on its worker, or on all workers.
     fn restart(&self, action: Action, name: &JobName, row: &JobRow, phase: &str) -> Answer {
         let slots: Vec<_> = match row.slot {
+            Some(_) if row.state == "releasing" => {
+                return Err(format!("`{name}` is {phase}; try again once it has ended"));
+            }
             Some(slot) => vec![Slot(slot)],
             None if row.state == "everywhere" => self.workers.borrow().keys().copied().collect(),
             None => return Err(format!("`{name}` is {phase}, and runs on no worker")),
@@ -65,7 +69,13 @@ impl Operation {
             return Err(format!("the worker of `{name}` takes no requests now; try again"));
         }
         let workers = self.workers.borrow();
-        let names = asked.iter().filter_map(|slot| workers.get(slot)).map(|it| it.name.as_str());
-        Ok(format!("{} {name} on {}", action.done(), names.collect::<Vec<_>>().join(", ")))
+        let names = asked.iter().filter_map(|slot| {
+            let worker = &workers.get(slot)?.name;
+            let silent = self.silent.get(slot).map(|since| age(since.elapsed()));
+            let silent = silent.map(|age| format!(" (silent for {age})")).unwrap_or_default();
+            Some(format!("{worker}{silent}"))
+        });
+        let names = names.collect::<Vec<_>>().join(", ");
+        Ok(format!("asked {names} to {} {name}", action.as_str()))
     }
 }

@@ -140,6 +140,12 @@ pub(crate) struct WorkerRow {
     /// The same time for the terminal.
     #[serde(skip)]
     pub(crate) silent_since: Option<Instant>,
+    /// Time since its last sign: an event, or a renewal of its lease. Only an answer has it.
+    #[serde(default)]
+    pub(crate) last_heard_ms: Option<u64>,
+    /// The identity of its process.
+    #[serde(skip)]
+    pub(crate) instance: String,
 }
 
 /// One job.
@@ -190,6 +196,7 @@ impl WorkerRow {
             jobs,
             releasing,
             restarts: worker.deaths,
+            instance: worker.instance.clone(),
             ..Self::default()
         }
     }

@@ -56,7 +56,7 @@ fn a_view_of_a_pool_steers_its_jobs_and_leaves_it_running() {
     tty.shows(" Esc back");
     assert_eq!(process(&tty.shown()), Some(first.clone()));
     tty.type_in(b"ry");
-    tty.shows("restarted garden on w-0");
+    tty.shows("asked w-0 to restart garden");
     until("another process runs it", || process(&tty.shown()).filter(|now| *now != first));
     tty.type_in(b"s");
     tty.shows("stop garden until it is resumed?");
@@ -69,7 +69,7 @@ fn a_view_of_a_pool_steers_its_jobs_and_leaves_it_running() {
     tty.type_in(b"\x1b");
     tty.shows("by hand: resumed garden");
     tty.type_in(b"kt");
-    tty.shows("retried broken on w-0");
+    tty.shows("asked w-0 to retry broken");
     tty.type_in(b"?");
     tty.shows("detach: the pool goes on");
     tty.type_in(b"\x1b");

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::local::operator::{Machine, until};
+use crate::local::operator::{Machine, signal, until};
 
 /// Three jobs: one that runs, one that ends at once and is not restarted, one that the file suspends.
 const MANIFEST: &str = "
@@ -64,6 +64,29 @@ fn a_person_restarts_and_retries_jobs() {
     assert!(logs.contains("restarting it by hand"), "{logs}");
     let (_, complaint) = ended(&machine, &["restart", "idle"], 3);
     assert!(complaint.contains("`idle` is suspended, and runs on no worker"), "{complaint}");
+    operator.signal(Signal::TERM);
+    operator.ended();
+    assert_eq!(machine.processes(), []);
+}
+
+#[test]
+fn a_frozen_worker_does_not_answer_a_person_until_it_goes_on() {
+    let machine = Machine::new();
+    machine.write(&MANIFEST.replace("replicas: 2", "replicas: 1"));
+    let mut operator = machine.started();
+    let before = runs(&machine, "garden", "running");
+    let worker = machine.workers()["w-0"];
+    signal(worker, Signal::STOP);
+    let (printed, complaint) = ended(&machine, &["restart", "garden"], 3);
+    assert_eq!(printed, "");
+    assert!(complaint.contains("; the restart of `garden` is pending until it"), "{complaint}");
+    let (_, complaint) = ended(&machine, &["suspend", "garden"], 3);
+    assert!(complaint.starts_with("swarm: w-0 has not answered for "), "{complaint}");
+    assert_eq!(runs(&machine, "garden", "stopping"), "(suspended)");
+    let listed = machine.asks(&["ps", "--job", "garden"]);
+    assert!(listed.contains(&format!(" {before} ")), "its process still runs: {listed}");
+    signal(worker, Signal::CONT);
+    runs(&machine, "garden", "suspended");
     operator.signal(Signal::TERM);
     operator.ended();
     assert_eq!(machine.processes(), []);

@@ -211,6 +211,7 @@ impl Task {
             State::Running(_) => {
                 entry.job.stop.cancel();
                 entry.state = State::Renewing;
+                self.outlets.sink.emit(JobEvent::Renewing { job: name.to_string() });
             }
             State::Waiting(at) | State::Held(at) => {
                 self.due.remove(&(at, name.clone()));
