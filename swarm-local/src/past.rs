@@ -148,11 +148,12 @@ impl<'a> Past<'a> {
         let from = it.from.as_ref().map(|from| format!("from {from}, ")).unwrap_or_default();
         let causes = episode.causes.join("; ");
         let causes = if causes.is_empty() { String::new() } else { format!(": {causes}") };
-        let ago = match self.ago(at).as_str() {
-            "now" => "just now".to_owned(),
-            ago => format!("{ago} ago"),
-        };
-        format!("{from}{} ({ago}), with the reason `{}`{causes}", shown(at), it.reason)
+        format!(
+            "{from}{} ({} ago), with the reason `{}`{causes}",
+            shown(at),
+            self.ago(at),
+            it.reason
+        )
     }
 
     /// Returns the last move of a job as part of a document: `since` and `came`.

@@ -294,8 +294,7 @@ pub(super) fn limit(time: Duration) -> String {
 #[must_use]
 pub fn age(age: Duration) -> String {
     match age.as_secs() {
-        0 => "now".to_owned(),
-        s @ 1..60 => format!("{s} s"),
+        s @ 0..60 => format!("{s} s"),
         s @ 60..3_600 => format!("{} min", s / 60),
         s @ 3_600..172_800 => format!("{} h", s / 3_600),
         s => format!("{} d", s / 86_400),

@@ -240,10 +240,7 @@ impl Explained {
         line("Phase:", &format!("{}{failing}", self.phase.as_str()));
         if let Some(worker) = &self.worker {
             let slot = self.slot.map(|slot| format!(", slot {slot}")).unwrap_or_default();
-            let heard = self.heard.as_ref().map(|age| match age.as_str() {
-                "now" => ", renewed just now".to_owned(),
-                age => format!(", last renewed {age} ago"),
-            });
+            let heard = self.heard.as_ref().map(|age| format!(", last renewed {age} ago"));
             let heard = heard.unwrap_or_default();
             line("Worker:", &format!("{worker}{slot}, token {}{heard}", self.token));
         }

@@ -181,7 +181,7 @@ fn text(pool: &LivePool, workers: &[WorkerState<'_>]) -> String {
     let ready = pool.swarm.condition("Ready");
     let reason = ready.map_or("the operator has not seen it yet", |it| &it.message);
     let since = ready.and_then(|it| it.last_transition_time);
-    let since = since.map(|since| age_of(pool.now, since)).filter(|age| age != "now");
+    let since = since.map(|since| age_of(pool.now, since)).filter(|age| age != "0 s");
     let since = since.map(|age| format!(" (for {age})")).unwrap_or_default();
     line("Reason:", &format!("{reason}{since}"));
     let colon = if phases.is_empty() { "" } else { ": " };

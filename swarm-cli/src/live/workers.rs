@@ -136,8 +136,7 @@ fn table(pool: &LivePool, states: &[WorkerState<'_>], is_wide: bool) -> String {
         let report = it.worker.report.as_ref();
         let ago = |time| age_of(pool.now, time);
         let heard = report.and_then(|report| report.renewed).map(ago);
-        let heard = heard
-            .map_or_else(String::new, |age| if age == "now" { age } else { format!("{age} ago") });
+        let heard = heard.map_or_else(String::new, |age| format!("{age} ago"));
         let some = |count: usize| if count == 0 { String::new() } else { count.to_string() };
         let mut row = vec![
             it.worker.name.clone(),
