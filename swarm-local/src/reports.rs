@@ -68,6 +68,11 @@ impl Reports {
         (phase(state, unassigned, now), now.cloned())
     }
 
+    /// Returns how many runs of a job have ended by themselves since the worker in `slot` got it.
+    pub(super) fn restarts(&self, slot: Slot, job: &str) -> Option<u64> {
+        Some(self.lock().get(&slot)?.jobs.get(job)?.restarts)
+    }
+
     /// Returns the versions of the jobs of each running worker, without workers whose jobs all run
     /// their newest version.
     pub(super) fn versions(&self, workers: &Workers) -> BTreeMap<Slot, Versions> {

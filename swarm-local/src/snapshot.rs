@@ -26,6 +26,7 @@ use self::words::words;
 pub(super) use self::words::{Word, word};
 use crate::processes::{WorkerProcess, Workers};
 use crate::progress::{Earlier, Ending};
+use crate::reports::Reports;
 use crate::starts::Runners;
 
 /// The state of a pool.
@@ -145,8 +146,13 @@ impl Snapshot {
     }
 
     /// Sets the failing jobs that the workers in these slots report. Reports about jobs that a worker
-    /// does not hold are ignored.
-    pub(super) fn mark_failing(&mut self, reported: &BTreeMap<Slot, Arc<Failing>>) {
+    /// does not hold are ignored. A failure has the number of restarts that `reports` has, or else the
+    /// number in a row.
+    pub(super) fn mark_failing(
+        &mut self,
+        reported: &BTreeMap<Slot, Arc<Failing>>,
+        reports: &Reports,
+    ) {
         let holds = |job: &FailingJob, slot: u32| {
             let found = self.job(job.job.as_str());
             found.is_some_and(|row| row.slot.is_none_or(|holder| holder == slot))
@@ -166,8 +172,12 @@ impl Snapshot {
         for (row, part) in self.workers.iter_mut().zip(parts) {
             let Some(part) = part else { continue };
             row.failing = part.count;
-            let rows = part.worst.into_iter();
-            all.extend(rows.map(|job| (job.worst_first(), FailingRow::of(job, &row.name))));
+            all.extend(part.worst.into_iter().map(|job| {
+                let restarts = reports.restarts(Slot(row.slot), job.job.as_str());
+                let (order, mut failing) = (job.worst_first(), FailingRow::of(job, &row.name));
+                failing.restarts = restarts.unwrap_or(failing.restarts);
+                (order, failing)
+            }));
         }
         self.jobs.failing = self.workers.iter().map(|row| row.failing).sum();
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -324,6 +334,7 @@ impl Snapshot {
 
 #[cfg(test)]
 mod tests {
+    use swarm_adapters_host::channel::{JobNow, WorkerState};
     use swarm_core::FailingState;
 
     use super::*;
@@ -357,20 +368,27 @@ mod tests {
             slot: Some(0),
             token: 1,
         };
+        // Seven runs have ended since the worker got the job, none of them since the last edit.
+        let reports = Reports::default();
+        let now = JobNow { restarts: 7, ..JobNow::default() };
+        let state =
+            WorkerState { jobs: [("fails".to_owned(), now)].into(), ..WorkerState::default() };
+        reports.lock().insert(Slot(0), state);
         let snapshot = |reported| {
             let mut snapshot = Snapshot {
                 workers: vec![WorkerRow::of(Slot(0), &worker, None, (2, 0))],
                 holders: vec![row("fails"), row("works")],
                 ..Snapshot::default()
             };
-            snapshot.mark_failing(&BTreeMap::from([(Slot(0), reported)]));
-            let named: Vec<_> = snapshot.failing.iter().map(|row| row.job.clone()).collect();
+            snapshot.mark_failing(&BTreeMap::from([(Slot(0), reported)]), &reports);
+            let named: Vec<_> =
+                snapshot.failing.iter().map(|row| (row.job.clone(), row.restarts)).collect();
             (snapshot.jobs.failing, snapshot.workers[0].failing, named)
         };
         let removed = failing(&["a", "b", "c", "fails"], 4);
-        assert_eq!(snapshot(removed), (1, 1, vec!["fails".to_owned()]));
+        assert_eq!(snapshot(removed), (1, 1, vec![("fails".to_owned(), 7)]));
         // The names of the other jobs are unknown.
         let many = failing(&["a", "fails"], 9);
-        assert_eq!(snapshot(many), (2, 2, vec!["fails".to_owned()]));
+        assert_eq!(snapshot(many), (2, 2, vec![("fails".to_owned(), 7)]));
     }
 }

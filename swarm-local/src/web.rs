@@ -302,9 +302,14 @@ impl Entries {
         let Self { snapshot, reports, reader } = self;
         let unassigned = snapshot.unassigned.get(&row.name).copied();
         let (phase, now) = row.phase(reports, unassigned);
+        let failing = failing.get(row.name.as_str());
+        let failing = failing.map(|row| JobFailure {
+            restarts: now.as_ref().map_or(row.restarts, |now| now.restarts),
+            last_exit: row.last_exit.as_str(),
+            last_line: row.last_output.last().map(String::as_str),
+        });
         let now = now.unwrap_or_default();
         let JobNow { pid, version, since_unix_s, restarts, last_exit, .. } = now;
-        let failing = failing.get(row.name.as_str());
         let worker = row.slot.and_then(|slot| snapshot.worker(slot));
         let wanted = snapshot.wanted.get(row.name.as_str()).filter(|_| *reader == Reader::User);
         JobEntry {
@@ -322,11 +327,7 @@ impl Entries {
             last_exit,
             unassigned,
             unassigned_message: snapshot.why(&row.name),
-            failing: failing.map(|row| JobFailure {
-                restarts: row.restarts,
-                last_exit: row.last_exit.as_str(),
-                last_line: row.last_output.last().map(String::as_str),
-            }),
+            failing,
             params: wanted.map(|job| job.params.clone()).unwrap_or_default(),
             runner: wanted.and_then(|job| job.runner.as_ref()).map(ToString::to_string),
         }

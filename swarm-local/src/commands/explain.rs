@@ -16,7 +16,7 @@ use super::super::web::JobEntry;
 use super::{Failure, NamedPool, ended, names};
 use crate::output::{self, Output};
 use crate::past::Past;
-use crate::text::age;
+use crate::text::{age, counted};
 
 /// Arguments of `explain`.
 #[derive(Clone, Debug, Args)]
@@ -93,7 +93,8 @@ fn text(entry: &JobEntry<String>, pool: &str, episodes: &[Episode]) -> String {
     }
     if let Some(failing) = &entry.failing {
         let last = failing.last_line.as_ref().map(|line| format!(": {line:?}")).unwrap_or_default();
-        line("Failing:", &format!("{} restarts, {}{last}", failing.restarts, failing.last_exit));
+        let restarts = counted(usize::try_from(failing.restarts).unwrap_or(usize::MAX), "restart");
+        line("Failing:", &format!("{restarts}, {}{last}", failing.last_exit));
     }
     line("Came:", &past.last_move(&entry.name));
     match (&entry.unassigned_message, &entry.worker) {

@@ -68,7 +68,7 @@ impl Operation {
         snapshot.by_hand = self.by_hand.applied().map(ToString::to_string).collect();
         snapshot.mark_silent(&self.silent);
         snapshot.mark_stopping(&mut self.stopping);
-        snapshot.mark_failing(&self.failing);
+        snapshot.mark_failing(&self.failing, &self.outlets.reports);
         snapshot.mark_versions(&self.versions);
         let turn = Summary::of(decision, &self.wanted.desired, observed, &progress);
         snapshot.judge(&turn, workers);

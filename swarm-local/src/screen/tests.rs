@@ -314,7 +314,7 @@ fn jobs_that_fail_are_listed_with_how_they_end() {
     press(&mut model, "e");
     let shown = text(&model, time, (100, 20));
     assert!(shown.contains("━━ jobs that fail 2 ━"), "{shown}");
-    assert!(shown.contains("▸ b  swarm-worker-0  restarting, 7 restarts in "), "{shown}");
+    assert!(shown.contains("▸ b  swarm-worker-0  restarting, 7 restarts, failing for "), "{shown}");
     press(&mut model, "⏎");
     let shown = text(&model, time, (100, 20));
     assert!(shown.contains(": ended with exit code 3\n last output: no camera\n"), "{shown}");

@@ -33,7 +33,7 @@ pub(crate) struct FailingRow {
     /// `restarting`, or `failed` if it is not restarted any more.
     #[serde(deserialize_with = "word")]
     pub(crate) state: Word,
-    /// Number of restarts in a row.
+    /// Number of its runs that ended by themselves, since its worker got it.
     pub(crate) restarts: u64,
     /// Time of its first end, in seconds of Unix time.
     pub(crate) since_unix_s: u64,
@@ -222,7 +222,7 @@ impl FailingRow {
             }
             None => format!("{state},"),
         };
-        format!("{course} {restarts} in {since}: {last_exit}")
+        format!("{course} {restarts}, failing for {since}: {last_exit}")
     }
 
     /// Returns the last line of output before the end, in the form that follows its description.
@@ -284,13 +284,16 @@ mod tests {
             last_output: vec!["one".to_owned(), "sh: rec: not found\u{1b}[2J".to_owned()],
         };
         let sentence = row.sentence(None, true);
-        assert_eq!(sentence, "restarting, 3 restarts in now: ended with exit code 127");
+        assert_eq!(sentence, "restarting, 3 restarts, failing for 0 s: ended with exit code 127");
         let line = row.last_line();
         assert!(line.starts_with(" (`sh: rec: not found") && line.ends_with("[2J`)"), "{line}");
         assert!(!line.contains('\u{1b}'), "{line}");
         let runs = row.sentence(Some(unix_s() - 5), true);
         assert!(runs.starts_with("running again for "), "{runs}");
-        assert!(runs.contains(" s; counts as failing until 30 s; 3 restarts in "), "{runs}");
+        assert!(
+            runs.contains(" s; counts as failing until 30 s; 3 restarts, failing for "),
+            "{runs}"
+        );
         row.state = "failed";
         let given_up = row.sentence(None, true);
         assert!(
