@@ -68,6 +68,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) name: String,
     /// The identity of the current instance, or of the last one while the worker is away.
     pub(crate) instance: String,
+    /// The process, once it is started.
+    pub(crate) pid: Option<i32>,
     /// The phase of the process.
     pub(crate) phase: Phase,
     /// The number of ends without a request.
@@ -193,6 +195,7 @@ impl Processes {
         let worker = WorkerProcess {
             name: name.to_owned(),
             instance: String::new(),
+            pid: None,
             phase: Phase::Up,
             deaths: 0,
             last_death: None,
@@ -326,7 +329,7 @@ async fn supervise(shared: Arc<Shared>, slot: Slot, mut asked: Asked) {
             break;
         }
         shared.edit(slot, |worker| {
-            worker.phase = Phase::Away(Instant::now());
+            (worker.phase, worker.pid) = (Phase::Away(Instant::now()), None);
             worker.deaths += 1;
             worker.last_death = Some(end);
         });

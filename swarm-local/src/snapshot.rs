@@ -357,6 +357,7 @@ mod tests {
         let worker = WorkerProcess {
             name: "w-0".to_owned(),
             instance: String::new(),
+            pid: None,
             phase: Phase::Up,
             deaths: 0,
             last_death: None,

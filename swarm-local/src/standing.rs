@@ -239,6 +239,12 @@ fn held_back_on(row: &WorkerRow, job: &str) -> String {
 }
 
 impl WorkerRow {
+    /// Returns the state, or that the worker is silent, so that its state may be old.
+    pub(super) fn shown_state(&self) -> Word {
+        let is_silent = self.silent_since.is_some() || self.silent_since_unix_s.is_some();
+        if is_silent { "silent" } else { self.state }
+    }
+
     /// Returns unusual facts about a worker, if any.
     pub(super) fn remarks(&self, silent_for: Option<Duration>) -> String {
         let mut parts = Vec::new();

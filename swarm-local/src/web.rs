@@ -1,14 +1,16 @@
 //! The HTTP server of `local`: health, metrics, and the state of the pool as JSON.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::iter;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::JobNow;
-use swarm_adapters_host::clock::millis;
+use swarm_adapters_host::clock::{millis, unix_s};
 use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, SocketListener};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
 use swarm_core::{Params, Title};
@@ -22,6 +24,7 @@ use super::events::Events;
 use super::moves::Moves;
 use super::reports::Reports;
 use super::snapshot::{FailingRow, JobRow, Snapshot, Word, word};
+use super::text::age;
 
 /// Paths of the pool's state and of all jobs; a single job is below the latter.
 pub(super) const SWARM: &str = "/api/v1/swarm";
@@ -232,6 +235,9 @@ pub(super) struct JobEntry<S> {
     pub(super) slot: Option<u32>,
     /// Name of the worker in that slot.
     pub(super) worker: Option<S>,
+    /// Time since which that worker is silent, in seconds of Unix time; the phase may be old then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) worker_silent_since_unix_s: Option<u64>,
     pub(super) token: u64,
     /// Phase of the job, as its worker reports it.
     #[serde(default, deserialize_with = "word")]
@@ -265,6 +271,15 @@ pub(super) struct JobEntry<S> {
     /// Name of its runner, if it names one, for the user of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) runner: Option<String>,
+}
+
+impl<S: Display> JobEntry<S> {
+    /// Returns a sentence about the worker of the job, if it is silent.
+    pub(super) fn unanswered(&self) -> Option<String> {
+        let since = self.worker_silent_since_unix_s?;
+        let silent_for = age(Duration::from_secs(unix_s().saturating_sub(since)));
+        Some(format!("{} has not answered for {silent_for}", self.worker.as_ref()?))
+    }
 }
 
 /// Whether a job has no params.
@@ -318,6 +333,7 @@ impl Entries {
             state: row.state,
             slot: row.slot,
             worker: worker.map(|worker| worker.name.as_str()),
+            worker_silent_since_unix_s: worker.and_then(|worker| worker.silent_since_unix_s),
             token: row.token,
             phase,
             version: version.as_str(),

@@ -60,6 +60,7 @@ async fn print(args: &ExplainArgs) -> Result<(), Failure> {
                 "token": entry.token,
                 "phase": entry.phase,
                 "pid": entry.pid,
+                "workerSilentSinceUnixS": entry.worker_silent_since_unix_s,
                 "since": since,
                 "came": came,
                 "why": entry.unassigned_message,
@@ -82,7 +83,8 @@ fn text(entry: &JobEntry<String>, pool: &str, episodes: &[Episode]) -> String {
     let since = |unix_s_: u64| age(Duration::from_secs(unix_s().saturating_sub(unix_s_)));
     let up = entry.since_unix_s.map(|at| format!(", process up for {}", since(at)));
     let pid = entry.pid.map(|pid| format!(", PID {pid}")).unwrap_or_default();
-    line("Phase:", &format!("{}{pid}{}", entry.phase, up.unwrap_or_default()));
+    let silent = entry.unanswered().map(|sentence| format!("; {sentence}")).unwrap_or_default();
+    line("Phase:", &format!("{}{pid}{}{silent}", entry.phase, up.unwrap_or_default()));
     if let Some(worker) = &entry.worker {
         let slot = entry.slot.map(|slot| format!(", slot {slot}")).unwrap_or_default();
         line("Worker:", &format!("{worker}{slot}, token {}", entry.token));

@@ -46,17 +46,17 @@ pub struct PsArgs {
     pub failing: bool,
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
-    pub output: PsOutput,
+    pub output: ListOutput,
 }
 
-/// The format of the list of jobs.
+/// The format of a list of jobs or workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum PsOutput {
+pub enum ListOutput {
     /// A table for people
     #[default]
     #[value(alias = "table")]
     Text,
-    /// The table with tokens, and with memory and processor time of the processes
+    /// The table with more columns
     Wide,
     /// One JSON document, in a stable format
     Json,
@@ -93,12 +93,12 @@ async fn print(args: &PsArgs) -> Result<(), Failure> {
     }
     let answer = pool.get(web::JOBS).await?;
     let (format, mut rows): (_, Box<dyn Rows>) = match args.output {
-        PsOutput::Text | PsOutput::Wide if args.unassigned => {
+        ListOutput::Text | ListOutput::Wide if args.unassigned => {
             (Output::Text, Box::new(Table::of_unassigned()))
         }
-        PsOutput::Text => (Output::Text, Box::new(Table::new(false)?)),
-        PsOutput::Wide => (Output::Text, Box::new(Table::new(true)?)),
-        PsOutput::Json => (Output::Json, Box::<List>::default()),
+        ListOutput::Text => (Output::Text, Box::new(Table::new(false)?)),
+        ListOutput::Wide => (Output::Text, Box::new(Table::new(true)?)),
+        ListOutput::Json => (Output::Json, Box::<List>::default()),
     };
     let mut output = standard_output(format);
     let each = |line: &[u8]| match job_line(line).transpose()? {
@@ -193,14 +193,7 @@ impl Table {
     fn row(&self, entry: JobEntry<String>) -> Vec<String> {
         let last_end = last_end(&entry);
         let known = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let phase = match entry.unassigned {
-            Some(reason) if reason != entry.phase => format!("{} ({reason})", entry.phase),
-            Some(_) | None => match entry.version {
-                "previous" => format!("{} (previous version)", entry.phase),
-                "failed" => format!("{} (new version)", entry.phase),
-                _ => entry.phase.to_owned(),
-            },
-        };
+        let phase = phase(&entry);
         if self.is_of_unassigned {
             return vec![entry.name, phase, known(entry.unassigned_message)];
         }
@@ -261,6 +254,19 @@ impl Rows for Table {
     fn end(&mut self, to: &mut dyn Write) -> io::Result<()> {
         self.measure(to)
     }
+}
+
+/// Returns the phase of a job, and notes about it in brackets.
+pub(super) fn phase(entry: &JobEntry<String>) -> String {
+    let reason = entry.unassigned.as_deref().filter(|reason| *reason != entry.phase);
+    let version = match entry.version {
+        "previous" => Some("previous version"),
+        "failed" => Some("new version"),
+        _ => None,
+    };
+    let notes = reason.or(version).map(str::to_owned).into_iter().chain(entry.unanswered());
+    let notes = notes.collect::<Vec<_>>().join("; ");
+    if notes.is_empty() { entry.phase.to_owned() } else { format!("{} ({notes})", entry.phase) }
 }
 
 /// Describes the last end of a job by itself, and the state of a failing one.

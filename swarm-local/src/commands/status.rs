@@ -126,7 +126,8 @@ pub(super) fn text(snapshot: &Snapshot, dir: &Path, named: &PoolArgs, runs: &Run
     let _ = writeln!(text, "state: {dir}\nlogs:  {dir}/logs");
     let width = snapshot.workers.iter().map(|worker| worker.name.len()).max().unwrap_or_default();
     for worker in &snapshot.workers {
-        let WorkerRow { name, state, jobs, .. } = worker;
+        let WorkerRow { name, jobs, .. } = worker;
+        let state = worker.shown_state();
         let remarks = worker.remarks(silent_for(worker));
         let gap = if remarks.is_empty() { "" } else { ", " };
         let jobs = counted(*jobs, "job");

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::super::web::JobEntry;
 use super::by_hand::JobsArgs;
+use super::ps::phase;
 use super::{Failure, ended, names};
 use crate::output::{self, Output, columns, row, whole_table};
 
@@ -49,5 +50,5 @@ async fn print(args: WhoArgs) -> Result<(), Failure> {
 fn line(entry: &JobEntry<String>) -> Vec<String> {
     let worker = entry.worker.as_deref().unwrap_or("-");
     let pid = entry.pid.map(|pid| pid.to_string()).unwrap_or_default();
-    row([&entry.name, worker, entry.phase, &pid, &entry.token.to_string()])
+    row([&entry.name, worker, &phase(entry), &pid, &entry.token.to_string()])
 }

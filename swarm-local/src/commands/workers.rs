@@ -1,13 +1,16 @@
 //! `workers`: the workers of a pool.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 
 use super::super::snapshot::WorkerRow;
+use super::super::text::age;
+use super::ps::ListOutput;
 use super::{Failure, PoolArgs, ended, silent_for};
-use crate::output::{self, Output, columns, row, whole_table};
+use crate::output::{self, columns, row, whole_table};
 
 /// Arguments of `workers`.
 #[derive(Clone, Debug, Args)]
@@ -17,7 +20,7 @@ pub struct WorkersArgs {
     pub pool: PoolArgs,
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
-    pub output: Output,
+    pub output: ListOutput,
 }
 
 /// Prints the workers of a running pool. Exit code 3 if no such pool runs.
@@ -32,13 +35,9 @@ pub async fn workers(args: WorkersArgs) -> anyhow::Result<ExitCode> {
 async fn print(args: &WorkersArgs) -> Result<(), Failure> {
     let (mut document, snapshot) = args.pool.find().await?.swarm().await?;
     match args.output {
-        Output::Text => {
-            let heads = [columns::WORKER, columns::STATE, "JOBS", "STOPPING", "FAILING", "INFO"];
-            let rows = snapshot.workers.iter().map(line);
-            let rows = std::iter::once(row(heads)).chain(rows).collect();
-            output::print(&whole_table(rows))?;
-        }
-        Output::Json => {
+        ListOutput::Text => output::print(&table(&snapshot.workers, false))?,
+        ListOutput::Wide => output::print(&table(&snapshot.workers, true))?,
+        ListOutput::Json => {
             let workers = document["workers"].take();
             output::print_json(&format!("{:#}\n", json!({ "workers": workers })))?;
         }
@@ -46,9 +45,53 @@ async fn print(args: &WorkersArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn line(worker: &WorkerRow) -> Vec<String> {
-    let some = |count: usize| if count == 0 { String::new() } else { count.to_string() };
-    let WorkerRow { name, state, jobs, releasing, failing, .. } = worker;
-    let remarks = worker.remarks(silent_for(worker));
-    row([name, state, &jobs.to_string(), &some(*releasing), &some(*failing), &remarks])
+fn table(workers: &[WorkerRow], is_wide: bool) -> String {
+    let heads =
+        [columns::WORKER, columns::STATE, "HEARD", "PID", "JOBS", "STOPPING", "FAILING", "INFO"];
+    let mut rows = vec![row(heads)];
+    rows.extend(workers.iter().map(|worker| {
+        let some = |count: usize| if count == 0 { String::new() } else { count.to_string() };
+        let heard =
+            worker.last_heard_ms.map(|ms| format!("{} ago", age(Duration::from_millis(ms))));
+        let pid = worker.pid.filter(|_| is_wide).map(|pid| pid.to_string());
+        vec![
+            worker.name.clone(),
+            worker.shown_state().to_owned(),
+            heard.unwrap_or_default(),
+            pid.unwrap_or_default(),
+            worker.jobs.to_string(),
+            some(worker.releasing),
+            some(worker.failing),
+            worker.remarks(silent_for(worker)),
+        ]
+    }));
+    whole_table(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use swarm_adapters_host::clock::unix_s;
+
+    use super::*;
+
+    #[test]
+    fn a_silent_worker_has_the_time_since_its_last_sign_and_no_state_that_it_had() {
+        let worker = |name: &str, ms, silent| WorkerRow {
+            name: name.to_owned(),
+            state: "ready",
+            jobs: 9,
+            last_heard_ms: ms,
+            silent_since_unix_s: silent,
+            pid: Some(70),
+            ..WorkerRow::default()
+        };
+        let silent = unix_s() - 12;
+        let workers = [worker("w-0", Some(12_400), Some(silent)), worker("w-1", Some(900), None)];
+        let shown = table(&workers, false);
+        let lines: Vec<_> = shown.lines().skip(1).collect();
+        assert!(lines[0].starts_with("w-0     silent  12 s ago  9     silent for 12 s"), "{shown}");
+        assert_eq!(lines[1], "w-1     ready   0 s ago   9");
+        let wide = table(&workers, true);
+        assert!(wide.contains("  0 s ago   70   9"), "{wide}");
+    }
 }

@@ -54,6 +54,7 @@ impl Shared {
         };
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         self.records.add(&name, pid);
+        self.edit(slot, |worker| worker.pid = pid.map(Pid::as_raw_pid));
         let (events, orders) = stream.into_split();
         let said = follow(events, |event| self.learn(slot, &name, &instance, event));
         let mut running = Running { child, pid, orders: Some(orders), is_killed: false };

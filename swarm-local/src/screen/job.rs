@@ -58,7 +58,7 @@ fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec
     };
     let worker = job.slot.and_then(|slot| snapshot.worker(slot));
     let place = match worker {
-        Some(worker) => format!("worker: {} ({})", worker.name, worker.state),
+        Some(worker) => format!("worker: {} ({})", worker.name, worker.shown_state()),
         None if job.state == "everywhere" => "worker: all of them".to_owned(),
         None => "worker: none".to_owned(),
     };

@@ -75,9 +75,10 @@ fn line(
 ) -> Line<'static> {
     let Widths { name, state, bar, count } = *widths;
     let (sign, style) = if is_selected { ("▸ ", STRONG) } else { ("  ", Style::new()) };
-    let state_style = match worker.state {
+    let shown = worker.shown_state();
+    let state_style = match shown {
         "ready" => palette.good(),
-        "away" => palette.bad(),
+        "away" | "silent" => palette.bad(),
         _ => palette.busy(),
     };
     let (granted, releasing) = bars(worker, most, bar);
@@ -85,10 +86,7 @@ fn line(
     Line::from(vec![
         Span::styled(sign, style),
         Span::styled(format!("{:name$}  ", fitted(&worker.name, name)), style),
-        Span::styled(
-            format!("{:state$}", &worker.state[..worker.state.len().min(state)]),
-            state_style,
-        ),
+        Span::styled(format!("{:state$}", &shown[..shown.len().min(state)]), state_style),
         Span::styled(granted, palette.bar()),
         Span::styled(releasing, palette.busy()),
         Span::raw(format!("{:rest$} {:>count$}", "", worker.jobs)),

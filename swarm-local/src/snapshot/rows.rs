@@ -143,6 +143,9 @@ pub(crate) struct WorkerRow {
     /// Time since its last sign: an event, or a renewal of its lease. Only an answer has it.
     #[serde(default)]
     pub(crate) last_heard_ms: Option<u64>,
+    /// Its process.
+    #[serde(default)]
+    pub(crate) pid: Option<i32>,
     /// The identity of its process.
     #[serde(skip)]
     pub(crate) instance: String,
@@ -196,6 +199,7 @@ impl WorkerRow {
             jobs,
             releasing,
             restarts: worker.deaths,
+            pid: worker.pid,
             instance: worker.instance.clone(),
             ..Self::default()
         }

@@ -171,6 +171,7 @@ mod tests {
             state,
             slot,
             worker: None,
+            worker_silent_since_unix_s: None,
             token: 7,
             phase,
             pid: Some(12),
