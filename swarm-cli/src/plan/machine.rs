@@ -75,7 +75,8 @@ async fn ask(args: &PlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal
     if let Some(view) = &view {
         return plannable.plan(Before::View(view)).map_err(refusal);
     }
-    let pool = PoolArgs { pool: dir.is_none().then(|| plannable.name.clone()), dir: dir.clone() };
+    let name = dir.is_none().then(|| plannable.name.clone());
+    let pool = PoolArgs { pool: name, dir: dir.clone(), ..PoolArgs::default() };
     if let Some(sentence) = dir.as_ref().and_then(|dir| other_pool(dir, &plannable.name)) {
         return Err(sentence.into());
     }

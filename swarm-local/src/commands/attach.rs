@@ -129,7 +129,7 @@ async fn last(args: &AttachArgs, pool: &Pool, left: Left) -> String {
     let dir = pool.dir.display();
     match left {
         Left::Detached => {
-            let which = match (&args.pool.dir, &args.pool.pool) {
+            let which = match (&args.pool.dir, args.pool.name()) {
                 (Some(dir), _) => format!(" --dir {}", shell::file(dir)),
                 (None, Some(name)) => format!(" {}", shell::word(name)),
                 (None, None) => String::new(),
@@ -137,7 +137,7 @@ async fn last(args: &AttachArgs, pool: &Pool, left: Left) -> String {
             format!("detached; the pool goes on: `swarm attach{which}` shows it again")
         }
         Left::Ended => {
-            let named = PoolArgs { pool: None, dir: Some(pool.dir.clone()) };
+            let named = PoolArgs { dir: Some(pool.dir.clone()), ..PoolArgs::default() };
             match named.look().await {
                 Ok(Found::Left(pool, earlier)) => pool.left_sentence(&earlier),
                 _ => format!("the pool in {dir} has ended"),

@@ -74,7 +74,16 @@ async fn print(args: &HistoryArgs) -> Result<(), Failure> {
     };
     let table = past.table_of(job);
     if table.is_none() {
-        names::known(&args.pool.args().find().await?, std::slice::from_ref(job), "").await?;
+        match args.pool.args().find().await {
+            Ok(pool) => drop(names::known(&pool, std::slice::from_ref(job), "").await?),
+            Err(Failure::No(_)) => {
+                let job = job.escape_default();
+                let sentence =
+                    format!("the pool has ended, and no job `{job}` moved in its history");
+                return Err(Failure::No(sentence));
+            }
+            Err(failure) => return Err(failure),
+        }
     }
     match args.output {
         Output::Text => {

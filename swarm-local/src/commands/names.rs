@@ -87,7 +87,7 @@ pub(super) enum Purpose {
 /// Returns the sentence about a pool that does not run. If a running pool has a job of that name, the
 /// sentence has the command for the job, and else it is `nothing`.
 pub(super) async fn or_job(named: &PoolArgs, nothing: String, purpose: Purpose) -> String {
-    let Some(job) = &named.pool else { return nothing };
+    let Some(job) = named.name() else { return nothing };
     let running = pool::all_running().await.unwrap_or_default();
     for pool in &running {
         if let Ok(Some(_)) = pool.job(job).await {

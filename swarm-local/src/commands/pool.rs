@@ -47,7 +47,7 @@ const SHOWN_MAX: usize = 200;
 const POOLS_MAX: usize = 1_000;
 
 /// Arguments that select a pool.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct PoolArgs {
     /// The name of the pool's Swarm [default: the only pool that runs in a default directory]
     #[arg(value_name = "POOL")]
@@ -55,6 +55,9 @@ pub struct PoolArgs {
     /// The pool's directory, if `local` was given one
     #[arg(long, value_name = "DIR", conflicts_with = "pool")]
     pub dir: Option<PathBuf>,
+    /// The name of the pool's Swarm, as commands that take jobs have it
+    #[arg(long = "pool", value_name = "POOL", hide = true, conflicts_with_all = ["pool", "dir"])]
+    pub by_option: Option<String>,
 }
 
 /// A pool that an option names.
@@ -70,16 +73,20 @@ pub struct NamedPool {
 
 impl NamedPool {
     pub(super) fn args(&self) -> PoolArgs {
-        PoolArgs { pool: self.pool.clone(), dir: self.dir.clone() }
+        PoolArgs { pool: self.pool.clone(), dir: self.dir.clone(), by_option: None }
     }
 
-    /// Reads the history of the pool. A named pool may have ended.
+    /// Reads the history of the pool, which may have ended.
     pub(super) async fn history(&self) -> Result<Vec<Episode>, Failure> {
         let args = self.args();
         let dir = match args.named_dir()? {
             Some(named) => state::find(&named)?
                 .ok_or_else(|| Failure::No(format!("no pool was run in {}", named.display())))?,
-            None => args.find().await?.dir,
+            None => match args.find().await {
+                Ok(pool) => pool.dir,
+                Err(failure @ Failure::No(_)) => only_ended()?.ok_or(failure)?,
+                Err(failure) => return Err(failure),
+            },
         };
         let unread = |error| {
             Failure::Failed(anyhow::Error::new(error).context("the history cannot be read"))
@@ -108,9 +115,14 @@ pub(super) struct Pool {
 }
 
 impl PoolArgs {
+    /// Returns the name of the pool, if it is named.
+    pub(super) fn name(&self) -> Option<&String> {
+        self.pool.as_ref().or(self.by_option.as_ref())
+    }
+
     /// Returns the directory that the arguments name, if any.
     pub(super) fn named_dir(&self) -> Result<Option<PathBuf>, Failure> {
-        match (&self.dir, &self.pool) {
+        match (&self.dir, self.name()) {
             (Some(dir), _) => Ok(Some(dir.clone())),
             (None, Some(name)) => state::default_dir(name).map(Some).map_err(Failure::Usage),
             (None, None) => Ok(None),
@@ -233,6 +245,26 @@ async fn only_left(home: &Path, ended: Vec<PathBuf>) -> Result<Found, Failure> {
         }
         several => Err(several_pools("have left processes", several.iter().map(|(dir, _)| dir))),
     }
+}
+
+/// Returns the directory of the only pool in a default directory that was run; `None` if there is
+/// none.
+pub(super) fn only_ended() -> Result<Option<PathBuf>, Failure> {
+    only_ended_in(&state::default_home().map_err(Failure::Usage)?)
+}
+
+fn only_ended_in(home: &Path) -> Result<Option<PathBuf>, Failure> {
+    let mut dirs = default_dirs(home);
+    dirs.retain(|dir| ran_in(dir));
+    match dirs.as_slice() {
+        [] | [_] => Ok(dirs.pop()),
+        several => Err(several_pools("have ended", several.iter())),
+    }
+}
+
+/// Whether a directory has the state of a pool.
+pub(super) fn ran_in(dir: &Path) -> bool {
+    ["ledger.json", "pool.json"].iter().any(|name| dir.join(name).is_file())
 }
 
 fn several_pools<'a>(what: &str, dirs: impl Iterator<Item = &'a PathBuf>) -> Failure {
@@ -483,5 +515,42 @@ impl Pool {
     /// Returns the directory of the pool's logs.
     pub(super) fn logs(&self) -> PathBuf {
         self.dir.join("logs")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, FromArgMatches as _};
+
+    use super::*;
+    use crate::state::StateDir;
+
+    #[test]
+    fn an_option_names_a_pool_as_well_as_an_argument_does() {
+        let parsed = |words: &[&str]| {
+            let command = PoolArgs::augment_args(Command::new("status"));
+            let matches = command.try_get_matches_from([&["status"], words].concat()).ok()?;
+            PoolArgs::from_arg_matches(&matches).ok()?.name().cloned()
+        };
+        assert_eq!(parsed(&["cams"]).as_deref(), Some("cams"));
+        assert_eq!(parsed(&["--pool", "cams"]).as_deref(), Some("cams"));
+        assert_eq!(parsed(&["cams", "--pool", "yard"]), None, "only one of them");
+        assert_eq!(parsed(&["--dir", "/srv", "--pool", "yard"]), None);
+    }
+
+    #[test]
+    fn the_only_pool_that_was_run_needs_no_name() {
+        let home = tempfile::tempdir().unwrap();
+        let only = || only_ended_in(home.path());
+        assert_eq!(only().unwrap(), None);
+        let dirs = ["cams", "yard"].map(|name| home.path().join(name));
+        for dir in &dirs {
+            drop(StateDir::claim(dir).unwrap());
+        }
+        fs::write(dirs[1].join("pool.json"), "{}").unwrap();
+        assert!(only().unwrap().is_some_and(|dir| dir.ends_with("yard")));
+        fs::write(dirs[0].join("pool.json"), "{}").unwrap();
+        let Err(Failure::Usage(sentence)) = only() else { panic!("{:?}", only()) };
+        assert_eq!(sentence, "several pools have ended: cams, yard; write the name of one");
     }
 }

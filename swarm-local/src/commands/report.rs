@@ -14,7 +14,7 @@ use swarm_adapters_host::http::Build;
 use swarm_core::history::Episode;
 use swarm_spec::yaml;
 
-use super::pool::Pool;
+use super::pool::{Pool, only_ended, ran_in};
 use super::{Failure, PoolArgs, ended, names};
 use crate::fixed::Fixed;
 use crate::output;
@@ -36,7 +36,7 @@ const METRICS: &str = "/metrics";
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
-  swarm report                    the only pool that runs, into the current directory
+  swarm report                    the only pool, into the current directory
   swarm report cams --logs        also the last 1,000 lines of each log
   swarm report cams -o a.zip      into this file")]
 pub struct ReportArgs {
@@ -91,28 +91,26 @@ async fn write(args: &ReportArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Finds a pool, and the reason for which it gives no answers. A pool that has ended must be named.
+/// Finds a pool, and the reason for which it gives no answers, as when it has ended.
 async fn found(args: &PoolArgs) -> Result<(Pool, Option<String>), Failure> {
     let failure = match args.find().await {
         Ok(pool) => return Ok((pool, None)),
         Err(failure) => failure,
     };
-    let Some(named) = args.named_dir()? else { return Err(failure) };
-    let dir = state::find(&named)?.filter(|dir| ran_in(dir));
+    let dir = match args.named_dir()? {
+        Some(named) => state::find(&named)?.filter(|dir| ran_in(dir)),
+        None if matches!(failure, Failure::No(_)) => only_ended()?,
+        None => None,
+    };
     match (failure, dir) {
         (Failure::No(why), Some(dir)) => Ok((Pool { dir }, Some(why))),
         (Failure::Failed(why), Some(dir)) => Ok((Pool { dir }, Some(format!("{why:#}")))),
         (Failure::No(why), None) => {
-            let near = args.pool.as_deref().map(names::nearest_pools).unwrap_or_default();
+            let near = args.name().map(|name| names::nearest_pools(name)).unwrap_or_default();
             Err(Failure::No(format!("{why}{near}")))
         }
         (failure, _) => Err(failure),
     }
-}
-
-/// Whether a directory has the state of a pool.
-fn ran_in(dir: &Path) -> bool {
-    ["ledger.json", "pool.json"].iter().any(|name| dir.join(name).is_file())
 }
 
 /// Adds the answers of a running pool.

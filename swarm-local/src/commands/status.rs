@@ -62,7 +62,7 @@ pub async fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
 
 /// Prints the state, and returns whether it is good.
 async fn print(args: &StatusArgs) -> Result<bool, Failure> {
-    let is_named = args.pool.pool.is_some() || args.pool.dir.is_some();
+    let is_named = args.pool.name().is_some() || args.pool.dir.is_some();
     if !is_named && !args.wait {
         let running = pool::all_running().await?;
         if 1 < running.len() {
@@ -148,7 +148,7 @@ fn add_failing(text: &mut String, snapshot: &Snapshot, named: &PoolArgs, runs: &
         let rest = counted(snapshot.jobs.failing - FAILING_MAX, "more job");
         let _ = writeln!(text, "… and {rest}; list them with `ps --failing`");
     }
-    let pool = match (&named.pool, &named.dir) {
+    let pool = match (named.name(), &named.dir) {
         (Some(pool), _) => format!(" {}", shell::word(pool)),
         (None, Some(dir)) => format!(" --dir {}", shell::file(dir)),
         (None, None) => String::new(),
@@ -167,7 +167,7 @@ fn by_hand(jobs: &[String], named: &PoolArgs) -> Option<String> {
     for job in jobs.iter().take(BY_HAND_MAX) {
         let _ = write!(undo, " {}", shell::word(job));
     }
-    if let Some(pool) = &named.pool {
+    if let Some(pool) = named.name() {
         let _ = write!(undo, " --pool {}", shell::word(pool));
     }
     if let Some(dir) = &named.dir {
