@@ -131,9 +131,12 @@ async fn print(args: LogsArgs) -> Result<(), Failure> {
             Ok(())
         }
         (Some(pool), None) if args.follow => follow(&pool, &mut log, &mut printer).await,
-        (None, None) if !has_lines => Err(Failure::No(format!(
-            "no pool runs there, and nothing in {logs} is about `{shown}`"
-        ))),
+        (None, None) if !has_lines => {
+            let near = args.pool.name().map(|name| names::nearest_pools(name)).unwrap_or_default();
+            Err(Failure::No(format!(
+                "no pool runs there, and nothing in {logs} is about `{shown}`{near}"
+            )))
+        }
         (Some(_), None) if !has_lines => {
             Err(Failure::No(format!("nothing in {logs} is about `{shown}` yet")))
         }
@@ -161,8 +164,11 @@ async fn has_log(pool: Option<&Pool>, logs: &Path, worker: &str) -> Result<(), F
     if let Some(pool) = pool {
         return has_worker(pool, worker).await;
     }
+    let near = names::nearest_of(worker, known.into_iter()).unwrap_or_default();
     let (logs, worker) = (logs.display(), worker.escape_default());
-    Err(Failure::No(format!("no pool runs there, and {logs} has no log of a worker `{worker}`")))
+    Err(Failure::No(format!(
+        "no pool runs there, and {logs} has no log of a worker `{worker}`{near}"
+    )))
 }
 
 /// Returns a sentence if the pool does not have the job.

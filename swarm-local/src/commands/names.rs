@@ -33,16 +33,22 @@ pub(super) async fn nearest(pool: &Pool, name: &str) -> Result<Vec<String>, Fail
     Ok(near.found.into_iter().map(|(_, name)| name).collect())
 }
 
-/// Returns the pools in default directories with names similar to `name`, as the end of a sentence.
+/// Returns the other pools in default directories with names similar to `name`, as the end of a
+/// sentence.
 pub(super) fn nearest_pools(name: &str) -> String {
-    let mut near = Near::to(name);
     let dirs = state::default_home().map(|home| pool::default_dirs(&home)).unwrap_or_default();
-    for dir in &dirs {
-        near.add(dir.file_name().unwrap_or_default().to_string_lossy().into_owned());
-    }
+    let names = dirs.iter().filter_map(|dir| dir.file_name());
+    let names = names.map(|it| it.to_string_lossy().into_owned()).filter(|it| it != name);
+    nearest_of(name, names).unwrap_or_default()
+}
+
+/// Returns the names that are similar to `name`, as the end of a sentence; `None` if there are none.
+pub(super) fn nearest_of(name: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    let mut near = Near::to(name);
+    names.for_each(|name| near.add(name));
     let names = near.found.iter().map(|(_, name)| format!("`{}`", name.escape_default()));
     let names = names.collect::<Vec<_>>().join(", ");
-    if names.is_empty() { names } else { format!("; the nearest names are {names}") }
+    (!names.is_empty()).then(|| format!("; the nearest names are {names}"))
 }
 
 /// The reports about jobs that exist.

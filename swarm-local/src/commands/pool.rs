@@ -79,9 +79,12 @@ impl NamedPool {
     /// Reads the history of the pool, which may have ended.
     pub(super) async fn history(&self) -> Result<Vec<Episode>, Failure> {
         let args = self.args();
+        let missing = |dir: &Path| {
+            let near = args.name().map(|name| names::nearest_pools(name)).unwrap_or_default();
+            Failure::No(format!("no pool was run in {}{near}", dir.display()))
+        };
         let dir = match args.named_dir()? {
-            Some(named) => state::find(&named)?
-                .ok_or_else(|| Failure::No(format!("no pool was run in {}", named.display())))?,
+            Some(named) => state::find(&named)?.ok_or_else(|| missing(&named))?,
             None => match args.find().await {
                 Ok(pool) => pool.dir,
                 Err(failure @ Failure::No(_)) => only_ended()?.ok_or(failure)?,
@@ -132,7 +135,8 @@ impl PoolArgs {
     /// Finds the selected pool, or the processes that it left behind.
     pub(super) async fn look(&self) -> Result<Found, Failure> {
         let Some(named) = self.named_dir()? else { return only_one().await };
-        let nothing = || Found::Nothing(format!("no pool runs in {}", named.display()));
+        let near = || self.name().map(|name| names::nearest_pools(name)).unwrap_or_default();
+        let nothing = || Found::Nothing(format!("no pool runs in {}{}", named.display(), near()));
         let Some(dir) = state::find(&named)? else { return Ok(nothing()) };
         let pool = Pool { dir };
         if pool.is_up().await? {

@@ -14,7 +14,7 @@ use super::super::snapshot::RUNS_WELL;
 use super::super::text::{age, counted, quoted};
 use super::super::web::{self, JobEntry, job_line};
 use super::pool::Pool;
-use super::{Failure, PoolArgs, ended, standard_output};
+use super::{Failure, PoolArgs, ended, names, standard_output};
 use crate::output::{Output, columns, columns_of, padded};
 
 /// Number of existing workers that an error names if the requested worker does not exist.
@@ -116,13 +116,25 @@ pub(super) async fn has_worker(pool: &Pool, worker: &str) -> Result<(), Failure>
     if !snapshot.is_known() || snapshot.workers.iter().any(|row| row.name == worker) {
         return Ok(());
     }
-    let (dir, worker) = (pool.dir.display(), worker.escape_default());
-    let some: Vec<_> = snapshot.workers.iter().take(NAMED_MAX).map(|it| &*it.name).collect();
-    let rest = counted(snapshot.workers.len() - some.len(), "more worker");
-    let rest =
-        if snapshot.workers.len() == some.len() { String::new() } else { format!(" and {rest}") };
-    let has = if some.is_empty() { "no worker".to_owned() } else { some.join(", ") + &rest };
-    Err(Failure::No(format!("the pool in {dir} has no worker `{worker}`; it has {has}")))
+    let dir = pool.dir.display();
+    let names: Vec<_> = snapshot.workers.into_iter().map(|row| row.name).collect();
+    Err(Failure::No(format!("the pool in {dir} has {}", no_worker(worker, &names))))
+}
+
+/// Returns a clause about a worker that the pool lacks. It has all `names`, or the nearest ones if there
+/// are many, or else the first ones.
+fn no_worker(worker: &str, names: &[String]) -> String {
+    let near = || names::nearest_of(worker, names.iter().cloned());
+    let has = (NAMED_MAX < names.len()).then(near).flatten();
+    let has = has.unwrap_or_else(|| {
+        let some = names.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+        match names.len().checked_sub(NAMED_MAX).filter(|more| 0 < *more) {
+            _ if names.is_empty() => "; it has no worker".to_owned(),
+            None => format!("; it has {some}"),
+            Some(more) => format!("; it has {some} and {}", counted(more, "more worker")),
+        }
+    });
+    format!("no worker `{}`{has}", worker.escape_default())
 }
 
 /// A way to print jobs.
@@ -294,4 +306,22 @@ fn write_row(to: &mut dyn Write, row: &[String], widths: &[usize]) -> io::Result
     let shown = row.iter().zip(widths).filter(|(_, width)| 0 < **width);
     let cells = shown.map(|(cell, width)| padded(cell, *width));
     writeln!(to, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_worker_gets_the_nearest_names_or_the_first_ones() {
+        let names: Vec<_> = (0..7).map(|number| format!("recorder-{number}")).collect();
+        let near = no_worker("recordr-3", &names);
+        assert!(near.starts_with("no worker `recordr-3`; the nearest names are `recorder-3`, "));
+        let first = "no worker `x`; it has recorder-0, recorder-1, recorder-2, recorder-3, \
+                     recorder-4 and 2 more workers";
+        assert_eq!(no_worker("x", &names), first);
+        let all = "no worker `recordr-3`; it has recorder-0, recorder-1";
+        assert_eq!(no_worker("recordr-3", &names[..2]), all);
+        assert_eq!(no_worker("x", &[]), "no worker `x`; it has no worker");
+    }
 }

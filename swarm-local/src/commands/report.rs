@@ -15,7 +15,7 @@ use swarm_core::history::Episode;
 use swarm_spec::yaml;
 
 use super::pool::{Pool, only_ended, ran_in};
-use super::{Failure, PoolArgs, ended, names};
+use super::{Failure, PoolArgs, ended};
 use crate::fixed::Fixed;
 use crate::output;
 use crate::past::Past;
@@ -105,10 +105,6 @@ async fn found(args: &PoolArgs) -> Result<(Pool, Option<String>), Failure> {
     match (failure, dir) {
         (Failure::No(why), Some(dir)) => Ok((Pool { dir }, Some(why))),
         (Failure::Failed(why), Some(dir)) => Ok((Pool { dir }, Some(format!("{why:#}")))),
-        (Failure::No(why), None) => {
-            let near = args.name().map(|name| names::nearest_pools(name)).unwrap_or_default();
-            Err(Failure::No(format!("{why}{near}")))
-        }
         (failure, _) => Err(failure),
     }
 }
