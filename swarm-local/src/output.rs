@@ -71,6 +71,9 @@ const WORDS: [(&[&str], AnsiColor); 3] = [
 /// Maximum number of rows of a table; the JSON document has all rows.
 const ROWS_MAX: usize = 100;
 
+/// Maximum width of a column. A longer cell shifts the rest of its own row only.
+const WIDTH_MAX: usize = 60;
+
 /// Name of the running program; it begins each message.
 static PROGRAM: OnceLock<&'static str> = OnceLock::new();
 
@@ -153,6 +156,11 @@ pub(crate) fn columns_of(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 
+/// Returns the width of a column with cells of these widths.
+pub(crate) fn width_of(cells: impl Iterator<Item = usize>) -> usize {
+    cells.filter(|width| *width <= WIDTH_MAX).max().unwrap_or_default()
+}
+
 /// Returns a text with blanks at its end, so that it takes this number of columns.
 pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(columns_of(text))))
@@ -197,7 +205,7 @@ fn add_rows(text: &mut String, title: &str, rows: &[Vec<String>], what: &str, ma
     let shown: Vec<Vec<_>> = shown.map(|row| row.iter().map(escaped).collect()).collect();
     let columns = shown.first().map_or(0, Vec::len);
     let cell = |row: &[String], column: usize| row.get(column).map_or(0, |it| columns_of(it));
-    let width = |column| shown.iter().map(|row| cell(row, column)).max().unwrap_or_default();
+    let width = |column| width_of(shown.iter().map(|row| cell(row, column)));
     let widths: Vec<_> = (0..columns).map(width).collect();
     let heads = shown.first().cloned().unwrap_or_default();
     let has_words = |head: &str| matches!(head, columns::PHASE | columns::STATE | "STATUS");
@@ -248,5 +256,13 @@ mod tests {
         add_table(&mut text, "", &rows, "jobs");
         let lines: Vec<_> = text.lines().skip(2).collect();
         assert_eq!(lines, ["前门摄像头  up", "Tür         up"]);
+    }
+
+    #[test]
+    fn a_very_long_cell_shifts_its_own_row_only() {
+        let long = "x".repeat(253);
+        let rows = [row(["JOB", "STATE"]), row(["cam-1", "up"]), row([&long, "up"])];
+        let expected = format!("JOB    STATE\ncam-1  up\n{long}  up\n");
+        assert_eq!(anstream::adapter::strip_str(&whole_table(rows.into())).to_string(), expected);
     }
 }

@@ -15,7 +15,7 @@ use super::super::text::{age, counted, quoted};
 use super::super::web::{self, JobEntry, job_line};
 use super::pool::Pool;
 use super::{Failure, PoolArgs, ended, names, standard_output};
-use crate::output::{Output, columns, columns_of, padded};
+use crate::output::{Output, columns, columns_of, padded, width_of};
 
 /// Number of existing workers that an error names if the requested worker does not exist.
 const NAMED_MAX: usize = 5;
@@ -237,9 +237,8 @@ impl Table {
             return Ok(());
         }
         let columns = self.first.first().map_or(0, Vec::len);
-        let width = |column: usize| self.first.iter().map(|row| columns_of(&row[column])).max();
-        let mut widths: Vec<_> =
-            (0..columns).map(|column| width(column).unwrap_or_default()).collect();
+        let width = |column: usize| width_of(self.first.iter().map(|row| columns_of(&row[column])));
+        let mut widths: Vec<_> = (0..columns).map(width).collect();
         // A list without titles has no column for them.
         if self.first.iter().skip(1).all(|row| row[TITLE].is_empty()) {
             widths[TITLE] = 0;

@@ -17,7 +17,7 @@ use super::super::snapshot::{Snapshot, WorkerRow};
 use super::super::text::counted;
 use super::pool::Pool;
 use super::{Failure, PoolArgs, ended, pool, silent_for, standard_output};
-use crate::output::{NO, Output};
+use crate::output::{NO, Output, width_of};
 
 /// The time between two requests of a status that waits.
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -124,7 +124,7 @@ pub(super) fn text(snapshot: &Snapshot, dir: &Path, named: &PoolArgs, runs: &Run
         let _ = writeln!(text, "{sentence}");
     }
     let _ = writeln!(text, "state: {dir}\nlogs:  {dir}/logs");
-    let width = snapshot.workers.iter().map(|worker| worker.name.len()).max().unwrap_or_default();
+    let width = width_of(snapshot.workers.iter().map(|worker| worker.name.len()));
     for worker in &snapshot.workers {
         let WorkerRow { name, jobs, .. } = worker;
         let state = worker.shown_state();
