@@ -195,9 +195,6 @@ impl<'a> Past<'a> {
     /// A sentence, if the history does not reach back to these revisions.
     pub fn diff(&self, from: u64, to: Option<u64>) -> Result<Difference, String> {
         let to = to.unwrap_or(u64::MAX);
-        if to < from {
-            return Err(format!("revision {from} is later than {to}; write the earlier one first"));
-        }
         let Some(first) = self.episodes.first() else {
             return Err("the history is empty, so no revisions can be compared".to_owned());
         };
@@ -328,6 +325,37 @@ impl Difference {
             "withoutDetails": self.uncounted,
             "hasGap": self.has_gap,
         })
+    }
+}
+
+/// Reads a revision.
+///
+/// # Errors
+///
+/// A sentence if the text is not a whole number.
+pub fn read_revision(text: &str) -> Result<u64, String> {
+    let wrong = || "a revision is a whole number that `history` shows under REVISIONS; write one, for example 12";
+    text.parse().map_err(|_| wrong().to_owned())
+}
+
+/// Reads a number of episodes.
+///
+/// # Errors
+///
+/// A sentence if the text is not a whole number.
+pub fn read_count(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "write a whole number of episodes, for example 20".to_owned())
+}
+
+/// Checks that the first revision is not later than the second one.
+///
+/// # Errors
+///
+/// A sentence if it is.
+pub fn in_order(from: u64, to: Option<u64>) -> Result<(), String> {
+    match to.filter(|to| *to < from) {
+        Some(to) => Err(format!("revision {from} is later than {to}; write the earlier one first")),
+        None => Ok(()),
     }
 }
 

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde_json::json;
 use swarm_core::JobName;
 use swarm_core::history::Episode;
-use swarm_local::past::Past;
+use swarm_local::output::{WRONG, complain};
+use swarm_local::past::{self, Past};
 
 use super::objects::Metadata;
 use super::show::{Answer, Display};
@@ -31,7 +32,8 @@ pub(crate) struct HistoryArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) swarm: Option<String>,
     /// The number of episodes to show
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = 50, allow_negative_numbers = true)]
+    #[arg(value_parser = past::read_count)]
     last: usize,
     #[command(flatten)]
     display: Display,
@@ -47,10 +49,10 @@ Examples:
   kubectl swarm diff 812 815 --swarm cameras")]
 pub(crate) struct DiffArgs {
     /// The earlier revision, as `history` shows them
-    #[arg(value_name = "REVISION")]
+    #[arg(value_name = "REVISION", allow_negative_numbers = true, value_parser = past::read_revision)]
     from: u64,
     /// The later revision [default: the present one]
-    #[arg(value_name = "REVISION")]
+    #[arg(value_name = "REVISION", allow_negative_numbers = true, value_parser = past::read_revision)]
     to: Option<u64>,
     /// The Swarm [default: the only one of the namespace]
     #[arg(long, value_name = "NAME")]
@@ -213,6 +215,10 @@ async fn answer(
 /// Prints the jobs that have another worker than at an earlier revision. Exit code 3 if the history
 /// does not reach back so far.
 pub(crate) fn diff(args: &DiffArgs) -> ExitCode {
+    if let Err(sentence) = past::in_order(args.from, args.to) {
+        complain(&sentence);
+        return ExitCode::from(WRONG);
+    }
     run(&args.scope.cluster, async |proxy| {
         let namespace = args.scope.namespace()?;
         args.display.show(async || difference(args, proxy, &namespace).await).await

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::{Failure, NamedPool, ended, names};
 use crate::output::{self, Output};
-use crate::past::Past;
+use crate::past::{self, Past};
 
 /// Arguments of `history`.
 #[derive(Clone, Debug, Args)]
@@ -19,7 +19,14 @@ pub struct HistoryArgs {
     #[command(flatten)]
     pub pool: NamedPool,
     /// The number of episodes to show
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    #[arg(
+        long,
+        short = 'n',
+        value_name = "N",
+        default_value_t = 50,
+        allow_negative_numbers = true
+    )]
+    #[arg(value_parser = past::read_count)]
     pub last: usize,
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
@@ -30,10 +37,10 @@ pub struct HistoryArgs {
 #[derive(Clone, Debug, Args)]
 pub struct DiffArgs {
     /// The earlier revision, as `history` shows them
-    #[arg(value_name = "REVISION")]
+    #[arg(value_name = "REVISION", allow_negative_numbers = true, value_parser = past::read_revision)]
     pub from: u64,
     /// The later revision [default: the present one]
-    #[arg(value_name = "REVISION")]
+    #[arg(value_name = "REVISION", allow_negative_numbers = true, value_parser = past::read_revision)]
     pub to: Option<u64>,
     /// The pool
     #[command(flatten)]
@@ -96,6 +103,7 @@ async fn print(args: &HistoryArgs) -> Result<(), Failure> {
 }
 
 async fn print_diff(args: &DiffArgs) -> Result<(), Failure> {
+    past::in_order(args.from, args.to).map_err(Failure::Usage)?;
     let episodes = args.pool.history().await?;
     let past = Past { episodes: &episodes, now: Timestamp::now() };
     let difference = past.diff(args.from, args.to).map_err(Failure::No)?;

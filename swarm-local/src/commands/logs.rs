@@ -46,7 +46,7 @@ pub struct LogsArgs {
     #[arg(long, short)]
     pub follow: bool,
     /// Begin with the last N lines
-    #[arg(long, short = 'n', value_name = "N", value_parser = lines)]
+    #[arg(long, short = 'n', value_name = "N", allow_negative_numbers = true, value_parser = lines)]
     pub tail: Option<usize>,
     /// Print lines from this time on, such as `10m` ago or 2026-11-27T06:30:00Z
     #[arg(long, value_name = "TIME", value_parser = since)]

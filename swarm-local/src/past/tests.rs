@@ -69,8 +69,18 @@ fn two_revisions_differ_by_what_came_and_went() {
     let last = past.diff(1, Some(3)).unwrap().text();
     assert_eq!(last, "w-0\n  - a  to w-1, balance\nw-1\n  + a  from w-0, balance\n");
     assert_eq!(past.diff(3, Some(3)).unwrap().text(), "no job has another worker\n");
-    assert!(past.diff(3, Some(1)).unwrap_err().contains("write the earlier one first"));
+    assert!(in_order(3, Some(1)).unwrap_err().contains("write the earlier one first"));
+    assert_eq!((in_order(3, Some(3)), in_order(3, None)), (Ok(()), Ok(())));
     assert!(past.diff(9, None).unwrap_err().starts_with("the history ends at revision 4"));
     let begins = Past { episodes: &episodes[1..], ..past };
     assert!(begins.diff(0, None).unwrap_err().starts_with("the history begins at revision 1"));
+}
+
+#[test]
+fn a_revision_and_a_number_of_episodes_are_whole_numbers() {
+    assert_eq!((read_revision("12"), read_count("20")), (Ok(12), Ok(20)));
+    for wrong in ["x", "-1", ""] {
+        assert!(read_revision(wrong).unwrap_err().contains("that `history` shows"), "{wrong}");
+        assert!(read_count(wrong).unwrap_err().starts_with("write a whole number"), "{wrong}");
+    }
 }
