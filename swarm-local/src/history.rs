@@ -87,6 +87,13 @@ impl History {
         Phases { decision, unacknowledged, failing }.counts_with(unnamed)
     }
 
+    /// Returns the moves that go on, each with the reason for which it began. A later plan has another
+    /// reason for the same move. O(moves).
+    pub(super) fn reasons(&self) -> impl Iterator<Item = (&JobName, &str)> {
+        let moves = self.recorder.open().into_iter().flat_map(|open| &open.moves);
+        moves.filter(|it| it.granted.is_none()).map(|it| (&it.job, it.reason.as_str()))
+    }
+
     fn append(&mut self, episode: Episode) {
         let is_written = append(&self.dir, episode);
         if let (Err(error), true) = (&is_written, self.is_written) {

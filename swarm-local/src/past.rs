@@ -12,6 +12,8 @@ use swarm_core::history::{Episode, JobMove};
 use crate::output::{columns, row, whole_table};
 use crate::text::age;
 
+/// The reason of a move to no worker, of a job that is not wanted.
+const REMOVED: &str = "removed";
 /// Number of jobs that a line about a worker names.
 const JOBS_SHOWN: usize = 200;
 
@@ -29,6 +31,28 @@ pub struct Past<'a> {
 struct Moved<'a> {
     episode: &'a Episode,
     it: &'a JobMove,
+}
+
+/// Returns the episodes that ended at this time or later.
+#[must_use]
+pub fn since(episodes: &[Episode], time: Timestamp) -> &[Episode] {
+    let time_ms = u64::try_from(time.as_millisecond()).unwrap_or_default();
+    &episodes[episodes.partition_point(|it| it.end_ms < time_ms && !it.is_open)..]
+}
+
+impl Moved<'_> {
+    /// Returns the causes that name the job or one of its workers, or else all causes of the episode.
+    fn causes(&self) -> Vec<&str> {
+        let it = self.it;
+        let names = [Some(it.job.as_str()), it.from.as_deref(), it.to.as_deref()];
+        let all: Vec<_> = self.episode.causes.iter().map(String::as_str).collect();
+        let own = |cause: &&str| {
+            let mut words = cause.split([' ', ',', ';']);
+            words.any(|word| names.contains(&Some(word)))
+        };
+        let some: Vec<_> = all.iter().copied().filter(own).collect();
+        if some.is_empty() { all } else { some }
+    }
 }
 
 impl<'a> Past<'a> {
@@ -61,7 +85,7 @@ impl<'a> Past<'a> {
                 it.reason.clone(),
                 it.standstill().map(seconds).unwrap_or_default(),
                 it.revision.to_string(),
-                episode.causes.join("; "),
+                Moved { episode, it }.causes().join("; "),
             ]
         });
         let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
@@ -135,18 +159,22 @@ impl<'a> Past<'a> {
         held
     }
 
-    /// Returns a sentence about the last move of a job.
+    /// Returns a sentence about the last move of a job. `has_worker` says whether a worker has it now.
     #[must_use]
-    pub fn last_move(&self, job: &str) -> String {
+    pub fn last_move(&self, job: &str, has_worker: bool) -> String {
         let Some(Moved { episode, it }) = self.moves_of(job).last() else {
-            return match self.begin_ms() {
-                Some(begin) => format!("before {}, where the history begins", shown(begin)),
-                None => "not known; the history is empty".to_owned(),
+            let begin = self.begin_ms().map(shown);
+            return match (begin, has_worker) {
+                (Some(begin), true) => format!("before {begin}, where the history begins"),
+                (Some(begin), false) => {
+                    format!("no worker has had it since {begin}, where the history begins")
+                }
+                (None, _) => "not known; the history is empty".to_owned(),
             };
         };
         let at = moment(episode, it.granted.or(it.acknowledged).or(it.released).unwrap_or(0));
         let from = it.from.as_ref().map(|from| format!("from {from}, ")).unwrap_or_default();
-        let causes = episode.causes.join("; ");
+        let causes = Moved { episode, it }.causes().join("; ");
         let causes = if causes.is_empty() { String::new() } else { format!(": {causes}") };
         format!(
             "{from}{} ({} ago), with the reason `{}`{causes}",
@@ -154,6 +182,19 @@ impl<'a> Past<'a> {
             self.ago(at),
             it.reason
         )
+    }
+
+    /// Returns when a job was removed from the pool, as the end of a sentence; `None` if the history
+    /// does not have that.
+    #[must_use]
+    pub fn removed(&self, job: &str) -> Option<String> {
+        let Moved { episode, it } = self.moves_of(job).last()?;
+        if it.reason != REMOVED {
+            return None;
+        }
+        let at = moment(episode, it.acknowledged.or(it.released).unwrap_or_default());
+        let from = it.from.as_ref().map(|from| format!(" from {from}")).unwrap_or_default();
+        Some(format!("it was removed{from} at {}", shown(at)))
     }
 
     /// Returns the last move of a job as part of a document: `since` and `came`.
@@ -166,7 +207,9 @@ impl<'a> Past<'a> {
             let time = shown(moment(episode, at));
             json!({ "revision": it.revision, "time": time })
         });
-        let came = json!({ "reason": it.reason, "from": it.from, "causes": episode.causes });
+        let of = Moved { episode, it };
+        let causes = of.causes();
+        let came = json!({ "reason": it.reason, "from": it.from, "causes": causes });
         (since.unwrap_or_default(), came)
     }
 

@@ -93,6 +93,9 @@ pub(super) struct Snapshot {
     /// Jobs without a worker, with the reason.
     #[serde(deserialize_with = "words")]
     pub(super) unassigned: BTreeMap<String, Word>,
+    /// Jobs that their worker stops: the slot that gets each, and the reason.
+    #[serde(skip)]
+    pub(super) leaving: BTreeMap<String, (Option<u32>, String)>,
     /// Explains these reasons.
     #[serde(skip)]
     pub(super) explainer: Explainer,
@@ -270,7 +273,7 @@ impl Snapshot {
             .map(|(job, reason)| (job.to_string(), reason.as_str()))
             .collect();
         let mut loads = BTreeMap::<Slot, (usize, usize)>::new();
-        let mut everywhere = 0;
+        let (mut everywhere, mut leaving) = (0, BTreeMap::new());
         let mut holders = Vec::with_capacity(ledger.cells.jobs.len());
         for (job, record) in &ledger.cells.jobs {
             let slot = assignment.holder(job);
@@ -288,6 +291,13 @@ impl Snapshot {
                 | Cell::Hold { .. }
                 | Cell::Quarantined { .. }
                 | Cell::Done { .. } => {}
+            }
+            let moves = &decision.plan.moves;
+            if matches!(record.cell, Cell::Releasing { .. })
+                && let Ok(at) = moves.binary_search_by(|step| step.job.cmp(job))
+            {
+                let step = (moves[at].to.map(|slot| slot.0), moves[at].reason.as_str().to_owned());
+                leaving.insert(job.to_string(), step);
             }
             holders.push(JobRow {
                 name: job.to_string(),
@@ -326,6 +336,7 @@ impl Snapshot {
             runners: Runners::default(),
             by_hand: Vec::new(),
             unassigned,
+            leaving,
             explainer: Explainer::default(),
             explained: BTreeMap::new(),
         }

@@ -242,6 +242,12 @@ pub(super) struct JobEntry<S> {
     /// Phase of the job, as its worker reports it.
     #[serde(default, deserialize_with = "word")]
     pub(super) phase: Word,
+    /// Name of the worker that gets the job once its present worker has stopped it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) moves_to: Option<S>,
+    /// Reason for which its worker stops the job, while it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) moves_for: Option<S>,
     /// Version of the job that runs: `newest`, `previous` while it waits for its restart, or
     /// `failed` if the newest version failed.
     #[serde(default, deserialize_with = "word")]
@@ -282,6 +288,19 @@ impl<S: Display> JobEntry<S> {
     }
 }
 
+impl JobEntry<String> {
+    /// Describes the move of a job that its worker stops.
+    pub(super) fn leaving(&self) -> String {
+        let reason = self.moves_for.as_deref().unwrap_or_default();
+        match &self.moves_to {
+            Some(worker) => format!("it moves to {worker}, with the reason `{reason}`"),
+            None => {
+                format!("its worker stops it, with the reason `{reason}`; no worker is to get it")
+            }
+        }
+    }
+}
+
 /// Whether a job has no params.
 fn is_none(params: &Params) -> bool {
     params.is_empty()
@@ -318,6 +337,7 @@ impl Entries {
         let unassigned = snapshot.unassigned.get(&row.name).copied();
         let (phase, now) = row.phase(reports, unassigned);
         let failing = failing.get(row.name.as_str());
+        let leaving = snapshot.leaving.get(&row.name);
         let failing = failing.map(|row| JobFailure {
             restarts: now.as_ref().map_or(row.restarts, |now| now.restarts),
             last_exit: row.last_exit.as_str(),
@@ -336,6 +356,8 @@ impl Entries {
             worker_silent_since_unix_s: worker.and_then(|worker| worker.silent_since_unix_s),
             token: row.token,
             phase,
+            moves_to: leaving.and_then(|(to, _)| Some(snapshot.worker((*to)?)?.name.as_str())),
+            moves_for: leaving.map(|(_, reason)| reason.as_str()),
             version: version.as_str(),
             pid,
             since_unix_s,

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::shell;
 use swarm_core::{FailingState, JobName, JobPhase};
+use swarm_local::past::Past;
 
+use super::history;
 use super::plan::{self, LiveSwarm};
 use super::pool::{JobState, LivePool, LiveWorker};
 use super::show::{Answer, Display};
@@ -90,7 +92,7 @@ async fn answer(
         found.extend(explained(&pool, &swarm, job));
     }
     if found.is_empty() {
-        return Err(Failure::No(has_no_job(&parts, namespace, args.swarm.as_deref(), job)));
+        return Err(gone(proxy, namespace, args.swarm.as_deref(), &parts, job).await);
     }
     let text = |_| found.iter().map(Explained::text).collect::<Vec<_>>().join("\n");
     let document = || match found.as_slice() {
@@ -99,6 +101,27 @@ async fn answer(
     };
     let workers = || found.iter().filter_map(|it| it.worker.clone()).collect();
     Ok(args.display.answer(true, text, document, workers)?)
+}
+
+/// Returns the failure about a job that no pool has, and when it was removed.
+async fn gone(
+    proxy: &Proxy,
+    namespace: &str,
+    swarm: Option<&str>,
+    pools: &[LivePool],
+    job: &JobName,
+) -> Failure {
+    for pool in pools {
+        let name = &pool.swarm.metadata.name;
+        let episodes = history::of_swarm(proxy, namespace, name).await;
+        let past = Past { episodes: &episodes, now: pool.now };
+        if let Some(removed) = past.removed(job.as_str()) {
+            return Failure::No(format!(
+                "Swarm `{name}` in namespace `{namespace}` has no job `{job}` any more; {removed}"
+            ));
+        }
+    }
+    Failure::No(has_no_job(pools, namespace, swarm, job))
 }
 
 /// Explains a job of the pool; `None` if it has just left the pool.
@@ -124,7 +147,7 @@ fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<Explai
         heard: renewed.map(|renewed| age_of(pool.now, renewed)),
         waits_for: waits(pool, &state, worker),
         why: why(pool, swarm, &state),
-        last_move: past.last_move(job.as_str()),
+        last_move: past.last_move(job.as_str(), state.slot.is_some()),
         since,
         came,
     })

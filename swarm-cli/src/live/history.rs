@@ -23,6 +23,7 @@ use crate::kubectl::proxy::Proxy;
 Examples:
   kubectl swarm history -n media                 what moved, when and why
   kubectl swarm history cam-044 -n media         the moves of one job
+  kubectl swarm history -n media --since 6h      what happened since then
   kubectl swarm history --swarm cameras -o json")]
 pub(crate) struct HistoryArgs {
     /// Only the moves of this job
@@ -31,6 +32,9 @@ pub(crate) struct HistoryArgs {
     /// The Swarm [default: every Swarm of the namespace]
     #[arg(long, value_name = "NAME")]
     pub(crate) swarm: Option<String>,
+    /// Only what happened since then: a time such as 2026-11-28T03:10:00Z, or a time span such as 6h
+    #[arg(long, value_name = "TIME", value_parser = swarm_local::since)]
+    since: Option<Timestamp>,
     /// The number of episodes to show
     #[arg(long, value_name = "N", default_value_t = 50, allow_negative_numbers = true)]
     #[arg(value_parser = past::read_count)]
@@ -128,10 +132,10 @@ pub(super) async fn of_swarm(proxy: &Proxy, namespace: &str, swarm: &str) -> Vec
 /// A sentence about an unreadable object.
 pub(super) fn table(history: &serde_json::Value) -> Result<String, String> {
     let history = HistoryObject::deserialize(history).map_err(|error| error.to_string())?;
-    Ok(past(&history.episodes()).table(usize::MAX))
+    Ok(of(&history.episodes()).table(usize::MAX))
 }
 
-fn past(episodes: &[Episode]) -> Past<'_> {
+fn of(episodes: &[Episode]) -> Past<'_> {
     Past { episodes, now: Timestamp::now() }
 }
 
@@ -153,10 +157,14 @@ async fn answer(
 ) -> Result<Answer, Failure> {
     let swarm = args.swarm.as_deref();
     let mut found = histories(proxy, namespace, swarm).await?;
+    if let Some(time) = args.since {
+        for (_, episodes) in &mut found {
+            *episodes = past::since(episodes, time).to_vec();
+        }
+    }
     if let Some(job) = job {
-        let has_moved = |(_, episodes): &(String, Vec<Episode>)| {
-            past(episodes).table_of(job.as_str()).is_some()
-        };
+        let has_moved =
+            |(_, episodes): &(String, Vec<Episode>)| of(episodes).table_of(job.as_str()).is_some();
         if found.iter().any(has_moved) {
             found.retain(has_moved);
         } else {
@@ -178,11 +186,11 @@ async fn answer(
             if !is_one {
                 let _ = writeln!(text, "{namespace}/{name}");
             }
-            let past = past(episodes);
+            let past = of(episodes);
             text.push_str(&match job.map(JobName::as_str) {
                 None => past.table(args.last),
                 Some(job) => past.table_of(job).unwrap_or_else(|| {
-                    format!("{job} has not moved: it came {}\n", past.last_move(job))
+                    format!("{job} has not moved: it came {}\n", past.last_move(job, true))
                 }),
             });
         }
@@ -190,7 +198,7 @@ async fn answer(
     };
     let document = || {
         let one = |(name, episodes): &(String, Vec<Episode>)| {
-            let past = past(episodes);
+            let past = of(episodes);
             let mut document = match job {
                 None => past.document(),
                 Some(job) => past.document_of(job.as_str()),
@@ -237,7 +245,7 @@ async fn difference(args: &DiffArgs, proxy: &Proxy, namespace: &str) -> Result<A
             )));
         }
     };
-    let difference = past(episodes).diff(args.from, args.to).map_err(Failure::No)?;
+    let difference = of(episodes).diff(args.from, args.to).map_err(Failure::No)?;
     let document = || {
         let mut document = difference.document();
         document["swarm"] = name.as_str().into();

@@ -43,9 +43,19 @@ pub async fn explain(args: ExplainArgs) -> anyhow::Result<ExitCode> {
 
 async fn print(args: &ExplainArgs) -> Result<(), Failure> {
     let pool = args.pool.args().find().await?;
-    let mut known = names::known(&pool, std::slice::from_ref(&args.job), "").await?;
-    let Some(entry) = known.remove(&args.job) else { return Ok(()) };
+    let known = names::known(&pool, std::slice::from_ref(&args.job), "").await;
     let episodes = args.pool.history().await?;
+    let mut known = known.map_err(|failure| {
+        let past = Past { episodes: &episodes, now: Timestamp::now() };
+        match past.removed(&args.job) {
+            Some(removed) => {
+                let job = args.job.escape_default();
+                Failure::No(format!("the pool has no job `{job}` any more; {removed}"))
+            }
+            None => failure,
+        }
+    })?;
+    let Some(entry) = known.remove(&args.job) else { return Ok(()) };
     match args.output {
         Output::Text => output::print(&text(&entry, &pool.name(), &episodes))?,
         Output::Json => {
@@ -63,6 +73,8 @@ async fn print(args: &ExplainArgs) -> Result<(), Failure> {
                 "workerSilentSinceUnixS": entry.worker_silent_since_unix_s,
                 "since": since,
                 "came": came,
+                "movesTo": entry.moves_to,
+                "movesFor": entry.moves_for,
                 "why": entry.unassigned_message,
             });
             output::print_json(&format!("{document:#}\n"))?;
@@ -98,9 +110,13 @@ fn text(entry: &JobEntry<String>, pool: &str, episodes: &[Episode]) -> String {
         let restarts = counted(usize::try_from(failing.restarts).unwrap_or(usize::MAX), "restart");
         line("Failing:", &format!("{restarts}, {}{last}", failing.last_exit));
     }
-    line("Came:", &past.last_move(&entry.name));
+    if let (Some(_), Some(worker)) = (&entry.moves_for, &entry.worker) {
+        line("Waits for:", &format!("the end of its run on {worker}"));
+    }
+    line("Came:", &past.last_move(&entry.name, entry.worker.is_some()));
     match (&entry.unassigned_message, &entry.worker) {
         (Some(why), _) => line("Why:", why),
+        (None, Some(_)) if entry.moves_for.is_some() => line("Why:", &entry.leaving()),
         (None, Some(_)) => line("Why:", "nothing moves it: it is on a worker of the pool"),
         (None, None) => line("Why:", "the next decision gives it a worker"),
     }

@@ -18,6 +18,9 @@ pub struct HistoryArgs {
     /// The pool
     #[command(flatten)]
     pub pool: NamedPool,
+    /// Only what happened since then: a time such as 2026-11-28T03:10:00Z, or a time span such as 6h
+    #[arg(long, value_name = "TIME", value_parser = crate::since)]
+    pub since: Option<Timestamp>,
     /// The number of episodes to show
     #[arg(
         long,
@@ -71,7 +74,8 @@ pub async fn diff(args: DiffArgs) -> anyhow::Result<ExitCode> {
 
 async fn print(args: &HistoryArgs) -> Result<(), Failure> {
     let episodes = args.pool.history().await?;
-    let past = Past { episodes: &episodes, now: Timestamp::now() };
+    let newest = args.since.map_or(&*episodes, |time| past::since(&episodes, time));
+    let past = Past { episodes: newest, now: Timestamp::now() };
     let Some(job) = &args.job else {
         match args.output {
             Output::Text => output::print(&past.table(args.last))?,
@@ -94,7 +98,7 @@ async fn print(args: &HistoryArgs) -> Result<(), Failure> {
     }
     match args.output {
         Output::Text => {
-            let none = || format!("{job} has not moved: it came {}\n", past.last_move(job));
+            let none = || format!("{job} has not moved: it came {}\n", past.last_move(job, true));
             output::print(&table.unwrap_or_else(none))?;
         }
         Output::Json => output::print_json(&format!("{:#}\n", past.document_of(job)))?,

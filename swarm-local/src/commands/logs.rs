@@ -49,7 +49,7 @@ pub struct LogsArgs {
     #[arg(long, short = 'n', value_name = "N", allow_negative_numbers = true, value_parser = lines)]
     pub tail: Option<usize>,
     /// Print lines from this time on, such as `10m` ago or 2026-11-27T06:30:00Z
-    #[arg(long, value_name = "TIME", value_parser = since)]
+    #[arg(long, value_name = "TIME", value_parser = crate::since)]
     pub since: Option<Timestamp>,
     /// Print the lines of the run before the last one
     #[arg(long, conflicts_with = "follow")]
@@ -66,21 +66,6 @@ pub struct LogsArgs {
 /// Reads a number of lines.
 fn lines(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "write a whole number of lines, for example 20".to_owned())
-}
-
-/// Reads a time, or a time span before now.
-fn since(text: &str) -> Result<Timestamp, String> {
-    let wrong = || {
-        format!(
-            "`{}` is not a time; write a time span such as 30s, 10m or 2h, or a time such as \
-             2026-11-27T06:30:00Z",
-            text.escape_default()
-        )
-    };
-    match text.parse::<swarm_spec::Duration>() {
-        Ok(span) => Timestamp::now().checked_sub(Duration::from(span)).map_err(|_| wrong()),
-        Err(_) => text.parse().map_err(|_| wrong()),
-    }
 }
 
 /// Prints the log of a job. Exit code 3 if the pool has no such job.
@@ -280,8 +265,13 @@ mod tests {
     #[test]
     fn a_number_of_lines_is_whole_and_a_time_is_a_time_or_a_span() {
         assert_eq!(lines("20"), Ok(20));
-        assert!(since("2026-11-27T06:30:00Z").is_ok() && since("10m").unwrap() < Timestamp::now());
-        assert!(since("yesterday").unwrap_err().starts_with("`yesterday` is not a time; write"));
+        assert!(
+            crate::since("2026-11-27T06:30:00Z").is_ok()
+                && crate::since("10m").unwrap() < Timestamp::now()
+        );
+        assert!(
+            crate::since("yesterday").unwrap_err().starts_with("`yesterday` is not a time; write")
+        );
         assert_eq!(lines("x"), Err("write a whole number of lines, for example 20".to_owned()));
     }
 }

@@ -70,6 +70,7 @@ fn table(workers: &[WorkerRow], is_wide: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use anstream::adapter::strip_str;
     use swarm_adapters_host::clock::unix_s;
 
     use super::*;
@@ -87,11 +88,11 @@ mod tests {
         };
         let silent = unix_s() - 12;
         let workers = [worker("w-0", Some(12_400), Some(silent)), worker("w-1", Some(900), None)];
-        let shown = table(&workers, false);
+        let shown = strip_str(&table(&workers, false)).to_string();
         let lines: Vec<_> = shown.lines().skip(1).collect();
         assert!(lines[0].starts_with("w-0     silent  12 s ago  9     silent for 12 s"), "{shown}");
         assert_eq!(lines[1], "w-1     ready   0 s ago   9");
-        let wide = table(&workers, true);
+        let wide = strip_str(&table(&workers, true)).to_string();
         assert!(wide.contains("  0 s ago   70   9"), "{wide}");
     }
 }

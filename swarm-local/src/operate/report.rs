@@ -61,6 +61,11 @@ impl Operation {
         self.outlets.metrics.observe_jobs(self.phases(decision));
         let mut snapshot =
             Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
+        for (job, reason) in self.history.reasons() {
+            if let Some((_, of_plan)) = snapshot.leaving.get_mut(job.as_str()) {
+                reason.clone_into(of_plan);
+            }
+        }
         let Origin { file, since_unix_s } = &self.outlets.origin;
         (snapshot.file, snapshot.since_unix_s) = (file.clone(), *since_unix_s);
         snapshot.undelivered = self.problem.as_ref().map(|it| it.sentence().to_owned());

@@ -43,14 +43,43 @@ fn a_table_has_an_episode_a_line_and_a_job_its_moves() {
 }
 
 #[test]
+fn a_move_has_the_causes_that_name_the_job_or_its_workers() {
+    let mut episodes = episodes();
+    let joined = episodes[1].causes[0].clone();
+    episodes[1].causes =
+        vec!["job ab was removed".to_owned(), joined.clone(), "workers w-10, w-12 left".to_owned()];
+    assert_eq!(past(&episodes).came("a").1["causes"], serde_json::json!([joined]));
+    episodes[1].causes =
+        vec!["the settings were changed".to_owned(), "job ab was added".to_owned()];
+    assert_eq!(past(&episodes).came("a").1["causes"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_removed_job_has_the_time_of_its_end_and_a_history_its_newest_part() {
+    let mut episodes = episodes();
+    assert_eq!(past(&episodes).removed("b"), None);
+    episodes[2].moves[0].reason = "removed".to_owned();
+    let expected = "it was removed from w-0 at 2025-11-28T03:21:40Z";
+    assert_eq!(past(&episodes).removed("b").as_deref(), Some(expected));
+    let count = |second| since(&episodes, Timestamp::from_second(second).unwrap()).len();
+    // The last one goes on.
+    assert_eq!([0, 1_764_300_002, 1_764_300_062, 1_764_300_063].map(count), [3, 2, 2, 1]);
+}
+
+#[test]
 fn the_last_move_of_a_job_is_a_sentence() {
     let episodes = episodes();
     let past = past(&episodes);
-    let a = past.last_move("a");
+    let a = past.last_move("a", true);
     let expected = "from w-0, 2025-11-28T03:21:00Z (49 s ago), with the reason `balance`: worker w-1 \
                     joined";
     assert_eq!(a, expected);
-    let unknown = past.last_move("c");
+    let without = past.last_move("c", false);
+    assert_eq!(
+        without,
+        "no worker has had it since 2025-11-28T03:20:00Z, where the history begins"
+    );
+    let unknown = past.last_move("c", true);
     assert_eq!(unknown, "before 2025-11-28T03:20:00Z, where the history begins");
     assert_eq!(past.held_since().get("a"), Some(&1_764_300_060_600));
     assert_eq!(past.held_since().get("b"), None, "its worker changes");

@@ -174,6 +174,8 @@ mod tests {
             worker_silent_since_unix_s: None,
             token: 7,
             phase,
+            moves_to: None,
+            moves_for: None,
             pid: Some(12),
             since_unix_s: None,
             restarts: 2,
