@@ -1,6 +1,7 @@
 //! Job names, which are parsed once at the edge, ordered, and cheap to clone.
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
@@ -22,8 +23,22 @@ use crate::{RunnerName, SharedMap, Slot, Title};
 /// assert!("two words".parse::<JobName>().is_err());
 /// # Ok::<(), swarm_core::JobNameError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct JobName(Arc<str>);
+
+/// Compares the text. Copies of one name are equal without a look at the text, since a turn merges
+/// maps with copies of the same names.
+impl Ord for JobName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+    }
+}
+
+impl PartialOrd for JobName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl JobName {
     /// The largest number of characters of a name, as for names of Kubernetes objects.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::causes::Facts;
 use super::{Episode, JobMove, QUARANTINED, RETURNED};
 use crate::handover::{Cell, SessionId};
-use crate::hash::digest_and;
+use crate::hash::{digest_and, hash_name, mix};
 use crate::merge::side_by_side;
 use crate::{Decision, Desired, JobName, Ledger, Move, MoveReason, Observed, Unacknowledged};
 
@@ -206,10 +206,12 @@ impl Recorder {
 
     /// Returns a digest of the jobs that workers hold, and of these workers. O(jobs).
     fn holders(&self, ledger: &Ledger) -> String {
+        let names: BTreeMap<_, _> =
+            self.names.iter().map(|(session, name)| (session, hash_name(name))).collect();
         let holders = ledger.cells.jobs.iter().fold(0, |digest, (job, record)| {
             let Cell::Granted { session, .. } = &record.cell else { return digest };
-            let name = self.names.get(session).map(String::as_str);
-            digest_and(digest_and(digest, job.as_str()), name.unwrap_or_default())
+            let name = names.get(session).copied().unwrap_or_default();
+            mix(digest_and(digest, job.as_str()) ^ name)
         });
         format!("{holders:016x}")
     }

@@ -6,10 +6,12 @@ use std::error::Error;
 use std::hint::black_box;
 
 use swarm_core::handover::SessionId;
+use swarm_core::history::{Recorded, Recorder, Turned};
 use swarm_core::parts::{Part, Split, StoredPart, count, join};
 use swarm_core::stored::Stored;
 use swarm_core::{
-    Decider, Desired, Jobs, Ledger, Observed, Presence, Slot, WorkerSeen, decide, jobs,
+    Decider, Desired, Jobs, Ledger, Observed, Presence, Slot, Unacknowledged, WorkerSeen, decide,
+    jobs,
 };
 
 use crate::{names, shown, timed};
@@ -35,6 +37,9 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
     row("decide: nothing changed", || decider.decide(&ledger, &want, &pool));
     row("decide: one job more", || decide(&ledger, &more, &pool));
     row("decide: one worker more", || decide(&ledger, &want, &wide));
+    row("the history of a turn: nothing changed", recorded(&ledger, &want, &pool));
+    row("the history of a turn: one job more", recorded(&ledger, &more, &pool));
+    row("the history of a turn: one worker more", recorded(&ledger, &want, &wide));
     row("the list of jobs, copied for a turn", || want.clone());
     row("the view, of one text", || ledger.view().to_yaml());
     row("the size of the ledger", || ledger.stored_bytes());
@@ -52,6 +57,28 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
     let bytes: usize = texts.iter().map(Vec::len).sum();
     println!("\n{} bytes in one piece, {bytes} in parts", text.len());
     if read == ledger { Ok(()) } else { Err("the text has another ledger".into()) }
+}
+
+/// Returns the recording of a turn, by a recorder that has seen another turn before.
+fn recorded<'a>(
+    ledger: &'a Ledger,
+    desired: &'a Desired,
+    observed: &'a Observed,
+) -> impl FnMut() -> Recorded + 'a {
+    let (mut recorder, unacknowledged) = (Recorder::default(), Unacknowledged::default());
+    let decision = decide(ledger, desired, observed);
+    move || {
+        let turned = Turned {
+            before: ledger,
+            decision: &decision,
+            desired,
+            generation: 1,
+            observed,
+            unacknowledged: &unacknowledged,
+            is_settled: true,
+        };
+        recorder.observe(1, &turned)
+    }
 }
 
 fn texts(split: &Split<'_>, wanted: &BTreeSet<usize>) -> Vec<Vec<u8>> {
