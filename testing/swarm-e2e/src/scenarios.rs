@@ -32,6 +32,7 @@ mod escalations_are_refused;
 mod every_right_is_used;
 mod every_worker_runs_every_job;
 mod go_pool;
+mod histories_are_optional;
 mod jobs_come_from_config_maps;
 mod jobs_try_another_worker;
 mod jobs_without_a_worker_have_a_reason;
@@ -245,6 +246,7 @@ fn soak() -> Vec<Scenario> {
             .within(Duration::from_mins(5)),
         scenario!(parts_restart),
         scenario!(sessions_survive_crashes),
+        scenario!(histories_are_optional).within(Duration::from_mins(5)),
         scenario!(nodes_fall_silent),
         scenario!(nodes_are_declared_off),
         scenario!(operators_that_do_not_share),

@@ -85,7 +85,7 @@ async fn kill_in_each_phase(context: &Context, proxy: Proxy) -> Result<()> {
 }
 
 /// Stops at the `nth` write of the pool's ledger from now on.
-fn trap(nth: usize, side: Side, pool: &str) -> crate::proxy::Trap {
+pub(super) fn trap(nth: usize, side: Side, pool: &str) -> crate::proxy::Trap {
     let path = format!("/swarmledgers/statefulset.{pool}");
     let mut count = 0;
     let is_sprung = Arc::new(AtomicBool::new(false));
