@@ -141,7 +141,8 @@ pub struct JobMove {
     /// The name of the worker that got it or will get it.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub to: Option<String>,
-    /// The reason, a word of [`MoveReason`](crate::MoveReason), [`RETURNED`] or [`QUARANTINED`].
+    /// The reason, a word of [`MoveReason`](crate::MoveReason), [`LEAVING`], [`RETURNED`] or
+    /// [`QUARANTINED`].
     pub reason: String,
     /// The revision of the ledger that last changed its holder.
     pub revision: u64,
@@ -170,6 +171,9 @@ pub struct JobMove {
     )]
     pub running: Option<i64>,
 }
+
+/// The reason of a job that its worker releases because that worker leaves.
+pub const LEAVING: &str = "leaving";
 
 /// The reason of a job that came back to its worker, which had ended or lost its lease.
 pub const RETURNED: &str = "returned";

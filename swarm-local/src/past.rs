@@ -10,7 +10,7 @@ use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::history::{Episode, JobMove};
 
 use crate::output::{columns, row, whole_table};
-use crate::text::age;
+use crate::text::{age, counted};
 
 /// The reason of a move to no worker, of a job that is not wanted.
 const REMOVED: &str = "removed";
@@ -159,19 +159,28 @@ impl<'a> Past<'a> {
         held
     }
 
-    /// Returns a sentence about the last move of a job. `has_worker` says whether a worker has it now.
+    /// Returns a sentence about the last move of a job. `holder` is the worker that has it now.
     #[must_use]
-    pub fn last_move(&self, job: &str, has_worker: bool) -> String {
+    pub fn last_move(&self, job: &str, holder: Option<&str>) -> String {
         let Some(Moved { episode, it }) = self.moves_of(job).last() else {
+            let omitted = self.omitted();
+            if 0 < omitted {
+                let moves = counted(usize::try_from(omitted).unwrap_or(usize::MAX), "move");
+                return format!("not known: the history has lost the details of {moves}");
+            }
             let begin = self.begin_ms().map(shown);
-            return match (begin, has_worker) {
-                (Some(begin), true) => format!("before {begin}, where the history begins"),
-                (Some(begin), false) => {
+            return match (begin, holder) {
+                (Some(begin), Some(_)) => format!("before {begin}, where the history begins"),
+                (Some(begin), None) => {
                     format!("no worker has had it since {begin}, where the history begins")
                 }
                 (None, _) => "not known; the history is empty".to_owned(),
             };
         };
+        let names = [it.to.as_deref(), it.from.as_deref().filter(|_| it.granted.is_none())];
+        if holder.is_some() && !names.contains(&holder) {
+            return "not in the history yet, which gets a move a while after its end".to_owned();
+        }
         let at = moment(episode, it.granted.or(it.acknowledged).or(it.released).unwrap_or(0));
         let from = it.from.as_ref().map(|from| format!("from {from}, ")).unwrap_or_default();
         let causes = Moved { episode, it }.causes().join("; ");
@@ -221,6 +230,27 @@ impl<'a> Past<'a> {
         let it = open.moves.iter().rfind(|it| it.job.as_str() == job && it.granted.is_none())?;
         let since = moment(open, it.released.or(it.acknowledged)?);
         Some((it.to.as_deref(), &it.reason, self.now_ms().saturating_sub(since)))
+    }
+
+    /// Returns the number of moves without details.
+    fn omitted(&self) -> u64 {
+        self.episodes.iter().map(|it| it.omitted).sum()
+    }
+
+    /// Returns a sentence about a job without moves in the history.
+    #[must_use]
+    pub fn unmoved(&self, job: &str) -> String {
+        let came = self.last_move(job, Some(""));
+        match self.omitted() {
+            0 => format!("{job} has not moved: it came {came}\n"),
+            _ => format!("{job} has no moves with details; when it came is {came}\n"),
+        }
+    }
+
+    /// Returns the revision at which the history ends; 0 for an empty one.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.episodes.last().map_or(0, |it| it.last_revision)
     }
 
     fn ago(&self, at_ms: u64) -> String {

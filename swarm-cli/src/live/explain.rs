@@ -127,7 +127,8 @@ async fn gone(
 /// Explains a job of the pool; `None` if it has just left the pool.
 fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<Explained> {
     let state = pool.job(job)?;
-    let worker = pool.workers().into_iter().find(|it| Some(it.slot) == state.slot);
+    let mut workers = pool.workers().into_iter().chain(pool.former_workers());
+    let worker = workers.find(|it| Some(&it.session) == state.session);
     let renewed = worker.and_then(|worker| worker.report.as_ref()?.renewed);
     let metadata = &pool.swarm.metadata;
     let title = pool.swarm.inline_jobs().get(job.as_str()).and_then(|job| job["title"].as_str());
@@ -147,7 +148,7 @@ fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<Explai
         heard: renewed.map(|renewed| age_of(pool.now, renewed)),
         waits_for: waits(pool, &state, worker),
         why: why(pool, swarm, &state),
-        last_move: past.last_move(job.as_str(), state.slot.is_some()),
+        last_move: past.last_move(job.as_str(), state.worker),
         since,
         came,
     })
@@ -174,8 +175,10 @@ fn waits(pool: &LivePool, state: &JobState<'_>, worker: Option<&LiveWorker>) -> 
         JobPhase::Stopping => {
             let timeout = swarm.release_timeout();
             let at_most = if swarm.is_exclusive() {
+                let stop = swarm.stop_timeout();
                 format!(
-                    "no bound while the worker renews its Lease; about {lease} once it is silent"
+                    "the worker kills the job {stop} after the request (handover.stopTimeout); once \
+                     it is silent, about {lease}"
                 )
             } else {
                 format!("at most {timeout}, the time of handover.releaseTimeout")
@@ -223,6 +226,9 @@ fn why(pool: &LivePool, swarm: &LiveSwarm, state: &JobState<'_>) -> String {
     let job = answer.jobs.get(name);
     match job.and_then(|job| job.pin) {
         Some(pin) => format!("it is pinned to slot {pin}"),
+        None if state.phase == JobPhase::Stopping => {
+            "its worker leaves the pool; the job gets another one once it has stopped".to_owned()
+        }
         None if state.slot.is_none() => "the next decision gives it a worker".to_owned(),
         None => {
             let (fewest, most) = loads(&answer);

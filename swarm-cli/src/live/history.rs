@@ -189,9 +189,7 @@ async fn answer(
             let past = of(episodes);
             text.push_str(&match job.map(JobName::as_str) {
                 None => past.table(args.last),
-                Some(job) => past.table_of(job).unwrap_or_else(|| {
-                    format!("{job} has not moved: it came {}\n", past.last_move(job, true))
-                }),
+                Some(job) => past.table_of(job).unwrap_or_else(|| past.unmoved(job)),
             });
         }
         text
@@ -217,7 +215,26 @@ async fn answer(
         let jobs: std::collections::BTreeSet<_> = moves.map(|it| it.job.to_string()).collect();
         jobs.into_iter().filter(|name| job.is_none_or(|job| job.as_str() == name)).collect()
     };
-    Ok(args.display.answer(true, text, document, names)?)
+    let answer = args.display.answer(true, text, document, names)?;
+    Ok(answer.with_complaints(late(proxy, namespace, &found).await))
+}
+
+/// Returns a sentence about each history that lacks the newest revisions. Without the right to read
+/// ledgers there is none.
+async fn late(proxy: &Proxy, namespace: &str, found: &[(String, Vec<Episode>)]) -> Vec<String> {
+    let ledgers = proxy.table(&paths::ledgers(namespace)).await.ok().flatten().unwrap_or_default();
+    let of = |(name, episodes): &(String, Vec<Episode>)| {
+        let own = ledgers.rows().find(|row| row.text("Swarm") == name)?;
+        let present: u64 = own.text("Revision").parse().ok()?;
+        let end = of(episodes).end();
+        (end < present).then(|| {
+            format!(
+                "note: the history of `{name}` ends at revision {end}, and the present one is \
+                 {present}; the operator writes it at most every 30 s"
+            )
+        })
+    };
+    found.iter().filter_map(of).collect()
 }
 
 /// Prints the jobs that have another worker than at an earlier revision. Exit code 3 if the history
@@ -253,5 +270,6 @@ async fn difference(args: &DiffArgs, proxy: &Proxy, namespace: &str) -> Result<A
         document
     };
     let text = |_| difference.text();
-    Ok(args.display.answer(true, text, document, || difference.jobs())?)
+    let answer = args.display.answer(true, text, document, || difference.jobs())?;
+    Ok(answer.with_complaints(late(proxy, namespace, &found).await))
 }

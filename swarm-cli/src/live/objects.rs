@@ -24,6 +24,10 @@ const FAILING_MAX: usize = 3;
 const ACK: &str = "swarm.k8slab.info/ack";
 /// The annotation with the failing jobs of a session.
 const FAILING: &str = "swarm.k8slab.info/failing";
+/// The label of a Lease with the name of its worker.
+const WORKER: &str = "swarm.k8slab.info/worker";
+/// The annotation of a Lease with the jobs that its session still stops.
+const STOPPING: &str = "swarm.k8slab.info/stopping";
 
 /// The metadata of an object.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -35,6 +39,7 @@ pub(super) struct Metadata {
     pub(super) resource_version: String,
     pub(super) creation_timestamp: Option<Timestamp>,
     pub(super) annotations: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
 }
 
 /// A Swarm.
@@ -111,6 +116,11 @@ impl SwarmObject {
     /// Returns the duration of a worker's Lease, `handover.lease.duration`.
     pub(super) fn lease_duration(&self) -> &str {
         self.spec["handover"]["lease"]["duration"].as_str().unwrap_or("20s")
+    }
+
+    /// Returns the time after which a worker kills a job that it stops, `handover.stopTimeout`.
+    pub(super) fn stop_timeout(&self) -> &str {
+        self.spec["handover"]["stopTimeout"].as_str().unwrap_or("5s")
     }
 
     /// Whether workers get their jobs by sessions, and so confirm them.
@@ -256,6 +266,9 @@ pub(super) struct ViewSpec {
     #[serde(default)]
     pub(super) incarnation: u64,
     pub(super) revision: u64,
+    /// The name of the worker.
+    #[serde(default)]
+    pub(super) worker: String,
     #[serde(default)]
     pub(super) jobs: BTreeMap<String, ViewJob>,
 }
@@ -284,9 +297,20 @@ struct LeaseSpec {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Ack {
+    write: u64,
     pub(super) incarnation: u64,
     pub(super) revision: u64,
     pub(super) draining: bool,
+}
+
+/// The view that a session has carried out except for jobs that it still stops. It counts only as a
+/// part of the write that it names.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Stopping {
+    write: u64,
+    reads: u64,
+    jobs: BTreeMap<String, u64>,
 }
 
 /// The report of a session.
@@ -300,6 +324,18 @@ pub(super) struct Report {
     /// Time at which the session was opened.
     pub(super) opened: Option<Timestamp>,
     pub(super) failing: Failing,
+    /// The name of the worker by the label, which the worker writes.
+    pub(super) worker: Option<String>,
+    stopping: Stopping,
+}
+
+impl Report {
+    /// Returns the revision of the view up to which the session has confirmed a job.
+    pub(super) fn confirmed(&self, job: &str) -> u64 {
+        let Self { ack, stopping, .. } = self;
+        let is_carried_out = stopping.write == ack.write && !stopping.jobs.contains_key(job);
+        if is_carried_out { ack.revision.max(stopping.reads) } else { ack.revision }
+    }
 }
 
 impl LeaseObject {
@@ -309,9 +345,11 @@ impl LeaseObject {
 
     /// Reads the report. A part that cannot be read counts as missing.
     pub(super) fn report(&self) -> Report {
-        let Self { metadata: Metadata { name, annotations, creation_timestamp, .. }, spec } = self;
+        let Metadata { name, annotations, labels, creation_timestamp, .. } = &self.metadata;
+        let spec = &self.spec;
         let read = |name: &str| annotations.get(name);
         let ack = read(ACK).and_then(|text| serde_json::from_str(text).ok());
+        let stopping = read(STOPPING).and_then(|text| serde_json::from_str(text).ok());
         let failing: Option<Failing> =
             read(FAILING).and_then(|text| serde_json::from_str(text).ok());
         Report {
@@ -320,6 +358,8 @@ impl LeaseObject {
             renewed: spec.renew_time,
             opened: *creation_timestamp,
             failing: failing.unwrap_or_default().limited(usize::MAX, FAILING_MAX),
+            worker: labels.get(WORKER).cloned(),
+            stopping: stopping.unwrap_or_default(),
         }
     }
 }

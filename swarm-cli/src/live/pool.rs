@@ -53,12 +53,15 @@ pub(super) struct LivePool {
     pub(super) episodes: Vec<Episode>,
 }
 
-/// A worker that fills a slot.
+/// A worker that fills a slot, or has left it and still has jobs.
 pub(super) struct LiveWorker {
+    pub(super) session: SessionId,
     pub(super) slot: Slot,
     /// The name of the worker.
     pub(super) name: String,
     pub(super) is_plain: bool,
+    /// Whether another worker fills its slot, or none.
+    pub(super) is_former: bool,
     /// The report in its Lease; `None` for a plain worker, and without the right to read Leases.
     pub(super) report: Option<Report>,
     /// Its view, if it is known.
@@ -72,7 +75,9 @@ pub(super) struct JobState<'a> {
     pub(super) name: &'a JobName,
     pub(super) phase: JobPhase,
     pub(super) slot: Option<Slot>,
-    /// The name of the worker; `None` without a worker, or if the worker has left its slot.
+    /// The session that has it, if one does.
+    pub(super) session: Option<&'a SessionId>,
+    /// The name of the worker; `None` without a worker, or if it is not known.
     pub(super) worker: Option<&'a str>,
     pub(super) token: u64,
     /// The report of the worker, if it is one of the worst failing jobs.
@@ -139,10 +144,17 @@ impl LivePool {
             let is_confirmed = report.as_ref().zip(view.as_ref()).map(|(report, view)| {
                 report.ack.incarnation == view.incarnation && view.revision <= report.ack.revision
             });
+            let of_record = record.map(|record| &record.worker);
+            // A worker that has left its slot may have no view any more.
+            let name = of_record
+                .or_else(|| view.as_ref().map(|view| &view.worker).filter(|name| !name.is_empty()))
+                .or_else(|| report.as_ref()?.worker.as_ref());
             let worker = LiveWorker {
+                session: session.clone(),
                 slot,
-                name: record.map(|record| record.worker.clone()).unwrap_or_default(),
+                name: name.cloned().unwrap_or_default(),
                 is_plain: session.is_plain(),
+                is_former: record.is_none(),
                 report,
                 view,
                 is_confirmed,
@@ -164,6 +176,11 @@ impl LivePool {
     pub(super) fn workers(&self) -> Vec<&LiveWorker> {
         let slots = self.ledger.slots.values();
         slots.filter_map(|record| self.workers.get(&record.session)).collect()
+    }
+
+    /// Returns the workers that have left their slot and still have jobs.
+    pub(super) fn former_workers(&self) -> impl Iterator<Item = &LiveWorker> {
+        self.workers.values().filter(|worker| worker.is_former && !worker.name.is_empty())
     }
 
     /// Returns the jobs of the ledger with their holders. O(jobs · log workers).
@@ -224,6 +241,7 @@ impl LivePool {
         JobState {
             name,
             phase,
+            session: holder.map(|holder| &holder.session),
             slot: holder.map(|holder| holder.slot).filter(|slot| *slot != Slot::NOBODY),
             worker: holder.map(|holder| holder.name.as_str()).filter(|name| !name.is_empty()),
             token: cell.token().0,
@@ -237,7 +255,12 @@ impl LiveWorker {
     /// after another, so the view must have the token of the ledger.
     fn runs(&self, job: &JobName, token: Token) -> bool {
         let granted = self.view.as_ref().and_then(|view| view.jobs.get(job.as_str()));
-        self.is_confirmed == Some(true) && granted.is_some_and(|granted| granted.token == token.0)
+        let is_granted = granted.is_some_and(|granted| granted.token == token.0);
+        let is_read = self.report.as_ref().zip(self.view.as_ref()).is_some_and(|(report, view)| {
+            report.ack.incarnation == view.incarnation
+                && view.revision <= report.confirmed(job.as_str())
+        });
+        is_granted && is_read
     }
 }
 

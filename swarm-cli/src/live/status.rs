@@ -9,7 +9,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use swarm_adapters_host::clock::millis;
 use swarm_adapters_host::printable::{Form, printable};
-use swarm_core::{JobPhase, Slot};
+use swarm_adapters_host::shell;
+use swarm_core::JobPhase;
+use swarm_core::handover::SessionId;
 use swarm_local::age;
 use swarm_local::output::{add_table, columns, row, whole_table};
 
@@ -177,13 +179,13 @@ fn text(pool: &LivePool, workers: &[WorkerState<'_>]) -> String {
         let _ = writeln!(text, "{name:12}{}", printable(value, Form::Line));
     };
     line("Name:", &format!("{}/{}", metadata.namespace, metadata.name));
-    line("Status:", standing(&pool.swarm));
     let ready = pool.swarm.condition("Ready");
     let reason = ready.map_or("the operator has not seen it yet", |it| &it.message);
     let since = ready.and_then(|it| it.last_transition_time);
     let since = since.map(|since| age_of(pool.now, since)).filter(|age| age != "0 s");
-    let since = since.map(|age| format!(" (for {age})")).unwrap_or_default();
-    line("Reason:", &format!("{reason}{since}"));
+    let since = since.map(|age| format!(", for {age}")).unwrap_or_default();
+    line("Status:", &format!("{}{since}", standing(&pool.swarm)));
+    line("Reason:", reason);
     let colon = if phases.is_empty() { "" } else { ": " };
     line("Jobs:", &format!("{total}{colon}{}", phases.join(", ")));
     line("Workers:", &format!("{} of {} ready", status.workers_ready, status.workers_desired));
@@ -229,11 +231,11 @@ pub(super) fn warnings(swarm: &SwarmObject) -> impl Iterator<Item = &Condition> 
 
 /// Appends the workers, each with its jobs that do not simply run. O(jobs).
 fn tree(text: &mut String, pool: &LivePool, workers: &[WorkerState<'_>]) {
-    let mut notable = BTreeMap::<Option<Slot>, Vec<JobState<'_>>>::new();
+    let mut notable = BTreeMap::<Option<&SessionId>, Vec<JobState<'_>>>::new();
     let mut left_out: usize = 0;
     for (number, job) in pool.jobs().filter(JobState::is_notable).enumerate() {
         if number < JOBS_MAX {
-            notable.entry(job.slot).or_default().push(job);
+            notable.entry(job.session).or_default().push(job);
         } else {
             left_out += 1;
         }
@@ -255,7 +257,7 @@ fn tree(text: &mut String, pool: &LivePool, workers: &[WorkerState<'_>]) {
         let info =
             if it.worker.is_confirmed == Some(false) { "has not confirmed its jobs" } else { "" };
         rows.push(row([&it.worker.name, it.state, &it.jobs.to_string(), &since, info]));
-        rows.extend(notable.remove(&Some(it.worker.slot)).iter().flatten().map(job_row));
+        rows.extend(notable.remove(&Some(&it.worker.session)).iter().flatten().map(job_row));
     }
     let rest: Vec<_> = notable.values().flatten().map(job_row).collect();
     if !rest.is_empty() {
@@ -320,6 +322,12 @@ fn guarantee(swarm: &SwarmObject) -> String {
 /// Returns the command that a person is likely to need next.
 fn next(pool: &LivePool, workers: &[WorkerState<'_>]) -> Option<String> {
     let place = named(&pool.swarm.metadata.namespace, &pool.swarm.metadata.name);
+    // A job that still stops holds the pool up.
+    if let Some(job) = pool.jobs().find(|job| job.phase == JobPhase::Stopping) {
+        let namespace = shell::word(&pool.swarm.metadata.namespace);
+        let job = shell::word(job.name.as_str());
+        return Some(format!("kubectl swarm explain {job} -n {namespace}"));
+    }
     if workers.iter().any(|worker| 0 < worker.failing) {
         return Some(format!("kubectl swarm jobs {place} --failing"));
     }

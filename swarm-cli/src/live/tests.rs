@@ -125,6 +125,55 @@ fn an_acknowledgement_of_another_incarnation_or_none_confirms_nothing() {
 }
 
 #[test]
+fn jobs_run_while_their_worker_still_stops_another_one() {
+    let text = r#"{"write":3,"reads":7,"jobs":{"d":104}}"#;
+    let mut lease = serde_json::to_value(json!({})).unwrap();
+    lease["metadata"] = json!({"name": B, "annotations": {
+        "swarm.k8slab.info/ack": r#"{"write":3,"durationMs":1,"incarnation":9,"revision":6}"#,
+        "swarm.k8slab.info/stopping": text,
+    }});
+    lease["spec"] = json!({"holderIdentity": B});
+    let phase = |lease: &Value| phases(&pool(&[read(lease.clone())]))[2].1;
+    assert_eq!(phase(&lease), "running");
+    // Names of another write prove nothing.
+    lease["metadata"]["annotations"]["swarm.k8slab.info/stopping"] = text.replace('3', "2").into();
+    assert_eq!(phase(&lease), "published");
+}
+
+#[test]
+fn a_job_of_a_worker_that_left_its_slot_is_shown_there() {
+    let view = |session: &str, worker: &str| {
+        read(json!({
+            "metadata": {"name": session},
+            "spec": {"worker": worker, "incarnation": 9, "revision": 7, "jobs": {}},
+        }))
+    };
+    let swarm: SwarmObject = read(json!({
+        "metadata": {"name": "cameras", "namespace": "media", "generation": 4},
+    }));
+    let labelled: LeaseObject = read(json!({
+        "metadata": {"name": ENDED, "labels": {"swarm.k8slab.info/worker": "ingest-2"}},
+    }));
+    let job: JobName = "e".parse().unwrap();
+    let now = NOW.parse().unwrap();
+    let pool = LivePool::of(swarm.clone(), None, ledger(), &[labelled], Vec::new(), now);
+    assert_eq!(pool.job(&job).unwrap().worker, Some("ingest-2"));
+    let views = vec![view(ENDED, "ingest-2")];
+    let pool = LivePool::of(swarm, None, ledger(), &[], views, now);
+    assert_eq!(pool.job(&job).unwrap().worker, Some("ingest-2"));
+    let states = workers::states(&pool, &workers::Nodes::default());
+    let shown: Vec<_> = states.iter().map(|it| (it.worker.name.as_str(), it.state)).collect();
+    let expected = [
+        ("ingest-0", "unknown"),
+        ("ingest-1", "unknown"),
+        ("ingest-3", "plain"),
+        ("ingest-2", "leaving"),
+    ];
+    assert_eq!(shown, expected);
+    assert_eq!(states.iter().map(|it| it.releasing).collect::<Vec<_>>(), [0, 1, 0, 1]);
+}
+
+#[test]
 fn failing_jobs_that_their_worker_does_not_name_are_not_running() {
     let failing = r#"{"count":2,"worst":[{"job":"b","state":"restarting","restarts":4,
         "sinceUnixS":1,"lastExit":"ended with exit code 3","lastOutput":[]}]}"#;

@@ -14,7 +14,7 @@ use swarm_local::output::{NO, complain};
 
 use super::jobs::by_phase;
 use super::objects::SwarmObject;
-use super::pool::{JobState, LivePool, Reach};
+use super::pool::{JobState, LivePool, LiveWorker, Reach};
 use super::status::{self, StatusArgs};
 use super::workers::{self, WorkerState};
 use super::{Failure, Scope, one};
@@ -22,6 +22,8 @@ use crate::kubectl::proxy::Proxy;
 
 /// Maximum number of previous moves that the view lists.
 const MOVES_MAX: usize = 50;
+/// Number that is added to the slots of workers that have left them.
+const FORMER: u32 = 1 << 30;
 /// Reason of a job without a worker, where jobs have several reasons.
 const UNASSIGNED: &str = "unassigned";
 
@@ -83,7 +85,8 @@ async fn draw(args: &TopArgs) -> Result<anyhow::Result<ExitCode>, Failure> {
 /// Returns the state of a Swarm in the form of a pool on one machine. O(jobs).
 pub(super) fn sight(pool: &LivePool, states: &[WorkerState<'_>]) -> serde_json::Result<Sight> {
     let past = pool.past();
-    let held = past.held_since();
+    let places: BTreeMap<_, _> =
+        states.iter().map(|it| (&it.worker.session, place(it.worker))).collect();
     let titles = pool.swarm.inline_jobs();
     let (reason, message) = status::why_unassigned(&pool.swarm);
     let job = |state: JobState<'_>| {
@@ -98,11 +101,10 @@ pub(super) fn sight(pool: &LivePool, states: &[WorkerState<'_>]) -> serde_json::
             "name": state.name.as_str(),
             "title": titles.get(state.name.as_str()).and_then(|it| it["title"].as_str()),
             "state": if state.phase == JobPhase::Published { Some("published") } else { cell },
-            "slot": state.slot.map(|slot| slot.0),
+            "slot": state.session.and_then(|session| places.get(session)),
             "worker": state.worker,
             "token": state.token,
-            "phase": state.phase.as_str(),
-            "sinceUnixS": held.get(state.name.as_str()).map(|ms| ms / 1_000),
+            "phase": failing.map_or(state.phase.as_str(), |it| it.state.as_str()),
             "restarts": failing.map_or(0, |it| it.restarts),
             "lastExit": failing.map(|it| it.last_exit.as_str()),
             "unassigned": unassigned,
@@ -127,6 +129,8 @@ fn swarm(pool: &LivePool, states: &[WorkerState<'_>], unassigned: &str) -> Value
         JobPhase::Unassigned => Some((job.name.to_string(), unassigned)),
         _ => None,
     });
+    let workers: BTreeMap<_, _> =
+        states.iter().map(|it| (place(it.worker), worker(pool, it))).collect();
     let failing = pool.jobs().filter_map(|job| {
         let it = job.failing?;
         Some(json!({
@@ -162,10 +166,16 @@ fn swarm(pool: &LivePool, states: &[WorkerState<'_>], unassigned: &str) -> Value
             "unassigned": count(JobPhase::Unassigned),
             "failing": status.failing,
         },
-        "workers": states.iter().map(|it| worker(pool, it)).collect::<Vec<_>>(),
+        "workers": workers.into_values().collect::<Vec<_>>(),
         "failing": failing.collect::<Vec<_>>(),
         "unassigned": without.collect::<BTreeMap<_, _>>(),
     })
+}
+
+/// Returns the place of a worker in the view: its slot, or a place of its own beyond all slots if it
+/// has left the slot.
+fn place(worker: &LiveWorker) -> u32 {
+    if worker.is_former { worker.slot.0.saturating_add(FORMER) } else { worker.slot.0 }
 }
 
 fn worker(pool: &LivePool, it: &WorkerState<'_>) -> Value {
@@ -178,7 +188,7 @@ fn worker(pool: &LivePool, it: &WorkerState<'_>) -> Value {
     let silent_since = renewed.filter(|renewed| it.state != "ended" && is_silent(renewed));
     json!({
         "name": it.worker.name,
-        "slot": it.worker.slot.0,
+        "slot": place(it.worker),
         "state": it.state,
         "jobs": it.jobs,
         "releasing": it.releasing,

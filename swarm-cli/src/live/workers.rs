@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
-use swarm_core::{JobPhase, Slot};
+use swarm_core::JobPhase;
+use swarm_core::handover::SessionId;
 use swarm_local::output::{columns, whole_table};
 
 use super::pool::{LivePool, LiveWorker, Reach};
@@ -32,7 +33,7 @@ pub(crate) struct WorkersArgs {
 /// A worker and its jobs.
 pub(super) struct WorkerState<'a> {
     pub(super) worker: &'a LiveWorker,
-    /// `ready`, `draining`, `ended`, `unknown` or `plain`.
+    /// `ready`, `draining`, `leaving`, `ended`, `unknown` or `plain`.
     pub(super) state: &'static str,
     /// Number of granted jobs.
     pub(super) jobs: usize,
@@ -81,7 +82,8 @@ pub(super) async fn nodes(proxy: &Proxy, namespace: &str) -> Nodes {
     named.filter(|(_, node)| !matches!(node.as_str(), "" | "<none>")).collect()
 }
 
-/// Returns the workers that fill a slot, in the order of their slots. O(jobs · log workers).
+/// Returns the workers that fill a slot, in the order of their slots, and then the workers that have
+/// left theirs. O(jobs · log workers).
 pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'a>> {
     #[derive(Clone, Copy, Default)]
     struct Load {
@@ -91,10 +93,10 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
     }
     let inline = pool.swarm.inline_jobs();
     let has_shares = inline.values().any(|job| job["share"].is_u64());
-    let mut loads = BTreeMap::<Slot, Load>::new();
+    let mut loads = BTreeMap::<&SessionId, Load>::new();
     for job in pool.jobs() {
-        let Some(slot) = job.slot else { continue };
-        let load = loads.entry(slot).or_default();
+        let Some(session) = job.session else { continue };
+        let load = loads.entry(session).or_default();
         if job.phase == JobPhase::Stopping {
             load.releasing += 1;
         } else {
@@ -103,9 +105,11 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
         let share = inline.get(job.name.as_str()).and_then(|it| it["share"].as_u64());
         load.shares = load.shares.saturating_add(share.unwrap_or_default());
     }
-    let states = pool.workers().into_iter().map(|worker| {
-        let load = loads.get(&worker.slot).copied().unwrap_or_default();
+    let all = pool.workers().into_iter().chain(pool.former_workers());
+    let states = all.map(|worker| {
+        let load = loads.get(&worker.session).copied().unwrap_or_default();
         let state = match &worker.report {
+            _ if worker.is_former => "leaving",
             _ if worker.is_plain => "plain",
             // A Lease that was deleted, or that the user may not read.
             None => "unknown",
@@ -153,13 +157,12 @@ fn table(pool: &LivePool, states: &[WorkerState<'_>], is_wide: bool) -> String {
                 Some(false) => "not confirmed",
                 None => "published",
             };
-            let session = pool.ledger.slots.get(&it.worker.slot);
             row.extend([
                 it.worker.slot.to_string(),
                 it.node.clone().unwrap_or_default(),
                 it.load.map_or_else(String::new, |load| load.to_string()),
                 view.to_owned(),
-                session.map(|record| record.session.to_string()).unwrap_or_default(),
+                it.worker.session.to_string(),
             ]);
         }
         row

@@ -20,7 +20,8 @@ impl Labels {
         let named = named.filter_map(|(label, name)| {
             Some((label.to_owned(), name.filter(|name| is_value(name))?.to_owned()))
         });
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = named.collect();
+        // The view of a worker that leaves its slot names no worker any more.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(named);
     }
 
     /// Returns the labels.
@@ -44,8 +45,8 @@ mod tests {
 
     #[test]
     fn a_name_that_is_no_value_of_a_label_is_left_out() {
-        let labels = Labels::default();
         let of = |worker: &str| {
+            let labels = Labels::default();
             labels.set(Some("cams"), Some(worker));
             labels.get().remove(WORKER_LABEL)
         };
@@ -55,6 +56,11 @@ mod tests {
         for name in ["", "-a", "a-", "a b", "ä", "<a>", &"x".repeat(VALUE_MAX + 1)] {
             assert_eq!(of(name), None, "{name}");
         }
-        assert_eq!(labels.get().get(SWARM_LABEL).map(String::as_str), Some("cams"));
+        let labels = Labels::default();
+        for worker in ["w-0", ""] {
+            labels.set(Some("cams"), Some(worker));
+        }
+        let expected = [(SWARM_LABEL, "cams"), (WORKER_LABEL, "w-0")];
+        assert_eq!(labels.get(), expected.map(|(label, name)| (label.into(), name.into())).into());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::causes::Facts;
-use super::{Episode, JobMove, QUARANTINED, RETURNED};
+use super::{Episode, JobMove, LEAVING, QUARANTINED, RETURNED};
 use crate::handover::{Cell, SessionId};
 use crate::hash::{digest_and, hash_name, mix};
 use crate::merge::side_by_side;
@@ -329,7 +329,7 @@ impl<'a> Step<'a> {
                 (Kind::Granted, name(session), lost(MoveReason::New.as_str()))
             }
             Some(Cell::Releasing { .. }) => match old {
-                Some(Cell::Granted { .. }) => (Kind::Asked, target(), lost("released")),
+                Some(Cell::Granted { .. }) => (Kind::Asked, target(), lost(LEAVING)),
                 _ => return None,
             },
             Some(Cell::Hold { .. }) => {
@@ -339,7 +339,7 @@ impl<'a> Step<'a> {
             Some(Cell::Free { .. }) => {
                 let unassigned = decision.plan.unassigned.get(job);
                 let kind = if unassigned.is_some() { Kind::Gone } else { Kind::Ended };
-                (kind, target(), lost(unassigned.map_or("released", |why| why.as_str())))
+                (kind, target(), lost(unassigned.map_or(LEAVING, |why| why.as_str())))
             }
             None => (Kind::Gone, None, MoveReason::Removed.as_str()),
             // A job that is done or runs everywhere has not moved.

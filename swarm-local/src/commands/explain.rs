@@ -113,7 +113,7 @@ fn text(entry: &JobEntry<String>, pool: &str, episodes: &[Episode]) -> String {
     if let (Some(_), Some(worker)) = (&entry.moves_for, &entry.worker) {
         line("Waits for:", &format!("the end of its run on {worker}"));
     }
-    line("Came:", &past.last_move(&entry.name, entry.worker.is_some()));
+    line("Came:", &past.last_move(&entry.name, entry.worker.as_deref()));
     match (&entry.unassigned_message, &entry.worker) {
         (Some(why), _) => line("Why:", why),
         (None, Some(_)) if entry.moves_for.is_some() => line("Why:", &entry.leaving()),

@@ -98,8 +98,7 @@ async fn print(args: &HistoryArgs) -> Result<(), Failure> {
     }
     match args.output {
         Output::Text => {
-            let none = || format!("{job} has not moved: it came {}\n", past.last_move(job, true));
-            output::print(&table.unwrap_or_else(none))?;
+            output::print(&table.unwrap_or_else(|| past.unmoved(job)))?;
         }
         Output::Json => output::print_json(&format!("{:#}\n", past.document_of(job)))?,
     }

@@ -70,16 +70,26 @@ fn a_removed_job_has_the_time_of_its_end_and_a_history_its_newest_part() {
 fn the_last_move_of_a_job_is_a_sentence() {
     let episodes = episodes();
     let past = past(&episodes);
-    let a = past.last_move("a", true);
+    let a = past.last_move("a", Some("w-1"));
     let expected = "from w-0, 2025-11-28T03:21:00Z (49 s ago), with the reason `balance`: worker w-1 \
                     joined";
     assert_eq!(a, expected);
-    let without = past.last_move("c", false);
+    let stale = past.last_move("a", Some("w-7"));
+    assert_eq!(stale, "not in the history yet, which gets a move a while after its end");
+    assert!(past.last_move("b", Some("w-0")).starts_with("from w-0"), "it still goes on");
+    let lost = past.unmoved("c");
+    let expected = "c has no moves with details; when it came is not known: the history has lost the \
+                    details of 1 move\n";
+    assert_eq!(lost, expected);
+    let mut episodes = self::episodes();
+    episodes[0].omitted = 0;
+    let past = self::past(&episodes);
+    let without = past.last_move("c", None);
     assert_eq!(
         without,
         "no worker has had it since 2025-11-28T03:20:00Z, where the history begins"
     );
-    let unknown = past.last_move("c", true);
+    let unknown = past.last_move("c", Some("w-0"));
     assert_eq!(unknown, "before 2025-11-28T03:20:00Z, where the history begins");
     assert_eq!(past.held_since().get("a"), Some(&1_764_300_060_600));
     assert_eq!(past.held_since().get("b"), None, "its worker changes");

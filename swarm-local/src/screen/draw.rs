@@ -68,7 +68,9 @@ impl Parts {
             }
         };
         if WIDE <= area.width {
-            let width = area.width / 5 * 3;
+            // A list of jobs of all workers has long remarks.
+            let fifths = if model.jobs.which == Which::OfWorker { 3 } else { 2 };
+            let width = area.width / 5 * fifths;
             let (top, events) = cut(body, room.min(wanted.max(jobs)));
             let left = Rect { width: width - 2, ..top };
             let right = Rect { x: top.x + width, width: top.width - width, ..top };
