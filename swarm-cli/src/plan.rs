@@ -273,7 +273,7 @@ fn ask_live(
 ) -> Result<Answer, Refusal> {
     let ClusterPlanArgs { input, live, options, .. } = args;
     let found = live_plan::read(live, &args.scope(), name).map_err(Refusal::Impossible)?;
-    let workers = options.workers.unwrap_or(found.workers);
+    let workers = options.workers.unwrap_or_else(|| found.state.remaining(found.workers));
     let question = found.question(workers, options.reach());
     let live_spec = answer::read(&question).map_err(machine::refusal)?;
     let mut state = found.state.clone();

@@ -1,13 +1,13 @@
 //! The live part of a plan: the Swarm, its jobs and its assignment, read from a cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use serde_json::{Value, json};
 use swarm_core::Slot;
 
 use super::objects::SwarmObject;
-use super::pool::{LivePool, Reach};
+use super::pool::{LivePool, LiveWorker, Reach};
 use super::{Failure, Scope, nearest, one, paths, with_proxy};
 use crate::kubectl::proxy::Proxy;
 use crate::plan::answer::{self, Answer, Before, Live, Question};
@@ -38,7 +38,7 @@ pub(crate) struct LiveSwarm {
     /// The Swarm and the ConfigMaps of its namespace with jobs, as manifests.
     pub(crate) manifest: Source,
     pub(crate) state: Live,
-    /// The number of workers that the pool should have.
+    /// The number of workers that the pool should have, with workers that are planned to go.
     pub(crate) workers: u32,
     pub(crate) document: LiveDocument,
 }
@@ -88,21 +88,21 @@ pub(super) async fn swarm(
         })
     };
     let without: Vec<_> = without.iter().map(slot).collect::<Result<_, _>>()?;
-    let wanted = usize::try_from(pool.swarm.status.workers_desired).unwrap_or(usize::MAX);
-    let workers = wanted.max(names.len()).saturating_sub(without.len());
+    let workers = workers_wanted(&pool.swarm);
+    let leaving = leaving(&pool, workers);
     let shown = format!("Swarm `{namespace}/{name}` of the cluster");
     let part = Part { shown: shown.clone(), text, lines: Lines::Unknown };
     let (manifest, _) = Source::joined(shown, vec![part]).map_err(|it| it.sentence)?;
     let swarm = LiveSwarm {
         manifest,
-        workers: u32::try_from(workers).unwrap_or(u32::MAX),
+        workers,
         document: LiveDocument {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             revision: pool.ledger.revision(),
             resource_version: pool.swarm.metadata.resource_version.clone(),
         },
-        state: Live { held: pool.ledger.assignment(), names, without, running: None },
+        state: Live { held: pool.ledger.assignment(), names, leaving, without, running: None },
     };
     Ok((swarm, pool))
 }
@@ -132,6 +132,26 @@ impl LiveSwarm {
     }
 }
 
+/// Returns the number of workers that a Swarm should have.
+fn workers_wanted(swarm: &SwarmObject) -> u32 {
+    // The status follows an edit of the spec.
+    let replicas = swarm.spec["replicas"].as_u64().and_then(|count| u32::try_from(count).ok());
+    replicas.unwrap_or(swarm.status.workers_desired)
+}
+
+/// Returns the slots of the workers beyond `wanted`. The operator empties the highest slots. In a pool
+/// that only others scale, any worker may leave, and drains its jobs then.
+fn leaving(pool: &LivePool, wanted: u32) -> Vec<Slot> {
+    let spec = &pool.swarm.spec;
+    let is_scaled = !spec["replicas"].is_null() || !spec["autoscale"].is_null();
+    let drains = |worker: &&LiveWorker| worker.report.as_ref().is_some_and(|it| it.ack.draining);
+    let workers = pool.workers().into_iter().filter(drains).map(|worker| worker.slot);
+    let draining: BTreeSet<_> = workers.filter(|_| !is_scaled).collect();
+    let mut slots: Vec<_> = pool.ledger.slots.keys().copied().collect();
+    slots.sort_by_key(|slot| draining.contains(slot));
+    slots.split_off(slots.len().min(wanted as usize))
+}
+
 /// Returns the text of a manifest with the spec of a live object.
 fn manifest(SwarmObject { metadata, spec, .. }: &SwarmObject) -> String {
     document(&json!({
@@ -152,4 +172,63 @@ fn without_fields(mut object: Value) -> Value {
 
 fn document(object: &Value) -> String {
     format!("---\n{object}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+
+    use super::super::objects::{LeaseObject, LedgerSpec};
+    use super::*;
+
+    fn read<T: DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    /// A pool of workers in the slots 0 to 3. The worker in slot 1 drains.
+    fn pool(spec: &Value, desired: u32) -> LivePool {
+        let sessions: Vec<_> = (0..4).map(|slot| format!("6f1c-{slot:016x}")).collect();
+        let holders: Vec<_> = sessions
+            .iter()
+            .enumerate()
+            .map(|(slot, session)| {
+                json!({"session": session, "slot": slot, "worker": format!("w-{slot}"), "jobs": {}})
+            })
+            .collect();
+        let ledger: LedgerSpec = read(json!({
+            "pool": {"name": "w"}, "revision": 7, "version": 2, "firstToken": 100,
+            "holdings": {"incarnation": 9, "holders": holders},
+        }));
+        let ack = r#"{"write":3,"durationMs":20000,"incarnation":9,"revision":5,"draining":true}"#;
+        let lease: LeaseObject = read(json!({
+            "metadata": {"name": sessions[1], "annotations": {"swarm.k8slab.info/ack": ack}},
+            "spec": {"holderIdentity": sessions[1]},
+        }));
+        let swarm = read(json!({
+            "metadata": {"name": "cameras", "namespace": "media"},
+            "spec": spec,
+            "status": {"workersDesired": desired},
+        }));
+        let ledger = ledger.ledger(Vec::new()).unwrap();
+        LivePool::of(swarm, None, ledger, &[lease], Vec::new(), jiff::Timestamp::now())
+    }
+
+    #[test]
+    fn the_workers_beyond_the_desired_number_leave() {
+        for (spec, desired, wanted, left_out) in [
+            // The status does not know the newest spec yet.
+            (json!({"replicas": 3}), 4, 3, &[3][..]),
+            (json!({"replicas": 4}), 3, 4, &[]),
+            (json!({"autoscale": {"maxReplicas": 9}}), 2, 2, &[2, 3]),
+            (json!({}), 3, 3, &[1]),
+            (json!({}), 2, 2, &[3, 1]),
+            (json!({}), 5, 5, &[]),
+        ] {
+            let pool = pool(&spec, desired);
+            assert_eq!(workers_wanted(&pool.swarm), wanted, "{spec}");
+            let slots = leaving(&pool, wanted);
+            let slots: Vec<_> = slots.into_iter().map(|slot| slot.0).collect();
+            assert_eq!(slots, left_out, "{spec}");
+        }
+    }
 }

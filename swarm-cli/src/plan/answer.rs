@@ -51,6 +51,8 @@ pub(crate) struct Live {
     pub(crate) held: Assignment,
     /// The names of all workers.
     pub(crate) names: BTreeMap<Slot, String>,
+    /// The slots of workers beyond the number that the Swarm should have.
+    pub(crate) leaving: Vec<Slot>,
     /// The slots of workers that are planned to go.
     pub(crate) without: Vec<Slot>,
     /// The settings that start the jobs that run, if an edit is planned.
@@ -251,13 +253,26 @@ impl Plannable {
 }
 
 impl Live {
-    /// Returns the slots of `workers` workers: the lowest slots of the present workers, and more after
-    /// the highest one.
+    /// Returns the slots of `workers` workers without the workers that are planned to go.
     fn slots(&self, workers: u32) -> Vec<Slot> {
-        let present = self.names.keys().copied().filter(|slot| !self.without.contains(slot));
+        let stays = |slot: &Slot| !self.without.contains(slot);
+        self.in_order().filter(stays).take(workers as usize).collect()
+    }
+
+    /// Returns the number of workers that remain of `workers` once the planned ones are gone.
+    pub(crate) fn remaining(&self, workers: u32) -> u32 {
+        let goes = |slot: &Slot| self.without.contains(slot);
+        let gone = self.in_order().take(workers as usize).filter(goes).count();
+        workers.saturating_sub(u32::try_from(gone).unwrap_or(u32::MAX))
+    }
+
+    /// Returns the slots in the order in which a pool has them: the slots of the workers that stay, of
+    /// the workers that leave, and more after the highest one.
+    fn in_order(&self) -> impl Iterator<Item = Slot> {
+        let is_leaving = |slot: &Slot| self.leaving.contains(slot);
+        let (leaving, staying): (Vec<_>, Vec<_>) = self.names.keys().copied().partition(is_leaving);
         let highest = self.names.keys().last().map_or(0, |slot| slot.0.saturating_add(1));
-        let more = (highest..).map(Slot);
-        present.chain(more).take(workers as usize).collect()
+        staying.into_iter().chain(leaving).chain((highest..).map(Slot))
     }
 }
 

@@ -209,6 +209,7 @@ fn a_live_plan_names_the_workers_the_moves_and_the_jobs_that_restart_in_place() 
     let live = Live {
         held: held.into_iter().collect(),
         names,
+        leaving: Vec::new(),
         without: Vec::new(),
         running: Some(read(&question(&old, 2)).unwrap().starts()),
     };
@@ -231,6 +232,32 @@ fn a_live_plan_names_the_workers_the_moves_and_the_jobs_that_restart_in_place() 
     assert!(text.contains("pod-x   gone") && !text.contains("w-"), "{text}");
     let more = planned(&Live { without: Vec::new(), ..without }, 3);
     assert_eq!(more.slots, [Slot(0), Slot(4), Slot(5)]);
+}
+
+#[test]
+fn a_worker_that_leaves_stays_only_in_a_plan_for_more_workers() {
+    let names = (0..4).map(|slot| (Slot(slot), format!("w-{slot}"))).collect();
+    let live = Live { names, leaving: vec![Slot(1)], ..Live::default() };
+    let jobs = runs("{name: a}");
+    let slots = |live: &Live, workers| {
+        let question = Question {
+            home: Home::Cluster,
+            manifest: &jobs,
+            name: None,
+            namespace: None,
+            workers: Some(workers),
+            reach: Reach::Target,
+        };
+        let slots = answer(&question, Before::Live(live)).unwrap().slots;
+        slots.into_iter().map(|slot| slot.0).collect::<Vec<_>>()
+    };
+    assert_eq!(slots(&live, 3), [0, 2, 3]);
+    assert_eq!(slots(&live, 5), [0, 2, 3, 1, 4]);
+    // The worker in slot 1 leaves anyway, so three remain.
+    let without = Live { without: vec![Slot(1)], ..live.clone() };
+    assert_eq!((without.remaining(3), slots(&without, 3)), (3, vec![0, 2, 3]));
+    let without = Live { without: vec![Slot(2)], ..live };
+    assert_eq!((without.remaining(3), slots(&without, 2)), (2, vec![0, 3]));
 }
 
 #[test]
