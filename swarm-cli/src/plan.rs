@@ -273,7 +273,8 @@ fn ask_live(
 ) -> Result<Answer, Refusal> {
     let ClusterPlanArgs { input, live, options, .. } = args;
     let found = live_plan::read(live, &args.scope(), name).map_err(Refusal::Impossible)?;
-    let workers = options.workers.unwrap_or_else(|| found.state.remaining(found.workers));
+    let workers_for = |own| options.workers.unwrap_or_else(|| found.state.remaining(own));
+    let workers = workers_for(found.document.workers);
     let question = found.question(workers, options.reach());
     let live_spec = answer::read(&question).map_err(machine::refusal)?;
     let mut state = found.state.clone();
@@ -288,7 +289,9 @@ fn ask_live(
             name: options.name.as_deref().or(Some(name)),
             ..question
         };
-        answer::read(&question).map_err(machine::refusal)?
+        let mut edited = answer::read(&question).map_err(machine::refusal)?;
+        edited.workers = workers_for(edited.own_workers.unwrap_or(found.document.workers));
+        edited
     };
     let mut answer = edited.plan(Before::Live(&state)).map_err(machine::refusal)?;
     let document = found.document;

@@ -38,8 +38,6 @@ pub(crate) struct LiveSwarm {
     /// The Swarm and the ConfigMaps of its namespace with jobs, as manifests.
     pub(crate) manifest: Source,
     pub(crate) state: Live,
-    /// The number of workers that the pool should have, with workers that are planned to go.
-    pub(crate) workers: u32,
     pub(crate) document: LiveDocument,
 }
 
@@ -95,8 +93,8 @@ pub(super) async fn swarm(
     let (manifest, _) = Source::joined(shown, vec![part]).map_err(|it| it.sentence)?;
     let swarm = LiveSwarm {
         manifest,
-        workers,
         document: LiveDocument {
+            workers,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             revision: pool.ledger.revision(),
@@ -126,7 +124,7 @@ impl LiveSwarm {
     ///
     /// A sentence about the spec.
     pub(super) fn own_plan(&self) -> Result<Answer, String> {
-        let question = self.question(self.workers, answer::Reach::Step);
+        let question = self.question(self.document.workers, answer::Reach::Step);
         let before = Before::Live(&self.state);
         answer::answer(&question, before).map_err(|unplanned| unplanned.to_string())
     }

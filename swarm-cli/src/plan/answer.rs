@@ -119,6 +119,8 @@ pub(crate) struct Plannable {
     pub(crate) name: String,
     /// The number of workers.
     pub(crate) workers: u32,
+    /// The number of workers that the Swarm itself sets, by `replicas` or `autoscale`.
+    pub(crate) own_workers: Option<u32>,
     /// Prefix of the names of the workers.
     pub(crate) worker_name: String,
     /// The times of leases and ends.
@@ -154,7 +156,8 @@ pub(crate) fn read(question: &Question<'_>) -> Result<Plannable, Unplanned> {
     let manifest = manifest.map_err(|error| unplanned(question, &error, &shown))?;
     let in_file = |reason: &str| format!("{shown}: {reason}");
     let Manifest { name, mut desired, replicas, first_slot, worker_name, lease, .. } = manifest;
-    let Manifest { runner, runners, mut notes, .. } = manifest;
+    let Manifest { runner, runners, fields, mut notes, .. } = manifest;
+    let sets_workers = desired.autoscale.is_some() || fields.contains("replicas");
     match desired.replication {
         Replication::One => {}
         Replication::All => {
@@ -179,6 +182,7 @@ pub(crate) fn read(question: &Question<'_>) -> Result<Plannable, Unplanned> {
     Ok(Plannable {
         name,
         workers,
+        own_workers: replicas.filter(|_| sets_workers),
         worker_name,
         lease,
         first_slot,

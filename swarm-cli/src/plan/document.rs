@@ -41,6 +41,8 @@ pub(crate) struct Document {
 pub(crate) struct LiveDocument {
     pub(crate) namespace: String,
     pub(crate) name: String,
+    /// The number of workers that it should have now.
+    pub(crate) workers: u32,
     /// Revision of its ledger.
     pub(crate) revision: u64,
     /// Version of the object. Each edit, and each change of its status, makes another one.

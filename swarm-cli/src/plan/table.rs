@@ -85,6 +85,10 @@ fn headline(answer: &Answer) -> String {
     let s = |count: usize| if count == 1 { "" } else { "s" };
     let plural = if *workers == 1 { "" } else { "s" };
     let _ = write!(text, "{jobs} job{} on {workers} worker{plural}", s(jobs));
+    let now = answer.document.live.as_ref().map(|live| live.workers);
+    if let Some(now) = now.filter(|now| now != workers) {
+        let _ = write!(text, ", now {now}");
+    }
     let mut by_reason = BTreeMap::<_, usize>::new();
     for step in moves {
         *by_reason.entry(step.reason).or_default() += 1;

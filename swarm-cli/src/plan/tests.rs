@@ -8,7 +8,7 @@ use swarm_spec::convert::Home;
 use swarm_spec::spec::WORKERS_MAX;
 
 use super::answer::{Answer, Before, Live, Question, Reach, answer, read};
-use super::document::Enough;
+use super::document::{Enough, LiveDocument};
 use super::source::Source;
 use super::{table, whole_number};
 
@@ -258,6 +258,47 @@ fn a_worker_that_leaves_stays_only_in_a_plan_for_more_workers() {
     assert_eq!((without.remaining(3), slots(&without, 3)), (3, vec![0, 2, 3]));
     let without = Live { without: vec![Slot(2)], ..live };
     assert_eq!((without.remaining(3), slots(&without, 2)), (2, vec![0, 3]));
+}
+
+#[test]
+fn a_swarm_sets_its_own_number_of_workers_and_a_live_plan_says_how_many_there_are() {
+    let workload = "---\nkind: StatefulSet\nmetadata: {name: w}\nspec: {replicas: 2}\n";
+    let with = |field: &str| {
+        let text = runs("{name: a}, {name: b}").text;
+        Source::of("FILE", text.replace("spec:\n", &format!("spec:\n  {field}\n")) + workload)
+    };
+    for (field, own) in [
+        ("replicas: 3", Some(3)),
+        ("autoscale: {min: 2, max: 9, jobsPerWorker: 1}", Some(2)),
+        ("suspend: false", None),
+    ] {
+        let manifest = with(field);
+        let question = Question {
+            home: Home::Cluster,
+            manifest: &manifest,
+            name: None,
+            namespace: None,
+            workers: Some(4),
+            reach: Reach::Target,
+        };
+        let plannable = read(&question).unwrap();
+        assert_eq!((plannable.workers, plannable.own_workers), (4, own), "{field}");
+    }
+    let mut answer = ask(&runs("{name: a}"), 3, None);
+    let mut live = LiveDocument {
+        namespace: "media".to_owned(),
+        name: "any".to_owned(),
+        workers: 4,
+        revision: 7,
+        resource_version: "1".to_owned(),
+    };
+    answer.document.live = Some(live.clone());
+    let text = table::text(&answer);
+    assert!(text.starts_with("any: 1 job on 3 workers, now 4; moves"), "{text}");
+    live.workers = 3;
+    answer.document.live = Some(live);
+    let text = table::text(&answer);
+    assert!(text.starts_with("any: 1 job on 3 workers; moves"), "{text}");
 }
 
 #[test]
