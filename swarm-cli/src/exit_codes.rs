@@ -11,6 +11,21 @@ const PLUGIN: &str = "kubectl-swarm";
 const FAILURE: Code = (1, "any other failure");
 const INVALID: Code = (2, "invalid usage or input; only an error message is printed");
 
+/// Exit codes of `workers` on one machine.
+const WORKERS: &[Code] = &[
+    (0, "the pool runs"),
+    (1, "the pool does not answer, or belongs to another user"),
+    INVALID,
+    (3, "no such pool runs"),
+];
+/// Exit codes of `check` on one machine.
+const CHECK: &[Code] = &[
+    (0, "nothing is wrong"),
+    FAILURE,
+    INVALID,
+    (3, "something is wrong, with this machine or with a pool"),
+];
+
 /// Returns the exit codes of a command about a live pool in a cluster.
 fn codes_in_a_cluster(command: &str) -> Option<&'static [Code]> {
     const UNREAD: Code = (1, "the cluster does not answer, or refuses the request");
@@ -34,6 +49,12 @@ fn codes_in_a_cluster(command: &str) -> Option<&'static [Code]> {
             UNREAD,
             INVALID,
             (3, "no such Swarm exists, or none has such a job"),
+        ],
+        "plan" => &[
+            (0, "every job has a worker"),
+            (1, "the cluster does not answer, or refuses the request; or any other failure"),
+            INVALID,
+            (3, "some jobs have no worker; with --live also: no such Swarm or worker exists"),
         ],
         "apply" => &[
             (0, "the manifests were applied"),
@@ -78,12 +99,7 @@ fn codes_in_a_cluster(command: &str) -> Option<&'static [Code]> {
 /// Returns the exit codes of a command.
 fn codes(command: &str) -> &'static [Code] {
     match command {
-        "check" => &[
-            (0, "nothing is wrong"),
-            (1, "any other failure"),
-            INVALID,
-            (3, "something is wrong, with this machine or with a pool"),
-        ],
+        "check" => CHECK,
         "local" => &[
             (0, "the pool has ended, is up in the background (-d), or settled (--until-settled)"),
             (1, "any other failure, also when --timeout is over"),
@@ -120,12 +136,7 @@ fn codes(command: &str) -> &'static [Code] {
             INVALID,
             (3, "no such pool runs, or it lacks one of the jobs"),
         ],
-        "workers" => &[
-            (0, "the pool runs"),
-            (1, "the pool does not answer, or belongs to another user"),
-            INVALID,
-            (3, "no such pool runs"),
-        ],
+        "workers" => WORKERS,
         "ps" => &[
             (0, "the pool runs; the list may be empty"),
             (1, "the pool does not answer, or belongs to another user"),

@@ -82,7 +82,7 @@ pub(crate) struct Scope {
 }
 
 /// Reason for a command's failure; a sentence.
-enum Failure {
+pub(crate) enum Failure {
     /// The answer is "no".
     No(String),
     Failed(String),
@@ -139,11 +139,15 @@ fn run(
     cluster: &Cluster,
     command: impl AsyncFnOnce(&Proxy) -> Result<ExitCode, Failure>,
 ) -> ExitCode {
-    let (sentence, code) = match with_proxy(cluster, command) {
-        Ok(code) => return code,
-        Err(Failure::Interrupted) => return ExitCode::from(INTERRUPTED),
-        Err(Failure::No(sentence)) => (sentence, ExitCode::from(NO)),
-        Err(Failure::Failed(sentence)) => (sentence, ExitCode::FAILURE),
+    with_proxy(cluster, command).unwrap_or_else(finish_failed)
+}
+
+/// Prints a failure, and returns its exit code.
+pub(crate) fn finish_failed(failure: Failure) -> ExitCode {
+    let (sentence, code) = match failure {
+        Failure::Interrupted => return ExitCode::from(INTERRUPTED),
+        Failure::No(sentence) => (sentence, ExitCode::from(NO)),
+        Failure::Failed(sentence) => (sentence, ExitCode::FAILURE),
     };
     complain(&sentence);
     code

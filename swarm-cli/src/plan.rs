@@ -27,8 +27,8 @@ use swarm_spec::spec::WORKERS_MAX;
 
 use crate::input::STANDARD_INPUT;
 use crate::kubectl::Cluster;
-use crate::live::Scope;
 use crate::live::plan::{self as live_plan, LiveArgs};
+use crate::live::{Failure, Scope, finish_failed};
 use answer::{Answer, Before, Question, Reach, Unplanned};
 use input::{InputArgs, Unread};
 use source::Source;
@@ -177,6 +177,7 @@ fn finish_refused(refusal: Refusal) -> ExitCode {
             complain(&sentence);
             ExitCode::FAILURE
         }
+        Refusal::Live(failure) => finish_failed(failure),
     }
 }
 
@@ -204,6 +205,8 @@ enum Refusal {
     Wrong(Explained),
     /// A required program is missing.
     Impossible(String),
+    /// The live Swarm cannot be read, or it has no such worker.
+    Live(Failure),
 }
 
 impl From<String> for Refusal {
@@ -272,7 +275,7 @@ fn ask_live(
     notes: &mut Vec<String>,
 ) -> Result<Answer, Refusal> {
     let ClusterPlanArgs { input, live, options, .. } = args;
-    let found = live_plan::read(live, &args.scope(), name).map_err(Refusal::Impossible)?;
+    let found = live_plan::read(live, &args.scope(), name).map_err(Refusal::Live)?;
     let workers_for = |own| options.workers.unwrap_or_else(|| found.state.remaining(own));
     let workers = workers_for(found.document.workers);
     let question = found.question(workers, options.reach());

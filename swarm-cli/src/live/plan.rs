@@ -45,16 +45,12 @@ pub(crate) struct LiveSwarm {
 ///
 /// # Errors
 ///
-/// A sentence, as the commands that show a pool.
-pub(crate) fn read(args: &LiveArgs, scope: &Scope, name: &str) -> Result<LiveSwarm, String> {
-    let read = with_proxy(&scope.cluster, async |proxy| {
+/// The failure of a read, as of the commands that show a pool.
+pub(crate) fn read(args: &LiveArgs, scope: &Scope, name: &str) -> Result<LiveSwarm, Failure> {
+    with_proxy(&scope.cluster, async |proxy| {
         let namespace = scope.namespace()?;
         let (swarm, _) = swarm(proxy, &namespace, name, &args.without).await?;
         Ok(swarm)
-    });
-    read.map_err(|failure| match failure {
-        Failure::No(sentence) | Failure::Failed(sentence) => sentence,
-        Failure::Interrupted => "ended by a signal".to_owned(),
     })
 }
 
