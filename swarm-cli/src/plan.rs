@@ -165,12 +165,8 @@ fn finish_refused(refusal: Refusal) -> ExitCode {
             complain(&format!("note: {shown}: no Swarm in it, so there is nothing to plan"));
             ExitCode::SUCCESS
         }
-        Refusal::Wrong(Explained { sentence, excerpt }) => {
-            complain(&sentence);
-            if let Some(excerpt) = excerpt {
-                // A failure to write to standard error cannot be reported.
-                let _ = writeln!(io::stderr(), "{}", printable(&excerpt, Form::Lines));
-            }
+        Refusal::Wrong(explained) => {
+            complain_at_length(&explained);
             ExitCode::from(WRONG)
         }
         Refusal::Impossible(sentence) => {
@@ -178,6 +174,15 @@ fn finish_refused(refusal: Refusal) -> ExitCode {
             ExitCode::FAILURE
         }
         Refusal::Live(failure) => finish_failed(failure),
+    }
+}
+
+/// Prints a message, and the lines below it.
+fn complain_at_length(Explained { sentence, excerpt }: &Explained) {
+    complain(sentence);
+    if let Some(excerpt) = excerpt {
+        // A failure to write to standard error cannot be reported.
+        let _ = writeln!(io::stderr(), "{}", printable(excerpt, Form::Lines));
     }
 }
 

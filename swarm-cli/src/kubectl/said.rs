@@ -1,5 +1,9 @@
 //! Turns kubectl's error output into a sentence: the problem, and its remedy.
 
+use swarm_spec::manifest::Explained;
+
+/// Maximum length of a message, and of the lines after it, in characters.
+const CHARS_MAX: usize = 4_000;
 /// Part of kubectl's message about a kind that the cluster does not have.
 pub(super) const NO_SUCH_KIND: &str = "the server doesn't have a resource type";
 
@@ -80,6 +84,20 @@ pub(crate) fn cause(said: &str) -> String {
     short.map_or_else(|| line.clone(), str::to_owned)
 }
 
+/// Returns all that kubectl says outside its log, up to a limit; the lines after the first are the
+/// excerpt.
+pub(crate) fn message(said: &str) -> Explained {
+    let mut lines = said.lines().filter(|line| !is_of_log(line) && !line.trim().is_empty());
+    let Some(first) = lines.next() else { return cause(said).into() };
+    let rest = lines.collect::<Vec<_>>().join("\n");
+    let mut excerpt: String = rest.chars().take(CHARS_MAX).collect();
+    if excerpt.len() < rest.len() {
+        excerpt.push('…');
+    }
+    let sentence = cause(first).chars().take(CHARS_MAX).collect();
+    Explained { sentence, excerpt: Some(excerpt).filter(|it| !it.is_empty()) }
+}
+
 /// Whether a line comes from klog, as in `E1126 07:28:44.387217    7005 run.go:72] "command failed"`.
 fn is_of_log(line: &str) -> bool {
     let mut chars = line.chars();
@@ -97,6 +115,21 @@ fn logged(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_conflict_names_the_manager_and_its_fields() {
+        let log = "W1126 07:36:37.491605   15290 warnings.go:70] deprecated\n";
+        let conflict = "error: Apply failed with 1 conflict: conflict with \"hpa\":\n- .spec.replicas\n\
+                        Please review the fields above.\n\nSee https://k8s.io/#conflicts\n";
+        let Explained { sentence, excerpt } = message(&format!("{log}{conflict}"));
+        assert_eq!(sentence, "Apply failed with 1 conflict: conflict with \"hpa\":");
+        let rest =
+            "- .spec.replicas\nPlease review the fields above.\nSee https://k8s.io/#conflicts";
+        assert_eq!(excerpt.as_deref(), Some(rest));
+        assert_eq!(message(""), "it says nothing".to_owned().into());
+        let lengthy = message(&"ö\n".repeat(10_000));
+        assert_eq!(lengthy.excerpt.unwrap().chars().count(), CHARS_MAX + 1);
+    }
 
     #[test]
     fn what_kubectl_says_becomes_a_sentence_with_a_way_out() {

@@ -7,10 +7,11 @@ use std::thread;
 
 use clap::Args;
 use serde_json::{Value, json};
+use swarm_spec::manifest::Explained;
 
 use super::input::InputArgs;
-use super::{Refusal, finish_refused};
-use crate::kubectl::said::cause;
+use super::{Refusal, complain_at_length, finish_refused};
+use crate::kubectl::said::message;
 use crate::kubectl::{Cluster, MISSING, check_name};
 use swarm_local::output::{NO, complain, print};
 
@@ -97,7 +98,10 @@ fn applied(args: &ApplyArgs) -> Result<ExitCode, Refusal> {
         ));
         return Ok(ExitCode::from(NO));
     }
-    Err(Refusal::Impossible(format!("kubectl apply: {}", cause(&said))))
+    let said = message(&said);
+    let sentence = format!("kubectl apply: {}", said.sentence);
+    complain_at_length(&Explained { sentence, ..said });
+    Ok(ExitCode::FAILURE)
 }
 
 /// Returns the objects as one list, with the version in the only Swarm.
