@@ -76,7 +76,7 @@ pub use fixed::Fixed;
 pub use run_log::RunLogSize;
 pub use starts::{Runners, Starts};
 pub use state::other_pool;
-pub use text::age;
+pub use text::{age, limit};
 pub use worker_log::{JobLines, Line as JobLine};
 
 use by_hand::Hands;

@@ -286,7 +286,8 @@ pub(super) fn span(took: Duration) -> String {
 }
 
 /// Formats a limit as an option has it: `0s`, `1.5s`.
-pub(super) fn limit(time: Duration) -> String {
+#[must_use]
+pub fn limit(time: Duration) -> String {
     if time.is_zero() { "0s".to_owned() } else { format!("{time:?}") }
 }
 

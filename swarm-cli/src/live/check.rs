@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::Value;
 use swarm_local::findings::{Finding, Outcome, document, is_sound, table};
+use swarm_local::limit;
 
 use super::objects::Metadata;
 use super::show::{Answer, Display, wait};
@@ -92,7 +93,12 @@ async fn answer(args: &CheckArgs, proxy: &Proxy) -> Result<Answer, Failure> {
         let wrong = findings.iter().filter(|it| it.outcome == Outcome::Wrong);
         wrong.map(|it| it.part.to_owned()).collect()
     };
-    Ok(args.display.answer(is_sound(&findings), text, document, wrong)?)
+    let answer = args.display.answer(is_sound(&findings), text, document, wrong)?;
+    let first = findings.iter().find(|it| args.wait && it.outcome == Outcome::Wrong);
+    let complaint = first.map(|Finding { part, message, .. }| {
+        format!("not sound within {}: {part}: {message}", limit(args.timeout))
+    });
+    Ok(answer.with_complaints(complaint.into_iter().collect()))
 }
 
 /// Converts a read that may be refused.

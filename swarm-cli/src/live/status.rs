@@ -12,8 +12,8 @@ use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::shell;
 use swarm_core::JobPhase;
 use swarm_core::handover::SessionId;
-use swarm_local::age;
 use swarm_local::output::{add_table, columns, row, whole_table};
+use swarm_local::{age, limit};
 
 use super::jobs::by_phase;
 use super::objects::{Condition, SwarmObject};
@@ -100,7 +100,12 @@ async fn answer(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<Ans
     let is_good = is_healthy(&pool.swarm) && (!args.wait || is_settled(&pool.swarm));
     let names = || vec![pool.swarm.metadata.name.clone()];
     let text = |_| text(&pool, &states);
-    Ok(args.display.answer(is_good, text, || document(&pool, &states), names)?)
+    let answer = args.display.answer(is_good, text, || document(&pool, &states), names)?;
+    let complaint = (args.wait && !is_good).then(|| {
+        let within = limit(args.timeout);
+        format!("not settled and healthy within {within}: {}", shortfall(&pool.swarm))
+    });
+    Ok(answer.with_complaints(complaint.into_iter().collect()))
 }
 
 /// Lists Swarms, one a line. Exit code 3 if one of them is not healthy, or if there is none.
@@ -158,6 +163,18 @@ pub(super) fn is_healthy(swarm: &SwarmObject) -> bool {
         // Plain workers report nothing, so it is `Unknown` then.
         && swarm.condition("Healthy").is_none_or(|it| it.status != "False")
         && swarm.status.failing == 0
+}
+
+/// Explains why a Swarm is not settled and healthy.
+fn shortfall(swarm: &SwarmObject) -> String {
+    let SwarmObject { metadata, status, .. } = swarm;
+    if status.observed_generation != metadata.generation {
+        return "Unseen: the operator has not seen the newest spec yet".to_owned();
+    }
+    let mut lacking = ["Ready", "Healthy"].into_iter().filter_map(|kind| swarm.condition(kind));
+    let lacking = lacking.find(|it| it.status != "True");
+    let failing = || format!("{} failing", status.failing);
+    lacking.map_or_else(failing, |it| format!("{}: {}", it.reason, it.message))
 }
 
 /// Returns the state in one word.
