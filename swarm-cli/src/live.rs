@@ -306,8 +306,23 @@ fn has_no_swarm(namespace: &str, name: &str, others: &[String]) -> Failure {
 /// Returns a sentence about a job that none of the pools has. A part of a ledger has only the names of
 /// some jobs, so the nearest names may be missing.
 fn has_no_job(pools: &[LivePool], namespace: &str, swarm: Option<&str>, job: &JobName) -> String {
+    has_no_job_for(pools, namespace, swarm, job, "jobs")
+}
+
+/// Same as [`has_no_job`]. If a Swarm has this name, the sentence has this command about the Swarm.
+fn has_no_job_for(
+    pools: &[LivePool],
+    namespace: &str,
+    swarm: Option<&str>,
+    job: &JobName,
+    command: &str,
+) -> String {
     let known = pools.iter().flat_map(|pool| pool.jobs().map(|it| it.name.as_str()));
-    let hint = nearest(job.as_str(), known);
+    let mut hint = nearest(job.as_str(), known);
+    if pools.iter().any(|pool| pool.swarm.metadata.name == job.as_str()) {
+        let place = named(namespace, job.as_str());
+        hint = format!("{hint}; `{job}` is a Swarm: `kubectl swarm {command} {place}`");
+    }
     match swarm {
         Some(name) => format!("Swarm `{name}` in namespace `{namespace}` has no job `{job}`{hint}"),
         None => format!("no Swarm in namespace `{namespace}` has a job `{job}`{hint}"),

@@ -14,7 +14,7 @@ use swarm_local::past::{self, Past};
 
 use super::objects::Metadata;
 use super::show::{Answer, Display};
-use super::{Failure, Scope, has_no_job, has_no_swarm, names, paths, run, with_jobs};
+use super::{Failure, Scope, has_no_job_for, has_no_swarm, names, paths, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 
 /// Arguments of `kubectl swarm history`.
@@ -175,7 +175,8 @@ async fn answer(
             };
             found.retain(|(name, _)| has(name));
             if found.is_empty() {
-                return Err(Failure::No(has_no_job(&pools, namespace, swarm, job)));
+                let command = "history --swarm";
+                return Err(Failure::No(has_no_job_for(&pools, namespace, swarm, job, command)));
             }
         }
     }
