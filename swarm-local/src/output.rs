@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use swarm_adapters_host::printable::{Form, printable};
 use unicode_width::UnicodeWidthStr;
 
@@ -114,6 +116,14 @@ pub fn print(document: &str) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
+}
+
+/// Whether a pipe has lost its reader, as after `head` has ended. A write would report that, but there
+/// may be nothing to write for hours.
+#[must_use]
+pub fn has_no_reader(pipe: &impl AsFd) -> bool {
+    let mut fds = [PollFd::new(pipe, PollFlags::empty())];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| 0 < ready)
 }
 
 /// Prints a document, and succeeds.
@@ -247,6 +257,14 @@ mod tests {
              b        {red}failing{red:#}  3\n"
         );
         assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_has_no_reader() {
+        let (reader, writer) = io::pipe().unwrap();
+        assert!(!has_no_reader(&writer));
+        drop(reader);
+        assert!(has_no_reader(&writer));
     }
 
     #[test]

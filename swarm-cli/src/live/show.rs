@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use swarm_adapters_host::printable::{Form, printable};
-use swarm_local::output::{NO, complain, print};
+use swarm_local::output::{NO, complain, has_no_reader, print};
 use tokio::time::{Instant, sleep};
 
 use super::Failure;
@@ -119,8 +119,9 @@ impl Display {
         Ok(Answer { text, is_good, complaints: Vec::new() })
     }
 
-    /// Shows the answer of `read`, and with `--watch` each later one that differs. A terminal is
-    /// cleared before each. A read that fails later is a message, and is tried again.
+    /// Shows the answer of `read`, and with `--watch` each later one that differs, as long as the
+    /// output has a reader. A terminal is cleared before each. A read that fails later is a message,
+    /// and is tried again.
     ///
     /// # Errors
     ///
@@ -150,6 +151,9 @@ impl Display {
                 }
             }
             sleep(WATCH_EVERY).await;
+            if has_no_reader(&io::stdout()) {
+                return Ok(ExitCode::SUCCESS);
+            }
         }
     }
 }

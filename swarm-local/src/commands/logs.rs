@@ -4,20 +4,18 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::mem;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use jiff::Timestamp;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use swarm_adapters_host::job_log::{Entry, Kind};
 use swarm_core::JobName;
 use tokio::time::{Instant, sleep};
 
-use super::super::output::complain_in_lines;
+use super::super::output::{complain_in_lines, has_no_reader};
 use super::super::state;
 use super::super::worker_log;
 use super::names;
@@ -227,13 +225,6 @@ impl Printer {
             }
         }
     }
-}
-
-/// Whether the pipe has lost its reader, as after `head` has ended. A write would report that, but the
-/// job may write nothing for hours.
-fn has_no_reader(pipe: &impl AsFd) -> bool {
-    let mut fds = [PollFd::new(pipe, PollFlags::empty())];
-    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| 0 < ready)
 }
 
 /// Prints new lines until the pool ends, or has the job no more.
