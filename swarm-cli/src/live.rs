@@ -68,6 +68,8 @@ const COMPLETED_WITHIN: Duration = Duration::from_secs(3);
 static NOTED: Once = Once::new();
 /// Exit code of a program that Ctrl-C ends, as shells report it.
 const INTERRUPTED: u8 = 130;
+/// Beginning of a sentence about a missing right.
+const NOT_VISIBLE: &str = "not visible to you, so no job is shown as running or failing";
 /// Maximum size of the name of the context's namespace.
 const NAME_BYTES_MAX: u64 = 1 << 10;
 
@@ -243,8 +245,24 @@ async fn names(proxy: &Proxy, namespace: &str) -> Result<Vec<String>, Failure> {
     Ok(swarms.rows().map(|row| row.text("Name").to_owned()).collect())
 }
 
-/// Reads the named Swarm, or else the only one of the namespace.
+/// Reads the named Swarm, or else the only one of the namespace. Tells
+/// the user once about a right that is missing.
 async fn one(
+    proxy: &Proxy,
+    namespace: &str,
+    name: Option<&str>,
+    reach: Reach<'_>,
+) -> Result<LivePool, Failure> {
+    let pool = found(proxy, namespace, name, reach).await?;
+    if let Some(sentence) = &pool.hidden {
+        // An answer that is watched is read many times.
+        NOTED.call_once(|| complain(&format!("note: {NOT_VISIBLE}: {sentence}")));
+    }
+    Ok(pool)
+}
+
+/// Reads the named Swarm, or else the only one of the namespace.
+async fn found(
     proxy: &Proxy,
     namespace: &str,
     name: Option<&str>,
@@ -253,18 +271,13 @@ async fn one(
     if let Some(name) = name {
         check_name(name)?;
         if let Some(pool) = LivePool::read(proxy, namespace, name, reach).await? {
-            if let Some(sentence) = &pool.hidden {
-                let note = "note: not visible to you, so no job is shown as running or failing";
-                // An answer that is watched is read many times.
-                NOTED.call_once(|| complain(&format!("{note}: {sentence}")));
-            }
             return Ok(pool);
         }
         return Err(has_no_swarm(namespace, name, &names(proxy, namespace).await?));
     }
     let all = names(proxy, namespace).await?;
     let name = only(namespace, &all)?;
-    Box::pin(one(proxy, namespace, Some(name), reach)).await
+    Box::pin(found(proxy, namespace, Some(name), reach)).await
 }
 
 /// Returns the only Swarm of a namespace.

@@ -111,6 +111,8 @@ impl Failing {
     /// let reports = [report(3), report(1)];
     /// assert_eq!(Failing::unnamed(&reports, Replication::One), 4);
     /// assert_eq!(Failing::unnamed(&reports, Replication::All), 3);
+    /// // A worker may report any number.
+    /// assert_eq!(Failing::unnamed(&[report(usize::MAX), report(1)], Replication::One), usize::MAX);
     /// ```
     #[must_use]
     pub fn unnamed<'a>(
@@ -119,7 +121,7 @@ impl Failing {
     ) -> usize {
         let unnamed = reports.into_iter().map(|it| it.count.saturating_sub(it.worst.len()));
         match replication {
-            Replication::One => unnamed.sum(),
+            Replication::One => unnamed.fold(0, usize::saturating_add),
             Replication::All => unnamed.max().unwrap_or_default(),
         }
     }

@@ -84,7 +84,7 @@ impl Episode {
     /// Returns the number of moves, with and without details.
     #[must_use]
     pub fn move_count(&self) -> u64 {
-        self.counts.values().sum()
+        self.counts.values().copied().fold(0, u64::saturating_add)
     }
 }
 

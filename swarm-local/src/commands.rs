@@ -22,8 +22,9 @@ mod workers;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::printable::{Form, Printable};
 
 use super::output::{NO, Output, WRONG, complain_in_lines};
@@ -90,8 +91,7 @@ fn ended(result: Result<(), Failure>) -> anyhow::Result<ExitCode> {
 
 /// Returns the duration of a worker's silence, if it is silent.
 fn silent_for(worker: &WorkerRow) -> Option<Duration> {
-    let since = SystemTime::UNIX_EPOCH + Duration::from_secs(worker.silent_since_unix_s?);
-    Some(since.elapsed().unwrap_or_default())
+    Some(Duration::from_secs(unix_s().saturating_sub(worker.silent_since_unix_s?)))
 }
 
 /// Returns standard output, escaped for the format. Dropping it writes the buffered part.

@@ -24,6 +24,8 @@ pub struct Past<'a> {
     pub episodes: &'a [Episode],
     /// The present time.
     pub now: Timestamp,
+    /// The beginning of the shown part, if not all of it is shown.
+    pub since: Option<Timestamp>,
 }
 
 /// One move of a job, with its episode.
@@ -31,13 +33,6 @@ pub struct Past<'a> {
 struct Moved<'a> {
     episode: &'a Episode,
     it: &'a JobMove,
-}
-
-/// Returns the episodes that ended at this time or later.
-#[must_use]
-pub fn since(episodes: &[Episode], time: Timestamp) -> &[Episode] {
-    let time_ms = u64::try_from(time.as_millisecond()).unwrap_or_default();
-    &episodes[episodes.partition_point(|it| it.end_ms < time_ms && !it.is_open)..]
 }
 
 impl Moved<'_> {
@@ -59,12 +54,14 @@ impl<'a> Past<'a> {
     /// Returns a table of the newest episodes, at most `most` of them.
     #[must_use]
     pub fn table(&self, most: usize) -> String {
-        if self.episodes.is_empty() {
-            return "nothing has moved since the history began\n".to_owned();
+        let shown = self.shown();
+        if shown.is_empty() {
+            let since = if self.since.is_some() { "then" } else { "the history began" };
+            return format!("nothing has moved since {since}\n");
         }
         let head = row(["TIME", "TOOK", "MOVES", columns::REASON, "REVISIONS", "CAUSE"]);
-        let skipped = self.episodes.len().saturating_sub(most);
-        let rows = self.episodes.iter().skip(skipped).map(line);
+        let skipped = shown.len().saturating_sub(most);
+        let rows = shown.iter().skip(skipped).map(|episode| line(episode));
         let table = whole_table(std::iter::once(head).chain(rows).collect());
         if skipped == 0 {
             return table;
@@ -76,7 +73,8 @@ impl<'a> Past<'a> {
     #[must_use]
     pub fn table_of(&self, job: &str) -> Option<String> {
         let head = row(["TIME", "FROM", "TO", columns::REASON, "STOOD STILL", "REVISION", "CAUSE"]);
-        let rows = self.moves_of(job).map(|Moved { episode, it }| {
+        let moves = self.moves_of(job).filter(|of| self.shows(of.episode));
+        let rows = moves.map(|Moved { episode, it }| {
             let time = it.granted.or(it.acknowledged).or(it.released).unwrap_or_default();
             vec![
                 shown(moment(episode, time)),
@@ -111,13 +109,14 @@ impl<'a> Past<'a> {
     /// Returns the document about all episodes.
     #[must_use]
     pub fn document(&self) -> Value {
-        json!({ "episodes": self.episodes })
+        json!({ "episodes": self.shown() })
     }
 
     /// Returns the document about the moves of one job.
     #[must_use]
     pub fn document_of(&self, job: &str) -> Value {
-        let moves = self.moves_of(job).map(|Moved { episode, it }| {
+        let moves = self.moves_of(job).filter(|of| self.shows(of.episode));
+        let moves = moves.map(|Moved { episode, it }| {
             json!({
                 "startMs": episode.start_ms,
                 "causes": episode.causes,
@@ -128,6 +127,16 @@ impl<'a> Past<'a> {
     }
 
     /// Returns the begin of the history, in milliseconds since the Unix epoch.
+    /// Returns the episodes that end in the shown part.
+    fn shown(&self) -> Vec<&'a Episode> {
+        self.episodes.iter().filter(|episode| self.shows(episode)).collect()
+    }
+
+    fn shows(&self, episode: &Episode) -> bool {
+        let since = self.since.and_then(|since| u64::try_from(since.as_millisecond()).ok());
+        episode.is_open || since.is_none_or(|since| since <= episode.end_ms)
+    }
+
     fn begin_ms(&self) -> Option<u64> {
         self.episodes.first().map(|it| it.start_ms)
     }
@@ -234,12 +243,15 @@ impl<'a> Past<'a> {
 
     /// Returns the number of moves without details.
     fn omitted(&self) -> u64 {
-        self.episodes.iter().map(|it| it.omitted).sum()
+        self.episodes.iter().map(|it| it.omitted).fold(0, u64::saturating_add)
     }
 
-    /// Returns a sentence about a job without moves in the history.
+    /// Returns a sentence about a job without moves in the shown part.
     #[must_use]
     pub fn unmoved(&self, job: &str) -> String {
+        if self.moves_of(job).next().is_some() {
+            return format!("{job} has not moved since then\n");
+        }
         let came = self.last_move(job, Some(""));
         match self.omitted() {
             0 => format!("{job} has not moved: it came {came}\n"),

@@ -1,7 +1,7 @@
 //! Describes the state of a pool, for every view of it.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::shell;
@@ -146,8 +146,7 @@ impl Snapshot {
         let Some(StoppingRow { job, worker, since_unix_s }) = self.stopping.first() else {
             return String::new();
         };
-        let since = UNIX_EPOCH + Duration::from_secs(*since_unix_s);
-        let since = age(since.elapsed().unwrap_or_default());
+        let since = age(Duration::from_secs(unix_s().saturating_sub(*since_unix_s)));
         format!("{job} has been stopping on {worker} for {since}; ")
     }
 

@@ -170,7 +170,7 @@ impl SessionReport {
     /// Number of failing jobs.
     #[must_use]
     pub fn failing_jobs(&self) -> usize {
-        self.failing.iter().map(|(_, failing)| failing.count).sum()
+        self.failing.iter().map(|(_, failing)| failing.count).fold(0, usize::saturating_add)
     }
 
     /// The condition about failing jobs, as their workers report them. A failing job has a worker,

@@ -4,6 +4,8 @@
 //! itself. One process answers all requests of a command. It accepts only `GET`, and no path into a
 //! pod, a service or a node.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -156,7 +158,10 @@ impl Proxy {
         let cannot = |error: &dyn std::fmt::Display| {
             format!("kubectl proxy, through which the cluster is read, cannot be started: {error}")
         };
-        let dir = tempfile::Builder::new().prefix("swarm-").tempdir();
+        let dir = tempfile::Builder::new()
+            .prefix("swarm-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir();
         let dir = dir.map_err(|error| cannot(&error))?;
         let mut kubectl = Command::new("kubectl");
         kubectl.arg("proxy").args(cluster.flags());

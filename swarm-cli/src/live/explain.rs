@@ -114,7 +114,7 @@ async fn gone(
     for pool in pools {
         let name = &pool.swarm.metadata.name;
         let episodes = history::of_swarm(proxy, namespace, name).await;
-        let past = Past { episodes: &episodes, now: pool.now };
+        let past = Past { episodes: &episodes, now: pool.now, since: None };
         if let Some(removed) = past.removed(job.as_str()) {
             return Failure::No(format!(
                 "Swarm `{name}` in namespace `{namespace}` has no job `{job}` any more; {removed}"

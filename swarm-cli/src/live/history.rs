@@ -136,7 +136,12 @@ pub(super) fn table(history: &serde_json::Value) -> Result<String, String> {
 }
 
 fn of(episodes: &[Episode]) -> Past<'_> {
-    Past { episodes, now: Timestamp::now() }
+    Past { episodes, now: Timestamp::now(), since: None }
+}
+
+/// Returns a history from the time that the arguments name.
+fn shown<'a>(args: &HistoryArgs, episodes: &'a [Episode]) -> Past<'a> {
+    Past { since: args.since, ..of(episodes) }
 }
 
 /// Prints the moves of Swarms, or of one job. Exit code 3 if no Swarm has the job.
@@ -157,11 +162,6 @@ async fn answer(
 ) -> Result<Answer, Failure> {
     let swarm = args.swarm.as_deref();
     let mut found = histories(proxy, namespace, swarm).await?;
-    if let Some(time) = args.since {
-        for (_, episodes) in &mut found {
-            *episodes = past::since(episodes, time).to_vec();
-        }
-    }
     if let Some(job) = job {
         let has_moved =
             |(_, episodes): &(String, Vec<Episode>)| of(episodes).table_of(job.as_str()).is_some();
@@ -187,7 +187,7 @@ async fn answer(
             if !is_one {
                 let _ = writeln!(text, "{namespace}/{name}");
             }
-            let past = of(episodes);
+            let past = shown(args, episodes);
             text.push_str(&match job.map(JobName::as_str) {
                 None => past.table(args.last),
                 Some(job) => past.table_of(job).unwrap_or_else(|| past.unmoved(job)),
@@ -197,7 +197,7 @@ async fn answer(
     };
     let document = || {
         let one = |(name, episodes): &(String, Vec<Episode>)| {
-            let past = of(episodes);
+            let past = shown(args, episodes);
             let mut document = match job {
                 None => past.document(),
                 Some(job) => past.document_of(job.as_str()),

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
@@ -169,7 +170,7 @@ impl LivePool {
 
     /// Returns the recent moves of the Swarm.
     pub(super) fn past(&self) -> Past<'_> {
-        Past { episodes: &self.episodes, now: self.now }
+        Past { episodes: &self.episodes, now: self.now, since: None }
     }
 
     /// Returns the workers that fill a slot, in the order of their slots. O(workers · log workers).
@@ -194,6 +195,15 @@ impl LivePool {
         let replication = if all { Replication::All } else { Replication::One };
         let reports = self.workers.values().filter_map(|it| Some(&it.report.as_ref()?.failing));
         Failing::unnamed(reports, replication)
+    }
+
+    /// Returns the time of the last renewal of a worker that has not renewed its Lease for the duration
+    /// of a lease, in seconds of Unix time. It compares two clocks.
+    pub(super) fn silent_since(&self, worker: &LiveWorker) -> Option<u64> {
+        let renewed = worker.report.as_ref().filter(|report| report.is_open)?.renewed?;
+        let silence: Duration = self.now.duration_since(renewed).try_into().ok()?;
+        let lease = swarm_local::time(self.swarm.lease_duration()).ok()?;
+        (lease < silence).then(|| u64::try_from(renewed.as_second()).unwrap_or_default())
     }
 
     /// Returns one job; `None` if the ledger does not have it. O(log jobs).

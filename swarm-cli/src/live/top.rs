@@ -5,25 +5,23 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use swarm_adapters_host::{runtime, shell};
+use swarm_core::handover::SessionId;
 use swarm_core::{JobPhase, Unassigned};
 use swarm_local::Sight;
 use swarm_local::output::{NO, complain};
 
 use super::jobs::by_phase;
 use super::objects::SwarmObject;
-use super::pool::{JobState, LivePool, LiveWorker, Reach};
+use super::pool::{JobState, LivePool, Reach};
 use super::status::{self, StatusArgs};
 use super::workers::{self, WorkerState};
-use super::{Failure, Scope, one};
+use super::{Failure, NOT_VISIBLE, Scope, found};
 use crate::kubectl::proxy::Proxy;
 
 /// Maximum number of previous moves that the view lists.
 const MOVES_MAX: usize = 50;
-/// Number that is added to the slots of workers that have left them.
-const FORMER: u32 = 1 << 30;
 /// Reason of a job without a worker, where jobs have several reasons.
 const UNASSIGNED: &str = "unassigned";
 
@@ -72,7 +70,7 @@ async fn draw(args: &TopArgs) -> Result<anyhow::Result<ExitCode>, Failure> {
     let options = format!(" -n {}", shell::word(&namespace));
     swarm_local::top(options, async || {
         let (pool, nodes) = tokio::join!(
-            one(&proxy, &namespace, args.name.as_deref(), Reach::All),
+            found(&proxy, &namespace, args.name.as_deref(), Reach::All),
             workers::nodes(&proxy, &namespace),
         );
         let pool = pool?;
@@ -85,8 +83,7 @@ async fn draw(args: &TopArgs) -> Result<anyhow::Result<ExitCode>, Failure> {
 /// Returns the state of a Swarm in the form of a pool on one machine. O(jobs).
 pub(super) fn sight(pool: &LivePool, states: &[WorkerState<'_>]) -> serde_json::Result<Sight> {
     let past = pool.past();
-    let places: BTreeMap<_, _> =
-        states.iter().map(|it| (&it.worker.session, place(it.worker))).collect();
+    let places = places(states);
     let titles = pool.swarm.inline_jobs();
     let (reason, message) = status::why_unassigned(&pool.swarm);
     let job = |state: JobState<'_>| {
@@ -111,26 +108,37 @@ pub(super) fn sight(pool: &LivePool, states: &[WorkerState<'_>]) -> serde_json::
             "unassignedMessage": message.filter(|_| state.phase == JobPhase::Unassigned),
         })
     };
-    let at = |ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
-    let events = past.newest_moves(MOVES_MAX).into_iter().map(|(ms, text)| (at(ms), text));
-    let swarm = swarm(pool, states, reason.unwrap_or(UNASSIGNED));
+    let at = |ms| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ms));
+    let moves = past.newest_moves(MOVES_MAX).into_iter();
+    let events = moves.filter_map(|(ms, text)| Some((at(ms)?, text)));
+    let swarm = swarm(pool, states, &places, reason.unwrap_or(UNASSIGNED));
     Sight::new(swarm, pool.jobs().map(job), events.collect())
 }
 
 /// Returns the state of a Swarm without its jobs.
-fn swarm(pool: &LivePool, states: &[WorkerState<'_>], unassigned: &str) -> Value {
+fn swarm(
+    pool: &LivePool,
+    states: &[WorkerState<'_>],
+    places: &BTreeMap<&SessionId, u32>,
+    unassigned: &str,
+) -> Value {
     let SwarmObject { metadata, status, .. } = &pool.swarm;
     let phases: BTreeMap<_, _> = by_phase(pool).into_iter().collect();
     let count = |phase: JobPhase| phases.get(&phase).copied().unwrap_or_default();
     let granted = [JobPhase::Running, JobPhase::Published, JobPhase::Failing].map(count);
     let ready = pool.swarm.condition("Ready");
+    let warnings = status::warnings(&pool.swarm).map(|it| format!("{}: {}", it.kind, it.message));
+    let hidden = pool.hidden.iter().map(|sentence| format!("{NOT_VISIBLE}: {sentence}"));
     let without = pool.jobs().filter_map(|job| match job.phase {
         JobPhase::Suspended => Some((job.name.to_string(), Unassigned::Suspended.as_str())),
         JobPhase::Unassigned => Some((job.name.to_string(), unassigned)),
         _ => None,
     });
-    let workers: BTreeMap<_, _> =
-        states.iter().map(|it| (place(it.worker), worker(pool, it))).collect();
+    let workers = states.iter().filter_map(|it| {
+        let place = *places.get(&it.worker.session)?;
+        Some((place, worker(pool, it, place)))
+    });
+    let workers: BTreeMap<_, _> = workers.collect();
     let failing = pool.jobs().filter_map(|job| {
         let it = job.failing?;
         Some(json!({
@@ -152,9 +160,7 @@ fn swarm(pool: &LivePool, states: &[WorkerState<'_>], unassigned: &str) -> Value
         "healthy": status::is_healthy(&pool.swarm),
         "reason": ready.map_or("Unknown", |it| it.reason.as_str()),
         "message": ready.map_or("the operator has not seen it yet", |it| it.message.as_str()),
-        "warnings": status::warnings(&pool.swarm)
-            .map(|it| format!("{}: {}", it.kind, it.message))
-            .collect::<Vec<_>>(),
+        "warnings": warnings.chain(hidden).collect::<Vec<_>>(),
         "jobs": {
             "total": phases.values().sum::<usize>(),
             "granted": granted.iter().sum::<usize>(),
@@ -172,28 +178,26 @@ fn swarm(pool: &LivePool, states: &[WorkerState<'_>], unassigned: &str) -> Value
     })
 }
 
-/// Returns the place of a worker in the view: its slot, or a place of its own beyond all slots if it
-/// has left the slot.
-fn place(worker: &LiveWorker) -> u32 {
-    if worker.is_former { worker.slot.0.saturating_add(FORMER) } else { worker.slot.0 }
+/// Returns the place of each worker in the view: its slot, or a place beyond all slots if it has left
+/// the slot.
+fn places<'a>(states: &[WorkerState<'a>]) -> BTreeMap<&'a SessionId, u32> {
+    let all = || states.iter().map(|it| it.worker);
+    let slots = all().filter(|it| !it.is_former).map(|it| it.slot.0);
+    let beyond = slots.clone().max().map_or(0, |last| last.saturating_add(1));
+    let former = all().filter(|it| it.is_former).zip(beyond..);
+    let former = former.map(|(worker, place)| (&worker.session, place));
+    all().filter(|it| !it.is_former).map(|it| (&it.session, it.slot.0)).chain(former).collect()
 }
 
-fn worker(pool: &LivePool, it: &WorkerState<'_>) -> Value {
-    let renewed = it.worker.report.as_ref().and_then(|report| report.renewed);
-    let lease = swarm_local::time(pool.swarm.lease_duration()).unwrap_or(Duration::MAX);
-    let is_silent = |renewed: &Timestamp| {
-        let silence = pool.now.duration_since(*renewed).try_into();
-        silence.is_ok_and(|silence: Duration| lease < silence)
-    };
-    let silent_since = renewed.filter(|renewed| it.state != "ended" && is_silent(renewed));
+fn worker(pool: &LivePool, it: &WorkerState<'_>, place: u32) -> Value {
     json!({
         "name": it.worker.name,
-        "slot": place(it.worker),
+        "slot": place,
         "state": it.state,
         "jobs": it.jobs,
         "releasing": it.releasing,
         "failing": it.failing,
         "restarts": 0,
-        "silentSinceUnixS": silent_since.map(Timestamp::as_second),
+        "silentSinceUnixS": pool.silent_since(it.worker),
     })
 }

@@ -33,7 +33,7 @@ pub(crate) struct WorkersArgs {
 /// A worker and its jobs.
 pub(super) struct WorkerState<'a> {
     pub(super) worker: &'a LiveWorker,
-    /// `ready`, `draining`, `leaving`, `ended`, `unknown` or `plain`.
+    /// `ready`, `draining`, `silent`, `leaving`, `ended`, `unknown` or `plain`.
     pub(super) state: &'static str,
     /// Number of granted jobs.
     pub(super) jobs: usize,
@@ -114,6 +114,7 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
             // A Lease that was deleted, or that the user may not read.
             None => "unknown",
             Some(report) if !report.is_open => "ended",
+            Some(_) if pool.silent_since(worker).is_some() => "silent",
             Some(report) if report.ack.draining => "draining",
             Some(_) => "ready",
         };

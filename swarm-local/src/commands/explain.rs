@@ -46,7 +46,7 @@ async fn print(args: &ExplainArgs) -> Result<(), Failure> {
     let known = names::known(&pool, std::slice::from_ref(&args.job), "").await;
     let episodes = args.pool.history().await?;
     let mut known = known.map_err(|failure| {
-        let past = Past { episodes: &episodes, now: Timestamp::now() };
+        let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
         match past.removed(&args.job) {
             Some(removed) => {
                 let job = args.job.escape_default();
@@ -59,7 +59,7 @@ async fn print(args: &ExplainArgs) -> Result<(), Failure> {
     match args.output {
         Output::Text => output::print(&text(&entry, &pool.name(), &episodes))?,
         Output::Json => {
-            let past = Past { episodes: &episodes, now: Timestamp::now() };
+            let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
             let (since, came) = past.came(&entry.name);
             let document = json!({
                 "job": entry.name,
@@ -84,7 +84,7 @@ async fn print(args: &ExplainArgs) -> Result<(), Failure> {
 }
 
 fn text(entry: &JobEntry<String>, pool: &str, episodes: &[Episode]) -> String {
-    let past = Past { episodes, now: Timestamp::now() };
+    let past = Past { episodes, now: Timestamp::now(), since: None };
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(text, "{name:12}{}", printable(value, Form::Line));

@@ -74,8 +74,7 @@ pub async fn diff(args: DiffArgs) -> anyhow::Result<ExitCode> {
 
 async fn print(args: &HistoryArgs) -> Result<(), Failure> {
     let episodes = args.pool.history().await?;
-    let newest = args.since.map_or(&*episodes, |time| past::since(&episodes, time));
-    let past = Past { episodes: newest, now: Timestamp::now() };
+    let past = Past { episodes: &episodes, now: Timestamp::now(), since: args.since };
     let Some(job) = &args.job else {
         match args.output {
             Output::Text => output::print(&past.table(args.last))?,
@@ -108,7 +107,7 @@ async fn print(args: &HistoryArgs) -> Result<(), Failure> {
 async fn print_diff(args: &DiffArgs) -> Result<(), Failure> {
     past::in_order(args.from, args.to).map_err(Failure::Usage)?;
     let episodes = args.pool.history().await?;
-    let past = Past { episodes: &episodes, now: Timestamp::now() };
+    let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
     let difference = past.diff(args.from, args.to).map_err(Failure::No)?;
     match args.output {
         Output::Text => output::print(&difference.text())?,

@@ -167,7 +167,7 @@ fn add_state(report: &mut Report, dir: &Path) {
     match history::read(dir) {
         Ok(episodes) => {
             report.lines("history.jsonl", &json_lines(&episodes));
-            let past = Past { episodes: &episodes, now: Timestamp::now() };
+            let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
             report.lines("history.txt", &past.table(usize::MAX));
         }
         Err(error) => report.leave_out(format!("history.jsonl and history.txt: {error}")),

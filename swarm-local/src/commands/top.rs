@@ -128,7 +128,7 @@ impl Feed {
             sleep(READ_EVERY).await;
             match read().await {
                 Ok(sight) => self.show(sight).await,
-                Err(error) => self.tell_new(error.to_string(), Message::Problem).await,
+                Err(error) => self.fail(&error.to_string()).await,
             }
         }
     }
@@ -141,6 +141,17 @@ impl Feed {
             if snapshot.is_settled_and_healthy() { Message::Settled } else { Message::Info };
         self.snapshots.send_replace(Arc::new(snapshot));
         self.tell_new(text, message).await;
+    }
+
+    /// Shows that the state could not be read. The last state stays.
+    async fn fail(&mut self, sentence: &str) {
+        self.snapshots.send_modify(|snapshot| {
+            let mut stale = Snapshot::clone(snapshot);
+            (stale.reason, stale.message) = ("Unknown".into(), sentence.to_owned());
+            (stale.settled, stale.healthy) = (true, false);
+            *snapshot = Arc::new(stale);
+        });
+        self.tell_new(sentence.to_owned(), Message::Problem).await;
     }
 
     /// Tells a message, unless it was the last one.

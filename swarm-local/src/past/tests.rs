@@ -20,7 +20,7 @@ fn episodes() -> Vec<Episode> {
 }
 
 fn past(episodes: &[Episode]) -> Past<'_> {
-    Past { episodes, now: Timestamp::from_second(1_764_300_110).unwrap() }
+    Past { episodes, now: Timestamp::from_second(1_764_300_110).unwrap(), since: None }
 }
 
 #[test]
@@ -61,9 +61,19 @@ fn a_removed_job_has_the_time_of_its_end_and_a_history_its_newest_part() {
     episodes[2].moves[0].reason = "removed".to_owned();
     let expected = "it was removed from w-0 at 2025-11-28T03:21:40Z";
     assert_eq!(past(&episodes).removed("b").as_deref(), Some(expected));
-    let count = |second| since(&episodes, Timestamp::from_second(second).unwrap()).len();
+    let of = |second| {
+        let since = Some(Timestamp::from_second(second).unwrap());
+        Past { since, ..past(&episodes) }
+    };
+    let count = |second| of(second).document()["episodes"].as_array().map(Vec::len);
     // The last one goes on.
-    assert_eq!([0, 1_764_300_002, 1_764_300_062, 1_764_300_063].map(count), [3, 2, 2, 1]);
+    let counts = [0, 1_764_300_002, 1_764_300_062, 1_764_300_063].map(count);
+    assert_eq!(counts, [3, 2, 2, 1].map(Some));
+    let late = of(1_764_300_063);
+    assert!(late.table_of("a").is_none());
+    assert_eq!(late.unmoved("a"), "a has not moved since then\n");
+    let ended = Past { episodes: &episodes[..2], ..late };
+    assert_eq!(ended.table(9), "nothing has moved since then\n");
 }
 
 #[test]

@@ -65,8 +65,12 @@ fn title_of(job: &JobRow) -> &str {
     job.title.as_ref().map(Title::as_str).unwrap_or_default()
 }
 
+/// Maximum number of columns of the name of a worker.
+const WORKER_MAX: usize = 40;
+
 fn widest_worker(model: &Model) -> usize {
-    model.snapshot.workers.iter().map(|worker| worker.name.len()).max().unwrap_or(1)
+    let widest = model.snapshot.workers.iter().map(|worker| columns_of(&worker.name)).max();
+    widest.unwrap_or(1).min(WORKER_MAX)
 }
 
 /// Returns an unusual fact about a job, if any.

@@ -212,8 +212,7 @@ impl FailingRow {
     pub(crate) fn sentence(&self, runs_since_unix_s: Option<u64>, can_retry: bool) -> String {
         let Self { job, state, restarts, last_exit, .. } = self;
         let restarts = counted((*restarts).try_into().unwrap_or(usize::MAX), "restart");
-        let since = UNIX_EPOCH + Duration::from_secs(self.since_unix_s);
-        let since = age(since.elapsed().unwrap_or_default());
+        let since = age(Duration::from_secs(unix_s().saturating_sub(self.since_unix_s)));
         let course = match runs_since_unix_s {
             _ if *state == FailingState::Failed.as_str() => {
                 let retry = || format!(" swarm retry {};", shell::word(job));
