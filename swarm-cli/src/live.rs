@@ -245,8 +245,8 @@ async fn names(proxy: &Proxy, namespace: &str) -> Result<Vec<String>, Failure> {
     Ok(swarms.rows().map(|row| row.text("Name").to_owned()).collect())
 }
 
-/// Reads the named Swarm, or else the only one of the namespace. Tells
-/// the user once about a right that is missing.
+/// Reads the named Swarm, or else the only one of the namespace. Tells the user once about a right that
+/// is missing.
 async fn one(
     proxy: &Proxy,
     namespace: &str,

@@ -127,8 +127,7 @@ async fn gone(
 /// Explains a job of the pool; `None` if it has just left the pool.
 fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<Explained> {
     let state = pool.job(job)?;
-    let mut workers = pool.workers().into_iter().chain(pool.former_workers());
-    let worker = workers.find(|it| Some(&it.session) == state.session);
+    let worker = pool.all_workers().find(|it| Some(&it.session) == state.session);
     let renewed = worker.and_then(|worker| worker.report.as_ref()?.renewed);
     let metadata = &pool.swarm.metadata;
     let title = pool.swarm.inline_jobs().get(job.as_str()).and_then(|job| job["title"].as_str());

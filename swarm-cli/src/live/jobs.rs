@@ -75,8 +75,7 @@ pub(crate) fn jobs(args: &JobsArgs) -> ExitCode {
 async fn answer(args: &JobsArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
     let pool = one(proxy, namespace, args.name.as_deref(), Reach::All).await?;
     if let Some(worker) = &args.worker {
-        let all = || pool.workers().into_iter().chain(pool.former_workers());
-        let names = || all().map(|it| it.name.as_str());
+        let names = || pool.all_workers().map(|it| it.name.as_str());
         if !names().any(|name| name == worker) {
             let (swarm, hint) = (&pool.swarm.metadata.name, nearest(worker, names()));
             return Err(Failure::No(format!("Swarm `{swarm}` has no worker `{worker}`{hint}")));

@@ -330,11 +330,12 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Returns the revision of the view up to which the session has confirmed a job.
-    pub(super) fn confirmed(&self, job: &str) -> u64 {
+    /// Whether the session has carried out this view, or the part of it that is about `job`.
+    pub(super) fn has_read(&self, view: &ViewSpec, job: Option<&str>) -> bool {
         let Self { ack, stopping, .. } = self;
-        let is_carried_out = stopping.write == ack.write && !stopping.jobs.contains_key(job);
-        if is_carried_out { ack.revision.max(stopping.reads) } else { ack.revision }
+        let is_in_part = |job| stopping.write == ack.write && !stopping.jobs.contains_key(job);
+        let reads = if job.is_some_and(is_in_part) { stopping.reads } else { 0 };
+        ack.incarnation == view.incarnation && view.revision <= ack.revision.max(reads)
     }
 }
 

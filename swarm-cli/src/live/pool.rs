@@ -142,9 +142,8 @@ impl LivePool {
             let record = ledger.slots.get(&slot).filter(|record| record.session == *session);
             let report = reports.remove(session);
             let view = views.remove(session).filter(|_| !session.is_plain());
-            let is_confirmed = report.as_ref().zip(view.as_ref()).map(|(report, view)| {
-                report.ack.incarnation == view.incarnation && view.revision <= report.ack.revision
-            });
+            let both = report.as_ref().zip(view.as_ref());
+            let is_confirmed = both.map(|(report, view)| report.has_read(view, None));
             let of_record = record.map(|record| &record.worker);
             // A worker that has left its slot may have no view any more.
             let name = of_record
@@ -179,9 +178,10 @@ impl LivePool {
         slots.filter_map(|record| self.workers.get(&record.session)).collect()
     }
 
-    /// Returns the workers that have left their slot and still have jobs.
-    pub(super) fn former_workers(&self) -> impl Iterator<Item = &LiveWorker> {
-        self.workers.values().filter(|worker| worker.is_former && !worker.name.is_empty())
+    /// Returns these workers, and then the workers that have left their slot and still have jobs.
+    pub(super) fn all_workers(&self) -> impl Iterator<Item = &LiveWorker> {
+        let is_known = |it: &&LiveWorker| it.is_former && !it.name.is_empty();
+        self.workers().into_iter().chain(self.workers.values().filter(is_known))
     }
 
     /// Returns the jobs of the ledger with their holders. O(jobs · log workers).
@@ -266,10 +266,11 @@ impl LiveWorker {
     fn runs(&self, job: &JobName, token: Token) -> bool {
         let granted = self.view.as_ref().and_then(|view| view.jobs.get(job.as_str()));
         let is_granted = granted.is_some_and(|granted| granted.token == token.0);
-        let is_read = self.report.as_ref().zip(self.view.as_ref()).is_some_and(|(report, view)| {
-            report.ack.incarnation == view.incarnation
-                && view.revision <= report.confirmed(job.as_str())
-        });
+        let is_read = self
+            .report
+            .as_ref()
+            .zip(self.view.as_ref())
+            .is_some_and(|(report, view)| report.has_read(view, Some(job.as_str())));
         is_granted && is_read
     }
 }

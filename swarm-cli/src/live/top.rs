@@ -1,6 +1,7 @@
 //! `top`: the live view of a Swarm, as `swarm local` draws a pool.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -10,14 +11,13 @@ use swarm_adapters_host::{runtime, shell};
 use swarm_core::handover::SessionId;
 use swarm_core::{JobPhase, Unassigned};
 use swarm_local::Sight;
-use swarm_local::output::{NO, complain};
 
 use super::jobs::by_phase;
 use super::objects::SwarmObject;
 use super::pool::{JobState, LivePool, Reach};
 use super::status::{self, StatusArgs};
 use super::workers::{self, WorkerState};
-use super::{Failure, NOT_VISIBLE, Scope, found};
+use super::{Failure, NOT_VISIBLE, Scope, finish_failed, found};
 use crate::kubectl::proxy::Proxy;
 
 /// Maximum number of previous moves that the view lists.
@@ -45,30 +45,16 @@ pub(crate) fn top(args: &TopArgs) -> ExitCode {
     if !swarm_local::can_draw() {
         return status::status(&StatusArgs::watched(args.name.clone(), args.scope.clone()));
     }
-    let failed = |sentence: String| {
-        complain(&sentence);
-        ExitCode::FAILURE
-    };
-    let runtime = match runtime::single() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(error.to_string()),
-    };
-    match runtime.block_on(draw(args)) {
-        Ok(Ok(code)) => code,
-        Ok(Err(error)) => failed(format!("{error:#}")),
-        Err(Failure::No(sentence)) => {
-            complain(&sentence);
-            ExitCode::from(NO)
-        }
-        Err(failure) => failed(failure.to_string()),
-    }
+    let failed = |error: io::Error| Failure::Failed(error.to_string());
+    let drawn = runtime::single().map_err(failed).and_then(|runtime| runtime.block_on(draw(args)));
+    drawn.unwrap_or_else(finish_failed)
 }
 
-async fn draw(args: &TopArgs) -> Result<anyhow::Result<ExitCode>, Failure> {
+async fn draw(args: &TopArgs) -> Result<ExitCode, Failure> {
     let namespace = args.scope.namespace()?;
     let proxy = Proxy::start(&args.scope.cluster).await?;
     let options = format!(" -n {}", shell::word(&namespace));
-    swarm_local::top(options, async || {
+    let drawn = swarm_local::top(options, async || {
         let (pool, nodes) = tokio::join!(
             found(&proxy, &namespace, args.name.as_deref(), Reach::All),
             workers::nodes(&proxy, &namespace),
@@ -76,8 +62,8 @@ async fn draw(args: &TopArgs) -> Result<anyhow::Result<ExitCode>, Failure> {
         let pool = pool?;
         let states = workers::states(&pool, &nodes);
         sight(&pool, &states).map_err(|error| Failure::Failed(error.to_string()))
-    })
-    .await
+    });
+    drawn.await?.map_err(|error| Failure::Failed(format!("{error:#}")))
 }
 
 /// Returns the state of a Swarm in the form of a pool on one machine. O(jobs).

@@ -105,8 +105,7 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
         let share = inline.get(job.name.as_str()).and_then(|it| it["share"].as_u64());
         load.shares = load.shares.saturating_add(share.unwrap_or_default());
     }
-    let all = pool.workers().into_iter().chain(pool.former_workers());
-    let states = all.map(|worker| {
+    let states = pool.all_workers().map(|worker| {
         let load = loads.get(&worker.session).copied().unwrap_or_default();
         let state = match &worker.report {
             _ if worker.is_former => "leaving",
