@@ -51,6 +51,11 @@ impl FileLedgerStore {
         Ok(Self { path, lock, last: Arc::default() })
     }
 
+    /// Returns the ledger that this store read or saved last.
+    pub async fn last(&self) -> Option<Ledger> {
+        self.last.lock().await.as_ref().map(|(ledger, _)| ledger.clone())
+    }
+
     /// Reads the text in the file.
     fn text(&self) -> Result<Option<String>, StoreError> {
         match file::read_regular_text(&self.path, BYTES_MAX) {

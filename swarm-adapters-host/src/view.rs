@@ -63,7 +63,11 @@ impl ViewStore for FileViewStore {
         let write = move || match file::read_regular_text(&path, BYTES_MAX) {
             Ok(published) if published == text => Ok(()),
             // The view can always be recreated from the ledger, so the write is not synced to disk.
-            Ok(_) | Err(_) => file::swap(&path, text.as_bytes()),
+            Ok(_) | Err(_) => {
+                // The directory may have been removed meanwhile.
+                path.parent().map_or(Ok(()), file::create_dir)?;
+                file::swap(&path, text.as_bytes())
+            }
         };
         let written = spawn_blocking(write).await.unwrap_or_else(|error| Err(error.into()));
         written.map_err(|source| StoreError::Unavailable {

@@ -195,6 +195,12 @@ impl ByHand {
         Ok(())
     }
 
+    /// Writes the record again after its directory was lost.
+    pub(super) fn record_again(&self) -> io::Result<()> {
+        // An older directory may have an older record.
+        if self.suspended.is_empty() && !self.path.exists() { Ok(()) } else { self.record() }
+    }
+
     fn record(&self) -> io::Result<()> {
         let suspended = self.suspended.iter().map(ToString::to_string).collect();
         let record = Record { format: FORMAT, suspended };

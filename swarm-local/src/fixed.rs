@@ -83,6 +83,11 @@ impl Fixed {
         file::swap(&dir.join(NAME), &serde_json::to_vec(self)?)
     }
 
+    /// Returns whether a file is in the place of the record.
+    pub(super) fn is_recorded(dir: &Path) -> bool {
+        dir.join(NAME).exists()
+    }
+
     /// Returns the record in `dir`; `None` without a valid one, as of an earlier version.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ mod operate;
 mod outlets;
 pub mod output;
 pub mod past;
+mod path_lock;
 mod pool_views;
 mod private_dir;
 mod processes;
@@ -223,7 +224,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         Some(address) => Some(http::listen(address).await?),
         None => None,
     };
-    let (_socket, socket) = listen_in(dir.path());
+    let (name, socket) = listen_in(dir.path());
     let bound = listener.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
     let advice = input.followed().map(|file| text::advice(file, args.detached));
     text::say(&text::opening(&wanted, dir.path(), advice, bound));
@@ -270,7 +271,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let voice = Voice { place, events };
     let outlets = Outlets { voice, snapshots, metrics, reports, origin };
     let sources = Sources { input, requests };
-    let operation = Operation::start(dir.path(), sources, wanted, worker, since, outlets);
+    let operation = Operation::start((dir, name.clone()), sources, wanted, worker, since, outlets);
     let outcome = Box::pin(async { operation.await?.run(until, &shutdown).await }).await;
     shutdown.end();
     has_ended.cancel();
@@ -303,9 +304,9 @@ async fn claimed(dir: &Path, is_default: bool) -> anyhow::Result<StateDir> {
 
 /// Listens on the socket in the state directory. If that fails, the pool runs anyway, but other
 /// terminals cannot query it.
-fn listen_in(dir: &Path) -> (Option<Socket>, Option<SocketListener>) {
+fn listen_in(dir: &Path) -> (Option<Arc<Socket>>, Option<SocketListener>) {
     match Socket::listen(dir) {
-        Ok((socket, listener)) => (Some(socket), Some(listener)),
+        Ok((socket, listener)) => (Some(Arc::new(socket)), Some(listener)),
         Err(error) => {
             let dir = dir.display();
             let sentence =

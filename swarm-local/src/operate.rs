@@ -1,18 +1,20 @@
 //! The main loop: runs a turn after every change, and reports when the pool is settled.
 
+mod again;
 mod report;
 mod requests;
 mod turns;
 mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use swarm_adapters_host::channel::Versions;
+use swarm_adapters_host::http::Socket;
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::timer;
 use swarm_core::ports::LedgerStore as _;
@@ -21,6 +23,7 @@ use swarm_core::{
     Slot, Unassigned,
 };
 use tokio::sync::{mpsc, watch};
+use tokio::time::Interval;
 
 use self::turns::{ObservationKey, Problem};
 use super::by_hand::{self, ByHand};
@@ -29,10 +32,10 @@ use super::failures::{Failures, News};
 use super::history::History;
 use super::input::{self, Edit, Input, Wanted};
 use super::outlets::Outlets;
-use super::run_log::RunLogSize;
 use super::sessions::Sessions;
 use super::shutdown::Shutdown;
 use super::snapshot::InvalidFile;
+use super::state::StateDir;
 use super::text::{self, Placed};
 use super::until::{self, End, Until};
 use super::worker::WorkerProgram;
@@ -55,8 +58,12 @@ pub(super) struct Operation {
     requests: mpsc::Receiver<by_hand::Request>,
     by_hand: ByHand,
     wanted: Wanted,
-    dir: PathBuf,
-    run_log: RunLogSize,
+    dir: StateDir,
+    /// The socket in the directory, if it could be made.
+    socket: Option<Arc<Socket>>,
+    /// The times of the checks whether the state directory is lost.
+    dir_checks: Interval,
+    worker: WorkerProgram,
     ledgers: FileLedgerStore,
     views: PoolViews,
     processes: Processes,
@@ -119,6 +126,8 @@ enum Woken {
     Edited(Edit),
     /// A person acts on a job.
     Asked(by_hand::Request),
+    /// The state directory is lost.
+    DirLost,
     Signalled,
 }
 
@@ -128,33 +137,53 @@ pub(super) struct Sources {
     pub(super) requests: mpsc::Receiver<by_hand::Request>,
 }
 
+/// The stores and processes of a pool, which keep their state in its directory.
+struct Stores {
+    ledgers: FileLedgerStore,
+    views: PoolViews,
+    sessions: Sessions,
+    processes: Processes,
+}
+
+impl Stores {
+    fn open(
+        dir: &Path,
+        wanted: &Wanted,
+        worker: &WorkerProgram,
+        outlets: &Outlets,
+    ) -> anyhow::Result<Self> {
+        let cannot = || format!("the state directory {} cannot be used", dir.display());
+        let ledgers = FileLedgerStore::open(dir).with_context(cannot)?;
+        let views = PoolViews::open(dir).with_context(cannot)?;
+        views.set_details(wanted.details());
+        let sessions =
+            Sessions::open(dir, wanted.lease, outlets.reports.clone()).with_context(cannot)?;
+        worker.run_log().begin(dir).with_context(cannot)?;
+        let command = worker.command(dir, sessions.terms());
+        let processes =
+            Processes::open(dir, command, wanted.lease.stop_timeout, outlets.reports.clone())
+                .with_context(cannot)?;
+        wanted.job_logs().write(&processes.job_logs()).with_context(cannot)?;
+        Ok(Self { ledgers, views, sessions, processes })
+    }
+}
+
 impl Operation {
     /// Prepares to run `wanted` with its state in `dir`. The time until the pool is first settled
     /// counts from `since`.
     pub(super) async fn start(
-        dir: &Path,
+        (dir, socket): (StateDir, Option<Arc<Socket>>),
         sources: Sources,
         mut wanted: Wanted,
         worker: WorkerProgram,
         since: Instant,
         outlets: Outlets,
     ) -> anyhow::Result<Self> {
-        let cannot = || format!("the state directory {} cannot be used", dir.display());
         let Sources { input, requests } = sources;
-        let mut by_hand = ByHand::open(dir).map_err(anyhow::Error::msg)?;
+        let mut by_hand = ByHand::open(dir.path()).map_err(anyhow::Error::msg)?;
         by_hand.apply(&mut wanted.desired.jobs);
-        let ledgers = FileLedgerStore::open(dir).with_context(cannot)?;
-        let views = PoolViews::open(dir).with_context(cannot)?;
-        views.set_details(wanted.details());
-        let sessions =
-            Sessions::open(dir, wanted.lease, outlets.reports.clone()).with_context(cannot)?;
-        let run_log = worker.run_log();
-        run_log.begin(dir).with_context(cannot)?;
-        let command = worker.command(dir, sessions.terms());
-        let processes =
-            Processes::open(dir, command, wanted.lease.stop_timeout, outlets.reports.clone())
-                .with_context(cannot)?;
-        wanted.job_logs().write(&processes.job_logs()).with_context(cannot)?;
+        let Stores { ledgers, views, sessions, processes } =
+            Stores::open(dir.path(), &wanted, &worker, &outlets)?;
         let news = News::of(&processes);
         let settled = ledgers.load().await?.map(|(ledger, _)| Placed::of(&ledger));
         Ok(Self {
@@ -163,8 +192,11 @@ impl Operation {
             requests,
             by_hand,
             wanted,
-            dir: dir.to_owned(),
-            run_log,
+            history: History::open(dir.path()),
+            dir,
+            socket,
+            dir_checks: again::checks(),
+            worker,
             ledgers,
             views,
             processes,
@@ -176,7 +208,6 @@ impl Operation {
             needs: Needs::default(),
             scaler: Autoscaler::default(),
             started: Instant::now(),
-            history: History::open(dir),
             edits: 0,
             turned: None,
             decision: None,
@@ -275,6 +306,12 @@ impl Operation {
             (self.silent, self.failing, self.versions) = (silent, failing, versions);
             self.report_deaths(&workers);
             self.sessions.revoke_silent(&self.processes, &workers, &self.outlets.voice);
+            // The turn must not write into another directory.
+            if self.dir.is_lost() {
+                self.start_again(shutdown).await;
+                recheck_at = Some(Instant::now());
+                continue;
+            }
             let due = recheck_at.is_some_and(|at| at <= Instant::now());
             let turned = self.turn_if_needed(&workers, due).await?;
             if let Some(recheck_in) = turned {
@@ -324,6 +361,10 @@ impl Operation {
                     let sentence = text::waiting_edit(self.input.shown(), &writer);
                     self.outlets.voice.complain(&sentence);
                 }
+                Woken::DirLost => {
+                    self.start_again(shutdown).await;
+                    recheck_at = Some(Instant::now());
+                }
                 Woken::Signalled => break,
             }
         }
@@ -351,6 +392,7 @@ impl Operation {
             () = shutdown.ends() => Woken::Signalled,
             edit = self.input.edited(&self.wanted) => Woken::Edited(edit),
             Some(request) = self.requests.recv() => Woken::Asked(request),
+            () = again::lost(&mut self.dir, &mut self.dir_checks) => Woken::DirLost,
             () = self.sessions.changed() => Woken::Observed,
             _ = self.workers.changed() => Woken::Observed,
             () = self.news.heard() => Woken::Observed,

@@ -199,7 +199,13 @@ impl Snapshot {
     /// Returns sentences about present problems that a user must fix.
     pub(super) fn problems(&self) -> Vec<String> {
         let Self { undelivered, invalid_file, revision, .. } = self;
-        let keeps = |problem| format!("{problem}; revision {revision} keeps running");
+        let is_up = |row: &WorkerRow| !["starting", "leaving"].contains(&row.state);
+        let runs = if self.workers.iter().any(is_up) {
+            format!("revision {revision} keeps running")
+        } else {
+            "no job runs".to_owned()
+        };
+        let keeps = |problem| format!("{problem}; {runs}");
         let undelivered = undelivered.as_ref().map(keeps);
         let invalid = invalid_file.as_ref().map(|file| file.sentence(*revision));
         let held_back = held_back(self.held_back());

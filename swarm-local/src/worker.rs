@@ -14,7 +14,7 @@ use super::run_log::RunLogSize;
 use crate::processes::WorkerCommand;
 
 /// The program that is started for every worker.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct WorkerProgram {
     program: PathBuf,
     /// Arguments before the worker's own arguments.
@@ -53,8 +53,8 @@ impl WorkerProgram {
     }
 
     /// Returns the command of a worker whose pool keeps its state in `dir`.
-    pub(super) fn command(self, dir: &Path, terms: &LeaseTerms) -> WorkerCommand {
-        let Self { program, first, log_format, run_log } = self;
+    pub(super) fn command(&self, dir: &Path, terms: &LeaseTerms) -> WorkerCommand {
+        let Self { program, first, log_format, run_log } = self.clone();
         let (dir, terms) = (dir.to_owned(), *terms);
         let arguments = move |name: &str, instance: &str| {
             let path = |option: &str, path: &Path| {

@@ -3,10 +3,12 @@
 //! The address of a socket has room for 108 bytes. So the directory is opened, and the socket is
 //! addressed through the directory's descriptor. Its path can have any length.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::serve::Listener;
@@ -29,8 +31,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A socket that exists in its directory until this is dropped.
 #[derive(Debug)]
 pub struct Socket {
-    dir: OwnedFd,
+    dir: Directory,
 }
+
+/// The directory of a socket, which its [`Socket`] may change.
+type Directory = Arc<Mutex<OwnedFd>>;
+
+/// The device and the number of a file.
+type Inode = (u64, u64);
 
 impl Socket {
     /// Listens on a socket in `dir`, and replaces the socket of a killed program. The directory
@@ -42,35 +50,64 @@ impl Socket {
     pub fn listen(dir: &Path) -> io::Result<(Self, SocketListener)> {
         let dir = opened(dir)?;
         file::existing(fs::remove_file(path(&dir)))?;
-        let listener = SocketListener { dir: dir.try_clone()?, listener: bound(&dir)? };
+        let (listener, name) = bound(&dir)?;
+        let dir = Directory::new(Mutex::new(dir));
+        let listener = SocketListener { dir: Arc::clone(&dir), listener, name };
         Ok((Self { dir }, listener))
+    }
+
+    /// Moves the socket to another directory, for example after its directory was removed. The listener
+    /// listens there within a second.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be opened.
+    pub fn move_to(&self, dir: &Path) -> io::Result<()> {
+        *locked(&self.dir) = opened(dir)?;
+        Ok(())
     }
 }
 
+/// A thread that panicked while holding the lock cannot have left another descriptor.
+fn locked(dir: &Mutex<OwnedFd>) -> MutexGuard<'_, OwnedFd> {
+    dir.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn inode(found: &Metadata) -> Inode {
+    (found.dev(), found.ino())
+}
+
 /// Binds a socket to its name in `dir`, where no file may have that name.
-fn bound(dir: &OwnedFd) -> io::Result<UnixListener> {
+fn bound(dir: &OwnedFd) -> io::Result<(UnixListener, Inode)> {
     let socket = UnixSocket::new_stream()?;
     // The mode is set before the socket has a name, so other users can never connect.
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     socket.bind(path(dir))?;
-    socket.listen(BACKLOG)
+    let name = inode(&fs::symlink_metadata(path(dir))?);
+    Ok((socket.listen(BACKLOG)?, name))
 }
 
-/// A listener that makes its socket again after its removal.
+/// A listener that makes its socket again after its removal, also in another directory.
 #[derive(Debug)]
 pub struct SocketListener {
-    dir: OwnedFd,
+    dir: Directory,
     listener: UnixListener,
+    name: Inode,
 }
 
 impl SocketListener {
     fn restore(&mut self) {
-        let found = fs::symlink_metadata(path(&self.dir));
-        if found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            // After a failure, for example in a removed directory, the next check tries again.
-            if let Ok(listener) = bound(&self.dir) {
-                self.listener = listener;
+        let dir = locked(&self.dir);
+        if let Ok(found) = fs::symlink_metadata(path(&dir)) {
+            // An earlier socket, in a directory that was away, is replaced, but no other file.
+            if inode(&found) == self.name || !found.file_type().is_socket() {
+                return;
             }
+            let _ = fs::remove_file(path(&dir));
+        }
+        // After a failure, for example in a removed directory, the next check tries again.
+        if let Ok((listener, name)) = bound(&dir) {
+            (self.listener, self.name) = (listener, name);
         }
     }
 }
@@ -96,7 +133,7 @@ impl Listener for SocketListener {
 impl Drop for Socket {
     fn drop(&mut self) {
         // A socket that remains refuses connections, and the next listener replaces it.
-        let _ = fs::remove_file(path(&self.dir));
+        let _ = fs::remove_file(path(&locked(&self.dir)));
     }
 }
 
@@ -154,22 +191,35 @@ mod tests {
         assert!(!long.join(NAME).exists());
     }
 
-    #[tokio::test]
-    async fn a_socket_that_was_removed_is_made_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let (_socket, mut listener) = Socket::listen(dir.path()).unwrap();
-        fs::remove_file(dir.path().join(NAME)).unwrap();
+    /// Connects to the socket in `dir` as soon as the listener accepts there.
+    async fn connects(listener: &mut SocketListener, dir: &Path) {
         let connected = async {
-            loop {
-                if let Some(stream) = connect(dir.path()).await.unwrap() {
-                    return stream;
-                }
+            while connect(dir).await.unwrap().is_none() {
                 sleep(Duration::from_millis(20)).await;
             }
         };
         let both = async { tokio::join!(listener.accept(), connected) };
         tokio::time::timeout(Duration::from_secs(30), both).await.unwrap();
-        let mode = fs::metadata(dir.path().join(NAME)).unwrap().permissions().mode();
+        let mode = fs::metadata(dir.join(NAME)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_was_removed_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_socket, mut listener) = Socket::listen(dir.path()).unwrap();
+        fs::remove_file(dir.path().join(NAME)).unwrap();
+        connects(&mut listener, dir.path()).await;
+    }
+
+    #[tokio::test]
+    async fn a_socket_moves_to_another_directory_and_replaces_a_dead_one_there() {
+        let [old, new] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        drop(std::os::unix::net::UnixListener::bind(new.path().join(NAME)).unwrap());
+        let (socket, mut listener) = Socket::listen(old.path()).unwrap();
+        socket.move_to(new.path()).unwrap();
+        connects(&mut listener, new.path()).await;
+        drop(socket);
+        assert!(!new.path().join(NAME).exists());
     }
 }

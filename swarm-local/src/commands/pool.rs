@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
-use swarm_adapters_host::http::{self, Answer};
+use swarm_adapters_host::http::{self, Answer, AnswerError};
 use swarm_adapters_host::shell;
 use swarm_core::history::Episode;
 use swarm_core::{Assignment, Job, JobName, RunnerName, Slot};
@@ -137,13 +137,26 @@ impl PoolArgs {
         let Some(named) = self.named_dir()? else { return only_one().await };
         let near = || self.name().map(|name| names::nearest_pools(name)).unwrap_or_default();
         let nothing = || Found::Nothing(format!("no pool runs in {}{}", named.display(), near()));
-        let Some(dir) = state::find(&named)? else { return Ok(nothing()) };
-        let pool = Pool { dir };
+        let pool = match state::find(&named) {
+            Ok(Some(dir)) => Pool { dir },
+            other => {
+                // The operator may be about to create its directory again.
+                if let Some(operator) = state::locker(&named) {
+                    return Ok(Found::Mute(Pool { dir: named }, operator));
+                }
+                other?;
+                return Ok(nothing());
+            }
+        };
         if pool.is_up().await? {
             return Ok(Found::Runs(pool));
         }
         if let Some(operator) = pool.locker()? {
             return Ok(Found::Mute(pool, operator.pid()));
+        }
+        // The path may be a link that leads to another directory now.
+        if let Some(operator) = state::locker(&named) {
+            return Ok(Found::Mute(Pool { dir: named }, operator));
         }
         let cannot = || format!("processes of the pool in {} cannot be found", named.display());
         let left = remaining(&pool.dir).await.with_context(cannot)?;
@@ -338,6 +351,11 @@ pub async fn running(args: &PoolArgs) -> anyhow::Result<Option<RunningPool>> {
     }
 }
 
+/// Whether a connection ended before the answer.
+fn is_broken(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(AnswerError::Connection(_)))
+}
+
 async fn connected(dir: &Path) -> Result<Option<UnixStream>, Failure> {
     let cannot = || format!("the pool in {} cannot be asked", dir.display());
     Ok(http::connect(dir).await.with_context(cannot)?)
@@ -378,10 +396,19 @@ impl Pool {
         format!("no operator runs in {}; {}", self.dir.display(), earlier.sentence(unix_s()))
     }
 
-    /// Connects to the pool.
+    /// Connects to the pool. An operator whose directory was removed has a moment to create it again.
     pub(super) async fn connect(&self) -> Result<UnixStream, Failure> {
-        let ended = || Failure::No(format!("the pool in {} has ended", self.dir.display()));
-        connected(&self.dir).await?.ok_or_else(ended)
+        let until = Instant::now() + SOCKET_MAX;
+        loop {
+            if let Some(stream) = connected(&self.dir).await? {
+                return Ok(stream);
+            }
+            if until <= Instant::now() || state::locker(&self.dir).is_none() {
+                let dir = self.dir.display();
+                return Err(Failure::No(format!("the pool in {dir} has ended")));
+            }
+            sleep(ASK_EVERY).await;
+        }
     }
 
     /// Requests `path`. Repeats the request while the pool starts, unless it waits for processes of
@@ -453,7 +480,14 @@ impl Pool {
     }
 
     async fn ask(&self, path: &str) -> Result<Answer, Failure> {
-        self.answered(http::request(self.connect().await?, path)).await
+        match self.answered(http::request(self.connect().await?, path)).await {
+            Err(Failure::Failed(error)) if is_broken(&error) => {
+                // The operator was killed meanwhile, which another connection finds out.
+                sleep(ASK_EVERY).await;
+                self.answered(http::request(self.connect().await?, path)).await
+            }
+            answered => answered,
+        }
     }
 
     async fn answered(

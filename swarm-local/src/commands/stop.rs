@@ -110,9 +110,13 @@ async fn end_pool(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
     }
     // If the operator was killed meanwhile, it leaves processes behind. If the pool runs again, its
     // new operator has ended them.
-    let left = match StateDir::claim_if_free(&pool.dir).with_context(cannot)? {
-        Some(_claimed) => leftovers(args, &pool.dir, since, args.limit(stop_timeout)).await?,
-        None => Ended::default(),
+    let left = if pool.dir.is_dir() {
+        match StateDir::claim_if_free(&pool.dir).with_context(cannot)? {
+            Some(_claimed) => leftovers(args, &pool.dir, since, args.limit(stop_timeout)).await?,
+            None => Ended::default(),
+        }
+    } else {
+        Ended::default()
     };
     let mut killed = killed_since(&pool.dir, &before);
     killed.extend(left.killed);

@@ -144,7 +144,11 @@ impl Operation {
         let stored = self.ledgers.load().await?;
         let Some(known) = &self.known else { return Ok(stored.map(|(ledger, _)| ledger)) };
         let (ledger, seen) = stored.unzip();
-        let is_newer = |ledger: &Ledger| known.revision() <= ledger.revision();
+        // Revisions of another incarnation, such as an earlier directory has, compare with nothing.
+        let is_newer = |ledger: &Ledger| {
+            ledger.cells.incarnation == known.cells.incarnation
+                && known.revision() <= ledger.revision()
+        };
         if let Some(ledger) = ledger.filter(is_newer) {
             self.known = None;
             return Ok(Some(ledger));
@@ -173,7 +177,7 @@ impl Operation {
     }
 
     /// Reports a problem and its remedy, once instead of at every turn.
-    fn complain(&mut self, problem: Problem, remedy: &str) {
+    pub(super) fn complain(&mut self, problem: Problem, remedy: &str) {
         if self.problem.as_ref() != Some(&problem) {
             self.outlets.voice.complain(&format!("{}; {remedy}", problem.sentence()));
             self.problem = Some(problem);

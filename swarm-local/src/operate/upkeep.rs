@@ -18,7 +18,7 @@ const NOTED_MAX: usize = 1_000;
 impl Operation {
     /// Rotates large logs, and removes files of sessions that the ledger does not list.
     pub(super) fn tidy(&mut self) {
-        if let Err(error) = self.run_log.rotate(&self.dir) {
+        if let Err(error) = self.worker.run_log().rotate(self.dir.path()) {
             tracing::warn!(%error, "the run log cannot be rotated and keeps growing");
         }
         self.processes.rotate_logs();

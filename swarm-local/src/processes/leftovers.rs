@@ -9,9 +9,10 @@
 //! time.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs::File;
 use std::io;
 use std::num::NonZero;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -88,7 +89,9 @@ struct Worker {
 /// The record `DIR/run.json` of one operator.
 #[derive(Debug)]
 pub(super) struct Records {
-    path: PathBuf,
+    /// The directory, even if its path leads to another one: that one may have the record of another
+    /// pool.
+    dir: OwnedFd,
     mark: String,
     run: Mutex<Run>,
 }
@@ -110,9 +113,9 @@ impl Records {
             workers,
             killed: Vec::new(),
         };
-        let path = path(dir);
-        write(&path, &run)?;
-        Ok(Self { path, mark, run: Mutex::new(run) })
+        let dir = File::open(dir)?.into();
+        write(&path_in(&dir), &run)?;
+        Ok(Self { dir, mark, run: Mutex::new(run) })
     }
 
     /// Returns the mark of this run.
@@ -158,8 +161,8 @@ impl Records {
     fn edit(&self, edit: impl FnOnce(&mut Run)) {
         let mut run = self.run();
         edit(&mut run);
-        if let Err(error) = write(&self.path, &run) {
-            tracing::warn!(path = %self.path.display(), %error, "the list of worker processes cannot be written");
+        if let Err(error) = write(&path_in(&self.dir), &run) {
+            tracing::warn!(%error, "the list of worker processes, run.json, cannot be written");
         }
     }
 }
@@ -173,12 +176,20 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("run.json")
 }
 
+/// The path of the record in an open directory.
+fn path_in(dir: &OwnedFd) -> PathBuf {
+    path(Path::new(&format!("/proc/self/fd/{}", dir.as_raw_fd())))
+}
+
 /// Returns the last run recorded in `dir`, if its processes may still exist.
 fn last(dir: &Path) -> io::Result<Option<Run>> {
     let path = path(dir);
     let text = match file::read_regular_text(&path, BYTES_MAX) {
         Ok(text) => text,
         Err(ReadError::Missing) => return Ok(None),
+        Err(ReadError::Failed(error)) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Ok(None);
+        }
         Err(error) => return Err(io::Error::other(format!("{}: {error}", path.display()))),
     };
     // No process outlives a reboot, so a record of an earlier boot means nothing in any format.

@@ -15,6 +15,7 @@ use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 
 use super::leftovers::has_ended;
+use crate::state;
 
 /// A process that runs a pool.
 #[derive(Debug)]
@@ -50,6 +51,10 @@ impl Peer {
     ///
     /// If the directory or `/proc` cannot be read.
     pub(crate) fn that_locks(dir: &Path) -> io::Result<Option<Self>> {
+        // The lock of the path finds an operator whose directory was removed.
+        if let Some(operator) = state::locker(dir).and_then(Self::that_handles_signals) {
+            return Ok(Some(operator));
+        }
         let locked = fs::metadata(dir)?;
         let operator = |pid| {
             // The pidfd is opened first. If it has not ended after the checks, they saw its process.
@@ -58,6 +63,13 @@ impl Peer {
             (is_it && !has_ended(&process, Duration::ZERO)).then_some(Self { pid, process })
         };
         Ok(procs::all()?.into_iter().find_map(|it| operator(it.pid)))
+    }
+
+    fn that_handles_signals(pid: i32) -> Option<Self> {
+        let pid = Pid::from_raw(pid)?;
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        let is_it = handles(pid, Signal::TERM) && !has_ended(&process, Duration::ZERO);
+        is_it.then_some(Self { pid, process })
     }
 
     /// Returns the id of the process.

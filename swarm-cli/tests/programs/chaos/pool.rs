@@ -109,9 +109,13 @@ impl Pool {
     }
 
     fn command(&self, args: &[&str]) -> Command {
+        self.command_in(&self.dir, args)
+    }
+
+    fn command_in(&self, dir: &Path, args: &[&str]) -> Command {
         let mut words = self.wrapper.iter().map(String::as_str).chain([PROGRAM]);
         let mut command = Command::new(words.next().unwrap());
-        command.args(words).arg("local").arg(self.manifest()).arg("--dir").arg(&self.dir);
+        command.args(words).arg("local").arg(self.manifest()).arg("--dir").arg(dir);
         command.args(args).process_group(0).stdin(Stdio::null());
         command
     }
@@ -130,8 +134,13 @@ impl Pool {
 
     /// Runs another operator to its end.
     pub(crate) fn output(&self, args: &[&str]) -> Output {
-        let mut child =
-            self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        self.output_in(&self.dir, args)
+    }
+
+    /// Does the same in another state directory.
+    pub(crate) fn output_in(&self, dir: &Path, args: &[&str]) -> Output {
+        let mut command = self.command_in(dir, args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let since = Instant::now();
         while child.try_wait().unwrap().is_none() {

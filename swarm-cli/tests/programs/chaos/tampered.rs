@@ -1,9 +1,12 @@
 //! State that was removed or corrupted, while the pool runs and while it does not.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
-use crate::chaos::job::{SHORT, manifest};
-use crate::chaos::pool::Pool;
+use crate::chaos::job::{LOG, SHORT, manifest};
+use crate::chaos::pool::{Held, Pool};
 
 const JOBS: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -148,4 +151,110 @@ fn views_that_are_garbage_or_gone_are_passed_over_until_the_next_is_published() 
     });
     pool.end();
     pool.judged();
+}
+
+/// A fault of the whole state directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Removed,
+    Emptied,
+    Renamed,
+}
+
+/// Removes a directory, while processes create files in it, or everything in it.
+fn remove(fault: Fault, dir: &Path) {
+    let removed = || match fault {
+        Fault::Removed => fs::remove_dir_all(dir).is_ok(),
+        _ => fs::read_dir(dir).unwrap().flatten().all(|entry| {
+            let path = entry.path();
+            fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path)).is_ok()
+        }),
+    };
+    while !removed() {}
+}
+
+/// Waits until new sessions with higher tokens run every job.
+fn granted_again(pool: &Pool, jobs: &[&str], before: &BTreeMap<String, Held>) {
+    pool.until("new sessions with higher tokens run every job", || {
+        let is_new = |(job, held): (&String, &Held)| {
+            held.session != before[job].session && before[job].token < held.token
+        };
+        pool.at_rest(jobs).filter(|_| pool.held().iter().all(is_new))
+    });
+}
+
+#[test]
+fn a_state_directory_that_returns_is_used_and_answers_again() {
+    let mut pool = running();
+    let (dir, moved) = (pool.dir().to_owned(), pool.dir().with_file_name("moved"));
+    let before = pool.held();
+    fs::rename(&dir, &moved).unwrap();
+    granted_again(&pool, &JOBS, &before);
+    let before = pool.held();
+    fs::rename(&dir, dir.with_file_name("second")).unwrap();
+    fs::rename(&moved, &dir).unwrap();
+    granted_again(&pool, &JOBS, &before);
+    pool.until("the socket answers", || {
+        let mut status = Command::new(env!("CARGO_BIN_EXE_swarm"));
+        let status = status.args(["status", "--dir"]).arg(&dir).output().unwrap();
+        status.status.success().then_some(())
+    });
+    pool.end();
+}
+
+#[test]
+fn an_earlier_directory_of_the_pool_is_refused_until_it_is_moved_away() {
+    let mut pool = running();
+    moves_on(&pool);
+    pool.end();
+    let (dir, earlier) = (pool.dir().to_owned(), pool.dir().with_file_name("earlier"));
+    fs::rename(&dir, &earlier).unwrap();
+    pool.start();
+    let jobs = ["a", "b", "c", "d", "e"];
+    pool.settled(&jobs);
+    let before = pool.held();
+    let ledger = fs::read(earlier.join("ledger.json")).unwrap();
+    fs::rename(&dir, dir.with_file_name("later")).unwrap();
+    fs::rename(&earlier, &dir).unwrap();
+    pool.until("the pool to refuse the directory", || {
+        pool.complaints().contains("has the state of another run now").then_some(())
+    });
+    fs::rename(&dir, &earlier).unwrap();
+    granted_again(&pool, &jobs, &before);
+    assert_eq!(fs::read(earlier.join("ledger.json")).unwrap(), ledger);
+    pool.end();
+    pool.judged();
+}
+
+#[test]
+fn a_state_directory_that_is_lost_while_it_runs_is_created_again_and_nobody_else_gets_it() {
+    for fault in [Fault::Removed, Fault::Emptied, Fault::Renamed] {
+        let mut pool = running();
+        let before = pool.held();
+        let moved = pool.dir().with_file_name("moved");
+        match fault {
+            Fault::Renamed => fs::rename(pool.dir(), &moved).unwrap(),
+            _ => remove(fault, pool.dir()),
+        }
+        for _ in 0..3 {
+            let refused = pool.output(&[]);
+            assert_eq!(refused.status.code(), Some(1), "{fault:?}: {refused:?}");
+        }
+        granted_again(&pool, &JOBS, &before);
+        if fault == Fault::Renamed {
+            // The pool would run the same jobs there, with the same tokens.
+            let refused = pool.output_in(&moved, &[]);
+            assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        }
+        let complaints = pool.complaints();
+        assert!(complaints.contains("all jobs stop, and start again"), "{complaints}");
+        moves_on(&pool);
+        pool.end();
+        if fault == Fault::Renamed {
+            let logs = [moved.as_path(), pool.dir()].map(|dir| dir.join(LOG));
+            let [old, new] = logs.each_ref().map(|log| fs::read_to_string(log).unwrap());
+            fs::write(&logs[1], old + &new).unwrap();
+        }
+        pool.judged();
+    }
 }

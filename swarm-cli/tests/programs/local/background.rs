@@ -107,16 +107,35 @@ fn a_pool_runs_in_the_background_and_keeps_nothing_of_its_caller() {
 fn no_second_pool_starts_where_the_directory_of_the_first_was_renamed() {
     let machine = Machine::new();
     let pool = file(&machine, "r.yaml", &recorders());
-    detached(&machine, &pool);
-    until("the pool is settled", || {
-        (ran(&machine, &["status", "recorders"]).2 == Some(0)).then_some(())
-    });
+    let (_, operator) = detached(&machine, &pool);
+    let settled = || {
+        until("the pool is settled", || {
+            (ran(&machine, &["status", "recorders"]).2 == Some(0)).then_some(())
+        });
+    };
+    settled();
     let home = machine.path().join("swarm");
+    let start = || {
+        let (printed, complaint, code) = ran(&machine, &["local", "-d", &pool]);
+        assert_eq!(code, Some(1), "{printed}{complaint}");
+        complaint
+    };
     std::fs::rename(home.join("recorders"), home.join("moved")).unwrap();
-    let (printed, complaint, code) = ran(&machine, &["local", "-d", &pool]);
-    assert_eq!(code, Some(1), "{printed}{complaint}");
+    let complaint = start();
+    assert!(complaint.contains("another operator runs in") || complaint.contains("runs already"));
+    settled();
+
+    // Workers without an operator run on only while they are frozen.
+    for (pid, _) in machine.processes().into_iter().filter(|(pid, _)| *pid != operator) {
+        signal(pid, Signal::STOP);
+    }
+    signal(operator, Signal::KILL);
+    std::fs::rename(home.join("recorders"), home.join("frozen")).unwrap();
+    let complaint = until("the operator has ended", || {
+        Some(start()).filter(|complaint| !complaint.contains("another operator runs"))
+    });
     assert!(complaint.contains("the directory was renamed or removed; stop"), "{complaint}");
-    stop(&machine, "moved");
+    stop(&machine, "frozen");
     assert_eq!(machine.processes(), []);
 }
 
