@@ -371,7 +371,7 @@ fn starting(sessions: usize) -> Verdict {
 /// The verdict when some of `jobs` jobs are not granted yet, and no worker is known to be late.
 fn waiting(counts: JobCounts, jobs: usize) -> Verdict {
     let why = [
-        (counts.releasing, "for a release by the former worker"),
+        (counts.releasing, "for a release by the previous worker"),
         (counts.held, "for the worker of the slot to come back"),
         (counts.quarantined, "for a while, after crashing several workers"),
         (counts.free, "to be granted"),
@@ -387,7 +387,14 @@ fn waiting(counts: JobCounts, jobs: usize) -> Verdict {
 /// Says how many workers are ready.
 #[must_use]
 pub fn workers_ready(ready: usize, wanted: usize) -> String {
-    let workers = number(ready.max(wanted), "worker is", "workers are");
+    if wanted < ready {
+        let workers = number(ready, "worker is", "workers are");
+        return format!(
+            "{ready} {workers} ready, and {wanted} {} wanted",
+            number(wanted, "is", "are")
+        );
+    }
+    let workers = number(wanted, "worker is", "workers are");
     format!("{ready} of {wanted} {workers} ready")
 }
 

@@ -142,7 +142,7 @@ pub(super) fn worker(
     let record = slot.and_then(|slot| ledger.slots.get(&slot));
     match record.filter(|record| record.session == *session) {
         Some(record) => record.worker.clone(),
-        None => slot.map_or_else(String::new, |slot| format!("the former of slot {slot}")),
+        None => slot.map_or_else(String::new, |slot| format!("the previous worker of slot {slot}")),
     }
 }
 

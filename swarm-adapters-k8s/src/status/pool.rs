@@ -20,7 +20,12 @@ pub(super) fn ready(facts: &TurnSummary<'_>, wanted: Wanted) -> Part {
         return Part::new(POOL_READY, false, Shared::NoWorkers.as_str(), message);
     }
     let is_ready = progress.has_all_workers();
-    let reason = if is_ready { "AllWorkersReady" } else { "WorkersMissing" };
+    let reason = match is_ready {
+        true => "AllWorkersReady",
+        // A pool that shrinks lacks no worker.
+        false if progress.workers_wanted <= progress.workers_ready => "WorkersLeaving",
+        false => "WorkersMissing",
+    };
     let trouble = pool.trouble.clone().filter(|_| !is_ready);
     let others = trouble.into_iter().chain(rollout::held(pool, &facts.rollout.rollout));
     let ready = workers_ready(progress.workers_ready, progress.workers_wanted);

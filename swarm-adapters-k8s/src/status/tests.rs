@@ -253,6 +253,10 @@ fn a_pool_that_changes_its_size_reconciles() {
         ["Ready=False Scaling", "Reconciling=True Scaling", "PoolReady=False WorkersMissing"];
     assert_eq!((status.workers_ready, status.workers_desired), (2, 3));
     assert_eq!(reported[..3], expected);
+
+    let (status, reported) = self::status(&desired, &observed(&[Presence::Ready; 4]));
+    assert_eq!(reported[2], "PoolReady=False WorkersLeaving");
+    assert_eq!(status.conditions[2].message, "4 workers are ready, and 3 are wanted");
 }
 
 #[test]

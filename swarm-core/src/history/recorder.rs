@@ -223,7 +223,7 @@ impl Recorder {
         for (session, slot) in &ledger.former {
             self.names
                 .entry(session.clone())
-                .or_insert_with(|| format!("the former of slot {slot}"));
+                .or_insert_with(|| format!("the previous worker of slot {slot}"));
         }
     }
 
