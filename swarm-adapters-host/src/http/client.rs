@@ -19,6 +19,9 @@ const BYTES_MAX: usize = 64 << 20;
 /// The maximum time between two pieces of an answer.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
+/// The maximum time for the whole body of an answer.
+const WHOLE_MAX: Duration = Duration::from_mins(5);
+
 /// The answer to a request, before its body is read.
 pub struct Answer {
     status: StatusCode,
@@ -45,6 +48,9 @@ pub enum AnswerError {
         IDLE_MAX.as_secs()
     )]
     BrokenOff,
+    /// The server sends the answer too slowly.
+    #[error("the answer is not complete after {} s", WHOLE_MAX.as_secs())]
+    TooSlow,
 }
 
 impl From<AnswerError> for io::Error {
@@ -140,8 +146,12 @@ impl Answer {
     ///
     /// # Errors
     ///
-    /// [`AnswerError`], also if the body has more than 64 MiB.
-    pub async fn whole(mut self) -> Result<Vec<u8>, AnswerError> {
+    /// [`AnswerError`], also if the body has more than 64 MiB or takes more than 5 minutes.
+    pub async fn whole(self) -> Result<Vec<u8>, AnswerError> {
+        timeout(WHOLE_MAX, self.pieces()).await.unwrap_or(Err(AnswerError::TooSlow))
+    }
+
+    async fn pieces(mut self) -> Result<Vec<u8>, AnswerError> {
         let mut whole = Vec::new();
         while let Some(piece) = self.piece().await? {
             if BYTES_MAX - whole.len() < piece.len() {
@@ -223,6 +233,21 @@ mod tests {
         };
         answer.lines(keep).await.unwrap();
         assert_eq!(lines, many().collect::<Vec<_>>());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_drips_ends_at_a_limit() {
+        let (ours, mut theirs) = duplex(1 << 10);
+        let server = async {
+            theirs.read_u8().await.unwrap();
+            theirs.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n").await.unwrap();
+            while theirs.write_all(b"a").await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(4)).await;
+            }
+        };
+        let client = async { get(ours, "/one").await.unwrap().whole().await };
+        let (answer, ()) = tokio::join!(client, server);
+        assert_eq!(answer.unwrap_err().to_string(), "the answer is not complete after 300 s");
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use swarm_adapters_host::http;
+use swarm_adapters_host::http::{self, AnswerError};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::UnixStream;
@@ -33,6 +33,9 @@ const OBJECTS_A_PAGE: usize = 40;
 const ROWS_A_PAGE: usize = 500;
 /// Maximum number of objects of a list.
 const OBJECTS_MAX: usize = 200_000;
+/// Maximum number of answers of a list that have fewer objects than asked for, although more follow. A
+/// filter may leave few in an answer.
+const SHORT_PAGES_MAX: usize = 100;
 /// Methods that would change something.
 const WRITING_METHODS: &str = "^(POST|PUT|PATCH|DELETE|OPTIONS|HEAD|CONNECT)$";
 /// Reason of the API server for a right that the user lacks.
@@ -240,10 +243,12 @@ impl Proxy {
     ) -> Result<Option<(Vec<T>, Vec<String>)>, Unread> {
         let (mut all, mut columns) = (Vec::new(), Vec::new());
         let (mut next, separator) = (String::new(), if path.contains('?') { '&' } else { '?' });
+        let mut short = 0;
         loop {
             let page = format!("{path}{separator}limit={limit}{next}");
             let Some(body) = self.get(&page, accept).await? else { return Ok(None) };
             let Page { items, column_definitions, metadata } = read(path, &body)?;
+            short += usize::from(items.len() < limit);
             all.extend(items);
             // Only the first page has them.
             columns.extend(column_definitions.into_iter().map(|column| column.name));
@@ -252,6 +257,13 @@ impl Proxy {
             }
             if OBJECTS_MAX < all.len() {
                 return Err(format!("{path} lists more than {OBJECTS_MAX} objects").into());
+            }
+            if SHORT_PAGES_MAX < short {
+                return Err(format!(
+                    "{path} is a list without an end: {short} of its pages are not full, and \
+                     another page follows; look at the API server or the proxy before it"
+                )
+                .into());
             }
             next = format!("&continue={}", http::escaped(&metadata.next));
         }
@@ -267,7 +279,11 @@ impl Proxy {
         let late = |_| failed(&format!("none for {} s", ANSWER_MAX.as_secs()));
         let answer = asked.map_err(late)?.map_err(|error| failed(&error))?;
         let status = answer.status();
-        let body = answer.whole().await.map_err(|error| failed(&error))?;
+        let body = answer.whole().await.map_err(|error| match error {
+            // The library's sentence is about a pool on this machine.
+            AnswerError::BrokenOff => failed(&"its answer broke off"),
+            error => failed(&error),
+        })?;
         if status.is_success() {
             return Ok(Some(body));
         }
@@ -295,4 +311,37 @@ impl Proxy {
 fn read<T: DeserializeOwned>(path: &str, body: &[u8]) -> Result<T, String> {
     serde_json::from_slice(body)
         .map_err(|error| format!("the cluster's answer for {path} cannot be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    /// Starts a server that gives each request the same answer.
+    fn server(body: &'static str) -> Proxy {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(dir.path().join("socket")).unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+                let _ = stream.read_u8().await;
+                let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
+            }
+        });
+        let kubectl = Command::new("true").kill_on_drop(true).spawn().unwrap();
+        Proxy { _kubectl: kubectl, dir }
+    }
+
+    #[tokio::test]
+    async fn a_list_whose_pages_are_never_full_ends() {
+        let proxy = server(r#"{"rows": [], "metadata": {"continue": "a"}}"#);
+        let sentence = proxy.table("/swarms").await.err().unwrap().sentence;
+        assert!(
+            sentence.starts_with("/swarms?includeObject=None is a list without an end: 101 of"),
+            "{sentence}"
+        );
+    }
 }
