@@ -160,22 +160,28 @@ fn with_proxy<T>(
     cluster: &Cluster,
     reader: impl AsyncFnOnce(&Proxy) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    let runtime = runtime::single().map_err(|error| Failure::Failed(error.to_string()))?;
+    runtime.block_on(unless_signalled(async { reader(&Proxy::start(cluster).await?).await }))
+}
+
+/// Waits for the end of `task`, or for a signal, which drops the task.
+async fn unless_signalled<T>(task: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let failed = |error: io::Error| Failure::Failed(error.to_string());
-    runtime::single().map_err(failed)?.block_on(async {
-        let ended = || Failure::Failed("ended by a signal".to_owned());
-        let end = |kind| signal(kind).map_err(failed);
-        let (mut terminated, mut hung_up, mut interrupted) = (
-            end(SignalKind::terminate())?,
-            end(SignalKind::hangup())?,
-            end(SignalKind::interrupt())?,
-        );
-        tokio::select! {
-            done = async { reader(&Proxy::start(cluster).await?).await } => done,
-            _ = terminated.recv() => Err(ended()),
-            _ = hung_up.recv() => Err(ended()),
-            _ = interrupted.recv() => Err(Failure::Interrupted),
-        }
-    })
+    let ended = || Failure::Failed("ended by a signal".to_owned());
+    let end = |kind| signal(kind).map_err(failed);
+    let (mut terminated, mut hung_up, mut quit, mut interrupted) = (
+        end(SignalKind::terminate())?,
+        end(SignalKind::hangup())?,
+        end(SignalKind::quit())?,
+        end(SignalKind::interrupt())?,
+    );
+    tokio::select! {
+        done = task => done,
+        _ = terminated.recv() => Err(ended()),
+        _ = hung_up.recv() => Err(ended()),
+        _ = quit.recv() => Err(ended()),
+        _ = interrupted.recv() => Err(Failure::Interrupted),
+    }
 }
 
 /// Returns the names of Swarms in a scope, to complete a word; none after a failure.

@@ -17,7 +17,7 @@ use super::objects::SwarmObject;
 use super::pool::{JobState, LivePool, Reach};
 use super::status::{self, StatusArgs};
 use super::workers::{self, WorkerState};
-use super::{Failure, NOT_VISIBLE, Scope, finish_failed, found};
+use super::{Failure, NOT_VISIBLE, Scope, finish_failed, found, unless_signalled};
 use crate::kubectl::proxy::Proxy;
 
 /// Maximum number of previous moves that the view lists.
@@ -52,18 +52,25 @@ pub(crate) fn top(args: &TopArgs) -> ExitCode {
 
 async fn draw(args: &TopArgs) -> Result<ExitCode, Failure> {
     let namespace = args.scope.namespace()?;
-    let proxy = Proxy::start(&args.scope.cluster).await?;
-    let options = format!(" -n {}", shell::word(&namespace));
-    let drawn = swarm_local::top(options, async || {
+    let read = async |proxy: &Proxy| {
         let (pool, nodes) = tokio::join!(
-            found(&proxy, &namespace, args.name.as_deref(), Reach::All),
-            workers::nodes(&proxy, &namespace),
+            found(proxy, &namespace, args.name.as_deref(), Reach::All),
+            workers::nodes(proxy, &namespace),
         );
         let pool = pool?;
         let states = workers::states(&pool, &nodes);
         sight(&pool, &states).map_err(|error| Failure::Failed(error.to_string()))
-    });
-    drawn.await?.map_err(|error| Failure::Failed(format!("{error:#}")))
+    };
+    // The view handles signals itself.
+    let begun = async {
+        let proxy = Proxy::start(&args.scope.cluster).await?;
+        let first = read(&proxy).await?;
+        Ok((proxy, first))
+    };
+    let (proxy, first) = unless_signalled(begun).await?;
+    let options = format!(" -n {}", shell::word(&namespace));
+    let drawn = swarm_local::top(options, first, async || read(&proxy).await);
+    drawn.await.map_err(|error| Failure::Failed(format!("{error:#}")))
 }
 
 /// Returns the state of a Swarm in the form of a pool on one machine. O(jobs).

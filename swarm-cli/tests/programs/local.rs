@@ -32,7 +32,7 @@ mod stopping;
 #[cfg(feature = "terminal")]
 mod tasks;
 #[cfg(feature = "terminal")]
-mod terminal;
+pub(crate) mod terminal;
 mod titles;
 mod web;
 

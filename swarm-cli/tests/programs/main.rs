@@ -5,6 +5,7 @@ mod commands;
 mod import;
 mod installed;
 mod kubectl;
+mod live;
 mod local;
 mod manual;
 mod nightly;

@@ -20,13 +20,14 @@ use zip::ZipArchive;
 /// A text in each secret place.
 pub(crate) const MARK: &str = "5ecr3t";
 const SESSION: &str = "6f1c-0000000000000001";
-const GROUP: &str = "/apis/swarm.k8slab.info/v1alpha1/namespaces/media";
+pub(crate) const GROUP: &str = "/apis/swarm.k8slab.info/v1alpha1/namespaces/media";
 
 /// Connects to the API server of the test, and prints a log.
 const KUBECTL: &str = r#"#!/bin/sh
 PATH=/usr/bin:/bin
 case "$1" in
 proxy)
+  echo $$ > "$0.pid"
   for word; do case "$word" in --unix-socket=*) socket=${word#--unix-socket=} ;; esac; done
   ln -s "$0.socket" "$socket" && echo "Starting to serve on $socket"
   exec sleep 60 ;;
@@ -35,17 +36,23 @@ esac
 "#;
 
 /// Answers by path, without the query. A list may also be asked for as a table.
-type Answers = BTreeMap<String, Value>;
+pub(crate) type Answers = BTreeMap<String, Value>;
 
-struct Cluster(TempDir);
+pub(crate) struct Cluster(TempDir);
 
 impl Cluster {
-    fn new(answers: Answers) -> Self {
+    /// Makes a cluster whose API server listens and answers nothing.
+    pub(crate) fn silent() -> (Self, UnixListener) {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("kubectl");
         fs::write(&program, KUBECTL).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let listener = UnixListener::bind(dir.path().join("kubectl.socket")).unwrap();
+        (Self(dir), listener)
+    }
+
+    pub(crate) fn new(answers: Answers) -> Self {
+        let (cluster, listener) = Self::silent();
         let answers = Arc::new(answers);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -53,15 +60,23 @@ impl Cluster {
                 thread::spawn(move || answer(&answers, &stream));
             }
         });
-        Self(dir)
+        cluster
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Runs the plugin.
+    pub(crate) fn swarm(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-swarm"));
+        command.args(args).current_dir(self.path()).stdin(Stdio::null());
+        command.env("NO_COLOR", "1").env("PATH", self.path()).output().unwrap()
     }
 
     /// Runs `kubectl swarm report` in the directory.
     fn report(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-swarm"));
-        command.arg("report").args(args).current_dir(self.0.path());
-        command.stdin(Stdio::null()).env("NO_COLOR", "1").env("PATH", self.0.path());
-        command.output().unwrap()
+        self.swarm(&[&["report"], args].concat())
     }
 
     fn files(&self, name: &str) -> BTreeMap<String, String> {
@@ -101,7 +116,7 @@ pub(crate) fn files(path: &Path) -> BTreeMap<String, String> {
     files
 }
 
-fn table(columns: &[&str], rows: &[&[&str]]) -> Value {
+pub(crate) fn table(columns: &[&str], rows: &[&[&str]]) -> Value {
     let columns: Vec<_> = columns.iter().map(|name| json!({"name": name})).collect();
     let rows: Vec<_> = rows.iter().map(|cells| json!({"cells": cells})).collect();
     json!({"columnDefinitions": columns, "rows": rows})

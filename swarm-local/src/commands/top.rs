@@ -62,22 +62,14 @@ pub fn can_draw() -> bool {
     terminal::can_draw()
 }
 
-/// Draws a pool until the user leaves. `read` is called every two seconds. The failure of its first call
-/// ends the view before it begins, and later ones are shown. `options` name the pool at the end of a
-/// command line, such as ` -n media`. Each read takes O(jobs).
+/// Draws a pool until the user leaves: its `first` state, and then the state that `read` returns every
+/// two seconds. The view shows the failures of `read`. `options` name the pool at the end of a command
+/// line, such as ` -n media`. Each read takes O(jobs).
 ///
 /// # Errors
 ///
-/// The failure of the first read. The inner error is a terminal that cannot be drawn on.
+/// A terminal that cannot be drawn on.
 pub async fn top<E: ToString>(
-    options: String,
-    mut read: impl AsyncFnMut() -> Result<Sight, E>,
-) -> Result<anyhow::Result<ExitCode>, E> {
-    let first = read().await?;
-    Ok(draw(options, first, read).await)
-}
-
-async fn draw<E: ToString>(
     options: String,
     first: Sight,
     read: impl AsyncFnMut() -> Result<Sight, E>,
