@@ -17,6 +17,7 @@ use super::objects::{
     LeaseObject, LedgerObject, PartObject, Report, SwarmObject, ViewObject, ViewSpec,
 };
 use super::paths;
+use crate::kubectl::check_name;
 use crate::kubectl::proxy::{Proxy, Unread};
 
 /// Maximum number of reads of a ledger that changes meanwhile.
@@ -306,6 +307,7 @@ async fn reports_of(
     let (mut leases, mut views) = ((Vec::new(), None), (Vec::new(), None));
     for session in sessions.iter().filter(|session| !session.is_plain()) {
         let name = session.to_string();
+        check_stored(&name, "a session")?;
         let (lease, view) = (paths::lease(namespace, &name), paths::view(namespace, &name));
         let (lease, view) = tokio::join!(proxy.object(&lease), proxy.object(&view));
         add(&mut leases, lease)?;
@@ -348,7 +350,8 @@ pub(super) async fn ledger(
         let Some(LedgerObject { spec, .. }) = proxy.object(&path).await? else { return Ok(None) };
         let names = wanted(&spec.holdings.parts, reach);
         // A part without jobs has no object.
-        let names = names.into_iter().filter(|name| !name.ends_with(EMPTY));
+        let names: Vec<_> = names.into_iter().filter(|name| !name.ends_with(EMPTY)).collect();
+        names.iter().try_for_each(|name| check_stored(name, "a part of a ledger"))?;
         let part = async |name: String| {
             let path = format!("{}/{own}.{name}", paths::ledger_parts(namespace));
             proxy.object::<PartObject>(&path).await
@@ -362,6 +365,14 @@ pub(super) async fn ledger(
         }
     }
     Err(format!("the ledger {own} changed {READS_MAX} times while it was read; try again"))
+}
+
+/// Checks a name from a ledger before it becomes a part of a path.
+fn check_stored(name: &str, what: &str) -> Result<(), String> {
+    check_name(name).map_err(|_| {
+        let name = name.escape_default();
+        format!("the ledger names {what} that cannot exist, `{name}`; look at who has written it")
+    })
 }
 
 /// Returns the names of the parts with the jobs in `reach`.

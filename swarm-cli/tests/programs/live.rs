@@ -6,10 +6,64 @@ use std::ffi::OsString;
 use std::fs;
 
 use rustix::process::Signal;
+use serde_json::{Value, json};
 
 use crate::local::operator::{Machine, signal, until};
 use crate::local::terminal::Tty;
-use crate::report::Cluster;
+use crate::report::{Answers, Cluster, GROUP, table};
+
+const SESSION: &str = "6f1c-0000000000000001";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/media/leases";
+
+/// The objects of a Swarm with job `a` on worker `ingest-0`, whose view is confirmed.
+fn answers() -> Answers {
+    let at = |path: &str| format!("{GROUP}/{path}");
+    let swarm = json!({
+        "metadata": {"name": "cameras", "namespace": "media", "generation": 1},
+        "spec": {
+            "jobs": [{"name": "a"}],
+            "worker": {"protocol": "Session"},
+            "pool": {"statefulSet": {"name": "ingest"}},
+        },
+        "status": {"observedGeneration": 1, "workersReady": 1, "workersDesired": 1, "jobs": 1},
+    });
+    let holders =
+        [json!({"session": SESSION, "slot": 0, "worker": "ingest-0", "jobs": {"a": 101}})];
+    let ledger = json!({"metadata": {"name": "statefulset.ingest"}, "spec": {
+        "swarm": {"kind": "Swarm", "name": "cameras", "uid": "1"},
+        "pool": {"kind": "StatefulSet", "name": "ingest", "uid": "2"},
+        "revision": 7, "version": 2, "firstToken": 100,
+        "holdings": {"incarnation": 9, "holders": holders},
+    }});
+    let view = json!({"metadata": {"name": SESSION}, "spec": {"session": SESSION, "incarnation": 9,
+        "revision": 7, "worker": "ingest-0", "jobs": {"a": {"token": 101}}}});
+    let ack = r#"{"write":3,"durationMs":20000,"incarnation":9,"revision":7}"#;
+    let lease = json!({
+        "metadata": {"name": SESSION, "annotations": {"swarm.k8slab.info/ack": ack}},
+        "spec": {"holderIdentity": SESSION, "renewTime": "2026-01-02T03:04:05.000000Z"},
+    });
+    let history = json!({"metadata": {"name": "cameras"}, "spec": {"episodes": []}});
+    let rows: &[&[&str]] = &[&["statefulset.ingest", "cameras"]];
+    let answers = [
+        (at("swarms as table"), table(&["Name"], &[&["cameras"]])),
+        (at("swarms/cameras"), swarm),
+        (at("swarmledgers as table"), table(&["Name", "Swarm"], rows)),
+        (at("swarmledgers/statefulset.ingest"), ledger),
+        (at("workerviews"), json!({"items": [view]})),
+        (at(&format!("workerviews/{SESSION}")), view),
+        (at("swarmhistories/cameras"), history),
+        (LEASES.to_owned(), json!({"items": [lease]})),
+        (format!("{LEASES}/{SESSION}"), lease),
+    ];
+    answers.into_iter().collect()
+}
+
+/// Returns the exit code of the plugin, and what it prints.
+fn run(answers: Answers, args: &[&str]) -> (Option<i32>, String, String) {
+    let output = Cluster::new(answers).swarm(&[args, &["-n", "media"]].concat());
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
 
 #[test]
 fn a_signal_during_the_first_read_ends_the_proxy_as_well() {
@@ -39,5 +93,24 @@ fn a_signal_during_the_first_read_ends_the_proxy_as_well() {
             let left: Vec<_> = fs::read_dir(temporary.path()).unwrap().flatten().collect();
             assert!(left.is_empty(), "{verb}, {kind:?}: {left:?}");
         }
+    }
+}
+
+#[test]
+fn a_name_in_a_ledger_that_leads_elsewhere_is_not_asked_for() {
+    let ledger = format!("{GROUP}/swarmledgers/statefulset.ingest");
+    for (place, name, what) in [
+        ("/spec/holdings/holders/0/session", "../x/y-0000000000000001", "a session"),
+        ("/spec/holdings/parts", "a?b", "a part of a ledger"),
+        ("/spec/holdings/parts", "a%2fb", "a part of a ledger"),
+    ] {
+        let mut answers = answers();
+        answers.get_mut(&ledger).unwrap()["spec"]["holdings"]["parts"] = json!([]);
+        let value = if what == "a session" { Value::from(name) } else { json!([name]) };
+        *answers.get_mut(&ledger).unwrap().pointer_mut(place).unwrap() = value;
+        let (code, _, said) = run(answers, &["who", "a"]);
+        let sentence =
+            format!("kubectl swarm: the ledger names {what} that cannot exist, `{name}`");
+        assert!(code == Some(1) && said.starts_with(&sentence), "{said}");
     }
 }
