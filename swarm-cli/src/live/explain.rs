@@ -14,7 +14,7 @@ use super::history;
 use super::plan::{self, LiveSwarm};
 use super::pool::{JobState, LivePool, LiveWorker};
 use super::show::{Answer, Display};
-use super::{Failure, Scope, age_of, age_since, has_no_job, run, with_jobs};
+use super::{Failure, NOT_VISIBLE, Scope, age_of, age_since, has_no_job, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 use crate::plan::answer;
 
@@ -59,6 +59,10 @@ struct Explained {
     /// The last move as parts of a document: since when, and from where.
     since: Value,
     came: Value,
+    /// Sentence about reports of workers that were not read.
+    without_reports: Option<String>,
+    /// Sentence about a history that was not read.
+    without_history: Option<String>,
 }
 
 /// The thing that a job waits for.
@@ -111,9 +115,16 @@ async fn gone(
     pools: &[LivePool],
     job: &JobName,
 ) -> Failure {
+    let mut hidden = String::new();
     for pool in pools {
         let name = &pool.swarm.metadata.name;
-        let episodes = history::of_swarm(proxy, namespace, name).await;
+        let episodes = match history::of_swarm(proxy, namespace, name).await {
+            Ok(episodes) => episodes,
+            Err(sentence) => {
+                hidden = format!("; it may have been removed: {sentence}");
+                continue;
+            }
+        };
         let past = Past { episodes: &episodes, now: pool.now, since: None };
         if let Some(removed) = past.removed(job.as_str()) {
             return Failure::No(format!(
@@ -121,7 +132,7 @@ async fn gone(
             ));
         }
     }
-    Failure::No(has_no_job(pools, namespace, swarm, job))
+    Failure::No(format!("{}{hidden}", has_no_job(pools, namespace, swarm, job)))
 }
 
 /// Explains a job of the pool; `None` if it has just left the pool.
@@ -150,6 +161,8 @@ fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<Explai
         last_move: past.last_move(job.as_str(), state.worker),
         since,
         came,
+        without_reports: pool.hidden.as_ref().map(|why| format!("{NOT_VISIBLE}: {why}")),
+        without_history: pool.without_episodes.clone(),
     })
 }
 
@@ -184,7 +197,8 @@ fn waits(pool: &LivePool, state: &JobState<'_>, worker: Option<&LiveWorker>) -> 
             };
             Some(Waits { what: "the acknowledgement that the job has stopped", who, at_most })
         }
-        JobPhase::Published if worker.is_some_and(|it| !it.is_plain) => {
+        // Without the reports, the user cannot know whether the worker has acknowledged it.
+        JobPhase::Published if pool.hidden.is_none() && worker.is_some_and(|it| !it.is_plain) => {
             let at_most = format!("about {lease}; a worker that stays silent loses its jobs");
             Some(Waits { what: "the acknowledgement of its view", who, at_most })
         }
@@ -275,7 +289,10 @@ impl Explained {
         if let Some(Waits { what, who, at_most }) = &self.waits_for {
             line("Waits for:", &format!("{what}, from {who}; {at_most}"));
         }
-        line("Came:", &self.last_move);
+        if let Some(sentence) = &self.without_reports {
+            line("Reports:", sentence);
+        }
+        line("Came:", self.without_history.as_ref().unwrap_or(&self.last_move));
         line("Why:", &self.why);
         if self.failing.is_some() && self.worker.is_some() {
             let (job, namespace) = (shell::word(&self.job), shell::word(&self.namespace));
@@ -289,6 +306,7 @@ impl Explained {
             .waits_for
             .iter()
             .map(|it| json!({"what": it.what, "who": it.who, "atMost": it.at_most}));
+        let unread = [&self.without_reports, &self.without_history].into_iter().flatten();
         json!({
             "job": self.job,
             "title": self.title,
@@ -304,6 +322,7 @@ impl Explained {
             "since": self.since,
             "came": self.came,
             "why": self.why,
+            "unread": unread.collect::<Vec<_>>(),
         })
     }
 }

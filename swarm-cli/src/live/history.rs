@@ -117,12 +117,25 @@ async fn histories(
     Ok(found)
 }
 
-/// Reads the history of one Swarm, for an answer that shows more than the history. The user may lack
-/// the right, and the cluster may have no such kind.
-pub(super) async fn of_swarm(proxy: &Proxy, namespace: &str, swarm: &str) -> Vec<Episode> {
+/// Reads the history of one Swarm, for an answer that shows more than the history. It is empty if the
+/// cluster has no such kind.
+///
+/// # Errors
+///
+/// A sentence about a right that the user lacks, or about an object that was not read.
+pub(super) async fn of_swarm(
+    proxy: &Proxy,
+    namespace: &str,
+    swarm: &str,
+) -> Result<Vec<Episode>, String> {
     let path = format!("{}/{swarm}", paths::histories(namespace));
-    let read = proxy.object::<HistoryObject>(&path).await;
-    read.ok().flatten().map(HistoryObject::episodes).unwrap_or_default()
+    match proxy.object::<HistoryObject>(&path).await {
+        Ok(read) => Ok(read.map(HistoryObject::episodes).unwrap_or_default()),
+        Err(unread) if unread.is_forbidden => {
+            Err(format!("the history is not visible to you: {}", unread.sentence))
+        }
+        Err(unread) => Err(format!("the history was not read: {}", unread.sentence)),
+    }
 }
 
 /// Returns the moves in a `SwarmHistory` as `history` shows them.

@@ -51,8 +51,10 @@ pub(super) struct LivePool {
     suspended: OnceCell<Vec<String>>,
     /// The right that the user lacks for Leases or views, in a sentence.
     pub(super) hidden: Option<String>,
-    /// The recent episodes, with a [`Reach`] of all jobs; empty without the right to read them.
+    /// The recent episodes, with a [`Reach`] of all jobs; empty if they were not read.
     pub(super) episodes: Vec<Episode>,
+    /// The reason why the episodes were not read, in a sentence.
+    pub(super) without_episodes: Option<String>,
 }
 
 /// A worker that fills a slot, or has left it and still has jobs.
@@ -103,7 +105,7 @@ impl LivePool {
         let episodes = async {
             match reach {
                 Reach::All => history::of_swarm(proxy, namespace, name).await,
-                Reach::Jobs(_) => Vec::new(),
+                Reach::Jobs(_) => Ok(Vec::new()),
             }
         };
         let (swarm, ledger, episodes) = tokio::join!(
@@ -122,7 +124,12 @@ impl LivePool {
             (visible(leases)?, visible(views)?)
         };
         let pool = Self::of(swarm, operator, ledger, &leases, views, Timestamp::now());
-        Ok(Some(Self { hidden: hidden.or(also_hidden), episodes, ..pool }))
+        let hidden = hidden.or(also_hidden);
+        let (episodes, without_episodes) = match episodes {
+            Ok(episodes) => (episodes, None),
+            Err(sentence) => (Vec::new(), Some(sentence)),
+        };
+        Ok(Some(Self { hidden, episodes, without_episodes, ..pool }))
     }
 
     /// Joins the objects. Leases and views of other pools are left out.
@@ -163,9 +170,17 @@ impl LivePool {
             (session.clone(), worker)
         };
         let workers: BTreeMap<_, _> = ledger.sessions().into_iter().map(worker).collect();
-        let suspended = OnceCell::new();
-        let (hidden, episodes) = (None, Vec::new());
-        Self { swarm, operator, ledger, now, workers, suspended, hidden, episodes }
+        Self {
+            swarm,
+            operator,
+            ledger,
+            now,
+            workers,
+            suspended: OnceCell::new(),
+            hidden: None,
+            episodes: Vec::new(),
+            without_episodes: None,
+        }
     }
 
     /// Returns the recent moves of the Swarm.

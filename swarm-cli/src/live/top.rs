@@ -122,6 +122,7 @@ fn swarm(
     let ready = pool.swarm.condition("Ready");
     let warnings = status::warnings(&pool.swarm).map(|it| format!("{}: {}", it.kind, it.message));
     let hidden = pool.hidden.iter().map(|sentence| format!("{NOT_VISIBLE}: {sentence}"));
+    let hidden = hidden.chain(pool.without_episodes.clone());
     let without = pool.jobs().filter_map(|job| match job.phase {
         JobPhase::Suspended => Some((job.name.to_string(), Unassigned::Suspended.as_str())),
         JobPhase::Unassigned => Some((job.name.to_string(), unassigned)),

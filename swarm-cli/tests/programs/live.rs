@@ -114,3 +114,47 @@ fn a_name_in_a_ledger_that_leads_elsewhere_is_not_asked_for() {
         assert!(code == Some(1) && said.starts_with(&sentence), "{said}");
     }
 }
+
+/// The answer of an API server to a user without the right to read these objects.
+fn forbidden(resource: &str) -> Value {
+    json!({"kind": "Status", "code": 403, "reason": "Forbidden",
+        "message": format!("{resource} is forbidden: User \"ann\" cannot get it")})
+}
+
+#[test]
+fn explain_names_the_right_that_is_missing_instead_of_an_answer_without_it() {
+    let history = format!("{GROUP}/swarmhistories/cameras");
+    let refused = forbidden("swarmhistories.swarm.k8slab.info");
+    let with = |path: &str, answer: &Value| {
+        let mut answers = answers();
+        answers.insert(path.to_owned(), answer.clone());
+        answers
+    };
+    let role = "the ClusterRoles `view`, `edit` and `admin` have this right";
+    let (code, printed, _) = run(with(&history, &refused), &["explain", "a"]);
+    let expected =
+        "Came:       the history is not visible to you: the cluster refuses this: swarmhi";
+    assert!(code == Some(0) && printed.contains(expected) && printed.contains(role), "{printed}");
+    assert!(!printed.contains("the history is empty"), "{printed}");
+    let (_, printed, _) = run(with(&history, &refused), &["explain", "a", "-o", "json"]);
+    let document: Value = serde_json::from_str(&printed).unwrap();
+    assert!(document["unread"][0].as_str().unwrap().starts_with("the history is not visible"));
+    // A job that was removed is only in the history.
+    let (code, _, said) = run(with(&history, &refused), &["explain", "b"]);
+    assert!(code == Some(3) && said.contains("it may have been removed: the history"), "{said}");
+
+    let refused = forbidden("leases.coordination.k8s.io");
+    let mut hidden = with(&format!("{LEASES}/{SESSION}"), &refused);
+    hidden.insert(LEASES.to_owned(), refused);
+    let (code, printed, _) = run(hidden, &["explain", "a"]);
+    let expected = "Reports:    not visible to you, so no job is shown as running or failing: the";
+    assert!(code == Some(0) && printed.contains(expected) && printed.contains(role), "{printed}");
+    assert!(!printed.contains("Waits for:"), "{printed}");
+    let (_, printed, _) = run(answers(), &["explain", "a"]);
+    assert!(printed.contains("Phase:      running") && !printed.contains("Reports:"), "{printed}");
+
+    let refused = forbidden("swarmledgers.swarm.k8slab.info");
+    let ledger = format!("{GROUP}/swarmledgers/statefulset.ingest");
+    let (code, _, said) = run(with(&ledger, &refused), &["explain", "a"]);
+    assert!(code == Some(1) && said.contains("swarmledgers") && said.contains(role), "{said}");
+}
