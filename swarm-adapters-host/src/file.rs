@@ -167,6 +167,17 @@ pub fn read_regular_text(path: &Path, bytes_max: u64) -> Result<String, ReadErro
     to_text(regular(path)?, bytes_max)
 }
 
+/// Reads a regular file of at most `bytes_max` bytes like [`read_regular_text`]. Bytes that are not
+/// UTF-8 are replaced.
+///
+/// # Errors
+///
+/// [`ReadError`]
+pub fn read_regular_lossy(path: &Path, bytes_max: u64) -> Result<String, ReadError> {
+    let bytes = to_bytes(regular(path)?, bytes_max)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Opens a file to read it, but only a regular file.
 ///
 /// # Errors
@@ -182,12 +193,16 @@ pub fn regular(path: &Path) -> io::Result<File> {
 }
 
 fn to_text(file: File, bytes_max: u64) -> Result<String, ReadError> {
+    String::from_utf8(to_bytes(file, bytes_max)?).map_err(|_| ReadError::NotText)
+}
+
+fn to_bytes(file: File, bytes_max: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
     // The read of one extra byte detects a file that is too large. The length in its metadata may
     // be wrong, as for pipes.
     file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(ReadError::Failed)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length <= bytes_max) {
-        String::from_utf8(bytes).map_err(|_| ReadError::NotText)
+        Ok(bytes)
     } else {
         Err(ReadError::TooLarge { bytes_max })
     }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use swarm_adapters_host::file::{self, ReadError};
 use swarm_core::handover::SessionId;
 use swarm_core::history::{Episode, Recorder, Turned, fit};
 use swarm_core::{Decision, Desired, JobName, JobPhase, Ledger, Observed, Phases, Unacknowledged};
+
+use super::past::read_episode;
 
 /// The file in the state directory, and its name after a rotation.
 const NAMES: [&str; 2] = ["history.jsonl", "history.1.jsonl"];
@@ -36,7 +38,7 @@ impl History {
     /// Continues the history in `dir`.
     pub(super) fn open(dir: &Path) -> Self {
         let last = NAMES.iter().find_map(|name| {
-            let text = file::read_regular_text(&dir.join(name), 2 * BYTES_MAX).ok()?;
+            let text = file::read_regular_lossy(&dir.join(name), 2 * BYTES_MAX).ok()?;
             text.lines().rev().find_map(parse)
         });
         let (recorder, unacknowledged) = (Recorder::default(), Unacknowledged::default());
@@ -111,32 +113,46 @@ fn append(dir: &Path, episode: Episode) -> io::Result<()> {
     let mut episodes = vec![episode];
     fit(&mut episodes, EPISODE_BYTES_MAX);
     let Some(episode) = episodes.pop() else { return Ok(()) };
-    let mut line = serde_json::to_vec(&episode)?;
+    // A full disk may have cut the last line.
+    let mut line = if ends_a_line(&path) { Vec::new() } else { vec![b'\n'] };
+    serde_json::to_writer(&mut line, &episode)?;
     line.push(b'\n');
     file::append(&path)?.write_all(&line)
 }
 
+/// Whether the file is empty, or missing, or ends with a line break.
+fn ends_a_line(path: &Path) -> bool {
+    let last = || {
+        let mut file = file::regular(path)?;
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [0];
+        file.read_exact(&mut last)?;
+        io::Result::Ok(last)
+    };
+    last().map_or(true, |last| last == *b"\n")
+}
+
 /// Reads the history of the pool in `dir`, the newest episode last. Lines that a full disk cut are
-/// left out.
-///
-/// # Errors
-///
-/// A file that exists and cannot be read.
-pub(super) fn read(dir: &Path) -> Result<Vec<Episode>, ReadError> {
-    let mut episodes = Vec::new();
+/// left out. The second result is a sentence about a file that exists and was not read.
+pub(super) fn read(dir: &Path) -> (Vec<Episode>, Option<String>) {
+    let (mut episodes, mut unread) = (Vec::new(), None);
     for name in NAMES.iter().rev() {
-        let text = match file::read_regular_text(&dir.join(name), 2 * BYTES_MAX) {
-            Err(ReadError::Missing) => continue,
-            text => text?,
-        };
-        episodes.extend(text.lines().filter_map(parse));
+        let path = dir.join(name);
+        match file::read_regular_lossy(&path, 2 * BYTES_MAX) {
+            Ok(text) => episodes.extend(text.lines().filter_map(parse)),
+            Err(ReadError::Missing) => {}
+            Err(error) => {
+                let path = path.display();
+                unread = Some(format!("a part of the history was not read: {path}: {error}"));
+            }
+        }
     }
-    Ok(episodes)
+    (episodes, unread)
 }
 
 /// Reads a line of the file; `None` for a line that was cut.
 fn parse(line: &str) -> Option<Episode> {
-    serde_json::from_str(line).ok()
+    read_episode(serde_json::from_str(line).ok()?)
 }
 
 #[cfg(test)]
@@ -153,11 +169,11 @@ mod tests {
     #[test]
     fn a_history_is_kept_in_two_files_of_bounded_size() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(read(dir.path()).unwrap(), []);
+        assert_eq!(read(dir.path()), (Vec::new(), None));
         for n in 0..250 {
             append(dir.path(), episode(n)).unwrap();
         }
-        let starts: Vec<_> = read(dir.path()).unwrap().iter().map(|it| it.start_ms).collect();
+        let starts: Vec<_> = read(dir.path()).0.iter().map(|it| it.start_ms).collect();
         let first = starts[0];
         assert!(0 < first && 80 < starts.len(), "{first}");
         assert_eq!(starts, (first..250).collect::<Vec<_>>());
@@ -170,8 +186,36 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         append(dir.path(), episode(1)).unwrap();
         let path = dir.path().join(NAMES[0]);
-        let text = fs::read_to_string(&path).unwrap();
-        fs::write(&path, format!("{}\n{text}", &text[..50])).unwrap();
-        assert_eq!(read(dir.path()).unwrap().len(), 1);
+        let text = fs::read(&path).unwrap();
+        // The cut may be in the middle of a character.
+        fs::write(&path, [&text[..], &text[..50], b"\xc3"].concat()).unwrap();
+        append(dir.path(), episode(2)).unwrap();
+        let (episodes, unread) = read(dir.path());
+        let starts: Vec<_> = episodes.iter().map(|it| it.start_ms).collect();
+        assert_eq!((starts, unread), (vec![1, 2], None));
+        assert_eq!(History::open(dir.path()).last.unwrap().start_ms, 2);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_hides_only_its_own_episodes() {
+        let dir = tempfile::tempdir().unwrap();
+        append(dir.path(), episode(1)).unwrap();
+        let [path, rotated] = NAMES.map(|name| dir.path().join(name));
+        fs::rename(&path, rotated).unwrap();
+        fs::create_dir(&path).unwrap();
+        let (episodes, unread) = read(dir.path());
+        let sentence = unread.unwrap();
+        assert_eq!(episodes.len(), 1);
+        assert!(sentence.ends_with("history.jsonl: it cannot be read: it is not a regular file"));
+    }
+
+    #[test]
+    fn an_episode_with_an_invalid_move_loses_that_move_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = r#"{"startMs":1,"counts":{"new":2},"moves":[{"job":"a","reason":"new","revision":1},{"job":"","reason":"new","revision":1}]}"#;
+        fs::write(dir.path().join(NAMES[0]), line).unwrap();
+        let (episodes, _) = read(dir.path());
+        let [episode] = &episodes[..] else { panic!("{episodes:?}") };
+        assert_eq!((episode.moves.len(), episode.omitted), (1, 1));
     }
 }

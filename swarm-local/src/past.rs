@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::history::{Episode, JobMove};
@@ -62,7 +63,10 @@ impl<'a> Past<'a> {
         let head = row(["TIME", "TOOK", "MOVES", columns::REASON, "REVISIONS", "CAUSE"]);
         let skipped = shown.len().saturating_sub(most);
         let rows = shown.iter().skip(skipped).map(|episode| line(episode));
-        let table = whole_table(std::iter::once(head).chain(rows).collect());
+        let mut table = whole_table(std::iter::once(head).chain(rows).collect());
+        if let Some(lost) = lost(shown.iter().skip(skipped).copied()) {
+            let _ = writeln!(table, "{lost}");
+        }
         if skipped == 0 {
             return table;
         }
@@ -87,7 +91,13 @@ impl<'a> Past<'a> {
             ]
         });
         let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
-        (1 < rows.len()).then(|| whole_table(rows))
+        (1 < rows.len()).then(|| {
+            let mut table = whole_table(rows);
+            if let Some(lost) = lost(self.shown().into_iter()) {
+                let _ = writeln!(table, "{lost}, perhaps of this job");
+            }
+            table
+        })
     }
 
     /// Returns the newest moves, at most `most` of them, as sentences with their times in milliseconds
@@ -126,7 +136,6 @@ impl<'a> Past<'a> {
         json!({ "job": job, "moves": moves.collect::<Vec<_>>(), "beginMs": self.begin_ms() })
     }
 
-    /// Returns the begin of the history, in milliseconds since the Unix epoch.
     /// Returns the episodes that end in the shown part.
     fn shown(&self) -> Vec<&'a Episode> {
         self.episodes.iter().filter(|episode| self.shows(episode)).collect()
@@ -137,6 +146,7 @@ impl<'a> Past<'a> {
         episode.is_open || since.is_none_or(|since| since <= episode.end_ms)
     }
 
+    /// Returns the begin of the history, in milliseconds since the Unix epoch.
     fn begin_ms(&self) -> Option<u64> {
         self.episodes.first().map(|it| it.start_ms)
     }
@@ -243,7 +253,7 @@ impl<'a> Past<'a> {
 
     /// Returns the number of moves without details.
     fn omitted(&self) -> u64 {
-        self.episodes.iter().map(|it| it.omitted).fold(0, u64::saturating_add)
+        omitted(self.episodes.iter())
     }
 
     /// Returns a sentence about a job without moves in the shown part.
@@ -413,6 +423,21 @@ impl Difference {
     }
 }
 
+/// Reads an episode. A move that cannot be read is left out, and counts as one without details.
+#[must_use]
+pub fn read_episode(mut document: Value) -> Option<Episode> {
+    if let Ok(episode) = Episode::deserialize(&document) {
+        return Some(episode);
+    }
+    let moves = document.get_mut("moves")?.as_array_mut()?;
+    let all = moves.len();
+    moves.retain(|it| JobMove::deserialize(it).is_ok());
+    let lost = u64::try_from(all - moves.len()).unwrap_or(u64::MAX);
+    let mut episode = Episode::deserialize(document).ok()?;
+    episode.omitted = episode.omitted.saturating_add(lost);
+    Some(episode)
+}
+
 /// Reads a revision.
 ///
 /// # Errors
@@ -441,6 +466,20 @@ pub fn in_order(from: u64, to: Option<u64>) -> Result<(), String> {
     match to.filter(|to| *to < from) {
         Some(to) => Err(format!("revision {from} is later than {to}; write the earlier one first")),
         None => Ok(()),
+    }
+}
+
+/// Returns the number of moves without details.
+fn omitted<'a>(episodes: impl Iterator<Item = &'a Episode>) -> u64 {
+    episodes.map(|it| it.omitted).fold(0, u64::saturating_add)
+}
+
+/// Returns the beginning of a line about moves without details; `None` without such moves.
+fn lost<'a>(episodes: impl Iterator<Item = &'a Episode>) -> Option<String> {
+    match omitted(episodes) {
+        0 => None,
+        1 => Some("1 move has no details any more".to_owned()),
+        lost => Some(format!("{lost} moves have no details any more")),
     }
 }
 

@@ -85,7 +85,7 @@ struct HistorySpec {
 impl HistoryObject {
     fn episodes(self) -> Vec<Episode> {
         let all = self.spec.episodes.into_iter();
-        all.filter_map(|it| serde_json::from_value(it).ok()).collect()
+        all.filter_map(past::read_episode).collect()
     }
 }
 

@@ -14,7 +14,8 @@ use swarm_core::history::Episode;
 
 use super::super::web::JobEntry;
 use super::{Failure, NamedPool, ended, names};
-use crate::output::{self, Output};
+use crate::history;
+use crate::output::{self, Output, complain};
 use crate::past::Past;
 use crate::text::{age, counted};
 
@@ -44,7 +45,10 @@ pub async fn explain(args: ExplainArgs) -> anyhow::Result<ExitCode> {
 async fn print(args: &ExplainArgs) -> Result<(), Failure> {
     let pool = args.pool.args().find().await?;
     let known = names::known(&pool, std::slice::from_ref(&args.job), "").await;
-    let episodes = args.pool.history().await?;
+    let (episodes, unread) = history::read(&pool.dir);
+    if let Some(sentence) = &unread {
+        complain(&format!("note: {sentence}"));
+    }
     let mut known = known.map_err(|failure| {
         let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
         match past.removed(&args.job) {
@@ -57,7 +61,11 @@ async fn print(args: &ExplainArgs) -> Result<(), Failure> {
     })?;
     let Some(entry) = known.remove(&args.job) else { return Ok(()) };
     match args.output {
-        Output::Text => output::print(&text(&entry, &pool.name(), &episodes))?,
+        Output::Text => {
+            // Without any episode, the reason is the answer.
+            let came = unread.filter(|_| episodes.is_empty());
+            output::print(&text(&entry, &pool.name(), &episodes, came.as_deref()))?;
+        }
         Output::Json => {
             let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
             let (since, came) = past.came(&entry.name);
@@ -83,7 +91,12 @@ async fn print(args: &ExplainArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn text(entry: &JobEntry<String>, pool: &str, episodes: &[Episode]) -> String {
+fn text(
+    entry: &JobEntry<String>,
+    pool: &str,
+    episodes: &[Episode],
+    unread: Option<&str>,
+) -> String {
     let past = Past { episodes, now: Timestamp::now(), since: None };
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
@@ -113,7 +126,8 @@ fn text(entry: &JobEntry<String>, pool: &str, episodes: &[Episode]) -> String {
     if let (Some(_), Some(worker)) = (&entry.moves_for, &entry.worker) {
         line("Waits for:", &format!("the end of its run on {worker}"));
     }
-    line("Came:", &past.last_move(&entry.name, entry.worker.as_deref()));
+    let came = || past.last_move(&entry.name, entry.worker.as_deref());
+    line("Came:", &unread.map_or_else(came, |why| format!("not known: {why}")));
     match (&entry.unassigned_message, &entry.worker) {
         (Some(why), _) => line("Why:", why),
         (None, Some(_)) if entry.moves_for.is_some() => line("Why:", &entry.leaving()),

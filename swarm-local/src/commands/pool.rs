@@ -23,6 +23,7 @@ use super::super::web::{JobEntry, job_line};
 use super::super::{state, web};
 use super::Failure;
 use super::names::{self, Purpose};
+use crate::output::complain;
 use crate::processes::{Peer, remaining};
 use crate::progress::Earlier;
 use crate::starts::{Runners, Starts};
@@ -91,10 +92,17 @@ impl NamedPool {
                 Err(failure) => return Err(failure),
             },
         };
-        let unread = |error| {
-            Failure::Failed(anyhow::Error::new(error).context("the history cannot be read"))
-        };
-        crate::history::read(&dir).map_err(unread)
+        match crate::history::read(&dir) {
+            (episodes, Some(sentence)) if episodes.is_empty() => {
+                Err(Failure::Failed(anyhow::Error::msg(sentence)))
+            }
+            (episodes, unread) => {
+                if let Some(sentence) = &unread {
+                    complain(&format!("note: {sentence}"));
+                }
+                Ok(episodes)
+            }
+        }
     }
 }
 

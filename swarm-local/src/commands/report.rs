@@ -164,13 +164,12 @@ fn add_state(report: &mut Report, dir: &Path) {
             Err(why) => report.leave_out(format!("{name}: {why}")),
         }
     }
-    match history::read(dir) {
-        Ok(episodes) => {
-            report.lines("history.jsonl", &json_lines(&episodes));
-            let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
-            report.lines("history.txt", &past.table(usize::MAX));
-        }
-        Err(error) => report.leave_out(format!("history.jsonl and history.txt: {error}")),
+    let (episodes, unread) = history::read(dir);
+    report.lines("history.jsonl", &json_lines(&episodes));
+    let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
+    report.lines("history.txt", &past.table(usize::MAX));
+    if let Some(sentence) = unread {
+        report.leave_out(format!("history.jsonl and history.txt: {sentence}"));
     }
     add_tail(report, run_log::NAME, &dir.join(run_log::NAME), usize::MAX);
 }

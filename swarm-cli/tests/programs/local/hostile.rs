@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Signal, geteuid};
+use serde_json::Value;
 
 use super::operator::{Machine, until};
 use super::refusal;
@@ -227,4 +228,30 @@ fn a_secret_reaches_the_jobs_and_no_file_log_or_answer() {
     assert!(status.status.success());
     assert!(!String::from_utf8_lossy(&status.stdout).contains(SECRET));
     assert_eq!(files_with(machine.path(), SECRET), Vec::<String>::new());
+}
+
+#[test]
+fn a_history_that_cannot_be_read_neither_blocks_nor_hides_the_rest() {
+    let machine = Machine::new();
+    let _operator = machine.settled();
+    let file = machine.state().join("history.jsonl");
+    let jobs: Value = serde_json::from_str(&machine.asks(&["ps", "-o", "json"])).unwrap();
+    let job = jobs["jobs"][0]["name"].as_str().unwrap();
+    let explained = machine.run(&["explain", job]);
+    assert!(explained.status.success(), "{explained:?}");
+    let _ = fs::rename(&file, machine.state().join("history.1.jsonl"));
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let explained = machine.run(&["explain", job]);
+    let said = String::from_utf8(explained.stderr).unwrap();
+    let note = "note: a part of the history was not read: ";
+    assert!(explained.status.success() && said.contains(note), "{said}");
+    // The other file has the beginning.
+    let printed = String::from_utf8(explained.stdout).unwrap();
+    assert!(printed.contains("with the reason `new`"), "{printed}");
+    let history = machine.run(&["history"]);
+    assert!(history.status.success() && !history.stdout.is_empty(), "{history:?}");
+    fs::remove_file(machine.state().join("history.1.jsonl")).unwrap();
+    assert_eq!(machine.run(&["history"]).status.code(), Some(1));
+    let printed = machine.asks(&["explain", job]);
+    assert!(printed.contains("Came:       not known: a part of the history"), "{printed}");
 }
