@@ -1,6 +1,6 @@
 //! Finds a running pool on this machine and queries it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -213,7 +213,9 @@ pub(super) struct Pools {
 /// pool.
 pub(super) fn default_dirs(home: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(home).into_iter().flatten().take(POOLS_MAX).flatten();
-    entries.filter_map(|entry| state::find(&entry.path()).ok()?).collect()
+    // A link in the home leads to a directory that may be there as well.
+    let dirs: BTreeSet<_> = entries.filter_map(|entry| state::find(&entry.path()).ok()?).collect();
+    dirs.into_iter().collect()
 }
 
 /// Finds all pools in the default directories.
@@ -596,6 +598,8 @@ mod tests {
         fs::write(dirs[1].join("pool.json"), "{}").unwrap();
         assert!(only().unwrap().is_some_and(|dir| dir.ends_with("yard")));
         fs::write(dirs[0].join("pool.json"), "{}").unwrap();
+        // A link leads to a pool that counts already.
+        std::os::unix::fs::symlink(&dirs[0], home.path().join("link")).unwrap();
         let Err(Failure::Usage(sentence)) = only() else { panic!("{:?}", only()) };
         assert_eq!(sentence, "several pools have ended: cams, yard; write the name of one");
     }
