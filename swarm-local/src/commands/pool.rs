@@ -96,6 +96,7 @@ impl NamedPool {
             (episodes, Some(sentence)) if episodes.is_empty() => {
                 Err(Failure::Failed(anyhow::Error::msg(sentence)))
             }
+            (episodes, None) if episodes.is_empty() && !ran_in(&dir) => Err(missing(&dir)),
             (episodes, unread) => {
                 if let Some(sentence) = &unread {
                     complain(&format!("note: {sentence}"));

@@ -255,3 +255,13 @@ fn a_history_that_cannot_be_read_neither_blocks_nor_hides_the_rest() {
     let printed = machine.asks(&["explain", job]);
     assert!(printed.contains("Came:       not known: a part of the history"), "{printed}");
 }
+
+#[test]
+fn a_directory_without_a_pool_has_no_history() {
+    let machine = Machine::new();
+    let history = Command::new(PROGRAM).args(["history", "--dir", "/usr"]).output().unwrap();
+    let said = String::from_utf8(history.stderr).unwrap();
+    assert_eq!((history.status.code(), history.stdout.len()), (Some(3), 0), "{said}");
+    assert_eq!(said, "swarm: no pool was run in /usr\n");
+    drop(machine);
+}
