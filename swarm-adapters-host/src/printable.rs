@@ -1,6 +1,7 @@
 //! Text for a terminal, with escapes for every character that could control the terminal.
 //!
-//! The escapes replace all control characters, and characters that change the order of a line.
+//! The escapes replace all control characters, and characters that change the order of a line or
+//! take no room in it.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -23,23 +24,33 @@ impl Form {
         match c {
             '\t' => true,
             '\n' => self != Self::Line,
-            c => !c.is_control() && !is_reordering(c),
+            c => !c.is_control() && !is_invisible(c),
         }
     }
 
     fn escape(self, c: char, to: &mut String) {
         if self == Self::Json {
-            // All escaped characters are below U+10000.
-            let _ = write!(to, "\\u{:04x}", u32::from(c));
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(to, "\\u{unit:04x}");
+            }
         } else {
             to.extend(c.escape_default());
         }
     }
 }
 
-/// The marks, embeddings, overrides and isolates of the Unicode bidirectional algorithm.
-fn is_reordering(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// The characters of the Unicode bidirectional algorithm, the joiners and spaces without width, the
+/// separators of lines and paragraphs, and the tags. A name with one of them looks like another name.
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 /// Returns a text that is safe for a terminal.
@@ -112,10 +123,25 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_no_room_is_an_escape_as_well() {
+        for evil in
+            "\u{200b}\u{200d}\u{2028}\u{2029}\u{2060}\u{feff}\u{e0000}\u{e0061}\u{e007f}".chars()
+        {
+            let line = format!("cam{evil}");
+            assert_eq!(printable(&line, Form::Line), format!("cam{}", evil.escape_default()));
+            let json = printable(&line, Form::Json).into_owned();
+            assert!(json.is_ascii(), "{json}");
+            assert_eq!(serde_json::from_str::<String>(&format!("\"{json}\"")).unwrap(), line);
+        }
+        // Signs that change the one before them can be seen.
+        assert_eq!(printable("e\u{301} ☎\u{fe0f}", Form::Line), "e\u{301} ☎\u{fe0f}");
+    }
+
+    #[test]
     fn a_json_document_means_the_same_afterwards() {
-        let value = serde_json::json!({"job": "a\u{1b}\u{9b}\u{7f}\u{2066}\"\n\té"});
+        let value = serde_json::json!({"job": "a\u{1b}\u{9b}\u{7f}\u{2066}\u{e0041}\"\n\té"});
         let shown = printable(&format!("{value:#}"), Form::Json).into_owned();
-        assert!(shown.chars().all(|c| c == '\n' || !c.is_control() && !is_reordering(c)));
+        assert!(shown.chars().all(|c| c == '\n' || !c.is_control() && !is_invisible(c)));
         assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
     }
 

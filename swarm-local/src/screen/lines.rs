@@ -3,7 +3,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-
+use swarm_adapters_host::printable::{Form, printable};
 use unicode_width::UnicodeWidthChar as _;
 
 use super::super::output::columns_of;
@@ -17,10 +17,14 @@ pub(super) fn cut(area: Rect, height: u16) -> (Rect, Rect) {
     (Rect { height, ..area }, rest)
 }
 
-/// Draws a line in a row of an area, if the area has that row.
+/// Draws a line in a row of an area, if the area has that row. Its text may come from anywhere.
 pub(super) fn put(frame: &mut Frame<'_>, area: Rect, row: u16, line: &Line<'_>) {
     if row < area.height && 0 < area.width {
-        frame.buffer_mut().set_line(area.x, area.y + row, line, area.width);
+        let plain = |span: &Span<'_>| {
+            Span::styled(printable(&span.content, Form::Line).into_owned(), span.style)
+        };
+        let plain = Line { spans: line.spans.iter().map(plain).collect(), ..line.clone() };
+        frame.buffer_mut().set_line(area.x, area.y + row, &plain, area.width);
     }
 }
 

@@ -569,7 +569,10 @@ fn the_pool_ends_by_a_key_only_once_that_was_confirmed() {
 fn control_characters_in_a_message_do_not_reach_the_terminal() {
     let time = Instant::now();
     let mut model = busy(time);
-    model.on_message(Message::Problem("\u{1b}[2J\u{7}\u{9b}31m wide 漢字".into()), time);
+    let evil = "\u{1b}[2J\u{7}\u{9b}31m wide 漢字 a\u{200b}b\u{202e}c\u{e0041}";
+    model.on_message(Message::Problem(evil.into()), time);
+    let shown = text(&model, time, (90, 20));
+    assert!(shown.contains("wide 漢 字  a\\u{200b}b\\u{202e}c\\u{e0041}"), "{shown}");
     let buffer = drawn(&model, time, (60, 20), Palette::Colours);
     assert!(buffer.content().iter().all(|cell| !cell.symbol().contains(char::is_control)));
 }
