@@ -1,13 +1,14 @@
 //! `logs`: the lines about a job in the log of the worker that runs it.
 
 use std::ffi::OsString;
+use std::io;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use clap::Args;
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::JobName;
-use swarm_local::output::{complain, print};
+use swarm_local::output::{complain, has_no_reader, print};
 use swarm_local::{JobLine, JobLines};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -17,7 +18,8 @@ use super::{Failure, Scope, has_no_job, run, with_jobs};
 use crate::kubectl::Cluster;
 use crate::kubectl::proxy::Proxy;
 
-/// Time between two reads of the holder of a job whose log is followed.
+/// Time between two reads of the holder of a job whose log is followed, and between two looks whether
+/// the output has a reader.
 const HOLDER_EVERY: Duration = Duration::from_secs(5);
 /// Age of the first line from a worker that got the job while its log was followed.
 const SINCE_A_MOVE: &str = "15s";
@@ -122,6 +124,9 @@ async fn show(
                     None => break None,
                 },
                 _ = look.tick(), if args.follow => {
+                    if has_no_reader(&io::stdout()) {
+                        return Ok(ExitCode::SUCCESS);
+                    }
                     // A job between two workers has none.
                     let now = holder(args, proxy, namespace, job).await.ok();
                     if let Some(now) = now.filter(|now| *now != worker) {

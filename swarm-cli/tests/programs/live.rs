@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::process::Stdio;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -157,4 +158,15 @@ fn explain_names_the_right_that_is_missing_instead_of_an_answer_without_it() {
     let ledger = format!("{GROUP}/swarmledgers/statefulset.ingest");
     let (code, _, said) = run(with(&ledger, &refused), &["explain", "a"]);
     assert!(code == Some(1) && said.contains("swarmledgers") && said.contains(role), "{said}");
+}
+
+#[test]
+fn a_log_that_is_followed_ends_once_its_output_has_no_reader() {
+    let cluster = Cluster::new(answers());
+    let mut command = cluster.command(&["logs", "a", "-f", "-n", "media"]);
+    let mut logs = command.stdout(Stdio::piped()).spawn().unwrap();
+    until("the log is read", || fs::metadata(cluster.path().join("kubectl.log.pid")).ok());
+    drop(logs.stdout.take());
+    let ended = until("the command ended", || logs.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
 }

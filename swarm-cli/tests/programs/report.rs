@@ -31,7 +31,11 @@ proxy)
   for word; do case "$word" in --unix-socket=*) socket=${word#--unix-socket=} ;; esac; done
   ln -s "$0.socket" "$socket" && echo "Starting to serve on $socket"
   exec sleep 60 ;;
-logs) echo "$*"; echo "rtsp://u:5ecr3t@10.0.0.1/" ;;
+logs)
+  echo $$ > "$0.log.pid"
+  echo "$*"; echo "rtsp://u:5ecr3t@10.0.0.1/"
+  case "$*" in *--container=*) ;; *) echo 'Defaulted container "w" out of: w, x' >&2 ;; esac
+  case "$*" in *--follow*) exec sleep 60 ;; esac ;;
 esac
 "#;
 
@@ -67,11 +71,17 @@ impl Cluster {
         self.0.path()
     }
 
-    /// Runs the plugin.
-    pub(crate) fn swarm(&self, args: &[&str]) -> Output {
+    /// Returns the plugin with these words.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-swarm"));
         command.args(args).current_dir(self.path()).stdin(Stdio::null());
-        command.env("NO_COLOR", "1").env("PATH", self.path()).output().unwrap()
+        command.env("NO_COLOR", "1").env("PATH", self.path());
+        command
+    }
+
+    /// Runs the plugin.
+    pub(crate) fn swarm(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
     }
 
     /// Runs `kubectl swarm report` in the directory.
