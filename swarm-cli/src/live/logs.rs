@@ -6,6 +6,7 @@ use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::Value;
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::JobName;
 use swarm_local::output::{complain, has_no_reader, print};
@@ -14,9 +15,9 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Failure, Scope, has_no_job, run, with_jobs};
-use crate::kubectl::Cluster;
+use super::{Failure, Scope, has_no_job, paths, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
+use crate::kubectl::{Cluster, check_name};
 
 /// Time between two reads of the holder of a job whose log is followed, and between two looks whether
 /// the output has a reader.
@@ -59,14 +60,24 @@ pub(crate) struct LogsArgs {
 
 impl LogsArgs {
     /// Starts `kubectl logs` for a worker. `since` replaces the arguments about the beginning.
-    fn kubectl(&self, namespace: &str, worker: &str, since: Option<&str>) -> Result<Child, String> {
+    async fn kubectl(
+        &self,
+        proxy: &Proxy,
+        namespace: &str,
+        worker: &str,
+        since: Option<&str>,
+    ) -> Result<Child, String> {
         let flag = |name: &str, value: &OsString| {
             let mut flag = OsString::from(name);
             flag.push(value);
             flag
         };
         let mut flags = Vec::new();
-        flags.extend(self.container.iter().map(|name| flag("--container=", name)));
+        let container = match &self.container {
+            Some(name) => Some(name.clone()),
+            None => container(proxy, namespace, worker).await?,
+        };
+        flags.extend(container.iter().map(|name| flag("--container=", name)));
         flags.extend(self.follow.then(|| "--follow".into()));
         flags.extend(self.previous.then(|| "--previous".into()));
         if let Some(since) = since {
@@ -78,6 +89,20 @@ impl LogsArgs {
         let child = command(&self.scope.cluster, namespace, worker, flags).spawn();
         child.map_err(|error| format!("kubectl logs cannot be started: {error}"))
     }
+}
+
+/// Returns the container that kubectl would choose, which says so for each log otherwise. `None` if the
+/// pod was not read: kubectl gives the reason.
+async fn container(proxy: &Proxy, namespace: &str, pod: &str) -> Result<Option<OsString>, String> {
+    // A name comes from a ledger, which another user may have written.
+    check_name(pod)?;
+    let read = proxy.object::<Value>(&format!("{}/{pod}", paths::pods(namespace))).await;
+    let Ok(Some(pod)) = read else { return Ok(None) };
+    let marked = &pod["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"];
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let names: Vec<_> = containers.filter_map(|it| it["name"].as_str()).collect();
+    let marked = marked.as_str().filter(|name| names.contains(name));
+    Ok(marked.or(names.first().copied()).map(Into::into))
 }
 
 /// Returns `kubectl logs` for a pod, whose output is read.
@@ -112,7 +137,7 @@ async fn show(
     let lines = JobLines::of(job.as_str());
     let (mut worker, mut since) = (holder(args, proxy, namespace, job).await?, None);
     loop {
-        let mut child = args.kubectl(namespace, &worker, since)?;
+        let mut child = args.kubectl(proxy, namespace, &worker, since).await?;
         let stdout = child.stdout.take().ok_or_else(|| "kubectl has no output".to_owned())?;
         let mut output = BufReader::new(stdout).split(b'\n');
         let mut look = interval(HOLDER_EVERY);

@@ -165,8 +165,25 @@ fn a_log_that_is_followed_ends_once_its_output_has_no_reader() {
     let cluster = Cluster::new(answers());
     let mut command = cluster.command(&["logs", "a", "-f", "-n", "media"]);
     let mut logs = command.stdout(Stdio::piped()).spawn().unwrap();
-    until("the log is read", || fs::metadata(cluster.path().join("kubectl.log.pid")).ok());
+    until("the log is read", || fs::metadata(cluster.path().join("kubectl.log.asked")).ok());
     drop(logs.stdout.take());
     let ended = until("the command ended", || logs.try_wait().unwrap());
     assert_eq!(ended.code(), Some(0));
+}
+
+#[test]
+fn the_log_of_a_pod_with_several_containers_is_read_without_a_remark() {
+    let containers = json!([{"name": "proxy"}, {"name": "worker"}]);
+    for (mark, expected) in [("worker", "worker"), ("gone", "proxy")] {
+        let annotations = json!({"kubectl.kubernetes.io/default-container": mark});
+        let pod = json!({"metadata": {"name": "ingest-0", "annotations": annotations},
+            "spec": {"containers": containers}});
+        let mut answers = answers();
+        answers.insert("/api/v1/namespaces/media/pods/ingest-0".to_owned(), pod);
+        let cluster = Cluster::new(answers);
+        let output = cluster.swarm(&["logs", "a", "-n", "media"]);
+        assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
+        let asked = fs::read_to_string(cluster.path().join("kubectl.log.asked")).unwrap();
+        assert!(asked.contains(&format!(" --container={expected} ")), "{asked}");
+    }
 }

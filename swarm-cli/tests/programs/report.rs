@@ -32,7 +32,7 @@ proxy)
   ln -s "$0.socket" "$socket" && echo "Starting to serve on $socket"
   exec sleep 60 ;;
 logs)
-  echo $$ > "$0.log.pid"
+  echo "$*" > "$0.log.asked"
   echo "$*"; echo "rtsp://u:5ecr3t@10.0.0.1/"
   case "$*" in *--container=*) ;; *) echo 'Defaulted container "w" out of: w, x' >&2 ;; esac
   case "$*" in *--follow*) exec sleep 60 ;; esac ;;
