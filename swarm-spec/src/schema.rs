@@ -107,7 +107,8 @@ pub(crate) fn check_object(
     document: &Value,
     source: Source<'_>,
 ) -> Result<(), Mistakes<String>> {
-    let mut structure = Structure::of(source);
+    let spec = schema.properties.get("spec");
+    let mut structure = Structure { spec, ..Structure::of(source) };
     structure.object(Path::Root, schema, document, &COMMON_FIELDS);
     let mistakes = structure.mistakes();
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
@@ -308,6 +309,8 @@ impl Source<'_> {
 /// A check of fields and types.
 struct Structure<'a> {
     source: Source<'a>,
+    /// The schema of the whole spec, in which a misplaced field may be known.
+    spec: Option<&'a ValueSchema>,
     found: Mistakes<String>,
     /// Missing fields. They count only without other mistakes: a misspelt field is missing, too.
     missing: Mistakes<String>,
@@ -315,7 +318,7 @@ struct Structure<'a> {
 
 impl<'a> Structure<'a> {
     fn of(source: Source<'a>) -> Self {
-        Self { source, found: Mistakes::default(), missing: Mistakes::default() }
+        Self { source, spec: None, found: Mistakes::default(), missing: Mistakes::default() }
     }
 
     /// The mistakes, all of one kind.
@@ -376,7 +379,11 @@ impl<'a> Structure<'a> {
             }
             let Some(schema) = known.get(field) else {
                 let names = known.keys().map(String::as_str).filter(|name| !common.contains(name));
-                self.found.push(|| unknown(path, field, names.collect()));
+                let spec = self.spec;
+                self.found.push(|| match spec.and_then(|spec| place(spec, field)) {
+                    Some(place) => format!("unknown field `{path}`; did you mean `{place}`?"),
+                    None => unknown(path, field, names.collect()),
+                });
                 continue;
             };
             self.value(path, schema, value);
@@ -423,6 +430,28 @@ fn instead(schema: &ValueSchema, value: &Value, written: &str) -> Option<String>
         }
         _ => None,
     }
+}
+
+/// The path at which the spec has a field of this name. The path with the fewest parts counts, and
+/// two such paths are none. O(fields of the schema).
+fn place(spec: &ValueSchema, field: &str) -> Option<String> {
+    let mut level = vec![("spec".to_owned(), spec)];
+    while !level.is_empty() {
+        let has = |(_, schema): &&(String, &ValueSchema)| schema.properties.contains_key(field);
+        let found: Vec<_> = level.iter().filter(has).collect();
+        match found.as_slice() {
+            [] => {}
+            [(path, _)] => return Some(format!("{path}.{field}")),
+            _ => return None,
+        }
+        let mut next = Vec::new();
+        for (path, schema) in level {
+            next.extend(schema.properties.iter().map(|(name, it)| (format!("{path}.{name}"), it)));
+            next.extend(schema.items.as_deref().map(|it| (format!("{path}[*]"), it)));
+        }
+        level = next;
+    }
+    None
 }
 
 /// The message about an unknown field.

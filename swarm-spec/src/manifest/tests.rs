@@ -89,6 +89,27 @@ fn every_mistake_is_named_in_one_sentence() {
 }
 
 #[test]
+fn a_field_that_the_spec_has_elsewhere_is_named_with_its_path() {
+    let places = [
+        ("stopTimeout: 5s", "spec.stopTimeout", "did you mean `spec.handover.stopTimeout`?"),
+        (
+            "handover: {duration: 9s}",
+            "spec.handover.duration",
+            "did you mean `spec.handover.lease.duration`?",
+        ),
+        ("share: 5", "spec.share", "did you mean `spec.jobs[*].share`?"),
+        ("handover: {replicas: 2}", "spec.handover.replicas", "did you mean `spec.replicas`?"),
+        // Several parts of a spec have names.
+        ("handover: {name: a}", "spec.handover.name", "known here: lease, "),
+    ];
+    for (wrong, field, hint) in places {
+        let message = message(&GOOD.replacen("worker: {runner: {log: {}}}", wrong, 1));
+        let expected = format!("Swarm `streams`: unknown field `{field}`; {hint}");
+        assert!(message.starts_with(&expected), "{message}");
+    }
+}
+
+#[test]
 fn a_value_of_another_form_is_shown_in_the_right_form() {
     let forms = [
         ("handover: {stopTimeout: 30}", "must be a duration with its unit; write 30s"),
