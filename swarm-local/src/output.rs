@@ -14,6 +14,8 @@ use unicode_width::UnicodeWidthStr;
 
 /// Names of columns that several tables have.
 pub mod columns {
+    /// The time since the last sign of a worker.
+    pub const HEARD: &str = "LAST HEARD";
     /// The name of a job.
     pub const JOB: &str = "JOB";
     /// The phase of a job: the thing that its worker does with it.

@@ -133,7 +133,7 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
 
 fn table(pool: &LivePool, states: &[WorkerState<'_>], is_wide: bool) -> String {
     let mut heads = vec![columns::WORKER, columns::STATE, "JOBS", "STOPPING", "FAILING"];
-    heads.extend(["AGE", "LAST HEARD"]);
+    heads.extend(["AGE", columns::HEARD]);
     heads.extend(if is_wide { &["SLOT", "NODE", "LOAD", "VIEW", "SESSION"][..] } else { &[] });
     let mut rows = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     rows.extend(states.iter().map(|it| {

@@ -46,9 +46,8 @@ async fn print(args: &WorkersArgs) -> Result<(), Failure> {
 }
 
 fn table(workers: &[WorkerRow], is_wide: bool) -> String {
-    let heads =
-        [columns::WORKER, columns::STATE, "HEARD", "PID", "JOBS", "STOPPING", "FAILING", "INFO"];
-    let mut rows = vec![row(heads)];
+    let [worker, state, heard] = [columns::WORKER, columns::STATE, columns::HEARD];
+    let mut rows = vec![row([worker, state, heard, "PID", "JOBS", "STOPPING", "FAILING", "INFO"])];
     rows.extend(workers.iter().map(|worker| {
         let some = |count: usize| if count == 0 { String::new() } else { count.to_string() };
         let heard =
@@ -90,9 +89,10 @@ mod tests {
         let workers = [worker("w-0", Some(12_400), Some(silent)), worker("w-1", Some(900), None)];
         let shown = strip_str(&table(&workers, false)).to_string();
         let lines: Vec<_> = shown.lines().skip(1).collect();
-        assert!(lines[0].starts_with("w-0     silent  12 s ago  9     silent for 12 s"), "{shown}");
-        assert_eq!(lines[1], "w-1     ready   0 s ago   9");
+        let silent = "w-0     silent  12 s ago    9     silent for 12 s";
+        assert!(lines[0].starts_with(silent), "{shown}");
+        assert_eq!(lines[1], "w-1     ready   0 s ago     9");
         let wide = strip_str(&table(&workers, true)).to_string();
-        assert!(wide.contains("  0 s ago   70   9"), "{wide}");
+        assert!(wide.contains("  0 s ago     70   9"), "{wide}");
     }
 }

@@ -102,7 +102,10 @@ fn the_words_of_a_cluster_are_understood() {
 
     let workers = printed(&dir, &["workers"]);
     let (head, rows) = workers.split_once('\n').unwrap();
-    assert!(head.starts_with("WORKER          STATE  HEARD ") && head.ends_with(" JOBS"), "{head}");
+    assert!(
+        head.starts_with("WORKER          STATE  LAST HEARD") && head.ends_with(" JOBS"),
+        "{head}"
+    );
     let first = rows.lines().next().unwrap();
     assert!(first.starts_with("swarm-worker-0  ready  ") && first.ends_with(" 9"), "{workers}");
     let workers = json(&printed(&dir, &["workers", "-o", "json"]));
