@@ -136,7 +136,7 @@ fn lines(swarms: &[SwarmObject]) -> String {
         vec![
             meta.namespace.clone(),
             meta.name.clone(),
-            standing(it).to_owned(),
+            [&[standing(it)][..], &beside(it)].concat().join("; "),
             status.jobs.to_string(),
             format!("{}/{}", status.workers_ready, status.workers_desired),
             if status.failing == 0 { String::new() } else { status.failing.to_string() },
@@ -185,6 +185,15 @@ fn standing(swarm: &SwarmObject) -> &str {
     swarm.condition("Ready").map_or("Unknown", |it| it.reason.as_str())
 }
 
+/// Returns words about other states that the first word does not include.
+fn beside(swarm: &SwarmObject) -> Vec<&'static str> {
+    let SwarmObject { metadata, status, .. } = swarm;
+    let is_failing = 0 < status.failing && standing(swarm) != "AllJobsFailing";
+    let is_unseen = ![0, metadata.generation].contains(&status.observed_generation);
+    let words = [(is_failing, "JobsFailing"), (is_unseen, "Unseen")];
+    words.into_iter().filter_map(|(is, word)| is.then_some(word)).collect()
+}
+
 fn text(pool: &LivePool, workers: &[WorkerState<'_>]) -> String {
     let SwarmObject { metadata, status, .. } = &pool.swarm;
     let phases = by_phase(pool);
@@ -201,7 +210,8 @@ fn text(pool: &LivePool, workers: &[WorkerState<'_>]) -> String {
     let since = ready.and_then(|it| it.last_transition_time);
     let since = since.map(|since| age_of(pool.now, since)).filter(|age| age != "0 s");
     let since = since.map(|age| format!(", for {age}")).unwrap_or_default();
-    line("Status:", &format!("{}{since}", standing(&pool.swarm)));
+    let first = format!("{}{since}", standing(&pool.swarm));
+    line("Status:", &[&[&*first][..], &beside(&pool.swarm)].concat().join("; "));
     line("Reason:", reason);
     let colon = if phases.is_empty() { "" } else { ": " };
     line("Jobs:", &format!("{total}{colon}{}", phases.join(", ")));

@@ -187,3 +187,22 @@ fn the_log_of_a_pod_with_several_containers_is_read_without_a_remark() {
         assert!(asked.contains(&format!(" --container={expected} ")), "{asked}");
     }
 }
+
+#[test]
+fn the_status_has_all_states_that_need_a_person() {
+    let mut answers = answers();
+    let swarm = answers.get_mut(&format!("{GROUP}/swarms/cameras")).unwrap();
+    swarm["metadata"]["generation"] = json!(2);
+    swarm["status"]["failing"] = json!(1);
+    swarm["status"]["conditions"] = json!([
+        {"type": "Ready", "status": "False", "reason": "JobsUnassigned", "message": "1 of 2"}]);
+    let list = json!({"items": [swarm.clone()]});
+    answers.insert(format!("{GROUP}/swarms"), list.clone());
+    answers.insert("/apis/swarm.k8slab.info/v1alpha1/swarms".to_owned(), list);
+    let expected = "JobsUnassigned; JobsFailing; Unseen";
+    let (code, printed, _) = run(answers.clone(), &["status", "cameras"]);
+    assert!(code == Some(3) && printed.contains(&format!("Status:     {expected}\n")), "{printed}");
+    let output = Cluster::new(answers).swarm(&["status", "-A"]);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains(&format!("cameras  {expected}  1 ")), "{printed}");
+}
