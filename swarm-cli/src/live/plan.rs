@@ -14,6 +14,7 @@ use crate::plan::answer::{self, Answer, Before, Live, Question};
 use crate::plan::document::LiveDocument;
 use crate::plan::source::{Lines, Part, Source};
 use swarm_spec::convert::Home;
+use swarm_spec::spec::WORKERS_MAX;
 
 /// Arguments of a plan that begins with a live pool.
 #[derive(Clone, Debug, Args)]
@@ -83,7 +84,8 @@ pub(super) async fn swarm(
     };
     let without: Vec<_> = without.iter().map(slot).collect::<Result<_, _>>()?;
     let workers = workers_wanted(&pool.swarm);
-    let leaving = leaving(&pool, workers);
+    let vacant = vacant(&pool);
+    let leaving = leaving(&pool, &vacant, workers);
     let shown = format!("Swarm `{namespace}/{name}` of the cluster");
     let part = Part { shown: shown.clone(), text, lines: Lines::Unknown };
     let (manifest, _) = Source::joined(shown, vec![part]).map_err(|it| it.sentence)?;
@@ -96,7 +98,14 @@ pub(super) async fn swarm(
             revision: pool.ledger.revision(),
             resource_version: pool.swarm.metadata.resource_version.clone(),
         },
-        state: Live { held: pool.ledger.assignment(), names, leaving, without, running: None },
+        state: Live {
+            held: pool.ledger.assignment(),
+            names,
+            vacant,
+            leaving,
+            without,
+            running: None,
+        },
     };
     Ok((swarm, pool))
 }
@@ -133,16 +142,34 @@ fn workers_wanted(swarm: &SwarmObject) -> u32 {
     replicas.unwrap_or(swarm.status.workers_desired)
 }
 
-/// Returns the slots of the workers beyond `wanted`. The operator empties the highest slots. In a pool
-/// that only others scale, any worker may leave, and drains its jobs then.
-fn leaving(pool: &LivePool, wanted: u32) -> Vec<Slot> {
-    let spec = &pool.swarm.spec;
-    let is_scaled = !spec["replicas"].is_null() || !spec["autoscale"].is_null();
+/// Whether the operator scales the pool.
+fn is_scaled(spec: &Value) -> bool {
+    !spec["replicas"].is_null() || !spec["autoscale"].is_null()
+}
+
+/// Returns the slots without a worker below the highest one, which get a worker before higher slots
+/// do. In a pool that only others scale, only a StatefulSet has such slots.
+fn vacant(pool: &LivePool) -> Vec<Slot> {
+    let SwarmObject { spec, status, .. } = &pool.swarm;
+    let taken = &pool.ledger.slots;
+    let ends = taken.keys().next().zip(taken.keys().next_back());
+    let fills = is_scaled(spec) || spec["pool"]["statefulSet"].is_object();
+    let Some((lowest, highest)) = ends.filter(|_| fills) else { return Vec::new() };
+    // A StatefulSet may count from another number than 0, which only the slots tell.
+    let first = lowest.0.min(highest.0.saturating_add(1).saturating_sub(status.workers_desired));
+    let all = (first..highest.0).map(Slot).filter(|slot| !taken.contains_key(slot));
+    all.take(WORKERS_MAX as usize).collect()
+}
+
+/// Returns the slots beyond the first `wanted` ones, with the `vacant` ones. The operator empties the
+/// highest slots. In a pool that only others scale, any worker may leave, and drains its jobs then.
+fn leaving(pool: &LivePool, vacant: &[Slot], wanted: u32) -> Vec<Slot> {
+    let is_scaled = is_scaled(&pool.swarm.spec);
     let drains = |worker: &&LiveWorker| worker.report.as_ref().is_some_and(|it| it.ack.draining);
     let workers = pool.workers().into_iter().filter(drains).map(|worker| worker.slot);
     let draining: BTreeSet<_> = workers.filter(|_| !is_scaled).collect();
-    let mut slots: Vec<_> = pool.ledger.slots.keys().copied().collect();
-    slots.sort_by_key(|slot| draining.contains(slot));
+    let mut slots: Vec<_> = pool.ledger.slots.keys().chain(vacant).copied().collect();
+    slots.sort_by_key(|slot| (draining.contains(slot), *slot));
     slots.split_off(slots.len().min(wanted as usize))
 }
 
@@ -208,6 +235,29 @@ mod tests {
     }
 
     #[test]
+    fn a_vacant_slot_gets_a_worker_before_the_highest_one_keeps_its_own() {
+        let scaled = |workers: u32| json!({"replicas": workers});
+        let set = json!({"pool": {"statefulSet": {"name": "w"}}});
+        let others = json!({"pool": {"deployment": {"name": "w"}}});
+        for (spec, desired, taken, wanted, empty, left_out) in [
+            (scaled(3), 4, &[0, 2, 3][..], 3, &[1][..], &[3][..]),
+            (scaled(3), 4, &[1, 2, 3], 3, &[0], &[3]),
+            // The StatefulSet counts from 1.
+            (scaled(2), 3, &[1, 2, 3], 2, &[], &[3]),
+            (set, 3, &[0, 2, 3], 3, &[1], &[3]),
+            (others, 3, &[0, 2, 3], 3, &[], &[]),
+            (scaled(1), 0, &[], 1, &[], &[]),
+        ] {
+            let mut pool = pool(&spec, desired);
+            pool.ledger.slots.retain(|slot, _| taken.contains(&slot.0));
+            let vacant = vacant(&pool);
+            let leaving = leaving(&pool, &vacant, wanted);
+            let numbers = |slots: &[Slot]| slots.iter().map(|slot| slot.0).collect::<Vec<_>>();
+            assert_eq!((numbers(&vacant), numbers(&leaving)), (empty.to_vec(), left_out.to_vec()));
+        }
+    }
+
+    #[test]
     fn the_workers_beyond_the_desired_number_leave() {
         for (spec, desired, wanted, left_out) in [
             // The status does not know the newest spec yet.
@@ -220,7 +270,7 @@ mod tests {
         ] {
             let pool = pool(&spec, desired);
             assert_eq!(workers_wanted(&pool.swarm), wanted, "{spec}");
-            let slots = leaving(&pool, wanted);
+            let slots = leaving(&pool, &vacant(&pool), wanted);
             let slots: Vec<_> = slots.into_iter().map(|slot| slot.0).collect();
             assert_eq!(slots, left_out, "{spec}");
         }

@@ -1,6 +1,6 @@
 //! Computes the answer of `plan` from texts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use swarm_core::handover::LeaseTerms;
@@ -51,7 +51,9 @@ pub(crate) struct Live {
     pub(crate) held: Assignment,
     /// The names of all workers.
     pub(crate) names: BTreeMap<Slot, String>,
-    /// The slots of workers beyond the number that the Swarm should have.
+    /// The slots without a worker that get one before higher slots do.
+    pub(crate) vacant: Vec<Slot>,
+    /// The slots beyond the number of workers that the Swarm should have.
     pub(crate) leaving: Vec<Slot>,
     /// The slots of workers that are planned to go.
     pub(crate) without: Vec<Slot>,
@@ -270,11 +272,12 @@ impl Live {
         workers.saturating_sub(u32::try_from(gone).unwrap_or(u32::MAX))
     }
 
-    /// Returns the slots in the order in which a pool has them: the slots of the workers that stay, of
-    /// the workers that leave, and more after the highest one.
+    /// Returns the slots in the order in which a pool has them. The slots that stay come first, with or
+    /// without a worker, then the slots that leave, and then more after the highest one.
     fn in_order(&self) -> impl Iterator<Item = Slot> {
         let is_leaving = |slot: &Slot| self.leaving.contains(slot);
-        let (leaving, staying): (Vec<_>, Vec<_>) = self.names.keys().copied().partition(is_leaving);
+        let all: BTreeSet<_> = self.names.keys().chain(&self.vacant).copied().collect();
+        let (leaving, staying): (Vec<_>, Vec<_>) = all.into_iter().partition(is_leaving);
         let highest = self.names.keys().last().map_or(0, |slot| slot.0.saturating_add(1));
         staying.into_iter().chain(leaving).chain((highest..).map(Slot))
     }

@@ -209,6 +209,7 @@ fn a_live_plan_names_the_workers_the_moves_and_the_jobs_that_restart_in_place() 
     let live = Live {
         held: held.into_iter().collect(),
         names,
+        vacant: Vec::new(),
         leaving: Vec::new(),
         without: Vec::new(),
         running: Some(read(&question(&old, 2)).unwrap().starts()),
@@ -258,6 +259,10 @@ fn a_worker_that_leaves_stays_only_in_a_plan_for_more_workers() {
     assert_eq!((without.remaining(3), slots(&without, 3)), (3, vec![0, 2, 3]));
     let without = Live { without: vec![Slot(2)], ..live };
     assert_eq!((without.remaining(3), slots(&without, 2)), (2, vec![0, 3]));
+    // A smaller pool has the slots 0 to 2, and the worker in slot 3 goes.
+    let names = [0, 2, 3].map(|slot| (Slot(slot), format!("w-{slot}"))).into();
+    let live = Live { names, vacant: vec![Slot(1)], ..Live::default() };
+    assert_eq!((slots(&live, 3), slots(&live, 4)), (vec![0, 1, 2], vec![0, 1, 2, 3]));
 }
 
 #[test]
