@@ -9,14 +9,19 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::history::{Episode, JobMove};
+use unicode_width::UnicodeWidthChar as _;
 
-use crate::output::{columns, row, whole_table};
+use crate::output::{columns, columns_of, row, whole_table};
 use crate::text::{age, counted};
 
 /// The reason of a move to no worker, of a job that is not wanted.
 const REMOVED: &str = "removed";
 /// Number of jobs that a line about a worker names.
 const JOBS_SHOWN: usize = 200;
+/// Number of columns of a terminal into which a table fits by shorter causes.
+const COLUMNS: usize = 100;
+/// The least number of columns of a cause.
+const CAUSE_COLUMNS: usize = 24;
 
 /// The history of a pool, as people and programs read it.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +68,7 @@ impl<'a> Past<'a> {
         let head = row(["TIME", "TOOK", "MOVES", columns::REASON, "REVISIONS", "CAUSE"]);
         let skipped = shown.len().saturating_sub(most);
         let rows = shown.iter().skip(skipped).map(|episode| line(episode));
-        let mut table = whole_table(std::iter::once(head).chain(rows).collect());
+        let mut table = fitted(std::iter::once(head).chain(rows).collect());
         if let Some(lost) = lost(shown.iter().skip(skipped).copied()) {
             let _ = writeln!(table, "{lost}");
         }
@@ -92,7 +97,7 @@ impl<'a> Past<'a> {
         });
         let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
         (1 < rows.len()).then(|| {
-            let mut table = whole_table(rows);
+            let mut table = fitted(rows);
             if let Some(lost) = lost(self.shown().into_iter()) {
                 let _ = writeln!(table, "{lost}, perhaps of this job");
             }
@@ -483,6 +488,32 @@ fn lost<'a>(episodes: impl Iterator<Item = &'a Episode>) -> Option<String> {
     }
 }
 
+/// Makes a table whose last column, the causes, is cut to the width of a terminal.
+fn fitted(mut rows: Vec<Vec<String>>) -> String {
+    let others = rows.first().map_or(0, |head| head.len().saturating_sub(1));
+    let cell = |row: &Vec<String>, at: usize| row.get(at).map_or(0, |it| columns_of(it));
+    let width = |at| rows.iter().map(|row| cell(row, at)).max().unwrap_or_default() + 2;
+    let used: usize = (0..others).map(width).sum();
+    let room = COLUMNS.saturating_sub(used).max(CAUSE_COLUMNS);
+    let mut is_cut = false;
+    for cause in rows.iter_mut().filter_map(|row| row.last_mut()) {
+        if room < columns_of(cause) {
+            let mut used = 0;
+            let fits = |sign: &char| {
+                used += sign.width().unwrap_or_default();
+                used < room
+            };
+            *cause = cause.chars().take_while(fits).chain(['…']).collect();
+            is_cut = true;
+        }
+    }
+    let mut table = whole_table(rows);
+    if is_cut {
+        table.push_str("… -o json has the whole causes\n");
+    }
+    table
+}
+
 fn line(episode: &Episode) -> Vec<String> {
     let reasons = episode.counts.iter().map(|(reason, count)| format!("{reason} {count}"));
     let took = match episode {
@@ -493,6 +524,8 @@ fn line(episode: &Episode) -> Vec<String> {
     };
     let cause = if episode.is_gap {
         "no operator recorded the moves until then".to_owned()
+    } else if episode.causes.is_empty() && episode.move_count() == 0 {
+        "no job changed hands".to_owned()
     } else {
         episode.causes.join("; ")
     };

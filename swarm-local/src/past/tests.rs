@@ -134,3 +134,18 @@ fn a_revision_and_a_number_of_episodes_are_whole_numbers() {
         assert!(read_count(wrong).unwrap_err().starts_with("write a whole number"), "{wrong}");
     }
 }
+
+#[test]
+fn a_table_fits_into_a_terminal_and_says_what_changed() {
+    let mut episodes = episodes();
+    episodes[1].causes = vec!["worker w-1 joined ".repeat(9), "前门摄像头 changed".to_owned()];
+    (episodes[2].causes, episodes[2].counts) = Default::default();
+    let past = past(&episodes);
+    for table in [past.table(9), past.table_of("a").unwrap()] {
+        let table = anstream::adapter::strip_str(&table).to_string();
+        assert!(table.lines().all(|line| columns_of(line) <= COLUMNS), "{table}");
+        assert!(table.contains("… -o json has the whole causes\n"), "{table}");
+    }
+    let table = anstream::adapter::strip_str(&past.table(9)).to_string();
+    assert!(table.contains("  no job changed hands\n") && table.contains("joined wor…"), "{table}");
+}
