@@ -32,8 +32,8 @@ pub struct Sight {
 impl Sight {
     /// Reads a state from documents that `/api/v1/swarm` and `/api/v1/jobs` of a pool on one machine
     /// answer. `warnings` of the first are sentences about present problems. The jobs are in the order
-    /// of their names. `events` happened before, the oldest first; the view shows the events of the
-    /// first state only. O(jobs).
+    /// of their names. `events` happened before, the oldest first; the view adds the events that the
+    /// state before did not have. O(jobs).
     ///
     /// # Errors
     ///
@@ -82,7 +82,8 @@ pub async fn top<E: ToString>(
     // The view has no keys that act on jobs.
     let (hands, _) = Hands::new();
     let (view, messages) = View::open(paths, shown, shutdown.clone(), hands, Ends::Reader)?;
-    let mut feed = Feed { snapshots, reports, messages, told: String::new() };
+    let (told, events) = Default::default();
+    let mut feed = Feed { snapshots, reports, messages, told, events };
     tokio::select! {
         () = feed.run(first, read) => {}
         () = shutdown.ends() => {}
@@ -100,21 +101,17 @@ struct Feed {
     messages: mpsc::Sender<Timed>,
     /// The last message about the state, or about a read that failed.
     told: String,
+    /// The events of the last state that had some.
+    events: Vec<(SystemTime, String)>,
 }
 
 impl Feed {
     /// Feeds the view, without an end.
     async fn run<E: ToString>(
         &mut self,
-        mut first: Sight,
+        first: Sight,
         mut read: impl AsyncFnMut() -> Result<Sight, E>,
     ) {
-        for (at, text) in std::mem::take(&mut first.events) {
-            let ago = at.elapsed().unwrap_or_default();
-            if let Some(at) = Instant::now().checked_sub(ago) {
-                self.tell(Message::Info(text), at).await;
-            }
-        }
         self.show(first).await;
         loop {
             sleep(READ_EVERY).await;
@@ -126,12 +123,23 @@ impl Feed {
     }
 
     /// Shows a state.
-    async fn show(&mut self, Sight { snapshot, reports, events: _ }: Sight) {
+    async fn show(&mut self, Sight { snapshot, reports, events }: Sight) {
         *self.reports.lock() = reports;
         let text = format!("{}: {}", snapshot.reason, snapshot.message);
         let message =
             if snapshot.is_settled_and_healthy() { Message::Settled } else { Message::Info };
         self.snapshots.send_replace(Arc::new(snapshot));
+        let new: Vec<_> = events.iter().filter(|it| !self.events.contains(it)).cloned().collect();
+        for (at, text) in new {
+            let ago = at.elapsed().unwrap_or_default();
+            if let Some(at) = Instant::now().checked_sub(ago) {
+                self.tell(Message::Info(text), at).await;
+            }
+        }
+        // A history that was not read now has the same events later.
+        if !events.is_empty() {
+            self.events = events;
+        }
         self.tell_new(text, message).await;
     }
 
@@ -157,5 +165,32 @@ impl Feed {
     async fn tell(&self, message: Message, at: Instant) {
         // The view may have ended.
         let _ = self.messages.send((message, at)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn events_of_a_later_state_are_told_once() {
+        let (snapshots, _shown) = watch::channel(Arc::default());
+        let (messages, mut told) = mpsc::channel(9);
+        let (reports, events) = (Reports::default(), Vec::new());
+        let mut feed = Feed { snapshots, reports, messages, told: String::new(), events };
+        let now = SystemTime::now();
+        let first = vec![(now, "a: w-0 → w-1 (balance)".to_owned())];
+        let second = [&first[..], &[(now, "b: w-0 → w-0 (returned)".to_owned())]].concat();
+        for events in [first.clone(), second.clone(), Vec::new(), second] {
+            let (snapshot, reports) = (Snapshot::default(), WorkerStates::new());
+            feed.show(Sight { snapshot, reports, events }).await;
+        }
+        drop(feed);
+        let mut texts = Vec::new();
+        while let Some((Message::Info(text), _)) = told.recv().await {
+            texts.push(text);
+        }
+        texts.retain(|text| text.contains(" → "));
+        assert_eq!(texts, ["a: w-0 → w-1 (balance)", "b: w-0 → w-0 (returned)"]);
     }
 }

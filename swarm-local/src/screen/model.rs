@@ -189,6 +189,12 @@ impl Model {
 
     /// Logs a message at `now`.
     pub(super) fn on_message(&mut self, message: Message, now: Instant) {
+        if let Message::Info(text) = &message
+            && let Some(entry) = self.events.iter_mut().find(|entry| is_reason(text, entry))
+        {
+            entry.text.clone_from(text);
+            return;
+        }
         let (tone, text) = match message {
             Message::Info(text) => (Tone::Plain, text),
             Message::Problem(text) => (Tone::Bad, text),
@@ -288,6 +294,12 @@ impl Model {
             Some(_) | None => Duration::from_secs(10),
         }
     }
+}
+
+/// Whether a text adds the reason to a listed move. The history has it a while after the move.
+fn is_reason(text: &str, entry: &Entry) -> bool {
+    let rest = text.strip_prefix(&*entry.text).filter(|_| entry.tone == Tone::Move);
+    rest.is_some_and(|rest| rest.starts_with(" ("))
 }
 
 /// Describes a move. Worker names come from the first snapshot that has them.

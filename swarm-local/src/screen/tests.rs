@@ -182,6 +182,13 @@ fn a_job_has_moved_when_it_has_another_worker_and_not_before() {
     see(&mut model, pool(&[&["a"], &["b", "new"]]));
     let texts: Vec<_> = model.events.iter().map(|entry| entry.text.as_str()).collect();
     assert_eq!(texts, ["b: swarm-worker-0 → swarm-worker-1"]);
+    // The history of a cluster has the reason later.
+    let reason = "b: swarm-worker-0 → swarm-worker-1 (balance)";
+    model.on_message(Message::Info(reason.into()), time);
+    model.on_message(Message::Info("b: settled".into()), time);
+    let texts: Vec<_> = model.events.iter().map(|entry| entry.text.as_str()).collect();
+    assert_eq!(texts, ["b: settled", reason]);
+    model.events.pop_front();
     // A job that was removed and added again is new.
     see(&mut model, pool(&[&["a"], &["b"]]));
     see(&mut model, pool(&[&["a", "new"], &["b"]]));
