@@ -113,12 +113,13 @@ impl Held {
         self.frozen.push(pid);
     }
 
-    /// Brings the handover to `phase`. Returns whether it is still in that phase.
-    fn begin(&mut self, phase: Phase) {
+    /// Brings the handover to `phase`. Returns whether it reached that phase: a worker that a slow
+    /// machine keeps frozen for too long loses its lease instead.
+    fn begin(&mut self, phase: Phase) -> bool {
         let before = self.pool.held()["moving"].clone();
         let new = self.pool.held()["right"].session.clone();
         match phase {
-            Phase::Rest => return,
+            Phase::Rest => return true,
             Phase::Released => self.freeze(self.workers[0]),
             Phase::Stopping | Phase::Acknowledged => {
                 fs::write(self.pool.path("hold.moving"), "").unwrap();
@@ -156,15 +157,19 @@ impl Held {
                 let operator = pool.operator();
                 signal(operator, Signal::STOP);
                 signal(self.workers[1], Signal::CONT);
-                pool.until("started", || {
+                let since = Instant::now();
+                let has_started = pool.until("started, or without a lease", || {
                     let is_it = |line: &crate::chaos::pool::Line| {
                         line.job == "moving" && line.token == held.token
                     };
-                    pool.lines().iter().any(is_it).then_some(())
+                    let has_started = pool.lines().iter().any(is_it);
+                    (has_started || 2 * LEASE < since.elapsed()).then_some(has_started)
                 });
                 self.frozen = vec![operator];
+                return has_started;
             }
         }
+        true
     }
 
     /// Whether the handover is still in `phase`: only time can have moved it.
@@ -232,8 +237,7 @@ fn played(case: Case) -> Option<(Duration, Duration)> {
     let guards = [0, 1].map(|slot| pool.guard(slot).unwrap());
     let mut held = Held { pool, workers, guards, frozen: Vec::new() };
     let disturbed = Instant::now();
-    held.begin(phase);
-    let is_at = held.is_in(phase);
+    let is_at = held.begin(phase) && held.is_in(phase);
     held.strike(fault, victim);
     let is_hit = is_at && held.is_in(phase);
     if fault == Fault::Freeze {
@@ -241,9 +245,15 @@ fn played(case: Case) -> Option<(Duration, Duration)> {
             || (LEASE + Duration::from_millis(500) < disturbed.elapsed()).then_some(());
         held.pool.until("the lease has expired", lease_is_over);
     }
+    let mark = held.pool.mark();
     held.heal(fault, victim);
     let kept = disturbed.elapsed();
     let mut pool = held.pool;
+    if (fault, victim) == (Fault::Kill, Victim::Operator) {
+        // The workers of the killed operator run on for a moment, and its successor may not handle
+        // signals yet.
+        pool.until("the next operator has begun", || (pool.mark() != mark).then_some(()));
+    }
     if phase == Phase::Rest {
         pool.edit("name: moving, pin: 0", "name: moving, pin: 1");
     }

@@ -200,6 +200,12 @@ impl Pool {
         assert_eq!(left, BTreeMap::new(), "{}", self.history());
     }
 
+    /// The mark of the run of the last operator that has begun.
+    pub(crate) fn mark(&self) -> Value {
+        let text = fs::read_to_string(self.path("run.json")).unwrap_or_default();
+        serde_json::from_str::<Value>(&text).unwrap_or_default()["mark"].clone()
+    }
+
     /// The process of the worker in a slot.
     pub(crate) fn worker(&self, slot: u64) -> Option<i32> {
         let text = fs::read_to_string(self.path("run.json")).ok()?;
