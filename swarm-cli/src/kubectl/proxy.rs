@@ -40,9 +40,17 @@ const SHORT_PAGES_MAX: usize = 100;
 const WRITING_METHODS: &str = "^(POST|PUT|PATCH|DELETE|OPTIONS|HEAD|CONNECT)$";
 /// Reason of the API server for a right that the user lacks.
 const FORBIDDEN: &str = "Forbidden";
-/// End of a sentence about a missing right.
+/// Ends of a sentence about a missing right: about a pool, and about the installation.
 const ROLE: &str =
     "; the ClusterRoles `view`, `edit` and `admin` have this right, once `swarm-view` is installed";
+const ADMINISTRATOR: &str = "; administrators of the cluster have this right";
+/// Groups of kinds that only administrators read.
+const INSTALLATION: [&str; 4] = [
+    "/apis/admissionregistration.k8s.io/",
+    "/apis/apiextensions.k8s.io/",
+    "/apis/flowcontrol.apiserver.k8s.io/",
+    "/apis/rbac.authorization.k8s.io/",
+];
 /// Paths that lead out of the API server.
 const LEADS_OUT: &str = "^/api/v1/namespaces/[^/]+/(pods|services)/[^/]+/(exec|attach|portforward|proxy),\
      ^/api/v1/nodes/.*,^/api/v1/proxy/.*";
@@ -302,7 +310,8 @@ impl Proxy {
         let done = format!("the request for {path}");
         let mut sentence = said::explained(&done, &format!("Error from server{kind}: {words}"));
         if is_forbidden {
-            sentence.push_str(ROLE);
+            let is_of_pool = !INSTALLATION.iter().any(|group| path.starts_with(group));
+            sentence.push_str(if is_of_pool { ROLE } else { ADMINISTRATOR });
         }
         Err(Unread { sentence, is_forbidden })
     }
