@@ -30,6 +30,7 @@ mod documented_commands_work;
 mod edits_go_in_steps;
 mod escalations_are_refused;
 mod every_right_is_used;
+mod every_user_reads_every_kind_of_pool;
 mod every_worker_runs_every_job;
 mod go_pool;
 mod histories_are_optional;
@@ -247,6 +248,7 @@ fn soak() -> Vec<Scenario> {
         scenario!(parts_restart),
         scenario!(sessions_survive_crashes),
         scenario!(histories_are_optional).within(Duration::from_mins(5)),
+        scenario!(every_user_reads_every_kind_of_pool).within(Duration::from_mins(12)),
         scenario!(nodes_fall_silent),
         scenario!(nodes_are_declared_off),
         scenario!(operators_that_do_not_share),

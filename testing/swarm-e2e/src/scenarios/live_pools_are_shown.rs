@@ -340,7 +340,12 @@ async fn swarm_json(context: &Context, args: &[&str], exit: i32) -> Result<Value
 
 /// Runs the plugin in the namespace of the scenario. It must end with this exit code, and say this.
 /// Returns its output.
-async fn expect(context: &Context, args: &[&str], exit: i32, says: &str) -> Result<String> {
+pub(super) async fn expect(
+    context: &Context,
+    args: &[&str],
+    exit: i32,
+    says: &str,
+) -> Result<String> {
     let namespace = ["-n", context.namespace.as_str()];
     let is_named = args.contains(&"-n");
     let args = if is_named { args.to_vec() } else { [args, &namespace].concat() };
