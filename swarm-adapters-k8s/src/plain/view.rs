@@ -171,11 +171,17 @@ impl ConfigMapViewStore {
         Some(Published { version, at: at.map(|time| time.0).max()? })
     }
 
-    /// The size of the last seen view, in bytes; 0 without a view.
+    /// The size of the view as last seen or written, in bytes; 0 while it is not known.
     pub(crate) fn bytes(&self) -> usize {
         let cached = self.cache.get(&ObjectRef::new(&self.name).within(&self.namespace));
-        let size = |cached: &ConfigMap| Some(cached.data.as_ref()?.get(&self.key)?.len());
-        cached.and_then(|cached| size(&cached)).unwrap_or_default()
+        let last = self.last.try_lock().ok();
+        let applied = last.as_ref().and_then(|last| last.applied.as_ref());
+        let is_newer = |applied: &&ConfigMap| {
+            cached.as_deref().is_none_or(|cached| version::of(cached) < version::of(*applied))
+        };
+        let newest = applied.filter(is_newer).or(cached.as_deref());
+        let digest = newest.and_then(|map| map.data.as_ref()?.get(&self.key));
+        digest.and_then(|digest| bytes_in(digest)).unwrap_or_default()
     }
 
     fn what(&self) -> String {
@@ -565,6 +571,11 @@ fn digest(text: &str) -> String {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     format!("{} bytes {:016x}", text.len(), hasher.finish())
+}
+
+/// The length of the text of a digest, in bytes.
+fn bytes_in(digest: &str) -> Option<usize> {
+    digest.split(' ').next()?.parse().ok()
 }
 
 #[cfg(test)]
