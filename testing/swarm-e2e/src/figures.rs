@@ -6,7 +6,7 @@
 mod change;
 mod cpu;
 mod hostile;
-mod large;
+pub(crate) mod large;
 mod large_sessions;
 mod ledger;
 mod managed;

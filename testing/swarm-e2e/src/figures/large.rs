@@ -21,7 +21,7 @@ use crate::until::until;
 const JOBS: usize = 20_000;
 const WORKERS: usize = 100;
 /// The bound on the start of all pods.
-pub(super) const PODS_WITHIN: Duration = Duration::from_mins(10);
+pub(super) const PODS_WITHIN: Duration = Duration::from_mins(15);
 /// The bound on any change.
 const REST_WITHIN: Duration = Duration::from_mins(3);
 /// The number of jobs that are added one by one.
@@ -103,7 +103,7 @@ fn job(n: usize) -> String {
 }
 
 /// Writes the whole list to a ConfigMap, as a user's tool does.
-pub(super) async fn write(
+pub(crate) async fn write(
     context: &Context,
     name: &str,
     jobs: impl IntoIterator<Item = &String>,
