@@ -45,6 +45,10 @@ use crate::processes::{Processes, Workers};
 /// Time between two checks of `--until-settled`.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// Maximum time for the workers of a new run to join before the first turn. They join within
+/// milliseconds, and each turn without some of them would move jobs that the next one moves back.
+const JOINED_WITHIN: Duration = Duration::from_secs(1);
+
 /// Exit code for a settled pool with a job that has no worker or is not restarted any more. `plan`
 /// uses the same code.
 const UNASSIGNED: u8 = 3;
@@ -70,6 +74,8 @@ pub(super) struct Operation {
     workers: watch::Receiver<Workers>,
     sessions: Sessions,
     outlets: Outlets,
+    /// Latest time of the first turn of this run; `None` after it.
+    joined_by: Option<Instant>,
     /// Inputs of the last turn; the same inputs would give the same result.
     seen: Option<ObservationKey>,
     /// The ledger of this operator, if the file held another ledger.
@@ -202,6 +208,7 @@ impl Operation {
             processes,
             sessions,
             outlets,
+            joined_by: Some(Instant::now() + JOINED_WITHIN),
             seen: None,
             known: None,
             decider: Decider::default(),

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use super::turns::Problem;
-use super::{LOOK, Operation, Stores};
+use super::{JOINED_WITHIN, LOOK, Operation, Stores};
 use crate::earlier;
 use crate::failures::News;
 use crate::processes::Patience;
@@ -155,6 +155,7 @@ impl Operation {
         self.decider = Decider::default();
         // The problem stays until the first turn, since no job runs before.
         self.seen = None;
+        self.joined_by = Some(Instant::now() + JOINED_WITHIN);
         Ok(())
     }
 }

@@ -60,6 +60,9 @@ impl Operation {
         let reports = self.failing.iter().map(|(slot, failing)| (*slot, &**failing));
         self.failover.observe(desired, &ledger, reports, self.started.elapsed());
         observed.relocations = self.failover.relocations();
+        if let Some(wait) = self.waits_for_workers(&observed) {
+            return Ok(Some(Some(wait)));
+        }
         let key = key(&observed);
         if !due && self.seen.as_ref() == Some(&key) {
             return Ok(None);
@@ -81,6 +84,15 @@ impl Operation {
                 self.failed(error).map(Some)
             }
         }
+    }
+
+    /// Returns the time that the first turn still waits for workers; `None` once all have joined.
+    fn waits_for_workers(&mut self, observed: &Observed) -> Option<Duration> {
+        let wait = self.joined_by?.saturating_duration_since(Instant::now());
+        if wait.is_zero() || self.wanted.workers() <= takers(observed) {
+            self.joined_by = None;
+        }
+        self.joined_by.map(|_| wait)
     }
 
     /// Runs a turn. If the desired state cannot be delivered, it is not saved, and the last

@@ -1,5 +1,6 @@
 //! Faults of several workers at once, and of a worker right after the operator's start.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -54,6 +55,28 @@ fn a_worker_that_freezes_right_after_a_restart_of_the_operator_is_replaced_in_ti
     let gap = pool.judged();
     println!("longest gap {gap:?}, restarted in {restarted:?}");
     assert!(gap < restarted.max(FROZEN) + HEADROOM, "{gap:?}");
+}
+
+#[test]
+fn a_start_with_more_jobs_moves_none_of_the_earlier_ones() {
+    let mut pool = running();
+    let slots = |pool: &Pool| JOBS.map(|job| pool.held()[job].slot);
+    let before = slots(&pool);
+    pool.end();
+    let more: Vec<_> = (0..15).map(|n| format!("more-{n:02}")).collect();
+    let lines = more.iter().fold(String::new(), |all, job| all + "    - {name: " + job + "}\n");
+    pool.edit("    - {name: e}\n", &format!("    - {{name: e}}\n{lines}"));
+    pool.start();
+    let jobs: Vec<_> = JOBS.into_iter().chain(more.iter().map(String::as_str)).collect();
+    pool.settled(&jobs);
+    assert_eq!(slots(&pool), before);
+    pool.end();
+    let mut history = Command::new(env!("CARGO_BIN_EXE_swarm"));
+    let history =
+        history.args(["history", "-o", "json", "--dir"]).arg(pool.dir()).output().unwrap();
+    let history = String::from_utf8(history.stdout).unwrap();
+    assert!(history.contains("returned") && !history.contains("balance"), "{history}");
+    pool.judged();
 }
 
 /// If more than three workers (or 30 %) fall silent at once, none is revoked for two leases. Then
