@@ -132,14 +132,25 @@ fn ends_a_line(path: &Path) -> bool {
     last().map_or(true, |last| last == *b"\n")
 }
 
-/// Reads the history of the pool in `dir`, the newest episode last. Lines that a full disk cut are
-/// left out. The second result is a sentence about a file that exists and was not read.
+/// Reads the history of the pool in `dir`, the newest episode last. The second result is a sentence
+/// about a file that exists and was not read, or about damaged lines: a full disk cuts lines.
 pub(super) fn read(dir: &Path) -> (Vec<Episode>, Option<String>) {
     let (mut episodes, mut unread) = (Vec::new(), None);
     for name in NAMES.iter().rev() {
         let path = dir.join(name);
         match file::read_regular_lossy(&path, 2 * BYTES_MAX) {
-            Ok(text) => episodes.extend(text.lines().filter_map(parse)),
+            Ok(text) => {
+                let (lines, before) = (text.lines().count(), episodes.len());
+                episodes.extend(text.lines().filter_map(parse));
+                let cut = lines - (episodes.len() - before);
+                if 0 < cut {
+                    let path = path.display();
+                    unread = Some(format!(
+                        "a part of the history was not read: {cut} of the lines of {path} are cut or \
+                         damaged"
+                    ));
+                }
+            }
             Err(ReadError::Missing) => {}
             Err(error) => {
                 let path = path.display();
@@ -192,7 +203,8 @@ mod tests {
         append(dir.path(), episode(2)).unwrap();
         let (episodes, unread) = read(dir.path());
         let starts: Vec<_> = episodes.iter().map(|it| it.start_ms).collect();
-        assert_eq!((starts, unread), (vec![1, 2], None));
+        let cut = "1 of the lines of ";
+        assert!(starts == [1, 2] && unread.is_some_and(|it| it.contains(cut)), "{starts:?}");
         assert_eq!(History::open(dir.path()).last.unwrap().start_ms, 2);
     }
 
