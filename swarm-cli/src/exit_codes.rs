@@ -18,6 +18,13 @@ const WORKERS: &[Code] = &[
     INVALID,
     (3, "no such pool runs"),
 ];
+/// Exit codes of `explain` on one machine.
+const EXPLAIN: &[Code] = &[
+    (0, "the job exists"),
+    (1, "the pool does not answer, or belongs to another user"),
+    INVALID,
+    (3, "no such pool runs, or it has no such job"),
+];
 /// Exit codes of `check` on one machine.
 const CHECK: &[Code] = &[
     (0, "nothing is wrong"),
@@ -44,8 +51,14 @@ fn codes_in_a_cluster(command: &str) -> Option<&'static [Code]> {
             (3, "no such Swarm exists, or it has no such worker"),
         ],
         "workers" => &[(0, "the Swarm exists"), UNREAD, INVALID, (3, "no such Swarm exists")],
-        "who" | "explain" => &[
+        "who" => &[
             (0, "each job exists"),
+            UNREAD,
+            INVALID,
+            (3, "no such Swarm exists, or none has one of the jobs"),
+        ],
+        "explain" => &[
+            (0, "the job exists"),
             UNREAD,
             INVALID,
             (3, "no such Swarm exists, or none has such a job"),
@@ -130,12 +143,13 @@ fn codes(command: &str) -> &'static [Code] {
             INVALID,
             (3, "no such pool exists, or its history does not reach back so far"),
         ],
-        "who" | "explain" => &[
+        "who" => &[
             (0, "each job exists"),
             (1, "the pool does not answer, or belongs to another user"),
             INVALID,
             (3, "no such pool runs, or it lacks one of the jobs"),
         ],
+        "explain" => EXPLAIN,
         "workers" => WORKERS,
         "ps" => &[
             (0, "the pool runs; the list may be empty"),
