@@ -13,9 +13,13 @@ use super::super::web::{self, JobEntry, job_line};
 use super::Failure;
 use super::pool::{self, Pool, PoolArgs};
 use crate::job_log::JobLog;
+use crate::text::counted;
 
 /// Maximum number of names that a sentence suggests.
 const NEAR_MAX: usize = 3;
+
+/// Maximum number of running pools that a sentence names.
+const RUNNING_MAX: usize = 5;
 
 /// The least similarity of a suggested name, from 0 to 1.
 const SIMILAR_ENOUGH: f64 = 0.8;
@@ -91,7 +95,8 @@ pub(super) enum Purpose {
 }
 
 /// Returns the sentence about a pool that does not run. If a running pool has a job of that name, the
-/// sentence has the command for the job, and else it is `nothing`.
+/// sentence has the command for the job. Else it is `nothing`, with the pools that run if it has no
+/// nearest names.
 pub(super) async fn or_job(named: &PoolArgs, nothing: String, purpose: Purpose) -> String {
     let Some(job) = named.name() else { return nothing };
     let running = pool::all_running().await.unwrap_or_default();
@@ -101,7 +106,26 @@ pub(super) async fn or_job(named: &PoolArgs, nothing: String, purpose: Purpose) 
             return job_instead(job, &pool.name(), is_only, purpose);
         }
     }
-    nothing
+    if !nearest_pools(job).is_empty() {
+        return nothing;
+    }
+    let mut running: Vec<_> = running.iter().map(Pool::name).collect();
+    running.sort();
+    format!("{nothing}{}", running_instead(&running))
+}
+
+/// Returns the names of the running pools, as the end of a sentence.
+fn running_instead(names: &[String]) -> String {
+    let shown: Vec<_> = names.iter().take(RUNNING_MAX).map(|it| shell::word(it)).collect();
+    let more = match names.len().checked_sub(RUNNING_MAX).filter(|more| 0 < *more) {
+        Some(more) => format!(" and {}", counted(more, "more pool")),
+        None => String::new(),
+    };
+    match names.len() {
+        0 => String::new(),
+        1 => format!("; {} runs", shown.join(", ")),
+        _ => format!("; {}{more} run", shown.join(", ")),
+    }
 }
 
 fn job_instead(job: &str, pool: &str, is_only: bool, purpose: Purpose) -> String {
@@ -203,6 +227,16 @@ mod tests {
         assert_eq!(ps, expected);
         let stop = job_instead("a b", "cams", false, Purpose::Stop);
         assert!(stop.ends_with("`swarm suspend 'a b' --pool cams`"), "{stop}");
+    }
+
+    #[test]
+    fn a_name_without_a_pool_gets_the_pools_that_run() {
+        let names: Vec<_> = (0..7).map(|number| format!("yard-{number}")).collect();
+        assert_eq!(running_instead(&names[..0]), "");
+        assert_eq!(running_instead(&names[..1]), "; yard-0 runs");
+        assert_eq!(running_instead(&names[..2]), "; yard-0, yard-1 run");
+        let many = "; yard-0, yard-1, yard-2, yard-3, yard-4 and 2 more pools run";
+        assert_eq!(running_instead(&names), many);
     }
 
     #[test]

@@ -183,6 +183,8 @@ fn several_pools_are_listed_and_one_of_them_that_fails_is_the_answer() {
         let (status, _, code) = ran(&machine, &["status"]);
         (code == Some(3) && status.contains("file invalid")).then_some(())
     });
+    let (_, complaint, _) = ran(&machine, &["status", "nope"]);
+    assert!(complaint.ends_with("/swarm/nope; recorders, yard run\n"), "{complaint}");
     let (_, complaint, code) = ran(&machine, &["attach"]);
     assert_eq!(code, Some(2));
     assert!(complaint.contains("several pools run: recorders, yard"), "{complaint}");
