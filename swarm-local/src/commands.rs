@@ -22,13 +22,10 @@ mod workers;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
-use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::printable::{Form, Printable};
 
 use super::output::{NO, Output, WRONG, complain_in_lines};
-use super::snapshot::WorkerRow;
 
 pub use attach::{AttachArgs, attach};
 pub use by_hand::{JobsArgs, restart, resume, retry, suspend};
@@ -87,11 +84,6 @@ fn ended(result: Result<(), Failure>) -> anyhow::Result<ExitCode> {
     };
     complain_in_lines(&sentence);
     Ok(ExitCode::from(code))
-}
-
-/// Returns the duration of a worker's silence, if it is silent.
-fn silent_for(worker: &WorkerRow) -> Option<Duration> {
-    Some(Duration::from_secs(unix_s().saturating_sub(worker.silent_since_unix_s?)))
 }
 
 /// Returns standard output, escaped for the format. Dropping it writes the buffered part.

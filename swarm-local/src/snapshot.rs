@@ -6,7 +6,7 @@ mod words;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::Versions;
@@ -247,11 +247,10 @@ impl Snapshot {
         self.healthy &= silent.is_empty();
     }
 
-    /// Sets the times of silence for the terminal, from the times in Unix seconds that another process has written.
+    /// Sets the times of silence for the terminal, from the times that another process has written.
     pub(super) fn set_silence(&mut self) {
         for worker in &mut self.workers {
-            let ago = |since| Duration::from_secs(unix_s().saturating_sub(since));
-            let ago = worker.silent_since_unix_s.map(ago);
+            let ago = worker.silent_for();
             worker.silent_since = ago.and_then(|ago| Instant::now().checked_sub(ago));
         }
     }

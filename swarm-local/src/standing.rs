@@ -250,6 +250,14 @@ impl WorkerRow {
         if is_silent { "silent" } else { self.state }
     }
 
+    /// Returns the duration of the silence, if the worker is silent: since its last sign, as `last
+    /// heard` has it. Without that time, as in an answer of an earlier version, it is the time since
+    /// its last lease renewal.
+    pub(super) fn silent_for(&self) -> Option<Duration> {
+        let renewed = Duration::from_secs(unix_s().saturating_sub(self.silent_since_unix_s?));
+        Some(self.last_heard_ms.map_or(renewed, Duration::from_millis))
+    }
+
     /// Returns unusual facts about a worker, if any.
     pub(super) fn remarks(&self, silent_for: Option<Duration>) -> String {
         let mut parts = Vec::new();

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::super::snapshot::{Snapshot, WorkerRow};
 use super::super::text::counted;
 use super::pool::Pool;
-use super::{Failure, PoolArgs, ended, pool, silent_for, standard_output};
+use super::{Failure, PoolArgs, ended, pool, standard_output};
 use crate::output::{NO, Output, width_of};
 
 /// The time between two requests of a status that waits.
@@ -128,7 +128,7 @@ pub(super) fn text(snapshot: &Snapshot, dir: &Path, named: &PoolArgs, runs: &Run
     for worker in &snapshot.workers {
         let WorkerRow { name, jobs, .. } = worker;
         let state = worker.shown_state();
-        let remarks = worker.remarks(silent_for(worker));
+        let remarks = worker.remarks(worker.silent_for());
         let gap = if remarks.is_empty() { "" } else { ", " };
         let jobs = counted(*jobs, "job");
         let _ = writeln!(text, "  {name:width$}  {state:8}  {jobs}{gap}{remarks}");

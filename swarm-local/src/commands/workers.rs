@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::snapshot::WorkerRow;
 use super::super::text::age;
 use super::ps::ListOutput;
-use super::{Failure, PoolArgs, ended, silent_for};
+use super::{Failure, PoolArgs, ended};
 use crate::output::{self, columns, row, whole_table};
 
 /// Arguments of `workers`.
@@ -61,7 +61,7 @@ fn table(workers: &[WorkerRow], is_wide: bool) -> String {
             worker.jobs.to_string(),
             some(worker.releasing),
             some(worker.failing),
-            worker.remarks(silent_for(worker)),
+            worker.remarks(worker.silent_for()),
         ]
     }));
     whole_table(rows)
@@ -85,7 +85,8 @@ mod tests {
             pid: Some(70),
             ..WorkerRow::default()
         };
-        let silent = unix_s() - 12;
+        // The last renewal of the lease was earlier than the last event.
+        let silent = unix_s() - 15;
         let workers = [worker("w-0", Some(12_400), Some(silent)), worker("w-1", Some(900), None)];
         let shown = strip_str(&table(&workers, false)).to_string();
         let lines: Vec<_> = shown.lines().skip(1).collect();
