@@ -1,7 +1,7 @@
 //! The output of all commands, in both homes: formats, names of columns, tables and messages.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::tcgetwinsize;
 use swarm_adapters_host::printable::{Form, printable};
 use unicode_width::UnicodeWidthStr;
 
@@ -72,6 +73,9 @@ const WORDS: [(&[&str], AnsiColor); 3] = [
     ),
 ];
 
+/// Width of a terminal that does not tell its own.
+const COLUMNS: usize = 100;
+
 /// Maximum number of rows of a table; the JSON document has all rows.
 const ROWS_MAX: usize = 100;
 
@@ -126,6 +130,14 @@ pub fn print(document: &str) -> io::Result<()> {
 pub fn has_no_reader(pipe: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(pipe, PollFlags::empty())];
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| 0 < ready)
+}
+
+/// Returns the width of the terminal that gets standard output; `None` for a pipe or a file.
+#[must_use]
+pub fn terminal_columns() -> Option<usize> {
+    let stdout = io::stdout();
+    let width = || tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
+    stdout.is_terminal().then(|| width().filter(|width| 0 < *width).unwrap_or(COLUMNS))
 }
 
 /// Prints a document, and succeeds.

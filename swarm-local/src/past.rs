@@ -18,8 +18,8 @@ use crate::text::{age, counted};
 const REMOVED: &str = "removed";
 /// Number of jobs that a line about a worker names.
 const JOBS_SHOWN: usize = 200;
-/// Number of columns of a terminal into which a table fits by shorter causes.
-const COLUMNS: usize = 100;
+/// Number of episodes or moves in a table, if the user names none.
+const LAST: usize = 50;
 /// The least number of columns of a cause.
 const CAUSE_COLUMNS: usize = 24;
 
@@ -57,19 +57,19 @@ impl Moved<'_> {
 }
 
 impl<'a> Past<'a> {
-    /// Returns a table of the newest episodes, at most `most` of them.
+    /// Returns a table of the newest episodes, at most `most` of them. Causes are cut so that it fits
+    /// into these columns of a terminal, if there is one.
     #[must_use]
-    pub fn table(&self, most: usize) -> String {
-        let shown = self.shown();
-        if shown.is_empty() {
+    pub fn table(&self, most: usize, columns: Option<usize>) -> String {
+        let (skipped, shown) = newest(self.shown(), most);
+        if skipped == 0 && shown.is_empty() {
             let since = if self.since.is_some() { "then" } else { "the history began" };
             return format!("nothing has moved since {since}\n");
         }
         let head = row(["TIME", "TOOK", "MOVES", columns::REASON, "REVISIONS", "CAUSE"]);
-        let skipped = shown.len().saturating_sub(most);
-        let rows = shown.iter().skip(skipped).map(|episode| line(episode));
-        let mut table = fitted(std::iter::once(head).chain(rows).collect());
-        if let Some(lost) = lost(shown.iter().skip(skipped).copied()) {
+        let rows = shown.iter().map(|episode| line(episode));
+        let mut table = fitted(std::iter::once(head).chain(rows).collect(), columns);
+        if let Some(lost) = lost(shown.into_iter()) {
             let _ = writeln!(table, "{lost}");
         }
         if skipped == 0 {
@@ -78,11 +78,21 @@ impl<'a> Past<'a> {
         format!("… {skipped} older episodes; `--last {}` shows them too\n{table}", skipped + most)
     }
 
-    /// Returns a table of the moves of one job; `None` if it has none.
+    /// Whether the shown part has a move of the job.
     #[must_use]
-    pub fn table_of(&self, job: &str) -> Option<String> {
+    pub fn has_moved(&self, job: &str) -> bool {
+        self.shown_of(job, 1).1.next().is_some()
+    }
+
+    /// Returns a table of the newest moves of one job, at most `most` of them; `None` if it has none.
+    /// Causes are cut as in [`Past::table`].
+    #[must_use]
+    pub fn table_of(&self, job: &str, most: usize, columns: Option<usize>) -> Option<String> {
+        if !self.has_moved(job) {
+            return None;
+        }
         let head = row(["TIME", "FROM", "TO", columns::REASON, "STOOD STILL", "REVISION", "CAUSE"]);
-        let moves = self.moves_of(job).filter(|of| self.shows(of.episode));
+        let (skipped, moves) = self.shown_of(job, most);
         let rows = moves.map(|Moved { episode, it }| {
             let time = it.granted.or(it.acknowledged).or(it.released).unwrap_or_default();
             vec![
@@ -95,13 +105,16 @@ impl<'a> Past<'a> {
                 Moved { episode, it }.causes().join("; "),
             ]
         });
-        let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
-        (1 < rows.len()).then(|| {
-            let mut table = fitted(rows);
-            if let Some(lost) = lost(self.shown().into_iter()) {
-                let _ = writeln!(table, "{lost}, perhaps of this job");
-            }
-            table
+        let mut table = fitted(std::iter::once(head).chain(rows).collect(), columns);
+        if let Some(lost) = lost(self.shown().into_iter()) {
+            let _ = writeln!(table, "{lost}, perhaps of this job");
+        }
+        Some(match skipped {
+            0 => table,
+            _ => format!(
+                "… {skipped} older moves; `--last {}` shows them too\n{table}",
+                skipped + most
+            ),
         })
     }
 
@@ -121,17 +134,16 @@ impl<'a> Past<'a> {
         moves.split_off(moves.len().saturating_sub(most))
     }
 
-    /// Returns the document about all episodes.
+    /// Returns the document about the newest episodes, at most `most` of them.
     #[must_use]
-    pub fn document(&self) -> Value {
-        json!({ "episodes": self.shown() })
+    pub fn document(&self, most: usize) -> Value {
+        json!({ "episodes": newest(self.shown(), most).1 })
     }
 
-    /// Returns the document about the moves of one job.
+    /// Returns the document about the newest moves of one job, at most `most` of them.
     #[must_use]
-    pub fn document_of(&self, job: &str) -> Value {
-        let moves = self.moves_of(job).filter(|of| self.shows(of.episode));
-        let moves = moves.map(|Moved { episode, it }| {
+    pub fn document_of(&self, job: &str, most: usize) -> Value {
+        let moves = self.shown_of(job, most).1.map(|Moved { episode, it }| {
             json!({
                 "startMs": episode.start_ms,
                 "causes": episode.causes,
@@ -149,6 +161,17 @@ impl<'a> Past<'a> {
     fn shows(&self, episode: &Episode) -> bool {
         let since = self.since.and_then(|since| u64::try_from(since.as_millisecond()).ok());
         episode.is_open || since.is_none_or(|since| since <= episode.end_ms)
+    }
+
+    /// Returns the newest moves of a job in the shown part, after the number of the skipped ones.
+    fn shown_of(
+        &self,
+        job: &str,
+        most: usize,
+    ) -> (usize, impl Iterator<Item = Moved<'a>> + use<'a>) {
+        let moves = self.moves_of(job).filter(|of| self.shows(of.episode));
+        let (skipped, moves) = newest(moves.collect(), most);
+        (skipped, moves.into_iter())
     }
 
     /// Returns the begin of the history, in milliseconds since the Unix epoch.
@@ -453,6 +476,13 @@ pub fn read_revision(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| wrong().to_owned())
 }
 
+/// Returns the maximum number of rows of a table, and of items of a document, for the number that the
+/// user names.
+#[must_use]
+pub fn limits(last: Option<usize>) -> (usize, usize) {
+    (last.unwrap_or(LAST), last.unwrap_or(usize::MAX))
+}
+
 /// Reads a number of episodes.
 ///
 /// # Errors
@@ -488,13 +518,21 @@ fn lost<'a>(episodes: impl Iterator<Item = &'a Episode>) -> Option<String> {
     }
 }
 
-/// Makes a table whose last column, the causes, is cut to the width of a terminal.
-fn fitted(mut rows: Vec<Vec<String>>) -> String {
+/// Returns the last items, at most `most` of them, after the number of the others.
+fn newest<T>(mut all: Vec<T>, most: usize) -> (usize, Vec<T>) {
+    let skipped = all.len().saturating_sub(most);
+    (skipped, all.split_off(skipped))
+}
+
+/// Makes a table whose last column, the causes, is cut so that it fits into these columns, if there
+/// is such a limit.
+fn fitted(mut rows: Vec<Vec<String>>, columns: Option<usize>) -> String {
+    let Some(columns) = columns else { return whole_table(rows) };
     let others = rows.first().map_or(0, |head| head.len().saturating_sub(1));
     let cell = |row: &Vec<String>, at: usize| row.get(at).map_or(0, |it| columns_of(it));
     let width = |at| rows.iter().map(|row| cell(row, at)).max().unwrap_or_default() + 2;
     let used: usize = (0..others).map(width).sum();
-    let room = COLUMNS.saturating_sub(used).max(CAUSE_COLUMNS);
+    let room = columns.saturating_sub(used).max(CAUSE_COLUMNS);
     let mut is_cut = false;
     for cause in rows.iter_mut().filter_map(|row| row.last_mut()) {
         if room < columns_of(cause) {

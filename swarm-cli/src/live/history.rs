@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 use swarm_core::JobName;
 use swarm_core::history::Episode;
-use swarm_local::output::{WRONG, complain};
+use swarm_local::output::{WRONG, complain, terminal_columns};
 use swarm_local::past::{self, Past};
 
 use super::objects::Metadata;
@@ -35,10 +35,10 @@ pub(crate) struct HistoryArgs {
     /// Only what happened since then: a time such as 2026-11-28T03:10:00Z, or a time span such as 6h
     #[arg(long, value_name = "TIME", value_parser = swarm_local::since)]
     since: Option<Timestamp>,
-    /// The number of episodes to show
-    #[arg(long, value_name = "N", default_value_t = 50, allow_negative_numbers = true)]
+    /// The number of episodes to show, or of moves of the job [default: 50, and all in documents]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[arg(value_parser = past::read_count)]
-    last: usize,
+    last: Option<usize>,
     #[command(flatten)]
     display: Display,
     #[command(flatten)]
@@ -145,7 +145,7 @@ pub(super) async fn of_swarm(
 /// A sentence about an unreadable object.
 pub(super) fn table(history: &serde_json::Value) -> Result<String, String> {
     let history = HistoryObject::deserialize(history).map_err(|error| error.to_string())?;
-    Ok(of(&history.episodes()).table(usize::MAX))
+    Ok(of(&history.episodes()).table(usize::MAX, None))
 }
 
 fn of(episodes: &[Episode]) -> Past<'_> {
@@ -177,7 +177,7 @@ async fn answer(
     let mut found = histories(proxy, namespace, swarm).await?;
     if let Some(job) = job {
         let has_moved =
-            |(_, episodes): &(String, Vec<Episode>)| of(episodes).table_of(job.as_str()).is_some();
+            |(_, episodes): &(String, Vec<Episode>)| of(episodes).has_moved(job.as_str());
         if found.iter().any(has_moved) {
             found.retain(has_moved);
         } else {
@@ -194,6 +194,8 @@ async fn answer(
         }
     }
     let is_one = found.len() == 1;
+    let (rows, items) = past::limits(args.last);
+    let columns = terminal_columns();
     let text = |_| {
         let mut text = String::new();
         for (name, episodes) in &found {
@@ -202,8 +204,8 @@ async fn answer(
             }
             let past = shown(args, episodes);
             text.push_str(&match job.map(JobName::as_str) {
-                None => past.table(args.last),
-                Some(job) => past.table_of(job).unwrap_or_else(|| past.unmoved(job)),
+                None => past.table(rows, columns),
+                Some(job) => past.table_of(job, rows, columns).unwrap_or_else(|| past.unmoved(job)),
             });
         }
         text
@@ -212,8 +214,8 @@ async fn answer(
         let one = |(name, episodes): &(String, Vec<Episode>)| {
             let past = shown(args, episodes);
             let mut document = match job {
-                None => past.document(),
-                Some(job) => past.document_of(job.as_str()),
+                None => past.document(items),
+                Some(job) => past.document_of(job.as_str(), items),
             };
             document["swarm"] = name.as_str().into();
             document["namespace"] = namespace.into();

@@ -21,16 +21,10 @@ pub struct HistoryArgs {
     /// Only what happened since then: a time such as 2026-11-28T03:10:00Z, or a time span such as 6h
     #[arg(long, value_name = "TIME", value_parser = crate::since)]
     pub since: Option<Timestamp>,
-    /// The number of episodes to show
-    #[arg(
-        long,
-        short = 'n',
-        value_name = "N",
-        default_value_t = 50,
-        allow_negative_numbers = true
-    )]
+    /// The number of episodes to show, or of moves of the job [default: 50, and all in JSON]
+    #[arg(long, short = 'n', value_name = "N", allow_negative_numbers = true)]
     #[arg(value_parser = past::read_count)]
-    pub last: usize,
+    pub last: Option<usize>,
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     pub output: Output,
@@ -75,14 +69,16 @@ pub async fn diff(args: DiffArgs) -> anyhow::Result<ExitCode> {
 async fn print(args: &HistoryArgs) -> Result<(), Failure> {
     let episodes = args.pool.history().await?;
     let past = Past { episodes: &episodes, now: Timestamp::now(), since: args.since };
+    let (rows, items) = past::limits(args.last);
+    let columns = output::terminal_columns();
     let Some(job) = &args.job else {
         match args.output {
-            Output::Text => output::print(&past.table(args.last))?,
-            Output::Json => output::print_json(&format!("{:#}\n", past.document()))?,
+            Output::Text => output::print(&past.table(rows, columns))?,
+            Output::Json => output::print_json(&format!("{:#}\n", past.document(items)))?,
         }
         return Ok(());
     };
-    let table = past.table_of(job);
+    let table = past.table_of(job, rows, columns);
     if table.is_none() {
         match args.pool.args().find().await {
             Ok(pool) => drop(names::known(&pool, std::slice::from_ref(job), "").await?),
@@ -99,7 +95,7 @@ async fn print(args: &HistoryArgs) -> Result<(), Failure> {
         Output::Text => {
             output::print(&table.unwrap_or_else(|| past.unmoved(job)))?;
         }
-        Output::Json => output::print_json(&format!("{:#}\n", past.document_of(job)))?,
+        Output::Json => output::print_json(&format!("{:#}\n", past.document_of(job, items)))?,
     }
     Ok(())
 }

@@ -167,7 +167,7 @@ fn add_state(report: &mut Report, dir: &Path) {
     let (episodes, unread) = history::read(dir);
     report.lines("history.jsonl", &json_lines(&episodes));
     let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
-    report.lines("history.txt", &past.table(usize::MAX));
+    report.lines("history.txt", &past.table(usize::MAX, None));
     if let Some(sentence) = unread {
         report.leave_out(format!("history.jsonl and history.txt: {sentence}"));
     }

@@ -27,20 +27,38 @@ fn past(episodes: &[Episode]) -> Past<'_> {
 fn a_table_has_an_episode_a_line_and_a_job_its_moves() {
     let episodes = episodes();
     let past = past(&episodes);
-    let table = anstream::adapter::strip_str(&past.table(2)).to_string();
+    let table = anstream::adapter::strip_str(&past.table(2, None)).to_string();
     let lines: Vec<_> = table.lines().collect();
     assert_eq!(lines[0], "… 1 older episodes; `--last 3` shows them too");
     assert!(lines[2].starts_with("2025-11-28T03:21:00Z  2.0 s    1      balance 1"), "{table}");
     assert!(lines[3].contains("goes on  1      pin 1"), "{table}");
-    let of_a = anstream::adapter::strip_str(&past.table_of("a").unwrap()).to_string();
+    let of_a = anstream::adapter::strip_str(&past.table_of("a", 9, None).unwrap()).to_string();
     assert_eq!(of_a.lines().last(), Some("1 move has no details any more, perhaps of this job"));
     let line = of_a.lines().nth(2).unwrap();
     let expected =
         "2025-11-28T03:21:00Z  w-0   w-1  balance  1.4 s        3         worker w-1 joined";
     assert_eq!(line, expected);
-    assert!(past.table_of("c").is_none());
-    assert_eq!(past.document()["episodes"].as_array().map(Vec::len), Some(3));
-    assert_eq!(past.document_of("a")["moves"].as_array().map(Vec::len), Some(2));
+    assert!(past.table_of("c", 9, None).is_none());
+    assert_eq!(past.document(9)["episodes"].as_array().map(Vec::len), Some(3));
+    assert_eq!(past.document_of("a", 9)["moves"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_number_of_episodes_or_moves_limits_a_table_and_a_document() {
+    let episodes = episodes();
+    let past = past(&episodes);
+    let episodes = |most| past.document(most)["episodes"].as_array().map(Vec::len);
+    assert_eq!([0, 1, 2, 9].map(episodes), [0, 1, 2, 3].map(Some));
+    assert_eq!(past.document(1)["episodes"][0]["lastRevision"], 4, "the newest is kept");
+    let moves = past.document_of("a", 1)["moves"].take();
+    assert_eq!(moves.as_array().map(Vec::len), Some(1));
+    assert_eq!(moves[0]["move"]["reason"], "balance");
+    let table = anstream::adapter::strip_str(&past.table_of("a", 1, None).unwrap()).to_string();
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(lines[0], "… 1 older moves; `--last 2` shows them too");
+    assert!(lines.len() == 4 && lines[2].contains("  balance  "), "{table}");
+    assert!(past.has_moved("a") && !past.has_moved("c"));
+    assert_eq!((limits(None), limits(Some(7))), ((50, usize::MAX), (7, 7)));
 }
 
 #[test]
@@ -66,15 +84,15 @@ fn a_removed_job_has_the_time_of_its_end_and_a_history_its_newest_part() {
         let since = Some(Timestamp::from_second(second).unwrap());
         Past { since, ..past(&episodes) }
     };
-    let count = |second| of(second).document()["episodes"].as_array().map(Vec::len);
+    let count = |second| of(second).document(9)["episodes"].as_array().map(Vec::len);
     // The last one goes on.
     let counts = [0, 1_764_300_002, 1_764_300_062, 1_764_300_063].map(count);
     assert_eq!(counts, [3, 2, 2, 1].map(Some));
     let late = of(1_764_300_063);
-    assert!(late.table_of("a").is_none());
+    assert!(late.table_of("a", 9, None).is_none());
     assert_eq!(late.unmoved("a"), "a has not moved since then\n");
     let ended = Past { episodes: &episodes[..2], ..late };
-    assert_eq!(ended.table(9), "nothing has moved since then\n");
+    assert_eq!(ended.table(9, None), "nothing has moved since then\n");
 }
 
 #[test]
@@ -141,11 +159,15 @@ fn a_table_fits_into_a_terminal_and_says_what_changed() {
     episodes[1].causes = vec!["worker w-1 joined ".repeat(9), "前门摄像头 changed".to_owned()];
     (episodes[2].causes, episodes[2].counts) = Default::default();
     let past = past(&episodes);
-    for table in [past.table(9), past.table_of("a").unwrap()] {
+    for table in [past.table(9, Some(100)), past.table_of("a", 9, Some(100)).unwrap()] {
         let table = anstream::adapter::strip_str(&table).to_string();
-        assert!(table.lines().all(|line| columns_of(line) <= COLUMNS), "{table}");
+        assert!(table.lines().all(|line| columns_of(line) <= 100), "{table}");
         assert!(table.contains("… -o json has the whole causes\n"), "{table}");
     }
-    let table = anstream::adapter::strip_str(&past.table(9)).to_string();
+    let table = anstream::adapter::strip_str(&past.table(9, Some(100))).to_string();
     assert!(table.contains("  no job changed hands\n") && table.contains("joined wor…"), "{table}");
+    for table in [past.table(9, None), past.table_of("a", 9, None).unwrap()] {
+        assert!(table.contains(" joined ; 前门摄像头 changed\n") || table.contains(" joined \n"));
+        assert!(!table.contains('…'), "a pipe gets whole causes: {table}");
+    }
 }

@@ -100,6 +100,26 @@ fn a_followed_log_ends_with_its_reader() {
     operator.signal(Signal::QUIT);
 }
 
+#[test]
+fn a_number_of_episodes_limits_every_format_and_a_pipe_gets_whole_causes() {
+    let machine = Machine::new();
+    let operator = machine.settled();
+    let count = |words: &[&str], list: &str| {
+        let printed = machine.asks(&[&["history", "-o", "json"], words].concat());
+        let document: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        document[list].as_array().unwrap().len()
+    };
+    assert!(0 < count(&[], "episodes"));
+    assert_eq!(count(&["-n", "0"], "episodes"), 0);
+    assert_eq!(count(&["stream:cars:new"], "moves"), 1);
+    assert_eq!(count(&["stream:cars:new", "-n", "0"], "moves"), 0);
+    let shown = machine.asks(&["history", "stream:cars:new", "-n", "0"]);
+    assert!(shown.starts_with("… 1 older moves; `--last 1` shows them too\n"), "{shown}");
+    let shown = machine.asks(&["history"]);
+    assert!(!shown.contains("has the whole causes"), "{shown}");
+    operator.signal(Signal::QUIT);
+}
+
 const OTHER: &str =
     "has the state of pool `streams`; name another directory with --dir, or remove it";
 
