@@ -3,16 +3,19 @@
 
 mod follow;
 
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use swarm_adapters_host::shell;
 use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
 
 use super::super::by_hand::{Hands, Request};
 use super::super::outlets::{Message, Paths, Timed};
-use super::super::output::complain_in_lines;
+use super::super::output::{complain_in_lines, has_no_reader};
 use super::super::reports::Reports;
 use super::super::screen::{Ends, View};
 use super::super::shutdown::Shutdown;
@@ -23,6 +26,9 @@ use super::{Failure, PoolArgs, ended, status};
 use follow::{Feed, Left};
 
 pub(super) use follow::row;
+
+/// The time between two looks for the reader of the lines.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Maximum number of lines that wait to be printed.
 const QUEUE_MAX: usize = 1_000;
@@ -56,7 +62,9 @@ async fn show(args: &AttachArgs) -> Result<(), Failure> {
     } else {
         print(&args.pool, &pool, &snapshot, &shutdown).await?
     };
-    text::say(&last(args, &pool, left).await);
+    if left != Left::Unread {
+        text::say(&last(args, &pool, left).await);
+    }
     Ok(())
 }
 
@@ -98,8 +106,17 @@ async fn print(
         reports: Reports::default(),
         messages,
     };
-    let (left, ()) = tokio::join!(feed.run(known, shutdown), print_all(printed));
-    left
+    tokio::select! {
+        (left, ()) = async { tokio::join!(feed.run(known, shutdown), print_all(printed)) } => left,
+        () = reader_lost() => Ok(Left::Unread),
+    }
+}
+
+/// Waits until standard output has no reader, as after `head` has ended.
+async fn reader_lost() {
+    while !has_no_reader(&io::stdout()) {
+        sleep(LOOK).await;
+    }
 }
 
 async fn print_all(mut messages: mpsc::Receiver<Timed>) {
@@ -128,7 +145,7 @@ async fn carry_out(pool: Arc<Pool>, mut requests: mpsc::Receiver<Request>) {
 async fn last(args: &AttachArgs, pool: &Pool, left: Left) -> String {
     let dir = pool.dir.display();
     match left {
-        Left::Detached => {
+        Left::Detached | Left::Unread => {
             let which = match (&args.pool.dir, args.pool.name()) {
                 (Some(dir), _) => format!(" --dir {}", shell::file(dir)),
                 (None, Some(name)) => format!(" {}", shell::word(name)),

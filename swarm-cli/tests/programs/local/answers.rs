@@ -120,6 +120,21 @@ fn a_number_of_episodes_limits_every_format_and_a_pipe_gets_whole_causes() {
     operator.signal(Signal::QUIT);
 }
 
+#[test]
+fn an_attached_view_ends_with_its_reader() {
+    let machine = Machine::new();
+    let operator = machine.settled();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
+    command.args(["attach", "--plain", "--dir"]).arg(machine.state());
+    let mut attached = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(attached.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "streams: Settled\n");
+    let ended = until("the command has ended", || attached.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
+    operator.signal(Signal::QUIT);
+}
+
 const OTHER: &str =
     "has the state of pool `streams`; name another directory with --dir, or remove it";
 

@@ -29,6 +29,8 @@ pub(super) enum Left {
     Detached,
     /// The pool has ended.
     Ended,
+    /// Nothing reads the lines.
+    Unread,
 }
 
 /// The channels of a view, and the pool that feeds them.
