@@ -79,6 +79,12 @@ const COLUMNS: usize = 100;
 /// Maximum number of rows of a table; the JSON document has all rows.
 const ROWS_MAX: usize = 100;
 
+/// Width of the names before the values of an answer about one thing.
+const FIELD_COLUMNS: usize = 12;
+
+/// Name before the phase of a job in an answer about one thing.
+const PHASE: &str = "Phase:";
+
 /// Maximum width of a column. A longer cell shifts the rest of its own row only.
 const WIDTH_MAX: usize = 60;
 
@@ -187,7 +193,58 @@ pub(crate) fn width_of(cells: impl Iterator<Item = usize>) -> usize {
 
 /// Returns a text with blanks at its end, so that it takes this number of columns.
 pub(crate) fn padded(text: &str, columns: usize) -> String {
-    format!("{text}{}", " ".repeat(columns.saturating_sub(columns_of(text))))
+    styled(text, Style::new(), columns)
+}
+
+/// Does the same for a text in a style.
+fn styled(text: &str, style: Style, columns: usize) -> String {
+    format!("{style}{text}{style:#}{}", " ".repeat(columns.saturating_sub(columns_of(text))))
+}
+
+/// Returns a word about a state in its colour, with blanks at its end.
+pub(crate) fn state(word: &str, columns: usize) -> String {
+    styled(word, style_of(word), columns)
+}
+
+/// Returns a sentence whose first word may be about a state, which has its colour then.
+pub(crate) fn states(sentence: &str) -> String {
+    let end = sentence.find([',', ';', ' ', ':']).unwrap_or(sentence.len());
+    let (word, rest) = sentence.split_at(end);
+    format!("{}{rest}", state(word, 0))
+}
+
+/// Returns a title in the style of titles.
+pub(crate) fn title(text: &str) -> String {
+    styled(text, HEADER, 0)
+}
+
+/// Appends a line with a name and its value. Control characters of the value are escaped. A phase has
+/// its colour.
+pub fn add_field(text: &mut String, name: &str, value: &str) {
+    let value = printable(value, Form::Line);
+    let value = if name == PHASE { states(&value) } else { value.into_owned() };
+    let _ = writeln!(text, "{}{value}", styled(name, HEADER, FIELD_COLUMNS));
+}
+
+/// Makes a line of a table of cells without control characters. The line with the names of the
+/// columns is its own `heads`. A column that has no width is left out.
+pub(crate) fn line(row: &[String], heads: &[String], widths: &[usize]) -> String {
+    let last = row.iter().rposition(|cell| !cell.is_empty()).map_or(0, |at| at + 1);
+    let has_words = |head: &str| matches!(head, columns::PHASE | columns::STATE | "STATUS");
+    let cells = row.iter().zip(widths).zip(heads).take(last).zip(1..);
+    let cells = cells.filter(|(((_, width), _), _)| 0 < **width);
+    let cells = cells.map(|(((cell, width), head), at)| {
+        let style = if std::ptr::eq(row, heads) {
+            HEADER
+        } else if has_words(head) {
+            // Notes in brackets may follow the word.
+            style_of(cell.split(" (").next().unwrap_or_default())
+        } else {
+            Style::new()
+        };
+        styled(cell, style, if at == last { 0 } else { *width })
+    });
+    cells.collect::<Vec<_>>().join("  ")
 }
 
 /// Appends a table. The first row is its header; rows beyond the limit are only counted. Control
@@ -231,23 +288,9 @@ fn add_rows(text: &mut String, title: &str, rows: &[Vec<String>], what: &str, ma
     let cell = |row: &[String], column: usize| row.get(column).map_or(0, |it| columns_of(it));
     let width = |column| width_of(shown.iter().map(|row| cell(row, column)));
     let widths: Vec<_> = (0..columns).map(width).collect();
-    let heads = shown.first().cloned().unwrap_or_default();
-    let has_words = |head: &str| matches!(head, columns::PHASE | columns::STATE | "STATUS");
-    for (row, number) in shown.iter().zip(0..) {
-        let last = row.iter().rposition(|cell| !cell.is_empty()).map_or(0, |at| at + 1);
-        let line = row.iter().zip(&widths).zip(&heads).take(last).zip(1..);
-        let cells = line.map(|(((cell, width), head), at)| {
-            let style = if number == 0 {
-                HEADER
-            } else if has_words(head) {
-                style_of(cell)
-            } else {
-                Style::new()
-            };
-            let blanks = if at == last { 0 } else { width.saturating_sub(columns_of(cell)) };
-            format!("{style}{cell}{style:#}{:blanks$}", "")
-        });
-        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
+    let heads = shown.first().map(Vec::as_slice).unwrap_or_default();
+    for row in &shown {
+        let _ = writeln!(text, "{}", line(row, heads, &widths));
     }
     if shown.len() < rows.len() {
         let rest = rows.len() - shown.len();

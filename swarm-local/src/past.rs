@@ -11,7 +11,7 @@ use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::history::{Episode, JobMove};
 use unicode_width::UnicodeWidthChar as _;
 
-use crate::output::{columns, columns_of, row, whole_table};
+use crate::output::{columns, columns_of, row, title, whole_table};
 use crate::text::{age, counted};
 
 /// The reason of a move to no worker, of a job that is not wanted.
@@ -407,7 +407,7 @@ impl Difference {
         }
         let mut text = String::new();
         for (worker, lines) in &by_worker {
-            let _ = writeln!(text, "{}", printable(worker, Form::Line));
+            let _ = writeln!(text, "{}", title(&printable(worker, Form::Line)));
             for line in lines.iter().take(JOBS_SHOWN) {
                 let _ = writeln!(text, "  {}", printable(line, Form::Line));
             }

@@ -1,13 +1,12 @@
 //! `explain`: the holder of a job, the reason for it, and the thing that the job waits for.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
-use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::shell;
 use swarm_core::{FailingState, JobName, JobPhase};
+use swarm_local::output::add_field;
 use swarm_local::past::Past;
 
 use super::history;
@@ -272,9 +271,7 @@ fn loads(answer: &answer::Answer) -> (usize, usize) {
 impl Explained {
     fn text(&self) -> String {
         let mut text = String::new();
-        let mut line = |name: &str, value: &str| {
-            let _ = writeln!(text, "{name:12}{}", printable(value, Form::Line));
-        };
+        let mut line = |name: &str, value: &str| add_field(&mut text, name, value);
         let title = self.title.as_ref().map(|title| format!(" ({title})")).unwrap_or_default();
         line("Job:", &format!("{}{title}", self.job));
         line("Swarm:", &format!("{}/{}, revision {}", self.namespace, self.swarm, self.revision));

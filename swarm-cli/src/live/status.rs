@@ -8,11 +8,10 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use swarm_adapters_host::clock::millis;
-use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::shell;
 use swarm_core::JobPhase;
 use swarm_core::handover::SessionId;
-use swarm_local::output::{add_table, columns, row, whole_table};
+use swarm_local::output::{add_field, add_table, columns, row, whole_table};
 use swarm_local::{age, limit};
 
 use super::jobs::by_phase;
@@ -201,9 +200,7 @@ fn text(pool: &LivePool, workers: &[WorkerState<'_>]) -> String {
     let phases = phases.iter().map(|(phase, count)| format!("{count} {}", phase.as_str()));
     let phases: Vec<_> = phases.collect();
     let mut text = String::new();
-    let mut line = |name: &str, value: &str| {
-        let _ = writeln!(text, "{name:12}{}", printable(value, Form::Line));
-    };
+    let mut line = |name: &str, value: &str| add_field(&mut text, name, value);
     line("Name:", &format!("{}/{}", metadata.namespace, metadata.name));
     let ready = pool.swarm.condition("Ready");
     let reason = ready.map_or("the operator has not seen it yet", |it| &it.message);

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::super::by_hand::{Hands, Request};
 use super::super::outlets::{Message, Paths, Timed};
-use super::super::output::{complain_in_lines, has_no_reader};
+use super::super::output::{complain_in_lines, has_no_reader, print as print_styled};
 use super::super::reports::Reports;
 use super::super::screen::{Ends, View};
 use super::super::shutdown::Shutdown;
@@ -98,7 +98,7 @@ async fn print(
 ) -> Result<Left, Failure> {
     let known = pool.events(0).await?.events.last().map_or(0, |event| event.number);
     let runs = status::run_again(pool, snapshot).await?;
-    text::say(&status::text(snapshot, &pool.dir, named, &runs));
+    print_styled(&status::text(snapshot, &pool.dir, named, &runs))?;
     let (messages, printed) = mpsc::channel(QUEUE_MAX);
     let feed = Feed {
         pool: Arc::clone(pool),

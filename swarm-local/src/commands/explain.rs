@@ -1,6 +1,5 @@
 //! `explain`: the holder of a job, the reason for it, and the thing that the job waits for.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,14 +7,13 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
 use swarm_adapters_host::clock::unix_s;
-use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::shell;
 use swarm_core::history::Episode;
 
 use super::super::web::JobEntry;
 use super::{Failure, NamedPool, ended, names};
 use crate::history;
-use crate::output::{self, Output, complain};
+use crate::output::{self, Output, add_field, complain};
 use crate::past::Past;
 use crate::text::{age, counted};
 
@@ -99,9 +97,7 @@ fn text(
 ) -> String {
     let past = Past { episodes, now: Timestamp::now(), since: None };
     let mut text = String::new();
-    let mut line = |name: &str, value: &str| {
-        let _ = writeln!(text, "{name:12}{}", printable(value, Form::Line));
-    };
+    let mut line = |name: &str, value: &str| add_field(&mut text, name, value);
     let title = entry.title.as_ref().map(|title| format!(" ({title})")).unwrap_or_default();
     line("Job:", &format!("{}{title}", entry.name));
     line("Pool:", pool);

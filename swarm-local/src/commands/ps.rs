@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use swarm_adapters_host::clock::unix_s;
+use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::shell;
 use swarm_adapters_host::usage::Usage;
 
@@ -15,7 +16,7 @@ use super::super::text::{age, counted, quoted};
 use super::super::web::{self, JobEntry, job_line};
 use super::pool::Pool;
 use super::{Failure, PoolArgs, ended, names, standard_output};
-use crate::output::{Output, columns, columns_of, padded, width_of};
+use crate::output::{Output, columns, columns_of, line, width_of};
 
 /// Number of existing workers that an error names if the requested worker does not exist.
 const NAMED_MAX: usize = 5;
@@ -100,7 +101,11 @@ async fn print(args: &PsArgs) -> Result<(), Failure> {
         ListOutput::Wide => (Output::Text, Box::new(Table::new(true)?)),
         ListOutput::Json => (Output::Json, Box::<List>::default()),
     };
-    let mut output = standard_output(format);
+    let mut output: Box<dyn Write> = match format {
+        // The rows escape their cells, and have styles.
+        Output::Text => Box::new(io::BufWriter::new(anstream::stdout())),
+        Output::Json => Box::new(standard_output(format)),
+    };
     let each = |line: &[u8]| match job_line(line).transpose()? {
         Some((raw, entry)) if args.shows(&entry) => rows.put(&mut output, raw, entry),
         Some(_) | None => Ok(()),
@@ -171,6 +176,7 @@ struct Table {
     /// Memory and processor time of process groups, for a wide table.
     usage: Option<BTreeMap<i32, Usage>>,
     first: Vec<Vec<String>>,
+    heads: Vec<String>,
     widths: Option<Vec<usize>>,
 }
 
@@ -181,12 +187,13 @@ impl Table {
             vec![columns::JOB, columns::TITLE, columns::WORKER, columns::PHASE, "PID", "UP"];
         heads.extend(if is_wide { &["TOKEN", "MEMORY", "CPU"][..] } else { &[] });
         heads.extend(["RESTARTS", "LAST EXIT"]);
-        let heads = heads.into_iter().map(str::to_owned).collect();
+        let heads = heads.into_iter().map(str::to_owned).collect::<Vec<_>>();
         Ok(Self {
             is_of_unassigned: false,
             now_unix_s: unix_s(),
             usage,
-            first: vec![heads],
+            first: Vec::new(),
+            heads,
             widths: None,
         })
     }
@@ -197,7 +204,8 @@ impl Table {
             is_of_unassigned: true,
             now_unix_s: unix_s(),
             usage: None,
-            first: vec![heads.into()],
+            first: Vec::new(),
+            heads: heads.into(),
             widths: None,
         }
     }
@@ -236,15 +244,16 @@ impl Table {
         if self.widths.is_some() {
             return Ok(());
         }
-        let columns = self.first.first().map_or(0, Vec::len);
-        let width = |column: usize| width_of(self.first.iter().map(|row| columns_of(&row[column])));
-        let mut widths: Vec<_> = (0..columns).map(width).collect();
+        let all = || std::iter::once(&self.heads).chain(&self.first);
+        let width = |column: usize| width_of(all().map(|row| columns_of(&row[column])));
+        let mut widths: Vec<_> = (0..self.heads.len()).map(width).collect();
         // A list without titles has no column for them.
-        if self.first.iter().skip(1).all(|row| row[TITLE].is_empty()) {
+        if self.first.iter().all(|row| row[TITLE].is_empty()) {
             widths[TITLE] = 0;
         }
+        writeln!(to, "{}", line(&self.heads, &self.heads, &widths))?;
         for row in self.first.drain(..) {
-            write_row(to, &row, &widths)?;
+            writeln!(to, "{}", line(&row, &self.heads, &widths))?;
         }
         self.widths = Some(widths);
         Ok(())
@@ -253,13 +262,15 @@ impl Table {
 
 impl Rows for Table {
     fn put(&mut self, to: &mut dyn Write, _: &[u8], entry: JobEntry<String>) -> io::Result<()> {
-        let row = self.row(entry);
-        if self.widths.is_none() && self.first.len() <= MEASURED {
+        let escaped = |cell: String| printable(&cell, Form::Line).into_owned();
+        let row: Vec<_> = self.row(entry).into_iter().map(escaped).collect();
+        if self.widths.is_none() && self.first.len() < MEASURED {
             self.first.push(row);
             return Ok(());
         }
         self.measure(to)?;
-        write_row(to, &row, self.widths.as_deref().unwrap_or_default())
+        let widths = self.widths.as_deref().unwrap_or_default();
+        writeln!(to, "{}", line(&row, &self.heads, widths))
     }
 
     fn end(&mut self, to: &mut dyn Write) -> io::Result<()> {
@@ -299,12 +310,6 @@ fn mebibytes(bytes: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "memory has far fewer than 2^52 bytes")]
     let mebibytes = bytes as f64 / f64::from(1 << 20);
     format!("{mebibytes:.1} MiB")
-}
-
-fn write_row(to: &mut dyn Write, row: &[String], widths: &[usize]) -> io::Result<()> {
-    let shown = row.iter().zip(widths).filter(|(_, width)| 0 < **width);
-    let cells = shown.map(|(cell, width)| padded(cell, *width));
-    writeln!(to, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())
 }
 
 #[cfg(test)]

@@ -4,26 +4,29 @@ mod several;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::shell;
 use tokio::time::{Instant, sleep};
 
 use super::super::snapshot::{Snapshot, WorkerRow};
 use super::super::text::counted;
 use super::pool::Pool;
-use super::{Failure, PoolArgs, ended, pool, standard_output};
-use crate::output::{NO, Output, width_of};
+use super::{Failure, PoolArgs, ended, pool};
+use crate::output::{self, NO, Output, columns_of, padded, title, width_of};
 
 /// The time between two requests of a status that waits.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// Maximum number of named jobs that are suspended by hand.
 const BY_HAND_MAX: usize = 10;
+
+/// Width of the state of a worker.
+const STATE_COLUMNS: usize = 8;
 
 /// Maximum number of failing jobs in the list.
 const FAILING_MAX: usize = 10;
@@ -76,18 +79,16 @@ async fn print(args: &StatusArgs) -> Result<bool, Failure> {
         sleep(ASK_EVERY).await;
         (document, snapshot) = pool.swarm().await?;
     }
-    let mut output = standard_output(args.output);
     match args.output {
         Output::Text => {
             let runs = run_again(&pool, &snapshot).await?;
-            output.write_all(text(&snapshot, &pool.dir, &args.pool, &runs).as_bytes())?;
+            output::print(&text(&snapshot, &pool.dir, &args.pool, &runs))?;
         }
         Output::Json => {
             document["dir"] = pool.dir.to_string_lossy().into();
-            writeln!(output, "{document:#}")?;
+            output::print_json(&format!("{document:#}\n"))?;
         }
     }
-    output.flush()?;
     Ok(if args.wait { snapshot.is_settled_and_healthy() } else { snapshot.is_healthy() })
 }
 
@@ -106,11 +107,14 @@ pub(super) async fn run_again(pool: &Pool, snapshot: &Snapshot) -> Result<Runs, 
     Ok(runs)
 }
 
+/// Describes a pool. Control characters are escaped.
 pub(super) fn text(snapshot: &Snapshot, dir: &Path, named: &PoolArgs, runs: &Runs) -> String {
     let (standing, _) = snapshot.standing();
     let counts = snapshot.counts(&snapshot.unassigned_by_reason());
     let (name, revision, dir) = (&snapshot.name, snapshot.revision, dir.display());
-    let mut text = format!("{name}: {standing}\n");
+    let line = |text: &str| printable(text, Form::Line).into_owned();
+    let head = format!("{}: {}\n", title(&line(name)), output::states(&line(&standing)));
+    let mut text = String::new();
     if snapshot.earlier.is_none() {
         let _ = writeln!(text, "{counts}, revision {revision}");
     }
@@ -124,16 +128,21 @@ pub(super) fn text(snapshot: &Snapshot, dir: &Path, named: &PoolArgs, runs: &Run
         let _ = writeln!(text, "{sentence}");
     }
     let _ = writeln!(text, "state: {dir}\nlogs:  {dir}/logs");
-    let width = width_of(snapshot.workers.iter().map(|worker| worker.name.len()));
+    text = format!("{head}{}", printable(&text, Form::Lines));
+    let width = width_of(snapshot.workers.iter().map(|worker| columns_of(&line(&worker.name))));
     for worker in &snapshot.workers {
         let WorkerRow { name, jobs, .. } = worker;
         let state = worker.shown_state();
         let remarks = worker.remarks(worker.silent_for());
         let gap = if remarks.is_empty() { "" } else { ", " };
         let jobs = counted(*jobs, "job");
-        let _ = writeln!(text, "  {name:width$}  {state:8}  {jobs}{gap}{remarks}");
+        let state = output::state(&line(state), STATE_COLUMNS);
+        let (name, remarks) = (padded(&line(name), width), line(&remarks));
+        let _ = writeln!(text, "  {name}  {state}  {jobs}{gap}{remarks}");
     }
-    add_failing(&mut text, snapshot, named, runs);
+    let mut failing = String::new();
+    add_failing(&mut failing, snapshot, named, runs);
+    text.push_str(&printable(&failing, Form::Lines));
     text
 }
 

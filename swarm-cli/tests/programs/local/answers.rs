@@ -101,6 +101,21 @@ fn a_followed_log_ends_with_its_reader() {
 }
 
 #[test]
+fn an_attached_view_ends_with_its_reader() {
+    let machine = Machine::new();
+    let operator = machine.settled();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
+    command.args(["attach", "--plain", "--dir"]).arg(machine.state());
+    let mut attached = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(attached.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "streams: Settled\n");
+    let ended = until("the command has ended", || attached.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
+    operator.signal(Signal::QUIT);
+}
+
+#[test]
 fn a_number_of_episodes_limits_every_format_and_a_pipe_gets_whole_causes() {
     let machine = Machine::new();
     let operator = machine.settled();
@@ -121,17 +136,17 @@ fn a_number_of_episodes_limits_every_format_and_a_pipe_gets_whole_causes() {
 }
 
 #[test]
-fn an_attached_view_ends_with_its_reader() {
+fn colors_that_are_asked_for_are_in_titles_and_states() {
+    const GREEN: &str = "\u{1b}[32m";
+    const BOLD: &str = "\u{1b}[1m";
     let machine = Machine::new();
     let operator = machine.settled();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
-    command.args(["attach", "--plain", "--dir"]).arg(machine.state());
-    let mut attached = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(attached.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "streams: Settled\n");
-    let ended = until("the command has ended", || attached.try_wait().unwrap());
-    assert_eq!(ended.code(), Some(0));
+    for words in [&["status"][..], &["ps"], &["explain", "stream:cars:new"], &["diff", "0"]] {
+        let plain = machine.asks(words);
+        let colored = machine.asks(&[words, &["--color=always"]].concat());
+        assert!(!plain.contains('\u{1b}') && colored.contains(BOLD), "{plain}{colored}");
+        assert_eq!(colored.contains(GREEN), words != ["diff", "0"], "{colored}");
+    }
     operator.signal(Signal::QUIT);
 }
 
