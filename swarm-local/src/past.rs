@@ -140,6 +140,12 @@ impl<'a> Past<'a> {
         json!({ "episodes": newest(self.shown(), most).1 })
     }
 
+    /// Returns the names of the jobs that moved in the newest episodes, at most `most` of them.
+    pub fn jobs(&self, most: usize) -> impl Iterator<Item = &'a str> + use<'a> {
+        let episodes = newest(self.shown(), most).1.into_iter();
+        episodes.flat_map(|episode| &episode.moves).map(|it| it.job.as_str())
+    }
+
     /// Returns the document about the newest moves of one job, at most `most` of them.
     #[must_use]
     pub fn document_of(&self, job: &str, most: usize) -> Value {

@@ -227,9 +227,12 @@ async fn answer(
         }
     };
     let names = || {
-        let moves = found.iter().flat_map(|(_, episodes)| episodes).flat_map(|it| &it.moves);
-        let jobs: std::collections::BTreeSet<_> = moves.map(|it| it.job.to_string()).collect();
-        jobs.into_iter().filter(|name| job.is_none_or(|job| job.as_str() == name)).collect()
+        // A job has no episodes of its own that could be counted.
+        let items = if job.is_some() { usize::MAX } else { items };
+        let jobs = found.iter().flat_map(|(_, episodes)| shown(args, episodes).jobs(items));
+        let jobs = jobs.filter(|name| job.is_none_or(|job| job.as_str() == *name));
+        let jobs: std::collections::BTreeSet<_> = jobs.collect();
+        jobs.into_iter().map(str::to_owned).collect()
     };
     let answer = args.display.answer(true, text, document, names)?;
     Ok(answer.with_complaints(late(proxy, namespace, &found).await))

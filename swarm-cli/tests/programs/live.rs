@@ -123,6 +123,37 @@ fn forbidden(resource: &str) -> Value {
 }
 
 #[test]
+fn a_number_of_episodes_limits_every_format_of_a_history() {
+    let episode = |job: &str, revision: u64| {
+        let start = 1_764_300_000_000 + revision;
+        let moved = json!({"job": job, "to": "ingest-0", "reason": "new", "revision": revision,
+            "grantedMs": 0, "runningMs": 900});
+        json!({"startMs": start, "endMs": start + 900, "causes": ["it is new"],
+            "firstRevision": revision - 1, "lastRevision": revision, "counts": {"new": 1},
+            "moves": [moved]})
+    };
+    let shown = |words: &[&str]| {
+        let episodes = json!([episode("a", 1), episode("a", 2), episode("b", 3)]);
+        let mut answers = answers();
+        let history = json!({"metadata": {"name": "cameras"}, "spec": {"episodes": episodes}});
+        answers.insert(format!("{GROUP}/swarmhistories"), json!({"items": [history]}));
+        let (code, printed, said) = run(answers, &[&["history"], words].concat());
+        assert_eq!(code, Some(0), "{said}");
+        printed
+    };
+    let count = |words: &[&str], list: &str| {
+        let printed = shown(&[&["-o", "json"], words].concat());
+        let document: Value = serde_json::from_str(&printed).unwrap();
+        document[list].as_array().unwrap().len()
+    };
+    assert_eq!((count(&[], "episodes"), count(&["--last", "1"], "episodes")), (3, 1));
+    assert_eq!((count(&["a"], "moves"), count(&["a", "--last", "1"], "moves")), (2, 1));
+    assert_eq!(shown(&["-o", "name"]), "a\nb\n");
+    assert_eq!(shown(&["-o", "name", "--last", "1"]), "b\n");
+    assert!(shown(&["a", "--last", "1"]).starts_with("… 1 older moves; `--last 2` shows"));
+}
+
+#[test]
 fn explain_names_the_right_that_is_missing_instead_of_an_answer_without_it() {
     let history = format!("{GROUP}/swarmhistories/cameras");
     let refused = forbidden("swarmhistories.swarm.k8slab.info");
