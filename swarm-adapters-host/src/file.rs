@@ -8,10 +8,11 @@
 //! link: a temporary file is always a new file, and a file to append to is opened itself.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, Permissions};
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{
-    DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
+    PermissionsExt as _,
 };
 use std::path::{Path, PathBuf};
 
@@ -176,6 +177,12 @@ pub fn read_regular_text(path: &Path, bytes_max: u64) -> Result<String, ReadErro
 pub fn read_regular_lossy(path: &Path, bytes_max: u64) -> Result<String, ReadError> {
     let bytes = to_bytes(regular(path)?, bytes_max)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns the device and the number of a file, which no other existing file has.
+#[must_use]
+pub fn inode(found: &Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
 }
 
 /// Opens a file to read it, but only a regular file.

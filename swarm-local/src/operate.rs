@@ -132,8 +132,6 @@ enum Woken {
     Edited(Edit),
     /// A person acts on a job.
     Asked(by_hand::Request),
-    /// The state directory is lost.
-    DirLost,
     Signalled,
 }
 
@@ -368,10 +366,6 @@ impl Operation {
                     let sentence = text::waiting_edit(self.input.shown(), &writer);
                     self.outlets.voice.complain(&sentence);
                 }
-                Woken::DirLost => {
-                    self.start_again(shutdown).await;
-                    recheck_at = Some(Instant::now());
-                }
                 Woken::Signalled => break,
             }
         }
@@ -399,7 +393,7 @@ impl Operation {
             () = shutdown.ends() => Woken::Signalled,
             edit = self.input.edited(&self.wanted) => Woken::Edited(edit),
             Some(request) = self.requests.recv() => Woken::Asked(request),
-            () = again::lost(&mut self.dir, &mut self.dir_checks) => Woken::DirLost,
+            () = again::lost(&mut self.dir, &mut self.dir_checks) => Woken::Observed,
             () = self.sessions.changed() => Woken::Observed,
             _ = self.workers.changed() => Woken::Observed,
             () = self.news.heard() => Woken::Observed,

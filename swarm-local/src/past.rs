@@ -88,11 +88,12 @@ impl<'a> Past<'a> {
     /// Causes are cut as in [`Past::table`].
     #[must_use]
     pub fn table_of(&self, job: &str, most: usize, columns: Option<usize>) -> Option<String> {
-        if !self.has_moved(job) {
-            return None;
-        }
         let head = row(["TIME", "FROM", "TO", columns::REASON, "STOOD STILL", "REVISION", "CAUSE"]);
         let (skipped, moves) = self.shown_of(job, most);
+        let mut moves = moves.peekable();
+        if skipped == 0 {
+            moves.peek()?;
+        }
         let rows = moves.map(|Moved { episode, it }| {
             let time = it.granted.or(it.acknowledged).or(it.released).unwrap_or_default();
             vec![

@@ -50,7 +50,7 @@ fn leads_to(path: &Path, open: &File) -> bool {
     let (Ok(found), Ok(open)) = (fs::symlink_metadata(path), open.metadata()) else {
         return false;
     };
-    (found.dev(), found.ino()) == (open.dev(), open.ino())
+    file::inode(&found) == file::inode(&open)
 }
 
 impl StateDir {

@@ -3,10 +3,10 @@
 //! The address of a socket has room for 108 bytes. So the directory is opened, and the socket is
 //! addressed through the directory's descriptor. Its path can have any length.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,9 +36,6 @@ pub struct Socket {
 
 /// The directory of a socket, which its [`Socket`] may change.
 type Directory = Arc<Mutex<OwnedFd>>;
-
-/// The device and the number of a file.
-type Inode = (u64, u64);
 
 impl Socket {
     /// Listens on a socket in `dir`, and replaces the socket of a killed program. The directory
@@ -73,17 +70,13 @@ fn locked(dir: &Mutex<OwnedFd>) -> MutexGuard<'_, OwnedFd> {
     dir.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn inode(found: &Metadata) -> Inode {
-    (found.dev(), found.ino())
-}
-
 /// Binds a socket to its name in `dir`, where no file may have that name.
-fn bound(dir: &OwnedFd) -> io::Result<(UnixListener, Inode)> {
+fn bound(dir: &OwnedFd) -> io::Result<(UnixListener, (u64, u64))> {
     let socket = UnixSocket::new_stream()?;
     // The mode is set before the socket has a name, so other users can never connect.
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     socket.bind(path(dir))?;
-    let name = inode(&fs::symlink_metadata(path(dir))?);
+    let name = file::inode(&fs::symlink_metadata(path(dir))?);
     Ok((socket.listen(BACKLOG)?, name))
 }
 
@@ -92,7 +85,8 @@ fn bound(dir: &OwnedFd) -> io::Result<(UnixListener, Inode)> {
 pub struct SocketListener {
     dir: Directory,
     listener: UnixListener,
-    name: Inode,
+    /// The [inode](file::inode) of the socket.
+    name: (u64, u64),
 }
 
 impl SocketListener {
@@ -100,7 +94,7 @@ impl SocketListener {
         let dir = locked(&self.dir);
         if let Ok(found) = fs::symlink_metadata(path(&dir)) {
             // An earlier socket, in a directory that was away, is replaced, but no other file.
-            if inode(&found) == self.name || !found.file_type().is_socket() {
+            if file::inode(&found) == self.name || !found.file_type().is_socket() {
                 return;
             }
             let _ = fs::remove_file(path(&dir));

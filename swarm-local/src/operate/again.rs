@@ -12,7 +12,7 @@ use swarm_core::{Decider, Ledger};
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
-use super::turns::Problem;
+use super::turns::{Problem, continues};
 use super::{JOINED_WITHIN, LOOK, Operation, Stores};
 use crate::earlier;
 use crate::failures::News;
@@ -41,11 +41,6 @@ pub(super) async fn lost(dir: &mut StateDir, checks: &mut Interval) {
             return;
         }
     }
-}
-
-/// Returns whether two ledgers are of one run of a pool, which may have begun in an earlier process.
-fn is_of_run(one: &Ledger, other: &Ledger) -> bool {
-    one.cells.incarnation == other.cells.incarnation
 }
 
 impl Operation {
@@ -101,8 +96,7 @@ impl Operation {
     async fn newest(&self) -> Option<Ledger> {
         let decided = self.decision.as_ref().map(|(decision, _)| &decision.ledger);
         let Some(decided) = decided else { return self.ledgers.last().await };
-        let saved = self.ledgers.last().await.filter(|saved| is_of_run(decided, saved));
-        let saved = saved.filter(|saved| decided.revision() <= saved.revision());
+        let saved = self.ledgers.last().await.filter(|saved| continues(saved, decided));
         Some(saved.unwrap_or_else(|| decided.clone()))
     }
 
@@ -116,11 +110,7 @@ impl Operation {
         // A store creates a missing directory.
         if dir.join("ledger.json").exists() {
             let stored = FileLedgerStore::open(&dir)?.load().await?;
-            let is_ours = |stored: &Ledger| {
-                known.is_some_and(|known| {
-                    is_of_run(known, stored) && stored.revision() <= known.revision()
-                })
-            };
+            let is_ours = |stored: &Ledger| known.is_some_and(|known| continues(known, stored));
             if stored.is_some_and(|(stored, _)| !is_ours(&stored)) {
                 let dir = dir.display();
                 anyhow::bail!(

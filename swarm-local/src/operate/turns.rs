@@ -156,12 +156,7 @@ impl Operation {
         let stored = self.ledgers.load().await?;
         let Some(known) = &self.known else { return Ok(stored.map(|(ledger, _)| ledger)) };
         let (ledger, seen) = stored.unzip();
-        // Revisions of another incarnation, such as an earlier directory has, compare with nothing.
-        let is_newer = |ledger: &Ledger| {
-            ledger.cells.incarnation == known.cells.incarnation
-                && known.revision() <= ledger.revision()
-        };
-        if let Some(ledger) = ledger.filter(is_newer) {
+        if let Some(ledger) = ledger.filter(|ledger| continues(ledger, known)) {
             self.known = None;
             return Ok(Some(ledger));
         }
@@ -201,6 +196,12 @@ impl Operation {
         let Some(Problem::TooLarge(sentence, takers)) = &self.problem else { return None };
         (*takers == self.wanted.workers()).then_some(sentence)
     }
+}
+
+/// Whether a ledger is `earlier` or a later state of it. Revisions of another incarnation, such as an
+/// earlier directory has, compare with nothing.
+pub(super) fn continues(ledger: &Ledger, earlier: &Ledger) -> bool {
+    ledger.cells.incarnation == earlier.cells.incarnation && earlier.revision() <= ledger.revision()
 }
 
 /// Whether a store refused a request because of its size.

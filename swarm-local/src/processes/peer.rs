@@ -4,12 +4,12 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use swarm_adapters_host::file::inode;
 use swarm_worker::procs;
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
@@ -52,24 +52,21 @@ impl Peer {
     /// If the directory or `/proc` cannot be read.
     pub(crate) fn that_locks(dir: &Path) -> io::Result<Option<Self>> {
         // The lock of the path finds an operator whose directory was removed.
-        if let Some(operator) = state::locker(dir).and_then(Self::that_handles_signals) {
+        let of_path = state::locker(dir).and_then(Pid::from_raw);
+        if let Some(operator) = of_path.and_then(|pid| Self::operator(pid, || true)) {
             return Ok(Some(operator));
         }
         let locked = fs::metadata(dir)?;
-        let operator = |pid| {
-            // The pidfd is opened first. If it has not ended after the checks, they saw its process.
-            let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-            let is_it = locks(pid, &locked) && handles(pid, Signal::TERM);
-            (is_it && !has_ended(&process, Duration::ZERO)).then_some(Self { pid, process })
-        };
+        let operator = |pid| Self::operator(pid, || locks(pid, &locked));
         Ok(procs::all()?.into_iter().find_map(|it| operator(it.pid)))
     }
 
-    fn that_handles_signals(pid: i32) -> Option<Self> {
-        let pid = Pid::from_raw(pid)?;
+    /// Returns the operator with this id, if the id belongs to one and passes the check.
+    fn operator(pid: Pid, is_it: impl FnOnce() -> bool) -> Option<Self> {
+        // The pidfd is opened first. If it has not ended after the checks, they saw its process.
         let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        let is_it = handles(pid, Signal::TERM) && !has_ended(&process, Duration::ZERO);
-        is_it.then_some(Self { pid, process })
+        let is_it = is_it() && handles(pid, Signal::TERM);
+        (is_it && !has_ended(&process, Duration::ZERO)).then_some(Self { pid, process })
     }
 
     /// Returns the id of the process.
@@ -126,7 +123,7 @@ fn locks(pid: Pid, file: &fs::Metadata) -> bool {
     let open = fs::read_dir(format!("{process}/fd"));
     open.into_iter().flatten().flatten().any(|it| {
         let found = fs::metadata(it.path());
-        let is_it = found.is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()));
+        let is_it = found.is_ok_and(|it| inode(&it) == inode(file));
         let info = || fs::read_to_string(format!("{process}/fdinfo/{}", it.file_name().display()));
         is_it && info().is_ok_and(|info| names_lock_of(&info, pid))
     })
