@@ -116,14 +116,16 @@ fn job(n: usize) -> String {
 fn workers(context: &Context) -> Result<String> {
     let file = repository().join("deploy/samples/sessions.yaml");
     let text = std::fs::read_to_string(file)?;
-    let (_, pool) = text.split_once("\n---\n").unwrap_or_default();
+    let (pool, swarm) = text.rsplit_once("\n---\n").unwrap_or_default();
+    ensure!(swarm.contains("kind: Swarm\n"), "the last document of the sample is no Swarm");
     // With a line a second for each job, the log would dominate the figures.
     let quiet = "          env:\n            - {name: RUST_LOG, value: warn}\n";
     let pool = pool
         .replacen("          env:\n", quiet, 1)
         .replace("namespace: streams", &format!("namespace: {}", context.namespace))
         .replace("replicas: 2", &format!("replicas: {WORKERS}"));
-    ensure!(pool.contains("RUST_LOG") && pool.contains("replicas: 100"), "the sample has changed");
+    let parts = ["kind: ServiceAccount", "RUST_LOG", "replicas: 100"];
+    ensure!(parts.iter().all(|part| pool.contains(part)), "the sample has changed");
     Ok(pool)
 }
 
