@@ -15,6 +15,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 use super::turns::{Problem, continues};
 use super::{JOINED_WITHIN, LOOK, Operation, Stores};
 use crate::earlier;
+use crate::ending::{Cause, report_killed};
 use crate::failures::News;
 use crate::processes::Patience;
 use crate::shutdown::Shutdown;
@@ -72,18 +73,19 @@ impl Operation {
     /// Ends all workers and publishes how many are left.
     async fn end_all(&mut self, shutdown: &Shutdown) {
         self.processes.ask_to_end();
-        let (mut looks, mut is_killing) = (interval(LOOK), false);
+        let (mut looks, mut cause) = (interval(LOOK), Cause::Late);
         loop {
             tokio::select! {
                 biased;
                 () = self.processes.ended() => break,
-                () = shutdown.kills(), if !is_killing => {
-                    is_killing = true;
+                () = shutdown.kills(), if cause == Cause::Late => {
+                    cause = Cause::Asked;
                     self.processes.kill_all();
                 }
                 _ = looks.tick() => self.report_workers(),
             }
         }
+        report_killed(&self.processes, &self.outlets, self.killed_reported, cause);
         self.report_workers();
     }
 
