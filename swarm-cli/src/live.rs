@@ -13,7 +13,6 @@ mod paths;
 pub(crate) mod plan;
 mod pool;
 mod report;
-mod show;
 mod status;
 mod top;
 mod who;
@@ -34,8 +33,9 @@ use swarm_adapters_host::{runtime, shell};
 use swarm_core::JobName;
 use swarm_local::age;
 use swarm_local::output::{NO, complain};
+use swarm_local::show::Failed;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::kubectl::proxy::{Proxy, Unread};
 use crate::kubectl::{Cluster, check_name};
@@ -72,6 +72,8 @@ const INTERRUPTED: u8 = 130;
 const NOT_VISIBLE: &str = "not visible to you, so no job is shown as running or failing";
 /// Maximum size of the name of the context's namespace.
 const NAME_BYTES_MAX: u64 = 1 << 10;
+/// Time between two reads of a command that waits.
+const WAIT_EVERY: Duration = Duration::from_secs(1);
 
 /// The cluster and the namespace to read.
 #[derive(Clone, Debug, Args)]
@@ -107,6 +109,21 @@ impl From<String> for Failure {
     }
 }
 
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl Failed for Failure {
+    fn passing(&self) -> Option<String> {
+        match self {
+            Self::Failed(sentence) => Some(sentence.clone()),
+            Self::No(_) | Self::Interrupted => None,
+        }
+    }
+}
+
 impl From<Unread> for Failure {
     fn from(unread: Unread) -> Self {
         Self::Failed(unread.into())
@@ -136,6 +153,22 @@ impl Scope {
     }
 }
 
+/// Waits until `is_done`, or until the time is up.
+///
+/// # Errors
+///
+/// The failure of a read.
+async fn wait(
+    within: Duration,
+    mut is_done: impl AsyncFnMut() -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let until = Instant::now() + within;
+    while !is_done().await? && Instant::now() < until {
+        sleep(WAIT_EVERY).await;
+    }
+    Ok(())
+}
+
 /// Runs a command that reads through a proxy, and prints its failure.
 fn run(
     cluster: &Cluster,
@@ -160,20 +193,18 @@ fn with_proxy<T>(
     cluster: &Cluster,
     reader: impl AsyncFnOnce(&Proxy) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let runtime = runtime::single().map_err(|error| Failure::Failed(error.to_string()))?;
+    let runtime = runtime::single()?;
     runtime.block_on(unless_signalled(async { reader(&Proxy::start(cluster).await?).await }))
 }
 
 /// Waits for the end of `task`, or for a signal, which drops the task.
 async fn unless_signalled<T>(task: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let failed = |error: io::Error| Failure::Failed(error.to_string());
     let ended = || Failure::Failed("ended by a signal".to_owned());
-    let end = |kind| signal(kind).map_err(failed);
     let (mut terminated, mut hung_up, mut quit, mut interrupted) = (
-        end(SignalKind::terminate())?,
-        end(SignalKind::hangup())?,
-        end(SignalKind::quit())?,
-        end(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::hangup())?,
+        signal(SignalKind::quit())?,
+        signal(SignalKind::interrupt())?,
     );
     tokio::select! {
         done = task => done,

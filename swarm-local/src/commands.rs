@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use swarm_adapters_host::printable::{Form, Printable};
 
 use super::output::{NO, Output, WRONG, complain_in_lines};
+use super::show::Failed;
 
 pub use attach::{AttachArgs, attach};
 pub use by_hand::{JobsArgs, restart, resume, retry, suspend};
@@ -69,11 +70,25 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// Converts a result into an exit code, and prints its error. A reader that closes the pipe, as
-/// `head` does, is not an error.
+impl Failed for Failure {
+    fn passing(&self) -> Option<String> {
+        match self {
+            Self::Failed(error) => Some(format!("{error:#}")),
+            Self::No(_) | Self::Usage(_) => None,
+        }
+    }
+}
+
+/// Does the same as [`finished`], for a command whose success has no exit code of its own.
 fn ended(result: Result<(), Failure>) -> anyhow::Result<ExitCode> {
+    finished(result.map(|()| ExitCode::SUCCESS))
+}
+
+/// Converts a failure into an exit code, and prints its error. A reader that closes the pipe, as
+/// `head` does, is not an error.
+fn finished(result: Result<ExitCode, Failure>) -> anyhow::Result<ExitCode> {
     let (sentence, code) = match result {
-        Ok(()) => return Ok(ExitCode::SUCCESS),
+        Ok(code) => return Ok(code),
         Err(Failure::No(sentence)) => (sentence, NO),
         Err(Failure::Usage(sentence)) => (sentence, WRONG),
         Err(Failure::Failed(error)) => {

@@ -213,6 +213,15 @@ impl<'a> Past<'a> {
         held
     }
 
+    /// Returns the moment at which `holder` got a job, in milliseconds since the Unix epoch; `None` if
+    /// the last move in the history went elsewhere.
+    #[must_use]
+    pub fn granted_to(&self, job: &str, holder: &str) -> Option<u64> {
+        let Moved { episode, it } = self.moves_of(job).last()?;
+        let granted = it.granted.filter(|_| it.to.as_deref() == Some(holder))?;
+        Some(moment(episode, granted))
+    }
+
     /// Returns a sentence about the last move of a job. `holder` is the worker that has it now.
     #[must_use]
     pub fn last_move(&self, job: &str, holder: Option<&str>) -> String {

@@ -1,4 +1,4 @@
-//! Formats of the answers about a live pool, and `--watch`.
+//! Formats of the answers about a live pool in both homes, and `--watch`.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -7,38 +7,18 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use swarm_adapters_host::printable::{Form, printable};
-use swarm_local::output::{NO, complain, has_no_reader, print};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use super::Failure;
+use crate::output::{NO, complain, has_no_reader, print};
 
 /// Time between two reads of an answer that is watched.
 const WATCH_EVERY: Duration = Duration::from_secs(2);
 /// Escape codes that put the cursor in the first line and clear the terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
-/// Time between two reads of a command that waits.
-const WAIT_EVERY: Duration = Duration::from_secs(1);
-
-/// Waits until `is_done`, or until the time is up.
-///
-/// # Errors
-///
-/// The failure of a read.
-pub(super) async fn wait(
-    within: Duration,
-    mut is_done: impl AsyncFnMut() -> Result<bool, Failure>,
-) -> Result<(), Failure> {
-    let until = Instant::now() + within;
-    while !is_done().await? && Instant::now() < until {
-        sleep(WAIT_EVERY).await;
-    }
-    Ok(())
-}
-
 /// The format of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub enum Format {
     /// Text and tables for people
     #[default]
     #[value(alias = "table")]
@@ -53,37 +33,51 @@ pub(super) enum Format {
     Name,
 }
 
+/// A failure to read an answer.
+pub trait Failed: From<io::Error> {
+    /// Returns a sentence about a failure that may pass, such as a missing answer.
+    fn passing(&self) -> Option<String>;
+}
+
 /// The way to show an answer.
 #[derive(Clone, Copy, Debug, Args)]
-pub(super) struct Display {
+pub struct Display {
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
-    output: Format,
+    pub output: Format,
     /// Read every two seconds, and print each change, until Ctrl-C
     #[arg(long)]
-    watch: bool,
+    pub watch: bool,
 }
 
 /// An answer in its format.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub struct Answer {
     text: String,
     /// Whether the answer is "yes"; the exit code is 3 otherwise.
-    pub(super) is_good: bool,
+    pub is_good: bool,
     /// Sentences for standard error, printed after the answer.
     complaints: Vec<String>,
 }
 
 impl Answer {
+    /// Makes an answer "yes" of a text that is escaped.
+    #[must_use]
+    pub fn of(text: String) -> Self {
+        Self { text, is_good: true, complaints: Vec::new() }
+    }
+
     /// Adds sentences for standard error.
-    pub(super) fn with_complaints(self, complaints: Vec<String>) -> Self {
+    #[must_use]
+    pub fn with_complaints(self, complaints: Vec<String>) -> Self {
         Self { complaints, ..self }
     }
 }
 
 impl Display {
     /// Makes the way that prints text after each change.
-    pub(super) fn watched() -> Self {
+    #[must_use]
+    pub fn watched() -> Self {
         Self { output: Format::Text, watch: true }
     }
 
@@ -91,20 +85,20 @@ impl Display {
     ///
     /// # Errors
     ///
-    /// A sentence, if a document cannot be written as YAML.
-    pub(super) fn answer(
+    /// If a document cannot be written as YAML.
+    pub fn answer(
         self,
         is_good: bool,
         text: impl FnOnce(bool) -> String,
         document: impl FnOnce() -> Value,
         names: impl FnOnce() -> Vec<String>,
-    ) -> Result<Answer, String> {
+    ) -> io::Result<Answer> {
         let text = match self.output {
             Format::Text => text(false),
             Format::Wide => text(true),
             Format::Json => printable(&format!("{:#}\n", document()), Form::Json).into_owned(),
             Format::Yaml => {
-                let yaml = serde_yaml::to_string(&document()).map_err(|error| error.to_string())?;
+                let yaml = serde_yaml::to_string(&document()).map_err(io::Error::other)?;
                 printable(&yaml, Form::Lines).into_owned()
             }
             Format::Name => {
@@ -126,21 +120,22 @@ impl Display {
     /// # Errors
     ///
     /// The failure of the first read, or of standard output.
-    pub(super) async fn show(
+    pub async fn show<F: Failed>(
         self,
-        mut read: impl AsyncFnMut() -> Result<Answer, Failure>,
-    ) -> Result<ExitCode, Failure> {
+        mut read: impl AsyncFnMut() -> Result<Answer, F>,
+    ) -> Result<ExitCode, F> {
         let mut shown: Option<String> = None;
         loop {
             match read().await {
-                Err(Failure::Failed(sentence)) if shown.is_some() => complain(&sentence),
-                Err(failure) => return Err(failure),
+                Err(failure) => match failure.passing().filter(|_| shown.is_some()) {
+                    Some(sentence) => complain(&sentence),
+                    None => return Err(failure),
+                },
                 Ok(answer) => {
                     if shown.as_ref() != Some(&answer.text) {
                         let clear =
                             if self.watch && io::stdout().is_terminal() { CLEAR } else { "" };
-                        let printed = print(&format!("{clear}{}", answer.text));
-                        printed.map_err(|error| error.to_string())?;
+                        print(&format!("{clear}{}", answer.text))?;
                         answer.complaints.iter().for_each(|sentence| complain(sentence));
                     }
                     if !self.watch {

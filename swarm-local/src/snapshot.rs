@@ -1,12 +1,13 @@
 //! The state of a pool at one moment, for the terminal and HTTP.
 
+mod document;
 mod rows;
 mod words;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::Versions;
@@ -22,12 +23,24 @@ use swarm_core::{
 pub(super) use self::rows::{
     FailingRow, InvalidFile, JobCounts, JobRow, RUNS_WELL, StoppingRow, WorkerRow,
 };
-use self::words::words;
+use self::words::reasons;
 pub(super) use self::words::{Word, word};
 use crate::processes::{WorkerProcess, Workers};
 use crate::progress::{Earlier, Ending};
 use crate::reports::Reports;
 use crate::starts::Runners;
+use crate::waits::Wait;
+
+/// The longest times of a handover.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// The time from the request to stop a job until its worker kills it.
+    pub(super) stop: Duration,
+    /// The time from the last renewal of a lease until its worker is replaced.
+    pub(super) fence: Duration,
+    /// The time for which jobs wait for a worker that is away.
+    pub(super) return_grace: Duration,
+}
 
 /// The state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +62,12 @@ pub(super) struct Snapshot {
     pub(super) settled: bool,
     /// Whether no job fails and no worker is silent.
     pub(super) healthy: bool,
+    /// The guarantee for the jobs, such as `Exclusive, lease 20s`.
+    #[serde(default)]
+    pub(super) guarantee: String,
+    /// The longest times of a handover.
+    #[serde(skip)]
+    pub(super) bounds: Bounds,
     /// First reason why the pool differs from the request, or `Settled`. A Swarm's condition `Ready`
     /// uses the same words.
     #[serde(default)]
@@ -91,7 +110,7 @@ pub(super) struct Snapshot {
     #[serde(default)]
     pub(super) by_hand: Vec<String>,
     /// Jobs without a worker, with the reason.
-    #[serde(deserialize_with = "words")]
+    #[serde(with = "reasons")]
     pub(super) unassigned: BTreeMap<String, Word>,
     /// Jobs that their worker stops: the slot that gets each, and the reason.
     #[serde(skip)]
@@ -131,6 +150,36 @@ impl Snapshot {
         self.set_wanted(desired.jobs.clone());
         if !self.unassigned.is_empty() {
             self.explainer = Explainer::of_turn(decision, desired, observed);
+        }
+    }
+
+    /// Returns the thing that a job waits for, in this phase; `None` if it waits for nothing.
+    /// O(workers).
+    pub(super) fn wait(&self, row: &JobRow, phase: Word) -> Option<Wait> {
+        let Bounds { stop, fence, return_grace } = self.bounds;
+        let worker = row.slot.and_then(|slot| self.worker(slot));
+        let who = worker.map(|worker| worker.name.as_str());
+        // A silent worker neither stops its jobs nor reports about them.
+        if let Some(silent_for) = worker.and_then(WorkerRow::silent_for) {
+            let wait = Wait::new("an answer of its worker", who);
+            let wait = wait.lasting(Some(silent_for), Some(fence));
+            return Some(wait.with_note("then the operator kills and replaces this worker"));
+        }
+        match (phase, row.state) {
+            ("stopping", _) => {
+                let since = self.stopping.iter().find(|it| it.job == row.name);
+                let since = since.map(|it| unix_s().saturating_sub(it.since_unix_s));
+                let wait = Wait::new("the end of its run", who);
+                let wait = wait.lasting(since.map(Duration::from_secs), Some(stop));
+                Some(wait.with_note("then its worker kills it (handover.stopTimeout)"))
+            }
+            ("waiting", "hold") => {
+                let wait = Wait::new("the worker of its slot", who);
+                let wait = wait.lasting(None, Some(return_grace));
+                Some(wait.with_note("then another worker gets it (rebalance.returnGrace)"))
+            }
+            ("waiting", _) => Some(Wait::new("the next decision", None)),
+            _ => None,
         }
     }
 
@@ -319,6 +368,8 @@ impl Snapshot {
             version: ledger.version,
             settled,
             healthy: true,
+            guarantee: String::new(),
+            bounds: Bounds::default(),
             reason: Cow::default(),
             message: String::new(),
             undelivered: None,

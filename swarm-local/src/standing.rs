@@ -129,11 +129,16 @@ impl Snapshot {
         self.is_healthy() && self.standing().1 == Mood::Good
     }
 
+    /// Whether the reason is one of a pool that is as it is asked to be.
+    pub(super) fn is_ready(&self) -> bool {
+        let ready = [Reason::Settled, Reason::Suspended, Reason::Paused { is_ready: true }];
+        ready.map(Reason::as_str).contains(&&*self.reason)
+    }
+
     /// Returns the reason for the state and its sentence.
     fn course(&self) -> (String, Mood) {
         let Self { settled, reason, message, jobs, .. } = self;
-        let is_good = [Reason::Settled, Reason::Suspended, Reason::Paused { is_ready: true }];
-        if is_good.map(Reason::as_str).contains(&&**reason) && *settled {
+        if self.is_ready() && *settled {
             return (reason.to_string(), Mood::Good);
         }
         let is_bad = *settled || 0 < jobs.quarantined;

@@ -25,6 +25,7 @@ use super::moves::Moves;
 use super::reports::Reports;
 use super::snapshot::{FailingRow, JobRow, Snapshot, Word, word};
 use super::text::age;
+use super::waits::Wait;
 
 /// Paths of the pool's state and of all jobs; a single job is below the latter.
 pub(super) const SWARM: &str = "/api/v1/swarm";
@@ -69,6 +70,7 @@ impl Shown {
         }
         // Texts and numbers can always be converted.
         let mut document = serde_json::to_value(&*snapshot).unwrap_or_default();
+        snapshot.complete(&mut document);
         let rows = document["workers"].as_array_mut().into_iter().flatten();
         for (row, worker) in rows.zip(&snapshot.workers) {
             let heard = self.reports.heard(&worker.instance);
@@ -226,6 +228,7 @@ async fn measure(
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct JobEntry<S> {
+    #[serde(rename = "job")]
     pub(super) name: S,
     /// Title of the job, if it has one.
     #[serde(default)]
@@ -248,6 +251,9 @@ pub(super) struct JobEntry<S> {
     /// Reason for which its worker stops the job, while it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) moves_for: Option<S>,
+    /// The things that the job waits for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) waits_for: Vec<Wait>,
     /// Version of the job that runs: `newest`, `previous` while it waits for its restart, or
     /// `failed` if the newest version failed.
     #[serde(default, deserialize_with = "word")]
@@ -358,6 +364,7 @@ impl Entries {
             phase,
             moves_to: leaving.and_then(|(to, _)| Some(snapshot.worker((*to)?)?.name.as_str())),
             moves_for: leaving.map(|(_, reason)| reason.as_str()),
+            waits_for: snapshot.wait(row, phase).into_iter().collect(),
             version: version.as_str(),
             pid,
             since_unix_s,
@@ -417,6 +424,6 @@ impl Iterator for JobList {
 /// Parses the entry in a line of that answer; `None` if the line has no entry.
 pub(super) fn job_line(line: &[u8]) -> Option<serde_json::Result<(&[u8], JobEntry<String>)>> {
     let entry = line.strip_suffix(b",").unwrap_or(line);
-    let is_entry = entry.starts_with(b"{\"name\"");
+    let is_entry = entry.starts_with(b"{\"job\"");
     is_entry.then(|| Ok((entry, serde_json::from_slice(entry)?)))
 }

@@ -35,7 +35,7 @@ const COOLDOWN: Duration = Duration::from_secs(5 * 60);
 
 /// The least time from the stop timeout to the default release timeout. In it a worker notices the
 /// release, and acknowledges it with its next renewal.
-const RELEASE_MARGIN: Duration = Duration::from_secs(10);
+pub const RELEASE_MARGIN: Duration = Duration::from_secs(10);
 
 /// The home of a Swarm, which has its own limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use swarm_local::findings::{Finding, Outcome, document, is_sound, table};
 use swarm_local::limit;
+use swarm_local::show::{Answer, Display};
 
 use super::objects::Metadata;
-use super::show::{Answer, Display, wait};
-use super::{Failure, paths, run, some};
+use super::{Failure, paths, run, some, wait};
 use crate::kubectl::proxy::{Proxy, Unread};
 use crate::kubectl::{Cluster, check_name};
 

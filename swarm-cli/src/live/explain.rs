@@ -1,18 +1,21 @@
 //! `explain`: the holder of a job, the reason for it, and the thing that the job waits for.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
 use swarm_adapters_host::shell;
-use swarm_core::{FailingState, JobName, JobPhase};
+use swarm_core::{FailingState, JobName, JobPhase, Timing};
 use swarm_local::output::add_field;
 use swarm_local::past::Past;
+use swarm_local::show::{Answer, Display};
+use swarm_local::waits::Wait;
 
 use super::history;
+use super::objects::SwarmObject;
 use super::plan::{self, LiveSwarm};
 use super::pool::{JobState, LivePool, LiveWorker};
-use super::show::{Answer, Display};
 use super::{Failure, NOT_VISIBLE, Scope, age_of, age_since, has_no_job, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 use crate::plan::answer;
@@ -51,7 +54,7 @@ struct Explained {
     failing: Option<String>,
     /// Age of the last renewal of its worker.
     heard: Option<String>,
-    waits_for: Option<Waits>,
+    waits_for: Option<Wait>,
     why: String,
     /// Sentence about its last move.
     last_move: String,
@@ -62,13 +65,6 @@ struct Explained {
     without_reports: Option<String>,
     /// Sentence about a history that was not read.
     without_history: Option<String>,
-}
-
-/// The thing that a job waits for.
-struct Waits {
-    what: &'static str,
-    who: String,
-    at_most: String,
 }
 
 /// Explains a job. Exit code 3 if no Swarm has it.
@@ -178,38 +174,56 @@ fn failing(pool: &LivePool, state: &JobState<'_>) -> Option<String> {
 }
 
 /// Returns the thing that a job waits for, with its bound.
-fn waits(pool: &LivePool, state: &JobState<'_>, worker: Option<&LiveWorker>) -> Option<Waits> {
+fn waits(pool: &LivePool, state: &JobState<'_>, worker: Option<&LiveWorker>) -> Option<Wait> {
     let swarm = &pool.swarm;
-    let lease = swarm.lease_duration();
-    let who = state.worker.unwrap_or("its previous worker").to_owned();
+    let who = state.worker.or(Some("its previous worker"));
+    // A silent worker neither stops its jobs nor reports about them.
+    if let Some(silent_for) = worker.and_then(|worker| pool.silent_for(worker)) {
+        let wait = Wait::new("a renewal of the Lease of its worker", who);
+        let wait = wait.lasting(Some(silent_for), Some(swarm.fence_wait()));
+        return Some(wait.with_note("then the job may get another worker (handover.lease)"));
+    }
     match state.phase {
         JobPhase::Stopping => {
-            let timeout = swarm.release_timeout();
-            let at_most = if swarm.is_exclusive() {
-                let stop = swarm.stop_timeout();
-                format!(
-                    "the worker kills the job {stop} after the request (handover.stopTimeout); once \
-                     it is silent, about {lease}"
-                )
-            } else {
-                format!("at most {timeout}, the time of handover.releaseTimeout")
-            };
-            Some(Waits { what: "the acknowledgement that the job has stopped", who, at_most })
+            let waited = pool.past().under_way(state.name.as_str()).map(|(_, _, ms)| ms);
+            let waited = waited.map(Duration::from_millis);
+            let (most, note) = release(swarm, waited);
+            let wait = Wait::new("the acknowledgement that the job has stopped", who);
+            Some(wait.lasting(waited, most).with_note(note))
         }
         // Without the reports, the user cannot know whether the worker has acknowledged it.
         JobPhase::Published if pool.hidden.is_none() && worker.is_some_and(|it| !it.is_plain) => {
-            let at_most = format!("about {lease}; a worker that stays silent loses its jobs");
-            Some(Waits { what: "the acknowledgement of its view", who, at_most })
+            let wait = Wait::new("the acknowledgement of its view", who);
+            let wait = wait.lasting(None, Some(swarm.fence_wait()));
+            Some(wait.with_note("a worker that stays silent loses its jobs then"))
         }
         JobPhase::Waiting => {
-            let grace = pool.swarm.spec["rebalance"]["returnGrace"].as_str();
-            let at_most = grace.map_or_else(
-                || "the time of rebalance.returnGrace".to_owned(),
-                |grace| format!("at most {grace}, the time of rebalance.returnGrace"),
-            );
-            Some(Waits { what: "the worker of its slot, or the next decision", who, at_most })
+            let grace = swarm.spec["rebalance"]["returnGrace"].as_str();
+            let grace = grace.and_then(|grace| swarm_local::time(grace).ok());
+            let grace = grace.unwrap_or(Timing::default().return_grace);
+            let wait = Wait::new("the worker of its slot, or the next decision", state.worker);
+            let wait = wait.lasting(None, Some(grace));
+            Some(wait.with_note("then another worker gets it (rebalance.returnGrace)"))
         }
         _ => None,
+    }
+}
+
+/// Returns the longest time of a release that has lasted for some time, and its meaning; no time if
+/// only a proof ends the release.
+pub(super) fn release(
+    swarm: &SwarmObject,
+    waited: Option<Duration>,
+) -> (Option<Duration>, &'static str) {
+    let stop = swarm.stop_timeout();
+    match () {
+        () if !swarm.is_exclusive() => {
+            (Some(swarm.release_timeout()), "then another worker gets it (handover.releaseTimeout)")
+        }
+        () if waited.is_none_or(|waited| waited <= stop) => {
+            (Some(stop), "then its worker kills it (handover.stopTimeout)")
+        }
+        () => (None, "its worker should have killed it before (handover.stopTimeout)"),
     }
 }
 
@@ -283,8 +297,8 @@ impl Explained {
             let heard = heard.unwrap_or_default();
             line("Worker:", &format!("{worker}{slot}, token {}{heard}", self.token));
         }
-        if let Some(Waits { what, who, at_most }) = &self.waits_for {
-            line("Waits for:", &format!("{what}, from {who}; {at_most}"));
+        if let Some(wait) = &self.waits_for {
+            line("Waits for:", &wait.sentence());
         }
         if let Some(sentence) = &self.without_reports {
             line("Reports:", sentence);
@@ -299,10 +313,6 @@ impl Explained {
     }
 
     fn document(&self) -> Value {
-        let waits = self
-            .waits_for
-            .iter()
-            .map(|it| json!({"what": it.what, "who": it.who, "atMost": it.at_most}));
         let unread = [&self.without_reports, &self.without_history].into_iter().flatten();
         json!({
             "job": self.job,
@@ -315,7 +325,7 @@ impl Explained {
             "token": self.token,
             "phase": self.phase.as_str(),
             "failing": self.failing,
-            "waitsFor": waits.collect::<Vec<_>>(),
+            "waitsFor": self.waits_for.iter().collect::<Vec<_>>(),
             "since": self.since,
             "came": self.came,
             "why": self.why,

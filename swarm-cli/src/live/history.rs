@@ -11,9 +11,9 @@ use swarm_core::JobName;
 use swarm_core::history::Episode;
 use swarm_local::output::{WRONG, complain, terminal_columns};
 use swarm_local::past::{self, Past};
+use swarm_local::show::{Answer, Display};
 
 use super::objects::Metadata;
-use super::show::{Answer, Display};
 use super::{Failure, Scope, has_no_job_for, has_no_swarm, names, paths, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 

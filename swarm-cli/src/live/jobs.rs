@@ -11,9 +11,9 @@ use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::JobPhase;
 use swarm_core::verdict::number;
 use swarm_local::output::{columns, whole_table};
+use swarm_local::show::{Answer, Display};
 
 use super::pool::{JobState, LivePool, Reach};
-use super::show::{Answer, Display};
 use super::status::why_unassigned;
 use super::{Failure, Scope, age_since, nearest, one, run};
 use crate::kubectl::proxy::Proxy;

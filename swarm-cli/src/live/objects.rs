@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -10,10 +11,11 @@ use flate2::read::GzDecoder;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use swarm_core::handover::SessionId;
+use swarm_core::handover::{LeaseTerms, SessionId};
 use swarm_core::parts::{Part, StoredPart, join};
 use swarm_core::stored::{Stored, StoredHolder, Waits};
-use swarm_core::{Failing, Ledger};
+use swarm_core::{Failing, Ledger, Timing};
+use swarm_spec::convert::RELEASE_MARGIN;
 
 /// Maximum size of a decompressed part. The operator writes about a tenth of it.
 const PART_BYTES_MAX: u64 = 1_200_000;
@@ -109,8 +111,10 @@ impl SwarmObject {
     }
 
     /// Returns the longest time for a release, `handover.releaseTimeout`.
-    pub(super) fn release_timeout(&self) -> &str {
-        self.spec["handover"]["releaseTimeout"].as_str().unwrap_or("60s")
+    pub(super) fn release_timeout(&self) -> Duration {
+        let default = Timing::default().release_timeout;
+        let default = default.max(self.stop_timeout().saturating_add(RELEASE_MARGIN));
+        self.handover_time("releaseTimeout").unwrap_or(default)
     }
 
     /// Returns the duration of a worker's Lease, `handover.lease.duration`.
@@ -119,8 +123,21 @@ impl SwarmObject {
     }
 
     /// Returns the time after which a worker kills a job that it stops, `handover.stopTimeout`.
-    pub(super) fn stop_timeout(&self) -> &str {
-        self.spec["handover"]["stopTimeout"].as_str().unwrap_or("5s")
+    pub(super) fn stop_timeout(&self) -> Duration {
+        self.handover_time("stopTimeout").unwrap_or(LeaseTerms::default().stop_timeout)
+    }
+
+    /// Returns a time of `handover`, if the spec has it.
+    fn handover_time(&self, field: &str) -> Option<Duration> {
+        swarm_local::time(self.spec["handover"][field].as_str()?).ok()
+    }
+
+    /// Returns the time from the last renewal of a Lease until its worker has certainly stopped its
+    /// jobs; see [`LeaseTerms::fence_wait`].
+    pub(super) fn fence_wait(&self) -> Duration {
+        let default = LeaseTerms::default();
+        let duration = swarm_local::time(self.lease_duration()).unwrap_or(default.duration);
+        LeaseTerms { duration, ..default }.fence_wait()
     }
 
     /// Whether workers get their jobs by sessions, and so confirm them.

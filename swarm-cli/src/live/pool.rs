@@ -213,13 +213,19 @@ impl LivePool {
         Failing::unnamed(reports, replication)
     }
 
-    /// Returns the time of the last renewal of a worker that has not renewed its Lease for the duration
-    /// of a lease, in seconds of Unix time. It compares two clocks.
-    pub(super) fn silent_since(&self, worker: &LiveWorker) -> Option<u64> {
+    /// Returns the time since the last renewal of a worker that has not renewed its Lease for the
+    /// duration of a lease. It compares two clocks.
+    pub(super) fn silent_for(&self, worker: &LiveWorker) -> Option<Duration> {
         let renewed = worker.report.as_ref().filter(|report| report.is_open)?.renewed?;
         let silence: Duration = self.now.duration_since(renewed).try_into().ok()?;
         let lease = swarm_local::time(self.swarm.lease_duration()).ok()?;
-        (lease < silence).then(|| u64::try_from(renewed.as_second()).unwrap_or_default())
+        (lease < silence).then_some(silence)
+    }
+
+    /// Returns the time of that renewal, in seconds of Unix time.
+    pub(super) fn silent_since(&self, worker: &LiveWorker) -> Option<u64> {
+        let now = u64::try_from(self.now.as_second()).unwrap_or_default();
+        self.silent_for(worker).map(|silence| now.saturating_sub(silence.as_secs()))
     }
 
     /// Returns one job; `None` if the ledger does not have it. O(log jobs).

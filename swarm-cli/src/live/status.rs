@@ -12,14 +12,14 @@ use swarm_adapters_host::shell;
 use swarm_core::JobPhase;
 use swarm_core::handover::SessionId;
 use swarm_local::output::{add_field, add_table, columns, row, whole_table};
+use swarm_local::show::{Answer, Display};
 use swarm_local::{age, limit};
 
 use super::jobs::by_phase;
 use super::objects::{Condition, SwarmObject};
 use super::pool::{JobState, LivePool, Reach};
-use super::show::{Answer, Display, wait};
 use super::workers::{self, WorkerState};
-use super::{Failure, Scope, age_of, age_since, named, one, paths, run};
+use super::{Failure, Scope, age_of, age_since, explain, named, one, paths, run, wait};
 use crate::kubectl::proxy::Proxy;
 
 /// Condition that is true if every job has a worker.
@@ -311,7 +311,8 @@ impl<'a> InFlight<'a> {
         }
         let (to, reason, age_ms) = pool.past().under_way(job.name.as_str())?;
         let age = Duration::from_millis(age_ms);
-        let at_most = release_timeout(&pool.swarm).map(|most| most.saturating_sub(age));
+        let (most, _) = explain::release(&pool.swarm, Some(age));
+        let at_most = most.map(|most| most.saturating_sub(age));
         Some(Self { to, reason, age, at_most })
     }
 
@@ -320,11 +321,6 @@ impl<'a> InFlight<'a> {
         let most = self.at_most.map(|most| format!(", at most {} s", most.as_secs()));
         format!("{to}for {}{}", self.reason, most.unwrap_or_default())
     }
-}
-
-/// Returns the longest time for a release; `None` if only a proof ends it.
-fn release_timeout(swarm: &SwarmObject) -> Option<Duration> {
-    if swarm.is_exclusive() { None } else { swarm_local::time(swarm.release_timeout()).ok() }
 }
 
 /// Describes a job that fails.

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use swarm_core::handover::{Cell, SessionId};
@@ -6,7 +8,7 @@ use swarm_core::{JobName, JobPhase, Ledger, Token};
 use super::jobs::by_phase;
 use super::objects::{LeaseObject, LedgerSpec, SwarmObject};
 use super::pool::LivePool;
-use super::{top, workers};
+use super::{explain, status, top, workers};
 
 const A: &str = "6f1c-0000000000000001";
 const B: &str = "77aa-0000000000000002";
@@ -207,6 +209,40 @@ fn the_live_view_reads_the_state_of_a_swarm() {
         assert!(shown.contains(fact), "{fact}: {shown}");
     }
     assert!(shown.contains("Front Door"), "{shown}");
+}
+
+#[test]
+fn the_document_of_a_swarm_has_the_promised_fields() {
+    let pool = pool(&[lease(A, 5, "")]);
+    let states = workers::states(&pool, &workers::Nodes::default());
+    let document = status::document(&pool, &states);
+    let has = |value: &Value, fields: &str| {
+        for field in fields.split(' ') {
+            assert!(value.get(field).is_some(), "{field} is missing in {value:#}");
+        }
+    };
+    has(&document, "name namespace revision ready settled healthy guarantee jobs workers moving");
+    has(&document, "unassigned failing conditions");
+    has(&document["jobs"], "total running moving unassigned failing suspended");
+    has(&document["workers"][0], "name slot node state jobs load lastHeardMs");
+    has(&document["moving"][0], "job from to phase reason ageMs atMostMs");
+}
+
+#[test]
+fn a_release_is_bounded_by_its_timeout_or_by_the_kill() {
+    let bound = |handover: Value, waited| {
+        let swarm: SwarmObject = read(json!({
+            "metadata": {"name": "s", "namespace": "n"}, "spec": {"handover": handover},
+        }));
+        explain::release(&swarm, Some(Duration::from_secs(waited))).0.map(|it| it.as_secs())
+    };
+    assert_eq!(bound(json!({}), 90), Some(60));
+    // A job may take its whole stop timeout.
+    assert_eq!(bound(json!({"stopTimeout": "5m"}), 0), Some(310));
+    assert_eq!(bound(json!({"releaseTimeout": "7s"}), 0), Some(7));
+    let exclusive = json!({"policy": "Exclusive", "stopTimeout": "30s"});
+    assert_eq!(bound(exclusive.clone(), 29), Some(30));
+    assert_eq!(bound(exclusive, 31), None);
 }
 
 #[test]

@@ -88,7 +88,7 @@ pub(super) fn sight(pool: &LivePool, states: &[WorkerState<'_>]) -> serde_json::
             _ => None,
         };
         json!({
-            "name": state.name.as_str(),
+            "job": state.name.as_str(),
             "title": titles.get(state.name.as_str()).and_then(|it| it["title"].as_str()),
             "state": if state.phase == JobPhase::Published { Some("published") } else { cell },
             "slot": state.session.and_then(|session| places.get(session)),
@@ -124,10 +124,11 @@ fn swarm(
     let hidden = pool.hidden.iter().map(|sentence| format!("{NOT_VISIBLE}: {sentence}"));
     let hidden = hidden.chain(pool.without_episodes.clone());
     let without = pool.jobs().filter_map(|job| match job.phase {
-        JobPhase::Suspended => Some((job.name.to_string(), Unassigned::Suspended.as_str())),
-        JobPhase::Unassigned => Some((job.name.to_string(), unassigned)),
+        JobPhase::Suspended => Some((job.name.as_str(), Unassigned::Suspended.as_str())),
+        JobPhase::Unassigned => Some((job.name.as_str(), unassigned)),
         _ => None,
     });
+    let without = without.map(|(job, reason)| json!({"job": job, "reason": reason}));
     let workers = states.iter().filter_map(|it| {
         let place = *places.get(&it.worker.session)?;
         Some((place, worker(pool, it, place)))
@@ -168,7 +169,7 @@ fn swarm(
         },
         "workers": workers.into_values().collect::<Vec<_>>(),
         "failing": failing.collect::<Vec<_>>(),
-        "unassigned": without.collect::<BTreeMap<_, _>>(),
+        "unassigned": without.collect::<Vec<_>>(),
     })
 }
 

@@ -7,9 +7,9 @@ use clap::Args;
 use serde_json::json;
 use swarm_core::JobName;
 use swarm_local::output::{columns, row, whole_table};
+use swarm_local::show::{Answer, Display};
 
 use super::pool::{JobState, LivePool};
-use super::show::{Answer, Display};
 use super::{Failure, Scope, has_no_job, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 

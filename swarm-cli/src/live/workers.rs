@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use swarm_core::JobPhase;
 use swarm_core::handover::SessionId;
 use swarm_local::output::{columns, whole_table};
+use swarm_local::show::{Answer, Display};
 
 use super::pool::{LivePool, LiveWorker, Reach};
-use super::show::{Answer, Display};
 use super::{Failure, Scope, age_of, one, paths, run};
 use crate::kubectl::proxy::Proxy;
 
@@ -43,7 +43,7 @@ pub(super) struct WorkerState<'a> {
     pub(super) failing: usize,
     /// Sum of the shares of its jobs, in hundredths of a worker; `None` if no inline job has one.
     load: Option<u64>,
-    node: Option<String>,
+    pub(super) node: Option<String>,
 }
 
 /// Nodes of pods, by the names of the pods. Empty without the right to list pods.

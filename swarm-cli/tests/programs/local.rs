@@ -15,6 +15,7 @@ mod documented;
 mod edits;
 mod failures;
 mod files;
+mod formats;
 mod hostile;
 mod leftovers;
 pub(crate) mod operator;

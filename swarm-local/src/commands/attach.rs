@@ -98,7 +98,7 @@ async fn print(
 ) -> Result<Left, Failure> {
     let known = pool.events(0).await?.events.last().map_or(0, |event| event.number);
     let runs = status::run_again(pool, snapshot).await?;
-    print_styled(&status::text(snapshot, &pool.dir, named, &runs))?;
+    print_styled(&status::text(snapshot, &pool.dir, named, &runs, false))?;
     let (messages, printed) = mpsc::channel(QUEUE_MAX);
     let feed = Feed {
         pool: Arc::clone(pool),

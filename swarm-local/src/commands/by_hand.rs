@@ -186,7 +186,7 @@ mod tests {
     /// Reads a job in the API's format.
     fn entry(phase: &str, pid: Option<i32>, state: &str) -> JobEntry<String> {
         let entry = serde_json::json!({
-            "name": "a", "state": state, "slot": 0, "worker": "w-0", "token": 1,
+            "job": "a", "state": state, "slot": 0, "worker": "w-0", "token": 1,
             "phase": phase, "pid": pid, "unassigned": null, "failing": null,
         });
         serde_json::from_value(entry).unwrap()

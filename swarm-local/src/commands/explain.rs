@@ -5,17 +5,20 @@ use std::time::Duration;
 
 use clap::Args;
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::shell;
-use swarm_core::history::Episode;
 
 use super::super::web::JobEntry;
-use super::{Failure, NamedPool, ended, names};
+use super::{Failure, NamedPool, finished, names};
 use crate::history;
-use crate::output::{self, Output, add_field, complain};
+use crate::output::add_field;
 use crate::past::Past;
+use crate::show::{Answer, Display};
 use crate::text::{age, counted};
+
+/// Maximum time from the grant of a job to its first run. A later run is another one.
+const START_WITHIN: Duration = Duration::from_secs(2);
 
 /// Arguments of `explain`.
 #[derive(Clone, Debug, Args)]
@@ -26,9 +29,9 @@ pub struct ExplainArgs {
     /// The pool
     #[command(flatten)]
     pub pool: NamedPool,
-    /// The output format
-    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
-    pub output: Output,
+    /// The way to show the answer
+    #[command(flatten)]
+    pub display: Display,
 }
 
 /// Explains a job of a running pool. Exit code 3 if no such pool runs, or if it lacks the job.
@@ -37,65 +40,80 @@ pub struct ExplainArgs {
 ///
 /// If the pool does not answer.
 pub async fn explain(args: ExplainArgs) -> anyhow::Result<ExitCode> {
-    ended(print(&args).await)
+    finished(args.display.show(async || answer(&args).await).await)
 }
 
-async fn print(args: &ExplainArgs) -> Result<(), Failure> {
+async fn answer(args: &ExplainArgs) -> Result<Answer, Failure> {
     let pool = args.pool.args().find().await?;
     let known = names::known(&pool, std::slice::from_ref(&args.job), "").await;
     let (episodes, unread) = history::read(&pool.dir);
-    if let Some(sentence) = &unread {
-        complain(&format!("note: {sentence}"));
-    }
-    let mut known = known.map_err(|failure| {
-        let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
-        match past.removed(&args.job) {
-            Some(removed) => {
-                let job = args.job.escape_default();
-                Failure::No(format!("the pool has no job `{job}` any more; {removed}"))
-            }
-            None => failure,
+    let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
+    let mut known = known.map_err(|failure| match past.removed(&args.job) {
+        Some(removed) => {
+            let job = args.job.escape_default();
+            Failure::No(format!("the pool has no job `{job}` any more; {removed}"))
         }
+        None => failure,
     })?;
-    let Some(entry) = known.remove(&args.job) else { return Ok(()) };
-    match args.output {
-        Output::Text => {
-            // Without any episode, the reason is the answer.
-            let came = unread.filter(|_| episodes.is_empty());
-            output::print(&text(&entry, &pool.name(), &episodes, came.as_deref()))?;
-        }
-        Output::Json => {
-            let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
-            let (since, came) = past.came(&entry.name);
-            let document = json!({
-                "job": entry.name,
-                "title": entry.title,
-                "pool": pool.name(),
-                "worker": entry.worker,
-                "slot": entry.slot,
-                "token": entry.token,
-                "phase": entry.phase,
-                "pid": entry.pid,
-                "workerSilentSinceUnixS": entry.worker_silent_since_unix_s,
-                "since": since,
-                "came": came,
-                "movesTo": entry.moves_to,
-                "movesFor": entry.moves_for,
-                "why": entry.unassigned_message,
-            });
-            output::print_json(&format!("{document:#}\n"))?;
-        }
-    }
-    Ok(())
+    let note = unread.as_ref().map(|sentence| format!("note: {sentence}"));
+    let entry = known.remove(&args.job).ok_or_else(|| anyhow::anyhow!("the job was not read"))?;
+    // Without any episode, the reason is the answer.
+    let unread = unread.filter(|_| episodes.is_empty());
+    let text = |_| {
+        let text = text(&entry, &pool.name(), &past, unread.as_deref());
+        let (mut text, words) = (text, args.pool.args().words());
+        add_field(&mut text, "Next:", &format!("swarm logs {}{words}", shell::word(&entry.name)));
+        text
+    };
+    let document = || document(&entry, &pool.name(), &past);
+    let worker = || entry.worker.iter().cloned().collect();
+    let answer = args.display.answer(true, text, document, worker)?;
+    Ok(answer.with_complaints(note.into_iter().collect()))
 }
 
-fn text(
-    entry: &JobEntry<String>,
-    pool: &str,
-    episodes: &[Episode],
-    unread: Option<&str>,
-) -> String {
-    let past = Past { episodes, now: Timestamp::now(), since: None };
+fn document(entry: &JobEntry<String>, pool: &str, past: &Past<'_>) -> Value {
+    let (since, came) = past.came(&entry.name);
+    json!({
+        "job": entry.name,
+        "title": entry.title,
+        "pool": pool,
+        "worker": entry.worker,
+        "slot": entry.slot,
+        "token": entry.token,
+        "phase": entry.phase,
+        "pid": entry.pid,
+        "workerSilentSinceUnixS": entry.worker_silent_since_unix_s,
+        "since": since,
+        "came": came,
+        "movesTo": entry.moves_to,
+        "movesFor": entry.moves_for,
+        "waitsFor": entry.waits_for,
+        "why": why(entry),
+    })
+}
+
+/// Explains why a job is where it is.
+fn why(entry: &JobEntry<String>) -> String {
+    match (&entry.unassigned_message, &entry.worker) {
+        (Some(why), _) => why.clone(),
+        (None, Some(_)) if entry.moves_for.is_some() => entry.leaving(),
+        (None, Some(_)) => "nothing moves it: it is on a worker of the pool".to_owned(),
+        (None, None) => "the next decision gives it a worker".to_owned(),
+    }
+}
+
+/// Returns a sentence about a run that began after the worker got the job, though none ended by itself.
+fn restarted(entry: &JobEntry<String>, past: &Past<'_>) -> Option<String> {
+    let began = entry.since_unix_s?;
+    let granted_ms = past.granted_to(&entry.name, entry.worker.as_deref()?)?;
+    let is_later = granted_ms / 1_000 + START_WITHIN.as_secs() < began;
+    (entry.restarts == 0 && is_later).then(|| {
+        let since = age(Duration::from_secs(unix_s().saturating_sub(began)));
+        format!("{since} ago, after an edit of it or by hand; no run has ended by itself")
+    })
+}
+
+fn text(entry: &JobEntry<String>, pool: &str, past: &Past<'_>, unread: Option<&str>) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| add_field(&mut text, name, value);
     let title = entry.title.as_ref().map(|title| format!(" ({title})")).unwrap_or_default();
@@ -119,17 +137,14 @@ fn text(
         let restarts = counted(usize::try_from(failing.restarts).unwrap_or(usize::MAX), "restart");
         line("Failing:", &format!("{restarts}, {}{last}", failing.last_exit));
     }
-    if let (Some(_), Some(worker)) = (&entry.moves_for, &entry.worker) {
-        line("Waits for:", &format!("the end of its run on {worker}"));
+    if let Some(sentence) = restarted(entry, past) {
+        line("Restarted:", &sentence);
+    }
+    for wait in &entry.waits_for {
+        line("Waits for:", &wait.sentence());
     }
     let came = || past.last_move(&entry.name, entry.worker.as_deref());
     line("Came:", &unread.map_or_else(came, |why| format!("not known: {why}")));
-    match (&entry.unassigned_message, &entry.worker) {
-        (Some(why), _) => line("Why:", why),
-        (None, Some(_)) if entry.moves_for.is_some() => line("Why:", &entry.leaving()),
-        (None, Some(_)) => line("Why:", "nothing moves it: it is on a worker of the pool"),
-        (None, None) => line("Why:", "the next decision gives it a worker"),
-    }
-    line("Next:", &format!("swarm logs {}", shell::word(&entry.name)));
+    line("Why:", &why(entry));
     text
 }

@@ -1,13 +1,15 @@
 //! `history` and `diff`: the moves of a pool.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use clap::Args;
 use jiff::Timestamp;
 
-use super::{Failure, NamedPool, ended, names};
-use crate::output::{self, Output};
+use super::{Failure, NamedPool, finished, names};
+use crate::output;
 use crate::past::{self, Past};
+use crate::show::{Answer, Display};
 
 /// Arguments of `history`.
 #[derive(Clone, Debug, Args)]
@@ -25,9 +27,9 @@ pub struct HistoryArgs {
     #[arg(long, short = 'n', value_name = "N", allow_negative_numbers = true)]
     #[arg(value_parser = past::read_count)]
     pub last: Option<usize>,
-    /// The output format
-    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
-    pub output: Output,
+    /// The way to show the answer
+    #[command(flatten)]
+    pub display: Display,
 }
 
 /// Arguments of `diff`.
@@ -42,9 +44,9 @@ pub struct DiffArgs {
     /// The pool
     #[command(flatten)]
     pub pool: NamedPool,
-    /// The output format
-    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
-    pub output: Output,
+    /// The way to show the answer
+    #[command(flatten)]
+    pub display: Display,
 }
 
 /// Prints the moves of a pool. Exit code 3 if no such pool exists, or if it never had such a job.
@@ -53,7 +55,7 @@ pub struct DiffArgs {
 ///
 /// If the history cannot be read.
 pub async fn history(args: HistoryArgs) -> anyhow::Result<ExitCode> {
-    ended(print(&args).await)
+    finished(args.display.show(async || answer(&args).await).await)
 }
 
 /// Prints the jobs that have another worker than at an earlier revision. Exit code 3 if no such pool
@@ -63,20 +65,20 @@ pub async fn history(args: HistoryArgs) -> anyhow::Result<ExitCode> {
 ///
 /// If the history cannot be read.
 pub async fn diff(args: DiffArgs) -> anyhow::Result<ExitCode> {
-    ended(print_diff(&args).await)
+    finished(args.display.show(async || difference(&args).await).await)
 }
 
-async fn print(args: &HistoryArgs) -> Result<(), Failure> {
-    let episodes = args.pool.history().await?;
+async fn answer(args: &HistoryArgs) -> Result<Answer, Failure> {
+    let (episodes, note) = args.pool.history().await?;
     let past = Past { episodes: &episodes, now: Timestamp::now(), since: args.since };
     let (rows, items) = past::limits(args.last);
     let columns = output::terminal_columns();
     let Some(job) = &args.job else {
-        match args.output {
-            Output::Text => output::print(&past.table(rows, columns))?,
-            Output::Json => output::print_json(&format!("{:#}\n", past.document(items)))?,
-        }
-        return Ok(());
+        let text = |_| past.table(rows, columns);
+        let jobs = || past.jobs(items).map(str::to_owned).collect::<BTreeSet<_>>();
+        let names = || jobs().into_iter().collect();
+        let answer = args.display.answer(true, text, || past.document(items), names)?;
+        return Ok(answer.with_complaints(note));
     };
     let table = past.table_of(job, rows, columns);
     if table.is_none() {
@@ -91,23 +93,17 @@ async fn print(args: &HistoryArgs) -> Result<(), Failure> {
             Err(failure) => return Err(failure),
         }
     }
-    match args.output {
-        Output::Text => {
-            output::print(&table.unwrap_or_else(|| past.unmoved(job)))?;
-        }
-        Output::Json => output::print_json(&format!("{:#}\n", past.document_of(job, items)))?,
-    }
-    Ok(())
+    let names = || table.iter().map(|_| job.clone()).collect();
+    let text = |_| table.clone().unwrap_or_else(|| past.unmoved(job));
+    let answer = args.display.answer(true, text, || past.document_of(job, items), names)?;
+    Ok(answer.with_complaints(note))
 }
 
-async fn print_diff(args: &DiffArgs) -> Result<(), Failure> {
+async fn difference(args: &DiffArgs) -> Result<Answer, Failure> {
     past::in_order(args.from, args.to).map_err(Failure::Usage)?;
-    let episodes = args.pool.history().await?;
+    let (episodes, note) = args.pool.history().await?;
     let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
-    let difference = past.diff(args.from, args.to).map_err(Failure::No)?;
-    match args.output {
-        Output::Text => output::print(&difference.text())?,
-        Output::Json => output::print_json(&format!("{:#}\n", difference.document()))?,
-    }
-    Ok(())
+    let it = past.diff(args.from, args.to).map_err(Failure::No)?;
+    let answer = args.display.answer(true, |_| it.text(), || it.document(), || it.jobs())?;
+    Ok(answer.with_complaints(note))
 }

@@ -23,7 +23,6 @@ use super::super::web::{JobEntry, job_line};
 use super::super::{state, web};
 use super::Failure;
 use super::names::{self, Purpose};
-use crate::output::complain;
 use crate::processes::{Peer, remaining};
 use crate::progress::Earlier;
 use crate::starts::{Runners, Starts};
@@ -77,8 +76,8 @@ impl NamedPool {
         PoolArgs { pool: self.pool.clone(), dir: self.dir.clone(), by_option: None }
     }
 
-    /// Reads the history of the pool, which may have ended.
-    pub(super) async fn history(&self) -> Result<Vec<Episode>, Failure> {
+    /// Reads the history of the pool, which may have ended. A note says what was not read.
+    pub(super) async fn history(&self) -> Result<(Vec<Episode>, Vec<String>), Failure> {
         let args = self.args();
         let missing = |dir: &Path| {
             let near = args.name().map(|name| names::nearest_pools(name)).unwrap_or_default();
@@ -98,10 +97,8 @@ impl NamedPool {
             }
             (episodes, None) if episodes.is_empty() && !ran_in(&dir) => Err(missing(&dir)),
             (episodes, unread) => {
-                if let Some(sentence) = &unread {
-                    complain(&format!("note: {sentence}"));
-                }
-                Ok(episodes)
+                let note = unread.map(|sentence| format!("note: {sentence}"));
+                Ok((episodes, note.into_iter().collect()))
             }
         }
     }
@@ -130,6 +127,15 @@ impl PoolArgs {
     /// Returns the name of the pool, if it is named.
     pub(super) fn name(&self) -> Option<&String> {
         self.pool.as_ref().or(self.by_option.as_ref())
+    }
+
+    /// Returns the arguments as words for the end of another command.
+    pub(super) fn words(&self) -> String {
+        match (self.name(), &self.dir) {
+            (Some(pool), _) => format!(" {}", shell::word(pool)),
+            (None, Some(dir)) => format!(" --dir {}", shell::file(dir)),
+            (None, None) => String::new(),
+        }
     }
 
     /// Returns the directory that the arguments name, if any.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::shell;
@@ -15,8 +15,9 @@ use super::super::snapshot::RUNS_WELL;
 use super::super::text::{age, counted, quoted};
 use super::super::web::{self, JobEntry, job_line};
 use super::pool::Pool;
-use super::{Failure, PoolArgs, ended, names, standard_output};
-use crate::output::{Output, columns, columns_of, line, width_of};
+use super::{Failure, PoolArgs, finished, names};
+use crate::output::{columns, columns_of, line, width_of};
+use crate::show::{Answer, Display, Format};
 
 /// Number of existing workers that an error names if the requested worker does not exist.
 const NAMED_MAX: usize = 5;
@@ -45,27 +46,14 @@ pub struct PsArgs {
     /// Only failing jobs; a pool reports at most its worst hundred
     #[arg(long, short)]
     pub failing: bool,
-    /// The output format
-    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
-    pub output: ListOutput,
-}
-
-/// The format of a list of jobs or workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ListOutput {
-    /// A table for people
-    #[default]
-    #[value(alias = "table")]
-    Text,
-    /// The table with more columns
-    Wide,
-    /// One JSON document, in a stable format
-    Json,
+    /// The way to show the answer
+    #[command(flatten)]
+    pub display: Display,
 }
 
 impl PsArgs {
     fn shows(&self, entry: &JobEntry<String>) -> bool {
-        let Self { pool: _, worker, job, unassigned, failing, output: _ } = self;
+        let Self { pool: _, worker, job, unassigned, failing, display: _ } = self;
         worker.as_ref().is_none_or(|worker| entry.worker.as_ref() == Some(worker))
             && job.as_ref().is_none_or(|text| has(entry, text))
             && (!unassigned || entry.unassigned.is_some())
@@ -84,35 +72,46 @@ fn has(entry: &JobEntry<String>, text: &str) -> bool {
 ///
 /// If the pool does not answer.
 pub async fn ps(args: PsArgs) -> anyhow::Result<ExitCode> {
-    ended(print(&args).await)
+    finished(print(&args).await)
 }
 
-async fn print(args: &PsArgs) -> Result<(), Failure> {
+async fn print(args: &PsArgs) -> Result<ExitCode, Failure> {
+    let Display { output, watch } = args.display;
+    if watch {
+        let read = async || {
+            let mut text = Vec::new();
+            write(args, output, &mut text).await?;
+            Ok::<_, Failure>(Answer::of(String::from_utf8_lossy(&text).into_owned()))
+        };
+        return args.display.show(read).await;
+    }
+    let mut stdout = io::BufWriter::new(anstream::stdout());
+    write(args, output, &mut stdout).await?;
+    stdout.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the jobs, escaped for the format.
+async fn write(args: &PsArgs, format: Format, to: &mut dyn Write) -> Result<(), Failure> {
     let pool = args.pool.find().await?;
     if let Some(worker) = &args.worker {
         has_worker(&pool, worker).await?;
     }
     let answer = pool.get(web::JOBS).await?;
-    let (format, mut rows): (_, Box<dyn Rows>) = match args.output {
-        ListOutput::Text | ListOutput::Wide if args.unassigned => {
-            (Output::Text, Box::new(Table::of_unassigned()))
-        }
-        ListOutput::Text => (Output::Text, Box::new(Table::new(false)?)),
-        ListOutput::Wide => (Output::Text, Box::new(Table::new(true)?)),
-        ListOutput::Json => (Output::Json, Box::<List>::default()),
-    };
-    let mut output: Box<dyn Write> = match format {
-        // The rows escape their cells, and have styles.
-        Output::Text => Box::new(io::BufWriter::new(anstream::stdout())),
-        Output::Json => Box::new(standard_output(format)),
+    let mut rows: Box<dyn Rows> = match format {
+        Format::Text | Format::Wide if args.unassigned => Box::new(Table::of_unassigned()),
+        Format::Text => Box::new(Table::new(false)?),
+        Format::Wide => Box::new(Table::new(true)?),
+        Format::Json => Box::<List>::default(),
+        Format::Yaml => Box::<YamlList>::default(),
+        Format::Name => Box::new(Names),
     };
     let each = |line: &[u8]| match job_line(line).transpose()? {
-        Some((raw, entry)) if args.shows(&entry) => rows.put(&mut output, raw, entry),
+        Some((raw, entry)) if args.shows(&entry) => rows.put(to, raw, entry),
         Some(_) | None => Ok(()),
     };
     answer.lines(each).await?;
-    rows.end(&mut output)?;
-    Ok(output.flush()?)
+    Ok(rows.end(to)?)
 }
 
 /// Refuses the name of a worker that the pool lacks.
@@ -142,7 +141,7 @@ fn no_worker(worker: &str, names: &[String]) -> String {
     format!("no worker `{}`{has}", worker.escape_default())
 }
 
-/// A way to print jobs.
+/// A way to print jobs, escaped.
 trait Rows {
     /// Prints a job, now or later; `raw` is the received line.
     fn put(&mut self, to: &mut dyn Write, raw: &[u8], entry: JobEntry<String>) -> io::Result<()>;
@@ -160,11 +159,45 @@ impl Rows for List {
         let before: &[u8] = if self.is_begun { b",\n" } else { b"{\"jobs\":[\n" };
         self.is_begun = true;
         to.write_all(before)?;
-        to.write_all(raw)
+        to.write_all(printable(&String::from_utf8_lossy(raw), Form::Json).as_bytes())
     }
 
     fn end(&mut self, to: &mut dyn Write) -> io::Result<()> {
         to.write_all(if self.is_begun { b"\n]}\n" } else { b"{\"jobs\":[]}\n" })
+    }
+}
+
+/// The same document as YAML.
+#[derive(Default)]
+struct YamlList {
+    is_begun: bool,
+}
+
+impl Rows for YamlList {
+    fn put(&mut self, to: &mut dyn Write, raw: &[u8], _: JobEntry<String>) -> io::Result<()> {
+        let before: &[u8] = if self.is_begun { b"" } else { b"jobs:\n" };
+        self.is_begun = true;
+        let entry: serde_json::Value = serde_json::from_slice(raw)?;
+        let yaml = serde_yaml::to_string(&[entry]).map_err(io::Error::other)?;
+        to.write_all(before)?;
+        to.write_all(printable(&yaml, Form::Lines).as_bytes())
+    }
+
+    fn end(&mut self, to: &mut dyn Write) -> io::Result<()> {
+        to.write_all(if self.is_begun { b"" } else { b"jobs: []\n" })
+    }
+}
+
+/// The names only.
+struct Names;
+
+impl Rows for Names {
+    fn put(&mut self, to: &mut dyn Write, _: &[u8], entry: JobEntry<String>) -> io::Result<()> {
+        writeln!(to, "{}", printable(&entry.name, Form::Line))
+    }
+
+    fn end(&mut self, _: &mut dyn Write) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -16,8 +16,9 @@ use tokio::time::{Instant, sleep};
 use super::super::snapshot::{Snapshot, WorkerRow};
 use super::super::text::counted;
 use super::pool::Pool;
-use super::{Failure, PoolArgs, ended, pool};
-use crate::output::{self, NO, Output, columns_of, padded, title, width_of};
+use super::{Failure, PoolArgs, finished, pool};
+use crate::output::{self, columns_of, padded, title, width_of};
+use crate::show::{Answer, Display};
 
 /// The time between two requests of a status that waits.
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -37,9 +38,12 @@ pub struct StatusArgs {
     /// The pool
     #[command(flatten)]
     pub pool: PoolArgs,
-    /// The output format
-    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
-    pub output: Output,
+    /// List all pools, also if only one runs
+    #[arg(long, short = 'A', conflicts_with_all = ["pool", "dir", "by_option", "wait"])]
+    pub all: bool,
+    /// The way to show the answer
+    #[command(flatten)]
+    pub display: Display,
     /// Wait until the pool is settled and healthy
     #[arg(long, short)]
     pub wait: bool,
@@ -56,40 +60,33 @@ pub struct StatusArgs {
 ///
 /// If the pool does not answer.
 pub async fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
-    match print(&args).await {
-        Ok(true) => Ok(ExitCode::SUCCESS),
-        Ok(false) => Ok(ExitCode::from(NO)),
-        Err(failure) => ended(Err(failure)),
-    }
+    let until = Instant::now() + args.timeout;
+    let read = async || answer(&args, until).await;
+    finished(args.display.show(read).await)
 }
 
-/// Prints the state, and returns whether it is good.
-async fn print(args: &StatusArgs) -> Result<bool, Failure> {
+/// Returns the state of a pool, or of all pools. A command that waits gets it once the pool is settled
+/// and healthy, or when the time is up.
+async fn answer(args: &StatusArgs, until: Instant) -> Result<Answer, Failure> {
     let is_named = args.pool.name().is_some() || args.pool.dir.is_some();
     if !is_named && !args.wait {
         let running = pool::all_running().await?;
-        if 1 < running.len() {
-            return several::print(&running, args.output).await;
+        if 1 < running.len() || (args.all && !running.is_empty()) {
+            return several::answer(&running, args.display).await;
         }
     }
     let pool = args.pool.find().await?;
-    let until = Instant::now() + args.timeout;
     let (mut document, mut snapshot) = pool.swarm().await?;
     while args.wait && !snapshot.is_settled_and_healthy() && Instant::now() < until {
         sleep(ASK_EVERY).await;
         (document, snapshot) = pool.swarm().await?;
     }
-    match args.output {
-        Output::Text => {
-            let runs = run_again(&pool, &snapshot).await?;
-            output::print(&text(&snapshot, &pool.dir, &args.pool, &runs))?;
-        }
-        Output::Json => {
-            document["dir"] = pool.dir.to_string_lossy().into();
-            output::print_json(&format!("{document:#}\n"))?;
-        }
-    }
-    Ok(if args.wait { snapshot.is_settled_and_healthy() } else { snapshot.is_healthy() })
+    document["dir"] = pool.dir.to_string_lossy().into();
+    let is_good = if args.wait { snapshot.is_settled_and_healthy() } else { snapshot.is_healthy() };
+    let runs = run_again(&pool, &snapshot).await?;
+    let text = |is_wide| text(&snapshot, &pool.dir, &args.pool, &runs, is_wide);
+    let names = || vec![pool.name()];
+    Ok(args.display.answer(is_good, text, || document, names)?)
 }
 
 /// The starts of the present runs of failing jobs, in seconds of Unix time.
@@ -108,7 +105,13 @@ pub(super) async fn run_again(pool: &Pool, snapshot: &Snapshot) -> Result<Runs, 
 }
 
 /// Describes a pool. Control characters are escaped.
-pub(super) fn text(snapshot: &Snapshot, dir: &Path, named: &PoolArgs, runs: &Runs) -> String {
+pub(super) fn text(
+    snapshot: &Snapshot,
+    dir: &Path,
+    named: &PoolArgs,
+    runs: &Runs,
+    is_wide: bool,
+) -> String {
     let (standing, _) = snapshot.standing();
     let counts = snapshot.counts(&snapshot.unassigned_by_reason());
     let (name, revision, dir) = (&snapshot.name, snapshot.revision, dir.display());
@@ -127,6 +130,9 @@ pub(super) fn text(snapshot: &Snapshot, dir: &Path, named: &PoolArgs, runs: &Run
     if let Some(sentence) = by_hand(&snapshot.by_hand, named) {
         let _ = writeln!(text, "{sentence}");
     }
+    if is_wide && !snapshot.guarantee.is_empty() {
+        let _ = writeln!(text, "guarantee: {}", snapshot.guarantee);
+    }
     let _ = writeln!(text, "state: {dir}\nlogs:  {dir}/logs");
     text = format!("{head}{}", printable(&text, Form::Lines));
     let width = width_of(snapshot.workers.iter().map(|worker| columns_of(&line(&worker.name))));
@@ -138,7 +144,9 @@ pub(super) fn text(snapshot: &Snapshot, dir: &Path, named: &PoolArgs, runs: &Run
         let jobs = counted(*jobs, "job");
         let state = output::state(&line(state), STATE_COLUMNS);
         let (name, remarks) = (padded(&line(name), width), line(&remarks));
-        let _ = writeln!(text, "  {name}  {state}  {jobs}{gap}{remarks}");
+        let pid = worker.pid.filter(|_| is_wide).map(|pid| format!("PID {pid}, "));
+        let pid = pid.unwrap_or_default();
+        let _ = writeln!(text, "  {name}  {state}  {pid}{jobs}{gap}{remarks}");
     }
     let mut failing = String::new();
     add_failing(&mut failing, snapshot, named, runs);
@@ -157,11 +165,7 @@ fn add_failing(text: &mut String, snapshot: &Snapshot, named: &PoolArgs, runs: &
         let rest = counted(snapshot.jobs.failing - FAILING_MAX, "more job");
         let _ = writeln!(text, "… and {rest}; list them with `ps --failing`");
     }
-    let pool = match (named.name(), &named.dir) {
-        (Some(pool), _) => format!(" {}", shell::word(pool)),
-        (None, Some(dir)) => format!(" --dir {}", shell::file(dir)),
-        (None, None) => String::new(),
-    };
+    let pool = named.words();
     let _ = match snapshot.failing.as_slice() {
         [] => Ok(()),
         [one] => writeln!(text, "its output: swarm logs {}{pool}", shell::word(&one.job)),

@@ -8,8 +8,9 @@ use serde_json::json;
 use super::super::web::JobEntry;
 use super::by_hand::JobsArgs;
 use super::ps::phase;
-use super::{Failure, ended, names};
-use crate::output::{self, Output, columns, row, whole_table};
+use super::{Failure, finished, names};
+use crate::output::{columns, whole_table};
+use crate::show::{Answer, Display};
 
 /// Arguments of `who`.
 #[derive(Clone, Debug, Args)]
@@ -17,9 +18,9 @@ pub struct WhoArgs {
     /// The jobs and their pool
     #[command(flatten)]
     pub jobs: JobsArgs,
-    /// The output format
-    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
-    pub output: Output,
+    /// The way to show the answer
+    #[command(flatten)]
+    pub display: Display,
 }
 
 /// Prints the workers that hold jobs. Exit code 3 if no such pool runs, or if it lacks one of the jobs.
@@ -28,27 +29,35 @@ pub struct WhoArgs {
 ///
 /// If the pool does not answer.
 pub async fn who(args: WhoArgs) -> anyhow::Result<ExitCode> {
-    ended(print(args).await)
+    finished(args.display.show(async || answer(&args).await).await)
 }
 
-async fn print(args: WhoArgs) -> Result<(), Failure> {
-    let WhoArgs { jobs: JobsArgs { jobs, pool }, output: format } = args;
+async fn answer(args: &WhoArgs) -> Result<Answer, Failure> {
+    let JobsArgs { jobs, pool } = &args.jobs;
     let pool = pool.args().find().await?;
-    let known = names::known(&pool, &jobs, "").await?;
+    let known = names::known(&pool, jobs, "").await?;
     let found: Vec<_> = jobs.iter().filter_map(|job| known.get(job)).collect();
-    match format {
-        Output::Text => {
-            let head = row([columns::JOB, columns::WORKER, columns::PHASE, "PID", "TOKEN"]);
-            let rows = std::iter::once(head).chain(found.into_iter().map(line)).collect();
-            output::print(&whole_table(rows))?;
-        }
-        Output::Json => output::print_json(&format!("{:#}\n", json!({ "jobs": found })))?,
-    }
-    Ok(())
+    let text = |is_wide| table(&found, is_wide);
+    let document = || json!({ "jobs": found });
+    let workers = || found.iter().filter_map(|entry| entry.worker.clone()).collect();
+    Ok(args.display.answer(true, text, document, workers)?)
 }
 
-fn line(entry: &JobEntry<String>) -> Vec<String> {
-    let worker = entry.worker.as_deref().unwrap_or("-");
-    let pid = entry.pid.map(|pid| pid.to_string()).unwrap_or_default();
-    row([&entry.name, worker, &phase(entry), &pid, &entry.token.to_string()])
+fn table(found: &[&JobEntry<String>], is_wide: bool) -> String {
+    let mut heads = vec![columns::JOB, columns::WORKER, columns::PHASE, "PID", "TOKEN"];
+    heads.extend(is_wide.then_some("SLOT"));
+    let mut rows = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    rows.extend(found.iter().map(|entry| {
+        let known = |number: Option<String>| number.unwrap_or_default();
+        let mut row = vec![
+            entry.name.clone(),
+            entry.worker.clone().unwrap_or_else(|| "-".to_owned()),
+            phase(entry),
+            known(entry.pid.map(|pid| pid.to_string())),
+            entry.token.to_string(),
+        ];
+        row.extend(is_wide.then(|| known(entry.slot.map(|slot| slot.to_string()))));
+        row
+    }));
+    whole_table(rows)
 }

@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::super::snapshot::WorkerRow;
 use super::super::text::age;
-use super::ps::ListOutput;
-use super::{Failure, PoolArgs, ended};
-use crate::output::{self, columns, row, whole_table};
+use super::{Failure, PoolArgs, finished};
+use crate::output::{columns, row, whole_table};
+use crate::show::{Answer, Display};
 
 /// Arguments of `workers`.
 #[derive(Clone, Debug, Args)]
@@ -18,9 +18,9 @@ pub struct WorkersArgs {
     /// The pool
     #[command(flatten)]
     pub pool: PoolArgs,
-    /// The output format
-    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
-    pub output: ListOutput,
+    /// The way to show the answer
+    #[command(flatten)]
+    pub display: Display,
 }
 
 /// Prints the workers of a running pool. Exit code 3 if no such pool runs.
@@ -29,20 +29,15 @@ pub struct WorkersArgs {
 ///
 /// If the pool does not answer.
 pub async fn workers(args: WorkersArgs) -> anyhow::Result<ExitCode> {
-    ended(print(&args).await)
+    finished(args.display.show(async || answer(&args).await).await)
 }
 
-async fn print(args: &WorkersArgs) -> Result<(), Failure> {
+async fn answer(args: &WorkersArgs) -> Result<Answer, Failure> {
     let (mut document, snapshot) = args.pool.find().await?.swarm().await?;
-    match args.output {
-        ListOutput::Text => output::print(&table(&snapshot.workers, false))?,
-        ListOutput::Wide => output::print(&table(&snapshot.workers, true))?,
-        ListOutput::Json => {
-            let workers = document["workers"].take();
-            output::print_json(&format!("{:#}\n", json!({ "workers": workers })))?;
-        }
-    }
-    Ok(())
+    let text = |is_wide| table(&snapshot.workers, is_wide);
+    let document = || json!({ "workers": document["workers"].take() });
+    let names = || snapshot.workers.iter().map(|it| it.name.clone()).collect();
+    Ok(args.display.answer(true, text, document, names)?)
 }
 
 fn table(workers: &[WorkerRow], is_wide: bool) -> String {

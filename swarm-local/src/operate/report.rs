@@ -13,9 +13,9 @@ use swarm_core::{Decision, Failing, JobPhase, Progress, Slot};
 use super::Operation;
 use crate::outlets::Origin;
 use crate::processes::{Phase, Workers};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Bounds, Snapshot};
 use crate::starts::Runners;
-use crate::text::{Placed, Settled};
+use crate::text::{Placed, Settled, age};
 
 impl Operation {
     /// Returns the failing jobs of each worker from its events, or from its written reports if it
@@ -58,9 +58,12 @@ impl Operation {
         for standstill in self.history.observe(unix_ms(), &before, turn, self.edits, is_settled) {
             self.outlets.metrics.stood_still(standstill);
         }
-        self.outlets.metrics.observe_jobs(self.phases(decision));
+        let phases = self.phases(decision);
         let mut snapshot =
             Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
+        snapshot.jobs.confirm(&phases);
+        (snapshot.guarantee, snapshot.bounds) = self.guarantee();
+        self.outlets.metrics.observe_jobs(phases);
         for (job, reason) in self.history.reasons() {
             if let Some((_, of_plan)) = snapshot.leaving.get_mut(job.as_str()) {
                 reason.clone_into(of_plan);
@@ -101,6 +104,18 @@ impl Operation {
         };
         self.outlets.voice.settled(&settled);
         self.settled = now;
+    }
+
+    /// Returns the guarantee for the jobs in words, and the longest times of a handover.
+    fn guarantee(&self) -> (String, Bounds) {
+        let (terms, desired) = (self.sessions.terms(), &self.wanted.desired);
+        let guarantee = format!("{:?}, lease {}", desired.policy, age(terms.duration));
+        let bounds = Bounds {
+            stop: terms.stop_timeout,
+            fence: terms.fence_wait(),
+            return_grace: desired.timing.return_grace,
+        };
+        (guarantee, bounds)
     }
 
     /// Returns the numbers of jobs by phase. A report names only the worst failing jobs.

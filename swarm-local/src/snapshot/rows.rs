@@ -9,7 +9,7 @@ use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::shell;
 use swarm_core::handover::SessionId;
 use swarm_core::verdict::FailingShown;
-use swarm_core::{FailingJob, FailingState, Progress, Slot, SlotRecord, Title};
+use swarm_core::{FailingJob, FailingState, JobPhase, Progress, Slot, SlotRecord, Title};
 use swarm_spec::manifest::Explained;
 
 use super::words::{Word, word};
@@ -93,6 +93,12 @@ pub(crate) struct JobCounts {
     pub(crate) total: usize,
     /// Granted to a worker.
     pub(crate) granted: usize,
+    /// Granted, confirmed by its worker, and not failing.
+    #[serde(default)]
+    pub(crate) running: usize,
+    /// Granted, and not confirmed by its worker yet.
+    #[serde(default)]
+    pub(crate) published: usize,
     /// Moving from one worker to another.
     pub(crate) moving: usize,
     /// Waiting for a worker to return, or for a decision.
@@ -254,11 +260,22 @@ impl FailingRow {
 }
 
 impl JobCounts {
+    /// Sets how many jobs their workers have confirmed, from the numbers of jobs by phase.
+    pub(crate) fn confirm(&mut self, phases: &[(Word, usize)]) {
+        let count = |phase: JobPhase| {
+            let found = phases.iter().find(|(word, _)| *word == phase.as_str());
+            found.map_or(0, |(_, count)| *count)
+        };
+        (self.running, self.published) = (count(JobPhase::Running), count(JobPhase::Published));
+    }
+
     pub(crate) fn of(progress: &Progress, total: usize) -> Self {
         let jobs = progress.jobs;
         Self {
             total,
             granted: jobs.granted,
+            running: 0,
+            published: 0,
             moving: jobs.releasing,
             waiting: jobs.held + jobs.free,
             done: jobs.done,

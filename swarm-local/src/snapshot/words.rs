@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A fixed word, such as the state of a worker.
 pub(crate) type Word = &'static str;
@@ -48,11 +48,28 @@ pub(crate) fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error>
     Ok(WORDS.into_iter().find(|word| *word == text).unwrap_or("unknown"))
 }
 
-pub(super) fn words<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<BTreeMap<String, Word>, D::Error> {
-    #[derive(Deserialize)]
-    struct Known(#[serde(deserialize_with = "word")] Word);
-    let all = BTreeMap::<String, Known>::deserialize(from)?;
-    Ok(all.into_iter().map(|(name, Known(word))| (name, word)).collect())
+/// The reasons of jobs without a worker, as a list of jobs with their reasons.
+pub(super) mod reasons {
+    use super::{BTreeMap, Deserialize, Deserializer, Serialize, Serializer, Word, word};
+
+    #[derive(Serialize, Deserialize)]
+    struct Unassigned {
+        job: String,
+        #[serde(deserialize_with = "word")]
+        reason: Word,
+    }
+
+    pub(in crate::snapshot) fn serialize<S: Serializer>(
+        reasons: &BTreeMap<String, Word>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(reasons.iter().map(|(job, reason)| Unassigned { job: job.clone(), reason }))
+    }
+
+    pub(in crate::snapshot) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<BTreeMap<String, Word>, D::Error> {
+        let all = Vec::<Unassigned>::deserialize(from)?;
+        Ok(all.into_iter().map(|Unassigned { job, reason }| (job, reason)).collect())
+    }
 }

@@ -191,7 +191,7 @@ fn failing(pool: &Pool) -> io::Result<BTreeSet<String>> {
     let output = pool.ask(&["ps", "--failing", "-o", "json"])?;
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let jobs = answer["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
-    Ok(jobs.iter().filter_map(|job| Some(job["name"].as_str()?.to_owned())).collect())
+    Ok(jobs.iter().filter_map(|job| Some(job["job"].as_str()?.to_owned())).collect())
 }
 
 fn scale(pool: &mut Pool, workers: usize) -> io::Result<()> {

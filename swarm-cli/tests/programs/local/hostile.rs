@@ -236,7 +236,7 @@ fn a_history_that_cannot_be_read_neither_blocks_nor_hides_the_rest() {
     let _operator = machine.settled();
     let file = machine.state().join("history.jsonl");
     let jobs: Value = serde_json::from_str(&machine.asks(&["ps", "-o", "json"])).unwrap();
-    let job = jobs["jobs"][0]["name"].as_str().unwrap();
+    let job = jobs["jobs"][0]["job"].as_str().unwrap();
     let explained = machine.run(&["explain", job]);
     assert!(explained.status.success(), "{explained:?}");
     let _ = fs::rename(&file, machine.state().join("history.1.jsonl"));

@@ -33,7 +33,7 @@ fn why(machine: &Machine, job: &str) -> (String, String) {
     let printed = machine.asks(&["ps", "-o", "json"]);
     let document: Value = serde_json::from_str(&printed).unwrap();
     let mut jobs = document["jobs"].as_array().unwrap().iter();
-    let entry = jobs.find(|it| it["name"] == job).unwrap();
+    let entry = jobs.find(|it| it["job"] == job).unwrap();
     let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
     (text("unassigned"), text("unassignedMessage"))
 }

@@ -94,7 +94,7 @@ fn the_words_of_a_cluster_are_understood() {
     let jobs = json(&printed(&dir, &["ps", "-o", "json"]));
     let all = jobs["jobs"].as_array().unwrap();
     for job in found["jobs"].as_array().unwrap() {
-        let listed = all.iter().find(|it| it["name"] == job["name"]).unwrap();
+        let listed = all.iter().find(|it| it["job"] == job["job"]).unwrap();
         assert_eq!((&job["worker"], &job["token"]), (&listed["worker"], &listed["token"]));
     }
     let (_, complaint) = text(&asked(&dir, &["who", "stream:cars:newer"]), 3);
@@ -207,7 +207,7 @@ fn the_log_of_a_job_is_followed_from_worker_to_worker() {
     let operator = machine.settled();
     let dir = machine.state();
     let jobs = json(&printed(&dir, &["ps", "-w", "swarm-worker-3", "-o", "json"]));
-    let job = jobs["jobs"][0]["name"].as_str().unwrap();
+    let job = jobs["jobs"][0]["job"].as_str().unwrap();
     assert!(printed(&dir, &["logs", job]).contains(" - started token="));
     let (_, complaint) = text(&asked(&dir, &["logs", job, "--previous"]), 3);
     assert!(complaint.contains("has no run before the last one"), "{complaint}");

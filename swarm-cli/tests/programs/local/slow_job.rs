@@ -82,7 +82,8 @@ fn quick_jobs_move_while_a_slow_one_still_stops_and_the_status_names_that_one() 
             machine.asks(&["status"]).contains(named).then_some(())
         });
         let explained = machine.asks(&["explain", "slow"]);
-        for part in ["the end of its run on w-0", "it moves to w-1, with the reason `pin`"] {
+        for part in ["the end of its run, from w-0, for ", "it moves to w-1, with the reason `pin`"]
+        {
             assert!(explained.contains(part), "{explained}");
         }
         fs::write(machine.path().join("go"), "").unwrap();

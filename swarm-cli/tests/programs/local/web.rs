@@ -38,7 +38,7 @@ fn the_state_of_the_pool_is_answered_as_json_and_follows_edits() {
     assert_eq!(swarm.get("holders"), None);
     let jobs = json(&address, "/api/v1/jobs", |jobs| jobs["revision"] == swarm["revision"]);
     assert_eq!(jobs["jobs"].as_array().unwrap().len(), 27);
-    assert_eq!(jobs["jobs"][0]["name"], "stream:cars:new");
+    assert_eq!(jobs["jobs"][0]["job"], "stream:cars:new");
     machine.edit("replicas: 3", "replicas: 4");
     operator.prints("6 moved");
     let is_even = |swarm: &Value| swarm["settled"] == true && swarm["workers"][3]["jobs"] == 6;

@@ -178,6 +178,7 @@ mod tests {
             phase,
             moves_to: None,
             moves_for: None,
+            waits_for: Vec::new(),
             pid: Some(12),
             since_unix_s: None,
             restarts: 2,

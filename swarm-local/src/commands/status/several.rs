@@ -10,7 +10,8 @@ use super::super::super::snapshot::Snapshot;
 use super::super::super::text::{age, number};
 use super::super::Failure;
 use super::super::pool::Pool;
-use crate::output::{self, Output, add_table, columns, row};
+use crate::output::{add_table, columns, row};
+use crate::show::{Answer, Display};
 
 /// A pool that runs.
 struct Listed<'a> {
@@ -19,8 +20,8 @@ struct Listed<'a> {
     state: Result<(serde_json::Value, Snapshot), String>,
 }
 
-/// Prints the pools, and returns whether all of them are healthy.
-pub(super) async fn print(pools: &[Pool], output: Output) -> Result<bool, Failure> {
+/// Returns the pools. The answer is good if all of them are healthy.
+pub(super) async fn answer(pools: &[Pool], display: Display) -> Result<Answer, Failure> {
     let mut listed = Vec::new();
     for pool in pools {
         let state = pool.swarm().await.map_err(|failure| match failure {
@@ -30,14 +31,9 @@ pub(super) async fn print(pools: &[Pool], output: Output) -> Result<bool, Failur
         listed.push(Listed { dir: &pool.dir, state });
     }
     let is_healthy = listed.iter().all(Listed::is_healthy);
-    match output {
-        Output::Text => output::print(&table(&listed))?,
-        Output::Json => {
-            let pools: Vec<_> = listed.into_iter().map(Listed::document).collect();
-            output::print_json(&format!("{:#}\n", json!({ "pools": pools })))?;
-        }
-    }
-    Ok(is_healthy)
+    let document = || json!({ "pools": listed.iter().map(Listed::document).collect::<Vec<_>>() });
+    let names = || pools.iter().map(Pool::name).collect();
+    Ok(display.answer(is_healthy, |_| table(&listed), document, names)?)
 }
 
 fn table(listed: &[Listed<'_>]) -> String {
@@ -73,10 +69,11 @@ impl Listed<'_> {
         ])
     }
 
-    fn document(self) -> serde_json::Value {
+    fn document(&self) -> serde_json::Value {
         let dir = self.dir.to_string_lossy();
-        match self.state {
-            Ok((mut document, _)) => {
+        match &self.state {
+            Ok((document, _)) => {
+                let mut document = document.clone();
                 document["dir"] = dir.into();
                 document
             }
