@@ -27,6 +27,8 @@ const ALL_ASSIGNED: &str = "AllJobsAssigned";
 /// Reasons of a Swarm that is not ready yet, and gets there by itself.
 const COURSES: [&str; 6] =
     ["JobsWaiting", "Rebalancing", "Refreshing", "RollingOut", "Scaling", "PoolBeingMade"];
+/// State of a Swarm whose newest spec the operator has not seen.
+const UNSEEN: &str = "Unseen";
 /// Maximum number of jobs that are shown one by one.
 const JOBS_MAX: usize = 20;
 
@@ -98,7 +100,7 @@ async fn answer(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<Ans
     let states = workers::states(&pool, &nodes);
     let is_good = is_healthy(&pool.swarm) && (!args.wait || is_settled(&pool.swarm));
     let names = || vec![pool.swarm.metadata.name.clone()];
-    let text = |_| text(&pool, &states);
+    let text = |is_wide| text(&pool, &states, is_wide);
     let answer = args.display.answer(is_good, text, || document(&pool, &states), names)?;
     let complaint = (args.wait && !is_good).then(|| {
         let within = limit(args.timeout);
@@ -179,7 +181,7 @@ fn shortfall(swarm: &SwarmObject) -> String {
 /// Returns the state in one word.
 fn standing(swarm: &SwarmObject) -> &str {
     if swarm.status.observed_generation == 0 {
-        return "Unseen";
+        return UNSEEN;
     }
     swarm.condition("Ready").map_or("Unknown", |it| it.reason.as_str())
 }
@@ -189,11 +191,11 @@ fn beside(swarm: &SwarmObject) -> Vec<&'static str> {
     let SwarmObject { metadata, status, .. } = swarm;
     let is_failing = 0 < status.failing && standing(swarm) != "AllJobsFailing";
     let is_unseen = ![0, metadata.generation].contains(&status.observed_generation);
-    let words = [(is_failing, "JobsFailing"), (is_unseen, "Unseen")];
+    let words = [(is_failing, "JobsFailing"), (is_unseen, UNSEEN)];
     words.into_iter().filter_map(|(is, word)| is.then_some(word)).collect()
 }
 
-fn text(pool: &LivePool, workers: &[WorkerState<'_>]) -> String {
+fn text(pool: &LivePool, workers: &[WorkerState<'_>], is_wide: bool) -> String {
     let SwarmObject { metadata, status, .. } = &pool.swarm;
     let phases = by_phase(pool);
     let total: usize = phases.iter().map(|(_, count)| count).sum();
@@ -212,14 +214,21 @@ fn text(pool: &LivePool, workers: &[WorkerState<'_>]) -> String {
     line("Reason:", reason);
     let colon = if phases.is_empty() { "" } else { ": " };
     line("Jobs:", &format!("{total}{colon}{}", phases.join(", ")));
-    line("Workers:", &format!("{} of {} ready", status.workers_ready, status.workers_desired));
+    let (ready, desired) = (status.workers_ready, status.workers_desired);
+    // A pool that becomes smaller has more.
+    let of_workers = if ready <= desired {
+        format!("{ready} of {desired} ready")
+    } else {
+        format!("{ready} ready, {desired} wanted")
+    };
+    line("Workers:", &of_workers);
     line("Guarantee:", &guarantee(&pool.swarm));
     let operator = pool.operator.as_ref().map(|name| format!("{name}, ")).unwrap_or_default();
     line("Operator:", &format!("{operator}revision {}", pool.ledger.revision()));
     for condition in warnings(&pool.swarm) {
         line("Warning:", &format!("{}: {}", condition.kind, condition.message));
     }
-    tree(&mut text, pool, workers);
+    tree(&mut text, pool, workers, is_wide);
     if let Some(next) = next(pool, workers) {
         let _ = writeln!(text, "Next: {next}");
     }
@@ -253,8 +262,8 @@ pub(super) fn warnings(swarm: &SwarmObject) -> impl Iterator<Item = &Condition> 
     })
 }
 
-/// Appends the workers, each with its jobs that do not simply run. O(jobs).
-fn tree(text: &mut String, pool: &LivePool, workers: &[WorkerState<'_>]) {
+/// Appends the workers, each with its jobs that do not simply run. A wide tree has their nodes. O(jobs).
+fn tree(text: &mut String, pool: &LivePool, workers: &[WorkerState<'_>], is_wide: bool) {
     let mut notable = BTreeMap::<Option<&SessionId>, Vec<JobState<'_>>>::new();
     let mut left_out: usize = 0;
     for (number, job) in pool.jobs().filter(JobState::is_notable).enumerate() {
@@ -264,15 +273,21 @@ fn tree(text: &mut String, pool: &LivePool, workers: &[WorkerState<'_>]) {
             left_out += 1;
         }
     }
-    let heads = ["NAME", columns::STATE, "JOBS", "SINCE", "INFO"];
-    let mut rows = vec![row(heads)];
+    let line = |[name, state, jobs, since, node, info]: [&str; 6]| {
+        if is_wide {
+            row([name, state, jobs, since, node, info])
+        } else {
+            row([name, state, jobs, since, info])
+        }
+    };
+    let mut rows = vec![line(["NAME", columns::STATE, "JOBS", "SINCE", "NODE", "INFO"])];
     let job_row = |job: &JobState<'_>| {
         let name = format!("  {}", job.name);
         let (since, info) = match InFlight::of(pool, job) {
             Some(moving) => (Some(age(moving.age)), moving.info()),
             None => (job.failing.map(|it| age_since(pool.now, it.since_unix_s)), info_of(job)),
         };
-        row([&name, job.phase.as_str(), "", &since.unwrap_or_default(), &info])
+        line([&name, job.phase.as_str(), "", &since.unwrap_or_default(), "", &info])
     };
     for it in workers {
         let report = it.worker.report.as_ref();
@@ -280,12 +295,13 @@ fn tree(text: &mut String, pool: &LivePool, workers: &[WorkerState<'_>]) {
         let since = opened.map(|opened| age_of(pool.now, opened)).unwrap_or_default();
         let info =
             if it.worker.is_confirmed == Some(false) { "has not confirmed its jobs" } else { "" };
-        rows.push(row([&it.worker.name, it.state, &it.jobs.to_string(), &since, info]));
+        let node = it.node.as_deref().unwrap_or_default();
+        rows.push(line([&it.worker.name, it.state, &it.jobs.to_string(), &since, node, info]));
         rows.extend(notable.remove(&Some(&it.worker.session)).iter().flatten().map(job_row));
     }
     let rest: Vec<_> = notable.values().flatten().map(job_row).collect();
     if !rest.is_empty() {
-        rows.push(row(["no worker", "", "", "", ""]));
+        rows.push(line(["no worker", "", "", "", "", ""]));
         rows.extend(rest);
     }
     add_table(text, "", &rows, "lines");
@@ -353,6 +369,9 @@ fn next(pool: &LivePool, workers: &[WorkerState<'_>]) -> Option<String> {
     }
     if !pool.swarm.status.unassigned.is_empty() {
         return Some(format!("kubectl swarm jobs {place} --unassigned"));
+    }
+    if standing(&pool.swarm) == UNSEEN || beside(&pool.swarm).contains(&UNSEEN) {
+        return Some("kubectl swarm check".to_owned());
     }
     (!is_settled(&pool.swarm)).then(|| format!("kubectl swarm status {place} --wait"))
 }
