@@ -28,6 +28,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 use clap::Args;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use swarm_adapters_host::{runtime, shell};
 use swarm_core::JobName;
@@ -39,6 +40,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::kubectl::proxy::{Proxy, Unread};
 use crate::kubectl::{Cluster, check_name};
+use objects::{Metadata, SwarmObject};
 use pool::{LivePool, Reach};
 
 pub(crate) use check::{CheckArgs, check};
@@ -72,6 +74,8 @@ const INTERRUPTED: u8 = 130;
 const NOT_VISIBLE: &str = "not visible to you, so no job is shown as running or failing";
 /// Maximum size of the name of the context's namespace.
 const NAME_BYTES_MAX: u64 = 1 << 10;
+/// Number of Swarms that are read at once.
+const SWARMS_AT_ONCE: usize = 4;
 /// Time between two reads of a command that waits.
 const WAIT_EVERY: Duration = Duration::from_secs(1);
 
@@ -298,6 +302,28 @@ async fn one(
     Ok(pool)
 }
 
+/// Reads all Swarms of all namespaces, in the order of their names.
+async fn every(proxy: &Proxy, reach: Reach<'_>) -> Result<Vec<LivePool>, Failure> {
+    let swarms = proxy.list::<SwarmObject>(&paths::all_swarms()).await?;
+    let swarms = swarms.ok_or_else(|| Failure::No(NOT_INSTALLED.to_owned()))?;
+    let read = async |Metadata { namespace, name, .. }: Metadata| {
+        check_name(&namespace)?;
+        match one(proxy, &namespace, Some(&name), reach).await {
+            // It has been deleted meanwhile.
+            Err(Failure::No(_)) => Ok(None),
+            read => read.map(Some),
+        }
+    };
+    let pools = stream::iter(swarms).map(|swarm| read(swarm.metadata)).buffered(SWARMS_AT_ONCE);
+    let pools: Vec<Option<LivePool>> = pools.try_collect().await?;
+    let mut pools: Vec<_> = pools.into_iter().flatten().collect();
+    if pools.is_empty() {
+        return Err(Failure::No("no Swarm was found in any namespace".to_owned()));
+    }
+    pools.sort_by(|one, other| one.place().cmp(&other.place()));
+    Ok(pools)
+}
+
 /// Reads the named Swarm, or else the only one of the namespace.
 async fn found(
     proxy: &Proxy,
@@ -375,6 +401,7 @@ fn has_no_job_for(
     }
     match swarm {
         Some(name) => format!("Swarm `{name}` in namespace `{namespace}` has no job `{job}`{hint}"),
+        None if namespace.is_empty() => format!("no Swarm has a job `{job}`{hint}"),
         None => format!("no Swarm in namespace `{namespace}` has a job `{job}`{hint}"),
     }
 }

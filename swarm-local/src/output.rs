@@ -21,6 +21,8 @@ pub mod columns {
     pub const JOB: &str = "JOB";
     /// The phase of a job: the thing that its worker does with it.
     pub const PHASE: &str = "PHASE";
+    /// The name of a pool.
+    pub const POOL: &str = "POOL";
     /// The reason of a move, or of a job without a worker.
     pub const REASON: &str = "REASON";
     /// The state of a job, a worker or a replica.
@@ -30,6 +32,12 @@ pub mod columns {
     /// The name of a worker.
     pub const WORKER: &str = "WORKER";
 }
+
+/// The holder of a job that every worker runs, in tables. No worker can have this name.
+pub const EVERY_WORKER: &str = "(every worker)";
+
+/// The reason why every worker runs a job.
+pub const EVERYWHERE: &str = "spec.replication is `All`: every worker runs every job";
 
 /// Exit code for invalid usage or input.
 pub const WRONG: u8 = 2;

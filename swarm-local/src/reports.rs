@@ -88,7 +88,7 @@ impl Reports {
 }
 
 /// The state in the ledger of a job that every worker runs.
-const EVERYWHERE: &str = "everywhere";
+pub(crate) const EVERYWHERE: &str = "everywhere";
 /// The reason without a worker of a suspended job.
 const SUSPENDED: &str = "suspended";
 

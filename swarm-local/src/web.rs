@@ -22,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 use super::by_hand::{Action, Hands};
 use super::events::Events;
 use super::moves::Moves;
-use super::reports::Reports;
+use super::output::EVERY_WORKER;
+use super::reports::{EVERYWHERE, Reports};
 use super::snapshot::{FailingRow, JobRow, Snapshot, Word, word};
 use super::text::age;
 use super::waits::Wait;
@@ -283,6 +284,21 @@ pub(super) struct JobEntry<S> {
     /// Name of its runner, if it names one, for the user of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) runner: Option<String>,
+}
+
+impl<S: AsRef<str>> JobEntry<S> {
+    /// Whether every worker runs the job.
+    pub(super) fn is_everywhere(&self) -> bool {
+        self.state == EVERYWHERE
+    }
+
+    /// Returns the worker as tables show it.
+    pub(super) fn shown_worker(&self) -> &str {
+        if self.is_everywhere() {
+            return EVERY_WORKER;
+        }
+        self.worker.as_ref().map_or("-", AsRef::as_ref)
+    }
 }
 
 impl<S: Display> JobEntry<S> {

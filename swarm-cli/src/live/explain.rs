@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use swarm_adapters_host::shell;
 use swarm_core::{FailingState, JobName, JobPhase, Timing};
-use swarm_local::output::add_field;
+use swarm_local::output::{EVERY_WORKER, EVERYWHERE, add_field};
 use swarm_local::past::Past;
 use swarm_local::show::{Answer, Display};
 use swarm_local::waits::Wait;
@@ -47,6 +47,7 @@ struct Explained {
     swarm: String,
     revision: u64,
     worker: Option<String>,
+    is_everywhere: bool,
     slot: Option<u32>,
     token: u64,
     phase: JobPhase,
@@ -146,13 +147,14 @@ fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<Explai
         swarm: metadata.name.clone(),
         revision: pool.ledger.revision(),
         worker: state.worker.map(str::to_owned),
+        is_everywhere: state.is_everywhere,
         slot: state.slot.map(|slot| slot.0),
         token: state.token,
         phase: state.phase,
         failing: failing(pool, &state),
         heard: renewed.map(|renewed| age_of(pool.now, renewed)),
         waits_for: waits(pool, &state, worker),
-        why: why(pool, swarm, &state),
+        why: if state.is_everywhere { EVERYWHERE.to_owned() } else { why(pool, swarm, &state) },
         last_move: past.last_move(job.as_str(), state.worker),
         since,
         came,
@@ -297,15 +299,20 @@ impl Explained {
             let heard = heard.unwrap_or_default();
             line("Worker:", &format!("{worker}{slot}, token {}{heard}", self.token));
         }
+        if self.is_everywhere {
+            line("Worker:", &format!("{EVERY_WORKER}, token {}", self.token));
+        }
         if let Some(wait) = &self.waits_for {
             line("Waits for:", &wait.sentence());
         }
         if let Some(sentence) = &self.without_reports {
             line("Reports:", sentence);
         }
-        line("Came:", self.without_history.as_ref().unwrap_or(&self.last_move));
+        if !self.is_everywhere {
+            line("Came:", self.without_history.as_ref().unwrap_or(&self.last_move));
+        }
         line("Why:", &self.why);
-        if self.failing.is_some() && self.worker.is_some() {
+        if self.failing.is_some() && (self.worker.is_some() || self.is_everywhere) {
             let (job, namespace) = (shell::word(&self.job), shell::word(&self.namespace));
             line("Next:", &format!("kubectl swarm logs {job} -n {namespace}"));
         }
@@ -321,6 +328,7 @@ impl Explained {
             "swarm": self.swarm,
             "revision": self.revision,
             "worker": self.worker,
+            "everywhere": self.is_everywhere,
             "slot": self.slot,
             "token": self.token,
             "phase": self.phase.as_str(),

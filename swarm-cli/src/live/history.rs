@@ -24,7 +24,8 @@ Examples:
   kubectl swarm history -n media                 what moved, when and why
   kubectl swarm history cam-044 -n media         the moves of one job
   kubectl swarm history -n media --since 6h      what happened since then
-  kubectl swarm history --swarm cameras -o json")]
+  kubectl swarm history --swarm cameras -o json
+  kubectl swarm history -A --since 10m           of all Swarms of the cluster")]
 pub(crate) struct HistoryArgs {
     /// Only the moves of this job
     #[arg(value_name = "JOB")]
@@ -32,6 +33,9 @@ pub(crate) struct HistoryArgs {
     /// The Swarm [default: every Swarm of the namespace]
     #[arg(long, value_name = "NAME")]
     pub(crate) swarm: Option<String>,
+    /// Show the histories of all Swarms in all namespaces
+    #[arg(long, short = 'A', conflicts_with_all = ["job", "swarm", "namespace"])]
+    all_namespaces: bool,
     /// Only what happened since then: a time such as 2026-11-28T03:10:00Z, or a time span such as 6h
     #[arg(long, value_name = "TIME", value_parser = swarm_local::since)]
     since: Option<Timestamp>,
@@ -89,12 +93,44 @@ impl HistoryObject {
     }
 }
 
+/// The history of a Swarm with its place.
+struct Found {
+    namespace: String,
+    name: String,
+    episodes: Vec<Episode>,
+}
+
+/// Returns the failure of a cluster without the kind of histories.
+fn has_no_kind() -> Failure {
+    Failure::No(
+        "this cluster keeps no history: it has no kind SwarmHistory; apply the CRDs of this version"
+            .to_owned(),
+    )
+}
+
+/// Reads the histories of all Swarms of all namespaces, in the order of their names.
+async fn all_histories(proxy: &Proxy) -> Result<Vec<Found>, Failure> {
+    let objects = proxy.list::<HistoryObject>(&paths::all_histories()).await?;
+    let objects = objects.ok_or_else(has_no_kind)?.into_iter();
+    let found = objects.map(|object| Found {
+        namespace: object.metadata.namespace.clone(),
+        name: object.metadata.name.clone(),
+        episodes: object.episodes(),
+    });
+    let mut found: Vec<_> = found.collect();
+    if found.is_empty() {
+        return Err(Failure::No("no Swarm of any namespace has a history".to_owned()));
+    }
+    found.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+    Ok(found)
+}
+
 /// Reads the histories of the Swarms of a namespace, or only of the named one.
 async fn histories(
     proxy: &Proxy,
     namespace: &str,
     swarm: Option<&str>,
-) -> Result<Vec<(String, Vec<Episode>)>, Failure> {
+) -> Result<Vec<Found>, Failure> {
     let swarms = names(proxy, namespace).await?;
     if let Some(name) = swarm
         && !swarms.iter().any(|other| other == name)
@@ -102,17 +138,12 @@ async fn histories(
         return Err(has_no_swarm(namespace, name, &swarms));
     }
     let objects = proxy.list::<HistoryObject>(&paths::histories(namespace)).await?;
-    let Some(objects) = objects else {
-        return Err(Failure::No(
-            "this cluster keeps no history: it has no kind SwarmHistory; apply the CRDs of this \
-             version"
-                .to_owned(),
-        ));
-    };
+    let objects = objects.ok_or_else(has_no_kind)?;
     let mut found = Vec::new();
     for name in swarms.into_iter().filter(|name| swarm.is_none_or(|swarm| swarm == name)) {
         let own = objects.iter().find(|it| it.metadata.name == name).cloned();
-        found.push((name, own.map(HistoryObject::episodes).unwrap_or_default()));
+        let episodes = own.map(HistoryObject::episodes).unwrap_or_default();
+        found.push(Found { namespace: namespace.to_owned(), name, episodes });
     }
     Ok(found)
 }
@@ -162,7 +193,7 @@ pub(crate) fn history(args: &HistoryArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
         let job = args.job.as_ref().map(|job| job.parse::<JobName>()).transpose();
         let job = job.map_err(|error| error.to_string())?;
-        let namespace = args.scope.namespace()?;
+        let namespace = if args.all_namespaces { String::new() } else { args.scope.namespace()? };
         args.display.show(async || answer(args, proxy, &namespace, job.as_ref()).await).await
     })
 }
@@ -174,10 +205,13 @@ async fn answer(
     job: Option<&JobName>,
 ) -> Result<Answer, Failure> {
     let swarm = args.swarm.as_deref();
-    let mut found = histories(proxy, namespace, swarm).await?;
+    let mut found = if args.all_namespaces {
+        all_histories(proxy).await?
+    } else {
+        histories(proxy, namespace, swarm).await?
+    };
     if let Some(job) = job {
-        let has_moved =
-            |(_, episodes): &(String, Vec<Episode>)| of(episodes).has_moved(job.as_str());
+        let has_moved = |it: &Found| of(&it.episodes).has_moved(job.as_str());
         if found.iter().any(has_moved) {
             found.retain(has_moved);
         } else {
@@ -186,7 +220,7 @@ async fn answer(
                 let own = pools.iter().filter(|pool| pool.swarm.metadata.name == name);
                 own.into_iter().any(|pool| pool.job(job).is_some())
             };
-            found.retain(|(name, _)| has(name));
+            found.retain(|it| has(&it.name));
             if found.is_empty() {
                 let command = "history --swarm";
                 return Err(Failure::No(has_no_job_for(&pools, namespace, swarm, job, command)));
@@ -198,7 +232,7 @@ async fn answer(
     let columns = terminal_columns();
     let text = |_| {
         let mut text = String::new();
-        for (name, episodes) in &found {
+        for Found { namespace, name, episodes } in &found {
             if !is_one {
                 let _ = writeln!(text, "{namespace}/{name}");
             }
@@ -211,14 +245,14 @@ async fn answer(
         text
     };
     let document = || {
-        let one = |(name, episodes): &(String, Vec<Episode>)| {
+        let one = |Found { namespace, name, episodes }: &Found| {
             let past = shown(args, episodes);
             let mut document = match job {
                 None => past.document(items),
                 Some(job) => past.document_of(job.as_str(), items),
             };
             document["swarm"] = name.as_str().into();
-            document["namespace"] = namespace.into();
+            document["namespace"] = namespace.as_str().into();
             document
         };
         match found.as_slice() {
@@ -229,7 +263,7 @@ async fn answer(
     let names = || {
         // A job has no episodes of its own that could be counted.
         let items = if job.is_some() { usize::MAX } else { items };
-        let jobs = found.iter().flat_map(|(_, episodes)| shown(args, episodes).jobs(items));
+        let jobs = found.iter().flat_map(|it| shown(args, &it.episodes).jobs(items));
         let jobs = jobs.filter(|name| job.is_none_or(|job| job.as_str() == *name));
         let jobs: std::collections::BTreeSet<_> = jobs.collect();
         jobs.into_iter().map(str::to_owned).collect()
@@ -240,9 +274,13 @@ async fn answer(
 
 /// Returns a sentence about each history that lacks the newest revisions. Without the right to read
 /// ledgers there is none.
-async fn late(proxy: &Proxy, namespace: &str, found: &[(String, Vec<Episode>)]) -> Vec<String> {
+async fn late(proxy: &Proxy, namespace: &str, found: &[Found]) -> Vec<String> {
+    if namespace.is_empty() {
+        // A table of all namespaces has no column for them.
+        return Vec::new();
+    }
     let ledgers = proxy.table(&paths::ledgers(namespace)).await.ok().flatten().unwrap_or_default();
-    let of = |(name, episodes): &(String, Vec<Episode>)| {
+    let of = |Found { name, episodes, .. }: &Found| {
         let own = ledgers.rows().find(|row| row.text("Swarm") == name)?;
         let present: u64 = own.text("Revision").parse().ok()?;
         let end = of(episodes).end();
@@ -271,11 +309,11 @@ pub(crate) fn diff(args: &DiffArgs) -> ExitCode {
 
 async fn difference(args: &DiffArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
     let found = histories(proxy, namespace, args.swarm.as_deref()).await?;
-    let (name, episodes) = match found.as_slice() {
+    let Found { name, episodes, .. } = match found.as_slice() {
         [one] => one,
         [] => return Err(Failure::No(format!("namespace `{namespace}` has no Swarm"))),
         several => {
-            let names = super::some(several.iter().map(|(name, _)| name.as_str()));
+            let names = super::some(several.iter().map(|it| it.name.as_str()));
             return Err(Failure::No(format!(
                 "namespace `{namespace}` has several Swarms; name one with --swarm: {names}"
             )));

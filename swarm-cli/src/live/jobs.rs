@@ -1,11 +1,9 @@
 //! `jobs`: the jobs of a Swarm with their phases.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::JobPhase;
@@ -15,7 +13,7 @@ use swarm_local::show::{Answer, Display};
 
 use super::pool::{JobState, LivePool, Reach};
 use super::status::why_unassigned;
-use super::{Failure, Scope, age_since, nearest, one, run};
+use super::{Failure, Scope, age_since, every, nearest, one, run};
 use crate::kubectl::proxy::Proxy;
 
 /// The phases, the most usual first.
@@ -38,11 +36,15 @@ Examples:
   kubectl swarm jobs cameras                     all jobs
   kubectl swarm jobs cameras --worker ingest-1   the jobs of a worker
   kubectl swarm jobs cameras --failing           jobs that fail, with their last exits
-  kubectl swarm jobs cameras --unassigned        jobs that no worker runs")]
+  kubectl swarm jobs cameras --unassigned        jobs that no worker runs
+  kubectl swarm jobs -A --failing                of all Swarms of the cluster")]
 pub(crate) struct JobsArgs {
     /// The name of the Swarm [default: the only one of the namespace]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// List the jobs of all Swarms in all namespaces
+    #[arg(long, short = 'A', conflicts_with_all = ["name", "namespace"])]
+    all_namespaces: bool,
     /// Only jobs of this worker
     #[arg(long, short, value_name = "WORKER")]
     worker: Option<String>,
@@ -61,52 +63,48 @@ pub(crate) struct JobsArgs {
     pub(crate) scope: Scope,
 }
 
-/// The moment since which its worker has each job, in milliseconds of Unix time.
-type Held<'a> = BTreeMap<&'a str, u64>;
+/// A job that is shown.
+struct Shown<'a> {
+    pool: &'a LivePool,
+    title: &'a str,
+    state: JobState<'a>,
+    /// The moment since which it fails, or since which its worker has it, as far as the history goes
+    /// back; in seconds of Unix time.
+    since: Option<u64>,
+}
 
 /// Prints the jobs of a Swarm. Exit code 3 if the Swarm or the worker does not exist.
 pub(crate) fn jobs(args: &JobsArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
-        let namespace = args.scope.namespace()?;
+        let namespace = if args.all_namespaces { String::new() } else { args.scope.namespace()? };
         args.display.show(async || answer(args, proxy, &namespace).await).await
     })
 }
 
 async fn answer(args: &JobsArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
-    let pool = one(proxy, namespace, args.name.as_deref(), Reach::All).await?;
+    let pools = if args.all_namespaces {
+        every(proxy, Reach::All).await?
+    } else {
+        vec![one(proxy, namespace, args.name.as_deref(), Reach::All).await?]
+    };
     if let Some(worker) = &args.worker {
-        let names = || pool.all_workers().map(|it| it.name.as_str());
+        let names = || pools.iter().flat_map(LivePool::all_workers).map(|it| it.name.as_str());
         if !names().any(|name| name == worker) {
-            let (swarm, hint) = (&pool.swarm.metadata.name, nearest(worker, names()));
-            return Err(Failure::No(format!("Swarm `{swarm}` has no worker `{worker}`{hint}")));
+            let hint = nearest(worker, names());
+            let has_none = match pools.as_slice() {
+                [pool] => format!("Swarm `{}` has no", pool.swarm.metadata.name),
+                _ => "no Swarm has a".to_owned(),
+            };
+            return Err(Failure::No(format!("{has_none} worker `{worker}`{hint}")));
         }
     }
-    let inline = pool.swarm.inline_jobs();
-    let title = |state: &JobState<'_>| {
-        let job = inline.get(state.name.as_str());
-        job.and_then(|job| job["title"].as_str()).unwrap_or_default()
-    };
-    let titled = pool.jobs().map(|state| (title(&state), state));
-    let shown: Vec<_> = titled.filter(|(title, state)| args.shows(state, title)).collect();
-    let held = pool.past().held_since();
-    let document = || {
-        let all: Vec<_> =
-            shown.iter().map(|(title, state)| document(&held, title, state)).collect();
-        json!({ "jobs": all })
-    };
-    let names = || shown.iter().map(|(_, state)| state.name.to_string()).collect();
+    let shown: Vec<_> = pools.iter().flat_map(|pool| args.shown_of(pool)).collect();
+    let document = || json!({ "jobs": shown.iter().map(document).collect::<Vec<_>>() });
+    let names = || shown.iter().map(|it| it.state.name.to_string()).collect();
     let text = |is_wide| {
-        let mut text = table(pool.now, &held, &shown, is_wide);
-        let unnamed = pool.unnamed_failing();
-        if 0 < unnamed && !args.unassigned && args.worker.is_none() {
-            let them = number(unnamed, "job that fails is", "jobs that fail are");
-            let _ = writeln!(
-                text,
-                "… and {unnamed} more {them} not named; a worker names its worst three"
-            );
-        }
-        if let (true, Some(message)) = (args.unassigned, why_unassigned(&pool.swarm).1) {
-            let _ = writeln!(text, "{}", printable(message, Form::Line));
+        let mut text = table(&shown, args.all_namespaces, is_wide);
+        for pool in &pools {
+            args.add_rest(&mut text, pool);
         }
         text
     };
@@ -114,33 +112,72 @@ async fn answer(args: &JobsArgs, proxy: &Proxy, namespace: &str) -> Result<Answe
 }
 
 impl JobsArgs {
+    /// Returns the jobs of a pool that are to be shown. O(jobs · log jobs).
+    fn shown_of<'a>(&self, pool: &'a LivePool) -> Vec<Shown<'a>> {
+        let (inline, held) = (pool.swarm.inline_jobs(), pool.past().held_since());
+        let shown = pool.jobs().map(|state| {
+            let job = inline.get(state.name.as_str());
+            let title = job.and_then(|job| job["title"].as_str()).unwrap_or_default();
+            let failing = state.failing.map(|it| it.since_unix_s);
+            let held = || Some(held.get(state.name.as_str())? / 1_000);
+            let since = failing.or_else(held);
+            Shown { pool, title, state, since }
+        });
+        shown.filter(|it| self.shows(&it.state, it.title)).collect()
+    }
+
+    /// Appends sentences about jobs of a pool that the table does not have, or about its reasons.
+    fn add_rest(&self, text: &mut String, pool: &LivePool) {
+        let (namespace, name) = pool.place();
+        let place =
+            if self.all_namespaces { format!("{namespace}/{name}: ") } else { String::new() };
+        let unnamed = pool.unnamed_failing();
+        if 0 < unnamed && !self.unassigned && self.worker.is_none() {
+            let them = number(unnamed, "job that fails is", "jobs that fail are");
+            let _ = writeln!(
+                text,
+                "… {place}and {unnamed} more {them} not named; a worker names its worst three"
+            );
+        }
+        if let (true, Some(message)) = (self.unassigned, why_unassigned(&pool.swarm).1) {
+            let _ = writeln!(text, "{}", printable(&format!("{place}{message}"), Form::Line));
+        }
+    }
+
     fn shows(&self, state: &JobState<'_>, title: &str) -> bool {
-        let Self { name: _, worker, job, unassigned, failing, display: _, scope: _ } = self;
+        let Self { worker, job, unassigned, failing, .. } = self;
         let has = |text: &String| state.name.as_str().contains(text) || title.contains(text);
-        worker.as_deref().is_none_or(|worker| state.worker == Some(worker))
+        let is_on = |worker| state.is_everywhere || state.worker == Some(worker);
+        worker.as_deref().is_none_or(is_on)
             && job.as_ref().is_none_or(has)
             && (!unassigned || state.phase == JobPhase::Unassigned)
             && (!failing || state.failing.is_some())
     }
 }
 
-fn table(now: Timestamp, held: &Held<'_>, shown: &[(&str, JobState<'_>)], is_wide: bool) -> String {
-    let mut heads = vec![columns::JOB, columns::TITLE, columns::WORKER, columns::PHASE];
+/// Makes a table. Columns without a value in any row are left out.
+fn table(shown: &[Shown<'_>], is_of_all: bool, is_wide: bool) -> String {
+    let mut heads = vec!["NAMESPACE", "SWARM"];
+    heads.extend([columns::JOB, columns::TITLE, columns::WORKER, columns::PHASE]);
     heads.extend(["RESTARTS", "SINCE", "LAST EXIT"]);
     heads.extend(if is_wide { &["SLOT", "TOKEN", "LAST OUTPUT"][..] } else { &[] });
-    let mut rows = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-    rows.extend(shown.iter().map(|(title, state)| {
+    let heads = heads.into_iter().skip(if is_of_all { 0 } else { 2 });
+    let mut rows = vec![heads.map(str::to_owned).collect::<Vec<_>>()];
+    rows.extend(shown.iter().map(|Shown { pool, title, state, since }| {
         let failing = state.failing;
         let known = |text: Option<String>| text.unwrap_or_default();
-        let mut row = vec![
+        let (namespace, name) = pool.place();
+        let mut row =
+            if is_of_all { vec![namespace.to_owned(), name.to_owned()] } else { Vec::new() };
+        row.extend([
             state.name.to_string(),
             (*title).to_owned(),
-            state.worker.unwrap_or("-").to_owned(),
+            state.shown_worker().to_owned(),
             state.phase.as_str().to_owned(),
             known(failing.map(|it| it.restarts.to_string())),
-            known(since(held, state).map(|since| age_since(now, since))),
+            known(since.map(|since| age_since(pool.now, since))),
             known(failing.map(|it| it.last_exit.clone())),
-        ];
+        ]);
         if is_wide {
             row.extend([
                 known(state.slot.map(|slot| slot.to_string())),
@@ -153,22 +190,19 @@ fn table(now: Timestamp, held: &Held<'_>, shown: &[(&str, JobState<'_>)], is_wid
     whole_table(rows)
 }
 
-/// Returns the moment since which a job fails, or since which its worker has it, as far as the history
-/// goes back; in seconds of Unix time.
-fn since(held: &Held<'_>, state: &JobState<'_>) -> Option<u64> {
-    let failing = state.failing.map(|it| it.since_unix_s);
-    failing.or_else(|| Some(held.get(state.name.as_str())? / 1_000))
-}
-
-fn document(held: &Held<'_>, title: &str, state: &JobState<'_>) -> Value {
+fn document(Shown { pool, title, state, since }: &Shown<'_>) -> Value {
+    let (namespace, swarm) = pool.place();
     json!({
         "job": state.name.as_str(),
         "title": (!title.is_empty()).then_some(title),
+        "namespace": namespace,
+        "swarm": swarm,
         "worker": state.worker,
+        "everywhere": state.is_everywhere,
         "slot": state.slot.map(|slot| slot.0),
         "phase": state.phase.as_str(),
         "token": state.token,
-        "sinceUnixS": since(held, state),
+        "sinceUnixS": since,
         "restarts": state.failing.map(|it| it.restarts),
         "lastExit": state.failing.map(|it| it.last_exit.as_str()),
         "lastOutput": state.failing.map(|it| &it.last_output),

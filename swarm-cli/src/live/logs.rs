@@ -39,6 +39,10 @@ pub(crate) struct LogsArgs {
     /// The Swarm of the job, if several have it
     #[arg(long, value_name = "NAME")]
     pub(crate) swarm: Option<String>,
+    /// The worker whose log is read [default: the one that has the job, or the first one if every
+    /// worker runs it]
+    #[arg(long, value_name = "WORKER")]
+    worker: Option<String>,
     /// Print new lines until Ctrl-C, also from the next worker of the job
     #[arg(long, short)]
     follow: bool,
@@ -191,12 +195,18 @@ async fn holder(
         with_jobs(proxy, namespace, args.swarm.as_deref(), std::slice::from_ref(job)).await?;
     let found = pools.iter().filter_map(|pool| {
         let state = pool.job(job)?;
-        Some((&pool.swarm.metadata.name, state.worker.map(str::to_owned)))
+        let named = args.worker.as_deref().or(state.worker);
+        let first = || pool.workers().first().map(|worker| worker.name.as_str());
+        let worker = named.or_else(|| state.is_everywhere.then(first).flatten());
+        Some((&pool.swarm.metadata.name, worker.map(str::to_owned)))
     });
     let found: Vec<_> = found.collect();
     match found.as_slice() {
         [] => Err(Failure::No(has_no_job(&pools, namespace, args.swarm.as_deref(), job))),
-        [(_, Some(worker))] => Ok(worker.clone()),
+        [(_, Some(worker))] => {
+            check_name(worker)?;
+            Ok(worker.clone())
+        }
         [(swarm, None)] => Err(Failure::No(format!(
             "no worker has job `{job}` of Swarm `{swarm}` now; `kubectl swarm explain {job} -n \
              {namespace}` says why"

@@ -55,6 +55,11 @@ pub(super) fn views(namespace: &str) -> String {
     format!("{GROUP}/namespaces/{namespace}/workerviews")
 }
 
+/// The histories of all Swarms.
+pub(super) fn all_histories() -> String {
+    format!("{GROUP}/swarmhistories")
+}
+
 /// The histories of the Swarms of a namespace.
 pub(super) fn histories(namespace: &str) -> String {
     format!("{GROUP}/namespaces/{namespace}/swarmhistories")

@@ -10,6 +10,7 @@ use swarm_core::handover::{Cell, Record, SessionId};
 use swarm_core::history::Episode;
 use swarm_core::parts;
 use swarm_core::{Failing, FailingJob, JobName, JobPhase, Ledger, Replication, Slot, Token};
+use swarm_local::output::EVERY_WORKER;
 use swarm_local::past::Past;
 
 use super::history;
@@ -83,6 +84,8 @@ pub(super) struct JobState<'a> {
     pub(super) session: Option<&'a SessionId>,
     /// The name of the worker; `None` without a worker, or if it is not known.
     pub(super) worker: Option<&'a str>,
+    /// Whether every worker runs it.
+    pub(super) is_everywhere: bool,
     pub(super) token: u64,
     /// The report of the worker, if it is one of the worst failing jobs.
     pub(super) failing: Option<&'a FailingJob>,
@@ -183,6 +186,11 @@ impl LivePool {
         }
     }
 
+    /// Returns the namespace and the name of the Swarm.
+    pub(super) fn place(&self) -> (&str, &str) {
+        (&self.swarm.metadata.namespace, &self.swarm.metadata.name)
+    }
+
     /// Returns the recent moves of the Swarm.
     pub(super) fn past(&self) -> Past<'_> {
         Past { episodes: &self.episodes, now: self.now, since: None }
@@ -248,15 +256,24 @@ impl LivePool {
     fn state<'a>(&'a self, name: &'a JobName, record: &'a Record) -> JobState<'a> {
         let cell = &record.cell;
         let holder = cell.holder().and_then(|holder| self.workers.get(holder));
-        let worst = holder.and_then(|holder| holder.report.as_ref());
-        let worst = worst.into_iter().flat_map(|report| &report.failing.worst);
-        let failing = worst.into_iter().find(|it| it.job == *name);
+        let is_everywhere = matches!(cell, Cell::Everywhere { .. });
+        let failing_on = |worker: &'a LiveWorker| {
+            let worst = worker.report.as_ref().map(|report| &report.failing.worst);
+            worst.into_iter().flatten().find(|it| it.job == *name)
+        };
+        let failing = if is_everywhere {
+            self.workers().into_iter().find_map(failing_on)
+        } else {
+            holder.and_then(failing_on)
+        };
         let confirmed = |is_confirmed: bool| {
             if is_confirmed { JobPhase::Running } else { JobPhase::Published }
         };
         let phase = match cell {
             Cell::Releasing { .. } | Cell::ReleasingAll { .. } => JobPhase::Stopping,
-            Cell::Granted { .. } if failing.is_some() => JobPhase::Failing,
+            Cell::Granted { .. } | Cell::Everywhere { .. } if failing.is_some() => {
+                JobPhase::Failing
+            }
             Cell::Granted { .. } => confirmed(holder.is_some_and(|it| it.runs(name, cell.token()))),
             Cell::Everywhere { .. } => {
                 let runs = |worker: &&LiveWorker| worker.runs(name, cell.token());
@@ -276,6 +293,7 @@ impl LivePool {
             session: holder.map(|holder| &holder.session),
             slot: holder.map(|holder| holder.slot).filter(|slot| *slot != Slot::NOBODY),
             worker: holder.map(|holder| holder.name.as_str()).filter(|name| !name.is_empty()),
+            is_everywhere,
             token: cell.token().0,
             failing,
         }
@@ -298,6 +316,11 @@ impl LiveWorker {
 }
 
 impl JobState<'_> {
+    /// Returns the worker as tables show it.
+    pub(super) fn shown_worker(&self) -> &str {
+        if self.is_everywhere { EVERY_WORKER } else { self.worker.unwrap_or("-") }
+    }
+
     /// Whether a person should look at it, or wait for it.
     pub(super) fn is_notable(&self) -> bool {
         !matches!(self.phase, JobPhase::Running | JobPhase::Published | JobPhase::Done)

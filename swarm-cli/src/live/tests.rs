@@ -229,6 +229,24 @@ fn the_document_of_a_swarm_has_the_promised_fields() {
 }
 
 #[test]
+fn a_job_that_every_worker_runs_counts_on_each_and_fails_if_it_fails_on_one() {
+    let failing = r#"{"count":1,"worst":[{"job":"g","state":"restarting","restarts":4,
+        "sinceUnixS":1,"lastExit":"ended with exit code 3","lastOutput":[]}]}"#;
+    let job: JobName = "g".parse().unwrap();
+    let everywhere = |leases: &[LeaseObject]| {
+        let mut pool = pool(leases);
+        let record = pool.ledger.cells.jobs.get_mut(&job).unwrap();
+        record.cell = Cell::Everywhere { token: Token(107) };
+        pool
+    };
+    let fails = everywhere(&[lease(A, 5, ""), lease(B, 7, failing)]);
+    let state = fails.job(&job).unwrap();
+    assert_eq!((state.phase, state.shown_worker()), (JobPhase::Failing, "(every worker)"));
+    let states = workers::states(&fails, &workers::Nodes::default());
+    assert_eq!(states.iter().map(|it| it.jobs).collect::<Vec<_>>(), [3, 2, 2]);
+}
+
+#[test]
 fn a_release_is_bounded_by_its_timeout_or_by_the_kill() {
     let bound = |handover: Value, waited| {
         let swarm: SwarmObject = read(json!({

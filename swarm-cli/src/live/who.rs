@@ -9,8 +9,8 @@ use swarm_core::JobName;
 use swarm_local::output::{columns, row, whole_table};
 use swarm_local::show::{Answer, Display};
 
-use super::pool::{JobState, LivePool};
-use super::{Failure, Scope, has_no_job, run, with_jobs};
+use super::pool::{JobState, LivePool, Reach};
+use super::{Failure, Scope, every, has_no_job, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 
 /// Arguments of `kubectl swarm who`.
@@ -19,7 +19,8 @@ use crate::kubectl::proxy::Proxy;
 Examples:
   kubectl swarm who cam-044                  the worker of a job of any Swarm in this namespace
   kubectl swarm who cam-044 cam-045 -n media
-  kubectl swarm who cam-044 --swarm cameras -o json")]
+  kubectl swarm who cam-044 --swarm cameras -o json
+  kubectl swarm who cam-044 -A               the worker of a job of any Swarm in any namespace")]
 pub(crate) struct WhoArgs {
     /// The names of the jobs
     #[arg(required = true, value_name = "JOB")]
@@ -27,6 +28,9 @@ pub(crate) struct WhoArgs {
     /// The Swarm of the jobs [default: every Swarm of the namespace that has them]
     #[arg(long, value_name = "NAME")]
     pub(crate) swarm: Option<String>,
+    /// Look in all Swarms of all namespaces
+    #[arg(long, short = 'A', conflicts_with_all = ["swarm", "namespace"])]
+    all_namespaces: bool,
     #[command(flatten)]
     display: Display,
     #[command(flatten)]
@@ -39,7 +43,7 @@ pub(crate) fn who(args: &WhoArgs) -> ExitCode {
         let wanted = args.jobs.iter().map(|job| job.parse::<JobName>());
         let wanted: Result<Vec<_>, _> = wanted.collect();
         let wanted = wanted.map_err(|error| error.to_string())?;
-        let namespace = args.scope.namespace()?;
+        let namespace = if args.all_namespaces { String::new() } else { args.scope.namespace()? };
         args.display.show(async || answer(args, proxy, &namespace, &wanted).await).await
     })
 }
@@ -50,7 +54,11 @@ async fn answer(
     namespace: &str,
     wanted: &[JobName],
 ) -> Result<Answer, Failure> {
-    let pools = with_jobs(proxy, namespace, args.swarm.as_deref(), wanted).await?;
+    let pools = if args.all_namespaces {
+        every(proxy, Reach::Jobs(wanted)).await?
+    } else {
+        with_jobs(proxy, namespace, args.swarm.as_deref(), wanted).await?
+    };
     let (mut found, mut complaints) = (Vec::new(), Vec::new());
     for job in wanted {
         let holders = pools.iter().filter_map(|pool| Some((pool, pool.job(job)?)));
@@ -60,8 +68,9 @@ async fn answer(
             complaints.push(has_no_job(&pools, namespace, args.swarm.as_deref(), job));
         }
     }
-    let text = |_| {
-        let rows = found.iter().map(|(pool, state)| line(pool, state));
+    let text = |is_wide| {
+        let rows =
+            found.iter().map(|(pool, state)| line(pool, state, is_wide || args.all_namespaces));
         if found.is_empty() {
             String::new()
         } else {
@@ -78,17 +87,20 @@ async fn answer(
 }
 
 fn head() -> Vec<String> {
-    row([columns::JOB, columns::WORKER, columns::PHASE, "SLOT", "TOKEN", "SWARM"])
+    row([columns::JOB, columns::WORKER, columns::PHASE, "SLOT", "TOKEN", "SWARM", "NAMESPACE"])
 }
 
-fn line(pool: &LivePool, state: &JobState<'_>) -> Vec<String> {
+/// Makes the line of a job. A wide one has the namespace, and so has a job of any namespace.
+fn line(pool: &LivePool, state: &JobState<'_>, has_namespace: bool) -> Vec<String> {
+    let (namespace, swarm) = pool.place();
     vec![
         state.name.to_string(),
-        state.worker.unwrap_or("-").to_owned(),
+        state.shown_worker().to_owned(),
         state.phase.as_str().to_owned(),
         state.slot.map_or_else(|| "-".to_owned(), |slot| slot.to_string()),
         state.token.to_string(),
-        pool.swarm.metadata.name.clone(),
+        swarm.to_owned(),
+        if has_namespace { namespace.to_owned() } else { String::new() },
     ]
 }
 
@@ -98,6 +110,7 @@ fn document(pool: &LivePool, state: &JobState<'_>) -> serde_json::Value {
         "swarm": pool.swarm.metadata.name,
         "namespace": pool.swarm.metadata.namespace,
         "worker": state.worker,
+        "everywhere": state.is_everywhere,
         "slot": state.slot.map(|slot| slot.0),
         "phase": state.phase.as_str(),
         "token": state.token,

@@ -11,7 +11,7 @@ use swarm_local::output::{columns, whole_table};
 use swarm_local::show::{Answer, Display};
 
 use super::pool::{LivePool, LiveWorker, Reach};
-use super::{Failure, Scope, age_of, one, paths, run};
+use super::{Failure, Scope, age_of, every, one, paths, run};
 use crate::kubectl::proxy::Proxy;
 
 /// Arguments of `kubectl swarm workers`.
@@ -19,11 +19,15 @@ use crate::kubectl::proxy::Proxy;
 #[command(after_help = "\
 Examples:
   kubectl swarm workers cameras             state, jobs, and when each was last heard of
-  kubectl swarm workers cameras -o wide     with slots, nodes, sessions and versions of views")]
+  kubectl swarm workers cameras -o wide     with slots, nodes, sessions and versions of views
+  kubectl swarm workers -A                  of all Swarms of the cluster")]
 pub(crate) struct WorkersArgs {
     /// The name of the Swarm [default: the only one of the namespace]
     #[arg(value_name = "NAME")]
     name: Option<String>,
+    /// List the workers of all Swarms in all namespaces
+    #[arg(long, short = 'A', conflicts_with_all = ["name", "namespace"])]
+    all_namespaces: bool,
     #[command(flatten)]
     display: Display,
     #[command(flatten)]
@@ -51,28 +55,43 @@ pub(super) type Nodes = BTreeMap<String, String>;
 
 /// Prints the workers of a Swarm. Exit code 3 if the Swarm does not exist.
 pub(crate) fn workers(args: &WorkersArgs) -> ExitCode {
-    let WorkersArgs { name, display, scope } = args;
-    run(&scope.cluster, async |proxy| {
-        let namespace = scope.namespace()?;
-        display.show(async || answer(proxy, &namespace, name.as_deref(), *display).await).await
+    run(&args.scope.cluster, async |proxy| {
+        let namespace = if args.all_namespaces { String::new() } else { args.scope.namespace()? };
+        args.display.show(async || answer(args, proxy, &namespace).await).await
     })
 }
 
-async fn answer(
-    proxy: &Proxy,
-    namespace: &str,
-    name: Option<&str>,
-    display: Display,
-) -> Result<Answer, Failure> {
-    let pool = one(proxy, namespace, name, Reach::All).await?;
-    let nodes = nodes(proxy, namespace).await;
-    let states = states(&pool, &nodes);
-    let document = || {
-        let all: Vec<_> = states.iter().map(|it| document(&pool, it)).collect();
-        json!({ "workers": all })
+async fn answer(args: &WorkersArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
+    let pools = if args.all_namespaces {
+        every(proxy, Reach::All).await?
+    } else {
+        vec![one(proxy, namespace, args.name.as_deref(), Reach::All).await?]
     };
-    let names = || states.iter().map(|it| it.worker.name.clone()).collect();
-    Ok(display.answer(true, |is_wide| table(&pool, &states, is_wide), document, names)?)
+    let mut known = BTreeMap::<&str, Nodes>::new();
+    for pool in &pools {
+        let (namespace, _) = pool.place();
+        if !known.contains_key(namespace) {
+            known.insert(namespace, nodes(proxy, namespace).await);
+        }
+    }
+    let none = Nodes::default();
+    let states = |pool| states(pool, known.get(pool.place().0).unwrap_or(&none));
+    let all: Vec<_> = pools
+        .iter()
+        .flat_map(|pool| states(pool).into_iter().map(move |state| (pool, state)))
+        .collect();
+    let document = || {
+        let all = all.iter().map(|(pool, state)| {
+            let mut document = document(pool, state);
+            let (namespace, swarm) = pool.place();
+            (document["namespace"], document["swarm"]) = (namespace.into(), swarm.into());
+            document
+        });
+        json!({ "workers": all.collect::<Vec<_>>() })
+    };
+    let names = || all.iter().map(|(_, it)| it.worker.name.clone()).collect();
+    let text = |is_wide| table(&all, args.all_namespaces, is_wide);
+    Ok(args.display.answer(true, text, document, names)?)
 }
 
 /// Reads the nodes of all pods of a namespace. The map is empty after a failure.
@@ -94,7 +113,9 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
     let inline = pool.swarm.inline_jobs();
     let has_shares = inline.values().any(|job| job["share"].is_u64());
     let mut loads = BTreeMap::<&SessionId, Load>::new();
+    let mut everywhere = 0;
     for job in pool.jobs() {
+        everywhere += usize::from(job.is_everywhere);
         let Some(session) = job.session else { continue };
         let load = loads.entry(session).or_default();
         if job.phase == JobPhase::Stopping {
@@ -107,6 +128,7 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
     }
     let states = pool.all_workers().map(|worker| {
         let load = loads.get(&worker.session).copied().unwrap_or_default();
+        let granted = load.granted + if worker.is_former { 0 } else { everywhere };
         let state = match &worker.report {
             _ if worker.is_former => "leaving",
             _ if worker.is_plain => "plain",
@@ -121,9 +143,9 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
         WorkerState {
             worker,
             state,
-            jobs: load.granted,
+            jobs: granted,
             releasing: load.releasing,
-            failing: failing.min(load.granted + load.releasing),
+            failing: failing.min(granted + load.releasing),
             load: has_shares.then_some(load.shares),
             node: nodes.get(&worker.name).cloned(),
         }
@@ -131,18 +153,23 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
     states.collect()
 }
 
-fn table(pool: &LivePool, states: &[WorkerState<'_>], is_wide: bool) -> String {
-    let mut heads = vec![columns::WORKER, columns::STATE, "JOBS", "STOPPING", "FAILING"];
+fn table(all: &[(&LivePool, WorkerState<'_>)], is_of_all: bool, is_wide: bool) -> String {
+    let mut heads = vec!["NAMESPACE", "SWARM"];
+    heads.extend([columns::WORKER, columns::STATE, "JOBS", "STOPPING", "FAILING"]);
     heads.extend(["AGE", columns::HEARD]);
     heads.extend(if is_wide { &["SLOT", "NODE", "LOAD", "VIEW", "SESSION"][..] } else { &[] });
-    let mut rows = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-    rows.extend(states.iter().map(|it| {
+    let heads = heads.into_iter().skip(if is_of_all { 0 } else { 2 });
+    let mut rows = vec![heads.map(str::to_owned).collect::<Vec<_>>()];
+    rows.extend(all.iter().map(|(pool, it)| {
         let report = it.worker.report.as_ref();
         let ago = |time| age_of(pool.now, time);
         let heard = report.and_then(|report| report.renewed).map(ago);
         let heard = heard.map_or_else(String::new, |age| format!("{age} ago"));
         let some = |count: usize| if count == 0 { String::new() } else { count.to_string() };
-        let mut row = vec![
+        let (namespace, name) = pool.place();
+        let mut row =
+            if is_of_all { vec![namespace.to_owned(), name.to_owned()] } else { Vec::new() };
+        row.extend([
             it.worker.name.clone(),
             it.state.to_owned(),
             it.jobs.to_string(),
@@ -150,7 +177,7 @@ fn table(pool: &LivePool, states: &[WorkerState<'_>], is_wide: bool) -> String {
             some(it.failing),
             report.and_then(|report| report.opened).map_or_else(String::new, ago),
             heard,
-        ];
+        ]);
         if is_wide {
             let view = match it.worker.is_confirmed {
                 Some(true) => "confirmed",

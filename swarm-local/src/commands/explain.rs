@@ -12,7 +12,7 @@ use swarm_adapters_host::shell;
 use super::super::web::JobEntry;
 use super::{Failure, NamedPool, finished, names};
 use crate::history;
-use crate::output::add_field;
+use crate::output::{EVERY_WORKER, EVERYWHERE, add_field};
 use crate::past::Past;
 use crate::show::{Answer, Display};
 use crate::text::{age, counted};
@@ -94,6 +94,9 @@ fn document(entry: &JobEntry<String>, pool: &str, past: &Past<'_>) -> Value {
 
 /// Explains why a job is where it is.
 fn why(entry: &JobEntry<String>) -> String {
+    if entry.is_everywhere() {
+        return EVERYWHERE.to_owned();
+    }
     match (&entry.unassigned_message, &entry.worker) {
         (Some(why), _) => why.clone(),
         (None, Some(_)) if entry.moves_for.is_some() => entry.leaving(),
@@ -128,6 +131,9 @@ fn text(entry: &JobEntry<String>, pool: &str, past: &Past<'_>, unread: Option<&s
         let slot = entry.slot.map(|slot| format!(", slot {slot}")).unwrap_or_default();
         line("Worker:", &format!("{worker}{slot}, token {}", entry.token));
     }
+    if entry.is_everywhere() {
+        line("Worker:", &format!("{EVERY_WORKER}, token {}", entry.token));
+    }
     if 0 < entry.restarts && entry.failing.is_none() {
         let last = entry.last_exit.as_ref().map(|last| format!(", last {last}"));
         line("Restarts:", &format!("{}{}", entry.restarts, last.unwrap_or_default()));
@@ -143,8 +149,10 @@ fn text(entry: &JobEntry<String>, pool: &str, past: &Past<'_>, unread: Option<&s
     for wait in &entry.waits_for {
         line("Waits for:", &wait.sentence());
     }
-    let came = || past.last_move(&entry.name, entry.worker.as_deref());
-    line("Came:", &unread.map_or_else(came, |why| format!("not known: {why}")));
+    if !entry.is_everywhere() {
+        let came = || past.last_move(&entry.name, entry.worker.as_deref());
+        line("Came:", &unread.map_or_else(came, |why| format!("not known: {why}")));
+    }
     line("Why:", &why(entry));
     text
 }

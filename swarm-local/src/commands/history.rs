@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use jiff::Timestamp;
+use serde_json::json;
 
+use super::pool::{self, Pool};
 use super::{Failure, NamedPool, finished, names};
 use crate::output;
 use crate::past::{self, Past};
@@ -20,6 +22,9 @@ pub struct HistoryArgs {
     /// The pool
     #[command(flatten)]
     pub pool: NamedPool,
+    /// Show the histories of all pools that run
+    #[arg(long, short = 'A', conflicts_with_all = ["job", "pool", "dir"])]
+    pub all: bool,
     /// Only what happened since then: a time such as 2026-11-28T03:10:00Z, or a time span such as 6h
     #[arg(long, value_name = "TIME", value_parser = crate::since)]
     pub since: Option<Timestamp>,
@@ -69,6 +74,10 @@ pub async fn diff(args: DiffArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn answer(args: &HistoryArgs) -> Result<Answer, Failure> {
+    let running = if args.all { pool::all_running().await? } else { Vec::new() };
+    if !running.is_empty() {
+        return every(args, &running);
+    }
     let (episodes, note) = args.pool.history().await?;
     let past = Past { episodes: &episodes, now: Timestamp::now(), since: args.since };
     let (rows, items) = past::limits(args.last);
@@ -97,6 +106,38 @@ async fn answer(args: &HistoryArgs) -> Result<Answer, Failure> {
     let text = |_| table.clone().unwrap_or_else(|| past.unmoved(job));
     let answer = args.display.answer(true, text, || past.document_of(job, items), names)?;
     Ok(answer.with_complaints(note))
+}
+
+/// Returns the histories of several pools.
+fn every(args: &HistoryArgs, pools: &[Pool]) -> Result<Answer, Failure> {
+    let read = |pool: &Pool| (pool.name(), crate::history::read(&pool.dir));
+    let found: Vec<_> = pools.iter().map(read).collect();
+    let (rows, items) = past::limits(args.last);
+    let columns = output::terminal_columns();
+    let of = |episodes| Past { episodes, now: Timestamp::now(), since: args.since };
+    let text = |_| {
+        let shown = found
+            .iter()
+            .map(|(name, (episodes, _))| format!("{name}\n{}", of(episodes).table(rows, columns)));
+        shown.collect()
+    };
+    let document = || {
+        let all = found.iter().map(|(name, (episodes, _))| {
+            let mut document = of(episodes).document(items);
+            document["pool"] = name.as_str().into();
+            document
+        });
+        json!({ "pools": all.collect::<Vec<_>>() })
+    };
+    let names = || {
+        let jobs = found.iter().flat_map(|(_, (episodes, _))| of(episodes).jobs(items));
+        jobs.collect::<BTreeSet<_>>().into_iter().map(str::to_owned).collect()
+    };
+    let notes = found.iter().filter_map(|(name, (_, unread))| {
+        unread.as_ref().map(|sentence| format!("note: {name}: {sentence}"))
+    });
+    let answer = args.display.answer(true, text, document, names)?;
+    Ok(answer.with_complaints(notes.collect()))
 }
 
 async fn difference(args: &DiffArgs) -> Result<Answer, Failure> {

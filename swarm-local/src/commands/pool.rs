@@ -249,6 +249,13 @@ pub(super) async fn all_running() -> Result<Vec<Pool>, Failure> {
     Ok(running.into_iter().map(|(dir, _)| Pool { dir }).collect())
 }
 
+/// Finds all running pools in the default directories, or else the selected one, which may be elsewhere.
+pub(super) async fn every_or(all: bool, selected: &PoolArgs) -> Result<Vec<Pool>, Failure> {
+    let running = if all { all_running().await? } else { Vec::new() };
+    // The error about a missing pool names the directory.
+    if running.is_empty() { Ok(vec![selected.find().await?]) } else { Ok(running) }
+}
+
 /// Finds the only running pool in a default directory, or else the only pool that left processes
 /// behind.
 async fn only_one() -> Result<Found, Failure> {

@@ -15,15 +15,15 @@ use super::super::snapshot::RUNS_WELL;
 use super::super::text::{age, counted, quoted};
 use super::super::web::{self, JobEntry, job_line};
 use super::pool::Pool;
-use super::{Failure, PoolArgs, finished, names};
+use super::{Failure, PoolArgs, finished, names, pool};
 use crate::output::{columns, columns_of, line, width_of};
 use crate::show::{Answer, Display, Format};
 
 /// Number of existing workers that an error names if the requested worker does not exist.
 const NAMED_MAX: usize = 5;
 
-/// Position of the column with titles.
-const TITLE: usize = 1;
+/// Columns that are left out if no job has a value there.
+const OPTIONAL: [&str; 2] = [columns::POOL, columns::TITLE];
 
 /// Number of lines that determine the widths of the columns.
 const MEASURED: usize = 1_000;
@@ -34,6 +34,9 @@ pub struct PsArgs {
     /// The pool
     #[command(flatten)]
     pub pool: PoolArgs,
+    /// List the jobs of all pools
+    #[arg(long, short = 'A', conflicts_with_all = ["pool", "dir", "by_option", "worker"])]
+    pub all: bool,
     /// Only jobs of this worker
     #[arg(long, short, value_name = "WORKER")]
     pub worker: Option<String>,
@@ -53,8 +56,9 @@ pub struct PsArgs {
 
 impl PsArgs {
     fn shows(&self, entry: &JobEntry<String>) -> bool {
-        let Self { pool: _, worker, job, unassigned, failing, display: _ } = self;
-        worker.as_ref().is_none_or(|worker| entry.worker.as_ref() == Some(worker))
+        let Self { worker, job, unassigned, failing, .. } = self;
+        let is_on = |worker| entry.is_everywhere() || entry.worker.as_ref() == Some(worker);
+        worker.as_ref().is_none_or(is_on)
             && job.as_ref().is_none_or(|text| has(entry, text))
             && (!unassigned || entry.unassigned.is_some())
             && (!failing || entry.failing.is_some())
@@ -93,11 +97,6 @@ async fn print(args: &PsArgs) -> Result<ExitCode, Failure> {
 
 /// Writes the jobs, escaped for the format.
 async fn write(args: &PsArgs, format: Format, to: &mut dyn Write) -> Result<(), Failure> {
-    let pool = args.pool.find().await?;
-    if let Some(worker) = &args.worker {
-        has_worker(&pool, worker).await?;
-    }
-    let answer = pool.get(web::JOBS).await?;
     let mut rows: Box<dyn Rows> = match format {
         Format::Text | Format::Wide if args.unassigned => Box::new(Table::of_unassigned()),
         Format::Text => Box::new(Table::new(false)?),
@@ -106,11 +105,18 @@ async fn write(args: &PsArgs, format: Format, to: &mut dyn Write) -> Result<(), 
         Format::Yaml => Box::<YamlList>::default(),
         Format::Name => Box::new(Names),
     };
-    let each = |line: &[u8]| match job_line(line).transpose()? {
-        Some((raw, entry)) if args.shows(&entry) => rows.put(to, raw, entry),
-        Some(_) | None => Ok(()),
-    };
-    answer.lines(each).await?;
+    for pool in pool::every_or(args.all, &args.pool).await? {
+        if let Some(worker) = &args.worker {
+            has_worker(&pool, worker).await?;
+        }
+        let answer = pool.get(web::JOBS).await?;
+        let name = args.all.then(|| pool.name());
+        let each = |line: &[u8]| match job_line(line).transpose()? {
+            Some((raw, entry)) if args.shows(&entry) => rows.put(to, name.as_deref(), raw, entry),
+            Some(_) | None => Ok(()),
+        };
+        answer.lines(each).await?;
+    }
     Ok(rows.end(to)?)
 }
 
@@ -143,8 +149,15 @@ fn no_worker(worker: &str, names: &[String]) -> String {
 
 /// A way to print jobs, escaped.
 trait Rows {
-    /// Prints a job, now or later; `raw` is the received line.
-    fn put(&mut self, to: &mut dyn Write, raw: &[u8], entry: JobEntry<String>) -> io::Result<()>;
+    /// Prints a job, now or later; `raw` is the received line. A list of several pools has the name of
+    /// its pool.
+    fn put(
+        &mut self,
+        to: &mut dyn Write,
+        pool: Option<&str>,
+        raw: &[u8],
+        entry: JobEntry<String>,
+    ) -> io::Result<()>;
     fn end(&mut self, to: &mut dyn Write) -> io::Result<()>;
 }
 
@@ -155,11 +168,21 @@ struct List {
 }
 
 impl Rows for List {
-    fn put(&mut self, to: &mut dyn Write, raw: &[u8], _: JobEntry<String>) -> io::Result<()> {
+    fn put(
+        &mut self,
+        to: &mut dyn Write,
+        pool: Option<&str>,
+        raw: &[u8],
+        _: JobEntry<String>,
+    ) -> io::Result<()> {
         let before: &[u8] = if self.is_begun { b",\n" } else { b"{\"jobs\":[\n" };
         self.is_begun = true;
         to.write_all(before)?;
-        to.write_all(printable(&String::from_utf8_lossy(raw), Form::Json).as_bytes())
+        let mut entry = String::from_utf8_lossy(raw).into_owned();
+        if let Some(pool) = pool {
+            entry.replace_range(..1, &format!("{{\"pool\":{},", serde_json::to_string(pool)?));
+        }
+        to.write_all(printable(&entry, Form::Json).as_bytes())
     }
 
     fn end(&mut self, to: &mut dyn Write) -> io::Result<()> {
@@ -174,10 +197,19 @@ struct YamlList {
 }
 
 impl Rows for YamlList {
-    fn put(&mut self, to: &mut dyn Write, raw: &[u8], _: JobEntry<String>) -> io::Result<()> {
+    fn put(
+        &mut self,
+        to: &mut dyn Write,
+        pool: Option<&str>,
+        raw: &[u8],
+        _: JobEntry<String>,
+    ) -> io::Result<()> {
         let before: &[u8] = if self.is_begun { b"" } else { b"jobs:\n" };
         self.is_begun = true;
-        let entry: serde_json::Value = serde_json::from_slice(raw)?;
+        let mut entry: serde_json::Value = serde_json::from_slice(raw)?;
+        if let Some(pool) = pool {
+            entry["pool"] = pool.into();
+        }
         let yaml = serde_yaml::to_string(&[entry]).map_err(io::Error::other)?;
         to.write_all(before)?;
         to.write_all(printable(&yaml, Form::Lines).as_bytes())
@@ -192,7 +224,13 @@ impl Rows for YamlList {
 struct Names;
 
 impl Rows for Names {
-    fn put(&mut self, to: &mut dyn Write, _: &[u8], entry: JobEntry<String>) -> io::Result<()> {
+    fn put(
+        &mut self,
+        to: &mut dyn Write,
+        _: Option<&str>,
+        _: &[u8],
+        entry: JobEntry<String>,
+    ) -> io::Result<()> {
         writeln!(to, "{}", printable(&entry.name, Form::Line))
     }
 
@@ -216,8 +254,8 @@ struct Table {
 impl Table {
     fn new(is_wide: bool) -> io::Result<Self> {
         let usage = is_wide.then(Usage::of_groups).transpose()?;
-        let mut heads =
-            vec![columns::JOB, columns::TITLE, columns::WORKER, columns::PHASE, "PID", "UP"];
+        let mut heads = vec![columns::POOL];
+        heads.extend([columns::JOB, columns::TITLE, columns::WORKER, columns::PHASE, "PID", "UP"]);
         heads.extend(if is_wide { &["TOKEN", "MEMORY", "CPU"][..] } else { &[] });
         heads.extend(["RESTARTS", "LAST EXIT"]);
         let heads = heads.into_iter().map(str::to_owned).collect::<Vec<_>>();
@@ -232,7 +270,8 @@ impl Table {
     }
 
     fn of_unassigned() -> Self {
-        let heads = [columns::JOB, columns::PHASE, columns::REASON].map(str::to_owned);
+        let heads = [columns::POOL, columns::JOB, columns::PHASE, columns::REASON];
+        let heads = heads.map(str::to_owned);
         Self {
             is_of_unassigned: true,
             now_unix_s: unix_s(),
@@ -252,10 +291,11 @@ impl Table {
         }
         let up = entry.since_unix_s.map(|since| self.now_unix_s.saturating_sub(since));
         let up = up.map(|seconds| age(Duration::from_secs(seconds)));
+        let worker = entry.shown_worker().to_owned();
         let mut row = vec![
             entry.name,
             entry.title.unwrap_or_default(),
-            known(entry.worker),
+            worker,
             phase,
             known(entry.pid.map(|pid| pid.to_string())),
             known(up),
@@ -280,9 +320,11 @@ impl Table {
         let all = || std::iter::once(&self.heads).chain(&self.first);
         let width = |column: usize| width_of(all().map(|row| columns_of(&row[column])));
         let mut widths: Vec<_> = (0..self.heads.len()).map(width).collect();
-        // A list without titles has no column for them.
-        if self.first.iter().all(|row| row[TITLE].is_empty()) {
-            widths[TITLE] = 0;
+        for (column, head) in self.heads.iter().enumerate() {
+            let is_empty = self.first.iter().all(|row| row[column].is_empty());
+            if is_empty && OPTIONAL.contains(&head.as_str()) {
+                widths[column] = 0;
+            }
         }
         writeln!(to, "{}", line(&self.heads, &self.heads, &widths))?;
         for row in self.first.drain(..) {
@@ -294,9 +336,17 @@ impl Table {
 }
 
 impl Rows for Table {
-    fn put(&mut self, to: &mut dyn Write, _: &[u8], entry: JobEntry<String>) -> io::Result<()> {
+    fn put(
+        &mut self,
+        to: &mut dyn Write,
+        pool: Option<&str>,
+        _: &[u8],
+        entry: JobEntry<String>,
+    ) -> io::Result<()> {
         let escaped = |cell: String| printable(&cell, Form::Line).into_owned();
-        let row: Vec<_> = self.row(entry).into_iter().map(escaped).collect();
+        let mut row = vec![pool.unwrap_or_default().to_owned()];
+        row.extend(self.row(entry));
+        let row: Vec<_> = row.into_iter().map(escaped).collect();
         if self.widths.is_none() && self.first.len() < MEASURED {
             self.first.push(row);
             return Ok(());

@@ -51,7 +51,7 @@ fn table(found: &[&JobEntry<String>], is_wide: bool) -> String {
         let known = |number: Option<String>| number.unwrap_or_default();
         let mut row = vec![
             entry.name.clone(),
-            entry.worker.clone().unwrap_or_else(|| "-".to_owned()),
+            entry.shown_worker().to_owned(),
             phase(entry),
             known(entry.pid.map(|pid| pid.to_string())),
             entry.token.to_string(),

@@ -8,8 +8,9 @@ use serde_json::json;
 
 use super::super::snapshot::WorkerRow;
 use super::super::text::age;
-use super::{Failure, PoolArgs, finished};
-use crate::output::{columns, row, whole_table};
+use super::{Failure, PoolArgs, finished, pool};
+use crate::output::columns::{self, POOL};
+use crate::output::{row, whole_table};
 use crate::show::{Answer, Display};
 
 /// Arguments of `workers`.
@@ -18,6 +19,9 @@ pub struct WorkersArgs {
     /// The pool
     #[command(flatten)]
     pub pool: PoolArgs,
+    /// List the workers of all pools
+    #[arg(long, short = 'A', conflicts_with_all = ["pool", "dir", "by_option"])]
+    pub all: bool,
     /// The way to show the answer
     #[command(flatten)]
     pub display: Display,
@@ -33,22 +37,32 @@ pub async fn workers(args: WorkersArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn answer(args: &WorkersArgs) -> Result<Answer, Failure> {
-    let (mut document, snapshot) = args.pool.find().await?.swarm().await?;
-    let text = |is_wide| table(&snapshot.workers, is_wide);
-    let document = || json!({ "workers": document["workers"].take() });
-    let names = || snapshot.workers.iter().map(|it| it.name.clone()).collect();
-    Ok(args.display.answer(true, text, document, names)?)
+    let (mut rows, mut documents) = (Vec::new(), Vec::new());
+    for pool in pool::every_or(args.all, &args.pool).await? {
+        let (mut document, snapshot) = pool.swarm().await?;
+        for document in document["workers"].as_array_mut().into_iter().flatten() {
+            document["pool"] = pool.name().into();
+            documents.push(document.take());
+        }
+        rows.extend(snapshot.workers.into_iter().map(|row| (pool.name(), row)));
+    }
+    let text = |is_wide| table(&rows, args.all, is_wide);
+    let names = || rows.iter().map(|(_, it)| it.name.clone()).collect();
+    Ok(args.display.answer(true, text, || json!({ "workers": documents }), names)?)
 }
 
-fn table(workers: &[WorkerRow], is_wide: bool) -> String {
+/// Makes a table of workers, each with the name of its pool. Columns without values are left out.
+fn table(workers: &[(String, WorkerRow)], is_of_all: bool, is_wide: bool) -> String {
     let [worker, state, heard] = [columns::WORKER, columns::STATE, columns::HEARD];
-    let mut rows = vec![row([worker, state, heard, "PID", "JOBS", "STOPPING", "FAILING", "INFO"])];
-    rows.extend(workers.iter().map(|worker| {
+    let heads = [POOL, worker, state, heard, "PID", "JOBS", "STOPPING", "FAILING", "INFO"];
+    let mut rows = vec![row(heads)];
+    rows.extend(workers.iter().map(|(pool, worker)| {
         let some = |count: usize| if count == 0 { String::new() } else { count.to_string() };
         let heard =
             worker.last_heard_ms.map(|ms| format!("{} ago", age(Duration::from_millis(ms))));
         let pid = worker.pid.filter(|_| is_wide).map(|pid| pid.to_string());
         vec![
+            if is_of_all { pool.clone() } else { String::new() },
             worker.name.clone(),
             worker.shown_state().to_owned(),
             heard.unwrap_or_default(),
@@ -59,6 +73,9 @@ fn table(workers: &[WorkerRow], is_wide: bool) -> String {
             worker.remarks(worker.silent_for()),
         ]
     }));
+    if rows.len() == 1 && !is_of_all {
+        rows[0].remove(0);
+    }
     whole_table(rows)
 }
 
@@ -83,12 +100,13 @@ mod tests {
         // The last renewal of the lease was earlier than the last event.
         let silent = unix_s() - 15;
         let workers = [worker("w-0", Some(12_400), Some(silent)), worker("w-1", Some(900), None)];
-        let shown = strip_str(&table(&workers, false)).to_string();
+        let workers = workers.map(|worker| ("cams".to_owned(), worker));
+        let shown = strip_str(&table(&workers, false, false)).to_string();
         let lines: Vec<_> = shown.lines().skip(1).collect();
         let silent = "w-0     silent  12 s ago    9     silent for 12 s";
         assert!(lines[0].starts_with(silent), "{shown}");
         assert_eq!(lines[1], "w-1     ready   0 s ago     9");
-        let wide = strip_str(&table(&workers, true)).to_string();
-        assert!(wide.contains("  0 s ago     70   9"), "{wide}");
+        let wide = strip_str(&table(&workers, true, true)).to_string();
+        assert!(wide.contains("cams  w-1     ready   0 s ago     70   9"), "{wide}");
     }
 }

@@ -88,6 +88,28 @@ fn every_reading_command_has_the_formats_of_a_cluster() {
 }
 
 #[test]
+fn a_job_that_every_worker_runs_is_shown_with_all_of_them() {
+    let machine = Machine::new();
+    let all = ONE_FAILS
+        .replace("replicas: 1", "replicas: 2")
+        .replace("spec:\n", "spec:\n  replication: All\n");
+    machine.write(&all.replace(", {name: bad}", ""));
+    let _operator = machine.settled();
+    for words in [&["jobs"][..], &["jobs", "--worker", "w-1"], &["who", "good"]] {
+        let shown = machine.asks(words);
+        assert!(shown.contains("good  (every worker)  running"), "{words:?}: {shown}");
+    }
+    let explained = machine.asks(&["explain", "good"]);
+    assert!(explained.contains("every worker runs every job"), "{explained}");
+    let workers = machine.asks(&["workers", "-o", "json"]);
+    let workers: Value = serde_json::from_str(&workers).unwrap();
+    assert_eq!(
+        (&workers["workers"][1]["jobs"], &workers["workers"][1]["pool"]),
+        (&1.into(), &"state".into())
+    );
+}
+
+#[test]
 fn the_documents_have_the_fields_of_a_cluster() {
     let machine = Machine::new();
     let stubborn = ONE_FAILS.replace("exec sleep 600", "trap \"\" TERM && sleep 600");
@@ -116,7 +138,11 @@ fn the_documents_have_the_fields_of_a_cluster() {
     );
     has(&json(&["explain", "good"]), &EXPLAIN);
     machine.edit("{name: good, pin: 0}", "{name: good, pin: 1}");
-    let moving = until("the job stops", || json(&["status"])["moving"].get(0).cloned());
+    let moving = until("the job stops", || {
+        let status = json(&["status"]);
+        let moving = status["moving"].as_array().into_iter().flatten();
+        moving.into_iter().find(|it| it["job"] == "good").cloned()
+    });
     has(&moving, &MOVING);
     assert_eq!((&moving["from"], &moving["to"]), (&"w-0".into(), &"w-1".into()));
     assert_eq!(moving["reason"], "pin");
