@@ -39,7 +39,7 @@ pub(crate) struct LogsArgs {
     /// The Swarm of the job, if several have it
     #[arg(long, value_name = "NAME")]
     pub(crate) swarm: Option<String>,
-    /// The worker whose log is read [default: the one that has the job, or the first one if every
+    /// The worker whose log is read [default: the worker of the job, or the first one if every
     /// worker runs it]
     #[arg(long, value_name = "WORKER")]
     worker: Option<String>,

@@ -53,6 +53,8 @@ impl Operation {
         let remedy = "all jobs stop, and start again with a new directory";
         self.complain(Problem::Unavailable(lost), remedy);
         self.unsettled_since.get_or_insert_with(Instant::now);
+        // The new directory must not show the state before.
+        self.report_workers();
         // Other commands find the pool in the new directory while the jobs stop.
         let known = self.newest().await;
         if let Err(error) = self.claim_again(known.as_ref()).await {
