@@ -35,6 +35,21 @@ pub fn word<W: AsRef<OsStr> + ?Sized>(word: &W) -> Cow<'_, str> {
     format!("'{}'", text.replace('\'', r"'\''")).into()
 }
 
+/// Quotes the last word of a command for a shell, as [`word`] does. A word that begins with `-` gets `--`
+/// before it, or a program would read an option.
+///
+/// ```
+/// use swarm_adapters_host::shell::operand;
+///
+/// assert_eq!(operand("cam 1"), "'cam 1'");
+/// assert_eq!(operand("--help"), "-- --help");
+/// ```
+#[must_use]
+pub fn operand(text: &str) -> Cow<'_, str> {
+    let quoted = word(text);
+    if text.starts_with('-') { format!("-- {quoted}").into() } else { quoted }
+}
+
 /// Quotes the path of a file for a shell, as [`word`] does. A relative path that begins with `-`
 /// gets `./`, or a program would read an option.
 ///

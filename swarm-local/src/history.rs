@@ -9,6 +9,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use swarm_adapters_host::clock::unix_ms;
 use swarm_adapters_host::file::{self, ReadError};
 use swarm_core::handover::SessionId;
 use swarm_core::history::{Episode, Recorder, Turned, fit};
@@ -56,8 +57,8 @@ impl History {
         self.unacknowledged.observe(ledger, granted, acknowledged);
     }
 
-    /// Records the state after a turn of this `generation` of the file, or while no turn is needed. Returns the times for which moved
-    /// jobs ran nowhere.
+    /// Records the state after a turn of this `generation` of the file, or while no turn is needed.
+    /// Returns the times for which moved jobs ran nowhere.
     pub(super) fn observe(
         &mut self,
         now_ms: u64,
@@ -76,6 +77,11 @@ impl History {
             self.append(episode);
         }
         recorded.standstills
+    }
+
+    /// Notes a cause of moves that turns do not show.
+    pub(super) fn note(&mut self, cause: &str) {
+        self.recorder.note(unix_ms(), cause.to_owned());
     }
 
     /// Returns the numbers of jobs by phase. Jobs in `failing` fail, and `unnamed` others.

@@ -45,6 +45,12 @@ use crate::processes::{Processes, Workers};
 /// Time between two checks of `--until-settled`.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// The time for which requests of one command are gathered before a turn.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// The longest time until that turn.
+const GATHER_MAX: Duration = Duration::from_millis(500);
+
 /// Maximum time for the workers of a new run to join before the first turn. They join within
 /// milliseconds, and each turn without some of them would move jobs that the next one moves back.
 const JOINED_WITHIN: Duration = Duration::from_secs(1);
@@ -285,6 +291,9 @@ impl Operation {
     async fn follow(&mut self, until: Until, shutdown: &Shutdown) -> anyhow::Result<End> {
         let mut recheck_at = Some(Instant::now());
         let mut tidy_at = Instant::now() + TIDY;
+        // Time of the first request since the last turn. A command about several jobs sends one for
+        // each, and a turn in between would move other jobs for nothing.
+        let mut gathered_since = None;
         while !shutdown.is_ending() {
             if tidy_at <= Instant::now() {
                 tidy_at = Instant::now() + TIDY;
@@ -310,7 +319,10 @@ impl Operation {
                 || versions != self.versions;
             (self.silent, self.failing, self.versions) = (silent, failing, versions);
             self.report_deaths(&workers);
-            self.sessions.revoke_silent(&self.processes, &workers, &self.outlets.voice);
+            let voice = &self.outlets.voice;
+            for cause in self.sessions.revoke_silent(&self.processes, &workers, voice) {
+                self.history.note(&cause);
+            }
             // The turn must not write into another directory.
             if self.dir.is_lost() {
                 self.start_again(shutdown).await;
@@ -318,7 +330,13 @@ impl Operation {
                 continue;
             }
             let due = recheck_at.is_some_and(|at| at <= Instant::now());
-            let turned = self.turn_if_needed(&workers, due).await?;
+            let is_gathering = gathered_since.is_some() && !due;
+            let turned = if is_gathering {
+                None
+            } else {
+                gathered_since = None;
+                self.turn_if_needed(&workers, due).await?
+            };
             if let Some(recheck_in) = turned {
                 recheck_at = recheck_in.map(|recheck_in| Instant::now() + recheck_in);
             }
@@ -359,7 +377,8 @@ impl Operation {
                 Woken::Asked(request) => {
                     if self.act(request) {
                         self.unsettled_since.get_or_insert_with(Instant::now);
-                        recheck_at = Some(Instant::now());
+                        let first = gathered_since.get_or_insert_with(Instant::now);
+                        recheck_at = Some((Instant::now() + GATHER).min(*first + GATHER_MAX));
                     }
                 }
                 Woken::Edited(Edit::Waits(writer)) => {

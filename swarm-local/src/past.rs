@@ -333,7 +333,6 @@ impl<'a> Past<'a> {
     ///
     /// A sentence, if the history does not reach back to these revisions.
     pub fn diff(&self, from: u64, to: Option<u64>) -> Result<Difference, String> {
-        let to = to.unwrap_or(u64::MAX);
         let Some(first) = self.episodes.first() else {
             return Err("the history is empty, so no revisions can be compared".to_owned());
         };
@@ -344,11 +343,12 @@ impl<'a> Past<'a> {
             ));
         }
         let last = self.episodes.last().map_or(0, |it| it.last_revision);
-        if last < from {
+        if let Some(later) = [Some(from), to].into_iter().flatten().find(|it| last < *it) {
             return Err(format!(
-                "the history ends at revision {last}; it has nothing about {from}"
+                "the history ends at revision {last}; it has nothing about {later}"
             ));
         }
+        let to = to.unwrap_or(u64::MAX);
         let mut difference = Difference::default();
         for episode in self.episodes {
             if episode.last_revision <= from || to <= episode.first_revision {
@@ -505,7 +505,8 @@ pub fn limits(last: Option<usize>) -> (usize, usize) {
 ///
 /// A sentence if the text is not a whole number.
 pub fn read_count(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| "write a whole number of episodes, for example 20".to_owned())
+    let count = text.parse().ok().filter(|count| 0 < *count);
+    count.ok_or_else(|| "write a whole number of episodes from 1, for example 20".to_owned())
 }
 
 /// Checks that the first revision is not later than the second one.

@@ -30,6 +30,7 @@ use super::outlets::Voice;
 use super::until::NotUp;
 use crate::processes::{Phase, Processes, WorkerProcess, Workers};
 use crate::reports::Reports;
+use crate::text::age;
 
 /// Minimum delay before the overseer is polled again.
 const POLL_MIN: Duration = Duration::from_millis(200);
@@ -116,13 +117,15 @@ impl Sessions {
         }
     }
 
-    /// Revokes the leases of silent sessions, and kills their workers, which may be frozen.
+    /// Revokes the leases of silent sessions, and kills their workers, which may be frozen. Returns a
+    /// sentence about each.
     pub(super) fn revoke_silent(
         &mut self,
         processes: &Processes,
         workers: &Workers,
         voice: &Voice,
-    ) {
+    ) -> Vec<String> {
+        let mut replaced = Vec::new();
         let known: BTreeSet<_> = self.order.keys().cloned().collect();
         for effect in self.overseer.due(clock::now(), unix_time_us(), |it| known.contains(it)) {
             match effect {
@@ -136,11 +139,19 @@ impl Sessions {
                         worker_of(&session, workers).filter(|_| is_revoked)
                     {
                         voice.say(&format!("{} is silent and is replaced", worker.name));
+                        let heard = self.heard.get(&worker.instance).map(Instant::elapsed);
+                        let silent =
+                            heard.map(|it| format!(" for {}", age(it))).unwrap_or_default();
+                        replaced.push(format!(
+                            "worker {} was silent{silent} and was killed",
+                            worker.name
+                        ));
                         processes.kill(*slot, &worker.instance);
                     }
                 }
             }
         }
+        replaced
     }
 
     /// Returns the failing jobs that sessions of running workers report.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use swarm_adapters_host::channel::Versions;
+use swarm_adapters_host::channel::{JobNow, JobPhase, Versions};
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::failing::WORST_MAX;
 use swarm_adapters_host::shell;
@@ -68,6 +68,9 @@ pub(super) struct Snapshot {
     /// The longest times of a handover.
     #[serde(skip)]
     pub(super) bounds: Bounds,
+    /// Options that name the pool in a command, such as ` --pool streams`.
+    #[serde(skip)]
+    pub(super) options: String,
     /// First reason why the pool differs from the request, or `Settled`. A Swarm's condition `Ready`
     /// uses the same words.
     #[serde(default)]
@@ -153,25 +156,48 @@ impl Snapshot {
         }
     }
 
-    /// Returns the thing that a job waits for, in this phase; `None` if it waits for nothing.
-    /// O(workers).
-    pub(super) fn wait(&self, row: &JobRow, phase: Word) -> Option<Wait> {
+    /// Returns the thing that a job waits for, in this phase; `None` if it waits for nothing. `now` is
+    /// the report of its worker, and `heard` the time since its last sign. O(workers).
+    pub(super) fn wait(
+        &self,
+        row: &JobRow,
+        phase: Word,
+        now: Option<&JobNow>,
+        heard: Option<Duration>,
+    ) -> Option<Wait> {
         let Bounds { stop, fence, return_grace } = self.bounds;
         let worker = row.slot.and_then(|slot| self.worker(slot));
         let who = worker.map(|worker| worker.name.as_str());
-        // A silent worker neither stops its jobs nor reports about them.
-        if let Some(silent_for) = worker.and_then(WorkerRow::silent_for) {
-            let wait = Wait::new("an answer of its worker", who);
-            let wait = wait.lasting(Some(silent_for), Some(fence));
-            return Some(wait.with_note("then the operator kills and replaces this worker"));
+        let kill = "then its worker kills it (handover.stopTimeout)";
+        if let Some(ending) = &self.ending {
+            let left = Duration::from_secs(ending.until_unix_s.saturating_sub(unix_s()));
+            let wait = Wait::new("the end of its run", who).lasting(None, Some(left));
+            return (phase == "stopping").then(|| wait.with_note("then it is killed"));
         }
+        // A silent worker neither stops its jobs nor reports about them.
+        let answer = |unheard| {
+            let wait = Wait::new("an answer of its worker", who).lasting(unheard, Some(fence));
+            Some(wait.with_note("then swarm kills and replaces this worker"))
+        };
+        if let Some(silent_for) = worker.and_then(WorkerRow::silent_for) {
+            return answer(Some(silent_for));
+        }
+        let reported = now.map(|now| now.phase);
         match (phase, row.state) {
+            // The worker has not confirmed the request, and may be frozen.
+            ("stopping", _) if reported != Some(JobPhase::Stopping) && reported.is_some() => {
+                answer(heard)
+            }
             ("stopping", _) => {
                 let since = self.stopping.iter().find(|it| it.job == row.name);
                 let since = since.map(|it| unix_s().saturating_sub(it.since_unix_s));
                 let wait = Wait::new("the end of its run", who);
-                let wait = wait.lasting(since.map(Duration::from_secs), Some(stop));
-                Some(wait.with_note("then its worker kills it (handover.stopTimeout)"))
+                Some(wait.lasting(since.map(Duration::from_secs), Some(stop)).with_note(kill))
+            }
+            // It is stopped to begin again, after an edit or by hand.
+            ("restarting" | "stalled", _) if now.is_some_and(|now| now.pid.is_some()) => {
+                let wait = Wait::new("the end of its run", who).lasting(None, Some(stop));
+                Some(wait.with_note(format!("{kill}, and starts it again")))
             }
             ("waiting", "hold") => {
                 let wait = Wait::new("the worker of its slot", who);
@@ -191,7 +217,8 @@ impl Snapshot {
         }
         let word = self.unassigned.get(job)?;
         if self.by_hand.binary_search_by(|name| name.as_str().cmp(job)).is_ok() {
-            return Some(format!("suspended by hand; undo: swarm resume {}", shell::word(job)));
+            let (options, job) = (&self.options, shell::operand(job));
+            return Some(format!("suspended by hand; undo: swarm resume{options} {job}"));
         }
         let why = Unassigned::ALL.iter().find(|why| why.as_str() == *word)?;
         Some(self.explainer.sentence(self.wanted.get(job)?, *why))
@@ -370,6 +397,7 @@ impl Snapshot {
             healthy: true,
             guarantee: String::new(),
             bounds: Bounds::default(),
+            options: String::new(),
             reason: Cow::default(),
             message: String::new(),
             undelivered: None,

@@ -267,7 +267,9 @@ impl WorkerRow {
     pub(super) fn remarks(&self, silent_for: Option<Duration>) -> String {
         let mut parts = Vec::new();
         if let Some(silent_for) = silent_for {
-            parts.push(format!("silent for {}", age(silent_for)));
+            let within = self.replaced_within_ms.map(Duration::from_millis);
+            let within = within.map(|time| format!(" (replaced within {})", age(time)));
+            parts.push(format!("silent for {}{}", age(silent_for), within.unwrap_or_default()));
         }
         if 0 < self.releasing {
             parts.push(format!("{} releasing", self.releasing));

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use swarm_adapters_host::file;
+use swarm_adapters_host::{file, shell};
 
 use super::fixed::Fixed;
 use super::input::is_plain;
@@ -168,6 +168,15 @@ pub(super) fn default_dir(name: &str) -> Result<PathBuf, String> {
         return Err(format!("`{name}` cannot be the name of a directory; set one with --dir"));
     }
     Ok(default_home()?.join(name))
+}
+
+/// Returns the options of a command that name the pool in a directory.
+pub(super) fn options(dir: &Path) -> String {
+    let name = dir.file_name().filter(|_| default_home().is_ok_and(|it| dir.parent() == Some(&it)));
+    match name {
+        Some(name) => format!(" --pool {}", shell::word(name)),
+        None => format!(" --dir {}", shell::file(dir)),
+    }
 }
 
 /// Returns the parent of all default directories.

@@ -71,7 +71,7 @@ impl Shown {
         }
         // Texts and numbers can always be converted.
         let mut document = serde_json::to_value(&*snapshot).unwrap_or_default();
-        snapshot.complete(&mut document);
+        snapshot.complete(&mut document, &self.reports);
         let rows = document["workers"].as_array_mut().into_iter().flatten();
         for (row, worker) in rows.zip(&snapshot.workers) {
             let heard = self.reports.heard(&worker.instance);
@@ -358,6 +358,9 @@ impl Entries {
         let Self { snapshot, reports, reader } = self;
         let unassigned = snapshot.unassigned.get(&row.name).copied();
         let (phase, now) = row.phase(reports, unassigned);
+        // An ended worker has no report any more.
+        let has_ended = snapshot.ending.is_some() && now.is_none() && phase == "starting";
+        let phase = if has_ended { "ended" } else { phase };
         let failing = failing.get(row.name.as_str());
         let leaving = snapshot.leaving.get(&row.name);
         let failing = failing.map(|row| JobFailure {
@@ -365,9 +368,12 @@ impl Entries {
             last_exit: row.last_exit.as_str(),
             last_line: row.last_output.last().map(String::as_str),
         });
+        let worker = row.slot.and_then(|slot| snapshot.worker(slot));
+        let heard = worker.and_then(|worker| reports.heard(&worker.instance));
+        let heard = heard.map(|heard| heard.elapsed());
+        let wait = snapshot.wait(row, phase, now.as_ref(), heard);
         let now = now.unwrap_or_default();
         let JobNow { pid, version, since_unix_s, restarts, last_exit, .. } = now;
-        let worker = row.slot.and_then(|slot| snapshot.worker(slot));
         let wanted = snapshot.wanted.get(row.name.as_str()).filter(|_| *reader == Reader::User);
         JobEntry {
             name: &row.name,
@@ -380,7 +386,7 @@ impl Entries {
             phase,
             moves_to: leaving.and_then(|(to, _)| Some(snapshot.worker((*to)?)?.name.as_str())),
             moves_for: leaving.map(|(_, reason)| reason.as_str()),
-            waits_for: snapshot.wait(row, phase).into_iter().collect(),
+            waits_for: wait.into_iter().collect(),
             version: version.as_str(),
             pid,
             since_unix_s,

@@ -192,6 +192,12 @@ impl Recorder {
         recorded
     }
 
+    /// Notes a cause that turns do not show, such as a worker that was killed. The episode that is open
+    /// gets it, or one that begins within a minute.
+    pub fn note(&mut self, now_ms: u64, cause: String) {
+        self.pending.push((now_ms, cause));
+    }
+
     /// Notes the state before the first turn. Returns the causes of that turn.
     fn first_causes(&mut self, now_ms: u64, turn: &Turned<'_>) -> Vec<String> {
         let (before, decision) = (turn.before, turn.decision);

@@ -225,9 +225,10 @@ fn a_worker_that_ends_and_starts_again_gets_its_jobs_back() {
     let mut pool = Pool::new(&["a", "b"], 2);
     let _ = (pool.turn(), pool.acknowledge());
     pool.workers[1] = (READY, 9);
+    pool.recorder.note(pool.now_ms, "worker w-1 was killed".to_owned());
     let _ = (pool.turn(), pool.turn());
     let back = only(pool.acknowledge());
-    assert_eq!(back.causes, ["worker w-1 started again"]);
+    assert_eq!(back.causes, ["worker w-1 was killed", "worker w-1 started again"]);
     assert_eq!(back.counts, [(RETURNED.to_owned(), 1)].into());
     let it = &back.moves[0];
     assert_eq!((it.from.as_deref(), it.to.as_deref()), (Some("w-1"), Some("w-1")));

@@ -61,8 +61,9 @@ async fn answer(args: &ExplainArgs) -> Result<Answer, Failure> {
     let unread = unread.filter(|_| episodes.is_empty());
     let text = |_| {
         let text = text(&entry, &pool.name(), &past, unread.as_deref());
-        let (mut text, words) = (text, args.pool.args().words());
-        add_field(&mut text, "Next:", &format!("swarm logs {}{words}", shell::word(&entry.name)));
+        let (mut text, options) = (text, args.pool.args().options());
+        let next = format!("swarm logs{options} {}", shell::operand(&entry.name));
+        add_field(&mut text, "Next:", &next);
         text
     };
     let document = || document(&entry, &pool.name(), &past);
@@ -82,6 +83,7 @@ fn document(entry: &JobEntry<String>, pool: &str, past: &Past<'_>) -> Value {
         "token": entry.token,
         "phase": entry.phase,
         "pid": entry.pid,
+        "failing": failing(entry),
         "workerSilentSinceUnixS": entry.worker_silent_since_unix_s,
         "since": since,
         "came": came,
@@ -90,6 +92,20 @@ fn document(entry: &JobEntry<String>, pool: &str, past: &Past<'_>) -> Value {
         "waitsFor": entry.waits_for,
         "why": why(entry),
     })
+}
+
+/// Describes the failures of a job, if it fails.
+fn failing(entry: &JobEntry<String>) -> Option<String> {
+    let failing = entry.failing.as_ref()?;
+    let last = failing.last_line.as_ref().map(|line| format!(": {line:?}")).unwrap_or_default();
+    let restarts = counted(usize::try_from(failing.restarts).unwrap_or(usize::MAX), "restart");
+    let course = match entry.phase {
+        "failed" => {
+            format!("; not restarted any more; swarm retry {}", shell::operand(&entry.name))
+        }
+        _ => String::new(),
+    };
+    Some(format!("{restarts}, {}{last}{course}", failing.last_exit))
 }
 
 /// Explains why a job is where it is.
@@ -138,10 +154,8 @@ fn text(entry: &JobEntry<String>, pool: &str, past: &Past<'_>, unread: Option<&s
         let last = entry.last_exit.as_ref().map(|last| format!(", last {last}"));
         line("Restarts:", &format!("{}{}", entry.restarts, last.unwrap_or_default()));
     }
-    if let Some(failing) = &entry.failing {
-        let last = failing.last_line.as_ref().map(|line| format!(": {line:?}")).unwrap_or_default();
-        let restarts = counted(usize::try_from(failing.restarts).unwrap_or(usize::MAX), "restart");
-        line("Failing:", &format!("{restarts}, {}{last}", failing.last_exit));
+    if let Some(sentence) = failing(entry) {
+        line("Failing:", &sentence);
     }
     if let Some(sentence) = restarted(entry, past) {
         line("Restarted:", &sentence);

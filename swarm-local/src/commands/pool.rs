@@ -11,7 +11,7 @@ use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Answer, AnswerError};
 use swarm_adapters_host::shell;
 use swarm_core::history::Episode;
-use swarm_core::{Assignment, Job, JobName, RunnerName, Slot};
+use swarm_core::{Assignment, Job, JobName, RunnerName, Slot, Unassigned};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -127,6 +127,15 @@ impl PoolArgs {
     /// Returns the name of the pool, if it is named.
     pub(super) fn name(&self) -> Option<&String> {
         self.pool.as_ref().or(self.by_option.as_ref())
+    }
+
+    /// Returns the arguments as options of another command.
+    pub(super) fn options(&self) -> String {
+        match (self.name(), &self.dir) {
+            (Some(pool), _) => format!(" --pool {}", shell::word(pool)),
+            (None, Some(dir)) => format!(" --dir {}", shell::file(dir)),
+            (None, None) => String::new(),
+        }
     }
 
     /// Returns the arguments as words for the end of another command.
@@ -313,7 +322,8 @@ fn several_pools<'a>(what: &str, dirs: impl Iterator<Item = &'a PathBuf>) -> Fai
     let mut names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
     names.sort();
     let names = names.join(", ");
-    Failure::Usage(format!("several pools {what}: {names}; write the name of one"))
+    let hint = "write the name of one, after --pool if the command takes a job";
+    Failure::Usage(format!("several pools {what}: {names}; {hint}"))
 }
 
 /// State of a running pool that a plan needs.
@@ -554,10 +564,14 @@ impl Pool {
     /// Returns the state as the received document and as parsed.
     pub(super) async fn swarm(&self) -> Result<(serde_json::Value, Snapshot), Failure> {
         let answer = self.get(web::SWARM).await?.whole().await?;
-        let document: serde_json::Value = serde_json::from_slice(&answer)?;
+        let mut document: serde_json::Value = serde_json::from_slice(&answer)?;
         let snapshot = serde_json::from_slice(&answer).with_context(|| {
             format!("the answer comes from another version: {}", document["error"])
         })?;
+        // `jobs` counts suspended jobs separately, too.
+        if let Some(unassigned) = document["unassigned"].as_array_mut() {
+            unassigned.retain(|it| it["reason"] != Unassigned::Suspended.as_str());
+        }
         Ok((document, snapshot))
     }
 

@@ -9,12 +9,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::Value;
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::shell;
 use tokio::time::{Instant, sleep};
 
 use super::super::snapshot::{Snapshot, WorkerRow};
-use super::super::text::counted;
+use super::super::text::{age, counted, limit};
 use super::pool::Pool;
 use super::{Failure, PoolArgs, finished, pool};
 use crate::output::{self, columns_of, padded, title, width_of};
@@ -31,6 +32,9 @@ const STATE_COLUMNS: usize = 8;
 
 /// Maximum number of failing jobs in the list.
 const FAILING_MAX: usize = 10;
+
+/// Maximum number of moves in the list.
+const MOVING_MAX: usize = 10;
 
 /// Arguments of `status`.
 #[derive(Clone, Debug, Args)]
@@ -84,9 +88,19 @@ async fn answer(args: &StatusArgs, until: Instant) -> Result<Answer, Failure> {
     document["dir"] = pool.dir.to_string_lossy().into();
     let is_good = if args.wait { snapshot.is_settled_and_healthy() } else { snapshot.is_healthy() };
     let runs = run_again(&pool, &snapshot).await?;
-    let text = |is_wide| text(&snapshot, &pool.dir, &args.pool, &runs, is_wide);
+    let moving = document["moving"].clone();
+    let text = |is_wide| {
+        let mut text = text(&snapshot, &pool.dir, &args.pool, &runs, is_wide);
+        add_moving(&mut text, &moving, &args.pool);
+        text
+    };
     let names = || vec![pool.name()];
-    Ok(args.display.answer(is_good, text, || document, names)?)
+    let answer = args.display.answer(is_good, text, || document, names)?;
+    let late = (args.wait && !is_good).then(|| {
+        let (standing, _) = snapshot.standing();
+        format!("not settled and healthy within {}: {standing}", limit(args.timeout))
+    });
+    Ok(answer.with_complaints(late.into_iter().collect()))
 }
 
 /// The starts of the present runs of failing jobs, in seconds of Unix time.
@@ -152,6 +166,29 @@ pub(super) fn text(
     add_failing(&mut failing, snapshot, named, runs);
     text.push_str(&printable(&failing, Form::Lines));
     text
+}
+
+/// Adds the jobs that their workers stop, with the next worker and the bound of each.
+fn add_moving(text: &mut String, moving: &Value, named: &PoolArgs) {
+    let moving = moving.as_array().map(Vec::as_slice).unwrap_or_default();
+    for it in moving.iter().take(MOVING_MAX) {
+        let word = |field: &str| it[field].as_str().unwrap_or_default().to_owned();
+        let time = |field: &str| it[field].as_u64().map(Duration::from_millis).map(age);
+        let (job, from, to, reason) = (word("job"), word("from"), word("to"), word("reason"));
+        let to = if to.is_empty() { String::new() } else { format!(" to {to}") };
+        let reason = if reason.is_empty() { String::new() } else { format!(" for {reason}") };
+        let since = time("ageMs").map(|time| format!(", for {time}")).unwrap_or_default();
+        let most = time("atMostMs").map(|time| format!(", at most {time} more"));
+        let line =
+            format!("→ {job} stops on {from}{to}{reason}{since}{}", most.unwrap_or_default());
+        let _ = writeln!(text, "{}", printable(&line, Form::Line));
+    }
+    if let Some(more) = moving.len().checked_sub(MOVING_MAX).filter(|more| 0 < *more) {
+        let _ = writeln!(text, "… and {more} more; `-o json` has them");
+    }
+    if let Some(job) = moving.first().and_then(|it| it["job"].as_str()) {
+        let _ = writeln!(text, "why: swarm explain{} {}", named.options(), shell::operand(job));
+    }
 }
 
 /// Adds the failing jobs, and the command that shows their output.

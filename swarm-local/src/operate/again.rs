@@ -52,6 +52,7 @@ impl Operation {
         let lost = format!("the state directory {dir} was removed or renamed while the pool runs");
         let remedy = "all jobs stop, and start again with a new directory";
         self.complain(Problem::Unavailable(lost), remedy);
+        self.history.note("the state directory was removed or renamed");
         self.unsettled_since.get_or_insert_with(Instant::now);
         // The new directory must not show the state before.
         self.report_workers();

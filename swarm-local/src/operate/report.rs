@@ -15,6 +15,7 @@ use crate::outlets::Origin;
 use crate::processes::{Phase, Workers};
 use crate::snapshot::{Bounds, Snapshot};
 use crate::starts::Runners;
+use crate::state;
 use crate::text::{Placed, Settled, age};
 
 impl Operation {
@@ -63,9 +64,11 @@ impl Operation {
             Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
         snapshot.jobs.confirm(&phases);
         (snapshot.guarantee, snapshot.bounds) = self.guarantee();
+        snapshot.options = state::options(self.dir.path());
         self.outlets.metrics.observe_jobs(phases);
         for (job, reason) in self.history.reasons() {
-            if let Some((_, of_plan)) = snapshot.leaving.get_mut(job.as_str()) {
+            if snapshot.job(job.as_str()).is_some_and(|row| row.state == "releasing") {
+                let (_, of_plan) = snapshot.leaving.entry(job.to_string()).or_default();
                 reason.clone_into(of_plan);
             }
         }

@@ -90,6 +90,7 @@ impl Operation {
                 self.unsettled_since.get_or_insert_with(Instant::now);
                 let end = worker.last_death.as_deref().unwrap_or("ended");
                 self.outlets.voice.say(&format!("{} {end}; restarting it", worker.name));
+                self.history.note(&format!("worker {} {end}", worker.name));
                 if let Err(error) = self.note_death(*slot, &worker.name, end) {
                     tracing::warn!(%error, "the logs of jobs do not say that their worker ended");
                 }

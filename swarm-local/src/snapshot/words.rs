@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub(crate) type Word = &'static str;
 
 /// All fixed words.
-const WORDS: [Word; 31] = [
+const WORDS: [Word; 32] = [
     "away",
     "capacity",
     "done",
@@ -34,6 +34,7 @@ const WORDS: [Word; 31] = [
     "releasing",
     "restarting",
     "running",
+    "silent",
     "stalled",
     "starting",
     "stopping",

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::local::operator::{Machine, until};
+use crate::local::operator::{Machine, signal, until};
 use crate::local::web::ONE_FAILS;
 
 /// The fields of `status -o json` that both homes promise.
@@ -171,4 +172,67 @@ fn a_watched_command_prints_each_change() {
     assert_eq!(next(3), ["bad", "good", "more"]);
     watch.kill().unwrap();
     watch.wait().unwrap();
+}
+
+/// Runs a good job, which ignores SIGTERM, and another one.
+fn stubborn() -> String {
+    let manifest = ONE_FAILS.replace("exec sleep 600", "trap \"\" TERM && echo up && sleep 600");
+    let manifest = manifest.replace("{name: bad}", "{name: other, runner: quick}");
+    let quick = "  runners: {quick: {command: [sleep, \"600\"]}}\n  jobs:";
+    manifest
+        .replace("replicas: 1", "replicas: 2")
+        .replace("  jobs:", &format!("    {}", quick.trim_start()))
+}
+
+fn document(machine: &Machine, words: &[&str]) -> Value {
+    let answer = machine.asks(&[words, &["-o", "json"]].concat());
+    serde_json::from_str(&answer).unwrap_or_default()
+}
+
+#[test]
+fn a_pool_that_ends_is_neither_ready_nor_settled() {
+    let machine = Machine::new();
+    machine.write(&stubborn());
+    let operator = machine.settled();
+    until("the job ignores the signal", || {
+        machine.asks(&["logs", "good"]).contains("up").then_some(())
+    });
+    operator.signal(Signal::TERM);
+    let status = until("one job is left", || {
+        let status = document(&machine, &["status"]);
+        (status["ending"]["left"] == 1).then_some(status)
+    });
+    for field in ["ready", "settled", "healthy"] {
+        assert_eq!(status[field], false, "{field}");
+    }
+    assert_eq!((&status["status"], &status["jobs"]["running"]), (&"Ending".into(), &1.into()));
+    let phases = document(&machine, &["jobs"]);
+    let phase = |n: usize| phases["jobs"][n]["phase"].clone();
+    assert_eq!((phase(0), phase(1)), ("stopping".into(), "ended".into()), "{phases:#}");
+    assert_eq!(machine.run(&["status"]).status.code(), Some(3));
+}
+
+#[test]
+fn a_move_from_a_frozen_worker_is_bounded_by_its_lease_and_a_kill_is_a_cause() {
+    let machine = Machine::new();
+    machine.write(&stubborn().replace("{name: good}", "{name: good, pin: 0}"));
+    let _operator = machine.settled();
+    let frozen = machine.workers()["w-0"];
+    signal(frozen, Signal::STOP);
+    machine.edit("{name: good, pin: 0}", "{name: good, pin: 1}");
+    let wait = until("the job is to stop", || {
+        let explained = document(&machine, &["explain", "good"]);
+        explained["waitsFor"].get(0).cloned()
+    });
+    assert_eq!(wait["what"], "an answer of its worker");
+    assert!(5_000 < wait["atMostMs"].as_u64().unwrap(), "more than the stop timeout: {wait}");
+    signal(frozen, Signal::KILL);
+    until("the history names the kill", || {
+        let history = machine.asks(&["history"]);
+        history.contains("worker w-0 was ended by signal 9").then_some(())
+    });
+    let beyond = machine.run(&["diff", "0", "99"]);
+    let complaint = String::from_utf8(beyond.stderr).unwrap();
+    assert_eq!(beyond.status.code(), Some(3), "{complaint}");
+    assert!(complaint.contains("it has nothing about 99"), "{complaint}");
 }
