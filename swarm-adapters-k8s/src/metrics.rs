@@ -1,6 +1,7 @@
 //! Every metric of the operator, with its unit and meaning. Labels have values from closed sets.
 //! The exceptions are the namespace and name of a Swarm, and they are removed with the Swarm.
 
+mod lease_age;
 mod of_swarms;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -10,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+pub use self::lease_age::LeaseAge;
 use self::of_swarms::OfSwarms;
 pub use self::of_swarms::{Counts, PoolSeries, PoolState, SwarmMetrics};
 use crate::status::RefusedRequest;
@@ -45,6 +47,8 @@ pub struct Metrics {
     pub refusals: Family<RefusalLabels, Counter>,
     /// Pods replaced so that they read their view, by result.
     pub refreshes: Family<RefreshLabels, Counter>,
+    /// The age of this replica's Lease.
+    pub lease_age: LeaseAge,
     /// The metrics of each Swarm.
     of_swarms: OfSwarms,
 }
@@ -91,6 +95,7 @@ impl Metrics {
             failing_jobs: Gauge::default(),
             refusals: Family::default(),
             refreshes: Family::default(),
+            lease_age: LeaseAge::default(),
             of_swarms: OfSwarms::new(series),
         };
         let registry = registry.sub_registry_with_prefix("swarm");
@@ -150,6 +155,7 @@ impl Metrics {
             "Replacements of pods to read their view again, by result",
             metrics.refreshes.clone(),
         );
+        registry.register_collector(Box::new(metrics.lease_age.clone()));
         registry.register_collector(Box::new(metrics.of_swarms.clone()));
         metrics
     }
@@ -164,6 +170,12 @@ impl Metrics {
     #[must_use]
     pub fn of_swarm(&self, namespace: &str, name: &str) -> SwarmMetrics {
         self.of_swarms.add(namespace, name)
+    }
+
+    /// The turns of a Swarm, by result.
+    #[cfg(test)]
+    pub(crate) fn turns_of(&self, namespace: &str, name: &str) -> Counts {
+        self.of_swarms.turns_of(namespace, name)
     }
 }
 

@@ -46,6 +46,8 @@ const LISTED_IN: Duration = Duration::from_secs(1);
 const SWARMS_AGAIN: Duration = Duration::from_millis(100);
 /// Interval at which the sweep removes leftovers of deleted pods and Swarms.
 const SWEEP: Duration = Duration::from_secs(30);
+/// The result of a turn that panicked.
+const PANICKED: &str = "panicked";
 
 /// The operator: the services that all turns share, and the memory about each Swarm.
 pub(crate) struct Operator {
@@ -218,9 +220,10 @@ impl Operator {
     /// begins without memory, as after a restart of the process.
     async fn after_panic(&self, swarm: &Swarm, panicked: &Panicked) -> Result<Action, StoreError> {
         let name = named(swarm).1;
-        let panics = TurnLabels { result: "panicked" };
+        let panics = TurnLabels { result: PANICKED };
         self.services.metrics.turns.get_or_create(&panics).inc();
         tracing::error!(swarm = %name, %panicked, "a turn panicked; its memory was discarded");
+        let before = self.memory(swarm);
         self.forget(swarm);
         let message = format!(
             "{panicked}; this is a defect of the operator: report it with the operator's log, which \
@@ -228,13 +231,16 @@ impl Operator {
         );
         let verdict = Verdict { reason: Reason::TurnPanicked, message };
         // Reporting may run the same code that panicked.
-        match contained(Box::pin(self.report_refusal(swarm, verdict))).await {
-            Ok(reported) => reported,
-            Err(panicked) => {
-                tracing::error!(swarm = %name, %panicked, "the panic of a turn could not be reported");
-                Ok(Action::requeue(REFUSED_RETRY))
-            }
-        }
+        let reported = contained(Box::pin(self.report_refusal(swarm, verdict))).await;
+        let memory = self.memory(swarm);
+        let mut memory = memory.lock().await;
+        // The counters of a Swarm would begin at 0 with the memory, and never show a second panic.
+        std::mem::swap(&mut memory.metrics, &mut before.lock().await.metrics);
+        memory.metrics.count_turn(PANICKED, memory.reports.ready(swarm));
+        reported.unwrap_or_else(|panicked| {
+            tracing::error!(swarm = %name, %panicked, "the panic of a turn could not be reported");
+            Ok(Action::requeue(REFUSED_RETRY))
+        })
     }
 
     async fn report_refusal(&self, swarm: &Swarm, verdict: Verdict) -> Result<Action, StoreError> {
@@ -380,10 +386,16 @@ mod tests {
         assert_eq!((&ready["status"], &ready["reason"]), (&json!("False"), &json!("TurnPanicked")));
         let message = ready["message"].as_str().unwrap();
         assert!(message.starts_with("the operator panicked: one holder too many;"), "{message}");
-        let panicked = TurnLabels { result: "panicked" };
+        let panicked = TurnLabels { result: PANICKED };
         assert_eq!(scene.services.metrics.turns.get_or_create(&panicked).get(), 1);
         let after = scene.operator.memory(&bad);
         assert!(!Arc::ptr_eq(&before, &after), "what may be half changed is discarded");
+        drop((before, after));
+
+        reconcile(bad.clone(), scene.operator.clone()).await.unwrap();
+        let (namespace, name) = named(&bad);
+        let turns = scene.services.metrics.turns_of(namespace, name);
+        assert_eq!(turns, [("panicked", 2)].into(), "its counters outlive its memory");
 
         let action = reconcile(good, scene.operator.clone()).await;
         assert_eq!(action.unwrap(), Action::await_change());

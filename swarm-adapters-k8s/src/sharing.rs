@@ -322,6 +322,12 @@ impl Replica {
         self.member.status()
     }
 
+    /// The time since it last renewed its Lease. A replica whose Lease has run out begins no turn.
+    #[must_use]
+    pub fn lease_age(&self) -> Duration {
+        self.member.lease_age()
+    }
+
     /// Releases all Swarms, so that other replicas take over at once.
     pub async fn leave(&self) {
         self.member.leave().await;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -125,6 +125,9 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let alive = health.clone();
     let endpoints = http::operator_router(is_ready, move || alive.probe(), Arc::new(registry));
     let known = Arc::<OnceLock<Replica>>::default();
+    if args.id.is_some() {
+        serve_lease_age(&metrics, Arc::clone(&known));
+    }
     let of_replicas = Arc::clone(&known);
     let endpoints = endpoints.with_document("/replicas", "the replicas, as JSON", move || {
         let members = of_replicas.get().map(Replica::members);
@@ -188,6 +191,14 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     until_stopped(tasks, &stopping).await?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Serves the age of the Lease of a replica. It counts from now on until the replica has joined, which
+/// takes as long as the API server is away.
+fn serve_lease_age(metrics: &Metrics, known: Arc<OnceLock<Replica>>) {
+    let began = Instant::now();
+    let age = move || known.get().map_or_else(|| began.elapsed(), Replica::lease_age);
+    metrics.lease_age.read_by(age);
 }
 
 /// Ends all tasks on request. This replica first releases its Swarms, so that others take over at

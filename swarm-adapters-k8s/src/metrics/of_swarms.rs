@@ -87,6 +87,13 @@ impl OfSwarms {
         SwarmMetrics { all: self.clone(), writer, labels }
     }
 
+    /// The turns of a Swarm, by result.
+    #[cfg(test)]
+    pub(super) fn turns_of(&self, namespace: &str, name: &str) -> Counts {
+        let labels = SwarmLabels { namespace: namespace.to_owned(), name: name.to_owned() };
+        self.records().get(&labels).map(|record| record.turns.clone()).unwrap_or_default()
+    }
+
     fn records(&self) -> MutexGuard<'_, BTreeMap<SwarmLabels, Record>> {
         unpoisoned(&self.records)
     }

@@ -101,7 +101,7 @@ impl Driver {
                 }
             }
             let status = self.replica.status();
-            reports.send_replace(Report { status, end });
+            reports.send_replace(Report { status, until, end });
             if end.is_some() {
                 return;
             }

@@ -11,7 +11,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use swarm_core::handover::LeaseTermsError;
+use swarm_core::handover::{LeaseTermsError, Moment};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -159,6 +159,8 @@ impl Group {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     pub(crate) status: ReplicaStatus,
+    /// The moment until when the member may act.
+    pub(crate) until: Moment,
     pub(crate) end: Option<End>,
 }
 
@@ -316,6 +318,14 @@ impl Member {
     #[must_use]
     pub fn status(&self) -> ReplicaStatus {
         self.reports.borrow().status.clone()
+    }
+
+    /// Returns the time since it sent the last renewal of its Lease that succeeded. Once this
+    /// exceeds the duration of the Lease, the member acts on no object until it can renew it again.
+    #[must_use]
+    pub fn lease_age(&self) -> Duration {
+        let renewed = self.reports.borrow().until.before(self.group.terms.lease.duration);
+        clock::now().since(renewed)
     }
 
     /// Releases all objects and closes the Lease, so that others take over at once. Returns when

@@ -144,6 +144,7 @@ async fn an_edit_while_the_lease_is_over_is_acted_on_once_it_is_good_again() {
     let a = start(&server, "a").await;
     settled(&[&a]).await;
     work_is_done(&client, 1).await;
+    assert!(a.member.lease_age() < Duration::from_secs(3), "{:?}", a.member.lease_age());
 
     server.inject(Rule::on(Verb::Update, "leases").always(), Fault::Hang);
     tokio::time::sleep(Duration::from_secs(12)).await;
@@ -152,8 +153,10 @@ async fn an_edit_while_the_lease_is_over_is_acted_on_once_it_is_good_again() {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), "n");
     let map = api.get("map-0").await.unwrap();
     assert_ne!(map.annotations().get(LABELS), Some(&labels(&map)), "its Lease is over");
+    assert!(Duration::from_secs(15) <= a.member.lease_age(), "{:?}", a.member.lease_age());
     server.heal();
     annotations_follow(&client).await;
+    assert!(a.member.lease_age() < Duration::from_secs(9), "{:?}", a.member.lease_age());
     assert!(!a.task.is_finished(), "nobody took its Lease away");
 }
 

@@ -1,5 +1,6 @@
 //! The registry of scenarios. They run in this order and share the operator.
 
+mod alerts_fire_for_faults_of_the_operator;
 mod alerts_fire_for_their_faults;
 mod clocks_are_an_hour_apart;
 mod cluster_runs_pods;
@@ -250,6 +251,7 @@ fn soak() -> Vec<Scenario> {
         scenario!(sessions_survive_crashes),
         scenario!(histories_are_optional).within(Duration::from_mins(5)),
         scenario!(alerts_fire_for_their_faults).within(Duration::from_mins(8)),
+        scenario!(alerts_fire_for_faults_of_the_operator).within(Duration::from_mins(10)),
         scenario!(every_user_reads_every_kind_of_pool).within(Duration::from_mins(12)),
         scenario!(nodes_fall_silent),
         scenario!(nodes_are_declared_off),

@@ -107,3 +107,37 @@ fn alerts_and_dashboard_name_existing_metrics() {
         }
     }
 }
+
+/// An alert for a value that no metric has never fires, and its test by promtool does not notice.
+#[test]
+fn alerts_select_values_that_exist() {
+    let reference = page("reference/metrics.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/components/monitoring/rules.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut known = 0;
+    for (before, after) in text.match_indices('{').map(|(at, _)| text.split_at(at)) {
+        let metric = before.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
+        let row = format!("| `{}` |", metric.unwrap_or_default());
+        let Some(row) = reference.lines().find(|line| line.starts_with(&row)) else { continue };
+        let selector = after.trim_start_matches('{').split('}').next().unwrap_or_default();
+        for (label, value) in selector.split(", ").filter_map(|it| it.split_once('"')) {
+            let label = label.trim_end_matches(['=', '!', '~']);
+            // The labels of the Swarm; Prometheus adds them to the metrics of a worker.
+            if ["name", "namespace"].contains(&label) {
+                continue;
+            }
+            let label = format!("`{label}`: ");
+            let (_, values) = row.split_once(&label).unwrap_or_else(|| panic!("{row}: no {label}"));
+            let values: Vec<_> = values.split([',', '|']).map(str::trim).collect();
+            // The page has a placeholder where the values are not listed.
+            if values[0].chars().all(|c| c.is_ascii_uppercase()) {
+                continue;
+            }
+            for value in value.trim_end_matches('"').split('|') {
+                assert!(values.contains(&value), "{row}: {label} is never {value}");
+                known += 1;
+            }
+        }
+    }
+    assert!(10 <= known, "only {known} values were found");
+}

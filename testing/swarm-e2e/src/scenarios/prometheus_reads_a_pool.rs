@@ -87,6 +87,10 @@ pub(super) struct Prometheus {
     address: String,
     /// Whether the operator is a target.
     scrapes_operator: bool,
+    /// Whether the targets are looked up. They stay while the API server is away.
+    pub(super) finds_targets: bool,
+    /// The namespaces whose alerts count, as a regular expression.
+    namespaces: String,
 }
 
 impl Prometheus {
@@ -117,7 +121,16 @@ impl Prometheus {
             folder,
             address,
             scrapes_operator: true,
+            finds_targets: true,
+            // The alert about a missing operator has no namespace.
+            namespaces: format!("|{}", context.namespace),
         })
+    }
+
+    /// Lets the alerts about the operator count, which all scenarios share.
+    pub(super) fn about_operator(mut self) -> Self {
+        self.namespaces = format!("{}|{NAMESPACE}", self.namespaces);
+        self
     }
 
     /// Writes the files of targets.
@@ -140,17 +153,18 @@ impl Prometheus {
         Ok(())
     }
 
-    /// Waits until these alerts fire, and no others about this namespace but those in `may`. Some jobs
+    /// Waits until these alerts fire, and no others about its namespaces but those in `may`. Some jobs
     /// must be in `state`: workers may report a state, and fire its alert, before the operator counts
     /// it. An empty state asks for nothing.
     pub(super) async fn fires(&self, alerts: &[&str], may: &[&str], state: &str) -> Result<()> {
         let expected: BTreeSet<_> = alerts.iter().copied().collect();
-        // The alert about a missing operator has no namespace.
-        let namespace = format!("namespace=~\"|{}\"", self.context.namespace);
+        let namespace = format!("namespace=~\"{}\"", self.namespaces);
         let firing = format!("ALERTS{{alertstate=\"firing\", {namespace}}}");
         let in_state = format!("swarm_pool_jobs{{state=\"{state}\", {namespace}}}");
         until(&format!("only {expected:?} to fire"), 2 * REST_WITHIN, || async {
-            self.find_targets().await?;
+            if self.finds_targets {
+                self.find_targets().await?;
+            }
             let all = self.query(&firing).await?;
             let names = all.iter().filter_map(|it| it["metric"]["alertname"].as_str());
             let names: BTreeSet<_> = names.collect();
@@ -161,6 +175,15 @@ impl Prometheus {
             Ok(Some(()))
         })
         .await
+    }
+
+    /// Whether an alert about its namespaces fires, or has fired within the last seconds.
+    pub(super) async fn has_fired(&self, alert: &str) -> Result<bool> {
+        let labels = format!(
+            "alertname=\"{alert}\", alertstate=\"firing\", namespace=~\"{}\"",
+            self.namespaces
+        );
+        Ok(!self.query(&format!("present_over_time(ALERTS{{{labels}}}[3s])")).await?.is_empty())
     }
 
     /// The answer to a query, by promtool.
