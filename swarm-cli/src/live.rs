@@ -393,6 +393,15 @@ fn has_no_job_for(
     job: &JobName,
     command: &str,
 ) -> String {
+    let lists = |pool: &&LivePool| pool.swarm.inline_jobs().contains_key(job.as_str());
+    if let Some(pool) = pools.iter().find(lists) {
+        let (namespace, swarm) = pool.place();
+        let place = named(namespace, swarm);
+        return format!(
+            "Swarm `{swarm}` in namespace `{namespace}` lists job `{job}`, and no decision includes it \
+             yet; `kubectl swarm status {place}` says why"
+        );
+    }
     let known = pools.iter().flat_map(|pool| pool.jobs().map(|it| it.name.as_str()));
     let mut hint = nearest(job.as_str(), known);
     if pools.iter().any(|pool| pool.swarm.metadata.name == job.as_str()) {

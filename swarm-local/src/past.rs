@@ -101,7 +101,7 @@ impl<'a> Past<'a> {
                 it.from.clone().unwrap_or_else(|| "-".to_owned()),
                 it.to.clone().unwrap_or_else(|| "-".to_owned()),
                 it.reason.clone(),
-                it.standstill().map(seconds).unwrap_or_default(),
+                stood_still(episode, it),
                 it.revision.to_string(),
                 Moved { episode, it }.causes().join("; "),
             ]
@@ -225,7 +225,7 @@ impl<'a> Past<'a> {
     /// Returns a sentence about the last move of a job. `holder` is the worker that has it now.
     #[must_use]
     pub fn last_move(&self, job: &str, holder: Option<&str>) -> String {
-        let Some(Moved { episode, it }) = self.moves_of(job).last() else {
+        let Some(Moved { episode, it }) = self.last_of(job, holder) else {
             let omitted = self.omitted();
             if 0 < omitted {
                 let moves = counted(usize::try_from(omitted).unwrap_or(usize::MAX), "move");
@@ -269,10 +269,22 @@ impl<'a> Past<'a> {
         Some(format!("it was removed{from} at {}", shown(at)))
     }
 
-    /// Returns the last move of a job as part of a document: `since` and `came`.
+    /// Returns the last move of a job. If its holder still stops it, that is the move that brought it
+    /// there.
+    fn last_of(&self, job: &str, holder: Option<&str>) -> Option<Moved<'a>> {
+        let last = self.moves_of(job).last()?;
+        let leaves = last.it.granted.is_none() && last.it.from.as_deref() == holder;
+        if holder.is_none() || !leaves {
+            return Some(last);
+        }
+        self.moves_of(job).filter(|moved| moved.it.granted.is_some()).last()
+    }
+
+    /// Returns the last move of a job as part of a document: `since` and `came`. `holder` is the worker
+    /// that has it now.
     #[must_use]
-    pub fn came(&self, job: &str) -> (Value, Value) {
-        let Some(Moved { episode, it }) = self.moves_of(job).last() else {
+    pub fn came(&self, job: &str, holder: Option<&str>) -> (Value, Value) {
+        let Some(Moved { episode, it }) = self.last_of(job, holder) else {
             return (Value::Null, Value::Null);
         };
         let since = it.granted.map(|at| {
@@ -365,6 +377,18 @@ impl<'a> Past<'a> {
         }
         difference.changes.retain(|_, change| change.from != change.to);
         Ok(difference)
+    }
+}
+
+/// Describes the time for which a moved job ran nowhere. If its worker was not asked to release it,
+/// the time counts from the proof of the end only, so the job may have stood still for longer.
+fn stood_still(episode: &Episode, it: &JobMove) -> String {
+    let is_proven = it.from.is_some() && it.released.is_none();
+    match it.standstill().map(seconds) {
+        Some(time) if is_proven => format!("≥ {time}"),
+        Some(time) => time,
+        None if episode.is_open && it.granted.is_none() => "goes on".to_owned(),
+        None => String::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::http::{Method, Request, StatusCode, header};
+use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::handshake;
@@ -25,6 +25,7 @@ const WHOLE_MAX: Duration = Duration::from_mins(5);
 /// The answer to a request, before its body is read.
 pub struct Answer {
     status: StatusCode,
+    headers: HeaderMap,
     body: Incoming,
     _connection: AbortOnDropHandle<hyper::Result<()>>,
 }
@@ -116,7 +117,8 @@ async fn send(
     };
     let request = request.body(Empty::<Bytes>::new())?;
     let (parts, body) = sender.send_request(request).await?.into_parts();
-    Ok(Answer { status: parts.status, body, _connection: connection })
+    let (status, headers) = (parts.status, parts.headers);
+    Ok(Answer { status, headers, body, _connection: connection })
 }
 
 /// Escapes a name as one part of a path, or as one value of a query.
@@ -140,6 +142,12 @@ impl Answer {
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status
+    }
+
+    /// Returns the time at which the server answered, as its header `Date` has it.
+    #[must_use]
+    pub fn date(&self) -> Option<&str> {
+        self.headers.get(header::DATE)?.to_str().ok()
     }
 
     /// Reads the whole body.

@@ -7,8 +7,12 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use jiff::fmt::rfc2822;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -25,6 +29,8 @@ use super::{Cluster, said};
 const START_MAX: Duration = Duration::from_secs(20);
 /// Maximum time for the head of an answer, in which a login plugin may ask a person.
 const ANSWER_MAX: Duration = Duration::from_mins(2);
+/// Maximum difference of two clocks that count as the same, in seconds.
+const CLOCKS_AGREE: i64 = 2;
 /// Maximum size of kubectl's last words.
 const SAID_MAX: u64 = 64 << 10;
 /// Number of objects in one answer of a list. The largest objects have 1.5 MiB, and an answer 64 MiB.
@@ -65,6 +71,8 @@ pub(crate) struct Proxy {
     /// Killed on drop.
     _kubectl: Child,
     dir: TempDir,
+    /// Number of seconds that the clock of the API server is ahead of this one.
+    ahead: AtomicI64,
 }
 
 /// Reason why an object was not read.
@@ -202,7 +210,14 @@ impl Proxy {
             }
             return Err(said::explained("kubectl proxy", &String::from_utf8_lossy(&words)));
         }
-        Ok(Self { _kubectl: kubectl, dir })
+        Ok(Self { _kubectl: kubectl, dir, ahead: AtomicI64::new(0) })
+    }
+
+    /// Returns the present time by the clock of the API server, as far as its answers show it.
+    pub(crate) fn now(&self) -> Timestamp {
+        let now = Timestamp::now();
+        let ahead = SignedDuration::from_secs(self.ahead.load(Relaxed));
+        now.checked_add(ahead).unwrap_or(now)
     }
 
     /// Reads the object at `path`; `None` if it does not exist.
@@ -287,6 +302,11 @@ impl Proxy {
         let late = |_| failed(&format!("none for {} s", ANSWER_MAX.as_secs()));
         let answer = asked.map_err(late)?.map_err(|error| failed(&error))?;
         let status = answer.status();
+        if let Some(date) = answer.date().and_then(|date| rfc2822::parse(date).ok()) {
+            let ahead = date.timestamp().as_second() - Timestamp::now().as_second();
+            // The header has whole seconds, and an answer takes a while.
+            self.ahead.store(if ahead.abs() <= CLOCKS_AGREE { 0 } else { ahead }, Relaxed);
+        }
         let body = answer.whole().await.map_err(|error| match error {
             // The library's sentence is about a pool on this machine.
             AnswerError::BrokenOff => failed(&"its answer broke off"),
@@ -341,7 +361,7 @@ mod tests {
             }
         });
         let kubectl = Command::new("true").kill_on_drop(true).spawn().unwrap();
-        Proxy { _kubectl: kubectl, dir }
+        Proxy { _kubectl: kubectl, dir, ahead: AtomicI64::new(0) }
     }
 
     #[tokio::test]

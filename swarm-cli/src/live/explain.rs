@@ -139,7 +139,7 @@ fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<Explai
     let metadata = &pool.swarm.metadata;
     let title = pool.swarm.inline_jobs().get(job.as_str()).and_then(|job| job["title"].as_str());
     let past = pool.past();
-    let (since, came) = past.came(job.as_str());
+    let (since, came) = past.came(job.as_str(), state.worker);
     Some(Explained {
         job: job.to_string(),
         title: title.map(str::to_owned),
@@ -179,18 +179,24 @@ fn failing(pool: &LivePool, state: &JobState<'_>) -> Option<String> {
 fn waits(pool: &LivePool, state: &JobState<'_>, worker: Option<&LiveWorker>) -> Option<Wait> {
     let swarm = &pool.swarm;
     let who = state.worker.or(Some("its previous worker"));
+    let unheard = worker.and_then(|worker| pool.unheard_for(worker));
     // A silent worker neither stops its jobs nor reports about them.
-    if let Some(silent_for) = worker.and_then(|worker| pool.silent_for(worker)) {
+    let is_silent = worker.is_some_and(|worker| pool.silent_for(worker).is_some());
+    if is_silent && state.phase != JobPhase::Stopping {
         let wait = Wait::new("a renewal of the Lease of its worker", who);
-        let wait = wait.lasting(Some(silent_for), Some(swarm.fence_wait()));
+        let wait = wait.lasting(unheard, Some(swarm.fence_wait()));
         return Some(wait.with_note("then the job may get another worker (handover.lease)"));
+    }
+    if worker.is_some_and(|worker| pool.is_lost(worker)) && state.phase == JobPhase::Published {
+        return Some(Wait::new("the next decision, since its worker has ended", None));
     }
     match state.phase {
         JobPhase::Stopping => {
             let waited = pool.past().under_way(state.name.as_str()).map(|(_, _, ms)| ms);
             let waited = waited.map(Duration::from_millis);
-            let (most, note) = release(swarm, waited);
+            let (left, note) = release(swarm, waited, unconfirmed_for(pool, state));
             let wait = Wait::new("the acknowledgement that the job has stopped", who);
+            let most = left.map(|left| left.saturating_add(waited.unwrap_or_default()));
             Some(wait.lasting(waited, most).with_note(note))
         }
         // Without the reports, the user cannot know whether the worker has acknowledged it.
@@ -211,21 +217,38 @@ fn waits(pool: &LivePool, state: &JobState<'_>, worker: Option<&LiveWorker>) -> 
     }
 }
 
-/// Returns the longest time of a release that has lasted for some time, and its meaning; no time if
-/// only a proof ends the release.
+/// Returns the time since the last sign of the worker of a job, if the worker has not confirmed that it
+/// stops the job.
+pub(super) fn unconfirmed_for(pool: &LivePool, state: &JobState<'_>) -> Option<Duration> {
+    let worker = pool.all_workers().find(|it| Some(&it.session) == state.session)?;
+    let report = worker.report.as_ref()?;
+    let is_confirmed = report.is_stopping(state.name.as_str()) && !pool.is_lost(worker);
+    if is_confirmed { None } else { pool.unheard_for(worker) }
+}
+
+/// Returns the rest of the longest time of a release that has lasted for some time, and its meaning; no
+/// time if only a proof ends the release. `unconfirmed_for` is the time since the last sign of a worker
+/// that has not confirmed the release, and may be frozen.
 pub(super) fn release(
     swarm: &SwarmObject,
     waited: Option<Duration>,
+    unconfirmed_for: Option<Duration>,
 ) -> (Option<Duration>, &'static str) {
-    let stop = swarm.stop_timeout();
-    match () {
-        () if !swarm.is_exclusive() => {
-            (Some(swarm.release_timeout()), "then another worker gets it (handover.releaseTimeout)")
+    let rest = |most: Duration, since: Duration| Some(most.saturating_sub(since));
+    let (stop, waited) = (swarm.stop_timeout(), waited.unwrap_or_default());
+    match unconfirmed_for {
+        _ if !swarm.is_exclusive() => (
+            rest(swarm.release_timeout(), waited),
+            "then another worker gets it (handover.releaseTimeout)",
+        ),
+        Some(silence) => (
+            rest(swarm.fence_wait(), silence),
+            "its worker has not confirmed that yet; without a renewal its Lease is over then",
+        ),
+        None if waited <= stop => {
+            (rest(stop, waited), "then its worker kills it (handover.stopTimeout)")
         }
-        () if waited.is_none_or(|waited| waited <= stop) => {
-            (Some(stop), "then its worker kills it (handover.stopTimeout)")
-        }
-        () => (None, "its worker should have killed it before (handover.stopTimeout)"),
+        None => (None, "its worker should have killed it before (handover.stopTimeout)"),
     }
 }
 
@@ -237,6 +260,9 @@ fn why(pool: &LivePool, swarm: &LiveSwarm, state: &JobState<'_>) -> String {
     };
     let name = state.name.as_str();
     let document = &answer.document;
+    if pool.swarm.spec["suspend"] == true {
+        return "the Swarm has `spec.suspend: true`".to_owned();
+    }
     if let Some(without) = document.unassigned.iter().find(|it| it.job == name) {
         return without.message.clone();
     }

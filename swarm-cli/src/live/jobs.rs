@@ -102,7 +102,7 @@ async fn answer(args: &JobsArgs, proxy: &Proxy, namespace: &str) -> Result<Answe
     let document = || json!({ "jobs": shown.iter().map(document).collect::<Vec<_>>() });
     let names = || shown.iter().map(|it| it.state.name.to_string()).collect();
     let text = |is_wide| {
-        let mut text = table(&shown, args.all_namespaces, is_wide);
+        let mut text = table(&shown, args.all_namespaces, is_wide, args.failing);
         for pool in &pools {
             args.add_rest(&mut text, pool);
         }
@@ -156,11 +156,12 @@ impl JobsArgs {
 }
 
 /// Makes a table. Columns without a value in any row are left out.
-fn table(shown: &[Shown<'_>], is_of_all: bool, is_wide: bool) -> String {
+fn table(shown: &[Shown<'_>], is_of_all: bool, is_wide: bool, has_output: bool) -> String {
     let mut heads = vec!["NAMESPACE", "SWARM"];
     heads.extend([columns::JOB, columns::TITLE, columns::WORKER, columns::PHASE]);
     heads.extend(["RESTARTS", "SINCE", "LAST EXIT"]);
-    heads.extend(if is_wide { &["SLOT", "TOKEN", "LAST OUTPUT"][..] } else { &[] });
+    heads.extend(if is_wide { &["SLOT", "TOKEN"][..] } else { &[] });
+    heads.extend((is_wide || has_output).then_some("LAST OUTPUT"));
     let heads = heads.into_iter().skip(if is_of_all { 0 } else { 2 });
     let mut rows = vec![heads.map(str::to_owned).collect::<Vec<_>>()];
     rows.extend(shown.iter().map(|Shown { pool, title, state, since }| {
@@ -179,11 +180,10 @@ fn table(shown: &[Shown<'_>], is_of_all: bool, is_wide: bool) -> String {
             known(failing.map(|it| it.last_exit.clone())),
         ]);
         if is_wide {
-            row.extend([
-                known(state.slot.map(|slot| slot.to_string())),
-                state.token.to_string(),
-                known(failing.and_then(|it| it.last_output.last().cloned())),
-            ]);
+            row.extend([known(state.slot.map(|slot| slot.to_string())), state.token.to_string()]);
+        }
+        if is_wide || has_output {
+            row.push(known(failing.and_then(|it| it.last_output.last().cloned())));
         }
         row
     }));

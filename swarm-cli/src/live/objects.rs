@@ -40,6 +40,7 @@ pub(super) struct Metadata {
     pub(super) generation: i64,
     pub(super) resource_version: String,
     pub(super) creation_timestamp: Option<Timestamp>,
+    pub(super) deletion_timestamp: Option<Timestamp>,
     pub(super) annotations: BTreeMap<String, String>,
     labels: BTreeMap<String, String>,
 }
@@ -125,6 +126,13 @@ impl SwarmObject {
     /// Returns the time after which a worker kills a job that it stops, `handover.stopTimeout`.
     pub(super) fn stop_timeout(&self) -> Duration {
         self.handover_time("stopTimeout").unwrap_or(LeaseTerms::default().stop_timeout)
+    }
+
+    /// Returns the time after which a session without a renewal is silent: three renewals.
+    pub(super) fn silent_after(&self) -> Duration {
+        let renew = self.spec["handover"]["lease"]["renew"].as_str();
+        let renew = renew.and_then(|renew| swarm_local::time(renew).ok());
+        renew.unwrap_or(LeaseTerms::default().renew) * 3
     }
 
     /// Returns a time of `handover`, if the spec has it.
@@ -347,6 +355,11 @@ pub(super) struct Report {
 }
 
 impl Report {
+    /// Whether the session has confirmed that it stops this job.
+    pub(super) fn is_stopping(&self, job: &str) -> bool {
+        self.stopping.write == self.ack.write && self.stopping.jobs.contains_key(job)
+    }
+
     /// Whether the session has carried out this view, or the part of it that is about `job`.
     pub(super) fn has_read(&self, view: &ViewSpec, job: Option<&str>) -> bool {
         let Self { ack, stopping, .. } = self;

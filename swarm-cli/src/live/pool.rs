@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use swarm_core::handover::{Cell, Record, SessionId};
 use swarm_core::history::Episode;
 use swarm_core::parts;
@@ -126,7 +126,7 @@ impl LivePool {
             let (leases, views) = tokio::join!(proxy.list(&leases), proxy.list(&views));
             (visible(leases)?, visible(views)?)
         };
-        let pool = Self::of(swarm, operator, ledger, &leases, views, Timestamp::now());
+        let pool = Self::of(swarm, operator, ledger, &leases, views, proxy.now());
         let hidden = hidden.or(also_hidden);
         let (episodes, without_episodes) = match episodes {
             Ok(episodes) => (episodes, None),
@@ -221,13 +221,31 @@ impl LivePool {
         Failing::unnamed(reports, replication)
     }
 
-    /// Returns the time since the last renewal of a worker that has not renewed its Lease for the
-    /// duration of a lease. It compares two clocks.
-    pub(super) fn silent_for(&self, worker: &LiveWorker) -> Option<Duration> {
+    /// Returns the time since the last renewal of a session that lives. It compares two clocks.
+    pub(super) fn unheard_for(&self, worker: &LiveWorker) -> Option<Duration> {
         let renewed = worker.report.as_ref().filter(|report| report.is_open)?.renewed?;
-        let silence: Duration = self.now.duration_since(renewed).try_into().ok()?;
-        let lease = swarm_local::time(self.swarm.lease_duration()).ok()?;
-        (lease < silence).then_some(silence)
+        self.now.duration_since(renewed).max(SignedDuration::ZERO).try_into().ok()
+    }
+
+    /// Returns that time of a worker that has missed three renewals.
+    pub(super) fn silent_for(&self, worker: &LiveWorker) -> Option<Duration> {
+        self.unheard_for(worker).filter(|silence| self.swarm.silent_after() < *silence)
+    }
+
+    /// Whether the session of a worker is silent or over, so that its reports prove nothing any more.
+    pub(super) fn is_lost(&self, worker: &LiveWorker) -> bool {
+        match &worker.report {
+            _ if worker.is_plain => false,
+            Some(report) => !report.is_open || self.silent_for(worker).is_some(),
+            // Without the right to read Leases it is not known.
+            None => self.hidden.is_none(),
+        }
+    }
+
+    /// Returns the workers whose sessions are silent or over, and that still have jobs.
+    pub(super) fn lost(&self) -> Vec<&LiveWorker> {
+        let lost = self.workers().into_iter().filter(|worker| self.is_lost(worker));
+        lost.collect()
     }
 
     /// Returns the time of that renewal, in seconds of Unix time.
@@ -242,8 +260,11 @@ impl LivePool {
         Some(self.state(name, record))
     }
 
-    /// Whether the author of the Swarm has suspended an inline job.
+    /// Whether the author of the Swarm has suspended it, or an inline job.
     fn is_suspended(&self, job: &JobName) -> bool {
+        if self.swarm.spec["suspend"] == true {
+            return true;
+        }
         let suspended = self.suspended.get_or_init(|| {
             let inline = self.swarm.inline_jobs().into_iter();
             let inline = inline.filter(|(_, job)| job["suspend"].as_bool() == Some(true));
@@ -274,9 +295,12 @@ impl LivePool {
             Cell::Granted { .. } | Cell::Everywhere { .. } if failing.is_some() => {
                 JobPhase::Failing
             }
-            Cell::Granted { .. } => confirmed(holder.is_some_and(|it| it.runs(name, cell.token()))),
+            Cell::Granted { .. } => {
+                confirmed(holder.is_some_and(|it| it.runs(name, cell.token()) && !self.is_lost(it)))
+            }
             Cell::Everywhere { .. } => {
-                let runs = |worker: &&LiveWorker| worker.runs(name, cell.token());
+                let runs =
+                    |worker: &&LiveWorker| worker.runs(name, cell.token()) && !self.is_lost(worker);
                 let workers = self.workers();
                 confirmed(!workers.is_empty() && workers.iter().all(runs))
             }

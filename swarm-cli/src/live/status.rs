@@ -82,8 +82,11 @@ pub(crate) fn status(args: &StatusArgs) -> ExitCode {
         if args.wait {
             let is_done = async || {
                 let name = args.name.as_deref();
-                let pool = one(proxy, &namespace, name, Reach::Jobs(&[])).await?;
-                Ok(is_settled(&pool.swarm) && is_healthy(&pool.swarm))
+                let swarm = one(proxy, &namespace, name, Reach::Jobs(&[])).await?.swarm;
+                if !is_settled(&swarm) || !is_healthy(&swarm) {
+                    return Ok(false);
+                }
+                Ok(is_sound(&one(proxy, &namespace, name, Reach::All).await?))
             };
             wait(args.timeout, is_done).await?;
         }
@@ -98,13 +101,15 @@ async fn answer(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<Ans
     );
     let pool = pool?;
     let states = workers::states(&pool, &nodes);
-    let is_good = is_healthy(&pool.swarm) && (!args.wait || is_settled(&pool.swarm));
+    let is_good = is_sound(&pool) && (!args.wait || is_settled(&pool.swarm));
     let names = || vec![pool.swarm.metadata.name.clone()];
     let text = |is_wide| text(&pool, &states, is_wide);
     let answer = args.display.answer(is_good, text, || document(&pool, &states), names)?;
     let complaint = (args.wait && !is_good).then(|| {
         let within = limit(args.timeout);
-        format!("not settled and healthy within {within}: {}", shortfall(&pool.swarm))
+        let lost = lost(&pool).map(|sentence| format!("WorkersSilent: {sentence}"));
+        let why = lost.unwrap_or_else(|| shortfall(&pool.swarm));
+        format!("not settled and healthy within {within}: {why}")
     });
     Ok(answer.with_complaints(complaint.into_iter().collect()))
 }
@@ -166,6 +171,22 @@ pub(super) fn is_healthy(swarm: &SwarmObject) -> bool {
         && swarm.status.failing == 0
 }
 
+/// Whether a pool is healthy also by the reports of its workers, which are newer than the status.
+fn is_sound(pool: &LivePool) -> bool {
+    let is_failing = by_phase(pool).iter().any(|(phase, _)| *phase == JobPhase::Failing);
+    is_healthy(&pool.swarm) && !is_failing && pool.lost().is_empty()
+}
+
+/// Describes the workers whose sessions are silent or over, if there are some.
+fn lost(pool: &LivePool) -> Option<String> {
+    let lost = pool.lost();
+    let names = super::some(lost.iter().map(|worker| worker.name.as_str()));
+    let silence = lost.iter().filter_map(|worker| pool.unheard_for(worker)).max();
+    let silence = silence.map(|silence| format!(" for {}", age(silence))).unwrap_or_default();
+    (!lost.is_empty())
+        .then(|| format!("without a renewed Lease{silence}: {names}; their jobs may not run"))
+}
+
 /// Explains why a Swarm is not settled and healthy.
 fn shortfall(swarm: &SwarmObject) -> String {
     let SwarmObject { metadata, status, .. } = swarm;
@@ -180,6 +201,9 @@ fn shortfall(swarm: &SwarmObject) -> String {
 
 /// Returns the state in one word.
 fn standing(swarm: &SwarmObject) -> &str {
+    if swarm.metadata.deletion_timestamp.is_some() {
+        return "Deleting";
+    }
     if swarm.status.observed_generation == 0 {
         return UNSEEN;
     }
@@ -225,6 +249,14 @@ fn text(pool: &LivePool, workers: &[WorkerState<'_>], is_wide: bool) -> String {
     line("Guarantee:", &guarantee(&pool.swarm));
     let operator = pool.operator.as_ref().map(|name| format!("{name}, ")).unwrap_or_default();
     line("Operator:", &format!("{operator}revision {}", pool.ledger.revision()));
+    if beside(&pool.swarm).contains(&UNSEEN) {
+        let sentence =
+            "the operator has not seen the newest spec yet; all else is about the last one";
+        line("Warning:", &format!("{UNSEEN}: {sentence}"));
+    }
+    if let Some(sentence) = lost(pool) {
+        line("Warning:", &format!("WorkersSilent: {sentence}"));
+    }
     for condition in warnings(&pool.swarm) {
         line("Warning:", &format!("{}: {}", condition.kind, condition.message));
     }
@@ -293,10 +325,15 @@ fn tree(text: &mut String, pool: &LivePool, workers: &[WorkerState<'_>], is_wide
         let report = it.worker.report.as_ref();
         let opened = report.and_then(|report| report.opened);
         let since = opened.map(|opened| age_of(pool.now, opened)).unwrap_or_default();
-        let info =
-            if it.worker.is_confirmed == Some(false) { "has not confirmed its jobs" } else { "" };
+        let info = match pool.silent_for(it.worker) {
+            Some(silence) => format!("silent for {}", age(silence)),
+            None if it.worker.is_confirmed == Some(false) => {
+                "has not confirmed its jobs".to_owned()
+            }
+            None => String::new(),
+        };
         let node = it.node.as_deref().unwrap_or_default();
-        rows.push(line([&it.worker.name, it.state, &it.jobs.to_string(), &since, node, info]));
+        rows.push(line([&it.worker.name, it.state, &it.jobs.to_string(), &since, node, &info]));
         rows.extend(notable.remove(&Some(&it.worker.session)).iter().flatten().map(job_row));
     }
     let rest: Vec<_> = notable.values().flatten().map(job_row).collect();
@@ -327,8 +364,8 @@ impl<'a> InFlight<'a> {
         }
         let (to, reason, age_ms) = pool.past().under_way(job.name.as_str())?;
         let age = Duration::from_millis(age_ms);
-        let (most, _) = explain::release(&pool.swarm, Some(age));
-        let at_most = most.map(|most| most.saturating_sub(age));
+        let unconfirmed_for = explain::unconfirmed_for(pool, job);
+        let (at_most, _) = explain::release(&pool.swarm, Some(age), unconfirmed_for);
         Some(Self { to, reason, age, at_most })
     }
 
@@ -364,16 +401,19 @@ fn next(pool: &LivePool, workers: &[WorkerState<'_>]) -> Option<String> {
         let job = shell::word(job.name.as_str());
         return Some(format!("kubectl swarm explain {job} -n {namespace}"));
     }
+    let is_unseen = standing(&pool.swarm) == UNSEEN || beside(&pool.swarm).contains(&UNSEEN);
+    // Without an operator nothing moves.
+    if is_unseen || !pool.lost().is_empty() {
+        return Some("kubectl swarm check".to_owned());
+    }
     if workers.iter().any(|worker| 0 < worker.failing) {
         return Some(format!("kubectl swarm jobs {place} --failing"));
     }
     if !pool.swarm.status.unassigned.is_empty() {
         return Some(format!("kubectl swarm jobs {place} --unassigned"));
     }
-    if standing(&pool.swarm) == UNSEEN || beside(&pool.swarm).contains(&UNSEEN) {
-        return Some("kubectl swarm check".to_owned());
-    }
-    (!is_settled(&pool.swarm)).then(|| format!("kubectl swarm status {place} --wait"))
+    // Another state needs an edit first.
+    is_in_course(&pool.swarm).then(|| format!("kubectl swarm status {place} --wait"))
 }
 
 fn summary(swarm: &SwarmObject) -> Value {
@@ -425,6 +465,7 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>]) -> Value {
     let unassigned = |job: &JobState<'_>| json!({"job": job.name.as_str(), "reason": reason, "message": message});
     let mut document = summary(&pool.swarm);
     document["revision"] = pool.ledger.revision().into();
+    document["healthy"] = is_sound(pool).into();
     document["guarantee"] = guarantee(&pool.swarm).into();
     document["operator"] = pool.operator.as_deref().into();
     document["jobs"] = json!({
@@ -433,7 +474,7 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>]) -> Value {
         "published": count(JobPhase::Published),
         "moving": count(JobPhase::Stopping),
         "waiting": count(JobPhase::Waiting) + count(JobPhase::Quarantined),
-        "failing": pool.swarm.status.failing,
+        "failing": count(JobPhase::Failing),
         "suspended": count(JobPhase::Suspended),
         "unassigned": count(JobPhase::Unassigned),
         "done": count(JobPhase::Done),

@@ -248,19 +248,37 @@ fn a_job_that_every_worker_runs_counts_on_each_and_fails_if_it_fails_on_one() {
 
 #[test]
 fn a_release_is_bounded_by_its_timeout_or_by_the_kill() {
-    let bound = |handover: Value, waited| {
+    let left = |handover: Value, waited, unconfirmed_for: Option<u64>| {
         let swarm: SwarmObject = read(json!({
             "metadata": {"name": "s", "namespace": "n"}, "spec": {"handover": handover},
         }));
-        explain::release(&swarm, Some(Duration::from_secs(waited))).0.map(|it| it.as_secs())
+        let (waited, seconds) = (Some(Duration::from_secs(waited)), Duration::from_secs);
+        explain::release(&swarm, waited, unconfirmed_for.map(seconds)).0.map(|it| it.as_secs())
     };
-    assert_eq!(bound(json!({}), 90), Some(60));
+    assert_eq!(left(json!({}), 20, None), Some(40));
+    assert_eq!(left(json!({}), 90, None), Some(0));
     // A job may take its whole stop timeout.
-    assert_eq!(bound(json!({"stopTimeout": "5m"}), 0), Some(310));
-    assert_eq!(bound(json!({"releaseTimeout": "7s"}), 0), Some(7));
+    assert_eq!(left(json!({"stopTimeout": "5m"}), 0, None), Some(310));
+    assert_eq!(left(json!({"releaseTimeout": "7s"}), 0, None), Some(7));
     let exclusive = json!({"policy": "Exclusive", "stopTimeout": "30s"});
-    assert_eq!(bound(exclusive.clone(), 29), Some(30));
-    assert_eq!(bound(exclusive, 31), None);
+    assert_eq!(left(exclusive.clone(), 29, None), Some(1));
+    assert_eq!(left(exclusive.clone(), 31, None), None);
+    // A worker that has not confirmed the release may be frozen until its Lease is over.
+    assert_eq!(left(exclusive, 2, Some(3)), Some(18));
+}
+
+#[test]
+fn jobs_of_a_silent_or_ended_worker_are_not_running() {
+    let silent = lease(A, 5, "");
+    let mut late = pool(&[silent]);
+    late.now = "2026-01-02T03:04:18Z".parse().unwrap();
+    assert_eq!((phases(&late)[0].1, late.lost().len()), ("published", 2), "B has no Lease");
+    let mut closed = json!({"metadata": {"name": A, "annotations": {
+        "swarm.k8slab.info/ack": r#"{"write":3,"durationMs":1,"incarnation":9,"revision":5}"#}},
+        "spec": {"holderIdentity": "", "renewTime": "2026-01-02T03:04:08.000000Z"}});
+    assert_eq!(phases(&pool(&[read(closed.clone())]))[0].1, "published");
+    closed["spec"]["holderIdentity"] = A.into();
+    assert_eq!(phases(&pool(&[read(closed)]))[0].1, "running");
 }
 
 #[test]

@@ -180,6 +180,7 @@ fn table(all: &[(&LivePool, WorkerState<'_>)], is_of_all: bool, is_wide: bool) -
         ]);
         if is_wide {
             let view = match it.worker.is_confirmed {
+                Some(true) if pool.is_lost(it.worker) => "not confirmed",
                 Some(true) => "confirmed",
                 Some(false) => "not confirmed",
                 None => "published",
@@ -210,7 +211,7 @@ pub(super) fn document(pool: &LivePool, it: &WorkerState<'_>) -> Value {
         "stopping": it.releasing,
         "failing": it.failing,
         "load": it.load,
-        "confirmed": it.worker.is_confirmed,
+        "confirmed": it.worker.is_confirmed.map(|is| is && !pool.is_lost(it.worker)),
         "lastHeardMs": heard.and_then(|ms| u64::try_from(ms).ok()),
     })
 }

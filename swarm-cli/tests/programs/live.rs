@@ -41,7 +41,7 @@ fn answers() -> Answers {
     let ack = r#"{"write":3,"durationMs":20000,"incarnation":9,"revision":7}"#;
     let lease = json!({
         "metadata": {"name": SESSION, "annotations": {"swarm.k8slab.info/ack": ack}},
-        "spec": {"holderIdentity": SESSION, "renewTime": "2026-01-02T03:04:05.000000Z"},
+        "spec": {"holderIdentity": SESSION, "renewTime": jiff::Timestamp::now().to_string()},
     });
     let history = json!({"metadata": {"name": "cameras"}, "spec": {"episodes": []}});
     let rows: &[&[&str]] = &[&["statefulset.ingest", "cameras"]];

@@ -73,7 +73,7 @@ async fn answer(args: &ExplainArgs) -> Result<Answer, Failure> {
 }
 
 fn document(entry: &JobEntry<String>, pool: &str, past: &Past<'_>) -> Value {
-    let (since, came) = past.came(&entry.name);
+    let (since, came) = past.came(&entry.name, entry.worker.as_deref());
     json!({
         "job": entry.name,
         "title": entry.title,

@@ -629,6 +629,7 @@ mod tests {
         // A link leads to a pool that counts already.
         std::os::unix::fs::symlink(&dirs[0], home.path().join("link")).unwrap();
         let Err(Failure::Usage(sentence)) = only() else { panic!("{:?}", only()) };
-        assert_eq!(sentence, "several pools have ended: cams, yard; write the name of one");
+        let expected = "several pools have ended: cams, yard; write the name of one";
+        assert!(sentence.starts_with(expected), "{sentence}");
     }
 }

@@ -93,6 +93,9 @@ impl Snapshot {
             () if self.is_healthy() => condition("Healthy", true, "NoneFailing", "no job fails"),
             () if 0 < self.jobs.failing => condition("Healthy", false, "JobsFailing", &standing),
             () if is_silent => condition("Healthy", false, "WorkersSilent", &standing),
+            () if self.invalid_file.is_some() => {
+                condition("Healthy", false, "FileInvalid", &standing)
+            }
             () => condition("Healthy", false, &self.reason, &standing),
         };
         let ready = match &self.ending {

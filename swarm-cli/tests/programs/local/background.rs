@@ -103,14 +103,33 @@ fn a_pool_runs_in_the_background_and_keeps_nothing_of_its_caller() {
     assert_eq!(machine.processes(), []);
 }
 
+/// A pool whose job ignores SIGTERM once it is ready.
+const STUBBORN: &str = "\
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: recorders}
+spec:
+  replicas: 1
+  pool: {managed: {}}
+  handover: {stopTimeout: 8s}
+  worker:
+    protocol: Session
+    runner:
+      command: [sh, -c, 'trap \"\" TERM; echo up; exec sleep 600']
+      ready: {line: up}
+  jobs: [{name: a}]
+";
+
 #[test]
 fn no_second_pool_starts_where_the_directory_of_the_first_was_renamed() {
     let machine = Machine::new();
-    let pool = file(&machine, "r.yaml", &recorders());
+    let pool = file(&machine, "r.yaml", STUBBORN);
     let (_, operator) = detached(&machine, &pool);
     let settled = || {
-        until("the pool is settled", || {
-            (ran(&machine, &["status", "recorders"]).2 == Some(0)).then_some(())
+        until("the pool is settled, and its job ignores signals", || {
+            let is_settled = ran(&machine, &["status", "recorders"]).2 == Some(0);
+            let jobs = ran(&machine, &["ps", "recorders"]).0;
+            (is_settled && jobs.contains("ready")).then_some(())
         });
     };
     settled();
@@ -125,17 +144,14 @@ fn no_second_pool_starts_where_the_directory_of_the_first_was_renamed() {
     assert!(complaint.contains("another operator runs in") || complaint.contains("runs already"));
     settled();
 
-    // Workers without an operator run on only while they are frozen.
-    for (pid, _) in machine.processes().into_iter().filter(|(pid, _)| *pid != operator) {
-        signal(pid, Signal::STOP);
-    }
+    // A worker without an operator ends once its job has.
     signal(operator, Signal::KILL);
-    std::fs::rename(home.join("recorders"), home.join("frozen")).unwrap();
+    std::fs::rename(home.join("recorders"), home.join("left")).unwrap();
     let complaint = until("the operator has ended", || {
         Some(start()).filter(|complaint| !complaint.contains("another operator runs"))
     });
     assert!(complaint.contains("the directory was renamed or removed; stop"), "{complaint}");
-    stop(&machine, "frozen");
+    stop(&machine, "left");
     assert_eq!(machine.processes(), []);
 }
 

@@ -60,9 +60,10 @@ fn a_job_without_a_worker_says_why_everywhere() {
     let plan = machine.asks(&["plan", file.to_str().unwrap()]);
     assert!(plan.contains(&format!("pinned  pin     {PIN}\n")), "{plan}");
     machine.asks(&["suspend", "low"]);
-    let by_hand = "suspended by hand; undo: swarm resume low";
+    let dir = machine.state().canonicalize().unwrap();
+    let by_hand = format!("suspended by hand; undo: swarm resume --dir {} low", dir.display());
     until("it is suspended", || {
-        (why(&machine, "low") == ("suspended".to_owned(), by_hand.to_owned())).then_some(())
+        (why(&machine, "low") == ("suspended".to_owned(), by_hand.clone())).then_some(())
     });
 }
 
