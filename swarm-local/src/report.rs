@@ -278,6 +278,21 @@ impl Report {
     }
 }
 
+/// Parses the name of the file to write. The formats of other commands are refused: a user of
+/// `-o json` expects no file of that name.
+///
+/// # Errors
+///
+/// A sentence about such a word.
+pub fn file_name(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "json" | "name" | "text" | "wide" | "yaml" => {
+            Err(format!("a report is a file; write ./{text} for a file of this name"))
+        }
+        _ => Ok(text.into()),
+    }
+}
+
 /// Returns a name for a file in the report: other characters than letters, digits and `.-_` become
 /// `_`.
 #[must_use]

@@ -12,7 +12,7 @@ use futures::stream::{self, StreamExt as _};
 use serde_json::Value;
 use swarm_local::findings::table;
 use swarm_local::output::print;
-use swarm_local::report::{LOOK, Output, Report};
+use swarm_local::report::{LOOK, Output, Report, file_name};
 use swarm_spec::spec::{Meant, PoolSpec};
 
 use super::pool::{EMPTY, Reach};
@@ -42,7 +42,7 @@ pub(crate) struct ReportArgs {
     name: Option<String>,
     /// The file to write, which must not exist yet [default:
     /// swarm-report-NAMESPACE-NAME-TIME.zip]
-    #[arg(long, short, value_name = "FILE.zip")]
+    #[arg(long, short, value_name = "FILE.zip", value_parser = file_name)]
     output: Option<PathBuf>,
     /// Add the last 1,000 lines of the logs of workers and of the operator, and keep the last output
     /// of failing jobs

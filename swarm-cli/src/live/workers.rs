@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use swarm_adapters_host::clock::millis;
 use swarm_core::JobPhase;
 use swarm_core::handover::SessionId;
+use swarm_local::age;
 use swarm_local::output::{columns, whole_table};
 use swarm_local::show::{Answer, Display};
 
@@ -43,6 +46,8 @@ pub(super) struct WorkerState<'a> {
     pub(super) jobs: usize,
     /// Number of jobs that the worker was asked to release.
     pub(super) releasing: usize,
+    /// Time since the oldest of these requests, as far as the history has it.
+    oldest_release: Option<Duration>,
     /// Number of failing jobs by the worker's own report.
     pub(super) failing: usize,
     /// Sum of the shares of its jobs, in hundredths of a worker; `None` if no inline job has one.
@@ -108,18 +113,21 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
     struct Load {
         granted: usize,
         releasing: usize,
+        oldest_release_ms: Option<u64>,
         shares: u64,
     }
     let inline = pool.swarm.inline_jobs();
     let has_shares = inline.values().any(|job| job["share"].is_u64());
     let mut loads = BTreeMap::<&SessionId, Load>::new();
-    let mut everywhere = 0;
+    let (mut everywhere, past) = (0, pool.past());
     for job in pool.jobs() {
         everywhere += usize::from(job.is_everywhere);
         let Some(session) = job.session else { continue };
         let load = loads.entry(session).or_default();
         if job.phase == JobPhase::Stopping {
             load.releasing += 1;
+            let age = past.under_way(job.name.as_str()).map(|(_, _, ms)| ms);
+            load.oldest_release_ms = load.oldest_release_ms.max(age);
         } else {
             load.granted += 1;
         }
@@ -145,6 +153,7 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
             state,
             jobs: granted,
             releasing: load.releasing,
+            oldest_release: load.oldest_release_ms.map(Duration::from_millis),
             failing: failing.min(granted + load.releasing),
             load: has_shares.then_some(load.shares),
             node: nodes.get(&worker.name).cloned(),
@@ -155,8 +164,8 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
 
 fn table(all: &[(&LivePool, WorkerState<'_>)], is_of_all: bool, is_wide: bool) -> String {
     let mut heads = vec!["NAMESPACE", "SWARM"];
-    heads.extend([columns::WORKER, columns::STATE, "JOBS", "STOPPING", "FAILING"]);
-    heads.extend(["AGE", columns::HEARD]);
+    heads.extend([columns::WORKER, columns::STATE, "JOBS", "STOPPING"]);
+    heads.extend([columns::OLDEST_RELEASE, "FAILING", "AGE", columns::HEARD]);
     heads.extend(if is_wide { &["SLOT", "NODE", "LOAD", "VIEW", "SESSION"][..] } else { &[] });
     let heads = heads.into_iter().skip(if is_of_all { 0 } else { 2 });
     let mut rows = vec![heads.map(str::to_owned).collect::<Vec<_>>()];
@@ -174,6 +183,7 @@ fn table(all: &[(&LivePool, WorkerState<'_>)], is_of_all: bool, is_wide: bool) -
             it.state.to_owned(),
             it.jobs.to_string(),
             some(it.releasing),
+            it.oldest_release.map(age).unwrap_or_default(),
             some(it.failing),
             report.and_then(|report| report.opened).map_or_else(String::new, ago),
             heard,
@@ -209,6 +219,7 @@ pub(super) fn document(pool: &LivePool, it: &WorkerState<'_>) -> Value {
         "state": it.state,
         "jobs": it.jobs,
         "stopping": it.releasing,
+        "oldestReleaseMs": it.oldest_release.map(millis),
         "failing": it.failing,
         "load": it.load,
         "confirmed": it.worker.is_confirmed.map(|is| is && !pool.is_lost(it.worker)),

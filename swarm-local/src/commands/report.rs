@@ -20,7 +20,7 @@ use crate::fixed::Fixed;
 use crate::output;
 use crate::past::Past;
 use crate::processes::job_logs;
-use crate::report::{LOG_LINES, LOOK, Output, Report, plain};
+use crate::report::{LOG_LINES, LOOK, Output, Report, file_name, plain};
 use crate::{history, run_log, state};
 
 /// Maximum size of a file that is read as a whole: the largest manifest.
@@ -44,7 +44,7 @@ pub struct ReportArgs {
     #[command(flatten)]
     pub pool: PoolArgs,
     /// The file to write, which must not exist yet [default: swarm-report-POOL-TIME.zip]
-    #[arg(long, short, value_name = "FILE.zip")]
+    #[arg(long, short, value_name = "FILE.zip", value_parser = file_name)]
     pub output: Option<PathBuf>,
     /// Add the last 1,000 lines of each log, and keep the last output of failing jobs
     #[arg(long)]

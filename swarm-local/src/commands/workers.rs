@@ -54,7 +54,8 @@ async fn answer(args: &WorkersArgs) -> Result<Answer, Failure> {
 /// Makes a table of workers, each with the name of its pool. Columns without values are left out.
 fn table(workers: &[(String, WorkerRow)], is_of_all: bool, is_wide: bool) -> String {
     let [worker, state, heard] = [columns::WORKER, columns::STATE, columns::HEARD];
-    let heads = [POOL, worker, state, heard, "PID", "JOBS", "STOPPING", "FAILING", "INFO"];
+    let oldest = columns::OLDEST_RELEASE;
+    let heads = [POOL, worker, state, heard, "PID", "JOBS", "STOPPING", oldest, "FAILING", "INFO"];
     let mut rows = vec![row(heads)];
     rows.extend(workers.iter().map(|(pool, worker)| {
         let some = |count: usize| if count == 0 { String::new() } else { count.to_string() };
@@ -69,6 +70,7 @@ fn table(workers: &[(String, WorkerRow)], is_of_all: bool, is_wide: bool) -> Str
             pid.unwrap_or_default(),
             worker.jobs.to_string(),
             some(worker.releasing),
+            worker.oldest_release_ms.map(|ms| age(Duration::from_millis(ms))).unwrap_or_default(),
             some(worker.failing),
             worker.remarks(worker.silent_for()),
         ]

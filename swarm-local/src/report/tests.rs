@@ -128,3 +128,10 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_format_is_not_the_name_of_a_file() {
+    assert_eq!(file_name("a.zip"), Ok("a.zip".into()));
+    let refused = file_name("json").unwrap_err();
+    assert!(refused.ends_with("write ./json for a file of this name"), "{refused}");
+}

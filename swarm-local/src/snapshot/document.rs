@@ -50,6 +50,10 @@ impl Snapshot {
             row["state"] = worker.shown_state().into();
             row["stopping"] = worker.releasing.into();
             row["confirmed"] = Value::Null;
+            // The rows begin with the oldest one.
+            let oldest = self.stopping.iter().find(|it| it.worker == worker.name);
+            let oldest = oldest.map(|it| unix_s().saturating_sub(it.since_unix_s));
+            row["oldestReleaseMs"] = oldest.map(|seconds| seconds.saturating_mul(1_000)).into();
             let left = worker.silent_for().map(|silent| self.bounds.fence.saturating_sub(silent));
             row["replacedWithinMs"] = left.map(millis).into();
             let load = loads.as_ref().map(|loads| loads.get(&worker.slot).copied());

@@ -143,6 +143,9 @@ pub(crate) struct WorkerRow {
     pub(crate) restarts: u32,
     /// Time of the last lease renewal, in seconds of Unix time, if the worker may be frozen.
     pub(crate) silent_since_unix_s: Option<u64>,
+    /// Time since its oldest request to stop a job that it has not acknowledged. Only an answer has it.
+    #[serde(default)]
+    pub(crate) oldest_release_ms: Option<u64>,
     /// The time within which it is replaced, if it is silent. Only an answer has it.
     #[serde(default)]
     pub(crate) replaced_within_ms: Option<u64>,
