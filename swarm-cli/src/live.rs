@@ -140,6 +140,11 @@ impl Scope {
         Self { namespace, cluster }
     }
 
+    /// Returns the namespace, or an empty one for `all` namespaces.
+    fn namespace_unless(&self, all: bool) -> Result<String, String> {
+        if all { Ok(String::new()) } else { self.namespace() }
+    }
+
     /// Returns the namespace of the arguments, or else of the context.
     fn namespace(&self) -> Result<String, String> {
         if let Some(name) = &self.namespace {
@@ -322,6 +327,18 @@ async fn every(proxy: &Proxy, reach: Reach<'_>) -> Result<Vec<LivePool>, Failure
     }
     pools.sort_by(|one, other| one.place().cmp(&other.place()));
     Ok(pools)
+}
+
+/// Reads all Swarms if the namespace is empty, or else one, as [`one`] does.
+async fn every_or(
+    proxy: &Proxy,
+    namespace: &str,
+    name: Option<&str>,
+) -> Result<Vec<LivePool>, Failure> {
+    match namespace {
+        "" => every(proxy, Reach::All).await,
+        _ => Ok(vec![one(proxy, namespace, name, Reach::All).await?]),
+    }
 }
 
 /// Reads the named Swarm, or else the only one of the namespace.

@@ -19,10 +19,10 @@ pub mod columns {
     pub const HEARD: &str = "LAST HEARD";
     /// The name of a job.
     pub const JOB: &str = "JOB";
-    /// The phase of a job: the thing that its worker does with it.
-    pub const PHASE: &str = "PHASE";
     /// The time since the oldest request to a worker to stop a job that it has not acknowledged.
     pub const OLDEST_RELEASE: &str = "OLDEST RELEASE";
+    /// The phase of a job: the thing that its worker does with it.
+    pub const PHASE: &str = "PHASE";
     /// The name of a pool.
     pub const POOL: &str = "POOL";
     /// The reason of a move, or of a job without a worker.

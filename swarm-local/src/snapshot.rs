@@ -157,13 +157,13 @@ impl Snapshot {
     }
 
     /// Returns the thing that a job waits for, in this phase; `None` if it waits for nothing. `now` is
-    /// the report of its worker, and `heard` the time since its last sign. O(workers).
+    /// the report of its worker. O(log workers), and more for a job that stops.
     pub(super) fn wait(
         &self,
         row: &JobRow,
         phase: Word,
         now: Option<&JobNow>,
-        heard: Option<Duration>,
+        reports: &Reports,
     ) -> Option<Wait> {
         let Bounds { stop, fence, return_grace } = self.bounds;
         let worker = row.slot.and_then(|slot| self.worker(slot));
@@ -186,7 +186,8 @@ impl Snapshot {
         match (phase, row.state) {
             // The worker has not confirmed the request, and may be frozen.
             ("stopping", _) if reported != Some(JobPhase::Stopping) && reported.is_some() => {
-                answer(heard)
+                let heard = worker.and_then(|worker| reports.heard(&worker.instance));
+                answer(heard.map(|heard| heard.elapsed()))
             }
             ("stopping", _) => {
                 let since = self.stopping.iter().find(|it| it.job == row.name);

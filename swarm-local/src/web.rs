@@ -369,9 +369,7 @@ impl Entries {
             last_line: row.last_output.last().map(String::as_str),
         });
         let worker = row.slot.and_then(|slot| snapshot.worker(slot));
-        let heard = worker.and_then(|worker| reports.heard(&worker.instance));
-        let heard = heard.map(|heard| heard.elapsed());
-        let wait = snapshot.wait(row, phase, now.as_ref(), heard);
+        let wait = snapshot.wait(row, phase, now.as_ref(), reports);
         let now = now.unwrap_or_default();
         let JobNow { pid, version, since_unix_s, restarts, last_exit, .. } = now;
         let wanted = snapshot.wanted.get(row.name.as_str()).filter(|_| *reader == Reader::User);

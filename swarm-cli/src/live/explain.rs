@@ -134,7 +134,7 @@ async fn gone(
 /// Explains a job of the pool; `None` if it has just left the pool.
 fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<Explained> {
     let state = pool.job(job)?;
-    let worker = pool.all_workers().find(|it| Some(&it.session) == state.session);
+    let worker = state.session.and_then(|session| pool.worker(session));
     let renewed = worker.and_then(|worker| worker.report.as_ref()?.renewed);
     let metadata = &pool.swarm.metadata;
     let title = pool.swarm.inline_jobs().get(job.as_str()).and_then(|job| job["title"].as_str());
@@ -220,7 +220,7 @@ fn waits(pool: &LivePool, state: &JobState<'_>, worker: Option<&LiveWorker>) -> 
 /// Returns the time since the last sign of the worker of a job, if the worker has not confirmed that it
 /// stops the job.
 pub(super) fn unconfirmed_for(pool: &LivePool, state: &JobState<'_>) -> Option<Duration> {
-    let worker = pool.all_workers().find(|it| Some(&it.session) == state.session)?;
+    let worker = pool.worker(state.session?)?;
     let report = worker.report.as_ref()?;
     let is_confirmed = report.is_stopping(state.name.as_str()) && !pool.is_lost(worker);
     if is_confirmed { None } else { pool.unheard_for(worker) }

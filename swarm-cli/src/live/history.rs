@@ -193,7 +193,7 @@ pub(crate) fn history(args: &HistoryArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
         let job = args.job.as_ref().map(|job| job.parse::<JobName>()).transpose();
         let job = job.map_err(|error| error.to_string())?;
-        let namespace = if args.all_namespaces { String::new() } else { args.scope.namespace()? };
+        let namespace = args.scope.namespace_unless(args.all_namespaces)?;
         args.display.show(async || answer(args, proxy, &namespace, job.as_ref()).await).await
     })
 }

@@ -11,9 +11,9 @@ use swarm_core::verdict::number;
 use swarm_local::output::{columns, whole_table};
 use swarm_local::show::{Answer, Display};
 
-use super::pool::{JobState, LivePool, Reach};
+use super::pool::{JobState, LivePool, place_heads};
 use super::status::why_unassigned;
-use super::{Failure, Scope, age_since, every, nearest, one, run};
+use super::{Failure, Scope, age_since, every_or, nearest, run};
 use crate::kubectl::proxy::Proxy;
 
 /// The phases, the most usual first.
@@ -76,17 +76,13 @@ struct Shown<'a> {
 /// Prints the jobs of a Swarm. Exit code 3 if the Swarm or the worker does not exist.
 pub(crate) fn jobs(args: &JobsArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
-        let namespace = if args.all_namespaces { String::new() } else { args.scope.namespace()? };
+        let namespace = args.scope.namespace_unless(args.all_namespaces)?;
         args.display.show(async || answer(args, proxy, &namespace).await).await
     })
 }
 
 async fn answer(args: &JobsArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
-    let pools = if args.all_namespaces {
-        every(proxy, Reach::All).await?
-    } else {
-        vec![one(proxy, namespace, args.name.as_deref(), Reach::All).await?]
-    };
+    let pools = every_or(proxy, namespace, args.name.as_deref()).await?;
     if let Some(worker) = &args.worker {
         let names = || pools.iter().flat_map(LivePool::all_workers).map(|it| it.name.as_str());
         if !names().any(|name| name == worker) {
@@ -157,19 +153,16 @@ impl JobsArgs {
 
 /// Makes a table. Columns without a value in any row are left out.
 fn table(shown: &[Shown<'_>], is_of_all: bool, is_wide: bool, has_output: bool) -> String {
-    let mut heads = vec!["NAMESPACE", "SWARM"];
+    let mut heads = place_heads(is_of_all);
     heads.extend([columns::JOB, columns::TITLE, columns::WORKER, columns::PHASE]);
     heads.extend(["RESTARTS", "SINCE", "LAST EXIT"]);
     heads.extend(if is_wide { &["SLOT", "TOKEN"][..] } else { &[] });
     heads.extend((is_wide || has_output).then_some("LAST OUTPUT"));
-    let heads = heads.into_iter().skip(if is_of_all { 0 } else { 2 });
-    let mut rows = vec![heads.map(str::to_owned).collect::<Vec<_>>()];
+    let mut rows = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     rows.extend(shown.iter().map(|Shown { pool, title, state, since }| {
         let failing = state.failing;
         let known = |text: Option<String>| text.unwrap_or_default();
-        let (namespace, name) = pool.place();
-        let mut row =
-            if is_of_all { vec![namespace.to_owned(), name.to_owned()] } else { Vec::new() };
+        let mut row = pool.place_cells(is_of_all);
         row.extend([
             state.name.to_string(),
             (*title).to_owned(),
@@ -214,7 +207,10 @@ fn place_of(wanted: JobPhase) -> usize {
     PHASES.iter().position(|phase| *phase == wanted).unwrap_or_default()
 }
 
-/// Returns the number of jobs in each phase that has some, the most usual phases first.
+/// The number of jobs in each phase that has some.
+pub(super) type Phases = [(JobPhase, usize)];
+
+/// Returns the number of jobs in each phase that has some, the most usual phases first. O(jobs).
 pub(super) fn by_phase(pool: &LivePool) -> Vec<(JobPhase, usize)> {
     let mut counts = PHASES.map(|phase| (phase, 0));
     for state in pool.jobs() {

@@ -29,6 +29,14 @@ const PARTS_AT_ONCE: usize = 8;
 /// End of the name of a part without jobs: its digest is 0.
 pub(super) const EMPTY: &str = "-0000000000000000";
 
+/// Names of the columns for the place of a Swarm.
+const PLACE: [&str; 2] = ["NAMESPACE", "SWARM"];
+
+/// Returns the first columns of a table, which has the place of each Swarm if it is one of all Swarms.
+pub(super) fn place_heads(is_of_all: bool) -> Vec<&'static str> {
+    if is_of_all { PLACE.to_vec() } else { Vec::new() }
+}
+
 /// The jobs of a pool that a command needs.
 #[derive(Clone, Copy)]
 pub(super) enum Reach<'a> {
@@ -48,6 +56,8 @@ pub(super) struct LivePool {
     pub(super) now: Timestamp,
     /// The sessions and plain workers that fill a slot.
     workers: BTreeMap<SessionId, LiveWorker>,
+    /// Time after which a session without a renewal is silent.
+    silent_after: Duration,
     /// Whether the spec of the Swarm suspends this inline job; made by the first question.
     suspended: OnceCell<Vec<String>>,
     /// The right that the user lacks for Leases or views, in a sentence.
@@ -173,7 +183,9 @@ impl LivePool {
             (session.clone(), worker)
         };
         let workers: BTreeMap<_, _> = ledger.sessions().into_iter().map(worker).collect();
+        let silent_after = swarm.silent_after();
         Self {
+            silent_after,
             swarm,
             operator,
             ledger,
@@ -194,6 +206,18 @@ impl LivePool {
     /// Returns the recent moves of the Swarm.
     pub(super) fn past(&self) -> Past<'_> {
         Past { episodes: &self.episodes, now: self.now, since: None }
+    }
+
+    /// Returns the worker of a session. O(log workers).
+    pub(super) fn worker(&self, session: &SessionId) -> Option<&LiveWorker> {
+        self.workers.get(session)
+    }
+
+    /// Returns these cells of a table: the namespace and the name of the Swarm in a table of all Swarms,
+    /// and else none.
+    pub(super) fn place_cells(&self, is_of_all: bool) -> Vec<String> {
+        let (namespace, name) = self.place();
+        if is_of_all { vec![namespace.to_owned(), name.to_owned()] } else { Vec::new() }
     }
 
     /// Returns the workers that fill a slot, in the order of their slots. O(workers · log workers).
@@ -229,7 +253,7 @@ impl LivePool {
 
     /// Returns that time of a worker that has missed three renewals.
     pub(super) fn silent_for(&self, worker: &LiveWorker) -> Option<Duration> {
-        self.unheard_for(worker).filter(|silence| self.swarm.silent_after() < *silence)
+        self.unheard_for(worker).filter(|silence| self.silent_after < *silence)
     }
 
     /// Whether the session of a worker is silent or over, so that its reports prove nothing any more.

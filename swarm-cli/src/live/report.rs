@@ -15,6 +15,7 @@ use swarm_local::output::print;
 use swarm_local::report::{LOOK, Output, Report, file_name};
 use swarm_spec::spec::{Meant, PoolSpec};
 
+use super::jobs::by_phase;
 use super::pool::{EMPTY, Reach};
 use super::{
     Failure, Scope, check, has_no_swarm, history, names, one, only, paths, run, status, workers,
@@ -239,7 +240,8 @@ impl Collector<'_> {
         match pool {
             Ok(pool) => {
                 let states = workers::states(&pool, &nodes);
-                self.report.json("status.json", status::document(&pool, &states));
+                let document = status::document(&pool, &states, &by_phase(&pool));
+                self.report.json("status.json", document);
             }
             Err(Failure::No(why) | Failure::Failed(why)) => {
                 self.report.leave_out(format!("status.json: {why}"));

@@ -15,7 +15,7 @@ use swarm_local::output::{add_field, add_table, columns, row, whole_table};
 use swarm_local::show::{Answer, Display};
 use swarm_local::{age, limit};
 
-use super::jobs::by_phase;
+use super::jobs::{Phases, by_phase};
 use super::objects::{Condition, SwarmObject};
 use super::pool::{JobState, LivePool, Reach};
 use super::workers::{self, WorkerState};
@@ -86,7 +86,8 @@ pub(crate) fn status(args: &StatusArgs) -> ExitCode {
                 if !is_settled(&swarm) || !is_healthy(&swarm) {
                     return Ok(false);
                 }
-                Ok(is_sound(&one(proxy, &namespace, name, Reach::All).await?))
+                let pool = one(proxy, &namespace, name, Reach::All).await?;
+                Ok(is_sound(&pool, &by_phase(&pool)))
             };
             wait(args.timeout, is_done).await?;
         }
@@ -101,10 +102,11 @@ async fn answer(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<Ans
     );
     let pool = pool?;
     let states = workers::states(&pool, &nodes);
-    let is_good = is_sound(&pool) && (!args.wait || is_settled(&pool.swarm));
+    let phases = by_phase(&pool);
+    let is_good = is_sound(&pool, &phases) && (!args.wait || is_settled(&pool.swarm));
     let names = || vec![pool.swarm.metadata.name.clone()];
-    let text = |is_wide| text(&pool, &states, is_wide);
-    let answer = args.display.answer(is_good, text, || document(&pool, &states), names)?;
+    let text = |is_wide| text(&pool, &states, &phases, is_wide);
+    let answer = args.display.answer(is_good, text, || document(&pool, &states, &phases), names)?;
     let complaint = (args.wait && !is_good).then(|| {
         let within = limit(args.timeout);
         let lost = lost(&pool).map(|sentence| format!("WorkersSilent: {sentence}"));
@@ -172,8 +174,8 @@ pub(super) fn is_healthy(swarm: &SwarmObject) -> bool {
 }
 
 /// Whether a pool is healthy also by the reports of its workers, which are newer than the status.
-fn is_sound(pool: &LivePool) -> bool {
-    let is_failing = by_phase(pool).iter().any(|(phase, _)| *phase == JobPhase::Failing);
+fn is_sound(pool: &LivePool, phases: &Phases) -> bool {
+    let is_failing = phases.iter().any(|(phase, _)| *phase == JobPhase::Failing);
     is_healthy(&pool.swarm) && !is_failing && pool.lost().is_empty()
 }
 
@@ -219,9 +221,8 @@ fn beside(swarm: &SwarmObject) -> Vec<&'static str> {
     words.into_iter().filter_map(|(is, word)| is.then_some(word)).collect()
 }
 
-fn text(pool: &LivePool, workers: &[WorkerState<'_>], is_wide: bool) -> String {
+fn text(pool: &LivePool, workers: &[WorkerState<'_>], phases: &Phases, is_wide: bool) -> String {
     let SwarmObject { metadata, status, .. } = &pool.swarm;
-    let phases = by_phase(pool);
     let total: usize = phases.iter().map(|(_, count)| count).sum();
     let phases = phases.iter().map(|(phase, count)| format!("{count} {}", phase.as_str()));
     let phases: Vec<_> = phases.collect();
@@ -428,8 +429,7 @@ fn summary(swarm: &SwarmObject) -> Value {
     })
 }
 
-pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>]) -> Value {
-    let phases = by_phase(pool);
+pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Phases) -> Value {
     let count = |wanted: JobPhase| {
         phases.iter().find(|(phase, _)| *phase == wanted).map_or(0, |(_, count)| *count)
     };
@@ -465,7 +465,7 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>]) -> Value {
     let unassigned = |job: &JobState<'_>| json!({"job": job.name.as_str(), "reason": reason, "message": message});
     let mut document = summary(&pool.swarm);
     document["revision"] = pool.ledger.revision().into();
-    document["healthy"] = is_sound(pool).into();
+    document["healthy"] = is_sound(pool, phases).into();
     document["guarantee"] = guarantee(&pool.swarm).into();
     document["operator"] = pool.operator.as_deref().into();
     document["jobs"] = json!({

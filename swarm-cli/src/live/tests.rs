@@ -215,7 +215,7 @@ fn the_live_view_reads_the_state_of_a_swarm() {
 fn the_document_of_a_swarm_has_the_promised_fields() {
     let pool = pool(&[lease(A, 5, "")]);
     let states = workers::states(&pool, &workers::Nodes::default());
-    let document = status::document(&pool, &states);
+    let document = status::document(&pool, &states, &by_phase(&pool));
     let has = |value: &Value, fields: &str| {
         for field in fields.split(' ') {
             assert!(value.get(field).is_some(), "{field} is missing in {value:#}");

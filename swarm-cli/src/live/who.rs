@@ -43,7 +43,7 @@ pub(crate) fn who(args: &WhoArgs) -> ExitCode {
         let wanted = args.jobs.iter().map(|job| job.parse::<JobName>());
         let wanted: Result<Vec<_>, _> = wanted.collect();
         let wanted = wanted.map_err(|error| error.to_string())?;
-        let namespace = if args.all_namespaces { String::new() } else { args.scope.namespace()? };
+        let namespace = args.scope.namespace_unless(args.all_namespaces)?;
         args.display.show(async || answer(args, proxy, &namespace, &wanted).await).await
     })
 }

@@ -13,8 +13,8 @@ use swarm_local::age;
 use swarm_local::output::{columns, whole_table};
 use swarm_local::show::{Answer, Display};
 
-use super::pool::{LivePool, LiveWorker, Reach};
-use super::{Failure, Scope, age_of, every, one, paths, run};
+use super::pool::{LivePool, LiveWorker, place_heads};
+use super::{Failure, Scope, age_of, every_or, paths, run};
 use crate::kubectl::proxy::Proxy;
 
 /// Arguments of `kubectl swarm workers`.
@@ -61,17 +61,13 @@ pub(super) type Nodes = BTreeMap<String, String>;
 /// Prints the workers of a Swarm. Exit code 3 if the Swarm does not exist.
 pub(crate) fn workers(args: &WorkersArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
-        let namespace = if args.all_namespaces { String::new() } else { args.scope.namespace()? };
+        let namespace = args.scope.namespace_unless(args.all_namespaces)?;
         args.display.show(async || answer(args, proxy, &namespace).await).await
     })
 }
 
 async fn answer(args: &WorkersArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
-    let pools = if args.all_namespaces {
-        every(proxy, Reach::All).await?
-    } else {
-        vec![one(proxy, namespace, args.name.as_deref(), Reach::All).await?]
-    };
+    let pools = every_or(proxy, namespace, args.name.as_deref()).await?;
     let mut known = BTreeMap::<&str, Nodes>::new();
     for pool in &pools {
         let (namespace, _) = pool.place();
@@ -163,21 +159,18 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
 }
 
 fn table(all: &[(&LivePool, WorkerState<'_>)], is_of_all: bool, is_wide: bool) -> String {
-    let mut heads = vec!["NAMESPACE", "SWARM"];
+    let mut heads = place_heads(is_of_all);
     heads.extend([columns::WORKER, columns::STATE, "JOBS", "STOPPING"]);
     heads.extend([columns::OLDEST_RELEASE, "FAILING", "AGE", columns::HEARD]);
     heads.extend(if is_wide { &["SLOT", "NODE", "LOAD", "VIEW", "SESSION"][..] } else { &[] });
-    let heads = heads.into_iter().skip(if is_of_all { 0 } else { 2 });
-    let mut rows = vec![heads.map(str::to_owned).collect::<Vec<_>>()];
+    let mut rows = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     rows.extend(all.iter().map(|(pool, it)| {
         let report = it.worker.report.as_ref();
         let ago = |time| age_of(pool.now, time);
         let heard = report.and_then(|report| report.renewed).map(ago);
         let heard = heard.map_or_else(String::new, |age| format!("{age} ago"));
         let some = |count: usize| if count == 0 { String::new() } else { count.to_string() };
-        let (namespace, name) = pool.place();
-        let mut row =
-            if is_of_all { vec![namespace.to_owned(), name.to_owned()] } else { Vec::new() };
+        let mut row = pool.place_cells(is_of_all);
         row.extend([
             it.worker.name.clone(),
             it.state.to_owned(),

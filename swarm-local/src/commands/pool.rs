@@ -140,10 +140,9 @@ impl PoolArgs {
 
     /// Returns the arguments as words for the end of another command.
     pub(super) fn words(&self) -> String {
-        match (self.name(), &self.dir) {
-            (Some(pool), _) => format!(" {}", shell::word(pool)),
-            (None, Some(dir)) => format!(" --dir {}", shell::file(dir)),
-            (None, None) => String::new(),
+        match self.name() {
+            Some(pool) => format!(" {}", shell::word(pool)),
+            None => self.options(),
         }
     }
 
@@ -629,7 +628,8 @@ mod tests {
         // A link leads to a pool that counts already.
         std::os::unix::fs::symlink(&dirs[0], home.path().join("link")).unwrap();
         let Err(Failure::Usage(sentence)) = only() else { panic!("{:?}", only()) };
-        let expected = "several pools have ended: cams, yard; write the name of one";
-        assert!(sentence.starts_with(expected), "{sentence}");
+        let expected = "several pools have ended: cams, yard; write the name of one, after --pool if \
+                        the command takes a job";
+        assert_eq!(sentence, expected);
     }
 }

@@ -112,7 +112,9 @@ async fn write(args: &PsArgs, format: Format, to: &mut dyn Write) -> Result<(), 
         let answer = pool.get(web::JOBS).await?;
         let name = args.all.then(|| pool.name());
         let each = |line: &[u8]| match job_line(line).transpose()? {
-            Some((raw, entry)) if args.shows(&entry) => rows.put(to, name.as_deref(), raw, entry),
+            Some((raw, entry)) if args.shows(&entry) => {
+                rows.put(to, Received { pool: name.as_deref(), raw, entry })
+            }
             Some(_) | None => Ok(()),
         };
         answer.lines(each).await?;
@@ -147,17 +149,19 @@ fn no_worker(worker: &str, names: &[String]) -> String {
     format!("no worker `{}`{has}", worker.escape_default())
 }
 
+/// A job as a pool answers it.
+struct Received<'a> {
+    /// The name of its pool, in a list of several pools.
+    pool: Option<&'a str>,
+    /// The received line.
+    raw: &'a [u8],
+    entry: JobEntry<String>,
+}
+
 /// A way to print jobs, escaped.
 trait Rows {
-    /// Prints a job, now or later; `raw` is the received line. A list of several pools has the name of
-    /// its pool.
-    fn put(
-        &mut self,
-        to: &mut dyn Write,
-        pool: Option<&str>,
-        raw: &[u8],
-        entry: JobEntry<String>,
-    ) -> io::Result<()>;
+    /// Prints a job, now or later.
+    fn put(&mut self, to: &mut dyn Write, job: Received<'_>) -> io::Result<()>;
     fn end(&mut self, to: &mut dyn Write) -> io::Result<()>;
 }
 
@@ -168,13 +172,8 @@ struct List {
 }
 
 impl Rows for List {
-    fn put(
-        &mut self,
-        to: &mut dyn Write,
-        pool: Option<&str>,
-        raw: &[u8],
-        _: JobEntry<String>,
-    ) -> io::Result<()> {
+    fn put(&mut self, to: &mut dyn Write, job: Received<'_>) -> io::Result<()> {
+        let Received { pool, raw, .. } = job;
         let before: &[u8] = if self.is_begun { b",\n" } else { b"{\"jobs\":[\n" };
         self.is_begun = true;
         to.write_all(before)?;
@@ -197,13 +196,8 @@ struct YamlList {
 }
 
 impl Rows for YamlList {
-    fn put(
-        &mut self,
-        to: &mut dyn Write,
-        pool: Option<&str>,
-        raw: &[u8],
-        _: JobEntry<String>,
-    ) -> io::Result<()> {
+    fn put(&mut self, to: &mut dyn Write, job: Received<'_>) -> io::Result<()> {
+        let Received { pool, raw, .. } = job;
         let before: &[u8] = if self.is_begun { b"" } else { b"jobs:\n" };
         self.is_begun = true;
         let mut entry: serde_json::Value = serde_json::from_slice(raw)?;
@@ -224,14 +218,8 @@ impl Rows for YamlList {
 struct Names;
 
 impl Rows for Names {
-    fn put(
-        &mut self,
-        to: &mut dyn Write,
-        _: Option<&str>,
-        _: &[u8],
-        entry: JobEntry<String>,
-    ) -> io::Result<()> {
-        writeln!(to, "{}", printable(&entry.name, Form::Line))
+    fn put(&mut self, to: &mut dyn Write, job: Received<'_>) -> io::Result<()> {
+        writeln!(to, "{}", printable(&job.entry.name, Form::Line))
     }
 
     fn end(&mut self, _: &mut dyn Write) -> io::Result<()> {
@@ -336,16 +324,10 @@ impl Table {
 }
 
 impl Rows for Table {
-    fn put(
-        &mut self,
-        to: &mut dyn Write,
-        pool: Option<&str>,
-        _: &[u8],
-        entry: JobEntry<String>,
-    ) -> io::Result<()> {
+    fn put(&mut self, to: &mut dyn Write, job: Received<'_>) -> io::Result<()> {
         let escaped = |cell: String| printable(&cell, Form::Line).into_owned();
-        let mut row = vec![pool.unwrap_or_default().to_owned()];
-        row.extend(self.row(entry));
+        let mut row = vec![job.pool.unwrap_or_default().to_owned()];
+        row.extend(self.row(job.entry));
         let row: Vec<_> = row.into_iter().map(escaped).collect();
         if self.widths.is_none() && self.first.len() < MEASURED {
             self.first.push(row);

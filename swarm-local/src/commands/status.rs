@@ -217,12 +217,7 @@ fn by_hand(jobs: &[String], named: &PoolArgs) -> Option<String> {
     for job in jobs.iter().take(BY_HAND_MAX) {
         let _ = write!(undo, " {}", shell::word(job));
     }
-    if let Some(pool) = named.name() {
-        let _ = write!(undo, " --pool {}", shell::word(pool));
-    }
-    if let Some(dir) = &named.dir {
-        let _ = write!(undo, " --dir {}", shell::word(dir));
-    }
+    undo.push_str(&named.options());
     let rest = match jobs.len().saturating_sub(BY_HAND_MAX) {
         0 => String::new(),
         rest => format!(", {rest} of them not named here"),

@@ -69,9 +69,8 @@ impl Snapshot {
         let waited = Duration::from_secs(unix_s().saturating_sub(*since_unix_s));
         let phase = JobPhase::Stopping.as_str();
         let wait = self.job(job).and_then(|row| {
-            let heard = reports.heard(&self.worker(row.slot?)?.instance);
             let (_, now) = row.phase(reports, None);
-            self.wait(row, phase, now.as_ref(), heard.map(|heard| heard.elapsed()))
+            self.wait(row, phase, now.as_ref(), reports)
         });
         json!({
             "job": job,

@@ -164,7 +164,10 @@ fn the_pool_is_the_only_one_that_runs_or_the_one_that_is_named() {
     assert!(listed.contains("\none   Settled  27 ") && listed.contains("\ntwo "), "{listed}");
     let (_, complaint) = text(&ask(&["ps"]), 2);
     assert!(
-        complaint.contains("several pools run: one, two; write the name of one, after --pool "),
+        complaint.ends_with(
+            "several pools run: one, two; write the name of one, after --pool if the command takes a \
+             job\n"
+        ),
         "{complaint}"
     );
     assert!(text(&ask(&["status", "two"]), 0).0.contains("/swarm/two\n"));
