@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use swarm_adapters_host::runlog::boottime_ns;
 
 use line::Line;
-use machine::{Machine, Who, until, with_words};
+use machine::{Machine, Who, seconds, sleepers, until};
 
 /// A first process with a child in its own session. The child's parent has ended.
 const DAEMON: &str = "(setsid sleep 600 & :); exec sleep 600";
@@ -51,11 +51,12 @@ fn a_job_is_joined_only_when_its_daemons_are_gone_too() {
     assert_eq!(guard.reply(), joined("d", r#"{"code":3}"#));
     assert_eq!(guard.processes().len(), 1, "the guard");
     // A daemon that also hides its marks.
-    guard.start_job("h", "(env -i setsid sleep 600.5 & :); exec sleep 600");
-    until("it hides", || (machine::with_words("600.5") == 1).then_some(()));
+    let seconds = seconds(605);
+    guard.start_job("h", &format!("(env -i setsid sleep {seconds} & :); exec sleep 600"));
+    until("it hides", || (sleepers(&seconds) == 1).then_some(()));
     guard.send(r#"{"do":"stop","job":"h","grace_ms":2000}"#);
     assert_eq!(guard.reply(), joined("h", r#"{"signal":15}"#));
-    assert_eq!(machine::with_words("600.5"), 0);
+    assert_eq!(sleepers(&seconds), 0);
     guard.end();
 }
 
@@ -268,19 +269,18 @@ fn a_worker_whose_guard_is_killed_or_frozen_ends_its_jobs_and_runs_them_again() 
 
 #[test]
 fn a_process_without_the_mark_ends_too_when_the_guard_is_killed_or_frozen() {
-    let word = |case: usize| format!("60{case}.{}", std::process::id());
-    for (case, signal) in [KILL, STOP].into_iter().enumerate() {
-        let word = word(case);
-        let machine = Machine::start(&format!("setsid env -i sleep {word} & exec sleep 600"));
-        until("the process without the mark", || (with_words(&word) == 1).then_some(()));
+    for (number, signal) in [(601, KILL), (602, STOP)] {
+        let seconds = seconds(number);
+        let machine = Machine::start(&format!("setsid env -i sleep {seconds} & exec sleep 600"));
+        until("the process without the mark", || (sleepers(&seconds) == 1).then_some(()));
         machine.signal(Who::Guard, signal);
         // The job runs again only once nothing of its previous run is left.
         let log = || machine.run_log().matches(r#""event":"start""#).count();
         until("the job runs again", || (log() == 2).then_some(()));
-        until("one process without the mark", || (0 < with_words(&word)).then_some(()));
-        assert_eq!(with_words(&word), 1);
+        until("one process without the mark", || (0 < sleepers(&seconds)).then_some(()));
+        assert_eq!(sleepers(&seconds), 1);
         machine.signal(Who::Operator, KILL);
-        until("nothing is left", || (with_words(&word) == 0).then_some(()));
+        until("nothing is left", || (sleepers(&seconds) == 0).then_some(()));
     }
 }
 

@@ -162,9 +162,18 @@ pub(crate) fn with_entry(entry: &str) -> Vec<Process> {
     all().into_iter().filter(has).collect()
 }
 
-/// Returns the number of processes with this word in their command line.
-pub(crate) fn with_words(word: &str) -> usize {
-    all().iter().filter(|process| process.words.iter().any(|w| w == word)).count()
+/// Returns a time to sleep, in seconds, that no other run of these tests uses.
+pub(crate) fn seconds(number: u32) -> String {
+    format!("{number}.{}", std::process::id())
+}
+
+/// Returns the number of processes that sleep for this time.
+///
+/// Programs that start the sleep, for example `setsid` and `env`, do not count: while one replaces
+/// another, the kernel shows an empty command line.
+pub(crate) fn sleepers(seconds: &str) -> usize {
+    let sleeps = |process: &&Process| matches!(&process.words[..], [_, time] if time == seconds);
+    all().iter().filter(sleeps).count()
 }
 
 fn all() -> Vec<Process> {
