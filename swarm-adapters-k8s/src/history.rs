@@ -14,6 +14,7 @@ use swarm_client::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmHistory, SwarmHi
 use swarm_core::history::{Begin, Episode, Recorder};
 use swarm_core::ports::StoreError;
 use swarm_replicas::Share;
+use swarm_spec::fields::Fields;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -52,6 +53,32 @@ struct History {
     open: Option<(Episode, Instant)>,
     /// The earliest time of the next request.
     not_before: Instant,
+}
+
+/// The spec of a Swarm in the last recorded turn.
+#[derive(Debug, Default)]
+pub(crate) struct RecordedSpec {
+    generation: Option<i64>,
+    fields: Fields,
+}
+
+impl RecordedSpec {
+    /// Returns the edits of the spec of `swarm` since the last call; none at the first call.
+    pub(crate) fn edits(&mut self, swarm: &Swarm) -> Vec<String> {
+        let generation = swarm.metadata.generation;
+        if self.generation == generation {
+            return Vec::new();
+        }
+        // A spec that was read from JSON can be written as JSON.
+        let spec = serde_json::to_value(&swarm.spec).unwrap_or_default();
+        let fields = Fields::of(&spec);
+        let is_first = self.generation.is_none();
+        let mut edits = if is_first { Vec::new() } else { fields.edits(&self.fields) };
+        // The recorder describes the wanted number of workers, which an autoscaler sets as well.
+        edits.retain(|edit| !edit.starts_with("replicas "));
+        *self = Self { generation, fields };
+        edits
+    }
 }
 
 /// The contents of the object, as it was last read or written.
@@ -300,4 +327,34 @@ fn object(name: &str, uid: &str, spec: SwarmHistorySpec) -> SwarmHistory {
 
 fn to_json(episodes: &[Episode]) -> Box<str> {
     serde_json::to_string(episodes).unwrap_or_default().into_boxed_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::swarm;
+
+    #[test]
+    fn edits_of_a_spec_are_described_once_and_an_operator_that_starts_knows_none() {
+        let mut recorded = RecordedSpec::default();
+        let mut edits = |generation: i64, spec: serde_json::Value| {
+            let mut swarm: Swarm = serde_json::from_value(swarm("s", &spec)).unwrap();
+            swarm.metadata.generation = Some(generation);
+            recorded.edits(&swarm)
+        };
+        let spec = |jobs: serde_json::Value, timeout: &str| {
+            json!({
+                "jobs": jobs, "handover": {"stopTimeout": timeout}, "replicas": timeout.len(),
+                "pool": {"statefulSet": {"name": "w"}},
+            })
+        };
+        assert!(edits(3, spec(json!([]), "30s")).is_empty());
+        assert!(
+            edits(4, spec(json!([{"name": "a"}]), "30s")).is_empty(),
+            "jobs are compared apart"
+        );
+        let edited = spec(json!([]), "120s");
+        assert_eq!(edits(5, edited.clone()), ["handover.stopTimeout from 30s to 120s"]);
+        assert!(edits(5, edited).is_empty());
+    }
 }

@@ -57,6 +57,12 @@ pub struct Episode {
     /// The moves in the order in which they began.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub moves: Vec<JobMove>,
+    /// The edits of jobs that were neither added, removed, suspended nor resumed, the newest last.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
+    pub edits: Vec<JobEdit>,
+    /// The number of edited jobs that are not in `edits`, for lack of room.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
+    pub edits_omitted: u64,
     /// The number of moves that are in `counts` and not in `moves`, for lack of room.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub omitted: u64,
@@ -170,6 +176,24 @@ pub struct JobMove {
         serde(default, rename = "runningMs", skip_serializing_if = "Option::is_none")
     )]
     pub running: Option<i64>,
+}
+
+/// An edit of the same fields of jobs. Their workers restart them in place if params or the runner
+/// differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+#[non_exhaustive]
+pub struct JobEdit {
+    /// The moment at which the operator saw it, relative to the begin of the episode, in
+    /// milliseconds.
+    #[cfg_attr(feature = "serde", serde(rename = "atMs"))]
+    pub at: i64,
+    /// The fields that differ, as manifests name them: `params.url`. Values can be secrets, so they
+    /// are not here.
+    pub fields: Vec<String>,
+    /// The edited jobs, in order of their names.
+    pub jobs: Vec<JobName>,
 }
 
 /// The reason of a job that its worker releases because that worker leaves.

@@ -57,19 +57,20 @@ impl History {
         self.unacknowledged.observe(ledger, granted, acknowledged);
     }
 
-    /// Records the state after a turn of this `generation` of the file, or while no turn is needed.
+    /// Records the state after a turn, or while no turn is needed. `edits` are the edited fields of
+    /// the file since the last call.
     /// Returns the times for which moved jobs ran nowhere.
     pub(super) fn observe(
         &mut self,
         now_ms: u64,
         before: &Ledger,
         (decision, desired, observed): (&Decision, &Desired, &Observed),
-        generation: u64,
+        edits: &[String],
         is_settled: bool,
     ) -> Vec<Duration> {
         let unacknowledged = &self.unacknowledged;
         let turned =
-            Turned { before, decision, desired, generation, observed, unacknowledged, is_settled };
+            Turned { before, decision, desired, edits, observed, unacknowledged, is_settled };
         let recorded = self.recorder.observe(now_ms, &turned);
         let gap = self.last.take().zip(self.recorder.begin());
         let gap = gap.and_then(|(last, begin)| begin.gap_after(&last));

@@ -5,7 +5,7 @@ mod edits;
 mod gate;
 mod needs;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::ops::Range;
@@ -20,6 +20,7 @@ use swarm_core::handover::LeaseTerms;
 use swarm_core::session::{Details, JobOutput, Pace};
 use swarm_core::{Desired, Jobs, Replication, RunnerName};
 use swarm_spec::convert::Home;
+use swarm_spec::fields::Fields;
 use swarm_spec::manifest::{self, Explained};
 use swarm_spec::spec::{LogLimits, RunnerSpec};
 use tokio::sync::oneshot;
@@ -58,8 +59,8 @@ pub(super) struct Wanted {
     pub(super) lease: LeaseTerms,
     /// Time to collect further edits after an edit took effect.
     pub(super) batch_window: Duration,
-    /// Paths of the fields that the spec sets, except for jobs.
-    pub(super) fields: BTreeSet<String>,
+    /// Fields that the spec sets, except for jobs.
+    pub(super) fields: Fields,
     pub(super) notes: Vec<String>,
 }
 

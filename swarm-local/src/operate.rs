@@ -93,8 +93,10 @@ pub(super) struct Operation {
     started: Instant,
     /// The history of moves.
     history: History,
-    /// The number of valid edits.
-    edits: u64,
+    /// The wishes of the user in the last turn.
+    decided: Desired,
+    /// The edited fields of the file that the history does not have.
+    edits: Vec<String>,
     /// The ledger before the last turn and the jobs that the turn granted, until it is recorded.
     turned: Option<(Ledger, BTreeSet<JobName>)>,
     /// The decision of the last turn, and its observations.
@@ -219,7 +221,8 @@ impl Operation {
             needs: Needs::default(),
             scaler: Autoscaler::default(),
             started: Instant::now(),
-            edits: 0,
+            decided: Desired::default(),
+            edits: Vec::new(),
             turned: None,
             decision: None,
             delivered: None,
@@ -359,8 +362,8 @@ impl Operation {
                     if let Some(sentence) = removal {
                         self.outlets.voice.complain(&sentence);
                     }
+                    self.edits.extend(wanted.fields.edits(&self.wanted.fields));
                     self.wanted = *wanted;
-                    self.edits += 1;
                     self.by_hand.apply(&mut self.wanted.desired.jobs);
                     self.invalid_file = None;
                     self.problem = None;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use swarm_adapters_host::printable::{Form, printable};
-use swarm_core::history::{Episode, JobMove};
+use swarm_core::history::{Episode, JobEdit, JobMove};
 use unicode_width::UnicodeWidthChar as _;
 
 use crate::output::{columns, columns_of, row, title, whole_table};
@@ -48,7 +48,10 @@ impl Moved<'_> {
         let names = [Some(it.job.as_str()), it.from.as_deref(), it.to.as_deref()];
         let all: Vec<_> = self.episode.causes.iter().map(String::as_str).collect();
         let own = |cause: &&str| {
-            let mut words = cause.split([' ', ',', ';']);
+            // A job can have the name of a field, or of the number of further jobs.
+            let shown = cause.split(" (").next().unwrap_or_default();
+            let shown = shown.split(" and ").next().unwrap_or_default();
+            let mut words = shown.split([' ', ',', ';']);
             words.any(|word| names.contains(&Some(word)))
         };
         let some: Vec<_> = all.iter().copied().filter(own).collect();
@@ -110,6 +113,7 @@ impl<'a> Past<'a> {
         if let Some(lost) = lost(self.shown().into_iter()) {
             let _ = writeln!(table, "{lost}, perhaps of this job");
         }
+        table.push_str(&self.edit_lines(job, most));
         Some(match skipped {
             0 => table,
             _ => format!(
@@ -117,6 +121,60 @@ impl<'a> Past<'a> {
                 skipped + most
             ),
         })
+    }
+
+    /// Returns a line for each of the newest edits of a job in the shown part, at most `most` of them.
+    fn edit_lines(&self, job: &str, most: usize) -> String {
+        let edits = self.edits_of(job).filter(|(episode, _)| self.shows(episode)).collect();
+        let line = |(episode, it): &(&Episode, &JobEdit)| {
+            let line =
+                format!("edited at {}: {}", shown(moment(episode, it.at)), it.fields.join(", "));
+            format!("{}\n", printable(&line, Form::Line))
+        };
+        let mut lines: String = newest(edits, most).1.iter().map(line).collect();
+        if let Some(lost) = lost_edits(self.shown().into_iter()) {
+            let _ = writeln!(lines, "{lost}, perhaps of this job");
+        }
+        lines
+    }
+
+    /// Returns a sentence about the last edit of a job; `None` if the history has none.
+    #[must_use]
+    pub fn last_edit(&self, job: &str) -> Option<String> {
+        let last = self.edits_of(job).last();
+        let since = last.map_or(0, |(episode, _)| episode.start_ms);
+        let later = self.episodes.iter().filter(|it| since <= it.start_ms);
+        let omitted =
+            lost_edits(later).map(|edits| format!("{edits}, perhaps a later one of this job"));
+        let known = last.map(|(episode, it)| {
+            let at = moment(episode, it.at);
+            format!("{} ({} ago): {}", shown(at), self.ago(at), it.fields.join(", "))
+        });
+        match (known, omitted) {
+            (Some(known), Some(omitted)) => Some(format!("{known}; {omitted}")),
+            (known, omitted) => known.or(omitted),
+        }
+    }
+
+    /// Returns the last edit of a job as part of a document; null if the history has none.
+    #[must_use]
+    pub fn edited(&self, job: &str) -> Value {
+        self.edits_document(job, 1).pointer_mut("/0").map(Value::take).unwrap_or_default()
+    }
+
+    /// Returns the edits of a job as part of a document, the newest last, at most `most` of them.
+    fn edits_document(&self, job: &str, most: usize) -> Value {
+        let edits = self.edits_of(job).filter(|(episode, _)| self.shows(episode));
+        let edit = |(episode, it): &(&Episode, &JobEdit)| json!({ "time": shown(moment(episode, it.at)), "fields": it.fields });
+        newest(edits.collect(), most).1.iter().map(edit).collect()
+    }
+
+    fn edits_of(&self, job: &str) -> impl Iterator<Item = (&'a Episode, &'a JobEdit)> {
+        let of = |episode: &'a Episode| episode.edits.iter().map(move |it| (episode, it));
+        self.episodes
+            .iter()
+            .flat_map(of)
+            .filter(move |(_, it)| it.jobs.iter().any(|it| it.as_str() == job))
     }
 
     /// Returns the newest moves, at most `most` of them, as sentences with their times in milliseconds
@@ -157,7 +215,12 @@ impl<'a> Past<'a> {
                 "move": it,
             })
         });
-        json!({ "job": job, "moves": moves.collect::<Vec<_>>(), "beginMs": self.begin_ms() })
+        json!({
+            "job": job,
+            "moves": moves.collect::<Vec<_>>(),
+            "edits": self.edits_document(job, most),
+            "beginMs": self.begin_ms(),
+        })
     }
 
     /// Returns the episodes that end in the shown part.
@@ -312,9 +375,13 @@ impl<'a> Past<'a> {
         omitted(self.episodes.iter())
     }
 
-    /// Returns a sentence about a job without moves in the shown part.
+    /// Returns a sentence about a job without moves in the shown part, and its edits there.
     #[must_use]
     pub fn unmoved(&self, job: &str) -> String {
+        self.without_moves(job) + &self.edit_lines(job, LAST)
+    }
+
+    fn without_moves(&self, job: &str) -> String {
         if self.moves_of(job).next().is_some() {
             return format!("{job} has not moved since then\n");
         }
@@ -491,19 +558,29 @@ impl Difference {
     }
 }
 
-/// Reads an episode. A move that cannot be read is left out, and counts as one without details.
+/// Reads an episode. A move or an edit that cannot be read is left out, and counts as one without
+/// details.
 #[must_use]
 pub fn read_episode(mut document: Value) -> Option<Episode> {
     if let Ok(episode) = Episode::deserialize(&document) {
         return Some(episode);
     }
-    let moves = document.get_mut("moves")?.as_array_mut()?;
-    let all = moves.len();
-    moves.retain(|it| JobMove::deserialize(it).is_ok());
-    let lost = u64::try_from(all - moves.len()).unwrap_or(u64::MAX);
+    let moves = readable(&mut document, "moves", |it| JobMove::deserialize(it).is_ok())?;
+    let edits = readable(&mut document, "edits", |it| JobEdit::deserialize(it).is_ok())?;
     let mut episode = Episode::deserialize(document).ok()?;
-    episode.omitted = episode.omitted.saturating_add(lost);
+    episode.omitted = episode.omitted.saturating_add(moves);
+    episode.edits_omitted = episode.edits_omitted.saturating_add(edits);
     Some(episode)
+}
+
+/// Leaves out the items of a list that cannot be read, and returns the number of these items. Returns
+/// `None` if the field has another type.
+fn readable(document: &mut Value, field: &str, is_readable: fn(&Value) -> bool) -> Option<u64> {
+    let Some(items) = document.get_mut(field) else { return Some(0) };
+    let items = items.as_array_mut()?;
+    let all = items.len();
+    items.retain(is_readable);
+    Some(u64::try_from(all - items.len()).unwrap_or(u64::MAX))
 }
 
 /// Reads a revision.
@@ -556,6 +633,15 @@ fn lost<'a>(episodes: impl Iterator<Item = &'a Episode>) -> Option<String> {
         0 => None,
         1 => Some("1 move has no details any more".to_owned()),
         lost => Some(format!("{lost} moves have no details any more")),
+    }
+}
+
+/// Returns the beginning of a line about edits without details; `None` without such edits.
+fn lost_edits<'a>(episodes: impl Iterator<Item = &'a Episode>) -> Option<String> {
+    match episodes.map(|it| it.edits_omitted).fold(0, u64::saturating_add) {
+        0 => None,
+        1 => Some("1 edit of a job has no details".to_owned()),
+        lost => Some(format!("{lost} edits of jobs have no details")),
     }
 }
 

@@ -3,6 +3,7 @@
 //! - [`spec`]: the types, with the schema and the CEL rules of the CRD. The adapter for Kubernetes
 //!   makes a resource of them.
 //! - [`convert`]: a spec in the types of `swarm-core`. Here invalid values are refused.
+//! - [`fields`]: the fields of a spec that are set, and the edits of them.
 //! - [`hostport`]: jobs that are addresses, as lines `host,port`.
 //! - [`manifest`]: a file with one `Swarm`, checked offline as strictly as by an API server.
 //! - [`place`]: the line and column of a field, for errors.
@@ -23,6 +24,7 @@ struct Readme;
 pub mod convert;
 mod duration;
 pub mod error;
+pub mod fields;
 pub mod hostport;
 mod json_schema;
 pub mod manifest;

@@ -17,7 +17,7 @@ mod record;
 mod runner;
 mod secret;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -40,6 +40,7 @@ pub use secret::{SecretParam, is_secret_key, param_variable};
 
 use crate::convert::{self, Home};
 use crate::error::SpecError;
+use crate::fields::Fields;
 use crate::schema::{self, Source, ValueSchema};
 use crate::spec::{self, LogLimits, RunnerSpec, SwarmSpec, WORKERS_MAX};
 use crate::yaml::{self, Document, printable};
@@ -74,8 +75,8 @@ pub struct Manifest {
     pub pace: Pace,
     /// The timing of the workers' sessions.
     pub lease: LeaseTerms,
-    /// The paths of the fields that are set, as in `worker.runner.command[1]`, without the jobs.
-    pub fields: BTreeSet<String>,
+    /// The fields that are set, without the jobs.
+    pub fields: Fields,
     /// One sentence for each document that is ignored.
     pub notes: Vec<String>,
 }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::report::Reports;
 use crate::clock;
+use crate::history::RecordedSpec;
 use crate::jobs::sources::Loaded;
 use crate::ledger::stores::Stores;
 use crate::locks::unpoisoned;
@@ -52,6 +53,7 @@ pub(crate) struct Memory {
     pub(crate) silent: Silent,
     pub(crate) reports: Reports,
     pub(crate) recorder: Recorder,
+    pub(crate) recorded_spec: RecordedSpec,
     /// The moment at which the workers of a deleted Swarm were first asked to stop.
     pub(crate) releasing: Option<Instant>,
     /// The moment at which the workload of a released managed pool was removed.
@@ -80,6 +82,7 @@ impl Memory {
             silent: Silent::default(),
             reports: Reports::default(),
             recorder: Recorder::default(),
+            recorded_spec: RecordedSpec::default(),
             releasing: None,
             ending: None,
         }

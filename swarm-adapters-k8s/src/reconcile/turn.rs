@@ -392,12 +392,12 @@ impl<'a> Stages<'a> {
         is_settled: bool,
     ) -> Option<Episode> {
         let Self { services, turn, memory, .. } = self;
-        let Memory { recorder, sessions, .. } = &mut **memory;
+        let Memory { recorder, recorded_spec, sessions, .. } = &mut **memory;
         let (before, decision) = (&decided.before, &decided.decision);
         let unacknowledged = sessions.unacknowledged();
-        let generation = turn.swarm.metadata.generation.unwrap_or_default().unsigned_abs();
+        let edits = &recorded_spec.edits(turn.swarm);
         let turned =
-            Turned { before, decision, desired, generation, observed, unacknowledged, is_settled };
+            Turned { before, decision, desired, edits, observed, unacknowledged, is_settled };
         let recorded = recorder.observe(unix_time_us() / 1_000, &turned);
         for standstill in recorded.standstills {
             services.metrics.standstill.observe(standstill.as_secs_f64());

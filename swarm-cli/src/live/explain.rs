@@ -59,9 +59,13 @@ struct Explained {
     why: String,
     /// Sentence about its last move.
     last_move: String,
+    /// Sentence about its last edit.
+    last_edit: Option<String>,
     /// The last move as parts of a document: since when, and from where.
     since: Value,
     came: Value,
+    /// The last edit as part of a document: the time and the fields.
+    edited: Value,
     /// Sentence about reports of workers that were not read.
     without_reports: Option<String>,
     /// Sentence about a history that was not read.
@@ -156,8 +160,10 @@ fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<Explai
         waits_for: waits(pool, &state, worker),
         why: if state.is_everywhere { EVERYWHERE.to_owned() } else { why(pool, swarm, &state) },
         last_move: past.last_move(job.as_str(), state.worker),
+        last_edit: past.last_edit(job.as_str()),
         since,
         came,
+        edited: past.edited(job.as_str()),
         without_reports: pool.hidden.as_ref().map(|why| format!("{NOT_VISIBLE}: {why}")),
         without_history: pool.without_episodes.clone(),
     })
@@ -337,6 +343,9 @@ impl Explained {
         if !self.is_everywhere {
             line("Came:", self.without_history.as_ref().unwrap_or(&self.last_move));
         }
+        if let Some(sentence) = &self.last_edit {
+            line("Edited:", sentence);
+        }
         line("Why:", &self.why);
         if self.failing.is_some() && (self.worker.is_some() || self.is_everywhere) {
             let (job, namespace) = (shell::word(&self.job), shell::word(&self.namespace));
@@ -362,6 +371,7 @@ impl Explained {
             "waitsFor": self.waits_for.iter().collect::<Vec<_>>(),
             "since": self.since,
             "came": self.came,
+            "edited": self.edited,
             "why": self.why,
             "unread": unread.collect::<Vec<_>>(),
         })

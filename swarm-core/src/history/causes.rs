@@ -1,6 +1,6 @@
 //! The observed changes between two turns that can make jobs move, as sentences.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::handover::SessionId;
 use crate::merge::side_by_side;
@@ -12,7 +12,15 @@ use crate::{Desired, Job, JobName, Observed, Presence};
 pub(super) struct Facts {
     workers: BTreeMap<String, (State, Option<SessionId>)>,
     desired: Desired,
-    generation: u64,
+}
+
+/// The edits between two turns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Edits {
+    /// A sentence for each kind of edit.
+    pub(super) causes: Vec<String>,
+    /// The changed jobs, by the fields that differ.
+    pub(super) jobs: BTreeMap<Vec<String>, Vec<JobName>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +33,7 @@ enum State {
 
 impl Facts {
     /// Returns the facts of a turn. O(workers).
-    pub(super) fn of(desired: &Desired, generation: u64, observed: &Observed) -> Self {
+    pub(super) fn of(desired: &Desired, observed: &Observed) -> Self {
         let state = |presence| match presence {
             Presence::Ready => State::Ready,
             Presence::NotReady(_) => State::NotReady,
@@ -36,16 +44,20 @@ impl Facts {
             .workers
             .values()
             .map(|seen| (seen.name.clone(), (state(seen.presence), seen.session.clone())));
-        Self { workers: workers.collect(), desired: desired.clone(), generation }
+        Self { workers: workers.collect(), desired: desired.clone() }
     }
 
-    /// Returns a sentence for each kind of edit since `before`. O(1), and O(jobs) if the list of
-    /// jobs was read again.
-    pub(super) fn edits(&self, before: &Self) -> Vec<String> {
+    /// Returns the edits since `before`. `fields` are the edited fields of the manifest. O(1), and
+    /// O(jobs) if the list of jobs was read again.
+    pub(super) fn edits(&self, before: &Self, fields: &[String]) -> Edits {
         let mut edits = self.changed_jobs(before);
-        edits.extend(self.changed_settings(before));
-        if edits.is_empty() && before.generation != self.generation {
-            edits.push("the manifest was edited".to_owned());
+        let causes = &mut edits.causes;
+        causes.extend(self.switched(before));
+        if !fields.is_empty() {
+            let fields: Vec<_> = fields.iter().map(String::as_str).collect();
+            causes.push(format!("the manifest was edited ({})", shortened(&fields)));
+        } else if causes.is_empty() && self.has_other_settings(before) {
+            causes.push("the settings were changed".to_owned());
         }
         edits
     }
@@ -85,53 +97,93 @@ impl Facts {
         by_word.into_iter().map(sentence).collect()
     }
 
-    fn changed_jobs(&self, before: &Self) -> Vec<String> {
+    /// Returns a sentence for each kind of edit of jobs, and the changed jobs by their fields.
+    fn changed_jobs(&self, before: &Self) -> Edits {
         let (old, new) = (&before.desired.jobs, &self.desired.jobs);
         if old.is_same(new) {
-            return Vec::new();
+            return Edits::default();
         }
+        let mut jobs = BTreeMap::<Vec<Field<'_>>, Vec<JobName>>::new();
         let mut by_word = BTreeMap::<&str, Vec<&str>>::new();
+        let mut fields = BTreeSet::new();
         for (name, old, new) in side_by_side(old, new) {
-            if let Some(word) = changed(old, new) {
-                by_word.entry(word).or_default().push(JobName::as_str(name));
+            let mut note = |word| by_word.entry(word).or_default().push(JobName::as_str(name));
+            match (old, new) {
+                (None, Some(_)) => note("added"),
+                (Some(_), None) => note("removed"),
+                (Some(old), Some(new)) if old != new => {
+                    if old.suspend != new.suspend {
+                        note(if new.suspend { "suspended" } else { "resumed" });
+                    }
+                    let changed = changed_fields(old, new);
+                    if !changed.is_empty() {
+                        note("changed");
+                        fields.extend(changed.iter().copied());
+                        jobs.entry(changed).or_default().push(name.clone());
+                    }
+                }
+                _ => {}
             }
         }
+        let fields: Vec<_> = fields.iter().map(path).collect();
+        let fields = shortened(&fields.iter().map(String::as_str).collect::<Vec<_>>());
         let sentence = |(word, names): (&str, Vec<&str>)| {
             let (job, was) =
                 (number(names.len(), "job", "jobs"), number(names.len(), "was", "were"));
-            format!("{job} {} {was} {word}", shortened(&names))
+            let sentence = format!("{job} {} {was} {word}", shortened(&names));
+            if word == "changed" { format!("{sentence} ({fields})") } else { sentence }
         };
-        by_word.into_iter().map(sentence).collect()
+        let causes = by_word.into_iter().map(sentence).collect();
+        let paths = |fields: Vec<Field<'_>>| fields.iter().map(path).collect();
+        Edits { causes, jobs: jobs.into_iter().map(|(it, jobs)| (paths(it), jobs)).collect() }
     }
 
-    fn changed_settings(&self, before: &Self) -> Option<String> {
+    /// Returns a sentence for each switch of the whole pool that changed.
+    fn switched(&self, before: &Self) -> Vec<String> {
         let (old, new) = (&before.desired, &self.desired);
+        let mut switched = Vec::new();
         if old.suspend != new.suspend {
             let word = if new.suspend { "suspended" } else { "resumed" };
-            return Some(format!("all jobs were {word}"));
+            switched.push(format!("all jobs were {word}"));
         }
         if old.paused != new.paused {
-            return Some(
-                if new.paused { "moves were paused" } else { "moves were resumed" }.into(),
-            );
+            let word = if new.paused { "paused" } else { "resumed" };
+            switched.push(format!("moves were {word}"));
         }
         if let Some(count) = new.replicas.filter(|count| old.replicas != Some(*count)) {
-            return Some(format!("the number of workers was set to {count}"));
+            switched.push(format!("the number of workers was set to {count}"));
         }
-        let old = Desired { jobs: new.jobs.clone(), ..old.clone() };
-        (old != *new).then(|| "the settings were changed".to_owned())
+        switched
+    }
+
+    /// Returns whether a setting differs that [`switched`](Self::switched) does not describe.
+    fn has_other_settings(&self, before: &Self) -> bool {
+        let new = &self.desired;
+        let (jobs, replicas) = (new.jobs.clone(), new.replicas);
+        Desired { jobs, replicas, ..before.desired.clone() } != *new
     }
 }
 
-/// Returns the word for an edit of a job.
-fn changed(old: Option<&Job>, new: Option<&Job>) -> Option<&'static str> {
-    match (old, new) {
-        (None, Some(_)) => Some("added"),
-        (Some(_), None) => Some("removed"),
-        (Some(old), Some(new)) if old.suspend != new.suspend => {
-            Some(if new.suspend { "suspended" } else { "resumed" })
-        }
-        (Some(old), Some(new)) => (old != new).then_some("changed"),
-        (None, None) => None,
-    }
+/// A field of a job: the prefix of the map that it is in, and its name.
+type Field<'a> = (&'static str, &'a str);
+
+/// Returns a field as manifests name it.
+fn path((map, name): &Field<'_>) -> String {
+    format!("{map}{name}")
+}
+
+/// Returns the fields of a job that differ, without `suspend`.
+fn changed_fields<'a>(old: &'a Job, new: &'a Job) -> Vec<Field<'a>> {
+    let Job { pin, priority, share, run_once, suspend: _, title, runner, params } = old;
+    let fields = [
+        ("pin", *pin != new.pin),
+        ("priority", *priority != new.priority),
+        ("share", *share != new.share),
+        ("runOnce", *run_once != new.run_once),
+        ("title", *title != new.title),
+        ("runner", *runner != new.runner),
+    ];
+    let fields = fields.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| ("", name));
+    let params = side_by_side(&**params, &*new.params).filter(|(_, old, new)| old != new);
+    fields.chain(params.map(|(name, ..)| ("params.", name.as_str()))).collect()
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::causes::Facts;
-use super::{Episode, JobMove, LEAVING, QUARANTINED, RETURNED};
+use super::causes::{Edits, Facts};
+use super::{Episode, JobEdit, JobMove, LEAVING, QUARANTINED, RETURNED};
 use crate::handover::{Cell, SessionId};
 use crate::hash::{digest_and, hash_name, mix};
 use crate::merge::side_by_side;
@@ -16,6 +16,9 @@ pub const MOVES_MAX: usize = 1_000;
 /// The longest episode, in milliseconds: 10 minutes. A pool that is not settled by then begins
 /// another one.
 pub const PIECE_MAX_MS: u64 = 10 * 60 * 1_000;
+
+/// The largest number of edited jobs in an episode. Further jobs are only counted.
+const EDITED_MAX: usize = 1_000;
 
 /// The largest number of causes of an episode.
 const CAUSES_MAX: usize = 10;
@@ -36,8 +39,9 @@ pub struct Turned<'a> {
     pub decision: &'a Decision,
     /// The wishes of the user.
     pub desired: &'a Desired,
-    /// The version of the manifest, which each edit of it changes.
-    pub generation: u64,
+    /// The fields of the manifest that were edited since the last turn, in the words of a person.
+    /// The jobs and the switches of [`Desired`] need no mention.
+    pub edits: &'a [String],
     /// The observed pool.
     pub observed: &'a Observed,
     /// The grants without an acknowledgement after the turn.
@@ -104,7 +108,7 @@ impl Begin {
 ///         before: &ledger,
 ///         decision: &decision,
 ///         desired: &desired,
-///         generation: 1,
+///         edits: &[],
 ///         observed: &observed,
 ///         unacknowledged: &Unacknowledged::default(),
 ///         is_settled: true,
@@ -160,17 +164,17 @@ impl Recorder {
     /// O(workers + moving jobs · log jobs) if the ledger has not changed and no episode ends, else
     /// O(jobs).
     pub fn observe(&mut self, now_ms: u64, turn: &Turned<'_>) -> Recorded {
-        let Turned { before, decision, desired, generation, observed, .. } = *turn;
+        let Turned { before, decision, desired, edits, observed, .. } = *turn;
         let ledger = &decision.ledger;
         self.learn_names(before);
-        let facts = Facts::of(desired, generation, observed);
+        let facts = Facts::of(desired, observed);
         let (causes, edits) = match &self.facts {
-            Some(earlier) => (facts.changed_workers(earlier), facts.edits(earlier)),
-            None => (self.first_causes(now_ms, turn), Vec::new()),
+            Some(earlier) => (facts.changed_workers(earlier), facts.edits(earlier, edits)),
+            None => (self.first_causes(now_ms, turn), Edits::default()),
         };
-        let is_edited = !edits.is_empty();
+        let is_edited = !edits.causes.is_empty();
         self.pending.retain(|(at, _)| now_ms.saturating_sub(*at) <= CAUSE_LASTS_MS);
-        self.pending.extend(causes.into_iter().chain(edits).map(|cause| (now_ms, cause)));
+        self.pending.extend(causes.into_iter().chain(edits.causes).map(|cause| (now_ms, cause)));
         if before.position() != ledger.position() {
             self.learn_names(ledger);
             self.record_changes(now_ms, before, decision);
@@ -184,6 +188,7 @@ impl Recorder {
         let mut recorded = Recorded::default();
         if let Some(open) = &mut self.open {
             open.join(&mut self.pending);
+            open.edited(now_ms, edits.jobs);
             open.episode.last_revision = ledger.revision();
             open.acknowledge(now_ms, turn, &mut recorded.standstills);
         }
@@ -375,6 +380,21 @@ impl Open {
                 self.has_news = true;
             }
         }
+    }
+
+    /// Adds edits of jobs. If there are too many, the oldest go first.
+    fn edited(&mut self, now_ms: u64, jobs: BTreeMap<Vec<String>, Vec<JobName>>) {
+        let Episode { edits, edits_omitted, start_ms, .. } = &mut self.episode;
+        let at = since(*start_ms, now_ms);
+        edits.extend(jobs.into_iter().map(|(fields, jobs)| JobEdit { at, fields, jobs }));
+        let mut room = EDITED_MAX;
+        for edit in edits.iter_mut().rev() {
+            let kept = edit.jobs.len().min(room);
+            room -= kept;
+            *edits_omitted += (edit.jobs.len() - kept) as u64;
+            edit.jobs.truncate(kept);
+        }
+        edits.retain(|edit| !edit.jobs.is_empty());
     }
 
     /// Records a step of a job.

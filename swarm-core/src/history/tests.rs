@@ -16,7 +16,7 @@ struct Pool {
     unacknowledged: Unacknowledged,
     acknowledged: u64,
     now_ms: u64,
-    generation: u64,
+    edits: Vec<String>,
 }
 
 const READY: Presence = Presence::Ready;
@@ -35,7 +35,7 @@ impl Pool {
             unacknowledged: Unacknowledged::default(),
             acknowledged: 0,
             now_ms: 10_000,
-            generation: 1,
+            edits: Vec::new(),
         }
     }
 
@@ -74,7 +74,7 @@ impl Pool {
             before: &self.ledger,
             decision: &decision,
             desired: &self.desired,
-            generation: self.generation,
+            edits: &std::mem::take(&mut self.edits),
             observed: &observed,
             unacknowledged: &self.unacknowledged,
             is_settled: progress.is_settled() && self.unacknowledged.is_empty(),
@@ -88,6 +88,11 @@ impl Pool {
     fn acknowledge(&mut self) -> Recorded {
         self.acknowledged = self.ledger.revision();
         self.turn()
+    }
+
+    /// Runs turns until an episode ends.
+    fn settled(&mut self) -> Episode {
+        (0..9).find_map(|_| self.acknowledge().episode).unwrap()
     }
 }
 
@@ -107,19 +112,55 @@ fn an_edit_that_moves_nothing_is_kept_once() {
         jobs.get_mut("a").unwrap().title = Some(crate::Title::new("Front Door").unwrap());
         jobs.into()
     };
-    pool.generation = 2;
     let edit = only(pool.turn());
-    assert_eq!(edit.causes, ["job a was changed"]);
+    assert_eq!(edit.causes, ["job a was changed (title)"]);
     assert_eq!(
         (edit.move_count(), edit.first_revision, edit.last_revision),
         (0, revision, revision)
     );
-    assert_eq!(edit.to_string(), "no job changed hands: job a was changed");
+    assert_eq!(edit.to_string(), "no job changed hands: job a was changed (title)");
     assert_eq!(pool.turn(), Recorded::default());
-    // The command of the runner, for example.
-    pool.generation = 3;
-    assert_eq!(only(pool.turn()).causes, ["the manifest was edited"]);
+    pool.edits = vec!["worker.runner.command".to_owned()];
+    assert_eq!(only(pool.turn()).causes, ["the manifest was edited (worker.runner.command)"]);
     assert_eq!(pool.turn(), Recorded::default());
+}
+
+#[test]
+fn an_edit_is_described_by_the_fields_that_differ() {
+    let mut pool = Pool::new(&["a", "b", "c"], 1);
+    let _ = pool.settled();
+    let mut jobs: BTreeMap<_, _> =
+        pool.desired.jobs.iter().map(|(name, job)| (name.clone(), job.clone())).collect();
+    let params = |params: &[(&str, &str)]| {
+        params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    };
+    jobs.get_mut("a").unwrap().params = params(&[("fps", "5"), ("url", "rtsp://a")]);
+    jobs.get_mut("b").unwrap().priority = 7;
+    jobs.get_mut("b").unwrap().suspend = true;
+    jobs.get_mut("c").unwrap().suspend = true;
+    pool.desired.jobs = jobs.clone().into();
+    let edited = pool.settled();
+    assert_eq!(
+        edited.causes,
+        ["jobs a, b were changed (priority, params.fps, params.url)", "jobs b, c were suspended"]
+    );
+    let edits = edited.edits.iter().map(|it| (it.fields.join(" "), it.jobs[0].as_str()));
+    let expected = [("params.fps params.url".to_owned(), "a"), ("priority".to_owned(), "b")];
+    assert_eq!(edits.collect::<Vec<_>>(), expected);
+    jobs.get_mut("a").unwrap().params = params(&[("fps", "9"), ("url", "rtsp://a")]);
+    pool.desired.jobs = jobs.into();
+    pool.desired.replicas = Some(1);
+    pool.edits = ["handover.stopTimeout from 30s to 1m", "view added"].map(str::to_owned).into();
+    assert_eq!(
+        pool.settled().causes,
+        [
+            "job a was changed (params.fps)",
+            "the number of workers was set to 1",
+            "the manifest was edited (handover.stopTimeout from 30s to 1m, view added)"
+        ]
+    );
+    pool.desired.max_jobs = Some(9);
+    assert_eq!(pool.settled().causes, ["the settings were changed"]);
 }
 
 #[test]
@@ -250,6 +291,28 @@ fn more_moves_than_fit_are_counted() {
     assert_eq!(kept.moves.len() as u64 + kept.omitted, 1_500);
 }
 
+#[test]
+fn more_edits_than_fit_are_counted_and_the_newest_are_kept() {
+    let names: Vec<_> = (0..1_500).map(|n| format!("job-{n:04}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let mut pool = Pool::new(&names, 1);
+    let _ = pool.settled();
+    let jobs = |priority| {
+        names.iter().map(move |name| (name.parse().unwrap(), Job { priority, ..Job::default() }))
+    };
+    pool.desired.jobs = jobs(1).collect::<BTreeMap<_, _>>().into();
+    pool.desired.jobs.get_mut("job-1499").unwrap().title = Some(crate::Title::new("T").unwrap());
+    let edited = pool.settled();
+    let counts: Vec<_> = edited.edits.iter().map(|it| (it.fields.len(), it.jobs.len())).collect();
+    assert_eq!((counts, edited.edits_omitted), (vec![(1, 999), (2, 1)], 500));
+    let mut history = vec![Episode::default(), edited];
+    fit(&mut history, 16 * 1024);
+    let counts: Vec<_> =
+        history[1].edits.iter().map(|it| (it.fields.len(), it.jobs.len())).collect();
+    assert!(counts.len() == 2 && 100 < counts[0].1 && counts[0].1 < 200, "{counts:?}");
+    assert_eq!(history[1].edits_omitted + counts[0].1 as u64 + 1, 1_500);
+}
+
 #[cfg(feature = "serde")]
 mod text {
     use proptest::prelude::*;
@@ -284,15 +347,19 @@ mod text {
         fn a_history_that_fits_has_at_most_so_many_bytes(
             moves in prop::collection::vec(prop::collection::vec(any_move(), 0..20), 0..20),
             causes in prop::collection::vec(any::<String>(), 0..4),
+            edited in 0..4_usize,
             bytes_max in 0..8_000_usize,
         ) {
+            let jobs = vec!["j\"".parse().unwrap(); 9 * edited];
+            let edits = vec![JobEdit { at: i64::MIN, fields: causes.clone(), jobs }; edited];
             let counts = BTreeMap::from([("balance".to_owned(), u64::MAX)]);
             let (start_ms, end_ms) = (u64::MAX, u64::MAX);
             let episode = |moves| Episode {
                 start_ms, end_ms, moves, causes: causes.clone(), counts: counts.clone(),
+                edits: edits.clone(), edits_omitted: u64::MAX,
                 first_revision: u64::MAX, last_revision: u64::MAX, is_gap: true, is_cut: true, is_open: true,
                 holders: "0123456789abcdef".to_owned(),
-                omitted: u64::from(u32::MAX),
+                omitted: u64::MAX,
             };
             let mut history: Vec<_> = moves.into_iter().map(episode).collect();
             fit(&mut history, bytes_max);

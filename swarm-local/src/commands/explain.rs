@@ -87,6 +87,7 @@ fn document(entry: &JobEntry<String>, pool: &str, past: &Past<'_>) -> Value {
         "workerSilentSinceUnixS": entry.worker_silent_since_unix_s,
         "since": since,
         "came": came,
+        "edited": past.edited(&entry.name),
         "movesTo": entry.moves_to,
         "movesFor": entry.moves_for,
         "waitsFor": entry.waits_for,
@@ -159,6 +160,9 @@ fn text(entry: &JobEntry<String>, pool: &str, past: &Past<'_>, unread: Option<&s
     }
     if let Some(sentence) = restarted(entry, past) {
         line("Restarted:", &sentence);
+    }
+    if let Some(sentence) = past.last_edit(&entry.name) {
+        line("Edited:", &sentence);
     }
     for wait in &entry.waits_for {
         line("Waits for:", &wait.sentence());

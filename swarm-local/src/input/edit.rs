@@ -10,7 +10,7 @@ pub(super) fn takes_away(current: &Wanted, edited: &Wanted) -> bool {
     let lacks = |(name, before): (&JobName, &Job)| {
         edited.desired.jobs.get(name).is_none_or(|after| is_less(before, after))
     };
-    !current.fields.is_subset(&edited.fields) || current.desired.jobs.iter().any(lacks)
+    !edited.fields.has_all(&current.fields) || current.desired.jobs.iter().any(lacks)
 }
 
 /// Whether `after` lacks a field or a param that `before` has.

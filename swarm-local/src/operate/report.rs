@@ -50,13 +50,15 @@ impl Operation {
         let progress = self.sessions.progress(decision, &self.wanted.desired, observed);
         let is_settled = self.is_settled(&progress, workers);
         let (ledger, sessions) = (&decision.ledger, &self.sessions);
-        let (before, granted) =
-            self.turned.take().unwrap_or_else(|| (ledger.clone(), BTreeSet::new()));
+        let turned = self.turned.take();
+        // Edits after the last turn belong to the next one, whose moves they cause.
+        let edits = if turned.is_some() { std::mem::take(&mut self.edits) } else { Vec::new() };
+        let (before, granted) = turned.unwrap_or_else(|| (ledger.clone(), BTreeSet::new()));
         let acknowledged =
             |session: &SessionId, job: &str| sessions.acknowledged(ledger, session, job);
         self.history.acknowledge(ledger, &granted, acknowledged);
-        let turn = (decision, &self.wanted.desired, observed);
-        for standstill in self.history.observe(unix_ms(), &before, turn, self.edits, is_settled) {
+        let turn = (decision, &self.decided, observed);
+        for standstill in self.history.observe(unix_ms(), &before, turn, &edits, is_settled) {
             self.outlets.metrics.stood_still(standstill);
         }
         let phases = self.phases(decision);

@@ -74,6 +74,7 @@ impl Operation {
                 let recheck_in = turn.decision.recheck_in;
                 self.sessions.published(self.views.marks());
                 self.turned = Some((turn.before, turn.granted));
+                self.decided = self.wanted.desired.clone();
                 self.decision = Some((turn.decision, observed));
                 Ok(Some(recheck_in))
             }

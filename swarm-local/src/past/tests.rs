@@ -13,6 +13,8 @@ fn episodes() -> Vec<Episode> {
          "releasedMs": 0, "acknowledgedMs": 600, "grantedMs": 600, "runningMs": 2000}]},
       {"startMs": 1764300100000, "endMs": 1764300100000, "isOpen": true, "later": true,
        "firstRevision": 3, "lastRevision": 4, "counts": {"pin": 1}, "causes": ["job b was changed"],
+       "edits": [{"atMs": 1000, "fields": ["pin"], "jobs": ["a1", "b"]},
+         {"atMs": 2000, "fields": ["params.fps", "params.url"], "jobs": ["d"]}],
        "moves": [{"job": "b", "from": "w-0", "to": "w-1", "reason": "pin", "revision": 4,
          "releasedMs": 0}]}
     ]"#;
@@ -62,14 +64,53 @@ fn a_number_of_episodes_or_moves_limits_a_table_and_a_document() {
 }
 
 #[test]
+fn a_job_has_its_edits_also_if_it_has_not_moved() {
+    let episodes = episodes();
+    let past = past(&episodes);
+    let edited = "edited at 2025-11-28T03:21:42Z: params.fps, params.url\n";
+    assert!(past.unmoved("d").ends_with(edited), "{}", past.unmoved("d"));
+    let table = past.table_of("b", 9, None).unwrap();
+    assert!(table.ends_with("edited at 2025-11-28T03:21:41Z: pin\n"), "{table}");
+    let sentence = "2025-11-28T03:21:42Z (8 s ago): params.fps, params.url";
+    assert_eq!(past.last_edit("d").as_deref(), Some(sentence));
+    let document = json!({"time": "2025-11-28T03:21:42Z", "fields": ["params.fps", "params.url"]});
+    assert_eq!(past.document_of("d", 9)["edits"], json!([document]));
+    assert_eq!(past.edited("d"), document);
+    assert_eq!((past.last_edit("a"), past.edited("a")), (None, Value::Null));
+    let mut episodes = episodes.clone();
+    episodes[2].edits_omitted = 3;
+    let past = self::past(&episodes);
+    let lost = "3 edits of jobs have no details, perhaps a later one of this job";
+    assert_eq!(past.last_edit("a").as_deref(), Some(lost));
+    assert_eq!(past.last_edit("d"), Some(format!("{sentence}; {lost}")));
+    let lines = "pin\n3 edits of jobs have no details, perhaps of this job\n";
+    assert!(past.table_of("b", 9, None).unwrap().ends_with(lines));
+}
+
+#[test]
+fn an_episode_is_read_without_the_moves_and_edits_that_cannot_be_read() {
+    let edit = |jobs: Value| json!({"atMs": 0, "fields": ["pin"], "jobs": jobs});
+    let document = json!({
+        "startMs": 1, "endMs": 2, "edits": [edit(json!(["a"])), edit(json!([""])), edit(json!(7))],
+        "moves": [{"job": "b", "reason": "new", "revision": 1}, {"job": 3}],
+    });
+    let episode = read_episode(document).unwrap();
+    assert_eq!((episode.moves.len(), episode.omitted), (1, 1));
+    assert_eq!((episode.edits.len(), episode.edits_omitted), (1, 2));
+    assert_eq!(read_episode(json!({"startMs": 1, "edits": 7})), None);
+}
+
+#[test]
 fn a_move_has_the_causes_that_name_the_job_or_its_workers() {
     let mut episodes = episodes();
     let joined = episodes[1].causes[0].clone();
     episodes[1].causes =
         vec!["job ab was removed".to_owned(), joined.clone(), "workers w-10, w-12 left".to_owned()];
     assert_eq!(past(&episodes).came("a", None).1["causes"], serde_json::json!([joined]));
-    episodes[1].causes =
-        vec!["the settings were changed".to_owned(), "job ab was added".to_owned()];
+    episodes[1].causes = vec![
+        "the manifest was edited (a from 2 to 3)".to_owned(),
+        "jobs ab, ac and 2 more were changed (a)".to_owned(),
+    ];
     assert_eq!(past(&episodes).came("a", None).1["causes"].as_array().map(Vec::len), Some(2));
 }
 

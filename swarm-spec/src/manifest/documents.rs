@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::ManifestError;
 use super::location::Location;
 use crate::error::SpecError;
+use crate::fields::Fields;
 use crate::place;
 use crate::spec::API_VERSION;
 use crate::yaml::{Document, Unreadable};
@@ -222,38 +223,14 @@ impl Object<'_> {
         }
     }
 
-    /// The paths of the fields of the spec that are set, without the jobs.
-    pub(super) fn fields(&self) -> BTreeSet<String> {
-        let mut fields = BTreeSet::new();
-        for (name, value) in self.value.get("spec").and_then(Value::as_object).into_iter().flatten()
-        {
-            if name != "jobs" {
-                add_fields(name.clone(), value, &mut fields);
-            }
-        }
-        fields
+    /// The fields of the spec that are set, without the jobs.
+    pub(super) fn fields(&self) -> Fields {
+        self.value.get("spec").map(Fields::of).unwrap_or_default()
     }
 
     fn text(&self, pointer: &str) -> &str {
         text_at(&self.value, pointer)
     }
-}
-
-/// Adds the field at `path` and all fields below it.
-fn add_fields(path: String, value: &Value, fields: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(map) => {
-            map.iter()
-                .for_each(|(name, value)| add_fields(format!("{path}.{name}"), value, fields));
-        }
-        Value::Array(items) => {
-            for (index, value) in items.iter().enumerate() {
-                add_fields(format!("{path}[{index}]"), value, fields);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-    fields.insert(path);
 }
 
 fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {

@@ -72,7 +72,7 @@ fn recorded<'a>(
             before: ledger,
             decision: &decision,
             desired,
-            generation: 1,
+            edits: &[],
             observed,
             unacknowledged: &unacknowledged,
             is_settled: true,

@@ -117,6 +117,13 @@ fn a_job_that_is_suspended_by_hand_stays_so_until_it_is_resumed() {
     runs(&machine, "garden", "running");
     assert_eq!(ended(&machine, &["suspend", "garden"], 0).0, "suspended garden\n");
     runs(&machine, "garden", "suspended");
+    let history = until("the episode to end", || {
+        let history = machine.asks(&["history"]);
+        history.contains("suspended 1 ").then_some(history)
+    });
+    let line = history.lines().last().unwrap();
+    assert!(line.contains(" suspended 1 "), "a move and its cause are one episode: {history}");
+    assert!(line.ends_with("  job garden was suspended"), "{history}");
     let undo = format!(
         "1 job suspended by hand; undo: swarm resume garden --dir {}\n",
         machine.state().display()

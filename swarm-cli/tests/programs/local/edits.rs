@@ -55,6 +55,35 @@ fn a_loop_that_closes_the_file_at_each_line_makes_one_edit() {
 }
 
 #[test]
+fn the_history_names_the_edited_fields_and_shows_no_text_of_them() {
+    with_60_jobs(|machine, _| {
+        machine.edit("url: \"rtsp://camera-7\"", "url: \"rtsp://camera-7/new\", fps: \"5\"");
+        machine.edit("{protocol: Session,", "{protocol: Session, maxJobs: 90,");
+        machine.edit("replicas: 2", "replicas: 3");
+        machine.edit("  pool:", "  rebalance: {maxMovesInFlight: 7}\n  pool:");
+        let last = until("an episode with the edits", || {
+            let history = machine.asks(&["history", "-o", "json"]);
+            let history: serde_json::Value = serde_json::from_str(&history).unwrap();
+            let causes = history["episodes"].as_array()?.iter().rev().flat_map(|it| {
+                it["causes"].as_array().into_iter().flatten().filter_map(|it| it.as_str())
+            });
+            let causes = causes.collect::<Vec<_>>().join("; ");
+            causes.contains("rebalance").then_some(causes)
+        });
+        for part in [
+            "job camera-7 was changed (params.fps, params.url)",
+            "worker.maxJobs set to 90",
+            "replicas from 2 to 3",
+        ] {
+            assert!(last.contains(part), "{last}");
+        }
+        assert!(last.contains("rebalance added") && !last.contains("rtsp"), "{last}");
+        let explained = machine.asks(&["explain", "camera-7"]);
+        assert!(explained.contains("s ago): params.fps, params.url\n"), "{explained}");
+    });
+}
+
+#[test]
 fn a_file_that_stays_open_takes_effect_when_it_is_closed_and_its_writer_is_named() {
     with_60_jobs(|machine, operator| {
         let text = manifest(61);

@@ -210,7 +210,7 @@ async fn moves(pool: &mut SessionPool, good: &BTreeSet<String>) -> Result<()> {
         let last = all.into_iter().find(|it| it["counts"]["balance"].is_u64());
         let last = last.filter(|it| it["isOpen"] != true).context("no episode")?;
         ensure!(last["counts"] == json!({"balance": 2}), "{last}");
-        let is_edit = |it: &&Value| it["causes"][0] == "job live:0 was changed";
+        let is_edit = |it: &&Value| it["causes"][0] == "job live:0 was changed (title)";
         let edit = history["episodes"].as_array().into_iter().flatten().find(is_edit);
         let edit = edit.with_context(|| format!("no edit: {history}"))?;
         ensure!(edit["moves"].is_null() && edit["counts"].is_null(), "{edit}");
@@ -234,6 +234,10 @@ async fn moves(pool: &mut SessionPool, good: &BTreeSet<String>) -> Result<()> {
         let output = expect(&context, &["diff", &revision], 0, "").await?;
         ensure!(output.contains(&format!("  + {job}  from ")), "{output}");
     }
+    let output = expect(&context, &["explain", "live:0"], 0, "").await?;
+    ensure!(output.contains("Edited:") && output.contains("s ago): title\n"), "{output}");
+    let output = expect(&context, &["history", "live:0"], 0, "").await?;
+    ensure!(output.contains("edited at ") && output.contains(": title\n"), "{output}");
     expect(&context, &["history", "live:9"], 3, "has a job `live:9`").await?;
     let events = context.kubectl(&["get", "events", "-o=jsonpath={..note}"]).await?;
     let events = events + &context.kubectl(&["get", "events", "-o=jsonpath={..message}"]).await?;
