@@ -1,7 +1,8 @@
-//! Pods of a session pool that run and open no session, so that they get no jobs. Most often their
-//! service account lacks the right to write Leases. No right is needed to see that.
+//! Pods of a session pool that run without a session, so that they get no jobs. If they never had
+//! one, most often their service account lacks the right to write Leases. If they had one, most
+//! often their worker is frozen or cut off. No right is needed to see that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -22,9 +23,14 @@ use crate::turn::Turn;
 /// about a second.
 pub(crate) const OPENS_WITHIN: Duration = Duration::from_secs(15);
 
-/// The time at which this process first saw each pod run without a session, by UID.
+/// The pods without a session, by UID.
 #[derive(Debug, Default)]
-pub(crate) struct Silent(BTreeMap<String, Instant>);
+pub(crate) struct Silent {
+    /// The time at which this process first saw each of them run without a session.
+    since: BTreeMap<String, Instant>,
+    /// The pods of the pool that this process has seen with a session.
+    had_session: BTreeSet<String>,
+}
 
 /// A finding about such pods, and the time until another look.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -38,11 +44,11 @@ impl Silent {
     /// Records the pods that run without a session at `now`. Returns the pods that have done so for
     /// too long, and the time until the next one has.
     fn note(&mut self, silent: &[String], now: Instant) -> (Vec<String>, Option<Duration>) {
-        self.0.retain(|uid, _| silent.contains(uid));
+        self.since.retain(|uid, _| silent.contains(uid));
         let mut too_long = Vec::new();
         let mut requeue_after: Option<Duration> = None;
         for uid in silent {
-            let since = *self.0.entry(uid.clone()).or_insert(now);
+            let since = *self.since.entry(uid.clone()).or_insert(now);
             match OPENS_WITHIN.checked_sub(now.saturating_duration_since(since)) {
                 None | Some(Duration::ZERO) => too_long.push(uid.clone()),
                 Some(left) => {
@@ -67,19 +73,25 @@ impl Sessions {
             *silent = Silent::default();
             return Silence::default();
         }
-        let has_lease = |pod: &Pod| {
-            let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-            !self.leases.of_pod(&pool.namespace, uid).is_empty()
-        };
+        let uid = |pod: &Pod| pod.uid().unwrap_or_default();
+        let has_lease = |pod: &Pod| !self.leases.of_pod(&pool.namespace, &uid(pod)).is_empty();
         let wanted = slots.pods.iter().filter(|(slot, _)| slots.wanted.contains(slot));
-        let pods = wanted.map(|(_, pod)| &**pod);
-        let pods: Vec<_> = pods.filter(|pod| runs(pod) && !has_lease(pod)).collect();
-        let uids: Vec<_> = pods.iter().filter_map(|pod| pod.uid()).collect();
+        let (live, without): (Vec<_>, Vec<_>) =
+            wanted.map(|(_, pod)| &**pod).partition(|pod| has_lease(pod));
+        silent.had_session.retain(|known| without.iter().any(|pod| uid(pod) == *known));
+        silent.had_session.extend(live.into_iter().map(uid));
+        let pods: Vec<_> = without.into_iter().filter(|pod| runs(pod)).collect();
+        let uids: Vec<_> = pods.iter().map(|pod| uid(pod)).collect();
         let (too_long, requeue_after) = silent.note(&uids, Instant::now());
-        let is_too_long = |pod: &&Pod| pod.uid().is_some_and(|uid| too_long.contains(&uid));
-        let pods: Vec<_> = pods.into_iter().filter(is_too_long).collect();
+        let mut pods: Vec<_> =
+            pods.into_iter().filter(|pod| too_long.contains(&uid(pod))).collect();
+        let had_session = |pod: &&Pod| silent.had_session.contains(&uid(pod));
+        // A missing right is the same for all pods, and the first to correct.
+        let is_lost = pods.iter().all(had_session);
+        pods.retain(|pod| had_session(pod) == is_lost);
         let account = pods.first().and_then(|pod| self.caches.account_of(pool, pod));
         let names: Vec<_> = pods.iter().map(|pod| pod.name_any()).collect();
+        let sentence = if is_lost { lost } else { missing };
         Silence { misfit: sentence(&pool.namespace, account.as_deref(), &names), requeue_after }
     }
 }
@@ -91,24 +103,53 @@ fn runs(pod: &Pod) -> bool {
     phase == Some("Running") && pod.metadata.deletion_timestamp.is_none() && !is_troubled
 }
 
-/// The sentence about these pods, which run as `account`, if known.
-fn sentence(namespace: &str, account: Option<&str>, pods: &[String]) -> Option<Misfit> {
+/// Describes pods that have never opened a session. They run as `account`, if it is known.
+fn missing(namespace: &str, account: Option<&str>, pods: &[String]) -> Option<Misfit> {
     let first = pods.first()?;
     let names: Vec<_> = pods.iter().map(String::as_str).collect();
     let seconds = OPENS_WITHIN.as_secs();
-    let (who, account) = match account {
-        Some(account) => (format!("ServiceAccount `{account}`"), account),
-        None => ("their ServiceAccount".to_owned(), "ACCOUNT"),
-    };
     let message = format!(
         "these pods have run for {seconds}s without opening a session, so they get no jobs: {}; most \
-         likely {who} may not write Leases. Bind it with `kubectl create rolebinding \
-         {WORKER_ROLE}-{account} -n {namespace} --clusterrole={WORKER_ROLE} \
-         --serviceaccount={namespace}:{account}`; if it is bound, `kubectl logs -n {namespace} {first}` \
-         says what the worker waits for",
-        shortened(&names)
+         likely {} may not write Leases. Bind it with `{}`; if it is bound, \
+         `kubectl logs -n {namespace} {first}` says what the worker waits for",
+        shortened(&names),
+        shown(account),
+        binding(namespace, account),
     );
     Some(Misfit { reason: "SessionsMissing", message })
+}
+
+/// Describes pods whose session has ended, and which have opened no other one.
+fn lost(namespace: &str, account: Option<&str>, pods: &[String]) -> Option<Misfit> {
+    let first = pods.first()?;
+    let names: Vec<_> = pods.iter().map(String::as_str).collect();
+    let message = format!(
+        "these pods run without a session, so they get no jobs: {}. Their last session ended at least \
+         {}s ago; most likely the worker is frozen or cut off from the API server. `kubectl logs -n \
+         {namespace} {first}` shows its log, and `kubectl delete pod -n {namespace} {first}` replaces \
+         it. If {} may not write Leases any more, bind it with `{}`",
+        shortened(&names),
+        OPENS_WITHIN.as_secs(),
+        shown(account),
+        binding(namespace, account),
+    );
+    Some(Misfit { reason: "SessionsLost", message })
+}
+
+fn shown(account: Option<&str>) -> String {
+    match account {
+        Some(account) => format!("ServiceAccount `{account}`"),
+        None => "their ServiceAccount".to_owned(),
+    }
+}
+
+/// Returns the command that gives `account` the right to write Leases.
+fn binding(namespace: &str, account: Option<&str>) -> String {
+    let account = account.unwrap_or("ACCOUNT");
+    format!(
+        "kubectl create rolebinding {WORKER_ROLE}-{account} -n {namespace} \
+         --clusterrole={WORKER_ROLE} --serviceaccount={namespace}:{account}"
+    )
 }
 
 #[cfg(test)]
@@ -132,9 +173,9 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_has_the_command_that_binds_the_account() {
+    fn the_sentences_have_the_commands_that_help() {
         let pods = ["w-0".to_owned(), "w-1".to_owned()];
-        let Misfit { reason, message } = sentence("n", Some("backup"), &pods).unwrap();
+        let Misfit { reason, message } = missing("n", Some("backup"), &pods).unwrap();
         assert_eq!(reason, "SessionsMissing");
         let expected = "these pods have run for 15s without opening a session, so they get no jobs: \
                         w-0, w-1; most likely ServiceAccount `backup` may not write Leases. Bind it \
@@ -142,6 +183,16 @@ mod tests {
                         --clusterrole=swarm-session-worker --serviceaccount=n:backup`; if it is bound, \
                         `kubectl logs -n n w-0` says what the worker waits for";
         assert_eq!(message, expected);
-        assert_eq!(sentence("n", None, &[]), None);
+        assert_eq!(missing("n", None, &[]), None);
+        let Misfit { reason, message } = lost("n", None, &pods).unwrap();
+        assert_eq!(reason, "SessionsLost");
+        let expected = "these pods run without a session, so they get no jobs: w-0, w-1. Their last \
+                        session ended at least 15s ago; most likely the worker is frozen or cut off \
+                        from the API server. `kubectl logs -n n w-0` shows its log, and `kubectl \
+                        delete pod -n n w-0` replaces it. If their ServiceAccount may not write \
+                        Leases any more, bind it with `kubectl create rolebinding \
+                        swarm-session-worker-ACCOUNT -n n --clusterrole=swarm-session-worker \
+                        --serviceaccount=n:ACCOUNT`";
+        assert_eq!(message, expected);
     }
 }

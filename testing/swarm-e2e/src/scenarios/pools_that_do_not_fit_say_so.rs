@@ -139,5 +139,12 @@ async fn a_missing_right_is_named_with_the_command_that_gives_it(context: &Conte
     context.kubectl(&words).await?;
     pool.at_rest().await?;
     says_nothing(context, "unbound").await?;
+    // A worker that had a session lacks no right: it is frozen.
+    let frozen = context.cluster.freeze_pod(&pool.pod(0).await?).await?;
+    let said = says(context, "unbound", &["True SessionsLost", "unbound-0", "frozen or cut off"]);
+    said.await?;
+    frozen.thaw()?;
+    says_nothing(context, "unbound").await?;
+    context.laps.lap("a frozen worker is named");
     context.kubectl(&["delete", "swarm", "unbound"]).await.map(drop)
 }
