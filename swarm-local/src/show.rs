@@ -33,6 +33,17 @@ pub enum Format {
     Name,
 }
 
+impl Format {
+    /// Returns the line between two answers in a pipe. Documents in JSON need none.
+    fn separator(self) -> &'static str {
+        match self {
+            Self::Json => "",
+            Self::Yaml => "---\n",
+            Self::Text | Self::Wide | Self::Name => "\n",
+        }
+    }
+}
+
 /// A failure to read an answer.
 pub trait Failed: From<io::Error> {
     /// Returns a sentence about a failure that may pass, such as a missing answer.
@@ -114,8 +125,8 @@ impl Display {
     }
 
     /// Shows the answer of `read`, and with `--watch` each later one that differs, as long as the
-    /// output has a reader. A terminal is cleared before each. A read that fails later is a message,
-    /// and is tried again.
+    /// output has a reader. A terminal is cleared before each; in a pipe an empty line or the `---` of
+    /// YAML separates them. A read that fails later is a message, and is tried again.
     ///
     /// # Errors
     ///
@@ -133,9 +144,14 @@ impl Display {
                 },
                 Ok(answer) => {
                     if shown.as_ref() != Some(&answer.text) {
-                        let clear =
-                            if self.watch && io::stdout().is_terminal() { CLEAR } else { "" };
-                        print(&format!("{clear}{}", answer.text))?;
+                        let start = if self.watch && io::stdout().is_terminal() {
+                            CLEAR
+                        } else if shown.is_some() {
+                            self.output.separator()
+                        } else {
+                            ""
+                        };
+                        print(&format!("{start}{}", answer.text))?;
                         answer.complaints.iter().for_each(|sentence| complain(sentence));
                     }
                     if !self.watch {

@@ -155,7 +155,7 @@ fn the_documents_have_the_fields_of_a_cluster() {
 }
 
 #[test]
-fn a_watched_command_prints_each_change() {
+fn a_watched_command_prints_each_change_after_an_empty_line() {
     let machine = Machine::new();
     machine.write(ONE_FAILS);
     let _operator = machine.settled();
@@ -169,7 +169,7 @@ fn a_watched_command_prints_each_change() {
     let mut next = |count: usize| lines.by_ref().take(count).collect::<Vec<_>>();
     assert_eq!(next(2), ["bad", "good"]);
     machine.edit("{name: good}", "{name: good}, {name: more}");
-    assert_eq!(next(3), ["bad", "good", "more"]);
+    assert_eq!(next(4), ["", "bad", "good", "more"]);
     watch.kill().unwrap();
     watch.wait().unwrap();
 }
