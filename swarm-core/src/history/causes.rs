@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::handover::SessionId;
+use crate::ledger::SlotRecord;
 use crate::merge::side_by_side;
 use crate::verdict::{number, shortened};
-use crate::{Desired, Job, JobName, Observed, Presence};
+use crate::{Desired, Job, JobName, Ledger, Observed, Presence};
 
 /// The facts of a turn that the next turn is compared with.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +46,20 @@ impl Facts {
             .values()
             .map(|seen| (seen.name.clone(), (state(seen.presence), seen.session.clone())));
         Self { workers: workers.collect(), desired: desired.clone() }
+    }
+
+    /// Returns a sentence for each kind of change of workers since `ledger` was written, which has
+    /// their sessions. It does not have their readiness, so no change of that is assumed.
+    /// O(workers).
+    pub(super) fn changed_since(&self, ledger: &Ledger) -> Vec<String> {
+        let workers = ledger.slots.values().map(|SlotRecord { worker, session, .. }| {
+            let state = match self.workers.get(worker) {
+                Some((state @ (State::NotReady | State::Leaving), _)) => *state,
+                _ => State::Ready,
+            };
+            (worker.clone(), (state, Some(session.clone())))
+        });
+        self.changed_workers(&Self { workers: workers.collect(), ..Self::default() })
     }
 
     /// Returns the edits since `before`. `fields` are the edited fields of the manifest. O(1), and

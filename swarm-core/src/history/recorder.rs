@@ -170,7 +170,7 @@ impl Recorder {
         let facts = Facts::of(desired, observed);
         let (causes, edits) = match &self.facts {
             Some(earlier) => (facts.changed_workers(earlier), facts.edits(earlier, edits)),
-            None => (self.first_causes(now_ms, turn), Edits::default()),
+            None => (self.first_causes(now_ms, turn, &facts), Edits::default()),
         };
         let is_edited = !edits.causes.is_empty();
         self.pending.retain(|(at, _)| now_ms.saturating_sub(*at) <= CAUSE_LASTS_MS);
@@ -203,8 +203,9 @@ impl Recorder {
         self.pending.push((now_ms, cause));
     }
 
-    /// Notes the state before the first turn. Returns the causes of that turn.
-    fn first_causes(&mut self, now_ms: u64, turn: &Turned<'_>) -> Vec<String> {
+    /// Notes the state before the first turn. Returns the causes of that turn: the start, and the
+    /// workers that came and went since the ledger was written.
+    fn first_causes(&mut self, now_ms: u64, turn: &Turned<'_>, facts: &Facts) -> Vec<String> {
         let (before, decision) = (turn.before, turn.decision);
         let (revision, holders) = (before.revision(), self.holders(before));
         self.begin = Some(Begin { at_ms: now_ms, revision, holders });
@@ -212,7 +213,12 @@ impl Recorder {
             return vec!["the pool is new".to_owned()];
         }
         let is_at_rest = turn.is_settled && before.position() == decision.ledger.position();
-        if is_at_rest { vec![] } else { vec![STARTED.to_owned()] }
+        if is_at_rest {
+            return Vec::new();
+        }
+        let mut causes = vec![STARTED.to_owned()];
+        causes.extend(facts.changed_since(before));
+        causes
     }
 
     /// Returns a digest of the jobs that workers hold, and of these workers. O(jobs).

@@ -262,6 +262,20 @@ fn an_operator_that_starts_again_marks_moves_that_nobody_recorded() {
 }
 
 #[test]
+fn an_operator_that_starts_names_the_workers_that_came_and_went_without_one() {
+    let mut pool = Pool::new(&["a", "b", "c"], 3);
+    let _ = pool.settled();
+    pool.recorder = Recorder::default();
+    pool.workers[0] = (READY, 9);
+    pool.workers[1].0 = Presence::Away(Duration::from_secs(60));
+    pool.workers.push((READY, 7));
+    let causes = pool.settled().causes;
+    let expected = ["the operator started", "worker w-3 joined", "worker w-1 left"];
+    assert_eq!(causes[..3], expected);
+    assert_eq!(causes[3..], ["worker w-0 started again"]);
+}
+
+#[test]
 fn a_worker_that_ends_and_starts_again_gets_its_jobs_back() {
     let mut pool = Pool::new(&["a", "b"], 2);
     let _ = (pool.turn(), pool.acknowledge());
