@@ -70,12 +70,14 @@ impl RecordedSpec {
             return Vec::new();
         }
         // A spec that was read from JSON can be written as JSON.
-        let spec = serde_json::to_value(&swarm.spec).unwrap_or_default();
+        let mut spec = serde_json::to_value(&swarm.spec).unwrap_or_default();
+        if let Some(spec) = spec.as_object_mut() {
+            // The recorder describes the wanted number of workers, which an autoscaler sets as well.
+            spec.remove("replicas");
+        }
         let fields = Fields::of(&spec);
         let is_first = self.generation.is_none();
-        let mut edits = if is_first { Vec::new() } else { fields.edits(&self.fields) };
-        // The recorder describes the wanted number of workers, which an autoscaler sets as well.
-        edits.retain(|edit| !edit.starts_with("replicas "));
+        let edits = if is_first { Vec::new() } else { fields.edits(&self.fields) };
         *self = Self { generation, fields };
         edits
     }

@@ -87,6 +87,18 @@ impl Episode {
         Duration::from_millis(self.end_ms.saturating_sub(self.start_ms))
     }
 
+    /// Keeps as many jobs of each edit as `fitting` returns, and counts the others. It gets the newest
+    /// edit first.
+    fn keep_edited(&mut self, mut fitting: impl FnMut(&JobEdit) -> usize) {
+        for edit in self.edits.iter_mut().rev() {
+            let kept = fitting(edit);
+            let omitted = edit.jobs.len().saturating_sub(kept) as u64;
+            self.edits_omitted = self.edits_omitted.saturating_add(omitted);
+            edit.jobs.truncate(kept);
+        }
+        self.edits.retain(|edit| !edit.jobs.is_empty());
+    }
+
     /// Returns the number of moves, with and without details.
     #[must_use]
     pub fn move_count(&self) -> u64 {

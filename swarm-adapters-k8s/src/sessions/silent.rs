@@ -73,19 +73,21 @@ impl Sessions {
             *silent = Silent::default();
             return Silence::default();
         }
-        let uid = |pod: &Pod| pod.uid().unwrap_or_default();
-        let has_lease = |pod: &Pod| !self.leases.of_pod(&pool.namespace, &uid(pod)).is_empty();
+        let has_lease = |pod: &&Pod| !self.leases.of_pod(&pool.namespace, uid(pod)).is_empty();
         let wanted = slots.pods.iter().filter(|(slot, _)| slots.wanted.contains(slot));
-        let (live, without): (Vec<_>, Vec<_>) =
-            wanted.map(|(_, pod)| &**pod).partition(|pod| has_lease(pod));
-        silent.had_session.retain(|known| without.iter().any(|pod| uid(pod) == *known));
-        silent.had_session.extend(live.into_iter().map(uid));
+        let pods: Vec<_> = wanted.map(|(_, pod)| &**pod).collect();
+        let present: BTreeSet<_> = pods.iter().map(|pod| uid(pod)).collect();
+        silent.had_session.retain(|known| present.contains(known.as_str()));
+        let (live, without): (Vec<_>, Vec<_>) = pods.into_iter().partition(has_lease);
+        let live = live.into_iter().map(uid).filter(|uid| !silent.had_session.contains(*uid));
+        let found: Vec<_> = live.map(str::to_owned).collect();
+        silent.had_session.extend(found);
         let pods: Vec<_> = without.into_iter().filter(|pod| runs(pod)).collect();
-        let uids: Vec<_> = pods.iter().map(|pod| uid(pod)).collect();
+        let uids: Vec<_> = pods.iter().map(|pod| uid(pod).to_owned()).collect();
         let (too_long, requeue_after) = silent.note(&uids, Instant::now());
-        let mut pods: Vec<_> =
-            pods.into_iter().filter(|pod| too_long.contains(&uid(pod))).collect();
-        let had_session = |pod: &&Pod| silent.had_session.contains(&uid(pod));
+        let is_too_long = |pod: &&Pod| too_long.iter().any(|known| known == uid(pod));
+        let mut pods: Vec<_> = pods.into_iter().filter(is_too_long).collect();
+        let had_session = |pod: &&Pod| silent.had_session.contains(uid(pod));
         // A missing right is the same for all pods, and the first to correct.
         let is_lost = pods.iter().all(had_session);
         pods.retain(|pod| had_session(pod) == is_lost);
@@ -94,6 +96,10 @@ impl Sessions {
         let sentence = if is_lost { lost } else { missing };
         Silence { misfit: sentence(&pool.namespace, account.as_deref(), &names), requeue_after }
     }
+}
+
+fn uid(pod: &Pod) -> &str {
+    pod.metadata.uid.as_deref().unwrap_or_default()
 }
 
 /// Whether containers of a pod run, if known.

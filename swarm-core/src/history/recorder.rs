@@ -390,17 +390,15 @@ impl Open {
 
     /// Adds edits of jobs. If there are too many, the oldest go first.
     fn edited(&mut self, now_ms: u64, jobs: BTreeMap<Vec<String>, Vec<JobName>>) {
-        let Episode { edits, edits_omitted, start_ms, .. } = &mut self.episode;
-        let at = since(*start_ms, now_ms);
-        edits.extend(jobs.into_iter().map(|(fields, jobs)| JobEdit { at, fields, jobs }));
+        let at = since(self.episode.start_ms, now_ms);
+        let edits = jobs.into_iter().map(|(fields, jobs)| JobEdit { at, fields, jobs });
+        self.episode.edits.extend(edits);
         let mut room = EDITED_MAX;
-        for edit in edits.iter_mut().rev() {
+        self.episode.keep_edited(|edit| {
             let kept = edit.jobs.len().min(room);
             room -= kept;
-            *edits_omitted += (edit.jobs.len() - kept) as u64;
-            edit.jobs.truncate(kept);
-        }
-        edits.retain(|edit| !edit.jobs.is_empty());
+            kept
+        });
     }
 
     /// Records a step of a job.

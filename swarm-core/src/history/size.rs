@@ -61,7 +61,7 @@ pub fn fit(episodes: &mut Vec<Episode>, bytes_max: usize) {
 /// are kept.
 fn fit_edits(episode: &mut Episode, bytes_max: usize) {
     let mut left = bytes_max;
-    for edit in episode.edits.iter_mut().rev() {
+    episode.keep_edited(|edit| {
         let fits = |size: usize| {
             let fits = size <= left;
             left = if fits { left - size } else { 0 };
@@ -71,12 +71,8 @@ fn fit_edits(episode: &mut Episode, bytes_max: usize) {
         let head = EDIT + edit.fields.iter().map(|it| text(it) + 1).sum::<usize>();
         // The head counts with the first job, since no edit is kept without a job.
         let sizes = sizes.enumerate().map(|(n, size)| if n == 0 { head + size } else { size });
-        let kept = sizes.map(fits).take_while(|fits| *fits).count();
-        let omitted = (edit.jobs.len() - kept) as u64;
-        episode.edits_omitted = episode.edits_omitted.saturating_add(omitted);
-        edit.jobs.truncate(kept);
-    }
-    episode.edits.retain(|edit| !edit.jobs.is_empty());
+        sizes.map(fits).take_while(|fits| *fits).count()
+    });
 }
 
 fn header(episode: &Episode) -> usize {
