@@ -21,6 +21,7 @@ pub(super) async fn is_lent_to_nobody(context: &Context) -> Result<()> {
     }
     let edits = [
         json!({"runner": leak}),
+        json!({"runners": {"leak": leak}}),
         json!({"runner": {"command": ["sleep", "1"]}}),
         json!({"runner": {"env": {"LD_PRELOAD": "/tmp/x.so"}}}),
         json!({"runner": {"inheritEnv": ["AWS_SECRET_ACCESS_KEY"]}}),
