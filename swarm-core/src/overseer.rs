@@ -545,7 +545,8 @@ impl Overseer {
     /// since its Lease was created later.
     ///
     /// Under *at least once* the wait ends after two renewal intervals, so silent sessions do not
-    /// prolong it.
+    /// prolong it. A session that claims a longer Lease than the Swarm ever asked for was granted
+    /// nothing under that claim. So it is waited for by the Swarm's longest terms.
     fn unrenewed(&mut self, now: Moment, policy: Policy) -> usize {
         if self.awaited == Awaited::Unknown {
             let named = self.noted.iter().flat_map(|noted| &noted.named);
@@ -554,7 +555,12 @@ impl Overseer {
             let all = unrenewed.chain(self.proofs.unrenewed()).cloned().collect();
             self.awaited = Awaited::Since(now, all);
         }
+        let longest = self.longest_terms();
         let Awaited::Since(since, sessions) = &mut self.awaited else { return 0 };
+        let is_waited_out = longest.fence_wait() <= now.since(*since);
+        let claims_more = |session: &SessionId| {
+            self.proofs.get(session).is_some_and(|it| longest.duration < it.claimed(&longest))
+        };
         let is_over = policy == Policy::AtLeastOnce && 2 * self.terms.renew <= now.since(*since);
         // A session that was forgotten has no Lease to renew.
         let named = self.noted.as_ref().map(|noted| &noted.named);
@@ -564,6 +570,7 @@ impl Overseer {
         let may_act = |session: &SessionId| {
             let uid = session.pod_uid();
             self.proofs.is_unrenewed(session)
+                && !(is_waited_out && claims_more(session))
                 && !self.proofs.is_ended_with_its_pod(now, uid, &self.terms)
         };
         sessions.retain(|session| !is_over && is_known(session) && may_act(session));

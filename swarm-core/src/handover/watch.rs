@@ -31,18 +31,18 @@ pub const CLAIM_MAX: Duration = Duration::from_secs(60 * 60);
 /// The known stage of a session's end. Moments are on the observer's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WatchStage {
-    /// The lease was seen held, first at `since` in this version.
+    /// The lease was seen held, in this version.
     Held {
         /// The version seen.
         version: LeaseVersion,
-        /// The moment when it was first seen.
+        /// The moment when the session's last write was first seen, by its number.
         since: Moment,
     },
     /// A revocation of `version` was sent; its answer is not known.
     Revoking {
         /// The version it replaces.
         version: LeaseVersion,
-        /// The moment when that version was first seen.
+        /// The moment when the session's last write was first seen, by its number.
         since: Moment,
         /// The moment when the revocation was requested. Without an answer it is requested again,
         /// one lease duration later.
@@ -310,10 +310,16 @@ impl Watch {
                 self.number = self.number.max(lease.number);
             }
             Holder::Session => match self.stage {
-                WatchStage::Held { version, .. } | WatchStage::Revoking { version, .. }
+                // Only a higher number is a renewal. Another version under the same number may be an
+                // edit of the Lease by a user, or the write of a worker that does not count.
+                WatchStage::Held { version, since }
+                | WatchStage::Revoking { version, since, .. }
                     if version != lease.version =>
                 {
-                    self.holds(now, lease);
+                    let is_renewal = self.number < lease.number;
+                    let since = if is_renewal { now } else { since };
+                    self.stage = WatchStage::Held { version: lease.version, since };
+                    self.number = self.number.max(lease.number);
                 }
                 // No write follows a revocation, so the store was rolled back to a time before the
                 // revocation.
@@ -339,6 +345,9 @@ impl Watch {
     /// fenced again from `now` on, unless its Lease is found held. Returns whether the end was
     /// reopened.
     ///
+    /// The time of a held lease counts from `now` on, too. Its session may have renewed it in the
+    /// history that was lost, after the last renewal that was seen.
+    ///
     /// ```
     /// use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, Moment, Watch, WatchStage};
     ///
@@ -351,9 +360,11 @@ impl Watch {
     /// ```
     pub fn doubt_stored_end(&mut self, now: Moment) -> bool {
         match self.stage {
-            WatchStage::Held { .. }
-            | WatchStage::Revoking { .. }
-            | WatchStage::Ended(Proof::ProcessEnded) => false,
+            WatchStage::Held { version, .. } | WatchStage::Revoking { version, .. } => {
+                self.stage = WatchStage::Held { version, since: now };
+                false
+            }
+            WatchStage::Ended(Proof::ProcessEnded) => false,
             WatchStage::Revoked { .. } | WatchStage::Ended(_) => {
                 self.stage = WatchStage::Revoked { since: now };
                 true

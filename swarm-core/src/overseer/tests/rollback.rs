@@ -1,6 +1,7 @@
 //! Ends and renewals that a rollback of the store makes doubtful.
 
 use super::*;
+use crate::handover::Watch;
 
 /// A session that was revoked and fenced, as the overseer knows it 30 s later.
 fn fenced() -> Overseer {
@@ -198,4 +199,58 @@ fn a_ledger_in_which_nothing_was_written_hides_nothing_that_was_seen() {
     let seen = observed(&mut overseer, 2, &back);
     assert_eq!(seen.positions, [Position { incarnation: START, revision: 9 }].into());
     assert_eq!(decide(&back, &desired(), &seen).waiting, Some(Waiting::LedgerReset));
+}
+
+#[test]
+fn a_held_lease_counts_from_a_rollback_on_since_later_renewals_may_be_lost() {
+    let mut overseer = overseer();
+    overseer.note(at(0), &naming(id(1)));
+    overseer.learn(at(0), Fact::Lease(id(1), new(3)));
+    // The session renews, the watch is late, and the store goes back to a copy from before.
+    overseer.learn(at(8_000), Fact::StoreRolledBack);
+    overseer.learn(at(8_000), Fact::Lease(id(1), new(3)));
+    assert_eq!(overseer.due(at(27_999), START, everything), []);
+    let due = overseer.due(at(28_000), START, everything);
+    assert_eq!(due, [Effect::Revoke(id(1), LeaseVersion(3))]);
+    // The same holds for a session whose revocation has no answer yet.
+    overseer.learn(at(28_500), Fact::StoreRolledBack);
+    assert_eq!(overseer.due(at(48_499), START, everything), []);
+    let due = overseer.due(at(48_500), START, everything);
+    assert_eq!(due, [Effect::Revoke(id(1), LeaseVersion(3))]);
+}
+
+#[test]
+fn a_session_whose_numbers_do_not_rise_is_silent_and_delays_grants_no_longer() {
+    let lies: [fn(u64) -> u64; 4] = [|_| 10, |_| u64::MAX, |s| 1_000_000 - s, |_| 0];
+    for (lie, number) in lies.into_iter().enumerate() {
+        let mut overseer = overseer();
+        overseer.note(at(0), &naming(id(1)));
+        let mut waited = Vec::new();
+        for s in 0..25 {
+            let facts = new(10 + s);
+            let lease = Lease { number: number(s), ..facts.lease };
+            if overseer.proofs().get(&id(1)).is_none_or(Watch::may_renew) {
+                overseer.learn(at(s * 1_000), Fact::Lease(id(1), LeaseFacts { lease, ..facts }));
+            }
+            for effect in overseer.due(at(s * 1_000), START, everything) {
+                let Effect::Revoke(session, version) = effect else { continue };
+                assert_eq!((&session, version), (&id(1), LeaseVersion(10 + s)), "the newest one");
+                let answer = Fact::Revocation(session, version, Answer::Written);
+                overseer.learn(at(s * 1_000), answer);
+            }
+            waited.push(unrenewed(&mut overseer, s * 1_000, Policy::Exclusive));
+        }
+        assert_eq!((waited[21], waited[22]), (1, 0), "lie {lie}: as a session that is silent");
+    }
+}
+
+#[test]
+fn a_session_that_claimed_more_than_the_swarm_is_awaited_by_the_terms_of_the_swarm() {
+    let mut overseer = overseer();
+    overseer.note(at(0), &naming(id(1)));
+    let duration = Duration::from_secs(3_600);
+    overseer.learn(at(0), Fact::Lease(id(1), LeaseFacts { duration, ..new(3) }));
+    let exclusive = Policy::Exclusive;
+    assert_eq!([0, 21_404].map(|ms| unrenewed(&mut overseer, ms, exclusive)), [1, 1]);
+    assert_eq!(unrenewed(&mut overseer, 21_405, exclusive), 0);
 }
