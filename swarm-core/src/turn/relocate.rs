@@ -5,7 +5,7 @@
 //! has not failed. Without such a worker the job stays.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     Assignment, Job, JobName, Jobs, Move, MoveReason, Plan, Pool, Relocation, Request, Slot,
@@ -38,7 +38,8 @@ pub(super) fn homes<'a>(
 /// Relocates jobs in the plan that starts at their [`homes`]. `held` has their actual holders, and
 /// `is_leaving` returns whether a job is being released already. The others move within the budget.
 ///
-/// O(jobs + relocations · workers) if any job is relocated.
+/// O(jobs + relocations · log workers) if any job is relocated. The number of percent and of the
+/// workers that a job avoids are factors of each relocation.
 pub(super) fn apply(
     request: &Request<'_>,
     held: &Assignment,
@@ -123,46 +124,68 @@ struct Room<'a> {
     pool: &'a Pool,
     /// The number of jobs, and their reserved part in percent.
     used: BTreeMap<Slot, (u32, u32)>,
+    /// The workers that are not full, with their numbers of jobs, by their unreserved percent.
+    by_rest: BTreeMap<u32, BTreeSet<(u32, Slot)>>,
 }
 
 impl<'a> Room<'a> {
     fn of(request: &Request<'a>, plan: &Plan) -> Self {
         let used = request.pool.takers().into_iter().map(|slot| (slot, (0, 0))).collect();
-        let mut room = Self { pool: request.pool, used };
+        let mut room = Self { pool: request.pool, used, by_rest: BTreeMap::new() };
         for (name, slot) in plan.assignment.iter() {
             if let Some(job) = request.jobs.get(name) {
-                room.give(job, slot);
+                room.add(job, slot);
+            }
+        }
+        for slot in room.used.keys() {
+            if let Some(rest) = room.rest(*slot) {
+                room.by_rest.entry(rest).or_default().insert((room.used[slot].0, *slot));
             }
         }
         room
     }
 
-    fn give(&mut self, job: &Job, slot: Slot) {
+    fn add(&mut self, job: &Job, slot: Slot) {
         if let Some((jobs, reserved)) = self.used.get_mut(&slot) {
             *jobs = jobs.saturating_add(1);
             *reserved = reserved.saturating_add(percent(job));
         }
     }
 
+    /// Gives a job to a worker. O(log workers).
+    fn give(&mut self, job: &Job, slot: Slot) {
+        let place = |room: &Self| Some((room.rest(slot)?, (room.used.get(&slot)?.0, slot)));
+        if let Some((rest, entry)) = place(self) {
+            self.by_rest.entry(rest).or_default().remove(&entry);
+        }
+        self.add(job, slot);
+        if let Some((rest, entry)) = place(self) {
+            self.by_rest.entry(rest).or_default().insert(entry);
+        }
+    }
+
+    /// Returns the unreserved percent of a worker; `None` if it takes no further job.
+    fn rest(&self, slot: Slot) -> Option<u32> {
+        let ((jobs, reserved), member) = (self.used.get(&slot)?, self.pool.0.get(&slot)?);
+        let capacity = member.capacity.map_or(100, |share| u32::from(share.percent()));
+        let rest = capacity.checked_sub(*reserved).filter(|rest| 0 < *rest);
+        rest.filter(|_| member.max_jobs.is_none_or(|most| *jobs < most))
+    }
+
     /// Returns whether a worker takes jobs and has room for this one. A job without a share uses
     /// unreserved parts.
     fn fits(&self, job: &Job, slot: Slot) -> bool {
-        let (Some((jobs, reserved)), Some(member)) = (self.used.get(&slot), self.pool.0.get(&slot))
-        else {
-            return false;
-        };
-        let capacity = member.capacity.map_or(100, |share| u32::from(share.percent()));
-        let has_part = match percent(job) {
-            0 => *reserved < capacity,
-            needed => reserved.saturating_add(needed) <= capacity,
-        };
-        has_part && member.max_jobs.is_none_or(|most| *jobs < most)
+        self.rest(slot).is_some_and(|rest| percent(job) <= rest)
     }
 
     /// Returns the worker with the fewest jobs that has room and that the job does not avoid.
+    /// O(100 · (log workers + avoided workers)).
     fn emptiest(&self, job: &Job, avoids: impl Fn(&Slot) -> bool) -> Option<Slot> {
-        let others = self.used.iter().filter(|(slot, _)| !avoids(slot) && self.fits(job, **slot));
-        others.min_by_key(|(slot, (jobs, _))| (*jobs, **slot)).map(|(slot, _)| *slot)
+        let other = |workers: &BTreeSet<(u32, Slot)>| {
+            workers.iter().find(|(_, slot)| !avoids(slot)).copied()
+        };
+        let others = self.by_rest.range(percent(job)..).filter_map(|(_, workers)| other(workers));
+        others.min().map(|(_, slot)| slot)
     }
 }
 
@@ -172,8 +195,6 @@ fn percent(job: &Job) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -227,6 +248,23 @@ mod tests {
         // The job has failed everywhere, and stays where it is.
         let relocations = [(name(0), relocation(home.0, &failed))].into();
         assert_eq!(planned(&jobs, &now, &pool, rules, &relocations).moves, []);
+    }
+
+    #[test]
+    fn a_relocated_job_that_is_leaving_anyway_leaves_the_budget_to_another_one() {
+        let jobs: Jobs = (0..2).map(|n| (name(n), Job::default())).collect();
+        let held: Assignment = (0..2).map(|n| (name(n as usize), Slot(n))).collect();
+        let relocations = [0, 1].map(|n| (name(n as usize), relocation(n, &[n])));
+        let rules = Rules { moves_max: Some(1), ..Rules::default() };
+        let pool = Pool::ready(WORKERS);
+        let request = Request { jobs: &jobs, held: &held, pool: &pool, rules };
+        let moves = |leaving: Option<JobName>| {
+            let is_leaving = |job: &JobName| leaving.as_ref() == Some(job);
+            apply(&request, &held, is_leaving, &relocations.clone().into(), request.plan())
+                .moves
+                .len()
+        };
+        assert_eq!((moves(None), moves(Some(name(0)))), (1, 2));
     }
 
     fn any_job() -> impl Strategy<Value = Job> {
