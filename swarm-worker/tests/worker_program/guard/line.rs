@@ -6,12 +6,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
 use rustix::process::Pid;
 use tempfile::TempDir;
 
-use crate::guard::machine::{Process, default_signals, sweep_session, until, with_entry};
+use crate::guard::machine::{DEADLINE, Process, default_signals, sweep_session, until, with_entry};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm-worker");
 
@@ -107,7 +106,7 @@ impl Line {
     }
 
     pub(crate) fn reply(&self) -> String {
-        self.replies.recv_timeout(Duration::from_secs(30)).unwrap()
+        self.replies.recv_timeout(DEADLINE).unwrap()
     }
 
     pub(crate) fn pid(&self) -> Pid {

@@ -115,7 +115,6 @@ fn of_a_flood_every_line_is_logged_or_counted_and_the_last_ones_are_logged() {
     });
     let dropped: usize = dropped.sum();
     let logged = lines.iter().filter(|line| !line.starts_with("swarm ")).count();
-    assert!(0 < dropped);
     assert_eq!(dropped + logged, 500_001);
     guard.end();
 }
