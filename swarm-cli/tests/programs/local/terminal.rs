@@ -121,8 +121,15 @@ impl<'a> Tty<'a> {
         tcgetattr(&self.line).unwrap().local_modes
     }
 
+    /// Waits until the operator has ended, and until the screen has all of its output.
     pub(crate) fn ended(&mut self) -> ExitStatus {
-        until("the operator ended", || self.child.try_wait().unwrap())
+        let status = until("the operator ended", || self.child.try_wait().unwrap());
+        // A NUL draws nothing, and it comes after what the operator wrote.
+        self.line.write_all(b"\0").unwrap();
+        until("the screen has all output", || {
+            self.screen.lock().unwrap().written.pop_if(|last| *last == 0)
+        });
+        status
     }
 
     /// Waits for the end and checks that the terminal is restored.
