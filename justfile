@@ -70,7 +70,17 @@ docs:
 # Run all tests that need no cluster (with ffmpeg and sqlite3, more of them run).
 [group('check a change')]
 test:
-    cargo test --workspace --locked
+    cargo test --workspace --locked --no-fail-fast
+
+# Run all these tests three times beside 16 busy loops; run this before a release.
+[group('measure, and test for hours')]
+test-busy TIMES="3":
+    for n in $(seq {{ TIMES }}); do echo "run $n"; .ci/busy 16 "{{ just_executable() }}" test; done
+
+# Run CI's cluster scenarios beside four busy loops (root; `just packages` first).
+[group('measure, and test for hours')]
+scenarios-busy:
+    .ci/busy 4 .ci/scenarios
 
 # Check the protocols in all states of small worlds, in random runs, and with every fault: four minutes.
 [group('check a change')]
