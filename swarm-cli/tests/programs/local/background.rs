@@ -111,7 +111,7 @@ metadata: {name: recorders}
 spec:
   replicas: 1
   pool: {managed: {}}
-  handover: {stopTimeout: 8s}
+  handover: {stopTimeout: 10m}
   worker:
     protocol: Session
     runner:
@@ -146,12 +146,28 @@ fn no_second_pool_starts_where_the_directory_of_the_first_was_renamed() {
 
     // A worker without an operator ends once its job has.
     signal(operator, Signal::KILL);
+    // The end of its last thread wakes frozen workers, so none is frozen before.
+    until("it has ended", || {
+        let process = std::fs::read_to_string(format!("/proc/{operator}/stat"));
+        let process = process.unwrap_or_default();
+        let threads = std::fs::read_dir(format!("/proc/{operator}/task"));
+        let is_alone = threads.map_or(0, Iterator::count) <= 1;
+        (process.is_empty() || process.contains(") Z ") && is_alone).then_some(())
+    });
+    // Without its directory a worker loses its lease and ends at once, unless it is frozen.
+    let workers = machine.workers();
+    assert_eq!(workers.len(), 1);
+    for worker in workers.values() {
+        signal(*worker, Signal::STOP);
+    }
     std::fs::rename(home.join("recorders"), home.join("left")).unwrap();
     let complaint = until("the operator has ended", || {
         Some(start()).filter(|complaint| !complaint.contains("another operator runs"))
     });
     assert!(complaint.contains("the directory was renamed or removed; stop"), "{complaint}");
-    stop(&machine, "left");
+    let (printed, complaint, code) = ran(&machine, &["stop", "left", "--now"]);
+    assert_eq!(code, Some(0), "{printed}{complaint}");
+    assert!(printed.ends_with("no process is left\n"), "{printed}");
     assert_eq!(machine.processes(), []);
 }
 
