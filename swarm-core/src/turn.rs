@@ -311,19 +311,32 @@ fn plan_one(
     since_handover: Option<Duration>,
 ) -> (Plan, BTreeMap<JobName, Place>) {
     let held = ledger.unreleased_assignment();
-    let in_flight = ledger.cells.jobs.values().filter(|record| is_moving(record)).count();
-    let moves_max = desired.rules.moves_max.map(|most| most.saturating_sub(in_flight));
-    let moves_max = moves_max.map(|most| if pace::may_move(since_handover) { most } else { 0 });
-    let rules = Rules { moves_max, ..desired.rules };
-    let jobs = unfinished(ledger, desired);
     let relocations = &observed.relocations;
+    let moving = ledger.cells.jobs.iter().filter(|(_, record)| is_moving(record));
+    let (relocated, others): (Vec<_>, Vec<_>) =
+        moving.map(|(job, _)| job).partition(|job| relocations.contains_key(*job));
+    let jobs = unfinished(ledger, desired);
     let homes = relocate::homes(&held, &jobs, pool, relocations);
-    let request = Request { jobs: &jobs, held: &homes, pool, rules };
-    let plan = begun::keep(&request, checked(&request));
-    let mut plan = Overdue::of(desired, observed).plan(&request, plan);
-    if 0 < in_flight || !relocations.is_empty() {
+    let planned = |in_flight: usize| {
+        let moves_max = desired.rules.moves_max.map(|most| most.saturating_sub(in_flight));
+        let moves_max = moves_max.map(|most| if pace::may_move(since_handover) { most } else { 0 });
+        let rules = Rules { moves_max, ..desired.rules };
+        let request = Request { jobs: &jobs, held: &homes, pool, rules };
+        let plan = begun::keep(&request, checked(&request));
+        let plan = Overdue::of(desired, observed).plan(&request, plan);
+        (rules, plan)
+    };
+    // A relocated job counts at its home while it is released. So the plan repeats its own move of
+    // such a job within the budget, and only the other relocated jobs lessen the budget.
+    let is_leaving = |job: &JobName| held.holder(job).is_none();
+    let (mut rules, mut plan) = planned(others.len());
+    let beside = relocate::leaving_beside(&plan, &relocated);
+    if 0 < beside && rules.moves_max.is_some() {
+        (rules, plan) = planned(others.len().saturating_add(beside));
+    }
+    if !(relocations.is_empty() && others.is_empty()) {
+        let request = Request { jobs: &jobs, held: &homes, pool, rules };
         let all = ledger.assignment();
-        let is_leaving = |job: &JobName| held.holder(job).is_none();
         plan = relocate::apply(&request, &all, is_leaving, relocations, plan);
         relabel_in_flight_moves(&mut plan, &all);
     }

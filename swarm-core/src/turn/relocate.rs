@@ -96,6 +96,13 @@ pub(super) fn apply(
     plan
 }
 
+/// Returns the number of `moving` jobs that leave their holders although `plan`, which starts at
+/// their [`homes`], does not move them. Each takes a part of the budget.
+pub(super) fn leaving_beside(plan: &Plan, moving: &[&JobName]) -> usize {
+    let planned: BTreeSet<_> = plan.moves.iter().map(|step| &step.job).collect();
+    moving.iter().filter(|job| !planned.contains(*job)).count()
+}
+
 /// Replaces the planned move of a job.
 fn record(
     moves: &mut BTreeMap<JobName, Move>,

@@ -2,6 +2,7 @@
 
 mod in_flight;
 mod maxima;
+mod rests;
 mod suspended;
 
 use super::*;
