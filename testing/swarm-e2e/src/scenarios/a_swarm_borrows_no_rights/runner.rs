@@ -15,18 +15,28 @@ use crate::until::until;
 pub(super) async fn is_lent_to_nobody(context: &Context) -> Result<()> {
     vault::open(context).await?;
     let leak = json!({"command": LEAK});
-    if patch(context, "tenant", &json!({"runner": leak})).await.is_ok() {
-        let status = leaked(context).await?;
-        bail!("a tenant read the Secret of a pod in the status: {status}");
+    // A runner for all jobs, and a runner that one job names.
+    let jobs = json!([{"name": "job"}, {"name": "leak", "runner": "leak"}]);
+    let leaks = [
+        json!({"worker": {"runner": leak}}),
+        json!({"worker": {"runners": {"leak": leak}}, "jobs": jobs}),
+    ];
+    for spec in &leaks {
+        if change(context, "tenant", spec).await.is_ok() {
+            let status = leaked(context).await?;
+            bail!("a tenant read the Secret of a pod in the status, by {spec}: {status}");
+        }
     }
     let edits = [
         json!({"runner": leak}),
-        json!({"runners": {"leak": leak}}),
         json!({"runner": {"command": ["sleep", "1"]}}),
         json!({"runner": {"env": {"LD_PRELOAD": "/tmp/x.so"}}}),
         json!({"runner": {"inheritEnv": ["AWS_SECRET_ACCESS_KEY"]}}),
         json!({"runner": {"workingDir": "/secret"}}),
         json!({"runner": {"ready": {"exec": LEAK}}}),
+        json!({"runners": {"leak": leak}}),
+        json!({"runners": {"quiet": {"log": {}}}}),
+        json!({"runner": null}),
     ];
     for edit in &edits {
         let answer = patch(context, "tenant", edit).await;
@@ -48,11 +58,15 @@ pub(super) async fn is_lent_to_nobody(context: &Context) -> Result<()> {
         (json!({"statefulSet": {"matchLabels": {"a": "b"}}}), "patch statefulsets, or to create"),
         (json!({"pods": {"matchLabels": {"a": "b"}}}), "ask for the right to create pods/exec"),
     ];
-    let worker = json!({"protocol": "Session", "runner": leak});
+    let runners = [json!({"runner": leak}), json!({"runners": {"leak": leak}})];
     for (pool, because) in &pools {
-        let fields = json!({"pool": pool, "worker": worker});
-        refused(&pool.to_string(), super::write(context, "tenant", &fields, true).await, because)?;
-        super::write(context, "editor", &fields, true).await?;
+        for runner in &runners {
+            let mut fields = json!({"pool": pool, "worker": runner});
+            fields["worker"]["protocol"] = "Session".into();
+            let answer = super::write(context, "tenant", &fields, true).await;
+            refused(&fields.to_string(), answer, because)?;
+            super::write(context, "editor", &fields, true).await?;
+        }
     }
     context.laps.lap(format!("so were runners of {} pools that are not there", pools.len()));
 
@@ -61,6 +75,14 @@ pub(super) async fn is_lent_to_nobody(context: &Context) -> Result<()> {
     for spec in [json!({"jobs": [{"name": "other"}]}), json!({"worker": {"maxJobs": 7}})] {
         change(context, "tenant", &spec).await?;
     }
+    // Another protocol runs the runner in other pods, or no longer. It takes the right to write the
+    // view as well.
+    super::grant(context, "viewer", VIEWER).await?;
+    until("the right to write the view", REST_WITHIN, || async {
+        let answer = patch(context, "viewer", &json!({"protocol": "Plain"})).await;
+        Ok(Some(refused("another protocol", answer, "obey worker.runner,")?))
+    })
+    .await?;
     // Either of the two rights is enough.
     for (user, rule) in [("patcher", PATCHER), ("runner", RUNNER)] {
         super::grant(context, user, rule).await?;
@@ -77,6 +99,7 @@ pub(super) async fn is_lent_to_nobody(context: &Context) -> Result<()> {
     context.kubectl(&["delete", "statefulset", VAULT, "--wait=false"]).await.map(drop)
 }
 
+const VIEWER: &str = r#"{apiGroups: [""], resources: ["configmaps"], verbs: ["patch"]}"#;
 const PATCHER: &str = r#"{apiGroups: ["apps"], resources: ["statefulsets"], resourceNames: ["vault"], verbs: ["patch"]}"#;
 const RUNNER: &str = r#"{apiGroups: [""], resources: ["pods/exec"], verbs: ["create"]}"#;
 
