@@ -161,6 +161,7 @@ packages SET="":
 [group('write what is generated')]
 generate: manifests
     UPDATE=1 cargo test --quiet --locked -p swarm-operator -p swarm-cli --test programs reference::
+    UPDATE=1 cargo test --quiet --locked -p swarm-e2e --test repository rights::
 
 # Regenerate the CRDs and the JSON Schema from the types.
 [group('write what is generated')]

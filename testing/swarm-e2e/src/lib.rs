@@ -32,6 +32,7 @@ pub mod output;
 pub mod pki;
 pub mod previous;
 pub mod proxy;
+pub mod rights;
 pub mod run_log;
 pub mod sandbox;
 pub mod scenario;

@@ -31,6 +31,7 @@ mod cold_start_waits;
 mod documented_commands_work;
 mod edits_go_in_steps;
 mod escalations_are_refused;
+mod every_field_takes_its_right;
 mod every_right_is_used;
 mod every_user_reads_every_kind_of_pool;
 mod every_worker_runs_every_job;
@@ -252,6 +253,8 @@ fn soak() -> Vec<Scenario> {
         scenario!(histories_are_optional).within(Duration::from_mins(5)),
         scenario!(alerts_fire_for_their_faults).within(Duration::from_mins(8)),
         scenario!(alerts_fire_for_faults_of_the_operator).within(Duration::from_mins(10)),
+        // It sends some 3,500 writes, which would slow down the API server for others.
+        scenario!(every_field_takes_its_right).within(Duration::from_mins(10)),
         scenario!(every_user_reads_every_kind_of_pool).within(Duration::from_mins(12)),
         scenario!(nodes_fall_silent),
         scenario!(nodes_are_declared_off),

@@ -8,6 +8,7 @@ mod flows;
 mod layers;
 mod packages;
 mod public_api;
+mod rights;
 
 use std::path::Path;
 
