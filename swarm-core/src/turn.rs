@@ -21,6 +21,7 @@ mod shares;
 
 #[cfg(feature = "ports")]
 mod stores;
+pub(crate) mod unreleased;
 
 #[cfg(test)]
 mod recheck_tests;
@@ -311,6 +312,7 @@ fn plan_one(
     since_handover: Option<Duration>,
 ) -> (Plan, BTreeMap<JobName, Place>) {
     let held = ledger.unreleased_assignment();
+    let pool = &*unreleased::without_their_room(pool, ledger, desired, observed);
     let relocations = &observed.relocations;
     let moving = ledger.cells.jobs.iter().filter(|(_, record)| is_moving(record));
     let (relocated, others): (Vec<_>, Vec<_>) =
@@ -501,15 +503,10 @@ fn recheck_in(
     let cold = cold.filter(|_| ledger.version == 0);
     let cell = |(job, record): (&JobName, &Record)| {
         let span = match &record.cell {
-            Cell::Releasing { .. } | Cell::ReleasingAll { .. }
-                if desired.policy == Policy::AtLeastOnce =>
-            {
-                timing.release_timeout
-            }
+            // At least once, the job is free then. Otherwise its room counts as taken.
+            Cell::Releasing { .. } | Cell::ReleasingAll { .. } => timing.release_timeout,
             Cell::Hold { span, .. } | Cell::Quarantined { span, .. } => *span,
-            Cell::Releasing { .. }
-            | Cell::ReleasingAll { .. }
-            | Cell::Free { .. }
+            Cell::Free { .. }
             | Cell::Granted { .. }
             | Cell::Done { .. }
             | Cell::Everywhere { .. } => return None,

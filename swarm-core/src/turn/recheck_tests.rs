@@ -71,13 +71,13 @@ fn at_least_once_a_pool_is_looked_at_again_when_a_holder_has_been_gone_for_long_
 }
 
 #[test]
-fn nothing_is_looked_at_again_for_a_holder_that_only_a_proof_ends_or_that_has_ended() {
+fn nothing_is_looked_at_again_for_a_late_holder_that_only_a_proof_ends_or_that_has_ended() {
     let gone = SessionId::new("gone", 2);
     let releasing = ledger(|token| Cell::Releasing { session: gone.clone(), token, since: 9 });
     let seen = |ended| {
         let gone_for = Some(SECOND);
         let known = Evidence { ended, gone_for, ..Evidence::default() };
-        Observed { evidence: [(gone.clone(), known)].into(), ..observed(SECOND) }
+        Observed { evidence: [(gone.clone(), known)].into(), ..observed(SECOND * 60) }
     };
     let exclusive = Desired { policy: Policy::Exclusive, ..desired() };
     assert_eq!(decide(&releasing, &exclusive, &seen(None)).recheck_in, None);

@@ -8,10 +8,10 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
-use crate::turn::{is_beyond, pool};
+use crate::turn::{is_beyond, pool, unreleased};
 use crate::{
     Decision, Desired, Job, JobName, Jobs, Observed, Plan, Pool, Slot, Unassigned, Waiting,
     WorkerSeen,
@@ -48,6 +48,8 @@ pub struct Explainer {
     first: Option<(JobName, i32)>,
     /// The numbers of ready and of wanted workers, while the pool is new and incomplete.
     incomplete: Option<(usize, usize)>,
+    /// Names a worker that keeps the room of a job for longer than it may; empty if there is none.
+    unreleased: String,
     /// Whether the whole Swarm is suspended.
     is_suspended: bool,
 }
@@ -77,13 +79,31 @@ impl Explainer {
             Some(Waiting::PoolIncomplete { ready, desired }) => Some((ready, desired)),
             _ => None,
         };
-        Self { incomplete, is_suspended: desired.suspend, ..explainer }
+        let unreleased = explainer.unreleased(decision, desired, observed);
+        Self { incomplete, unreleased, is_suspended: desired.suspend, ..explainer }
     }
 
     fn of(mut workers: BTreeMap<Slot, WorkerFacts>, jobs: &Jobs, plan: &Plan) -> Self {
         let (priorities, first) = placed(jobs, plan, &mut workers);
         let overview = Overview::of(&workers);
-        Self { workers, overview, priorities, first, incomplete: None, is_suspended: false }
+        Self { workers, overview, priorities, first, ..Self::default() }
+    }
+
+    /// Names the first worker that has not released a job in time. O(jobs · log workers).
+    fn unreleased(&self, decision: &Decision, desired: &Desired, observed: &Observed) -> String {
+        let late = unreleased::overdue(&decision.ledger, desired, observed);
+        // The age of a job that this turn takes from its worker is the one of its grant.
+        let moves = decision.plan.moves.iter().filter(|made| made.from.is_some());
+        let new: BTreeSet<_> = moves.map(|made| &made.job).collect();
+        let first = late.iter().find_map(|(slot, jobs)| {
+            Some((
+                self.workers.get(slot)?.shown(*slot),
+                jobs.iter().find(|job| !new.contains(**job))?,
+            ))
+        });
+        first.map_or_else(String::new, |(worker, job)| {
+            format!("; {worker} has not released `{job}` within handover.releaseTimeout")
+        })
     }
 
     /// Says why this job has no worker: the rest of a line that begins with the job's name.
@@ -147,6 +167,7 @@ impl Explainer {
             (None, Some(share)) => self.no_free_part(share),
             (None, None) => format!("{}{}", self.overview.full, self.overview.absent),
         };
+        sentence.push_str(&self.unreleased);
         let Some((name, priority)) = &self.first else { return sentence };
         let higher = self.higher_than(job.priority);
         // A holder that the sentence names already shows its priority.

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use crate::handover::{Policy, SessionId};
+use crate::handover::{Evidence, Policy, SessionId};
 use crate::verdict::Explainer;
 use crate::{
     Assignment, Desired, Job, JobName, Jobs, Ledger, Observed, Pool, Presence, Request, Rules,
-    Share, Slot, WorkerSeen, decide, plan,
+    Share, Slot, Timing, WorkerSeen, decide, plan,
 };
 
 fn job(pin: Option<u32>, share: Option<u8>, priority: i32) -> Job {
@@ -186,4 +186,44 @@ fn every_job_without_a_worker_has_a_sentence_that_names_a_cause() {
             }
         }
     }
+}
+
+/// A worker that answers, and never releases a job, is named with the job that waits for room.
+#[test]
+fn a_worker_that_keeps_a_job_for_too_long_is_named() {
+    let session = SessionId::new("pod", 1);
+    let wanted = |job: &str| Desired {
+        jobs: jobs(&[(job, Job::default())]),
+        policy: Policy::Exclusive,
+        max_jobs: Some(1),
+        timing: Timing { initial_wait: Duration::ZERO, ..Timing::default() },
+        ..Desired::default()
+    };
+    let seen = |ledger: &Ledger, acked, waited: Duration| {
+        let worker = WorkerSeen::new("w-0", Presence::Ready, Some(session.clone()));
+        let positions = (0 < ledger.revision()).then(|| ledger.position());
+        let mut seen = Observed::new([(Slot(0), worker)], 1, positions);
+        seen.evidence = [(session.clone(), Evidence { acked, ..Evidence::default() })].into();
+        seen.ages = ledger.cells.jobs.keys().map(|job| (job.clone(), waited)).collect();
+        seen
+    };
+    let mut ledger = Ledger::new(1);
+    ledger = decide(&ledger, &wanted("old"), &seen(&ledger, 0, Duration::ZERO)).ledger;
+    let acked = ledger.revision();
+    let sentence = |ledger: &Ledger, waited| {
+        let seen = seen(ledger, acked, waited);
+        let decision = decide(ledger, &wanted("new"), &seen);
+        let explainer = Explainer::of_turn(&decision, &wanted("new"), &seen);
+        let why = decision.plan.unassigned.get("new").copied();
+        let why = why.map(|why| explainer.sentence(&Job::default(), why));
+        (decision.ledger, why)
+    };
+    let timeout = Timing::default().release_timeout;
+    let (releasing, why) = sentence(&ledger, timeout);
+    assert_eq!(why, None, "the turn that asks for the release expects it in a moment");
+    assert_eq!(sentence(&releasing, timeout.saturating_sub(Duration::from_millis(1))).1, None);
+    let (_, why) = sentence(&releasing, timeout);
+    let expected =
+        "every worker is full; w-0 has not released `old` within handover.releaseTimeout";
+    assert_eq!(why.as_deref(), Some(expected));
 }
