@@ -6,6 +6,11 @@ use std::time::Duration;
 use crate::handover::LeaseTerms;
 use crate::{Share, Slot};
 
+/// The part of `return_grace` for which a session that ends keeps its jobs for the next worker of
+/// its slot: `return_grace / SUCCESSOR_PART`, 7.5 s by default. Until then a rollout moves each job
+/// once. After that other workers get the jobs, since the next worker may never start.
+const SUCCESSOR_PART: u32 = 4;
+
 /// The observed state of the worker in a slot. Durations are ages on the observer's monotonic
 /// clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +23,14 @@ pub enum Presence {
     Away(Duration),
     /// Its slot is no longer wanted. It was asked to end this long ago and still exists.
     Leaving(Duration),
+    /// It was asked to end and still runs. Another worker is expected in its slot.
+    Ending {
+        /// The time since it was asked.
+        age: Duration,
+        /// The time for which it can still wait. The rest of its own time is for the handover of
+        /// its jobs to other slots.
+        left: Duration,
+    },
     /// It implements the protocol and asks for its jobs to be moved away; it releases each job on
     /// request.
     Draining,
@@ -94,6 +107,7 @@ impl Presence {
             Self::NotReady(_) => Some(Standing::Keeps),
             Self::Away(age) => (age < timing.return_grace).then_some(Standing::Keeps),
             Self::Leaving(age) => (age < timing.release_timeout).then_some(Standing::Keeps),
+            Self::Ending { .. } => self.changes_in(timing).map(|_| Standing::Keeps),
             Self::Draining => None,
         }
     }
@@ -118,6 +132,10 @@ impl Presence {
             Self::NotReady(age) => (age, timing.not_ready_grace?),
             Self::Away(age) => (age, timing.return_grace),
             Self::Leaving(age) => (age, timing.release_timeout),
+            Self::Ending { age, left } => {
+                let wait = timing.return_grace / SUCCESSOR_PART;
+                (age, wait.min(age.saturating_add(left)))
+            }
         };
         limit.checked_sub(age).filter(|left| !left.is_zero())
     }
@@ -216,6 +234,22 @@ mod tests {
         let at_the_end = Presence::Away(Duration::from_secs(30));
         assert_eq!(at_the_end.standing(&timing), None);
         assert_eq!(at_the_end.changes_in(&timing), None);
+    }
+
+    #[test]
+    fn a_worker_that_ends_waits_for_the_next_one_for_a_part_of_both_times() {
+        let timing = Timing { return_grace: Duration::from_secs(40), ..Timing::default() };
+        let after = |age, left| {
+            let (age, left) = (Duration::from_secs(age), Duration::from_secs(left));
+            let ending = Presence::Ending { age, left };
+            (ending.standing(&timing), ending.changes_in(&timing))
+        };
+        let keeps = |left| (Some(Standing::Keeps), Some(Duration::from_secs(left)));
+        assert_eq!(after(0, 99), keeps(10), "a quarter of the grace");
+        assert_eq!(after(9, 99), keeps(1));
+        assert_eq!(after(10, 99), (None, None));
+        assert_eq!(after(0, 3), keeps(3), "as long as it may");
+        assert_eq!(after(3, 0), (None, None));
     }
 
     #[test]

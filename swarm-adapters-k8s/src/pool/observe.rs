@@ -14,6 +14,10 @@ use tokio::time::Instant;
 
 use super::slots::Slots;
 
+/// The part of a pod's grace for its end that a session may spend on waiting for the next pod: grace
+/// / `SUCCESSOR_PART`, 7.5 s by default. The rest is for the handover of its jobs.
+const SUCCESSOR_PART: u32 = 4;
+
 /// The times at which this process first saw the current states of one pool.
 #[derive(Debug)]
 pub struct FirstSeen {
@@ -45,7 +49,7 @@ impl FirstSeen {
         let mut workers = BTreeMap::new();
         for slot in all {
             let pod = pods.get(&slot).map(|pod| &**pod);
-            let is_lost = pod.is_some_and(|pod| is_lost(pod) || waits_for_successor(slots, pod));
+            let is_lost = pod.is_some_and(|pod| is_lost(pod) || ending(slots, pod).is_some());
             let state = SlotState::of(pod, wanted.contains(&slot), is_lost);
             let away = since(&mut self.away, slot, state == SlotState::Away, now);
             // A pod that is recreated repeatedly is not ready for the whole time.
@@ -55,7 +59,10 @@ impl FirstSeen {
             let presence = match state {
                 SlotState::Ready => Presence::Ready,
                 SlotState::NotReady => Presence::NotReady(not_ready),
-                SlotState::Away => Presence::Away(away),
+                SlotState::Away => match pod.and_then(|pod| ending(slots, pod)) {
+                    Some(wait) => Presence::Ending { age: away, left: wait.saturating_sub(away) },
+                    None => Presence::Away(away),
+                },
                 SlotState::Leaving => Presence::Leaving(leaving),
                 SlotState::Nothing => continue,
             };
@@ -77,10 +84,13 @@ impl FirstSeen {
     }
 }
 
-/// Whether another pod is expected in the slot of this pod soon, perhaps before this pod is
+/// The time for which a session may keep its jobs for the next pod of its slot, from the start of its
+/// deletion. `None` if the pod is not being deleted, or no other pod can take its slot before it is
 /// removed.
-fn waits_for_successor(slots: &Slots, pod: &Pod) -> bool {
-    slots.are_bound() && pod.metadata.deletion_timestamp.is_some()
+fn ending(slots: &Slots, pod: &Pod) -> Option<Duration> {
+    let _asked = pod.metadata.deletion_timestamp.as_ref().filter(|_| slots.are_bound())?;
+    let grace = pod.metadata.deletion_grace_period_seconds.and_then(|it| u64::try_from(it).ok());
+    Some(grace.map_or(Duration::ZERO, |grace| Duration::from_secs(grace) / SUCCESSOR_PART))
 }
 
 /// The state of a slot in one observation.
@@ -280,6 +290,7 @@ mod tests {
         let mut deleted = pod(0, true);
         deleted.metadata.deletion_timestamp =
             serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        deleted.metadata.deletion_grace_period_seconds = Some(10);
         let mut first_seen = FirstSeen::new(start);
         let mut seen = |pods: &[Pod], now| {
             let pods = pods.iter().cloned().map(Arc::new);
@@ -288,10 +299,14 @@ mod tests {
             (seen.name, seen.presence, seen.pod)
         };
         let of = |n: u32| Some(format!("uid-{n}"));
-        let away = |age| ("w-0".to_owned(), Presence::Away(age), of(0));
+        let away = |age| {
+            let left = (5 * second / 2).saturating_sub(age);
+            ("w-0".to_owned(), Presence::Ending { age, left }, of(0))
+        };
         assert_eq!(seen(&[deleted.clone()], start), away(Duration::ZERO));
         let starting = [deleted.clone(), pod(1, false)];
         assert_eq!(seen(&starting, start + second), away(second));
+        assert_eq!(seen(&starting, start + 9 * second), away(9 * second), "it hands its jobs over");
         let gone = ("uid-0".to_owned(), Presence::Away(second), None);
         assert_eq!(seen(&[], start + second), gone, "as the ledger remembers it");
         let ready = ("w-1".to_owned(), Presence::Ready, of(1));

@@ -44,7 +44,7 @@ fn workers(observed: &Observed) -> Counts {
             Presence::Ready => "ready",
             Presence::NotReady(_) => "not-ready",
             Presence::Away(_) => "away",
-            Presence::Leaving(_) => "leaving",
+            Presence::Leaving(_) | Presence::Ending { .. } => "leaving",
             Presence::Draining => "draining",
         };
         *counts.entry(state).or_default() += 1;

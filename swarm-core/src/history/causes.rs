@@ -38,7 +38,7 @@ impl Facts {
         let state = |presence| match presence {
             Presence::Ready => State::Ready,
             Presence::NotReady(_) => State::NotReady,
-            Presence::Leaving(_) | Presence::Draining => State::Leaving,
+            Presence::Leaving(_) | Presence::Ending { .. } | Presence::Draining => State::Leaving,
             Presence::Away(_) => State::Away,
         };
         let workers = observed

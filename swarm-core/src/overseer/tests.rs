@@ -249,6 +249,7 @@ fn a_worker_counts_by_its_session_and_its_pod() {
         overseer.observed(at(0), Policy::Exclusive, pool).workers.get(&Slot(0)).cloned()
     };
     let age = Duration::from_secs(3);
+    let ending = Presence::Ending { age, left: age };
     let mut with = overseer();
     with.learn(at(0), Fact::Lease(id(1), new(1)));
     let mut without = overseer();
@@ -257,12 +258,14 @@ fn a_worker_counts_by_its_session_and_its_pod() {
         (NOT_READY, NOT_READY),
         (Presence::Leaving(age), Presence::Draining),
         (Presence::Away(age), Presence::Away(age)),
+        (ending, ending),
     ] {
         for protocol in [Protocol::Plain, Protocol::Session] {
             let worker = seen(&mut with, presence, protocol, true).unwrap();
             assert_eq!((worker.presence, worker.session), (expected, Some(id(1))));
         }
         let plain = seen(&mut without, presence, Protocol::Plain, true).unwrap();
+        let presence = if presence == ending { Presence::Away(age) } else { presence };
         assert_eq!((plain.presence, plain.session), (presence, Some(SessionId::plain("pod"))));
     }
     let without = |presence, is_wanted| {
@@ -270,12 +273,15 @@ fn a_worker_counts_by_its_session_and_its_pod() {
     };
     assert_eq!(without(Presence::Ready, true), Some(NOT_READY));
     assert_eq!(without(Presence::Leaving(age), true), Some(Presence::Away(age)));
+    assert_eq!(without(ending, true), Some(Presence::Away(age)));
     assert_eq!(without(Presence::Leaving(age), false), None);
     let mut revoked = overseer();
     let lease = Lease { holder: Holder::Revoked, ..new(1).lease };
     revoked.learn(at(0), Fact::Lease(id(1), LeaseFacts { lease, ..new(1) }));
-    let worker = seen(&mut revoked, Presence::Ready, Protocol::Session, true).unwrap();
-    assert_eq!((worker.presence, worker.session), (Presence::Draining, None));
+    for presence in [Presence::Ready, NOT_READY, Presence::Away(age), ending] {
+        let worker = seen(&mut revoked, presence, Protocol::Session, true).unwrap();
+        assert_eq!((worker.presence, worker.session), (Presence::Draining, None), "{presence:?}");
+    }
 }
 
 #[test]

@@ -176,12 +176,16 @@ fn worker_grown(now: &WorkerSeen, then: &WorkerSeen) -> Option<Duration> {
         (Presence::NotReady(now), Presence::NotReady(then))
         | (Presence::Away(now), Presence::Away(then))
         | (Presence::Leaving(now), Presence::Leaving(then)) => now.checked_sub(then),
+        (Presence::Ending { age: now, left }, Presence::Ending { age: then, left: before }) => {
+            now.checked_sub(then).filter(|grown| before.checked_sub(*grown) == Some(*left))
+        }
         (
             Presence::Ready
             | Presence::Draining
             | Presence::NotReady(_)
             | Presence::Away(_)
-            | Presence::Leaving(_),
+            | Presence::Leaving(_)
+            | Presence::Ending { .. },
             _,
         ) => None,
     };
@@ -328,7 +332,8 @@ mod tests {
             1 => Just(Presence::Draining),
             1 => age.clone().prop_map(Presence::NotReady),
             1 => age.clone().prop_map(Presence::Away),
-            1 => age.prop_map(Presence::Leaving),
+            1 => age.clone().prop_map(Presence::Leaving),
+            1 => (age.clone(), age).prop_map(|(age, left)| Presence::Ending { age, left }),
         ]
     }
 
@@ -339,6 +344,9 @@ mod tests {
             Presence::NotReady(age) => Presence::NotReady(age + by),
             Presence::Away(age) => Presence::Away(age + by),
             Presence::Leaving(age) => Presence::Leaving(age + by),
+            Presence::Ending { age, left } => {
+                Presence::Ending { age: age + by, left: left.saturating_sub(by) }
+            }
         }
     }
 

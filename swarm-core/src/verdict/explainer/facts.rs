@@ -139,7 +139,7 @@ pub(super) fn state(seen: &WorkerSeen, desired: &Desired) -> Option<&'static str
     match seen.presence {
         Presence::NotReady(_) => Some("not ready"),
         Presence::Away(_) => Some("away"),
-        Presence::Leaving(_) => Some("leaving"),
+        Presence::Leaving(_) | Presence::Ending { .. } => Some("leaving"),
         Presence::Draining => Some("draining"),
         Presence::Ready => match &seen.session {
             None => Some("without a session"),

@@ -1,10 +1,11 @@
 //! A Deployment of session workers under `Exclusive`. In a rollout every job moves exactly once,
-//! from a pod to its successor, with surge and without. Two workers never run one job.
+//! from a pod to its successor, with surge and without. A pod without a successor hands its jobs to
+//! the other pods before it ends. Two workers never run one job.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use swarm_adapters_host::runlog::judge::RunName;
 
 use super::session_pool::{Kind, Policy, REST_WITHIN, SessionPool, TICK};
@@ -19,8 +20,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     let mut pool = SessionPool::new(&context, "rolled");
     (pool.kind, pool.policy, pool.workers) = (Kind::Deployment, Policy::Exclusive, 3);
-    // A successor may take a while to be ready.
-    pool.return_grace = "30s";
+    // A successor may take a while to be ready: jobs wait for it for a quarter of these times.
+    (pool.return_grace, pool.end_grace_s) = ("10m", 600);
     pool.apply().await?;
     let mut runs = pool.at_rest().await?;
     for (surge, unavailable) in [("1", "0"), ("0", "1")] {
@@ -45,6 +46,30 @@ pub(super) async fn run(context: Context) -> Result<()> {
         moved_once(&runs, &after)?;
         runs = after;
     }
+    is_not_replaced(&context, &mut pool, &runs).await
+}
+
+/// Deletes a pod that nothing can replace, since a quota refuses every other pod.
+async fn is_not_replaced(
+    context: &Context,
+    pool: &mut SessionPool,
+    runs: &BTreeMap<String, RunName>,
+) -> Result<()> {
+    pool.return_grace = "8s";
+    pool.apply_swarm().await?;
+    context.kubectl(&["create", "quota", "full", "--hard=pods=0"]).await?;
+    let path = "--output=jsonpath={.status.hard.pods}";
+    until("the quota to count", REST_WITHIN, || async {
+        Ok((context.kubectl(&["get", "quota", "full", path]).await? == "0").then_some(()))
+    })
+    .await?;
+    let run = runs.values().next().context("no job runs")?;
+    let mark = Moment::now();
+    context.kubectl(&["delete", "pod", &run.worker, "--wait=false"]).await?;
+    pool.at_rest_on(pool.workers - 1).await?;
+    pool.judge("a pod without a successor was deleted", mark, ROLLOUT + TICK)?;
+    context.kubectl(&["delete", "quota", "full"]).await?;
+    pool.at_rest().await?;
     Ok(())
 }
 

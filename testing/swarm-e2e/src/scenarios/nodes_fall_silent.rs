@@ -17,6 +17,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let mut pools = SessionPool::of_both_policies(&context, 2);
     for pool in &mut pools {
         pool.must_spread = true;
+        // Jobs of a worker whose Lease was revoked do not wait for it.
+        pool.return_grace = "5m";
     }
     let node = nodes::with_one_replica(&context).await?;
     for pool in &pools {

@@ -130,6 +130,8 @@ pub(crate) struct SessionPool {
     pub(crate) batch_window: Option<&'static str>,
     /// `rebalance.returnGrace`.
     pub(crate) return_grace: &'static str,
+    /// The time in seconds that Kubernetes gives a pod for its end.
+    pub(crate) end_grace_s: u32,
     /// `worker.runner`, for workers that ask for the Swarm's runner.
     pub(crate) says: Value,
     /// The `params` of jobs that have some.
@@ -170,6 +172,7 @@ impl SessionPool {
             replication: None,
             batch_window: None,
             return_grace: "1s",
+            end_grace_s: 10,
             says: Value::Null,
             params: BTreeMap::new(),
             managed: json!({}),
@@ -302,7 +305,7 @@ impl SessionPool {
             "kind": if self.kind == Kind::Managed { "Deployment" } else { "StatefulSet" },
             "env": [{"name": "RUN_LOG", "value": format!("{MOUNT}/{}.log", self.name)}],
             "podTemplate": {"spec": {
-                "terminationGracePeriodSeconds": 10,
+                "terminationGracePeriodSeconds": self.end_grace_s,
                 "containers": [{
                     "name": "worker", "volumeMounts": [{"name": "run-logs", "mountPath": MOUNT}],
                 }],
@@ -372,7 +375,7 @@ impl SessionPool {
         json!({
             "serviceAccountName": self.name,
             "automountServiceAccountToken": self.protocol == Protocol::Session,
-            "terminationGracePeriodSeconds": 10,
+            "terminationGracePeriodSeconds": self.end_grace_s,
             "securityContext": {
                 "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532,
                 "seccompProfile": {"type": "RuntimeDefault"},
