@@ -9,7 +9,7 @@ use super::*;
 use std::collections::BTreeSet;
 
 use crate::handover::{Evidence, Proof};
-use crate::{Job, MoveReason, Timing, Token, jobs};
+use crate::{Job, MoveReason, Relocation, Timing, Token, jobs};
 
 fn desired(names: &[&str]) -> Desired {
     Desired { jobs: jobs(names.iter().copied()).unwrap(), ..Desired::default() }

@@ -143,6 +143,32 @@ fn grants_wait_for_a_renewal_of_every_session_that_was_there_at_the_start() {
 }
 
 #[test]
+fn a_lease_that_was_missing_and_is_found_again_is_no_renewal() {
+    let mut overseer = overseer();
+    overseer.note(at(0), &naming(id(1)));
+    overseer.learn(at(0), Fact::LeaseMissing(id(1)));
+    assert_eq!(unrenewed(&mut overseer, 0, Policy::Exclusive), 1);
+    // Its number is higher than none, and may be of a write from before the start.
+    overseer.learn(at(100), Fact::Lease(id(1), new(3)));
+    assert_eq!(unrenewed(&mut overseer, 100, Policy::Exclusive), 1);
+    overseer.learn(at(200), Fact::Lease(id(1), new(4)));
+    assert_eq!(unrenewed(&mut overseer, 200, Policy::Exclusive), 0);
+}
+
+#[test]
+fn a_session_that_only_the_ledger_knows_is_waited_for_like_the_others() {
+    let mut overseer = overseer();
+    overseer.note(at(0), &naming(id(1)));
+    assert_eq!([0, 100].map(|ms| unrenewed(&mut overseer, ms, Policy::Exclusive)), [1, 1]);
+    // The first look at its Lease does not count, and what does not exist is forgotten.
+    overseer.learn(at(200), Fact::Lease(id(1), new(3)));
+    overseer.forget(|_| false);
+    assert_eq!(unrenewed(&mut overseer, 200, Policy::Exclusive), 1);
+    overseer.learn(at(300), Fact::Lease(id(1), new(4)));
+    assert_eq!(unrenewed(&mut overseer, 300, Policy::Exclusive), 0);
+}
+
+#[test]
 fn a_session_whose_pod_has_ended_is_not_waited_for_though_nobody_looked_at_its_lease() {
     let mut overseer = overseer();
     overseer.note(at(0), &naming(id(1)));

@@ -81,6 +81,25 @@ fn views_that_follow_in_haste_put_off_nothing() {
 }
 
 #[test]
+fn a_view_that_stops_one_more_job_takes_back_no_part() {
+    // The view comes before the part was reported, and after that.
+    for (next_view, report, number) in [(2_400, 2_500, 3), (2_600, 6_500, 4)] {
+        let mut session = running(&["next", "quick", "slow"]);
+        session.step(ms(2_000), view(4, &[("next", 7)]));
+        session.step(ms(2_010), joined("quick"));
+        if next_view > 2_500 {
+            session.step(ms(2_500), SessionEvent::Tick);
+            session.step(ms(2_510), written(3));
+        }
+        // This view removes jobs that still run. The end of the other job holds under it, too.
+        session.step(ms(next_view), view(5, &[]));
+        let sent = &writes(&session.step(ms(report), SessionEvent::Tick))[0];
+        assert_eq!((sent.number, sent.ack.stopping.reads), (number, 5));
+        assert_eq!(names(sent), ["next", "slow"]);
+    }
+}
+
+#[test]
 fn a_view_that_takes_away_what_does_not_run_is_acknowledged_in_part() {
     let mut session = running(&["slow"]);
     session.step(ms(2_000), view(4, &[("again", 8)]));

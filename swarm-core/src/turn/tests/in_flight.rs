@@ -37,3 +37,24 @@ fn a_budget_counts_jobs_that_are_still_being_released() {
     let third = decide(&second, &want, &acked(&[2, 0])).ledger;
     assert_eq!(third.releases().into_values().collect::<Vec<_>>(), [third.revision()]);
 }
+
+#[test]
+fn a_failing_job_that_is_being_released_uses_the_budget_of_other_moves_once() {
+    let rules = Rules { moves_max: Some(2), ..Rules::default() };
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let want = Desired { policy: Policy::Exclusive, rules, ..desired(&names) };
+    let even = decide(&Ledger::new(1), &want, &acked(&[0, 0])).ledger;
+    // A third worker should get two jobs. One that would stay fails on the first worker.
+    let moves = decide(&even, &want, &acked(&[1, 1, 0])).plan.moves;
+    let stays = |job: &&JobName| moves.iter().all(|step| step.job != **job);
+    let failing = even.assignment().by_slot()[&Slot(0)].iter().find(stays).unwrap().clone();
+    let relocation = Relocation { home: Slot(0), failed_on: [Slot(0)].into() };
+    let seen = |revisions: &[u64]| {
+        let relocations = [(failing.clone(), relocation.clone())].into();
+        Observed { relocations, ..acked(revisions) }
+    };
+    let leaving = |ledger: &Ledger| ledger.cells.jobs.values().filter(|it| is_moving(it)).count();
+    let first = decide(&even, &want, &seen(&[1, 1])).ledger;
+    let second = decide(&first, &want, &seen(&[1, 1, 0])).ledger;
+    assert_eq!((moves.len(), leaving(&first), leaving(&second)), (2, 1, 2));
+}

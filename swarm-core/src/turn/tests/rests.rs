@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Relocation, Share};
+use crate::Share;
 
 const WORKERS: u32 = 4;
 
