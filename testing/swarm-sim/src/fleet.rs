@@ -6,6 +6,7 @@
 //! adapter between them in its simplest form: it sees pods, reads Leases and writes views.
 
 mod act;
+mod fair;
 mod heal;
 mod judge;
 mod lie;
@@ -16,7 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use act::{Act, Stop};
-pub use lie::{Edge, Extent, Lie};
+pub use fair::Delay;
+pub use lie::{Edge, Extent, Lie, Numbers};
 
 use swarm_core::handover::{
     Ack, Lease, LeaseTerms, LeaseVersion, Moment, Policy, Rule, SessionId, SessionView,
@@ -47,6 +49,8 @@ pub struct FleetTerms {
     pub first_slot: u32,
     /// The rule of sessions and their watches that is broken on purpose.
     pub broken: Option<Rule>,
+    /// The mistake of operators that lets one worker hold up the others.
+    pub delay: Option<Delay>,
 }
 
 impl Default for FleetTerms {
@@ -58,6 +62,7 @@ impl Default for FleetTerms {
             mode: Mode::Sticky,
             first_slot: 0,
             broken: None,
+            delay: None,
         }
     }
 }
@@ -93,6 +98,7 @@ pub struct Fleet {
     pub(crate) bounds: Bounds,
     pub(crate) desired: Desired,
     first_slot: u32,
+    delay: Option<Delay>,
     /// The number of wanted slots.
     pub(crate) wanted: u32,
     /// The longest duration of a Lease that was ever asked for.
@@ -152,8 +158,12 @@ struct Pod {
     stuck: Option<Stuck>,
     /// The time for which it claims that it may act after a renewal.
     claims: Duration,
+    /// The longest time that it ever claimed.
+    longest_claim: Duration,
     /// The job that it believes to have crashed its predecessor in the same pod.
     blames: Option<JobName>,
+    /// The numbers of its lies.
+    numbers: Numbers,
     honesty: Honesty,
 }
 
@@ -164,7 +174,7 @@ enum Honesty {
     Honest,
     /// It writes anything into its Lease. Its process counts as running.
     Lies,
-    /// It lied, and another session of its pod continues the lies.
+    /// It lied. Another session of its pod continues the lies, or it has ended unnoticed.
     Lied,
     /// It lied, and its pod was deleted and has ended.
     Removed,
@@ -214,6 +224,7 @@ impl Fleet {
             bounds,
             desired,
             first_slot: terms.first_slot,
+            delay: terms.delay,
             wanted: 3,
             longest_lease: bounds.lease,
             history: vec![Arc::new(Ledger::new(100))],
@@ -347,7 +358,9 @@ impl Fleet {
             is_ready: true,
             stuck: None,
             claims: self.lease_terms().duration,
+            longest_claim: self.lease_terms().duration,
             blames: former.and_then(|n| self.pods[n].worker.culprit.clone()),
+            numbers: Numbers::Rising,
             honesty: Honesty::Honest,
         });
     }

@@ -39,7 +39,7 @@ mod replicas;
 
 pub use bounds::{Bounds, Fault};
 pub use check::{Checked, Found, Milestone, check, check_within};
-pub use fleet::{Act, Edge, Extent, Fleet, FleetTerms, Lie, Stop, Stuck};
+pub use fleet::{Act, Delay, Edge, Extent, Fleet, FleetTerms, Lie, Numbers, Stop, Stuck};
 pub use invariant::Invariant;
 pub use liveness::{Liveness, dead_ends};
 pub use plain::{PlainAct, PlainPool};

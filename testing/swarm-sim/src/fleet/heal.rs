@@ -166,7 +166,7 @@ impl Fleet {
         self.desired.jobs.get(job).is_some_and(|job| job.run_once)
     }
 
-    fn is_suspended(&self, job: &JobName) -> bool {
+    pub(super) fn is_suspended(&self, job: &JobName) -> bool {
         self.desired.suspend || self.desired.jobs.get(job).is_some_and(|job| job.suspend)
     }
 

@@ -29,6 +29,22 @@ pub struct Lie {
     pub is_new: bool,
     /// The earlier acknowledgement that it writes again instead.
     pub replays: Option<usize>,
+    /// The numbers of its writes.
+    pub numbers: Numbers,
+}
+
+/// The numbers that a session gives its writes, one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    /// Each is higher than the one before.
+    #[default]
+    Rising,
+    /// All are the same.
+    Same,
+    /// Each is lower than the one before.
+    Falling,
+    /// All are zero.
+    Zero,
 }
 
 /// The acknowledged part of a view.
@@ -89,7 +105,9 @@ impl Fleet {
         let blames = lie.blames.and_then(|k| names.get(k % names.len().max(1)).cloned());
         let pod = &mut self.pods[n];
         pod.claims = Duration::from_secs(lie.claims.of(4));
+        pod.longest_claim = pod.longest_claim.max(pod.claims);
         pod.blames = blames;
+        pod.numbers = lie.numbers;
         self.write_lie(n, ack);
     }
 
@@ -132,7 +150,13 @@ impl Fleet {
 
     fn write_lie(&mut self, n: usize, ack: Ack) {
         let version = self.next_lease_version();
-        let number = self.lease_versions;
+        let before = self.pods[n].lease().map_or(1, |lease| lease.number);
+        let number = match self.pods[n].numbers {
+            Numbers::Rising => before.saturating_add(1),
+            Numbers::Same => before,
+            Numbers::Falling => before.saturating_sub(1),
+            Numbers::Zero => 0,
+        };
         let lease = Lease { version, holder: Holder::Session, number, ack };
         self.pods[n].leases.push(Some(lease));
     }

@@ -35,6 +35,7 @@ impl Fleet {
         let Some(lease) = pod.leases[newest.saturating_sub(back)].clone() else {
             return Fact::LeaseMissing(id);
         };
+        let lease = self.numbered(lease);
         let began = Began { order: n as u64 + 1, created_s: None };
         let former = Former { session: None, culprit: pod.blames.clone() };
         Fact::Lease(
@@ -208,7 +209,9 @@ impl Fleet {
             since_change: operator.changed.map(|changed| now.since(changed)),
             ..PoolFacts::new(workers, self.unix_time())
         };
-        operator.overseer.observed(now, self.desired.policy, pool)
+        let mut observed = operator.overseer.observed(now, self.desired.policy, pool);
+        self.hold_up(&mut observed);
+        observed
     }
 
     fn is_filled(&self, slot: Slot) -> bool {

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-
 use proptest::test_runner::TestRunner;
 use swarm_core::handover::{Policy, Rule};
 use swarm_core::{Mode, Replication};
-use swarm_sim::{Act, Edge, Extent, Fleet, FleetTerms, Lie, Stop, Stuck};
+use swarm_sim::{Act, Delay, Edge, Extent, Fleet, FleetTerms, Lie, Numbers, Stop, Stuck};
+
+use crate::extent::share_of;
 
 /// Random acts. About `store` of a thousand acts copy the store or roll it back. Edits and
 /// deletions of Leases are `leases` times as frequent as most other acts.
@@ -99,7 +100,7 @@ fn terms() -> impl Strategy<Value = FleetTerms> {
             moves_max,
             mode,
             first_slot,
-            broken: None,
+            ..FleetTerms::default()
         },
     )
 }
@@ -527,10 +528,17 @@ fn lie() -> impl Strategy<Value = Act> {
     let extent = prop_oneof![Just(Extent::Whole), Just(Extent::InPart)];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), extent);
     let others = (proptest::option::of(0_usize..8), proptest::option::weighted(0.2, 0_usize..9));
-    (0_usize..12, numbers, flags, others).prop_map(|(n, numbers, flags, (blames, replays))| {
+    let count = prop_oneof![
+        2 => Just(Numbers::Rising),
+        1 => Just(Numbers::Same),
+        1 => Just(Numbers::Falling),
+        1 => Just(Numbers::Zero),
+    ];
+    let all = (0_usize..12, numbers, flags, others, count);
+    all.prop_map(|(n, numbers, flags, (blames, replays), count)| {
         let (incarnation, revision, claims) = numbers;
         let (finishes, is_draining, is_new, extent) = flags;
-        let lie = Lie { incarnation, revision, extent, claims, ..Lie::default() };
+        let lie = Lie { incarnation, revision, extent, claims, numbers: count, ..Lie::default() };
         Act::Lie(n, Lie { finishes, is_draining, blames, is_new, replays, ..lie })
     })
 }
@@ -592,5 +600,96 @@ fn no_claim_about_the_ledger_resets_it_or_stops_other_workers() {
                 assert!(before.runs(n).iter().all(goes_on), "worker {n} under {lie:?}");
             }
         }
+    }
+}
+
+/// Anything that one worker may do.
+fn mischief() -> impl Strategy<Value = Vec<Act>> {
+    let honest = Lie {
+        incarnation: Edge::Present,
+        revision: Edge::Present,
+        claims: Edge::Present,
+        ..Lie::default()
+    };
+    let numbers = move |numbers| vec![Act::Lie(0, Lie { numbers, ..honest })];
+    let claim = Act::Lie(0, Lie { claims: Edge::Far, ..honest });
+    prop_oneof![
+        3 => Just(vec![Act::Stick(0, Stuck::Stopping)]),
+        1 => Just(vec![Act::Stick(0, Stuck::Reading)]),
+        2 => proptest::sample::select(vec![Numbers::Same, Numbers::Falling, Numbers::Zero])
+            .prop_map(numbers),
+        1 => Just(vec![claim]),
+        1 => Just(vec![claim, Act::Crash(0, None)]),
+        2 => lie().prop_map(|it| vec![it]),
+        2 => Just(vec![Act::Crash(0, None)]),
+        1 => Just(vec![Act::Crash(0, None), Act::Start(0)]),
+        1 => Just(vec![Act::Start(0)]),
+        1 => proptest::sample::select(vec![Act::Freeze(0), Act::Resume(0), Act::Flip(0)])
+            .prop_map(|it| vec![it]),
+        1 => Just(vec![Act::Terminate(0)]),
+    ]
+}
+
+fn ticks(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Act>> {
+    count.prop_map(|count| vec![Act::Tick(0); count])
+}
+
+/// A run in which jobs are edited, operators start, and one worker does anything. Then only
+/// that worker changes for a while.
+fn fair() -> impl Strategy<Value = Vec<Act>> {
+    let n = || 0_usize..8;
+    let edit = prop_oneof![
+        6 => n().prop_map(Act::Toggle),
+        2 => proptest::option::of(1_u32..4).prop_map(Act::MaxJobs),
+        1 => (n(), proptest::option::of(20_u8..90)).prop_map(|(n, share)| Act::Share(n, share)),
+        1 => n().prop_map(Act::Suspend),
+        3 => Just(Act::Restart(0)),
+    ];
+    let edits = proptest::collection::vec(edit, 1..5).boxed();
+    let goes_on = prop_oneof![12 => ticks(1..4), 1 => mischief()];
+    let rest = proptest::collection::vec(goes_on, 15).prop_map(|it| it.concat());
+    let phase = (edits.clone(), ticks(0..6), mischief(), ticks(0..3), edits, rest);
+    let phase = phase.prop_map(|(a, b, c, d, e, f)| [a, b, c, d, e, f].concat());
+    proptest::collection::vec(phase, 1..3).prop_map(|it| it.concat())
+}
+
+fn fair_run(terms: FleetTerms, acts: &[Act]) -> Result<Duration, String> {
+    let mut fleet = Fleet::new(FleetTerms { replication: Replication::One, ..terms });
+    fleet.heal()?;
+    fleet.be_fair(acts)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: share_of(300), ..crate::seeds::cases_of(3) })]
+
+    /// Scope: three slots, up to eight jobs, two operators, up to 70 ticks. At each tick all workers
+    /// but one work.
+    #[test]
+    fn whatever_one_worker_does_it_holds_up_no_job_that_another_one_has_room_for(
+        terms in terms(),
+        acts in fair(),
+    ) {
+        let run = fair_run(terms, &acts);
+        prop_assert!(run.is_ok(), "{}", run.unwrap_err());
+    }
+}
+
+#[test]
+fn an_operator_that_lets_one_worker_hold_up_the_others_is_noticed() {
+    let lies = |lie| Act::Lie(0, lie);
+    let same = lies(Lie { numbers: Numbers::Same, ..Lie::default() });
+    let hour = lies(Lie { claims: Edge::Far, ..Lie::default() });
+    let (start, one_more) = (Act::Restart(0), Act::Toggle(6));
+    let stuck = [Act::Toggle(1), Act::Tick(0), Act::Stick(0, Stuck::Stopping), Act::Toggle(2)];
+    for (delay, acts) in [
+        (Delay::Releases, [&stuck[..], &[Act::Share(6, Some(30))]].concat()),
+        (Delay::Versions, vec![same, start, one_more]),
+        (Delay::Claims, vec![hour, Act::Tick(0), Act::Crash(0, None), start, one_more]),
+    ] {
+        let acts = [acts, vec![Act::Tick(0); 12]].concat();
+        let run = |delay| fair_run(FleetTerms { delay, ..FleetTerms::default() }, &acts);
+        assert_eq!(run(None).err(), None, "{delay:?}");
+        let late = run(Some(delay)).unwrap_err();
+        assert!(late.contains("waits for"), "{delay:?}: {late}");
     }
 }
