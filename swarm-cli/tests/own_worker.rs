@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use swarm_worker::{Job, Outcome, RunArgs, Runner};
 use tokio_util::sync::CancellationToken;
 
-/// Limit of every wait, on a busy machine.
+/// Limit of every wait: it ends a test that hangs, and judges nothing.
 const DEADLINE: Duration = Duration::from_mins(5);
 
 /// Argument that makes this program the worker; it is also an example of a user's own argument.

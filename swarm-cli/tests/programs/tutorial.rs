@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Limit of every wait, on a busy machine.
-const DEADLINE: Duration = Duration::from_mins(5);
+use crate::local::operator::DEADLINE;
 
 /// The first start of the pool, which uses a separate terminal in the page.
 const START: &str = "swarm local cameras.yaml";

@@ -7,7 +7,7 @@
 
 mod hidden;
 mod line;
-mod machine;
+pub(crate) mod machine;
 mod oom;
 mod output;
 mod signals;

@@ -18,8 +18,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// The limit for every wait, on a machine that is busy with other things.
-const DEADLINE: Duration = Duration::from_mins(5);
+use crate::guard::machine;
 
 /// A worker named `w-0` with a pipe as standard input, as an operator on the same machine starts
 /// it.
@@ -97,11 +96,7 @@ impl Drop for Worker {
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
+    machine::until(what, || is_so().then_some(()));
 }
 
 /// Mounts `text` like the kubelet mounts a `ConfigMap`, instead of the previous contents.

@@ -14,10 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::chaos::job;
-
-/// Limit of every wait: it ends a test that hangs, and judges nothing. The longest wait takes half
-/// a minute on an idle machine.
-const DEADLINE: Duration = Duration::from_mins(5);
+use crate::local::operator::DEADLINE;
 
 /// Time between two checks of a condition.
 const LOOK: Duration = Duration::from_millis(25);

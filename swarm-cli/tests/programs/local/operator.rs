@@ -15,9 +15,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// Limit of every wait: it ends a test that hangs, and judges nothing. The longest wait takes half
-/// a minute on an idle machine.
-const DEADLINE: Duration = Duration::from_mins(5);
+/// Limit of every wait: it ends a test that hangs, and judges nothing.
+pub(crate) const DEADLINE: Duration = Duration::from_mins(5);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm");
 

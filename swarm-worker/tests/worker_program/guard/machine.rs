@@ -11,8 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use swarm_worker::sweep::{Marker, end_all};
 use tempfile::TempDir;
 
-/// The limit for every wait: it ends a test that hangs, and judges nothing. A wait takes at most ten
-/// seconds on an idle machine.
+/// Limit of every wait: it ends a test that hangs, and judges nothing.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(5);
 
 /// The script of the operator. It holds the worker by a pipe that closes when the operator ends.
