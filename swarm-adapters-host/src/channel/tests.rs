@@ -1,6 +1,7 @@
 //! Tests of the channel over a real pair of sockets.
 
 use std::collections::BTreeMap;
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,11 +13,12 @@ use super::*;
 use crate::failing::WORST_MAX;
 use crate::worker_view::JOBS_MAX;
 
-/// The operator's end, read by a task that keeps all lines.
-fn pair() -> (Events, tokio::net::UnixStream) {
+/// Returns a worker's events, its end of the channel, and the operator's end.
+fn pair() -> (Events, UnixStream, tokio::net::UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
-    (Events::over(theirs).unwrap(), tokio::net::UnixStream::from_std(ours).unwrap())
+    let end = theirs.try_clone().unwrap();
+    (Events::over(theirs).unwrap(), end, tokio::net::UnixStream::from_std(ours).unwrap())
 }
 
 fn job(number: usize) -> String {
@@ -25,7 +27,7 @@ fn job(number: usize) -> String {
 
 #[tokio::test]
 async fn events_arrive_in_order_after_a_hello() {
-    let (events, stream) = pair();
+    let (events, end, stream) = pair();
     let all = [
         Event::Starting { job: "a".into(), checked: true },
         Event::Started { job: "a".into(), pid: Some(7), at_unix_s: Some(9) },
@@ -38,16 +40,16 @@ async fn events_arrive_in_order_after_a_hello() {
     ];
     all.iter().cloned().for_each(|event| events.emit(event));
     events.flush(Duration::from_secs(20));
-    drop(events);
+    end.shutdown(Shutdown::Write).unwrap();
     let mut seen = Vec::new();
-    let _ = tokio::time::timeout(Duration::from_secs(1), follow(stream, |it| seen.push(it))).await;
+    follow(stream, |it| seen.push(it)).await;
     assert_eq!(seen[0], Event::Hello { version: VERSION });
     assert_eq!(seen[1..], all);
 }
 
 #[tokio::test]
 async fn an_operator_that_does_not_read_delays_nothing_and_receives_all_jobs_afterwards() {
-    let (events, stream) = pair();
+    let (events, _end, stream) = pair();
     let began = Instant::now();
     for number in 0..20_000 {
         events.emit(Event::Started { job: job(number), pid: None, at_unix_s: None });

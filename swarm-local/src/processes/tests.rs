@@ -11,11 +11,15 @@ const GOOD: &str = "read order";
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn pool(dir: &Path, script: &str) -> Processes {
+    patient_pool(dir, script, STOP_TIMEOUT)
+}
+
+fn patient_pool(dir: &Path, script: &str, stop_timeout: Duration) -> Processes {
     let script = script.to_owned();
     let arguments =
         move |name: &str, _: &str| vec!["-c".into(), script.clone().into(), name.into()];
     let command = WorkerCommand { program: "/bin/sh".into(), arguments: Box::new(arguments) };
-    Processes::open(dir, command, STOP_TIMEOUT, Reports::default()).unwrap()
+    Processes::open(dir, command, stop_timeout, Reports::default()).unwrap()
 }
 
 async fn until(pool: &Processes, condition: impl FnMut(&Workers) -> bool) -> Workers {
@@ -153,7 +157,8 @@ async fn a_worker_that_does_not_end_is_killed_with_its_children() {
 async fn a_worker_has_the_stop_timeout_to_end_and_is_killed_at_once_where_that_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     // The command has no children, since `cat` does not wait for them.
-    let mut pool = pool(dir.path(), "trap '' TERM; cat; exec sleep 600");
+    let stop_timeout = Duration::from_hours(1);
+    let mut pool = patient_pool(dir.path(), "trap '' TERM; cat; exec sleep 600", stop_timeout);
     pool.start(Slot(0), "w-0");
     until(&pool, is_up).await;
     let until_then = pool.ask_to_end();
@@ -164,8 +169,7 @@ async fn a_worker_has_the_stop_timeout_to_end_and_is_killed_at_once_where_that_i
     assert!(Instant::now() < until_then, "it was not waited for");
     assert_eq!(pool.killed(), [Killed { worker: "w-0".into(), job: None }]);
     assert_eq!(pool.killed()[0].to_string(), "worker w-0");
-    let (stop_timeout, killed) = recorded(dir.path()).unwrap().unwrap();
-    assert_eq!((stop_timeout, killed), (STOP_TIMEOUT, pool.killed()));
+    assert_eq!(recorded(dir.path()).unwrap().unwrap(), (stop_timeout, pool.killed()));
 }
 
 /// A worker of an earlier version reports nothing, and is asked by a signal.

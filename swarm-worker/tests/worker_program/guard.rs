@@ -290,7 +290,7 @@ fn a_check_of_an_ending_job_does_not_take_the_exit_code_of_a_probe() {
     guard.start_job("deaf", "trap '' TERM; echo up; while :; do sleep 0.05; done");
     guard.start_job("good", "exec sleep 600");
     until("it ignores SIGTERM", || guard.log().contains("deaf: up").then_some(()));
-    guard.send(r#"{"do":"stop","job":"deaf","grace_ms":60000}"#);
+    guard.send(r#"{"do":"stop","job":"deaf","grace_ms":3600000}"#);
     for number in 0..300 {
         guard.send(r#"{"do":"probe","job":"good","argv":["true"]}"#);
         assert_eq!(guard.reply(), r#"{"is":"probed","job":"good","end":{"code":0}}"#, "{number}");

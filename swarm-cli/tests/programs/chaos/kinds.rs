@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::chaos::handover::{BUSY, KILLED};
 use crate::chaos::job::{SHORT, manifest};
 use crate::chaos::pool::{Pool, signal};
 
@@ -53,7 +53,9 @@ fn workers_come_and_go_two_three_two_with_edits_and_a_kill_in_between() {
     at(&[3, 3], &JOBS);
     pool.runs_on(&JOBS);
     pool.end();
-    assert!(pool.judged().as_secs() < 6);
+    let gap = pool.judged();
+    println!("longest gap {gap:?}");
+    assert!(gap < KILLED * BUSY, "{gap:?}");
 }
 
 #[test]
@@ -172,7 +174,11 @@ fn suspended_jobs_run_nowhere_and_go_on_afterwards() {
 
 #[test]
 fn what_all_workers_run_runs_on_every_worker_once() {
-    let mut pool = pool("replicas: 2\n  replication: All", &["a", "b"]);
+    // A worker that leaves and waits for its jobs to be taken would do so for this time.
+    let patient = SHORT.replace("stopTimeout", "releaseTimeout: 1h, stopTimeout");
+    let spec = format!("replicas: 2\n  replication: All\n  {patient}");
+    let mut pool = Pool::new(&manifest(&spec, &["a", "b"]));
+    pool.start();
     everywhere(&pool, 2);
     pool.edit("replicas: 2", "replicas: 3");
     everywhere(&pool, 3);
@@ -180,10 +186,8 @@ fn what_all_workers_run_runs_on_every_worker_once() {
     signal(killed.unwrap(), Signal::KILL);
     pool.until("another worker", || pool.worker(1).filter(|now| Some(*now) != killed));
     everywhere(&pool, 3);
-    let since = Instant::now();
     pool.edit("replicas: 3", "replicas: 2");
     everywhere(&pool, 2);
-    assert!(since.elapsed() < Duration::from_secs(20), "it does not wait for its jobs to be taken");
     pool.runs_on(&["a", "b"]);
     pool.end();
     pool.judged_as(&["--replication-all"]);

@@ -1,10 +1,9 @@
-//! Measures the time until a user sees a failing job.
+//! Answers of the program about jobs that fail.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -31,6 +30,8 @@ spec:
     runner:
       command: [sh, -c, "until test -e {dir}/$0; do sleep 0.01; done; echo no camera; exit 3", "{{job}}"]
       restart: {{limit: 0}}
+  # No lease is renewed while a test waits.
+  handover: {{lease: {{duration: 1h, renew: 15m}}}}
   jobs: [{}]
 "#,
         names.join(", ")
@@ -38,7 +39,7 @@ spec:
     machine
 }
 
-/// Previously a job's end was reported with the next renewal of a lease, every four seconds.
+/// The end of a job is reported without a renewal of the lease.
 #[test]
 fn a_failure_is_known_at_once_and_comes_first() {
     let machine = pool();
@@ -50,18 +51,12 @@ fn a_failure_is_known_at_once_and_comes_first() {
         let document: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
         document["jobs"]["failing"].as_u64()
     };
-    let took = (0..JOBS).map(|number| {
-        let since = Instant::now();
+    for number in 0..JOBS {
         fs::write(machine.path().join(format!("job-{number}")), "").unwrap();
         until("the failure is known", || {
             (failing() == u64::try_from(number + 1).ok()).then_some(())
         });
-        since.elapsed()
-    });
-    let mut took: Vec<_> = took.collect();
-    took.sort();
-    eprintln!("failures were known after {took:?}");
-    assert!(took[0] < Duration::from_millis(800), "even with a busy machine: {took:?}");
+    }
     let named = "job-0 on w-";
     until("the failure is reported", || operator.prints("settled").contains(named).then_some(()));
     let output = operator.prints(named);

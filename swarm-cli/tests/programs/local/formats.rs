@@ -97,8 +97,9 @@ fn a_job_that_every_worker_runs_is_shown_with_all_of_them() {
     machine.write(&all.replace(", {name: bad}", ""));
     let _operator = machine.settled();
     for words in [&["jobs"][..], &["jobs", "--worker", "w-1"], &["who", "good"]] {
-        let shown = machine.asks(words);
-        assert!(shown.contains("good  (every worker)  running"), "{words:?}: {shown}");
+        until(&format!("{words:?} shows it"), || {
+            machine.asks(words).contains("good  (every worker)  running").then_some(())
+        });
     }
     let explained = machine.asks(&["explain", "good"]);
     assert!(explained.contains("every worker runs every job"), "{explained}");

@@ -111,6 +111,6 @@ fn until_settled_counts_jobs_that_are_done() {
     let once =
         manifest("command: [sh, -c, 'exit 0']").replace("name: a}", "name: a, runOnce: true}");
     machine.write(&once.replace(", {name: b}", ", {name: b, runOnce: true}"));
-    let output = machine.output(&["--until-settled", "--timeout", "50s"]);
+    let output = machine.output(&["--until-settled", "--timeout", "5m"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -175,10 +174,9 @@ fn a_second_interrupt_kills_and_a_second_sigterm_does_not() {
     operator.signal(Signal::TERM);
     operator.prints("1 of 1 job is still stopping, at most 60");
     assert!(!machine.workers().is_empty());
-    let since = Instant::now();
+    // It ends before the stop timeout, which is longer than any wait of these tests.
     operator.signal(Signal::INT);
     assert_eq!(operator.ended().code(), Some(0));
-    assert!(since.elapsed() < Duration::from_mins(1));
     let output = operator.prints("ended in");
     assert!(output.ends_with("; 1 killed as asked: deaf on w-0\n"), "{output}");
 }
