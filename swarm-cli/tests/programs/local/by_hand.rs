@@ -1,6 +1,7 @@
 //! `restart`, `retry`, `suspend` and `resume`: a person acts on jobs of a pool.
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::local::operator::{Machine, signal, until};
 
@@ -30,14 +31,10 @@ fn ended(machine: &Machine, words: &[&str], code: i32) -> (String, String) {
     (printed, complaint)
 }
 
-/// Waits until `ps` has a line of a job with this phase, and returns its process.
-fn runs(machine: &Machine, job: &str, phase: &str) -> String {
+/// Waits until a job has this phase, and returns its entry.
+fn runs(machine: &Machine, job: &str, phase: &str) -> Value {
     until(&format!("{job} is {phase}"), || {
-        let printed = machine.asks(&["ps"]);
-        let row = printed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let mut row = row.filter(|row| row.first() == Some(&job));
-        let row = row.next().filter(|row| row.get(2) == Some(&phase))?;
-        row.get(3).map(|pid| (*pid).to_owned())
+        Some(machine.job(job)).filter(|entry| entry["phase"] == phase)
     })
 }
 
@@ -50,8 +47,8 @@ fn a_person_restarts_and_retries_jobs() {
     let (printed, _) = ended(&machine, &["restart", "garden"], 0);
     assert!(printed.starts_with("restarted garden on w-"), "{printed}");
     // The answer comes once another process runs it.
-    let now = machine.asks(&["ps", "--job", "garden"]);
-    assert!(now.contains("  running  ") && !now.contains(&format!("  {before}  ")), "{now}");
+    let now = machine.job("garden");
+    assert!(now["phase"] == "running" && now["pid"] != before["pid"], "{now}");
 
     runs(&machine, "broken", "failed");
     let (printed, complaint) = ended(&machine, &["retry", "broken", "garden"], 3);
@@ -82,9 +79,8 @@ fn a_frozen_worker_does_not_answer_a_person_until_it_goes_on() {
     assert!(complaint.contains("; the restart of `garden` is pending until it"), "{complaint}");
     let (_, complaint) = ended(&machine, &["suspend", "garden"], 3);
     assert!(complaint.starts_with("swarm: w-0 has not answered for "), "{complaint}");
-    assert_eq!(runs(&machine, "garden", "stopping"), "(suspended)");
-    let listed = machine.asks(&["ps", "--job", "garden"]);
-    assert!(listed.contains(&format!(" {before} ")), "its process still runs: {listed}");
+    let stopping = runs(&machine, "garden", "stopping");
+    assert_eq!((&stopping["movesFor"], &stopping["pid"]), (&"suspended".into(), &before["pid"]));
     signal(worker, Signal::CONT);
     runs(&machine, "garden", "suspended");
     operator.signal(Signal::TERM);
@@ -102,8 +98,7 @@ fn nothing_is_done_if_one_name_is_unknown() {
     let expected = "swarm: the pool has no jobs `broke`, `cams`; it has `broken`; nothing was done. \
                     To name a pool, write `--pool POOL`\n";
     assert_eq!((&*printed, &*complaint), ("", expected));
-    let listed = machine.asks(&["ps", "--job", "garden"]);
-    assert!(listed.contains("  running  "), "{listed}");
+    assert_eq!(machine.job("garden")["phase"], "running");
     operator.signal(Signal::TERM);
     operator.ended();
     assert_eq!(machine.processes(), []);
@@ -133,8 +128,8 @@ fn a_job_that_is_suspended_by_hand_stays_so_until_it_is_resumed() {
     // An edit of the file, and a restart of the pool, keep it.
     machine.edit("replicas: 2", "replicas: 1");
     until("the edit is done", || {
-        let status = machine.asks(&["status"]);
-        status.contains("on 1 worker").then_some(())
+        let workers = machine.document(&["status"])["workers"].as_array()?.len();
+        (workers == 1).then_some(())
     });
     runs(&machine, "garden", "suspended");
     operator.signal(Signal::TERM);

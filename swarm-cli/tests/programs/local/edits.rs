@@ -62,8 +62,7 @@ fn the_history_names_the_edited_fields_and_shows_no_text_of_them() {
         machine.edit("replicas: 2", "replicas: 3");
         machine.edit("  pool:", "  rebalance: {maxMovesInFlight: 7}\n  pool:");
         let last = until("an episode with the edits", || {
-            let history = machine.asks(&["history", "-o", "json"]);
-            let history: serde_json::Value = serde_json::from_str(&history).unwrap();
+            let history = machine.document(&["history"]);
             let causes = history["episodes"].as_array()?.iter().rev().flat_map(|it| {
                 it["causes"].as_array().into_iter().flatten().filter_map(|it| it.as_str())
             });

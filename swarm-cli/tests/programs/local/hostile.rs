@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Signal, geteuid};
-use serde_json::Value;
 
 use super::operator::{Machine, until};
 use super::refusal;
@@ -235,7 +234,7 @@ fn a_history_that_cannot_be_read_neither_blocks_nor_hides_the_rest() {
     let machine = Machine::new();
     let _operator = machine.settled();
     let file = machine.state().join("history.jsonl");
-    let jobs: Value = serde_json::from_str(&machine.asks(&["ps", "-o", "json"])).unwrap();
+    let jobs = machine.document(&["ps"]);
     let job = jobs["jobs"][0]["job"].as_str().unwrap();
     let explained = machine.run(&["explain", job]);
     assert!(explained.status.success(), "{explained:?}");

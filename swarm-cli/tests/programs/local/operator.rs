@@ -13,6 +13,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// Limit of every wait: it ends a test that hangs, and judges nothing.
@@ -96,6 +97,19 @@ impl Machine {
     /// Runs such a command, and returns the text that it prints.
     pub(crate) fn asks(&self, words: &[&str]) -> String {
         String::from_utf8(self.run(words).stdout).unwrap()
+    }
+
+    /// Runs such a command with `-o json`, and returns its document; `null` without one.
+    pub(crate) fn document(&self, words: &[&str]) -> Value {
+        let printed = self.run(&[words, &["-o", "json"]].concat()).stdout;
+        serde_json::from_slice(&printed).unwrap_or_default()
+    }
+
+    /// Returns the entry of a job in the list of jobs; `null` without one.
+    pub(crate) fn job(&self, job: &str) -> Value {
+        let document = self.document(&["ps"]);
+        let mut jobs = document["jobs"].as_array().into_iter().flatten();
+        jobs.find(|entry| entry["job"] == job).cloned().unwrap_or_default()
     }
 
     /// Starts an operator and waits until its pool is settled.
@@ -184,7 +198,7 @@ impl Machine {
         let address = log.rsplit_once(" http=")?.1.split_whitespace().next()?;
         let answer = get(address, "/internal/version")?;
         let json = answer.split_once("\r\n\r\n")?.1;
-        let report: serde_json::Value = serde_json::from_str(json).ok()?;
+        let report: Value = serde_json::from_str(json).ok()?;
         let jobs = report["jobs"].as_array()?.iter();
         jobs.map(|job| job.as_str().map(ToOwned::to_owned)).collect()
     }

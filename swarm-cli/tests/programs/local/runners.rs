@@ -30,12 +30,12 @@ spec:
 ";
 
 /// Returns the process of each job.
-fn pids(machine: &Machine) -> BTreeMap<String, String> {
+fn pids(machine: &Machine) -> BTreeMap<String, u64> {
     until_phase(machine, 4, "running")
 }
 
 /// Returns the last argument of a process, and its variable `VERSION`.
-fn program(pid: &str) -> (String, String) {
+fn program(pid: u64) -> (String, String) {
     let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let (arguments, variables) = (read("cmdline"), read("environ"));
     let last = arguments.trim_end_matches('\0').rsplit('\0').next().unwrap_or_default();
@@ -44,10 +44,10 @@ fn program(pid: &str) -> (String, String) {
 }
 
 /// Waits until the job's process has this last argument and this version.
-fn until_runs(machine: &Machine, job: &str, wanted: (&str, &str)) -> BTreeMap<String, String> {
+fn until_runs(machine: &Machine, job: &str, wanted: (&str, &str)) -> BTreeMap<String, u64> {
     until(&format!("`{job}` runs as {wanted:?}"), || {
         let pids = pids(machine);
-        let (last, version) = program(&pids[job]);
+        let (last, version) = program(pids[job]);
         ((&*last, &*version) == wanted).then_some(pids)
     })
 }

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use crate::local::operator::{Machine, until};
 
 /// Each job records its start and end. `slow` ends once the file `go` exists.
@@ -77,19 +79,17 @@ fn quick_jobs_move_while_a_slow_one_still_stops_and_the_status_names_that_one() 
             until("a quick job starts elsewhere", || (starts(&machine, job) == 2).then_some(()));
         }
         assert_eq!(notes(&machine, "slow").len(), 1, "it still stops");
-        let named = "JobsWaiting: slow has been stopping on w-0 for ";
-        until("the status names the job", || {
-            machine.asks(&["status"]).contains(named).then_some(())
+        let status = until("the status has the reason", || {
+            Some(machine.document(&["status"])).filter(|it| it["status"] == "JobsWaiting")
         });
-        let explained = machine.asks(&["explain", "slow"]);
-        for part in ["the end of its run, from w-0, for ", "it moves to w-1, with the reason `pin`"]
-        {
-            assert!(explained.contains(part), "{explained}");
-        }
+        assert_eq!(status["moving"][0]["job"], "slow", "{status:#}");
+        let slow = machine.job("slow");
+        assert_eq!((&slow["movesTo"], &slow["movesFor"]), (&"w-1".into(), &"pin".into()));
+        assert_eq!(slow["waitsFor"][0]["what"], "the end of its run");
         fs::write(machine.path().join("go"), "").unwrap();
         until("the slow job starts elsewhere", || (starts(&machine, "slow") == 2).then_some(()));
         operator.prints("3 moved");
-        assert!(!machine.asks(&["status"]).contains("stopping"));
+        assert_eq!(machine.document(&["status"])["moving"], json!([]));
         let still = ["quick-1", "quick-2"].map(|job| stood_still(&machine, job));
         eprintln!("{policy}: the quick jobs stood still for {still:?} ms");
     }

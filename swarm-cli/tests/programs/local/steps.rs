@@ -23,34 +23,32 @@ fn manifest(worker: &str) -> String {
     )
 }
 
-/// Returns the phase and the process of each job, as `ps` prints them.
-fn listed(machine: &Machine) -> BTreeMap<String, (String, String)> {
-    let printed = machine.asks(&["ps"]);
-    let row = |line: &str| {
-        let cells: Vec<_> = line.split("  ").map(str::trim).filter(|it| !it.is_empty()).collect();
-        match cells[..] {
-            [job, _, phase, pid, ..] => Some((job.to_owned(), (phase.to_owned(), pid.to_owned()))),
-            _ => None,
-        }
-    };
-    printed.lines().skip(1).filter_map(row).collect()
+/// Waits until this number of jobs run their newest version in this phase, and returns their
+/// processes.
+pub(super) fn until_phase(machine: &Machine, count: usize, phase: &str) -> BTreeMap<String, u64> {
+    until_version(machine, count, phase, "newest")
 }
 
-/// Waits until this number of jobs have this phase, and returns their processes.
-pub(super) fn until_phase(
+fn until_version(
     machine: &Machine,
     count: usize,
     phase: &str,
-) -> BTreeMap<String, String> {
-    until(&format!("{count} jobs are {phase}"), || {
-        let rows = listed(machine).into_iter().filter(|(_, (now, _))| now == phase);
-        let pids: BTreeMap<_, _> = rows.map(|(job, (_, pid))| (job, pid)).collect();
-        (pids.len() == count && !pids.values().any(|pid| pid == "-")).then_some(pids)
+    version: &str,
+) -> BTreeMap<String, u64> {
+    until(&format!("the {version} version of {count} jobs is {phase}"), || {
+        let document = machine.document(&["ps"]);
+        let jobs = document["jobs"].as_array()?.iter();
+        let jobs = jobs.filter(|it| it["phase"] == phase && it["version"] == version);
+        let pids =
+            jobs.filter_map(|it| Some((it["job"].as_str()?.to_owned(), it["pid"].as_u64()?)));
+        Some(pids.collect::<BTreeMap<_, _>>()).filter(|pids| pids.len() == count)
     })
 }
 
-fn status(machine: &Machine) -> String {
-    machine.asks(&["status"])
+fn settles(machine: &Machine) {
+    until("the pool is settled", || {
+        (machine.document(&["status"])["status"] == "Settled").then_some(())
+    });
 }
 
 /// The starts and stops of jobs in the run log, in the order of their times.
@@ -93,7 +91,7 @@ fn an_edit_restarts_at_most_as_many_jobs_at_a_time_as_the_file_says() {
         let after = until_phase(&machine, 10, "running");
         after.iter().all(|(job, pid)| before[job] != *pid).then_some(after)
     });
-    until("the pool is settled", || status(&machine).starts_with("steps: Settled").then_some(()));
+    settles(&machine);
     let runs_so_far = runs(&machine);
     assert_eq!(most_restarting(&runs_so_far), 3, "{runs_so_far:?}");
 
@@ -127,36 +125,35 @@ fn a_version_that_fails_halts_after_the_first_job_until_it_is_corrected() {
     let sentence = "9 jobs on w-0 still run the previous version, since the new version of job-0 \
                     failed; correct it in the file, or try it again: swarm restart job-0";
     operator.prints(sentence);
-    until("status says it", || status(&machine).contains(sentence).then_some(()));
+    until("status says it", || machine.asks(&["status"]).contains(sentence).then_some(()));
     assert!(machine.logs().contains("its new version failed"), "{}", machine.logs());
     // It fails again and again, and still no other job is restarted.
     until("job-0 has ended three times", || {
         let ends = |(_, job, event): &&(u64, String, String)| job == "job-0" && event == "stop";
         (4 <= runs(&machine).iter().filter(ends).count()).then_some(())
     });
-    let (phase, _) = &listed(&machine)["job-0"];
-    assert!(phase.ends_with(" (new version)"), "{phase}");
-    let kept = until_phase(&machine, 9, "running (previous version)");
+    assert_eq!(machine.job("job-0")["version"], "failed");
+    let kept = until_version(&machine, 9, "running", "previous");
     assert!(kept.iter().all(|(job, pid)| before[job] == *pid), "{kept:?}");
 
     // An edit that is undone restarts only the job that had taken it.
     machine.edit("exit 3", "exec sleep 600");
     let undone = until_phase(&machine, 10, "running");
-    let same = |pids: &BTreeMap<String, String>| {
+    let same = |pids: &BTreeMap<String, u64>| {
         let same = pids.iter().filter(|(job, pid)| before[*job] == **pid);
         same.map(|(job, _)| job.clone()).collect::<BTreeSet<_>>()
     };
     assert_eq!(same(&undone), kept.keys().cloned().collect(), "{undone:?}");
 
     machine.edit("exec sleep 600", "exit 3");
-    until_phase(&machine, 9, "running (previous version)");
+    until_version(&machine, 9, "running", "previous");
     machine.edit("exit 3", "exec sleep 601");
     until("every job runs the corrected version", || {
         same(&until_phase(&machine, 10, "running")).is_empty().then_some(())
     });
     let starts = |(_, job, event): &&(u64, String, String)| job != "job-0" && event == "start";
     assert_eq!(runs(&machine).iter().filter(starts).count(), 18, "once, and corrected once");
-    until("status is settled", || status(&machine).starts_with("steps: Settled").then_some(()));
+    settles(&machine);
     operator.signal(Signal::TERM);
     operator.ended();
     assert_eq!(machine.processes(), []);
@@ -185,7 +182,7 @@ fn starts_wait_for_their_turn_and_stops_do_not() {
     assert_eq!(begun(2), ["job-0", "job-1"]);
     // The jobs that wait can leave at once, and do not start later.
     machine.edit("{name: job-2}, ", "");
-    until("job-2 is gone", || (listed(&machine).len() == 9).then_some(()));
+    until("job-2 is gone", || machine.job("job-2").is_null().then_some(()));
     fs::write(machine.path().join("go-job-1"), "").unwrap();
     assert_eq!(begun(3), ["job-0", "job-1", "job-3"]);
     for number in [0, 3, 4, 5, 6, 7, 8, 9] {

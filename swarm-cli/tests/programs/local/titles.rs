@@ -21,9 +21,7 @@ spec:
 /// Waits until `ps` has the running job `door` with this title, and returns its process.
 fn door(machine: &Machine, title: &str) -> u64 {
     until(&format!("door is {title:?}"), || {
-        let printed = machine.asks(&["ps", "-o", "json", "--job", "door"]);
-        let document: serde_json::Value = serde_json::from_str(&printed).ok()?;
-        let job = &document["jobs"][0];
+        let job = machine.job("door");
         (job["title"] == *title && job["phase"] == "running").then(|| job["pid"].as_u64())?
     })
 }

@@ -79,7 +79,7 @@ fn params_and_runners_of_jobs_are_for_the_user_of_the_pool_alone() {
         assert!(!text.contains("runner"), "{text}");
     }
     assert!(get(&address, "/api/v1/runners").unwrap().starts_with("HTTP/1.0 404"));
-    let rows: Value = serde_json::from_str(&machine.asks(&["ps", "-o", "json"])).unwrap();
+    let rows = machine.document(&["ps"]);
     let jobs = rows["jobs"].as_array().unwrap();
     let with_params: Vec<_> = jobs.iter().filter(|job| job.get("params").is_some()).collect();
     assert_eq!(with_params.len(), 1, "a job without params has no such field");
