@@ -156,11 +156,17 @@ impl Machine {
 
     /// The workers' processes, by worker.
     pub(crate) fn workers(&self) -> BTreeMap<String, i32> {
-        let of_worker = |(pid, words): (i32, Vec<String>)| {
-            let name = words.iter().find_map(|word| word.strip_prefix("--name="))?;
-            Some((name.to_owned(), pid))
+        let processes: BTreeMap<_, _> = self.processes().into_iter().collect();
+        let name = |words: &Vec<String>| {
+            words.iter().find_map(|word| word.strip_prefix("--name=").map(str::to_owned))
         };
-        self.processes().into_iter().filter_map(of_worker).collect()
+        let of_worker = |(pid, words): (&i32, &Vec<String>)| {
+            let worker = name(words)?;
+            // Between fork and exec, a child of a worker has the words of its parent.
+            let is_copy = processes.get(&parent(*pid)?).and_then(name).as_ref() == Some(&worker);
+            (!is_copy).then_some((worker, *pid))
+        };
+        processes.iter().filter_map(of_worker).collect()
     }
 
     /// Every process that has this directory in its command line.
@@ -271,6 +277,12 @@ fn hear() {
             signal_hook::flag::register(signal.as_raw(), Arc::default()).unwrap();
         }
     }
+}
+
+/// Returns the parent of a process; `None` if the process has ended.
+fn parent(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
 /// Waits until a program handles a signal.

@@ -130,7 +130,7 @@ fn a_pool_that_is_started_with_nohup_outlives_its_terminal_and_its_jobs_start_wi
     }
     machine.edit("{name: a}", "{name: a}, {name: b}");
     operator.prints("2 jobs on 2 workers");
-    assert_eq!(machine.workers(), workers);
+    assert_eq!(machine.workers(), workers, "{}{}", operator.complaints(), machine.logs());
     operator.signal(Signal::TERM);
     assert_eq!(operator.ended().code(), Some(0));
 }
