@@ -362,22 +362,22 @@ fn a_program_that_prints_nothing_is_stalled_and_restarted() {
          sleep 0.05; done; exec sleep 1000"
     );
     let runner = format!(
-        "{{command: [sh, -c, '{script}'], ready: {{exec: ['true']}}, alive: {{output: 700ms}}, \
+        "{{command: [sh, -c, '{script}'], ready: {{exec: ['true']}}, alive: {{output: 4s}}, \
          restart: {{maxPause: 20ms}}}}"
     );
     let _worker = running(&dir, &runner, &[]);
     wait_for_log(&dir, "INFO ready job=a");
     // It prints for longer than the output may be missing.
     let printed = || fs::metadata(dir.path().join("printed")).map_or(0, |it| it.len());
-    until("it has printed for two seconds", || 40 <= printed());
+    until("it has printed for five seconds", || 100 <= printed());
     assert!(!log(&dir).contains("stalled"), "{}", log(&dir));
     fs::write(&mute, "").unwrap();
     wait_for_log(&dir, "restarting it after a pause");
     fs::remove_file(mute).unwrap();
     let lines = [
-        "WARN stalled: it printed nothing for 700ms: stopping it job=a",
+        "WARN stalled: it printed nothing for 4s: stopping it job=a",
         "INFO stopping: SIGTERM",
-        "WARN stalled: it printed nothing for 700ms; restarting it after a pause job=a restart=1",
+        "WARN stalled: it printed nothing for 4s; restarting it after a pause job=a restart=1",
     ];
     assert_in_order(&log(&dir), &lines);
     until("it is ready again", || log(&dir).matches("INFO ready job=a").count() == 2);
@@ -407,7 +407,7 @@ fn a_program_is_stalled_after_several_failed_probes_in_a_row() {
     let probe = format!("echo >> {path}/probes; [ $(grep -c ^ {path}/probes) = 2 ]");
     let runner = format!(
         "{{command: [sleep, '1000'], restart: {{limit: 0}}, \
-         alive: {{exec: [sh, -c, '{probe}'], every: 500ms, failures: 2}}}}"
+         alive: {{exec: [sh, -c, '{probe}'], every: 4s, failures: 2}}}}"
     );
     let _worker = running(&dir, &runner, &[]);
     wait_for_log(&dir, "it is not restarted any more");

@@ -109,7 +109,7 @@ fn a_job_that_no_signal_has_reached_is_asked_to_end_after_half_of_its_time() {
     guard.start_job("r", RECORDER);
     until("it records", || guard.path("r.ready").exists().then_some(()));
     signal_guard(&mut guard, Signal::TERM);
-    stop(&mut guard, "r", 2_000);
+    stop(&mut guard, "r", 20_000);
     let reply = guard.reply();
     assert!(reply.contains(r#""end":{"code":0}"#), "{reply}");
     assert!(guard.log().contains("r: finalized\n"), "{}", guard.log());
