@@ -92,18 +92,8 @@ impl Fleet {
     /// as when its node is lost.
     fn work(&mut self) {
         self.renew_lies();
-        let others = self.slots().filter(|slot| *slot != self.slot(0));
-        let is_empty = |slot: &Slot| self.in_slot(*slot).is_none_or(|n| self.pods[n].is_dead());
-        for slot in others.filter(is_empty).collect::<Vec<_>>() {
-            self.start_pod(slot);
-        }
-        self.tick(0);
-        for n in 0..self.pods.len() {
-            if self.pods[n].worker.requests.is_empty() && self.pods[n].worker.reply.is_none() {
-                self.lose(n);
-            }
-            self.calm(n);
-        }
+        let first = self.slot(0);
+        self.let_work(|slot| slot != first);
         for o in 0..2 {
             self.observe(o, 0);
             self.revoke(o, false);

@@ -140,8 +140,14 @@ impl Fleet {
                 self.feed(n, SessionEvent::Terminate { grace: grace() });
             }
         }
+        self.let_work(|_| true);
+    }
+
+    /// Starts a pod in each of the empty slots that `starts` allows. Time passes, and all workers that
+    /// can work do.
+    pub(super) fn let_work(&mut self, starts: impl Fn(Slot) -> bool) {
         let is_empty = |slot: &Slot| self.in_slot(*slot).is_none_or(|n| self.pods[n].is_dead());
-        let empty: Vec<_> = self.slots().filter(is_empty).collect();
+        let empty: Vec<_> = self.slots().filter(|slot| starts(*slot) && is_empty(slot)).collect();
         for slot in empty {
             self.start_pod(slot);
         }
