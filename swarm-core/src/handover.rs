@@ -36,7 +36,7 @@ mod cells;
 mod check;
 
 mod lease;
-mod room;
+pub(crate) mod room;
 mod stopping;
 mod watch;
 

@@ -4,19 +4,34 @@
 use std::collections::BTreeMap;
 
 use super::{Change, SessionId, StepInputs};
-use crate::JobName;
+use crate::{JobName, Share};
 
 /// The whole of a worker, in percent.
-const WHOLE: u32 = 100;
+pub(crate) const WHOLE: u32 = 100;
 
 /// The load of one session.
 #[derive(Clone, Copy, Debug, Default)]
-struct Load {
-    jobs: u32,
+pub(crate) struct Load {
+    pub(crate) jobs: u32,
     /// The sum of the shares, in percent.
-    percent: u32,
+    pub(crate) percent: u32,
     /// Whether it holds a job without a share, or a job whose share is unknown.
-    has_others: bool,
+    pub(crate) has_others: bool,
+}
+
+impl Load {
+    /// Returns the load with one more job. `is_leaving` says that the job was planned with a share
+    /// that is no longer known, so it may have been the whole worker.
+    #[must_use]
+    pub(crate) fn with(self, share: Option<Share>, is_leaving: bool) -> Self {
+        let known = share.map_or(0, |share| u32::from(share.percent()));
+        let percent = if is_leaving { WHOLE } else { known };
+        Self {
+            jobs: self.jobs.saturating_add(1),
+            percent: self.percent.saturating_add(percent),
+            has_others: self.has_others || share.is_none(),
+        }
+    }
 }
 
 /// The loads of the sessions that are to receive jobs.
@@ -74,15 +89,8 @@ impl<'a> Room<'a> {
     }
 
     fn with(&self, load: Load, job: &JobName) -> Load {
-        let known = self.inputs.jobs.get(job);
-        let share = known.and_then(|job| job.share).map(|share| u32::from(share.percent()));
-        // The job was planned with a share that is no longer known.
-        let percent = if self.inputs.is_leaving(job) { WHOLE } else { share.unwrap_or(0) };
-        Load {
-            jobs: load.jobs.saturating_add(1),
-            percent: load.percent.saturating_add(percent),
-            has_others: load.has_others || share.is_none(),
-        }
+        let share = self.inputs.jobs.get(job).and_then(|job| job.share);
+        load.with(share, self.inputs.is_leaving(job))
     }
 }
 

@@ -9,20 +9,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::{Desired, Observed};
+use crate::handover::room::{Load, WHOLE};
 use crate::handover::{Cell, Policy, SessionId};
 use crate::{JobName, Ledger, Member, Pool, Share, Slot};
-
-/// The whole of a worker, in percent.
-const WHOLE: u32 = 100;
-
-/// The load of one worker.
-#[derive(Clone, Copy, Default)]
-struct Load {
-    jobs: u32,
-    percent: u32,
-    /// Whether one of the jobs has no share, so that no job can have the whole worker.
-    has_others: bool,
-}
 
 /// Returns `pool` without the room that overdue jobs take. A worker keeps at least the room of the
 /// jobs that it holds, so that none of these moves for this reason. O(jobs · log jobs) if a job is
@@ -42,9 +31,9 @@ pub(super) fn without_their_room<'a>(
     let mut taken = BTreeMap::<Slot, Load>::new();
     for (slot, jobs) in overdue {
         for job in jobs {
-            // A removed job may have had any share.
-            let share = desired.jobs.get(job).map_or(Some(WHOLE), |job| job.share.map(percent));
-            taken.entry(slot).or_default().add(share);
+            let wanted = desired.jobs.get(job);
+            let load = taken.entry(slot).or_default();
+            *load = load.with(wanted.and_then(|job| job.share), wanted.is_none());
         }
     }
     let present = present(observed);
@@ -54,8 +43,8 @@ pub(super) fn without_their_room<'a>(
         let Some(slot) = present.get(session).filter(|slot| taken.contains_key(slot)) else {
             continue;
         };
-        let share = desired.jobs.get(job).and_then(|job| job.share).map(percent);
-        held.entry(*slot).or_default().add(share);
+        let load = held.entry(*slot).or_default();
+        *load = load.with(desired.jobs.get(job).and_then(|job| job.share), false);
     }
     let mut pool = pool.clone();
     for (slot, taken) in taken {
@@ -101,7 +90,7 @@ fn lessen(member: &mut Member, taken: Load, held: Load, has_shares: bool) {
     if !has_shares {
         return;
     }
-    let whole = member.capacity.map_or(WHOLE, percent);
+    let whole = member.capacity.map_or(WHOLE, |share| u32::from(share.percent()));
     let left = whole.saturating_sub(taken.percent);
     let left = if taken.has_others { left.min(WHOLE - 1) } else { left };
     if left == 0 {
@@ -109,18 +98,6 @@ fn lessen(member: &mut Member, taken: Load, held: Load, has_shares: bool) {
     }
     let capacity = u8::try_from(left.max(held.percent)).ok().and_then(|left| Share::new(left).ok());
     member.capacity = capacity.or(member.capacity);
-}
-
-impl Load {
-    fn add(&mut self, share: Option<u32>) {
-        self.jobs = self.jobs.saturating_add(1);
-        self.percent = self.percent.saturating_add(share.unwrap_or(0));
-        self.has_others |= share.is_none();
-    }
-}
-
-fn percent(share: Share) -> u32 {
-    u32::from(share.percent())
 }
 
 #[cfg(test)]
