@@ -6,9 +6,10 @@ use std::time::Duration;
 use crate::handover::LeaseTerms;
 use crate::{Share, Slot};
 
-/// The part of `return_grace` for which a session that ends keeps its jobs for the next worker of
-/// its slot: `return_grace / SUCCESSOR_PART`, 7.5 s by default. Until then a rollout moves each job
-/// once. After that other workers get the jobs, since the next worker may never start.
+/// The part of two times for which a session that ends keeps its jobs for the next worker of its slot:
+/// min(`return_grace`, its own grace) / `SUCCESSOR_PART`, 7.5 s by default. Until then a rollout moves
+/// each job once. After that other workers get the jobs, since the next worker may never start. The
+/// rest of its own grace is for that handover.
 const SUCCESSOR_PART: u32 = 4;
 
 /// The observed state of the worker in a slot. Durations are ages on the observer's monotonic
@@ -27,9 +28,8 @@ pub enum Presence {
     Ending {
         /// The time since it was asked.
         age: Duration,
-        /// The time for which it can still wait. The rest of its own time is for the handover of
-        /// its jobs to other slots.
-        left: Duration,
+        /// The time that it has for its end, from when it was asked.
+        grace: Duration,
     },
     /// It implements the protocol and asks for its jobs to be moved away; it releases each job on
     /// request.
@@ -132,10 +132,7 @@ impl Presence {
             Self::NotReady(age) => (age, timing.not_ready_grace?),
             Self::Away(age) => (age, timing.return_grace),
             Self::Leaving(age) => (age, timing.release_timeout),
-            Self::Ending { age, left } => {
-                let wait = timing.return_grace / SUCCESSOR_PART;
-                (age, wait.min(age.saturating_add(left)))
-            }
+            Self::Ending { age, grace } => (age, timing.return_grace.min(grace) / SUCCESSOR_PART),
         };
         limit.checked_sub(age).filter(|left| !left.is_zero())
     }
@@ -239,17 +236,18 @@ mod tests {
     #[test]
     fn a_worker_that_ends_waits_for_the_next_one_for_a_part_of_both_times() {
         let timing = Timing { return_grace: Duration::from_secs(40), ..Timing::default() };
-        let after = |age, left| {
-            let (age, left) = (Duration::from_secs(age), Duration::from_secs(left));
-            let ending = Presence::Ending { age, left };
+        let after = |age, grace| {
+            let (age, grace) = (Duration::from_secs(age), Duration::from_secs(grace));
+            let ending = Presence::Ending { age, grace };
             (ending.standing(&timing), ending.changes_in(&timing))
         };
         let keeps = |left| (Some(Standing::Keeps), Some(Duration::from_secs(left)));
         assert_eq!(after(0, 99), keeps(10), "a quarter of the grace");
         assert_eq!(after(9, 99), keeps(1));
         assert_eq!(after(10, 99), (None, None));
-        assert_eq!(after(0, 3), keeps(3), "as long as it may");
-        assert_eq!(after(3, 0), (None, None));
+        assert_eq!(after(0, 12), keeps(3), "a quarter of its own grace");
+        assert_eq!(after(3, 12), (None, None));
+        assert_eq!(after(0, 0), (None, None));
     }
 
     #[test]

@@ -14,10 +14,6 @@ use tokio::time::Instant;
 
 use super::slots::Slots;
 
-/// The part of a pod's grace for its end that a session may spend on waiting for the next pod: grace
-/// / `SUCCESSOR_PART`, 7.5 s by default. The rest is for the handover of its jobs.
-const SUCCESSOR_PART: u32 = 4;
-
 /// The times at which this process first saw the current states of one pool.
 #[derive(Debug)]
 pub struct FirstSeen {
@@ -49,7 +45,8 @@ impl FirstSeen {
         let mut workers = BTreeMap::new();
         for slot in all {
             let pod = pods.get(&slot).map(|pod| &**pod);
-            let is_lost = pod.is_some_and(|pod| is_lost(pod) || ending(slots, pod).is_some());
+            let ending = pod.and_then(|pod| ending(slots, pod));
+            let is_lost = pod.is_some_and(|pod| is_lost(pod) || ending.is_some());
             let state = SlotState::of(pod, wanted.contains(&slot), is_lost);
             let away = since(&mut self.away, slot, state == SlotState::Away, now);
             // A pod that is recreated repeatedly is not ready for the whole time.
@@ -59,8 +56,8 @@ impl FirstSeen {
             let presence = match state {
                 SlotState::Ready => Presence::Ready,
                 SlotState::NotReady => Presence::NotReady(not_ready),
-                SlotState::Away => match pod.and_then(|pod| ending(slots, pod)) {
-                    Some(wait) => Presence::Ending { age: away, left: wait.saturating_sub(away) },
+                SlotState::Away => match ending {
+                    Some(grace) => Presence::Ending { age: away, grace },
                     None => Presence::Away(away),
                 },
                 SlotState::Leaving => Presence::Leaving(leaving),
@@ -84,13 +81,12 @@ impl FirstSeen {
     }
 }
 
-/// The time for which a session may keep its jobs for the next pod of its slot, from the start of its
-/// deletion. `None` if the pod is not being deleted, or no other pod can take its slot before it is
+/// The time that a pod has for its end, from the start of its deletion. `None` if the pod is not being deleted, or no other pod can take its slot before it is
 /// removed.
 fn ending(slots: &Slots, pod: &Pod) -> Option<Duration> {
     let _asked = pod.metadata.deletion_timestamp.as_ref().filter(|_| slots.are_bound())?;
     let grace = pod.metadata.deletion_grace_period_seconds.and_then(|it| u64::try_from(it).ok());
-    Some(grace.map_or(Duration::ZERO, |grace| Duration::from_secs(grace) / SUCCESSOR_PART))
+    Some(Duration::from_secs(grace.unwrap_or_default()))
 }
 
 /// The state of a slot in one observation.
@@ -299,14 +295,11 @@ mod tests {
             (seen.name, seen.presence, seen.pod)
         };
         let of = |n: u32| Some(format!("uid-{n}"));
-        let away = |age| {
-            let left = (5 * second / 2).saturating_sub(age);
-            ("w-0".to_owned(), Presence::Ending { age, left }, of(0))
-        };
+        let away = |age| ("w-0".to_owned(), Presence::Ending { age, grace: 10 * second }, of(0));
         assert_eq!(seen(&[deleted.clone()], start), away(Duration::ZERO));
         let starting = [deleted.clone(), pod(1, false)];
         assert_eq!(seen(&starting, start + second), away(second));
-        assert_eq!(seen(&starting, start + 9 * second), away(9 * second), "it hands its jobs over");
+        assert_eq!(seen(&starting, start + 9 * second), away(9 * second));
         let gone = ("uid-0".to_owned(), Presence::Away(second), None);
         assert_eq!(seen(&[], start + second), gone, "as the ledger remembers it");
         let ready = ("w-1".to_owned(), Presence::Ready, of(1));

@@ -249,7 +249,7 @@ fn a_worker_counts_by_its_session_and_its_pod() {
         overseer.observed(at(0), Policy::Exclusive, pool).workers.get(&Slot(0)).cloned()
     };
     let age = Duration::from_secs(3);
-    let ending = Presence::Ending { age, left: age };
+    let ending = Presence::Ending { age, grace: age };
     let mut with = overseer();
     with.learn(at(0), Fact::Lease(id(1), new(1)));
     let mut without = overseer();

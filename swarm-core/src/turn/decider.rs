@@ -176,8 +176,8 @@ fn worker_grown(now: &WorkerSeen, then: &WorkerSeen) -> Option<Duration> {
         (Presence::NotReady(now), Presence::NotReady(then))
         | (Presence::Away(now), Presence::Away(then))
         | (Presence::Leaving(now), Presence::Leaving(then)) => now.checked_sub(then),
-        (Presence::Ending { age: now, left }, Presence::Ending { age: then, left: before }) => {
-            now.checked_sub(then).filter(|grown| before.checked_sub(*grown) == Some(*left))
+        (Presence::Ending { age: now, grace }, Presence::Ending { age: then, grace: before }) => {
+            now.checked_sub(then).filter(|_| *grace == before)
         }
         (
             Presence::Ready
@@ -333,7 +333,7 @@ mod tests {
             1 => age.clone().prop_map(Presence::NotReady),
             1 => age.clone().prop_map(Presence::Away),
             1 => age.clone().prop_map(Presence::Leaving),
-            1 => (age.clone(), age).prop_map(|(age, left)| Presence::Ending { age, left }),
+            1 => (age.clone(), age).prop_map(|(age, grace)| Presence::Ending { age, grace }),
         ]
     }
 
@@ -344,9 +344,7 @@ mod tests {
             Presence::NotReady(age) => Presence::NotReady(age + by),
             Presence::Away(age) => Presence::Away(age + by),
             Presence::Leaving(age) => Presence::Leaving(age + by),
-            Presence::Ending { age, left } => {
-                Presence::Ending { age: age + by, left: left.saturating_sub(by) }
-            }
+            Presence::Ending { age, grace } => Presence::Ending { age: age + by, grace },
         }
     }
 
