@@ -26,6 +26,13 @@ pub fn now() -> Moment {
     Moment(Duration::from_secs(part(tv_sec)) + Duration::from_nanos(part(tv_nsec)))
 }
 
+/// Returns the processor time that the calling thread has used. Other programs of a busy machine do
+/// not add to it.
+#[must_use]
+pub fn thread_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
 /// Converts a span to milliseconds.
 #[must_use]
 pub fn millis(span: Duration) -> u64 {

@@ -22,7 +22,7 @@ use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::file::{self, ReadError};
@@ -132,17 +132,21 @@ impl FileWatch {
     }
 
     /// Waits until the contents differ from the last returned ones, or until an event of the file.
-    /// A series of events may be returned as its last one.
+    /// A series of events may be returned as its last one. Contents are not returned before
+    /// `contents_from`, and events are returned at once.
     ///
     /// This method is cancel safe, like [`changed`](Self::changed).
-    pub async fn noticed(&mut self) -> Noticed {
+    pub async fn noticed(&mut self, contents_from: Instant) -> Noticed {
+        let Self { found, touches, _follower } = self;
+        let changed = async {
+            sleep_until(contents_from.into()).await;
+            found.changed().await
+        };
         tokio::select! {
             // The order matters: contents are read after the events that they come from.
             biased;
-            Ok(()) = self.touches.changed() => Noticed::Touched(*self.touches.borrow_and_update()),
-            Ok(()) = self.found.changed() => {
-                Noticed::Found(self.found.borrow_and_update().clone())
-            }
+            Ok(()) = touches.changed() => Noticed::Touched(*touches.borrow_and_update()),
+            Ok(()) = changed => Noticed::Found(found.borrow_and_update().clone()),
             else => std::future::pending().await,
         }
     }

@@ -11,6 +11,7 @@ use std::io::{self, Read as _};
 use std::ops::Range;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -105,7 +106,7 @@ impl Wanted {
 /// The source of the manifest, and its edits.
 #[derive(Debug)]
 pub(super) struct Input {
-    reader: Reader,
+    reader: Arc<Reader>,
     /// `None` for standard input and for a pipe, which are read once.
     edits: Option<Edits>,
 }
@@ -151,7 +152,7 @@ impl Input {
         let (name, workers) = (args.name.clone(), args.workers);
         let reader = Reader { shown, name, workers, has_own_workers };
         let wanted = reader.wanted(&contents)?;
-        Ok((Self { reader, edits }, wanted))
+        Ok((Self { reader: reader.into(), edits }, wanted))
     }
 
     /// Returns the file whose edits are followed, as the user wrote it.
@@ -169,10 +170,10 @@ impl Input {
     pub(super) async fn edited(&mut self, current: &Wanted) -> Edit {
         let Self { reader, edits } = self;
         let Some(edits) = edits else { return std::future::pending().await };
-        let read = |contents: &Contents| {
-            reader.wanted(contents).and_then(|wanted| reader.same(current, wanted, contents))
-        };
-        edits.next(read, current).await
+        let parser = Arc::clone(reader);
+        let parse = move |contents: &Contents| parser.wanted(contents);
+        let check = |wanted, contents: &Contents| reader.same(current, wanted, contents);
+        edits.next(parse, check, current).await
     }
 }
 

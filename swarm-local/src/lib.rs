@@ -97,6 +97,10 @@ use until::Until;
 use web::{Listeners, Private};
 use worker::WorkerProgram;
 
+/// Limit of every wait of a unit test: it ends a test that hangs, and judges nothing.
+#[cfg(test)]
+const DEADLINE: Duration = Duration::from_mins(5);
+
 /// Arguments of `local`.
 #[derive(Clone, Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
