@@ -54,3 +54,7 @@ pub mod usage;
 
 pub mod http;
 pub mod metrics;
+
+/// Limit of every wait of a unit test: it ends a test that hangs, and judges nothing.
+#[cfg(test)]
+const DEADLINE: std::time::Duration = std::time::Duration::from_mins(5);

@@ -303,7 +303,7 @@ mod tests {
     }
 
     async fn next_update(watch: &mut WorkerViewWatch) -> ViewUpdate {
-        timeout(Duration::from_secs(10), watch.changed()).await.expect("no update arrived")
+        timeout(crate::DEADLINE, watch.changed()).await.expect("no update arrived")
     }
 
     #[tokio::test]

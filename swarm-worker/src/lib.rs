@@ -97,6 +97,10 @@ pub use guard::KILLING;
 pub use log::log_filter;
 pub use runner::{Job, Outcome, Readiness, RunLogKeeper, Runner};
 
+/// Limit of every wait of a unit test: it ends a test that hangs, and judges nothing.
+#[cfg(test)]
+const DEADLINE: std::time::Duration = std::time::Duration::from_mins(5);
+
 /// Executes a command and returns the exit code of the program: 0 for success, and 2 for wrong
 /// usage or input, after a message on standard error.
 ///

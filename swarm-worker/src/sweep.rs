@@ -250,7 +250,7 @@ mod tests {
         let count = || procs::all().unwrap().into_iter().filter(|p| is_marked(p.pid)).count();
         let began = std::time::Instant::now();
         while !ready.exists() || count() < 2 {
-            assert!(began.elapsed() < Duration::from_secs(20), "{} processes", count());
+            assert!(began.elapsed() < crate::DEADLINE, "{} processes", count());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let ended = end_all(&marker).await.unwrap();

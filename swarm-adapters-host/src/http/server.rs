@@ -357,6 +357,6 @@ mod tests {
         let server = tokio::spawn(serve(listener, Endpoints::default(), shutdown.clone()));
         let _open = TcpStream::connect(address).await.unwrap();
         shutdown.cancel();
-        timeout(10 * DRAIN, server).await.unwrap().unwrap().unwrap();
+        timeout(crate::DEADLINE, server).await.unwrap().unwrap().unwrap();
     }
 }

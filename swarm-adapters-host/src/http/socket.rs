@@ -193,7 +193,7 @@ mod tests {
             }
         };
         let both = async { tokio::join!(listener.accept(), connected) };
-        tokio::time::timeout(Duration::from_secs(30), both).await.unwrap();
+        tokio::time::timeout(crate::DEADLINE, both).await.unwrap();
         let mode = fs::metadata(dir.join(NAME)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }

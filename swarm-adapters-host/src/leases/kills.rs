@@ -6,16 +6,16 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use swarm_core::handover::Ack;
 
 use super::*;
+use crate::DEADLINE;
 
 /// The variable that makes a test process write leases, with the directory as its value.
 const DIR: &str = "SWARM_TEST_LEASES";
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn session() -> SessionId {
     SessionId::new("worker-0", 1)
@@ -32,7 +32,7 @@ fn next(leases: &Leases, number: u64) -> Result<LeaseVersion, LeaseWriteError> {
 fn a_process_that_only_writes() {
     let Some(dir) = env::var_os(DIR) else { return };
     let leases = Leases::open(Path::new(&dir)).unwrap();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + DEADLINE;
     while Instant::now() < end {
         match next(&leases, u64::from(std::process::id())) {
             // The pipe is closed if the test has ended.
@@ -96,7 +96,7 @@ fn processes_that_are_frozen_and_killed_never_make_one_version_twice() {
     let leases = Leases::open(dir.path()).unwrap();
     let newest = || leases.read(&session()).unwrap().map_or(0, |lease| lease.version.0);
     let grow = |writes: u64| {
-        let (goal, end) = (newest() + writes, Instant::now() + PATIENCE);
+        let (goal, end) = (newest() + writes, Instant::now() + DEADLINE);
         while newest() < goal {
             assert!(Instant::now() < end, "the writers stopped");
         }

@@ -219,7 +219,7 @@ fn a_session_whose_name_is_not_a_file_name_has_no_lease() {
 }
 
 async fn changed(follower: &mut LeaseFollower) -> Vec<SessionId> {
-    let changed = timeout(Duration::from_secs(10), follower.changed()).await;
+    let changed = timeout(crate::DEADLINE, follower.changed()).await;
     changed.expect("no change was reported").unwrap().into_iter().collect()
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use tokio::time::sleep;
 
 use super::*;
+use crate::DEADLINE;
 
 const GATHER: Duration = Duration::from_millis(20);
 const BYTES_MAX: u64 = 1 << 20;
@@ -13,10 +14,7 @@ const BYTES_MAX: u64 = 1 << 20;
 const NEVER: Duration = Duration::from_hours(1);
 
 async fn contents(watch: &mut FileWatch) -> Contents {
-    timeout(Duration::from_secs(10), watch.changed())
-        .await
-        .expect("no change was reported")
-        .contents
+    timeout(DEADLINE, watch.changed()).await.expect("no change was reported").contents
 }
 
 fn text(text: &str) -> Contents {

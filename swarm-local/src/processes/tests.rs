@@ -4,6 +4,7 @@ use swarm_worker::sweep;
 use tokio::time::timeout;
 
 use super::*;
+use crate::DEADLINE;
 
 /// A worker that runs until its pipe closes or it reads an order.
 const GOOD: &str = "read order";
@@ -24,7 +25,7 @@ fn patient_pool(dir: &Path, script: &str, stop_timeout: Duration) -> Processes {
 
 async fn until(pool: &Processes, condition: impl FnMut(&Workers) -> bool) -> Workers {
     let mut workers = pool.watch();
-    let reached = timeout(Duration::from_secs(20), workers.wait_for(condition)).await;
+    let reached = timeout(DEADLINE, workers.wait_for(condition)).await;
     reached.expect("it never came to that").unwrap().clone()
 }
 
@@ -40,7 +41,7 @@ async fn a_worker_runs_until_it_is_asked_to_end_or_its_pipe_closes() {
     pool.start(Slot(0), "w-0");
     pool.start(Slot(1), "w-1");
     let before = until(&pool, is_up).await;
-    pool.leave(Slot(1), Duration::from_secs(20));
+    pool.leave(Slot(1), DEADLINE);
     until(&pool, |workers| workers.keys().eq([&Slot(0)])).await;
     pool.start(Slot(1), "w-1");
     let after = until(&pool, |workers| workers.len() == 2 && is_up(workers)).await;
@@ -183,10 +184,10 @@ async fn a_worker_that_speaks_gets_orders_and_one_that_does_not_gets_signals() {
     until(&silent, is_up).await;
     let since = Instant::now();
     while !dir.path().join("logs/w-0.log").exists() || !log().contains("ready") {
-        assert!(since.elapsed() < Duration::from_secs(20));
+        assert!(since.elapsed() < DEADLINE);
         sleep(Duration::from_millis(5)).await;
     }
-    silent.leave(Slot(0), Duration::from_secs(7));
+    silent.leave(Slot(0), DEADLINE);
     until(&silent, Workers::is_empty).await;
     silent.end().await;
     assert!(log().contains("TERM"), "{}", log());
@@ -199,13 +200,13 @@ async fn a_worker_that_speaks_gets_orders_and_one_that_does_not_gets_signals() {
     until(&speaking, is_up).await;
     let since = Instant::now();
     while speaking.reported().is_empty() {
-        assert!(since.elapsed() < Duration::from_secs(20));
+        assert!(since.elapsed() < DEADLINE);
         sleep(Duration::from_millis(5)).await;
     }
-    speaking.leave(Slot(0), Duration::from_secs(7));
+    speaking.leave(Slot(0), DEADLINE);
     until(&speaking, Workers::is_empty).await;
     speaking.end().await;
-    assert_eq!(log(), "got {\"do\":\"drain\",\"within_ms\":7000}\n");
+    assert_eq!(log(), format!("got {{\"do\":\"drain\",\"within_ms\":{}}}\n", DEADLINE.as_millis()));
 }
 
 #[tokio::test]
@@ -226,7 +227,7 @@ async fn what_a_worker_says_is_known_at_once_and_forgotten_with_it() {
     let fails =
         |pool: &Processes| pool.reported().values().any(|reported| reported.failing.count == 1);
     while !fails(&pool) {
-        timeout(Duration::from_secs(20), news.changed()).await.unwrap().unwrap();
+        timeout(DEADLINE, news.changed()).await.unwrap().unwrap();
     }
     let jobs = pool.reported()[&Slot(0)].jobs.clone();
     let expected = [("a", Some(7), true), ("b", None, false)];

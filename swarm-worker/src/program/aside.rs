@@ -36,14 +36,11 @@ mod tests {
     use std::future::ready;
     use std::pin::pin;
     use std::sync::{Arc, Mutex, mpsc};
-    use std::time::Duration;
 
     use swarm_adapters_host::runtime;
 
     use super::*;
-
-    /// The bound on every wait. Only a test that fails reaches it.
-    const WITHIN: Duration = Duration::from_secs(20);
+    use crate::DEADLINE;
 
     #[tokio::test]
     async fn work_is_awaited_until_it_returns_its_result() {
@@ -58,7 +55,7 @@ mod tests {
         let may_end = Arc::new(Mutex::new(may_end));
         let work = move |is_awaited: &dyn Fn() -> bool| {
             begin.send(is_awaited()).unwrap();
-            let was_told = may_end.lock().unwrap().recv_timeout(WITHIN) == Ok(());
+            let was_told = may_end.lock().unwrap().recv_timeout(DEADLINE) == Ok(());
             report.send((was_told, is_awaited())).unwrap();
         };
         let runtime = runtime::single().unwrap();
@@ -69,10 +66,10 @@ mod tests {
                 _ = &mut working => panic!("the work waits"),
                 () = ready(()) => {}
             }
-            assert_eq!(has_begun.recv_timeout(WITHIN), Ok(true));
+            assert_eq!(has_begun.recv_timeout(DEADLINE), Ok(true));
         });
         drop(runtime);
         end.send(()).unwrap();
-        assert_eq!(reported.recv_timeout(WITHIN), Ok((true, false)), "the runtime waited");
+        assert_eq!(reported.recv_timeout(DEADLINE), Ok((true, false)), "the runtime waited");
     }
 }

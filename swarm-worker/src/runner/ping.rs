@@ -216,8 +216,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpSocket};
 
     use super::*;
-
-    const SECOND: Duration = Duration::from_secs(10);
+    use crate::DEADLINE;
 
     async fn served(router: Router) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -241,11 +240,11 @@ mod tests {
     #[tokio::test]
     async fn a_url_is_fetched_with_its_path() {
         let address = served(Router::new().route("/a/b", get(|| async { "ok" }))).await;
-        assert!(fetch(&format!("http://{address}/a/b"), SECOND).await.is_ok());
-        let message = fetch(&format!("http://{address}"), SECOND).await.unwrap_err().to_string();
+        assert!(fetch(&format!("http://{address}/a/b"), DEADLINE).await.is_ok());
+        let message = fetch(&format!("http://{address}"), DEADLINE).await.unwrap_err().to_string();
         assert_eq!(message, format!("{address} answered 404 Not Found"));
         for bad in ["", "127.0.0.1:80", "https://a:1/", "http://", "http://a:b/"] {
-            let error = fetch(bad, SECOND).await;
+            let error = fetch(bad, DEADLINE).await;
             assert!(matches!(error, Err(PingError::Address(_))), "{bad}: {error:?}");
         }
     }
@@ -253,9 +252,9 @@ mod tests {
     #[tokio::test]
     async fn a_success_has_a_latency_and_a_failure_has_a_reason() {
         let good = served(Router::new().route("/ping", get(|| async { "pong" }))).await;
-        assert!(ping(&good, SECOND).await.unwrap().to_string().starts_with("answered in "));
+        assert!(ping(&good, DEADLINE).await.unwrap().to_string().starts_with("answered in "));
         let bad = served(Router::new()).await;
-        let message = ping(&bad, SECOND).await.unwrap_err().to_string();
+        let message = ping(&bad, DEADLINE).await.unwrap_err().to_string();
         assert_eq!(message, format!("{bad} answered 404 Not Found"));
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = silent.local_addr().unwrap().to_string();
@@ -265,7 +264,7 @@ mod tests {
         let closed = TcpSocket::new_v4().unwrap();
         closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = closed.local_addr().unwrap().to_string();
-        let message = ping(&address, SECOND).await.unwrap_err().to_string();
+        let message = ping(&address, DEADLINE).await.unwrap_err().to_string();
         assert!(message.contains(" cannot be reached: Connection refused"), "{message}");
     }
 }

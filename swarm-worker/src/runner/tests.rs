@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::supervisor::{JobPhase, JobReport};
 use super::*;
+use crate::DEADLINE;
 
 /// Ends every run with the next scripted outcome. Without one, the run continues until it is
 /// stopped.
@@ -58,7 +59,7 @@ fn limited(ends: &[Outcome], limit: Option<u32>) -> (Supervisor, Arc<Script>) {
 }
 
 async fn event(supervisor: &mut Supervisor) -> Event {
-    let mut events = timeout(Duration::from_secs(20), supervisor.next_events()).await.unwrap();
+    let mut events = timeout(DEADLINE, supervisor.next_events()).await.unwrap();
     assert_eq!(events.len(), 1, "{events:?}");
     events.remove(0)
 }
@@ -72,7 +73,7 @@ async fn until(supervisor: &Supervisor, is_so: impl Fn(&JobReport) -> bool) -> J
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    timeout(Duration::from_secs(20), reached).await.unwrap()
+    timeout(DEADLINE, reached).await.unwrap()
 }
 
 #[tokio::test]
@@ -144,7 +145,7 @@ async fn a_job_fails_until_it_has_run_for_half_a_minute_and_its_last_output_is_r
     let mut failing = supervisor.failing();
     supervisor.start(spec("a", 7));
     let before = tokio::time::Instant::now();
-    timeout(Duration::from_secs(20), failing.wait_for(|it| it.count == 1)).await.unwrap().unwrap();
+    timeout(DEADLINE, failing.wait_for(|it| it.count == 1)).await.unwrap().unwrap();
     let reported = failing.borrow().worst[0].clone();
     assert_eq!((reported.state, reported.restarts), (FailingState::Restarting, 1));
     assert_eq!((reported.last_exit.as_str(), reported.last_output.len()), ("it broke", 1));
@@ -159,10 +160,10 @@ async fn a_job_that_was_given_up_fails_until_it_is_stopped() {
     let mut failing = supervisor.failing();
     supervisor.start(spec("a", 7));
     let is_failed = |it: &Arc<Failing>| it.worst.iter().any(|it| it.state == FailingState::Failed);
-    timeout(Duration::from_secs(20), failing.wait_for(is_failed)).await.unwrap().unwrap();
+    timeout(DEADLINE, failing.wait_for(is_failed)).await.unwrap().unwrap();
     supervisor.stop(&JobName::new("a").unwrap());
     event(&mut supervisor).await;
-    timeout(Duration::from_secs(20), failing.wait_for(|it| it.count == 0)).await.unwrap().unwrap();
+    timeout(DEADLINE, failing.wait_for(|it| it.count == 0)).await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -316,7 +317,7 @@ async fn a_job_is_up_once_it_is_ready_or_has_run_for_a_second_if_nothing_checks_
     unchecked.start(spec("a", 7));
     assert_eq!(unchecked.not_up([(&a, token)]), [&a]);
     while !unchecked.not_up([(&a, token)]).is_empty() {
-        timeout(Duration::from_secs(20), changes.changed()).await.unwrap().unwrap();
+        timeout(DEADLINE, changes.changed()).await.unwrap().unwrap();
     }
     let took = before.elapsed().as_millis();
     assert!((1_000..=2_000).contains(&took), "{took} ms");
@@ -438,7 +439,7 @@ async fn every_run_is_in_the_run_log_from_start_to_stop() {
     supervisor.start(spec("a", 3));
     until(&supervisor, |report| report.phase == JobPhase::Running).await;
     let text = || std::fs::read_to_string(&path).unwrap();
-    timeout(Duration::from_secs(20), async {
+    timeout(DEADLINE, async {
         while !text().contains("\"alive\"") {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -448,7 +449,7 @@ async fn every_run_is_in_the_run_log_from_start_to_stop() {
     supervisor.stop(&JobName::new("a").unwrap());
     event(&mut supervisor).await;
     drop(supervisor);
-    timeout(Duration::from_secs(20), async {
+    timeout(DEADLINE, async {
         while !text().contains("\"end\"") {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

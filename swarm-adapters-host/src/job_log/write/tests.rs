@@ -2,8 +2,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::super::{Entry, Limits, Reader, Settings};
 use super::*;
-
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::DEADLINE;
 
 struct Fixture {
     root: tempfile::TempDir,
@@ -37,7 +36,7 @@ impl Fixture {
         let mut line = String::new();
         Line::now(worker, Kind::Output, text).append_to(&mut line);
         assert!(logs.append(&self.job, line, 1));
-        logs.flush(PATIENCE);
+        logs.flush(DEADLINE);
     }
 }
 
@@ -87,7 +86,7 @@ fn no_file_is_larger_than_its_limit_however_many_lines_come_at_once() {
         text
     };
     assert!(logs.append(&it.job, text(0), 25) && logs.append(&it.job, text(25), 25));
-    logs.flush(PATIENCE);
+    logs.flush(DEADLINE);
     let sizes = (0..).map_while(|times| fs::metadata(it.path(times)).ok()).map(|it| it.len());
     let sizes: Vec<_> = sizes.collect();
     assert!(2 < sizes.len() && sizes.iter().all(|size| *size <= 400), "{sizes:?}");
