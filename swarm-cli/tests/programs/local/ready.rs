@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::process::Output;
-use std::time::{Duration, Instant};
 
 use super::operator::{Machine, until};
 
@@ -16,8 +15,14 @@ fn manifest(runner: &str) -> String {
     )
 }
 
-fn starts(machine: &Machine) -> usize {
-    machine.logs().lines().filter(|line| line.ends_with("has begun")).count()
+/// Returns how often a job has begun.
+fn starts(machine: &Machine, job: &str) -> usize {
+    let begins = format!("{job} has begun");
+    machine.logs().lines().filter(|line| line.ends_with(&begins)).count()
+}
+
+fn starts_of_both(machine: &Machine) -> [usize; 2] {
+    ["a", "b"].map(|job| starts(machine, job))
 }
 
 #[test]
@@ -27,7 +32,7 @@ fn settings_that_start_no_process_reach_running_jobs_and_touch_none() {
     let runner = format!("{command}, restart: {{limit: 10}}");
     machine.write(&manifest(&runner));
     let _operator = machine.settled();
-    until("both jobs to run", || (starts(&machine) == 2).then_some(()));
+    until("both jobs to run", || (starts_of_both(&machine) == [1, 1]).then_some(()));
     let taken = |times: usize| {
         until("both workers to have the settings", || {
             (machine.logs().matches("with the new settings of spec.worker.runner").count()
@@ -39,37 +44,50 @@ fn settings_that_start_no_process_reach_running_jobs_and_touch_none() {
     taken(1);
     machine.edit("restart:", "ready: {line: up, timeout: 1s}, restart:");
     taken(2);
-    // If the readiness check were applied, it would fail and end the jobs.
-    let since = Instant::now();
-    until("longer than the check may take", || {
-        (Duration::from_secs(2) < since.elapsed()).then_some(())
-    });
-    assert_eq!(starts(&machine), 2, "{}", machine.logs());
+    // A job that begins later fails the check. So the earlier jobs would have failed it before.
+    machine.edit("{name: b}", "{name: b}, {name: later}");
+    until("a later job to fail the check twice", || (3 <= starts(&machine, "later")).then_some(()));
+    machine.edit("{name: b}, {name: later}", "{name: b}");
+    assert_eq!(starts_of_both(&machine), [1, 1], "{}", machine.logs());
     machine.edit("restart:", "env: {A: b}, restart:");
-    until("both jobs to begin again", || (starts(&machine) == 4).then_some(()));
+    until("both jobs to begin again", || {
+        starts_of_both(&machine).iter().all(|starts| 2 <= *starts).then_some(())
+    });
+}
+
+/// Lengthens the time to be ready of jobs that are not ready yet, and that become ready later than
+/// their first time allows. Returns the logs; `None` if that time ended before the edit took effect.
+fn lengthened(first_s: u64) -> Option<String> {
+    let machine = Machine::new();
+    let program = format!(
+        "echo $SWARM_JOB has begun; while ! [ -e edited ]; do sleep 0.01; done; \
+         sleep {first_s}; echo up; exec sleep 600"
+    );
+    let dir = machine.path().display().to_string();
+    let ready = format!("ready: {{line: up, timeout: {first_s}s}}");
+    let runner = format!("command: [sh, -c, '{program}'], workingDir: {dir}, {ready}");
+    machine.write(&manifest(&runner));
+    let _operator = machine.settled();
+    machine.edit(&format!("timeout: {first_s}s"), "timeout: 1h");
+    until("both workers to have the longer time", || {
+        let taken = machine.logs().matches("with the new settings of spec.worker.runner").count();
+        (taken == 2).then_some(())
+    });
+    if machine.logs().contains("was not ready within") {
+        return None;
+    }
+    fs::write(machine.path().join("edited"), "").unwrap();
+    until("both jobs to be ready", || {
+        (machine.logs().matches("after_ms=").count() == 2).then_some(())
+    });
+    Some(machine.logs())
 }
 
 #[test]
 fn a_longer_time_to_be_ready_reaches_jobs_that_are_not_ready_yet() {
-    let machine = Machine::new();
-    let program = "echo $SWARM_JOB has begun; while ! [ -e go ]; do sleep 0.01; done; echo up; \
-                   exec sleep 600";
-    let dir = machine.path().display().to_string();
-    let ready = "ready: {line: up, timeout: 4s}";
-    let runner = format!("command: [sh, -c, '{program}'], workingDir: {dir}, {ready}");
-    machine.write(&manifest(&runner));
-    let _operator = machine.settled();
-    until("both jobs to run", || (starts(&machine) == 2).then_some(()));
-    let since = Instant::now();
-    machine.edit("timeout: 4s", "timeout: 1h");
-    until("longer than it was at first", || {
-        (Duration::from_secs(5) < since.elapsed()).then_some(())
-    });
-    fs::write(machine.path().join("go"), "").unwrap();
-    until("both jobs to be ready", || {
-        (machine.logs().matches("after_ms=").count() == 2).then_some(())
-    });
-    assert_eq!(starts(&machine), 2, "{}", machine.logs());
+    let logs = (2..).find_map(|power| lengthened(1 << power)).unwrap();
+    let begun = logs.lines().filter(|line| line.ends_with("has begun")).count();
+    assert_eq!(begun, 2, "{logs}");
 }
 
 fn run(runner: &str, args: &[&str]) -> (Machine, Output) {

@@ -3,17 +3,16 @@
 use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::local::operator::{Machine, until};
+use crate::local::operator::{DEADLINE, Machine, until};
 
 /// Lines that a service manager receives.
 fn listen(machine: &Machine) -> (String, Receiver<String>) {
     let path = machine.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(Duration::from_mins(2))).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
     let (sender, lines) = channel();
     thread::spawn(move || {
         let mut bytes = [0; 4096];
