@@ -4,6 +4,8 @@
 use std::fmt::Display;
 use std::time::Instant;
 
+use tokio::sync::watch;
+
 /// Prints one line.
 #[expect(clippy::print_stdout, reason = "these lines are the result of the program")]
 pub fn say(line: impl Display) {
@@ -22,6 +24,8 @@ pub struct Laps {
     start: Instant,
     /// The name of the run, if others may run at the same time.
     of: String,
+    /// The number of laps.
+    count: watch::Sender<usize>,
 }
 
 impl Laps {
@@ -34,7 +38,8 @@ impl Laps {
     /// Starts the stopwatch of one run among several.
     #[must_use]
     pub fn of(name: &str) -> Self {
-        Self { start: Instant::now(), of: name.trim_start_matches("scenario-").to_owned() }
+        let of = name.trim_start_matches("scenario-").to_owned();
+        Self { start: Instant::now(), of, count: watch::Sender::default() }
     }
 
     /// Prints `what` and the milliseconds since the start.
@@ -42,5 +47,12 @@ impl Laps {
         let what = what.to_string();
         let (of, took) = (&self.of, self.start.elapsed().as_millis());
         say(format_args!("{what:<40} {took:>7} ms  {of}"));
+        self.count.send_modify(|count| *count += 1);
+    }
+
+    /// Follows the number of laps.
+    #[must_use]
+    pub fn followed(&self) -> watch::Receiver<usize> {
+        self.count.subscribe()
     }
 }

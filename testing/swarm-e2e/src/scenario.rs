@@ -14,13 +14,14 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use kube::{Api, Client};
+use tokio::time::{sleep, timeout};
 
 use crate::cache::Cache;
 use crate::cluster::Cluster;
 use crate::operator;
 use crate::output::{Laps, say};
 
-/// The default bound on a scenario.
+/// The default bound on the time without a lap of a scenario.
 const WITHIN: Duration = Duration::from_mins(3);
 /// The number of scenarios that run in parallel if they allow it. They mostly wait.
 const SIDE_BY_SIDE: usize = 4;
@@ -66,7 +67,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Makes a scenario of at most 180 seconds, in a fresh namespace.
+    /// Makes a scenario in a fresh namespace, with at most 180 seconds without a lap.
     #[must_use]
     pub const fn new(name: &'static str, run: fn(Context) -> Run) -> Self {
         Self {
@@ -80,7 +81,7 @@ impl Scenario {
         }
     }
 
-    /// Sets another bound on the scenario.
+    /// Sets another bound on the time without a lap. It ends a scenario that hangs.
     #[must_use]
     pub const fn within(mut self, within: Duration) -> Self {
         self.within = within;
@@ -287,13 +288,24 @@ fn summary(done: &[Ended], filtered_out: usize, took: Duration) -> usize {
 async fn bounded(cluster: &Arc<Cluster>, scenario: &Scenario) -> Result<()> {
     let namespace = scenario.namespace();
     let context = Context::new(cluster, &namespace).await?;
+    let mut laps = context.laps.followed();
     let mut task = tokio::spawn((scenario.run)(context));
-    match tokio::time::timeout(scenario.within, &mut task).await {
-        Ok(Ok(result)) => result,
-        Ok(Err(panic)) => Err(anyhow!("panicked: {}", panic_text(panic))),
-        Err(_) => {
+    let hangs = async {
+        while let Ok(passed) = timeout(scenario.within, laps.changed()).await {
+            if passed.is_err() {
+                // Nothing can count laps any more, so the scenario is about to end.
+                return sleep(scenario.within).await;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        ended = &mut task => {
+            ended.unwrap_or_else(|panic| Err(anyhow!("panicked: {}", panic_text(panic))))
+        }
+        () = hangs => {
             task.abort();
-            Err(anyhow!("not finished after {} s", scenario.within.as_secs()))
+            Err(anyhow!("no lap within {} s", scenario.within.as_secs()))
         }
     }
 }
@@ -325,7 +337,7 @@ async fn make_namespace(cluster: &Cluster, name: &str) -> Result<()> {
 async fn keep_evidence(cache: &Cache, cluster: &Cluster, scenario: &Scenario, failure: &str) {
     let namespaces = [scenario.namespace(), operator::NAMESPACE.to_owned()];
     let collecting = collect(cache, cluster, scenario.name, failure, &namespaces);
-    match tokio::time::timeout(EVIDENCE_WITHIN, collecting).await {
+    match timeout(EVIDENCE_WITHIN, collecting).await {
         Ok(Ok(folder)) => say(format_args!("evidence: {}", folder.display())),
         Ok(Err(err)) => say(format_args!("no evidence: {err:#}")),
         Err(_) => say("no more evidence: the cluster does not answer"),
