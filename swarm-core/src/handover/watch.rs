@@ -362,6 +362,8 @@ impl Watch {
         match self.stage {
             WatchStage::Held { version, .. } | WatchStage::Revoking { version, .. } => {
                 self.stage = WatchStage::Held { version, since: now };
+                // The restored Lease may have a write that was not seen before, and that renews nothing.
+                self.number = 0;
                 false
             }
             WatchStage::Ended(Proof::ProcessEnded) => false,

@@ -44,6 +44,22 @@ fn a_fenced_session_is_no_longer_known_to_have_ended_once_the_store_was_rolled_b
 }
 
 #[test]
+fn a_write_from_before_a_rollback_is_no_renewal_though_it_is_seen_first_after_it() {
+    let mut overseer = overseer();
+    overseer.note(at(0), &naming(id(1)));
+    overseer.learn(at(0), Fact::Lease(id(1), new(3)));
+    overseer.learn(at(1_000), Fact::StoreRolledBack);
+    let mut unrenewed = |ms, number| {
+        overseer
+            .learn(at(ms), Fact::Lease(id(1), LeaseFacts { has_renewed: false, ..new(number) }));
+        let pool = pool(worker(Presence::Ready), Protocol::Session);
+        overseer.observed(at(ms), Policy::Exclusive, pool).unrenewed
+    };
+    assert_eq!(unrenewed(1_000, 5), 1, "the store had it before this overseer saw it");
+    assert_eq!(unrenewed(2_000, 6), 0);
+}
+
+#[test]
 fn an_older_ledger_and_another_incarnation_make_ends_doubtful() {
     let named = |incarnation, revision| {
         let mut ledger = naming(id(1));
