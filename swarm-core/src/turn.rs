@@ -29,7 +29,7 @@ mod recheck_tests;
 mod tests;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::handover::{Cell, HandoverTerms, Place, Policy, Record, SessionId};
@@ -312,19 +312,23 @@ fn plan_one(
     since_handover: Option<Duration>,
 ) -> (Plan, BTreeMap<JobName, Place>) {
     let held = ledger.unreleased_assignment();
-    let pool = &*unreleased::without_their_room(pool, ledger, desired, observed);
-    let relocations = &observed.relocations;
-    let moving = ledger.cells.jobs.iter().filter(|(_, record)| is_moving(record));
-    let (relocated, others): (Vec<_>, Vec<_>) =
-        moving.map(|(job, _)| job).partition(|job| relocations.contains_key(*job));
     let jobs = unfinished(ledger, desired);
-    let homes = relocate::homes(&held, &jobs, pool, relocations);
+    let (pool, bound) = unreleased::without_their_room(pool, &jobs, ledger, desired, observed);
+    let relocations = &observed.relocations;
+    let late: BTreeSet<_> =
+        unreleased::late(ledger, desired, &observed.ages).map(|(job, _)| job).collect();
+    let moving = ledger.cells.jobs.iter().filter(|(_, record)| is_moving(record));
+    let moving = moving.map(|(job, _)| job).filter(|job| !late.contains(job));
+    let (relocated, others): (Vec<_>, Vec<_>) =
+        moving.partition(|job| relocations.contains_key(*job));
+    let homes = relocate::homes(&held, &jobs, &pool, relocations);
     let planned = |in_flight: usize| {
         let moves_max = desired.rules.moves_max.map(|most| most.saturating_sub(in_flight));
         let moves_max = moves_max.map(|most| if pace::may_move(since_handover) { most } else { 0 });
         let rules = Rules { moves_max, ..desired.rules };
-        let request = Request { jobs: &jobs, held: &homes, pool, rules };
-        let plan = begun::keep(&request, checked(&request));
+        let request = Request { jobs: &bound, held: &homes, pool: &pool, rules };
+        let plan =
+            unreleased::give_way(&request, &late, |request| begun::keep(request, checked(request)));
         let plan = Overdue::of(desired, observed).plan(&request, plan);
         (rules, plan)
     };
@@ -336,8 +340,8 @@ fn plan_one(
     if 0 < beside && rules.moves_max.is_some() {
         (rules, plan) = planned(others.len().saturating_add(beside));
     }
-    if !(relocations.is_empty() && others.is_empty()) {
-        let request = Request { jobs: &jobs, held: &homes, pool, rules };
+    if !(relocations.is_empty() && others.is_empty() && late.is_empty()) {
+        let request = Request { jobs: &jobs, held: &homes, pool: &pool, rules };
         let all = ledger.assignment();
         plan = relocate::apply(&request, &all, is_leaving, relocations, plan);
         relabel_in_flight_moves(&mut plan, &all);

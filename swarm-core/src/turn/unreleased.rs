@@ -6,76 +6,130 @@
 //! [`release_timeout`](crate::Timing::release_timeout) the plan counts that room as taken.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::{Desired, Observed};
 use crate::handover::room::{Load, WHOLE};
 use crate::handover::{Cell, Policy, SessionId};
-use crate::{JobName, Ledger, Member, Pool, Share, Slot};
+use crate::{
+    JobName, Jobs, Ledger, Member, Mode, Plan, Pool, Request, Share, Slot, Standing, Unassigned,
+};
 
 /// Returns `pool` without the room that overdue jobs take. A worker keeps at least the room of the
-/// jobs that it holds, so that none of these moves for this reason. O(jobs · log jobs) if a job is
-/// overdue, else O(jobs · log workers).
+/// jobs that it holds, so that none of these moves for this reason. A canonical plan does not see
+/// who holds a job, so there these jobs are pinned. O(jobs · log jobs) if a job is overdue, else
+/// O(jobs · log workers).
 pub(super) fn without_their_room<'a>(
     pool: &'a Pool,
+    jobs: &'a Jobs,
     ledger: &Ledger,
     desired: &Desired,
     observed: &Observed,
-) -> Cow<'a, Pool> {
+) -> (Cow<'a, Pool>, Cow<'a, Jobs>) {
+    let (mut pool, mut jobs) = (Cow::Borrowed(pool), Cow::Borrowed(jobs));
     let overdue = overdue(ledger, desired, observed);
-    if overdue.is_empty() {
-        return Cow::Borrowed(pool);
-    }
     let has_shares =
         ledger.cells.has_shares || desired.jobs.values().any(|job| job.share.is_some());
-    let mut taken = BTreeMap::<Slot, Load>::new();
-    for (slot, jobs) in overdue {
-        for job in jobs {
+    let is_bounded = |slot: &Slot| {
+        has_shares || pool.0.get(slot).is_some_and(|member| member.max_jobs.is_some())
+    };
+    let mut rooms = BTreeMap::<Slot, Room>::new();
+    for (slot, late) in overdue.into_iter().filter(|(slot, _)| is_bounded(slot)) {
+        let room = rooms.entry(slot).or_default();
+        for job in late {
             let wanted = desired.jobs.get(job);
-            let load = taken.entry(slot).or_default();
-            *load = load.with(wanted.and_then(|job| job.share), wanted.is_none());
+            room.taken = room.taken.with(wanted.and_then(|job| job.share), wanted.is_none());
         }
+    }
+    if rooms.is_empty() {
+        return (pool, jobs);
     }
     let present = present(observed);
-    let mut held = BTreeMap::<Slot, Load>::new();
-    for (job, record) in &ledger.cells.jobs {
+    for (name, record) in &ledger.cells.jobs {
         let Cell::Granted { session, .. } = &record.cell else { continue };
-        let Some(slot) = present.get(session).filter(|slot| taken.contains_key(slot)) else {
-            continue;
-        };
-        let load = held.entry(*slot).or_default();
-        *load = load.with(desired.jobs.get(job).and_then(|job| job.share), false);
-    }
-    let mut pool = pool.clone();
-    for (slot, taken) in taken {
-        if let Some(member) = pool.0.get_mut(&slot) {
-            lessen(member, taken, held.get(&slot).copied().unwrap_or_default(), has_shares);
+        let Some(slot) = present.get(session) else { continue };
+        let Some(room) = rooms.get_mut(slot) else { continue };
+        let wanted = jobs.get(name);
+        room.held = room.held.with(wanted.and_then(|job| job.share), false);
+        let stays = desired.rules.mode == Mode::Canonical
+            && pool.standing(*slot) == Some(Standing::Takes)
+            && wanted.is_some_and(|job| job.pin.is_none());
+        if stays {
+            if let Some(job) = jobs.to_mut().get_mut(name) {
+                job.pin = Some(*slot);
+            }
         }
     }
-    Cow::Owned(pool)
+    for (slot, Room { taken, held }) in rooms {
+        if let Some(member) = pool.to_mut().0.get_mut(&slot) {
+            lessen(member, taken, held, has_shares);
+        }
+    }
+    (pool, jobs)
 }
 
-/// Returns the jobs that a present session keeps for at least the timeout, by its slot. There are
-/// none under `AtLeastOnce`, where the job is free then. O(jobs · log workers).
+/// The room that the overdue jobs of a worker take, and the jobs that it holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    taken: Load,
+    held: Load,
+}
+
+/// Returns the jobs that a present session keeps for at least the timeout, by its slot.
+/// O(jobs · log workers).
 pub(crate) fn overdue<'a>(
     ledger: &'a Ledger,
-    desired: &Desired,
-    observed: &Observed,
+    desired: &'a Desired,
+    observed: &'a Observed,
 ) -> BTreeMap<Slot, Vec<&'a JobName>> {
-    let mut found = BTreeMap::<_, Vec<_>>::new();
-    if desired.policy == Policy::AtLeastOnce {
-        return found;
-    }
     let present = present(observed);
-    let timeout = desired.timing.release_timeout;
-    for (job, record) in &ledger.cells.jobs {
-        let Cell::Releasing { session, .. } = &record.cell else { continue };
-        let is_late = observed.ages.get(job).is_some_and(|age| timeout <= *age);
-        if let Some(slot) = present.get(session).filter(|_| is_late) {
+    let mut found = BTreeMap::<_, Vec<_>>::new();
+    for (job, session) in late(ledger, desired, &observed.ages) {
+        if let Some(slot) = present.get(session) {
             found.entry(*slot).or_default().push(job);
         }
     }
     found
+}
+
+/// Returns a plan in which jobs that are not released in time leave their room to jobs that would
+/// wait for it. They are planned again when they are released. O(plan) if such a job exists.
+pub(super) fn give_way(
+    request: &Request<'_>,
+    late: &BTreeSet<&JobName>,
+    plan: impl Fn(&Request<'_>) -> Plan,
+) -> Plan {
+    let all = plan(request);
+    let is_waiting = |job: &&JobName| !late.contains(job);
+    let waiting = |plan: &Plan| plan.unassigned.keys().filter(is_waiting).count();
+    if late.is_empty() || waiting(&all) == 0 {
+        return all;
+    }
+    let mut jobs = request.jobs.clone();
+    jobs.retain(|name, _| !late.contains(name));
+    let mut without = plan(&Request { jobs: &jobs, ..*request });
+    if waiting(&all) <= waiting(&without) {
+        return all;
+    }
+    let wanted = late.iter().filter(|job| request.jobs.contains_key(**job));
+    without.unassigned.extend(wanted.map(|job| ((*job).clone(), Unassigned::Capacity)));
+    without
+}
+
+/// Returns the jobs that a session keeps for at least the timeout, each with the session. There
+/// are none under `AtLeastOnce`, where such a job is free.
+pub(super) fn late<'a>(
+    ledger: &'a Ledger,
+    desired: &'a Desired,
+    ages: &'a BTreeMap<JobName, Duration>,
+) -> impl Iterator<Item = (&'a JobName, &'a SessionId)> {
+    let is_kept = desired.policy != Policy::AtLeastOnce;
+    let timeout = desired.timing.release_timeout;
+    ledger.cells.jobs.iter().filter(move |_| is_kept).filter_map(move |(job, record)| {
+        let Cell::Releasing { session, .. } = &record.cell else { return None };
+        ages.get(job).is_some_and(|age| timeout <= *age).then_some((job, session))
+    })
 }
 
 fn present(observed: &Observed) -> BTreeMap<&SessionId, Slot> {
@@ -102,8 +156,6 @@ fn lessen(member: &mut Member, taken: Load, held: Load, has_shares: bool) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::{WorkerSeen, decide};
     use super::*;
     use crate::handover::Evidence;
@@ -160,6 +212,70 @@ mod tests {
             assert!(0 < before, "until then the room is expected to be free in a moment");
         }
         assert_eq!(waiting(&Job::default(), None, timeout), 0);
+    }
+
+    /// Returns whether a new job gets the place on worker 1 that a job waits for, which worker 0 has
+    /// not released for this long.
+    fn gets_the_place_of(late: &Job, new: &Job, waited: Duration) -> bool {
+        let timing = Timing { initial_wait: Duration::ZERO, ..Timing::default() };
+        let policy = Policy::Exclusive;
+        let mut desired = Desired { max_jobs: Some(1), timing, policy, ..Desired::default() };
+        let name = |name: &str| name.parse::<JobName>().unwrap();
+        desired.jobs = [(name("late"), Job { pin: Some(Slot(0)), ..late.clone() })].into();
+        let mut ledger = Ledger::new(1);
+        ledger = decide(&ledger, &desired, &seen(&ledger, 0, waited)).ledger;
+        let acked = ledger.revision();
+        desired.jobs = [(name("late"), late.clone())].into();
+        let turn = |ledger: &Ledger, desired: &Desired| {
+            let mut seen = seen(ledger, acked, waited);
+            seen.workers.get_mut(&Slot(0)).unwrap().presence = Presence::Draining;
+            decide(ledger, desired, &seen).ledger
+        };
+        ledger = turn(&ledger, &desired);
+        assert!(matches!(ledger.cells.jobs[&name("late")].cell, Cell::Releasing { .. }));
+        desired.jobs.insert(name("new"), new.clone());
+        for _ in 0..9 {
+            ledger = turn(&ledger, &desired);
+        }
+        matches!(ledger.cells.jobs[&name("new")].cell, Cell::Granted { .. })
+    }
+
+    #[test]
+    fn a_job_that_is_not_released_in_time_keeps_no_place_elsewhere() {
+        let timeout = Timing::default().release_timeout;
+        let some = Job::default();
+        let important = Job { priority: 1, ..Job::default() };
+        let pinned = Job { pin: Some(Slot(1)), ..Job::default() };
+        let half = Job { share: Share::new(60).ok(), ..Job::default() };
+        for (late, new) in
+            [(&some, &important), (&important, &some), (&pinned, &some), (&half, &some)]
+        {
+            assert!(gets_the_place_of(late, new, timeout), "{late:?} {new:?}");
+        }
+        assert!(!gets_the_place_of(&important, &some, Duration::ZERO), "it may come in a moment");
+    }
+
+    #[test]
+    fn a_job_that_is_not_released_in_time_uses_no_budget() {
+        let timing = Timing { initial_wait: Duration::ZERO, ..Timing::default() };
+        let mut desired = Desired { timing, policy: Policy::Exclusive, ..Desired::default() };
+        desired.rules.moves_max = Some(1);
+        let name = |name: &str| name.parse::<JobName>().unwrap();
+        let first = Job { pin: Some(Slot(0)), ..Job::default() };
+        desired.jobs = [(name("old"), first)].into();
+        let ledger = Ledger::new(1);
+        let ledger = decide(&ledger, &desired, &seen(&ledger, 0, Duration::ZERO)).ledger;
+        let acked = ledger.revision();
+        desired.jobs = ["a", "b", "c"].map(|job| (name(job), Job::default())).into();
+        let mut drained = seen(&ledger, acked, Duration::ZERO);
+        drained.workers.get_mut(&Slot(0)).unwrap().presence = Presence::Draining;
+        let ledger = decide(&ledger, &desired, &drained).ledger;
+        let begun = |waited| {
+            let ledger = decide(&ledger, &desired, &seen(&ledger, acked, waited)).ledger;
+            ledger.cells.jobs.values().filter(|record| super::super::is_moving(record)).count() - 1
+        };
+        let timeout = desired.timing.release_timeout;
+        assert_eq!((begun(Duration::ZERO), begun(timeout)), (0, 1));
     }
 
     #[test]

@@ -162,17 +162,7 @@ impl Fleet {
         is_open && renews || self.lease_terms().duration < pod.longest_claim
     }
 
-    /// Whether a job may be on its way from the first slot to another: it is being released, or its
-    /// session has ended.
-    fn is_on_its_way(&self, cell: &Cell) -> bool {
-        let Some(id) = cell.holder() else { return false };
-        let is_leaving = |pod: &Pod| matches!(cell, Cell::Releasing { .. }) || !pod.is_up();
-        let mut first = self.pods.iter().filter(|pod| pod.slot == self.slot(0));
-        first.any(|pod| pod.id() == id && is_leaving(pod))
-    }
-
-    /// Whether a worker of another slot has room for a job. The jobs that it has count, and so do all
-    /// jobs of the first slot that may be on their way to it.
+    /// Whether a worker of another slot has room for one more job.
     fn has_room(&self, ledger: &Ledger, job: &JobName) -> bool {
         let Some(wanted) = self.desired.jobs.get(job) else { return false };
         let share = |job: &JobName| {
@@ -181,10 +171,7 @@ impl Fleet {
         };
         let fits = |slot: Slot| {
             let Some(pod) = self.in_slot(slot).map(|n| &self.pods[n]) else { return false };
-            let counts = |cell: &Cell| {
-                let is_its = cell.holder().is_some_and(|id| id == pod.id());
-                is_its || self.is_on_its_way(cell)
-            };
+            let counts = |cell: &Cell| cell.holder().is_some_and(|id| id == pod.id());
             let its = ledger.cells.jobs.iter().filter(|(name, _)| *name != job);
             let its: Vec<_> = its.filter(|(_, record)| counts(&record.cell)).collect();
             let reserved: u32 = its.iter().map(|(job, _)| share(job)).sum();

@@ -119,7 +119,7 @@ impl Fleet {
             .or_else(|| stored(after))
             .or_else(|| self.jobs(after))
             .or_else(|| self.leases(after))
-            .or_else(|| self.budget(before, made))
+            .or_else(|| self.budget(before, made, seen))
             .or_else(|| if is_another_life { None } else { self.endings(before, after, seen) });
         if let Some(complaint) = complaint {
             self.is_wrong(|| complaint);
@@ -160,8 +160,9 @@ impl Fleet {
         Some(format!("{id} may act for {claims:?}, and the ledger knows of {known:?}"))
     }
 
-    /// No more jobs are taken from workers for balance than the budget has left.
-    fn budget(&self, before: &Ledger, made: &Decision) -> Option<String> {
+    /// No more jobs are taken from workers for balance than the budget has left. A job that is not
+    /// released in time uses no budget.
+    fn budget(&self, before: &Ledger, made: &Decision, seen: &Observed) -> Option<String> {
         let most = self.desired.rules.moves_max?;
         // A canonical plan swaps jobs of full workers, regardless of the budget.
         let has_limits = self.desired.max_jobs.is_some()
@@ -173,14 +174,19 @@ impl Fleet {
             let record = ledger.cells.jobs.get(job);
             record.is_some_and(|record| matches!(record.cell, Cell::Releasing { .. }))
         };
-        let left =
-            |ledger: &Ledger| ledger.cells.jobs.keys().filter(|job| is_moving(ledger, job)).count();
+        let timeout = self.desired.timing.release_timeout;
+        let is_late = |job: &JobName| {
+            let is_kept = self.desired.policy != Policy::AtLeastOnce;
+            is_kept && seen.ages.get(job).is_some_and(|age| timeout <= *age)
+        };
+        let moving = before.cells.jobs.keys().filter(|job| is_moving(before, job));
+        let in_flight = moving.filter(|job| !is_late(job)).count();
         let balance = made.plan.moves.iter().filter(|step| step.reason == MoveReason::Balance);
         let begun = balance
             .filter(|step| is_moving(&made.ledger, &step.job) && !is_moving(before, &step.job))
             .count();
-        (most.saturating_sub(left(before)) < begun)
-            .then(|| format!("{begun} moves begun, {} in flight, {most} allowed", left(before)))
+        (most.saturating_sub(in_flight) < begun)
+            .then(|| format!("{begun} moves begun, {in_flight} in flight, {most} allowed"))
     }
 
     /// A job leaves its holder only if that holder truly released it. Under `AtLeastOnce`, it also
