@@ -76,6 +76,19 @@ fn memory_limit(pod: &Pod, container: &str) -> Option<String> {
     limits.get("memory").map(|limit| limit.0.clone())
 }
 
+/// Whether the message of a container that has ended may be the end of its log. Readers of a Swarm
+/// may lack the right to read logs, and each end has another one.
+fn may_be_log(pod: &Pod, container: &str) -> bool {
+    let containers = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+    let mut policies = containers
+        .filter(|it| it.name == container)
+        .map(|it| it.termination_message_policy.as_deref());
+    policies.any(|policy| policy == Some("FallbackToLogsOnError"))
+}
+
 /// The sentence about a container that is not ready and has ended before. It stays the same while
 /// the container waits for its restart, runs, and ends again.
 fn ended(pod: &Pod, container: &ContainerStatus) -> Option<String> {
@@ -95,6 +108,7 @@ fn ended(pod: &Pod, container: &ContainerStatus) -> Option<String> {
     let reason = ended.reason.as_deref().filter(|reason| *reason != "Error");
     let reason = reason.map(|reason| format!(", {reason}")).unwrap_or_default();
     let message = ended.message.as_deref().filter(|message| !message.trim().is_empty());
+    let message = message.filter(|_| !may_be_log(pod, name));
     let message = message.map(|message| format!(": {}", quoted(Some(message.trim()))));
     Some(format!(
         "container `{name}` ends again and again, last with exit code {}{reason}{}",
@@ -244,6 +258,16 @@ mod tests {
         let evicted = json!({"exitCode": 137, "reason": "Evicted", "message": "node is full\n"});
         let evicted = of(&pod(&spec, &status(&running, false, evicted))).unwrap();
         assert!(evicted.ends_with("last with exit code 137, Evicted: node is full"), "{evicted}");
+        let ends = "container `worker` ends again and again, last with exit code 3";
+        let failed = json!({"exitCode": 3, "reason": "Error", "message": "password is hunter2"});
+        for list in ["containers", "initContainers"] {
+            let mut spec = json!({"containers": []});
+            spec[list] = json!([
+                {"name": "worker", "terminationMessagePolicy": "FallbackToLogsOnError"},
+            ]);
+            let quiet = of(&pod(&spec, &status(&running, false, failed.clone())));
+            assert_eq!(quiet.as_deref(), Some(ends), "{list}");
+        }
         let killed = json!({"exitCode": 137, "reason": "OOMKilled"});
         let killed = of(&pod(&spec, &status(&running, false, killed))).unwrap();
         assert!(killed.ends_with("is killed again and again, out of memory"), "{killed}");

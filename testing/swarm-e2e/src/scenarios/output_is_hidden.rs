@@ -1,6 +1,6 @@
 //! With `worker.showOutput: false` the last lines of a failing job are only in the log of its
-//! worker, and in no object of the API server. A user who may not read logs does not get the lines
-//! by an edit.
+//! worker, and in no object of the API server. A user who may not read logs gets the lines neither
+//! by an edit nor from a container that ends.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -56,6 +56,30 @@ pub(super) async fn run(context: Context) -> Result<()> {
     })
     .await?;
     context.laps.lap("a tenant cannot show it again, and may hide it; an editor can");
+    a_container_that_ends(&context).await
+}
+
+/// The end of a container's log is in the status of its pod, if its termination message falls back
+/// to the log, and not in the status of the Swarm.
+async fn a_container_that_ends(context: &Context) -> Result<()> {
+    let worker = json!({
+        "name": "worker", "command": LEAK, "terminationMessagePolicy": "FallbackToLogsOnError",
+    });
+    let ends = json!({"spec": {"template": {"spec": {"containers": [worker]}}}}).to_string();
+    context.kubectl(&["patch", "statefulset", VAULT, "-p", &ends]).await?;
+    until("the pod's status to have it", REST_WITHIN, || async {
+        let pods = context.kubectl(&["get", "pods", "-o=yaml"]).await?;
+        let swarm = context.kubectl(&["get", "swarm", VAULT, "-o=yaml"]).await?;
+        let ends = "ends again and again, last with exit code 3";
+        // Long texts are folded.
+        let says = swarm.split_whitespace().collect::<Vec<_>>().join(" ").contains(ends);
+        ensure!(pods.contains(SECRET) && says, "{pods}\n{swarm}");
+        Ok(Some(()))
+    })
+    .await?;
+    let swarm = context.kubectl(&["get", "swarm", VAULT, "-o=yaml"]).await?;
+    ensure!(!swarm.contains(SECRET), "the Swarm has the end of a log: {swarm}");
+    context.laps.lap("a container prints it and ends, and the Swarm does not say what it printed");
     Ok(())
 }
 
