@@ -2,6 +2,7 @@
 
 mod after_refusal;
 mod autoscale;
+mod event_reason;
 pub(crate) mod events;
 #[cfg(test)]
 #[path = "../tests/controller/kstatus.rs"]
@@ -20,16 +21,15 @@ mod shares;
 mod tests;
 
 pub use after_refusal::after_refusal;
-pub(crate) use autoscale::AUTOSCALE_LIMITED;
 pub use autoscale::desired_workers;
-pub(crate) use misfits::MISCONFIGURED;
-pub(crate) use overdue::{NOT_READY_TOO_LONG, NotReadyTooLong};
+pub use event_reason::EventReason;
+pub(crate) use overdue::NotReadyTooLong;
 pub use reason::Reason;
 pub use refreshed::{KnownBy, Refreshed};
 pub use refusals::{Refusals, RefusedRequest};
+pub(crate) use sessions::HEALTHY;
 pub(crate) use sessions::SHOWN;
 pub use sessions::{Fenced, SessionReport, StillStopping, Unanswered};
-pub(crate) use sessions::{HEALTHY, JOBS_FAILING, SESSIONS_UNPROTECTED};
 pub(crate) use swarm_core::verdict::{counted, number, shortened};
 
 use std::collections::BTreeMap;
@@ -337,13 +337,13 @@ fn count(n: usize) -> i32 {
 /// The message of the condition about refused writes, if it is true.
 #[must_use]
 pub fn refused_writes(status: &SwarmStatus) -> Option<&str> {
-    message_of(status, refusals::REFUSED)
+    message_of(status, EventReason::WriteRefused.as_str())
 }
 
 /// The message of the condition about too few workers, if it is true.
 #[must_use]
 pub fn autoscale_limited(status: &SwarmStatus) -> Option<&str> {
-    message_of(status, AUTOSCALE_LIMITED)
+    message_of(status, EventReason::AutoscaleLimited.as_str())
 }
 
 /// The message of the condition about failing jobs, if jobs fail.
@@ -351,20 +351,20 @@ pub fn autoscale_limited(status: &SwarmStatus) -> Option<&str> {
 pub fn failing_jobs(status: &SwarmStatus) -> Option<&str> {
     let mut healthy = status.conditions.iter().filter(|it| it.type_ == HEALTHY);
     healthy
-        .find(|it| it.status == "False" && it.reason == JOBS_FAILING)
+        .find(|it| it.status == "False" && it.reason == EventReason::JobsFailing.as_str())
         .map(|it| it.message.as_str())
 }
 
 /// The message of the condition about pods that do not suit the Swarm, if it is true.
 #[must_use]
 pub fn misconfigured(status: &SwarmStatus) -> Option<&str> {
-    message_of(status, MISCONFIGURED)
+    message_of(status, EventReason::PoolMisconfigured.as_str())
 }
 
 /// The message of the condition about workers that no policy restricts to their own Leases.
 #[must_use]
 pub fn unprotected_sessions(status: &SwarmStatus) -> Option<&str> {
-    message_of(status, SESSIONS_UNPROTECTED)
+    message_of(status, EventReason::SessionsUnprotected.as_str())
 }
 
 fn message_of<'a>(status: &'a SwarmStatus, kind: &str) -> Option<&'a str> {

@@ -8,7 +8,6 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Container;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
-use kube::runtime::events::EventType;
 use swarm_client::api::Swarm;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Adoption, View};
@@ -17,6 +16,7 @@ use swarm_spec::predecessor;
 use super::stores::{Ledgers, OpenStores};
 use crate::plain::view::writers::Writer;
 use crate::requests::bounded;
+use crate::status::EventReason;
 use crate::turn::Turn;
 use crate::watch::streams;
 
@@ -84,7 +84,7 @@ impl Ledgers {
             "took over {jobs} jobs as {workers} workers ran them; several workers ran {doubled} of \
              the jobs; {moves} jobs are moved or new"
         );
-        self.events.publish(turn.swarm, EventType::Normal, "Adopted", note).await;
+        self.events.publish(turn.swarm, EventReason::Adopted, note).await;
     }
 }
 

@@ -10,7 +10,6 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::{DynamicObject, PartialObjectMeta};
-use kube::runtime::events::EventType;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use swarm_client::annotations::{KEY_ANNOTATION, OWNER_ANNOTATION, SWARM_LABEL, VIEW_LABEL};
@@ -20,7 +19,7 @@ use swarm_core::ports::StoreError;
 use super::ManagedPools;
 use super::wanted::{self, ObjectKind};
 use crate::requests::bounded;
-use crate::status::RefusedRequest;
+use crate::status::{EventReason, RefusedRequest};
 use crate::turn::Turn;
 use crate::watch::streams;
 
@@ -186,7 +185,7 @@ impl ManagedPools {
              poddisruptionbudgets -l {SWARM_LABEL}={name}`"
         );
         tracing::warn!(namespace, swarm = name, note, "a managed pool was not removed");
-        self.events.publish(swarm, EventType::Warning, "PoolLeft", note).await;
+        self.events.publish(swarm, EventReason::PoolLeft, note).await;
         Ok(())
     }
 

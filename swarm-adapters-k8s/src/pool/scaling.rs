@@ -7,7 +7,6 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
-use kube::runtime::events::EventType;
 use serde_json::json;
 use swarm_client::api::Swarm;
 use swarm_core::ports::StoreError;
@@ -16,7 +15,7 @@ use tokio::time::Instant;
 use super::Workloads;
 use super::workload::{Kind, Workload};
 use crate::requests::bounded;
-use crate::status::{Reason, Verdict};
+use crate::status::{EventReason, Reason, Verdict};
 use crate::turn::Turn;
 use crate::version;
 
@@ -173,7 +172,7 @@ impl Workloads {
                 "another client set the replicas of {kind} `{name}` to {found}; they are {wanted} \
                  again, since Swarm `{swarm_name}` decides: {remedy}"
             );
-            self.events.publish(turn.swarm, EventType::Warning, "ScaleTakenOver", note).await;
+            self.events.publish(turn.swarm, EventReason::ScaleTakenOver, note).await;
         }
         Ok(())
     }

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::controller::Action;
-use kube::runtime::events::EventType;
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use swarm_client::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
@@ -27,9 +26,8 @@ use crate::services::Services;
 use crate::sessions::alarms::Alarm;
 use crate::status::publisher::EventPublisher;
 use crate::status::{
-    self, AUTOSCALE_LIMITED, JOBS_FAILING, MISCONFIGURED, NOT_READY_TOO_LONG, NotReadyTooLong,
-    Reason, Refreshed, Refusals, RefusedRequest, SESSIONS_UNPROTECTED, SessionReport, TurnSummary,
-    Verdict,
+    self, EventReason, NotReadyTooLong, Reason, Refreshed, Refusals, RefusedRequest, SessionReport,
+    TurnSummary, Verdict,
 };
 use crate::turn::Turn;
 use crate::version;
@@ -43,11 +41,11 @@ const BRIEF: Duration = Duration::from_secs(10);
 type MessageOf = fn(&SwarmStatus) -> Option<&str>;
 
 /// The conditions that cause an Event when they become true, by the reason of the Event.
-const WARNINGS: [(&str, MessageOf); 4] = [
-    (AUTOSCALE_LIMITED, status::autoscale_limited),
-    (JOBS_FAILING, status::failing_jobs),
-    (SESSIONS_UNPROTECTED, status::unprotected_sessions),
-    (MISCONFIGURED, status::misconfigured),
+const WARNINGS: [(EventReason, MessageOf); 4] = [
+    (EventReason::AutoscaleLimited, status::autoscale_limited),
+    (EventReason::JobsFailing, status::failing_jobs),
+    (EventReason::SessionsUnprotected, status::unprotected_sessions),
+    (EventReason::PoolMisconfigured, status::misconfigured),
 ];
 
 /// Reports about one Swarm that were published earlier.
@@ -248,11 +246,11 @@ impl Reporter {
             self.report_moves(swarm, done).await;
             for fenced in &done.sessions.fenced {
                 let note = fenced.note();
-                self.events.publish(swarm, EventType::Warning, "WorkerFenced", note).await;
+                self.events.publish(swarm, EventReason::WorkerFenced, note).await;
             }
             if let Some(note) = reports.listed.announced() {
                 tracing::warn!(swarm = turn.name, "{note}");
-                self.events.publish(swarm, EventType::Warning, "JobsRemoved", note).await;
+                self.events.publish(swarm, EventReason::JobsRemoved, note).await;
             }
         }
         let before = reports.status.as_ref().or(swarm.status.as_ref());
@@ -318,7 +316,7 @@ impl Reporter {
         let before = before.as_ref();
         if before == Some(&status) {
             if reports.is_event(&verdict, false) {
-                self.publish_verdict(swarm, verdict).await;
+                self.events.publish_verdict(swarm, verdict).await;
             }
             return Ok(());
         }
@@ -337,18 +335,18 @@ impl Reporter {
         // A stalled Swarm publishes an Event for each text.
         let is_new = is_other || (verdict.reason.is_stalled() && !status::says(before, &verdict));
         if reports.is_event(&verdict, is_new) {
-            self.publish_verdict(swarm, verdict).await;
+            self.events.publish_verdict(swarm, verdict).await;
         } else if let Some(refused) = status::refused_writes(&status)
             && before.and_then(status::refused_writes).is_none()
         {
             let note = refused.to_owned();
-            self.events.publish(swarm, EventType::Warning, "WriteRefused", note).await;
+            self.events.publish(swarm, EventReason::WriteRefused, note).await;
         }
         for (reason, message_of) in WARNINGS {
             if let Some(message) = message_of(&status)
                 && before.and_then(message_of).is_none()
             {
-                self.events.publish(swarm, EventType::Warning, reason, message.to_owned()).await;
+                self.events.publish(swarm, reason, message.to_owned()).await;
             }
         }
         reports.status = Some(status);
@@ -364,7 +362,7 @@ impl Reporter {
         let (workers, message) = found.map(|it| (it.workers, it.message)).unwrap_or_default();
         let before = std::mem::replace(&mut reports.not_ready, workers.iter().cloned().collect());
         if workers.iter().any(|worker| !before.contains(worker)) {
-            self.events.publish(swarm, EventType::Warning, NOT_READY_TOO_LONG, message).await;
+            self.events.publish(swarm, EventReason::NotReadyTooLong, message).await;
         }
     }
 
@@ -376,17 +374,17 @@ impl Reporter {
             return;
         }
         if let Some(note) = displaced(decision, &done.desired) {
-            self.events.publish(swarm, EventType::Normal, "JobsDisplaced", note).await;
+            self.events.publish(swarm, EventReason::JobsDisplaced, note).await;
         }
         if let Some(note) = failed_over(decision) {
-            self.events.publish(swarm, EventType::Normal, "JobsFailedOver", note).await;
+            self.events.publish(swarm, EventReason::JobsFailedOver, note).await;
         }
     }
 
     /// Publishes an Event about an episode that ended with jobs on other workers.
     pub(super) async fn report_episode(&self, swarm: &Swarm, episode: &Episode) {
         if 0 < episode.move_count() {
-            self.events.publish(swarm, EventType::Normal, "JobsMoved", episode.to_string()).await;
+            self.events.publish(swarm, EventReason::JobsMoved, episode.to_string()).await;
         }
     }
 
@@ -399,7 +397,7 @@ impl Reporter {
                 "these jobs crashed several workers and wait before they are tried again: {}",
                 status::shortened(&new)
             );
-            self.events.publish(swarm, EventType::Warning, "JobsQuarantined", note).await;
+            self.events.publish(swarm, EventReason::JobsQuarantined, note).await;
         }
         reports.quarantined = jobs.iter().cloned().collect();
     }
@@ -428,11 +426,5 @@ impl Reporter {
         let (seen, answered) = (version::of(swarm), version::of(&written));
         self.caches.rollbacks.compare(seen_in, seen, answered, || format!("Swarm `{name}`"));
         Ok(written.resource_version())
-    }
-
-    async fn publish_verdict(&self, swarm: &Swarm, verdict: Verdict) {
-        let Verdict { reason, message } = verdict;
-        let type_ = if reason.is_warning() { EventType::Warning } else { EventType::Normal };
-        self.events.publish(swarm, type_, reason.as_str(), message).await;
     }
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube::ResourceExt as _;
-use kube::runtime::events::EventType;
 use swarm_client::api::Swarm;
 
 use super::types::{self, SWEEPER};
 use super::{Sharing, fence};
+use crate::status::EventReason;
 use crate::status::publisher::EventPublisher;
 use crate::watch::cached::{Cache, with_uid};
 
@@ -90,7 +90,7 @@ impl HostingCheck<'_> {
              that replicas have, in ConfigMap `{}`",
             types::CONFIG_MAP
         );
-        self.events.publish(swarm, EventType::Warning, "ControllerNotHosted", note).await;
+        self.events.publish(swarm, EventReason::ControllerNotHosted, note).await;
     }
 }
 

@@ -1,9 +1,9 @@
 //! Part of the status about the number of workers that the jobs need.
 
-use super::{Part, TurnSummary, Wanted, count, counted, number};
+use super::{EventReason, Part, TurnSummary, Wanted, count, counted, number};
 
 /// The type of the condition, which is true while the pool has fewer workers than its jobs need.
-pub(crate) const AUTOSCALE_LIMITED: &str = "AutoscaleLimited";
+const AUTOSCALE_LIMITED: &str = EventReason::AutoscaleLimited.as_str();
 
 /// The number of workers that the pool should have, by its autoscaling terms or else by its jobs.
 /// External autoscalers read it from the status.

@@ -1,11 +1,11 @@
 //! Conditions about pods that do not suit their Swarm.
 
-use super::Part;
+use super::{EventReason, Part};
 use crate::pool::fit::Misfit;
 use crate::pool::workload::Workload;
 
 /// The type of the condition, and the reason of its Event.
-pub(crate) const MISCONFIGURED: &str = "PoolMisconfigured";
+const MISCONFIGURED: &str = EventReason::PoolMisconfigured.as_str();
 
 /// Number of misfits that the message describes.
 const SHOWN: usize = 4;

@@ -2,10 +2,10 @@
 
 use swarm_core::{Overdue, Replication};
 
-use super::{Part, TurnSummary, counted, number, shortened};
+use super::{EventReason, Part, TurnSummary, counted, number, shortened};
 
 /// The type of the condition, and the reason of its Event.
-pub(crate) const NOT_READY_TOO_LONG: &str = "NotReadyTooLong";
+const NOT_READY_TOO_LONG: &str = EventReason::NotReadyTooLong.as_str();
 
 /// The workers that have not been ready for longer than `rebalance.notReadyGrace`, and the effect
 /// on their jobs; `None` without such workers.

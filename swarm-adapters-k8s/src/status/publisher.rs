@@ -7,8 +7,8 @@ use kube::{Client, Resource as _};
 use serde_json::json;
 use swarm_client::api::Swarm;
 
-use super::RefusedRequest;
 use super::events::{Due, Recorder, Says};
+use super::{EventReason, RefusedRequest, Verdict};
 use crate::metrics::Metrics;
 use crate::requests::REQUEST_TIMEOUT;
 use crate::turn::named;
@@ -27,13 +27,18 @@ impl EventPublisher {
     }
 
     /// Publishes an Event about `swarm`. Events are for people, so a lost Event is no error.
-    pub(crate) async fn publish(
-        &self,
-        swarm: &Swarm,
-        type_: EventType,
-        reason: &str,
-        note: String,
-    ) {
+    pub(crate) async fn publish(&self, swarm: &Swarm, reason: EventReason, note: String) {
+        self.write(swarm, reason.type_(), reason.as_str(), note).await;
+    }
+
+    /// Publishes an Event about the condition `Ready`.
+    pub(crate) async fn publish_verdict(&self, swarm: &Swarm, verdict: Verdict) {
+        let Verdict { reason, message } = verdict;
+        let type_ = if reason.is_warning() { EventType::Warning } else { EventType::Normal };
+        self.write(swarm, type_, reason.as_str(), message).await;
+    }
+
+    async fn write(&self, swarm: &Swarm, type_: EventType, reason: &str, note: String) {
         let says = Says { type_, reason: reason.into(), note };
         let (namespace, name) = named(swarm);
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);

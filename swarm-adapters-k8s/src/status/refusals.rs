@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Part, Reason, Verdict};
+use super::{EventReason, Part, Reason, Verdict};
 
 /// The type and the reason of the condition.
-pub(super) const REFUSED: &str = "WriteRefused";
+const REFUSED: &str = EventReason::WriteRefused.as_str();
 
 /// Kind of a refused request: the label of the metric, from a closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

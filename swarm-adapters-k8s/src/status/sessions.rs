@@ -9,16 +9,16 @@ use swarm_core::session::JobOutput;
 use swarm_core::verdict::{FailingShown, Reason as Shared, failing_jobs};
 use swarm_core::{Desired, Failing, FailingJob, Observed, Progress, Replication};
 
-use super::{Part, Reason, Verdict, counted, number, shortened};
+use super::{EventReason, Part, Reason, Verdict, counted, number, shortened};
 
 /// The condition that says whether jobs are healthy.
 pub(crate) const HEALTHY: &str = "Healthy";
 
 /// The reason of a false condition, and of its Event.
-pub(crate) const JOBS_FAILING: &str = "JobsFailing";
+const JOBS_FAILING: &str = EventReason::JobsFailing.as_str();
 
 /// The condition, which is true while a policy is missing that mode Exclusive needs.
-pub(crate) const SESSIONS_UNPROTECTED: &str = "SessionsUnprotected";
+const SESSIONS_UNPROTECTED: &str = EventReason::SessionsUnprotected.as_str();
 
 /// Number of failing jobs, or of jobs that still stop, that a message describes.
 pub(crate) const SHOWN: usize = 3;

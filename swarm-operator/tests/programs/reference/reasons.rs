@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use swarm_adapters_k8s::status::EventReason;
+
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }
@@ -28,47 +30,26 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The reasons of the Events of conditions: the constants that the table `WARNINGS` names.
-fn reasons_of_warnings(texts: &[String]) -> BTreeSet<String> {
-    let tables = texts.iter().filter_map(|text| text.split("const WARNINGS:").nth(1));
-    let rows = tables.filter_map(|rest| rest.split("];").next()).flat_map(str::lines);
-    let names: BTreeSet<_> =
-        rows.filter_map(|row| row.trim().strip_prefix('(')?.split(',').next()).collect();
-    let value = |name: &&str| {
-        let constant = format!("const {name}: &str = \"");
-        let found = texts.iter().find_map(|text| text.split(&constant).nth(1)?.split('"').next());
-        found.unwrap().to_owned()
-    };
-    names.iter().map(value).collect()
-}
-
-/// Returns all reasons: the refusals of stores, `Reason::as_str`, the Events of conditions, and
-/// further Events.
+/// Returns all reasons: the refusals of stores, `Reason::as_str`, and further Events.
 fn reasons_in_code() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let crates =
         ["swarm-adapters-k8s", "swarm-adapters-host", "swarm-client", "swarm-core", "swarm-local"];
     let folders = crates.map(|name| format!("{name}/src"));
-    let mut found = BTreeSet::new();
-    let paths: Vec<_> = folders.iter().flat_map(|folder| sources(&root.join(folder))).collect();
-    let texts: Vec<_> = paths.iter().map(|path| read(path)).collect();
-    for (path, text) in paths.iter().zip(&texts) {
+    let mut found: BTreeSet<_> = EventReason::ALL.iter().map(|it| it.as_str().to_owned()).collect();
+    for path in folders.iter().flat_map(|folder| sources(&root.join(folder))) {
+        let text = read(&path);
         let mut add = |before: &str, text: &str| {
             let words = text.split(before).skip(1).filter_map(|rest| rest.split('"').next());
             found.extend(words.filter(|word| is_reason(word)).map(str::to_owned));
         };
-        add("code: \"", text);
-        add("EventType::Warning, \"", text);
-        add("EventType::Normal, \"", text);
+        add("code: \"", &text);
         let enums = ["swarm-adapters-k8s/src/status/reason.rs", "swarm-core/src/verdict.rs"];
         if enums.iter().any(|file| path.ends_with(file)) {
             let body = text.split("fn as_str").nth(1).and_then(|rest| rest.split("\n    }").next());
             add("=> \"", body.unwrap());
         }
     }
-    let warnings = reasons_of_warnings(&texts);
-    assert!(warnings.len() > 2, "too few Events of conditions were found: {warnings:?}");
-    found.extend(warnings);
     found
 }
 
