@@ -1,9 +1,11 @@
-//! The right that each field of a Swarm takes, for a user whose other rights are on Swarms only.
+//! The right that each field of a Swarm takes, for a user whose other rights are on Swarms only; and
+//! in [`reading`], the readers of all that is reported.
 //!
-//! A test compares the table with the schema of the CRD, and writes `docs/reference/rights.md` from
-//! it. The scenario `every_field_takes_its_right` tries each line on a real cluster.
+//! Tests compare both tables with the schemas of the CRDs, and write `docs/reference/rights.md` from
+//! them. The scenario `every_field_takes_its_right` tries each line on a real cluster.
 
 mod page;
+pub mod reading;
 mod table;
 
 use serde_json::{Value, json};

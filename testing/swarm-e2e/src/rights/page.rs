@@ -1,9 +1,14 @@
-//! The page of the table.
+//! The page of both tables.
 
+use super::reading::{Access, PLACES, Place, READS, Readers, Shown, Verbs};
 use super::{LINES, Right};
 
 const OPENING: &str = "\
 # Rights
+
+The right that a write of each field takes, and the readers of all that is reported.
+
+## Writing
 
 The right that each field of a Swarm takes, besides the right to write Swarms.
 The policies `swarm-deputy` and `swarm-managed-pools` refuse a write that changes the field without it. Fields that stay as they were take no right.
@@ -21,6 +26,17 @@ It writes as a user who may write Swarms only, and as a user with the role `edit
 |---|---|---|
 ";
 
+const READING: &str = "
+## Reading
+
+The places where something of a pool or a job can be read, what each of their fields reveals, and who may read it in a namespace.
+The readers are the roles of `deploy/`, and the roles `view`, `edit` and `admin` of every cluster, which have what `swarm-view` grants. Each user, account or program with the right that is named reads the same.
+`params` of jobs are in plain text wherever a line names them: [`worker.runner.paramsFrom`](../own-program.md) keeps values of Secrets out of all these places, as long as no job prints one.
+
+Tests compare the fields with the schemas of the resources, the types of their free fields, the list of reasons of Events, and the pages of metrics and of the HTTP API. A new label, annotation, template or log gets its line by hand.
+The scenario `every_field_takes_its_right` asks the API server of a real cluster for each right.
+";
+
 /// The text of `docs/reference/rights.md`.
 #[must_use]
 pub fn page() -> String {
@@ -36,7 +52,50 @@ pub fn page() -> String {
         };
         format!("| `{}` | {own} | {managed} |\n", line.field)
     };
-    OPENING.to_owned() + &LINES.iter().map(row).collect::<String>()
+    let places = PLACES.iter().map(place).collect::<String>();
+    OPENING.to_owned() + &LINES.iter().map(row).collect::<String>() + READING + &places
+}
+
+fn place(place: &Place) -> String {
+    let row = |Shown { fields, reveals }: &Shown| {
+        let fields: Vec<_> = fields.iter().map(|field| code(field)).collect();
+        format!("| {} | {reveals} |\n", fields.join(", "))
+    };
+    let rows = place.lines.iter().map(row).collect::<String>();
+    let readers = readers(&place.access);
+    format!("\n### {}\n\n{readers}\n\n| field | reveals |\n|---|---|\n{rows}", place.name)
+}
+
+/// A field as code, unless it is a text for people.
+fn code(field: &str) -> String {
+    if field.contains(' ') { field.to_owned() } else { format!("`{field}`") }
+}
+
+fn readers(access: &Access) -> String {
+    let (resource, Readers { people, tenant, worker, operator }) = match access {
+        Access::Port(port) => {
+            return format!(
+                "Port {port}: everybody whose packets reach it, without a password. NetworkPolicies of `deploy/` \
+                 limit that, where the network enforces them."
+            );
+        }
+        Access::Resource(_, resource, readers) => (resource, readers),
+    };
+    let all: [(&str, Verbs); 4] = [
+        ("the roles `view`, `edit` and `admin`", people),
+        ("a role of your own for Swarms only", tenant),
+        ("every session worker of the namespace", worker),
+        ("the operator", operator),
+    ];
+    let some = all.iter().filter(|(_, verbs)| !verbs.is_empty()).map(|(who, verbs)| {
+        let verbs: Vec<_> = verbs.iter().map(|verb| format!("`{verb}`")).collect();
+        if verbs.len() == READS.len() {
+            (*who).to_owned()
+        } else {
+            format!("{who} ({})", verbs.join(", "))
+        }
+    });
+    format!("`{resource}`: {}.", some.collect::<Vec<_>>().join("; "))
 }
 
 fn text(right: Right) -> String {

@@ -1,7 +1,9 @@
 //! Each line of the [table of rights](crate::rights) holds. A user who may write only Swarms changes
 //! one field, in each kind of pool, at creation, by a merge patch and by server-side apply. The
 //! table says whether the API server accepts it. An editor of the namespace may do all of it, except
-//! what the schema refuses to everybody.
+//! what the schema refuses to everybody. Each reader has the rights of the table of readers.
+
+mod readers;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -61,6 +63,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     ensure!(wrong.is_empty(), "{} lines do not hold:\n{}", wrong.len(), wrong.join("\n"));
     context.laps.lap(format!("{refused} writes were refused to a tenant, {accepted} accepted"));
     scales_take_their_right(&context).await?;
+    readers::have_the_rights_of_the_table(&context).await?;
     context.kubectl(&["delete", "swarms", "--all", "--timeout=60s"]).await.map(drop)
 }
 

@@ -1,6 +1,8 @@
 //! The table of rights has a line for each field of a Swarm, and agrees with the policy and the page.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
+mod reading;
+
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -13,6 +15,13 @@ fn documents(file: &str) -> Vec<Value> {
     let text = fs::read_to_string(crate::root().join("deploy").join(file)).unwrap();
     let documents = serde_yaml::Deserializer::from_str(&text);
     documents.map(|document| Value::deserialize(document).unwrap()).collect()
+}
+
+/// The schemas of the top fields of a resource.
+fn schema(kind: &str) -> Value {
+    let crds = documents("crds/swarm.yaml");
+    let crd = crds.iter().find(|crd| crd["spec"]["names"]["kind"] == kind).unwrap();
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].clone()
 }
 
 /// Adds the path of each field below `schema`: of objects, of items of lists, and of values of maps.
@@ -32,11 +41,8 @@ fn walk(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
 
 #[test]
 fn every_field_of_a_swarm_has_a_line_and_every_line_a_field() {
-    let crds = documents("crds/swarm.yaml");
-    let swarm = crds.iter().find(|crd| crd["spec"]["names"]["kind"] == "Swarm").unwrap();
-    let schema = &swarm["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let mut fields = BTreeSet::new();
-    walk(&schema["properties"]["spec"], "", &mut fields);
+    walk(&schema("Swarm")["spec"], "", &mut fields);
     let lines: BTreeSet<_> = LINES.iter().map(|line| line.field.to_owned()).collect();
     assert_eq!(lines.len(), LINES.len(), "a field has two lines");
     let without: Vec<_> = fields.difference(&lines).collect();
