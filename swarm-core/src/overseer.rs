@@ -42,6 +42,7 @@ mod facts;
 mod proofs;
 mod publications;
 mod queries;
+mod unsteady;
 mod workers;
 
 #[cfg(test)]
@@ -138,6 +139,8 @@ pub struct Overseer {
     unpublished: BTreeMap<SessionId, Moment>,
     /// The sessions that grants wait for.
     awaited: Awaited,
+    /// The lives of the workers.
+    lives: unsteady::Lives,
 }
 
 /// The sessions that may act on grants that the store lost before this process observed them. A
@@ -519,8 +522,11 @@ impl Overseer {
             let worker = workers::seen(&self.proofs, facts, pool.protocol, known, &self.terms)?;
             Some((slot, worker))
         };
+        self.lives.see(now, &self.proofs, &pool.workers);
+        let mut workers = pool.workers.into_iter().filter_map(worker).collect();
+        let unsteady = self.lives.unsteady(now, &mut workers);
         Observed {
-            workers: pool.workers.into_iter().filter_map(worker).collect(),
+            workers,
             workers_desired: pool.workers_desired,
             first_slot: pool.first_slot,
             watched_for: pool.watched_for,
@@ -537,6 +543,7 @@ impl Overseer {
             unrenewed,
             adoptable: None,
             relocations: BTreeMap::new(),
+            unsteady,
         }
     }
 

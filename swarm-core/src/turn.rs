@@ -22,6 +22,7 @@ mod shares;
 #[cfg(feature = "ports")]
 mod stores;
 pub(crate) mod unreleased;
+mod unsteady;
 
 #[cfg(test)]
 mod recheck_tests;
@@ -313,7 +314,8 @@ fn plan_one(
 ) -> (Plan, BTreeMap<JobName, Place>) {
     let held = ledger.unreleased_assignment();
     let jobs = unfinished(ledger, desired);
-    let (pool, bound) = unreleased::without_their_room(pool, &jobs, ledger, desired, observed);
+    let (all, bound) = unreleased::without_their_room(pool, &jobs, ledger, desired, observed);
+    let pool = unsteady::without(&all, observed);
     let relocations = &observed.relocations;
     let late: BTreeSet<_> =
         unreleased::late(ledger, desired, &observed.ages).map(|(job, _)| job).collect();
@@ -342,10 +344,11 @@ fn plan_one(
     }
     if !(relocations.is_empty() && others.is_empty() && late.is_empty()) {
         let request = Request { jobs: &jobs, held: &homes, pool: &pool, rules };
-        let all = ledger.assignment();
-        plan = relocate::apply(&request, &all, is_leaving, relocations, plan);
-        relabel_in_flight_moves(&mut plan, &all);
+        let assigned = ledger.assignment();
+        plan = relocate::apply(&request, &assigned, is_leaving, relocations, plan);
+        relabel_in_flight_moves(&mut plan, &assigned);
     }
+    unsteady::fill(&Request { jobs: &jobs, held: &homes, pool: &pool, rules }, &all, &mut plan);
     let place = |(job, slot): (&JobName, Option<Slot>)| {
         (job.clone(), slot.map_or(Place::Nowhere, Place::Slot))
     };

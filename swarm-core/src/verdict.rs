@@ -38,7 +38,7 @@ pub enum Reason {
     NoWorkers,
     /// Some jobs are pinned to a worker that does not take jobs, or found all workers full.
     JobsUnassigned,
-    /// Workers that hold jobs are not ready or away.
+    /// Workers that hold jobs are not ready or away, or workers end again and again.
     WorkersNotReady,
     /// The balance is not reached; `maxMovesInFlight` bounds how many jobs move at a time.
     Rebalancing,
@@ -177,6 +177,9 @@ impl Summary<'_> {
         if !names.is_empty() {
             let who = number(names.len(), "this worker holds jobs and is", WORKERS_THAT_HOLD);
             let message = format!("{who} not ready: {}", shortened(&names));
+            return Some(Verdict { reason: Reason::WorkersNotReady, message });
+        }
+        if let Some(message) = unsteady(self.observed) {
             return Some(Verdict { reason: Reason::WorkersNotReady, message });
         }
         if 0 < progress.deferred {
@@ -346,6 +349,21 @@ impl Wanted {
 /// The beginning of a sentence about several workers.
 const WORKERS_THAT_HOLD: &str = "these workers hold jobs and are";
 
+const WORKERS_THAT_END: &str = "these workers end again and again and get";
+
+/// Names the workers that end again and again.
+fn unsteady(observed: &Observed) -> Option<String> {
+    let names = observed.unsteady.iter().filter_map(|slot| observed.workers.get(slot));
+    let names: Vec<_> = names.map(|seen| seen.name.as_str()).collect();
+    let who = number(names.len(), "this worker ends again and again and gets", WORKERS_THAT_END);
+    (!names.is_empty()).then(|| {
+        let names = shortened(&names);
+        format!(
+            "{who} only jobs that no other can take, until 10 s to 5 min without an end: {names}"
+        )
+    })
+}
+
 /// The verdict on a Swarm whose ledger started another incarnation.
 fn recovering(jobs: usize) -> Verdict {
     let message = format!(
@@ -452,7 +470,7 @@ impl fmt::Display for FailingShown<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Ledger, Observed, decide, jobs};
+    use crate::{Ledger, Observed, Presence, Slot, WorkerSeen, decide, jobs};
 
     fn judged(desired: &Desired, change: impl Fn(&mut Progress)) -> String {
         let observed = Observed::new([], 0, []);
@@ -481,6 +499,18 @@ mod tests {
         );
         let paused = Desired { paused: true, ..one };
         assert!(judged(&paused, |_| ()).starts_with("Paused: paused: every job stays"));
+    }
+
+    #[test]
+    fn a_worker_that_ends_again_and_again_is_named() {
+        let worker = |name: &str| WorkerSeen::new(name, Presence::Ready, None);
+        let workers = [(Slot(1), worker("w-1")), (Slot(2), worker("w-2"))];
+        let mut observed = Observed::new(workers, 0, []);
+        assert_eq!(unsteady(&observed), None);
+        observed.unsteady = [Slot(2)].into();
+        let one = "this worker ends again and again and gets only jobs that no other can take, until \
+                   10 s to 5 min without an end: w-2";
+        assert_eq!(unsteady(&observed).as_deref(), Some(one));
     }
 
     #[test]

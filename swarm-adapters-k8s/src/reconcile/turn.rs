@@ -364,7 +364,11 @@ impl<'a> Stages<'a> {
         let need = self.memory.autoscaling.need(&decided.decision.ledger, planned, pool);
         let is_due = is_more_garbage || has_failed_over;
         let requeue_after = if is_due { Some(Duration::ZERO) } else { again_in };
-        let is_idle = !decided.changed && progress.jobs.releasing == 0 && !is_due;
+        // A worker becomes steady by time alone, and renewals put an alarm off.
+        let is_idle = !decided.changed
+            && progress.jobs.releasing == 0
+            && !is_due
+            && observed.unsteady.is_empty();
         let alarm = alarm.filter(|_| is_idle);
         Ok(Carried {
             decided,

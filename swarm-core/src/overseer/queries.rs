@@ -303,6 +303,8 @@ impl Overseer {
         });
         let unpublished = self.unpublished.values().map(|since| since.after(self.terms.duration));
         let unpublished = unpublished.filter(|it| at < it);
-        wakes.chain(pool).chain(unpublished).chain(*brake_opens_at).chain(*look_up_at).min()
+        let steady = self.lives.wakes_at(*at);
+        let wakes = wakes.chain(pool).chain(unpublished).chain(steady);
+        wakes.chain(*brake_opens_at).chain(*look_up_at).min()
     }
 }

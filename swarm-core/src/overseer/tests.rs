@@ -3,6 +3,7 @@
 mod lives;
 mod positions;
 mod rollback;
+mod unsteady;
 
 use std::time::Duration;
 

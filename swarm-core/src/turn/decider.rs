@@ -120,13 +120,15 @@ impl Observed {
             unrenewed,
             adoptable,
             relocations,
+            unsteady,
         } = self;
         let is_same = (workers_desired, first_slot)
             == (&before.workers_desired, &before.first_slot)
             && (lease, longest_lease, fence_wait)
                 == (&before.lease, &before.longest_lease, &before.fence_wait)
-            && (positions, adoptable, unrenewed, relocations)
-                == (&before.positions, &before.adoptable, &before.unrenewed, &before.relocations);
+            && (positions, adoptable, unrenewed)
+                == (&before.positions, &before.adoptable, &before.unrenewed)
+            && (relocations, unsteady) == (&before.relocations, &before.unsteady);
         let all = [
             grown(Some(*watched_for), Some(before.watched_for)),
             grown(*since_change, before.since_change),

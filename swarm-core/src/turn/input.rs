@@ -216,6 +216,9 @@ pub struct Observed {
     /// The jobs that avoid workers on which they failed, as a [`Failover`](crate::Failover) knows
     /// them.
     pub relocations: BTreeMap<JobName, Relocation>,
+    /// The slots of workers that end again and again without being asked. They keep their jobs, and
+    /// get only jobs that no other worker can take.
+    pub unsteady: BTreeSet<Slot>,
 }
 
 impl Observed {
@@ -268,6 +271,7 @@ impl Observed {
             unrenewed: 0,
             adoptable: None,
             relocations: BTreeMap::new(),
+            unsteady: BTreeSet::new(),
         }
     }
 

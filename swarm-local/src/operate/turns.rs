@@ -1,6 +1,6 @@
 //! Runs turns, and delivers their results to the workers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{Discriminant, discriminant};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,7 @@ pub(super) type ObservationKey = (
     Vec<(Slot, Discriminant<Presence>, Option<SessionId>)>,
     BTreeMap<SessionId, Evidence>,
     BTreeMap<JobName, Relocation>,
+    BTreeSet<Slot>,
 );
 
 impl Operation {
@@ -221,5 +222,6 @@ fn key(observed: &Observed) -> ObservationKey {
     let workers = workers
         .map(|(slot, seen)| (*slot, discriminant(&seen.presence), seen.session.clone()))
         .collect();
-    (workers, observed.evidence.clone(), observed.relocations.clone())
+    let Observed { evidence, relocations, unsteady, .. } = observed;
+    (workers, evidence.clone(), relocations.clone(), unsteady.clone())
 }
