@@ -64,4 +64,4 @@ pub use lease::{
 pub use rules::{Rule, Rules};
 pub use stopping::Stopping;
 pub use strikes::{STRIKES_MAX, backoff};
-pub use watch::{CLAIM_MAX, Watch, WatchEffect, WatchEvent, WatchStage};
+pub use watch::{CLAIM_MAX, REPEATS_MAX, Watch, WatchEffect, WatchEvent, WatchStage};

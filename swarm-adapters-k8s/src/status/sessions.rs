@@ -236,6 +236,7 @@ impl SessionReport {
             Suspicion::LongLease(lease) => Some((worker.as_str(), lease)),
             Suspicion::UnpublishedRevision
             | Suspicion::ForeignIncarnation
+            | Suspicion::UncountedRenewals
             | Suspicion::FalseFinish(_) => None,
         });
         let all: Vec<_> = too_long.collect();
@@ -264,6 +265,9 @@ impl SessionReport {
             )),
             Suspicion::ForeignIncarnation => Some(format!(
                 "`{worker}` acknowledges another ledger than that of this Swarm, and gets no jobs"
+            )),
+            Suspicion::UncountedRenewals => Some(format!(
+                "`{worker}` writes its Lease without a higher number, so it renews nothing and gets no jobs"
             )),
             Suspicion::FalseFinish(jobs) => Some(format!(
                 "`{worker}` calls {} finished that it does not hold or that {} not run to completion, \
@@ -358,6 +362,7 @@ mod tests {
                 ("w-0".into(), Suspicion::LongLease(Duration::from_secs(30))),
                 ("w-2".into(), Suspicion::UnpublishedRevision),
                 ("w-3".into(), Suspicion::FalseFinish(7)),
+                ("w-4".into(), Suspicion::UncountedRenewals),
             ],
             lease: Duration::from_secs(20),
             held_back: 4,
@@ -371,7 +376,9 @@ mod tests {
             words(0, &["LeaseTooLong=True", "`w-0` says 30s", "longer than the 20s"]),
             "{all:?}"
         );
-        let suspect = ["WorkersSuspect=True", "`w-2` acknowledges", "`w-3` calls 7 jobs finished"];
+        let claims =
+            ["`w-2` acknowledges", "`w-3` calls 7 jobs finished", "`w-4` writes its Lease"];
+        let suspect = [&["WorkersSuspect=True"], &claims[..]].concat();
         assert!(words(1, &suspect), "{all:?}");
         assert!(words(2, &["RevocationHeld=True 4 workers are silent"]), "{all:?}");
         assert!(words(3, &["w-1", "since 10:20:30 UTC, 2 jobs", "Delete the pod"]), "{all:?}");

@@ -23,7 +23,13 @@ pub struct Watch {
     pub longest: Option<Duration>,
     /// The number of the session's write that was seen last; 0 if none was seen.
     pub number: u64,
+    /// The writes that were seen since then and that have no higher number, at most
+    /// [`REPEATS_MAX`]. An edit of the Lease by a user counts as well.
+    pub repeats: u32,
 }
+
+/// The writes in a row without a higher number from which a session does not count its writes.
+pub const REPEATS_MAX: u32 = 3;
 
 /// The longest grace for any session. A session that claims more receives no jobs.
 pub const CLAIM_MAX: Duration = Duration::from_secs(60 * 60);
@@ -105,6 +111,7 @@ impl Watch {
             viewed: None,
             longest: None,
             number: lease.number,
+            repeats: 0,
         };
         watch.seen(now, lease);
         watch
@@ -167,7 +174,7 @@ impl Watch {
     #[must_use]
     pub fn missing(now: Moment) -> Self {
         let stage = WatchStage::Revoked { since: now };
-        Self { stage, ack: Ack::default(), viewed: None, longest: None, number: 0 }
+        Self { stage, ack: Ack::default(), viewed: None, longest: None, number: 0, repeats: 0 }
     }
 
     /// Returns whether the lease was not seen to change for its whole duration.
@@ -318,6 +325,8 @@ impl Watch {
                 {
                     let is_renewal = self.number < lease.number;
                     let since = if is_renewal { now } else { since };
+                    let repeats = self.repeats.saturating_add(1).min(REPEATS_MAX);
+                    self.repeats = if is_renewal { 0 } else { repeats };
                     self.stage = WatchStage::Held { version: lease.version, since };
                     self.number = self.number.max(lease.number);
                 }

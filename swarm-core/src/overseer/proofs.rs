@@ -12,8 +12,8 @@ use std::time::Duration;
 use super::facts::{Answer, Began, Containers, Fact, LeaseFacts, PodFacts, ViewMark};
 use crate::Position;
 use crate::handover::{
-    Ack, Evidence, LeaseTerms, LeaseVersion, Moment, Proof, SessionId, Stopping, Watch,
-    WatchEffect, WatchEvent, WatchStage,
+    Ack, Evidence, LeaseTerms, LeaseVersion, Moment, Proof, REPEATS_MAX, SessionId, Stopping,
+    Watch, WatchEffect, WatchEvent, WatchStage,
 };
 use crate::session::Former;
 
@@ -32,6 +32,9 @@ pub enum Suspicion {
     UnpublishedRevision,
     /// It acknowledges an incarnation of the ledger that it cannot have seen. Its Lease is revoked.
     ForeignIncarnation,
+    /// It writes its Lease again and again without a higher number, so none of these writes is a
+    /// renewal. Its Lease is revoked, as for a silent session.
+    UncountedRenewals,
     /// It reports this many jobs as finished that it does not hold, or that do not run to
     /// completion. The reports are ignored, and the session still receives jobs.
     FalseFinish(usize),
@@ -566,7 +569,12 @@ impl Proofs {
             Claim::None | Claim::Plausible | Claim::Lost => {
                 let longest = tracked.watch.longest.filter(|_| tracked.watch.may_renew());
                 let claimed = longest.unwrap_or_default();
-                (terms.duration < claimed).then_some(Suspicion::LongLease(claimed))
+                let is_uncounted = REPEATS_MAX <= tracked.watch.repeats;
+                if terms.duration < claimed {
+                    Some(Suspicion::LongLease(claimed))
+                } else {
+                    is_uncounted.then_some(Suspicion::UncountedRenewals)
+                }
             }
         }
     }

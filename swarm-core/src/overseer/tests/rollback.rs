@@ -267,7 +267,7 @@ fn a_session_whose_numbers_do_not_rise_is_silent_and_delays_grants_no_longer() {
     for (lie, number) in lies.into_iter().enumerate() {
         let mut overseer = overseer();
         overseer.note(at(0), &naming(id(1)));
-        let mut waited = Vec::new();
+        let (mut waited, mut suspected) = (Vec::new(), Vec::new());
         for s in 0..25 {
             let facts = new(10 + s);
             let lease = Lease { number: number(s), ..facts.lease };
@@ -281,8 +281,12 @@ fn a_session_whose_numbers_do_not_rise_is_silent_and_delays_grants_no_longer() {
                 overseer.learn(at(s * 1_000), answer);
             }
             waited.push(unrenewed(&mut overseer, s * 1_000, Policy::Exclusive));
+            suspected.push(overseer.suspicions(at(s * 1_000), START).remove(&id(1)));
         }
         assert_eq!((waited[21], waited[22]), (1, 0), "lie {lie}: as a session that is silent");
+        let uncounted = Some(Suspicion::UncountedRenewals);
+        assert_eq!(suspected[2..4], [None, uncounted], "lie {lie}: from the third write on");
+        assert_eq!(suspected[21..23], [uncounted, None], "lie {lie}: until it has ended");
     }
 }
 
