@@ -348,7 +348,9 @@ fn plan_one(
         plan = relocate::apply(&request, &assigned, is_leaving, relocations, plan);
         relabel_in_flight_moves(&mut plan, &assigned);
     }
-    unsteady::fill(&Request { jobs: &jobs, held: &homes, pool: &pool, rules }, &all, &mut plan);
+    if let Cow::Owned(pool) = &pool {
+        unsteady::fill(&Request { jobs: &jobs, held: &homes, pool, rules }, &all, &mut plan);
+    }
     let place = |(job, slot): (&JobName, Option<Slot>)| {
         (job.clone(), slot.map_or(Place::Nowhere, Place::Slot))
     };

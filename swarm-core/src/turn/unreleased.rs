@@ -29,6 +29,9 @@ pub(super) fn without_their_room<'a>(
 ) -> (Cow<'a, Pool>, Cow<'a, Jobs>) {
     let (mut pool, mut jobs) = (Cow::Borrowed(pool), Cow::Borrowed(jobs));
     let overdue = overdue(ledger, desired, observed);
+    if overdue.is_empty() {
+        return (pool, jobs);
+    }
     let has_shares =
         ledger.cells.has_shares || desired.jobs.values().any(|job| job.share.is_some());
     let is_bounded = |slot: &Slot| {

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use super::{Observed, checked};
 use crate::{JobName, Plan, Pool, Request, Rules, Slot, Standing, Unassigned};
 
-/// Returns `pool` with unsteady workers that only keep their jobs. O(workers) if there are any.
+/// Returns `pool` with unsteady workers that only keep their jobs. It is owned if there are any; then
+/// this takes O(workers).
 pub(super) fn without<'a>(pool: &'a Pool, observed: &Observed) -> Cow<'a, Pool> {
     let takes = |slot: &&Slot| pool.standing(**slot) == Some(Standing::Takes);
     let unsteady: Vec<_> = observed.unsteady.iter().filter(takes).collect();
@@ -21,12 +22,12 @@ pub(super) fn without<'a>(pool: &'a Pool, observed: &Observed) -> Cow<'a, Pool> 
 }
 
 /// Gives the jobs that `plan` leaves out to the workers of `pool`, which has unsteady ones, too. All
-/// other jobs stay where `plan` places them. O(plan) if there are unsteady workers and such jobs.
+/// other jobs stay where `plan` places them. O(plan) if there are such jobs.
 pub(super) fn fill(request: &Request<'_>, pool: &Pool, plan: &mut Plan) {
     let left_out = |(_, why): &(&JobName, &Unassigned)| **why != Unassigned::Suspended;
     let left_out = plan.unassigned.iter().filter(left_out);
     let left_out: BTreeSet<JobName> = left_out.map(|(job, _)| job.clone()).collect();
-    if left_out.is_empty() || request.pool == pool {
+    if left_out.is_empty() {
         return;
     }
     let mut jobs = request.jobs.clone();
