@@ -19,7 +19,7 @@ const HOLD_OFF: Duration = Duration::from_secs(10);
 /// The longest such time.
 const HOLD_OFF_MAX: Duration = Duration::from_secs(5 * 60);
 /// The life after which an end counts as the first one again, 2 × [`HOLD_OFF_MAX`].
-const STEADY: Duration = Duration::from_secs(10 * 60);
+const STEADY: Duration = Duration::from_secs(2 * HOLD_OFF_MAX.as_secs());
 
 /// The latest lives of the workers of one pool, by the worker's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

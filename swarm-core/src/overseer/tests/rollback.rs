@@ -49,14 +49,12 @@ fn a_write_from_before_a_rollback_is_no_renewal_though_it_is_seen_first_after_it
     overseer.note(at(0), &naming(id(1)));
     overseer.learn(at(0), Fact::Lease(id(1), new(3)));
     overseer.learn(at(1_000), Fact::StoreRolledBack);
-    let mut unrenewed = |ms, number| {
-        overseer
-            .learn(at(ms), Fact::Lease(id(1), LeaseFacts { has_renewed: false, ..new(number) }));
-        let pool = pool(worker(Presence::Ready), Protocol::Session);
-        overseer.observed(at(ms), Policy::Exclusive, pool).unrenewed
+    let mut read = |ms, number| {
+        overseer.learn(at(ms), Fact::Lease(id(1), new(number)));
+        unrenewed(&mut overseer, ms, Policy::Exclusive)
     };
-    assert_eq!(unrenewed(1_000, 5), 1, "the store had it before this overseer saw it");
-    assert_eq!(unrenewed(2_000, 6), 0);
+    assert_eq!(read(1_000, 5), 1, "the store had it before this overseer saw it");
+    assert_eq!(read(2_000, 6), 0);
 }
 
 #[test]
