@@ -18,7 +18,7 @@ use crate::writers::{Writer, writer_of};
 /// Pause between reading an edit and reading the next one, as a multiple of the processor time of
 /// the reading. It bounds the work that a writer causes who closes the file at each line. An edit
 /// that was read takes effect meanwhile.
-const REST: u32 = 4;
+const COOLDOWN_FACTOR: u32 = 4;
 
 /// The file, and its pending edit.
 #[derive(Debug)]
@@ -180,7 +180,7 @@ impl Edits {
             Ok(wanted) if !takes_away(current, wanted) => Nature::Keeps,
             Ok(_) | Err(_) => Nature::TakesAway,
         };
-        self.reads_from = Instant::now() + parsed.needed * REST;
+        self.reads_from = Instant::now() + parsed.needed * COOLDOWN_FACTOR;
         let noticed = self.pending.as_ref().map_or(noticed, |before| before.noticed);
         self.pending = Some(Candidate { contents, noticed, wanted: wanted.map(Box::new) });
         Event::Found(nature, sign)
