@@ -114,8 +114,9 @@ impl Operation {
                 turned => {
                     let turn = turned?;
                     self.problem = None;
-                    // While the turn waits for something, it assigns nothing of the new state.
-                    if turn.decision.waiting.is_none() {
+                    // A turn that waits, or has no worker, assigns nothing: the new state may still
+                    // be too large.
+                    if turn.decision.waiting.is_none() && 0 < takers {
                         self.delivered = Some(wanted);
                     }
                     return Ok(Some(turn));

@@ -92,6 +92,14 @@ fn too_many() -> String {
     (0..=100_000).map(|n| format!("    - name: j{n}\n")).collect::<Vec<_>>().concat()
 }
 
+/// Waits until the one worker runs the 27 jobs of the first manifest.
+fn runs_what_was_delivered(machine: &Machine) {
+    until("the delivered jobs run", || {
+        let running = machine.running()?;
+        (running.len() == 1 && running["swarm-worker-0"].len() == 27).then_some(())
+    });
+}
+
 #[test]
 fn what_cannot_be_delivered_is_not_saved_and_not_settled_and_what_ran_before_goes_on() {
     let machine = Machine::new();
@@ -113,13 +121,27 @@ fn what_cannot_be_delivered_is_not_saved_and_not_settled_and_what_ran_before_goe
     assert_eq!(operator.prints("settled").matches("settled").count(), 1);
     signal(machine.workers()["swarm-worker-0"], Signal::KILL);
     operator.prints("was ended by signal 9");
-    until("the jobs run again", || {
-        let running = machine.running()?;
-        (running.len() == 1 && running["swarm-worker-0"].len() == 27).then_some(())
-    });
+    runs_what_was_delivered(&machine);
     machine.write(&good);
     let swarm = json(&address, "/api/v1/swarm", |swarm| swarm["settled"] == true);
     assert_eq!((&swarm["undelivered"], &swarm["jobs"]["granted"]), (&Value::Null, &27.into()));
+}
+
+#[test]
+fn what_arrives_while_there_is_no_worker_is_not_taken_for_delivered() {
+    let machine = Machine::new();
+    machine.edit("replicas: 3", "replicas: 1");
+    let operator = machine.settled_with(&["--listen", "0"]);
+    let address = address(&operator);
+    let good = fs::read_to_string(machine.file()).unwrap();
+    let (head, _) = good.split_once("  jobs:\n").unwrap();
+    let large = format!("{head}  jobs:\n{}", too_many());
+    machine.write(&large.replace("replicas: 1", "replicas: 0"));
+    json(&address, "/api/v1/swarm", |swarm| swarm["jobs"]["total"] == 100_001);
+    machine.write(&large);
+    let refused = json(&address, "/api/v1/swarm", |swarm| !swarm["undelivered"].is_null());
+    assert_eq!(refused["settled"], false);
+    runs_what_was_delivered(&machine);
 }
 
 #[test]
