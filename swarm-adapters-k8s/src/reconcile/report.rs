@@ -277,7 +277,9 @@ impl Reporter {
                 (status::unless_only_taken_over(unchanged, status), verdict)
             }
             Outcome::Refused(verdict) | Outcome::Awaited { verdict, .. } => {
-                (status::after_refusal(generation, before, verdict), verdict.clone())
+                let status =
+                    status::after_refusal(generation, before, verdict, swarm.spec.output());
+                (status, verdict.clone())
             }
         };
         self.report(turn, News { status, verdict }, reports, seen_in).await?;
@@ -297,7 +299,8 @@ impl Reporter {
         seen_in: Epoch,
     ) -> Result<Action, StoreError> {
         let before = reports.status.as_ref().or(turn.swarm.status.as_ref());
-        let status = status::after_refusal(turn.swarm.metadata.generation, before, &verdict);
+        let (generation, output) = (turn.swarm.metadata.generation, turn.swarm.spec.output());
+        let status = status::after_refusal(generation, before, &verdict, output);
         self.report(turn, News { status, verdict }, reports, seen_in).await?;
         let requeue_after = reports.event_in().map_or(REFUSED_RETRY, |due| due.min(REFUSED_RETRY));
         Ok(Action::requeue(requeue_after))

@@ -1,17 +1,20 @@
 //! Status after a failed turn.
 
 use swarm_client::api::SwarmStatus;
+use swarm_core::session::JobOutput;
 
 use super::{ALL_ASSIGNED, CONVERGED, HEALTHY, POOL_READY, Part, Reason, Verdict, judged};
 use crate::pool::rollout::ROLLING_OUT;
 
 /// The status after a failed turn. It keeps the counts of the last completed turn. If the pool does
-/// not exist, nothing is known about its workers.
+/// not exist, nothing is known about its workers. After an edit, if `output` is hidden, no line that a
+/// job printed before stays.
 #[must_use]
 pub fn after_refusal(
     generation: Option<i64>,
     before: Option<&SwarmStatus>,
     verdict: &Verdict,
+    output: JobOutput,
 ) -> SwarmStatus {
     let mut status = before.cloned().unwrap_or_default();
     let has_pool = !matches!(
@@ -21,6 +24,13 @@ pub fn after_refusal(
     if verdict.reason == Reason::PoolNotFound {
         status.workers_ready = 0;
         status.ready = format!("0/{}", status.workers_desired);
+    }
+    if output == JobOutput::Hidden && status.observed_generation != generation {
+        for healthy in status.conditions.iter_mut().filter(|old| old.type_ == HEALTHY) {
+            // "2 jobs fail: ..." or "9 jobs fail, among them ...".
+            let end = healthy.message.find([':', ',']).unwrap_or(healthy.message.len());
+            healthy.message.truncate(end);
+        }
     }
     let as_before = |kind: &'static str| {
         let before = status.conditions.iter().find(|old| old.type_ == kind);

@@ -8,6 +8,7 @@ use crate::pool::rollout::ROLLING_OUT;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::json;
 use swarm_core::handover::{Cell, Record};
+use swarm_core::session::JobOutput;
 use swarm_core::verdict::Reason as Shared;
 use swarm_core::{Autoscale, Ledger, PerWorker, Presence, Slot, Token, WorkerSeen, decide, jobs};
 
@@ -104,7 +105,7 @@ fn every_reason_is_judged_by_kstatus_as_it_is_meant() {
     ];
     for reason in reasons {
         let verdict = Verdict { reason, message: "so".into() };
-        let status = after_refusal(Some(7), None, &verdict);
+        let status = after_refusal(Some(7), None, &verdict, JobOutput::Shown);
         let expected = match (reason.is_ready(), reason.is_stalled()) {
             (true, _) => Kstatus::Current,
             (_, true) => Kstatus::Failed,
@@ -264,18 +265,40 @@ fn a_refusal_keeps_the_counts_and_what_it_does_not_speak_of() {
     let desired = Desired::new(jobs(["a", "b"]).unwrap());
     let (before, _) = status(&desired, &observed(&[Presence::Ready; 2]));
     let verdict = Verdict { reason: Reason::PoolNotFound, message: "gone".into() };
-    let after = after_refusal(Some(8), Some(&before), &verdict);
+    let after = after_refusal(Some(8), Some(&before), &verdict, JobOutput::Shown);
     let reported = after.conditions.iter().map(|it| format!("{}={}", it.type_, it.status));
     let expected = ["Ready=False", "Stalled=True", "PoolReady=False", "AllJobsAssigned=Unknown"];
     assert_eq!(reported.take(4).collect::<Vec<_>>(), expected);
     assert_eq!((after.jobs, after.assigned), (2, 2));
     assert_eq!((after.workers_ready, after.ready.as_str()), (0, "0/2"), "no worker is seen");
     let verdict = Verdict { reason: Reason::InvalidSpec, ..verdict };
-    let after = after_refusal(Some(8), Some(&before), &verdict);
+    let after = after_refusal(Some(8), Some(&before), &verdict, JobOutput::Shown);
     let reported = after.conditions.iter().map(|it| format!("{}={}", it.type_, it.status));
     let expected = ["Ready=False", "Stalled=True", "PoolReady=True", "AllJobsAssigned=True"];
     assert_eq!(reported.take(4).collect::<Vec<_>>(), expected);
     assert_eq!(after.ready, "2/2");
+}
+
+#[test]
+fn a_refusal_keeps_no_line_of_a_job_after_an_edit_that_hides_what_jobs_print() {
+    let desired = Desired::new(jobs(["a", "b"]).unwrap());
+    let (mut before, _) = status(&desired, &observed(&[Presence::Ready; 2]));
+    let healthy = before.conditions.iter_mut().find(|it| it.type_ == HEALTHY).unwrap();
+    let said = "1 job fails: `a` on `w-0` ended with exit code 3 (`the secret, as printed`)";
+    healthy.message = said.into();
+    let refused = |before: &SwarmStatus, generation, output| {
+        let verdict = Verdict { reason: Reason::InvalidSpec, message: "so".into() };
+        after_refusal(Some(generation), Some(before), &verdict, output)
+    };
+    let message = |status: &SwarmStatus| {
+        status.conditions.iter().find(|it| it.type_ == HEALTHY).map(|it| it.message.clone())
+    };
+    let now = before.observed_generation.unwrap();
+    assert_eq!(message(&refused(&before, now + 1, JobOutput::Shown)), Some(said.into()));
+    assert_eq!(message(&refused(&before, now, JobOutput::Hidden)), Some(said.into()));
+    let hidden = refused(&before, now + 1, JobOutput::Hidden);
+    assert_eq!(message(&hidden), Some("1 job fails".into()));
+    assert_eq!(message(&refused(&hidden, now + 1, JobOutput::Hidden)), Some("1 job fails".into()));
 }
 
 /// The condition holds the time at which the rollout began, from which its deadline counts.
@@ -288,7 +311,7 @@ fn a_refusal_keeps_that_a_rollout_began() {
     before.conditions.push(rolling.clone());
     let rolls = |reason| {
         let verdict = Verdict { reason, message: "so".into() };
-        let after = after_refusal(Some(8), Some(&before), &verdict);
+        let after = after_refusal(Some(8), Some(&before), &verdict, JobOutput::Shown);
         let found = after.conditions.into_iter().find(|it| it.type_ == ROLLING_OUT);
         found.map(|it| (it.status, it.last_transition_time))
     };
