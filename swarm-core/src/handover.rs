@@ -36,6 +36,7 @@ mod cells;
 mod check;
 
 mod lease;
+mod patience;
 pub(crate) mod room;
 mod stopping;
 mod watch;
@@ -61,6 +62,7 @@ pub use lease::{
     Ack, Holder, Lease, LeaseConflict, LeaseTerms, LeaseTermsError, LeaseVersion, LeaseWrite,
     Moment, SessionId,
 };
+pub use patience::Patience;
 pub use rules::{Rule, Rules};
 pub use stopping::Stopping;
 pub use strikes::{STRIKES_MAX, backoff};

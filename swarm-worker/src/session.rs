@@ -17,7 +17,7 @@ use swarm_adapters_host::channel::Events;
 use swarm_adapters_host::clock;
 use swarm_adapters_host::metrics::WorkerMetrics;
 use swarm_adapters_host::runlog::as_boottime_ns;
-use swarm_core::handover::{LeaseTerms, Moment, SessionId};
+use swarm_core::handover::{LeaseTerms, Moment, Patience, SessionId};
 use swarm_core::ports::{SessionStore, SessionViews, ViewUpdate};
 use swarm_core::session::{Granted, JobOutput, Session, SessionEffect, SessionEvent, WorkerView};
 use swarm_core::{Failing, JobName, Token};
@@ -119,6 +119,7 @@ impl SessionSetup<'_> {
         let (session, effects) = Session::open(self.id.clone(), self.terms, clock::now());
         let mut driver = Driver {
             session,
+            patience: Patience::new(&self.terms),
             setup: self,
             details: BTreeMap::new(),
             output: JobOutput::default(),
@@ -154,6 +155,8 @@ struct Driver<'a> {
     asked: JoinSet<Answer>,
     /// The store's last problem. A repeated problem is logged once.
     problem: Option<String>,
+    /// The time that the store is given for an answer.
+    patience: Patience,
     /// Whether the last write failed to get an answer.
     is_cut_off: bool,
     /// Whether jobs ran when the session lost its lease.
@@ -245,10 +248,16 @@ impl Driver<'_> {
     fn on_answer(&mut self, answer: Answer) -> Option<SessionEvent> {
         let Answer { event, problem } = answer;
         match &event {
-            Some(SessionEvent::Lost { .. }) => self.is_cut_off = true,
-            Some(SessionEvent::Written { .. }) if mem::take(&mut self.is_cut_off) => {
-                tracing::info!("the lease can be written again");
-                self.setup.views.reconnect();
+            Some(SessionEvent::Lost { .. }) => {
+                self.is_cut_off = true;
+                self.patience.learn(false);
+            }
+            Some(SessionEvent::Written { .. }) => {
+                self.patience.learn(true);
+                if mem::take(&mut self.is_cut_off) {
+                    tracing::info!("the lease can be written again");
+                    self.setup.views.reconnect();
+                }
             }
             _ => (),
         }
@@ -314,7 +323,7 @@ impl Driver<'_> {
     }
 
     fn carry_out(&mut self, effect: SessionEffect) -> Result<(), Failure> {
-        let limit = self.setup.terms.renew / 2;
+        let limit = self.patience.limit();
         let store = Arc::clone(&self.setup.store);
         match effect {
             SessionEffect::Start { job, token } => {

@@ -36,6 +36,22 @@ type cluster struct {
 	server    string
 	namespace string
 	http      http.Client
+	patience  time.Duration // The time for the next answer about the Lease; 0 at first (rule 8).
+}
+
+// callPatiently calls for at most the patience. That doubles without an answer, and halves with a
+// write.
+func (c *cluster) callPatiently(method, path string, body, answer any) error {
+	least := c.terms.renew / 2
+	most := max((c.terms.duration-c.terms.stopTimeout)/4, least)
+	span := max(c.patience, least)
+	err := c.call(span, method, path, body, answer)
+	if errors.Is(err, context.DeadlineExceeded) {
+		c.patience = min(2*span, most)
+	} else if err == nil && method != http.MethodGet {
+		c.patience = max(span/2, least)
+	}
+	return err
 }
 
 // ackAnnotation is the JSON of the annotation ackKey. The operator refuses any other keys.
@@ -88,7 +104,7 @@ func inCluster(id, former string, terms terms) (*cluster, error) {
 		TLSNextProto:    map[string]func(string, *tls.Conn) http.RoundTripper{},
 	}
 	server := "https://" + net.JoinHostPort(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT"))
-	return &cluster{id, former, terms, server, strings.TrimSpace(string(namespace)), http.Client{Transport: transport}}, nil
+	return &cluster{id, former, terms, server, strings.TrimSpace(string(namespace)), http.Client{Transport: transport}, 0}, nil
 }
 
 type status int
@@ -202,7 +218,7 @@ func (c *cluster) writeLease(w write) any {
 		method, path = http.MethodPut, c.leases()+"/"+c.id
 	}
 	var made leaseObject
-	err := c.call(c.terms.renew/2, method, path, c.object(w), &made)
+	err := c.callPatiently(method, path, c.object(w), &made)
 	switch {
 	case err == nil:
 		return written{w.number, stored{made.Metadata.UID, made.Metadata.ResourceVersion}}
@@ -216,7 +232,7 @@ func (c *cluster) writeLease(w write) any {
 // readLease reads our Lease from the store itself: a GET without a version never reads a cache.
 func (c *cluster) readLease(number uint64) any {
 	var object leaseObject
-	err := c.call(c.terms.renew/2, http.MethodGet, c.leases()+"/"+c.id, nil, &object)
+	err := c.callPatiently(http.MethodGet, c.leases()+"/"+c.id, nil, &object)
 	if errors.Is(err, status(http.StatusNotFound)) {
 		return leaseRead{nil}
 	}

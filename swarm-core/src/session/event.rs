@@ -67,7 +67,8 @@ pub enum SessionEffect {
     /// Stop the job, and report [`SessionEvent::Joined`] once none of its processes runs any more.
     Stop(JobName),
     /// Write to the session's lease. The answer is [`SessionEvent::Written`],
-    /// [`SessionEvent::Conflict`] or [`SessionEvent::Lost`], within half a renewal interval.
+    /// [`SessionEvent::Conflict`] or [`SessionEvent::Lost`], within the time that
+    /// [`Patience`](crate::handover::Patience) allows.
     Write(LeaseWrite),
     /// Read the session's lease from the store itself, not from a cache.
     ReadLease,

@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
-use swarm_core::handover::{Holder, LeaseVersion, Moment};
+use swarm_core::handover::{Holder, LeaseVersion, Moment, Patience};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -58,6 +58,8 @@ pub(crate) struct Driver {
     uid: Option<String>,
     hosted: Arc<Hosted>,
     asked: JoinSet<Answer>,
+    /// The time that the API server is given for an answer about the member's own Lease.
+    patience: Patience,
     /// Requests whose answers do not matter.
     unawaited: JoinSet<()>,
     /// The list that the watch is returning.
@@ -78,7 +80,8 @@ impl Driver {
     ) -> Self {
         let (listed, over) = (BTreeMap::new(), BTreeMap::new());
         let (asked, unawaited, swept) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
-        Self { group, id, replica, uid, hosted, asked, unawaited, listed, over, swept }
+        let patience = Patience::new(&group.terms.lease);
+        Self { group, id, replica, uid, hosted, asked, patience, unawaited, listed, over, swept }
     }
 
     /// Runs until the membership has ended, starting with these effects.
@@ -109,6 +112,11 @@ impl Driver {
                 Some(answer) = self.asked.join_next() => match answer {
                     Ok(Answer { event, uid }) => {
                         self.uid = uid.or(self.uid.take());
+                        match event {
+                            ReplicaEvent::Lost { .. } => self.patience.learn(false),
+                            ReplicaEvent::Written { .. } => self.patience.learn(true),
+                            _ => (),
+                        }
                         Some(event)
                     }
                     Err(_) => None,
@@ -207,7 +215,7 @@ impl Driver {
 
     /// Carries out one effect. Returns how the membership ends, if it does.
     fn carry_out(&mut self, effect: ReplicaEffect) -> Option<End> {
-        let within = self.group.terms.lease.renew / 2;
+        let within = self.patience.limit();
         match effect {
             ReplicaEffect::Write(write) => {
                 let request = self.write(&write);
@@ -281,7 +289,7 @@ impl Driver {
     fn write(&self, write: &MemberWrite) -> impl Future<Output = Answer> + Send + use<> {
         let (api, number) = (self.group.leases(), write.number);
         let is_first = write.expected.is_none();
-        let within = self.group.terms.lease.renew / 2;
+        let within = self.patience.limit();
         let status =
             registry::text(&self.replica.status(), clock::now(), self.hosted.details.get());
         let mut object = lease::written(&self.group, &self.id, write, status);

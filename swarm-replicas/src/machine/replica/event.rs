@@ -62,7 +62,8 @@ pub enum ReplicaEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReplicaEffect {
     /// Write to the member's own Lease. The answer is [`ReplicaEvent::Written`],
-    /// [`ReplicaEvent::Conflict`] or [`ReplicaEvent::Lost`], within half a renewal interval.
+    /// [`ReplicaEvent::Conflict`] or [`ReplicaEvent::Lost`], within the time that
+    /// [`Patience`](swarm_core::handover::Patience) allows.
     Write(MemberWrite),
     /// Read the member's own Lease from the store itself, not from a cache, and report
     /// [`ReplicaEvent::LeaseRead`].
