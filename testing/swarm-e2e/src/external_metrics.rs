@@ -34,8 +34,6 @@ use crate::until::until;
 const API: &str = "external.metrics.k8s.io/v1beta1";
 /// The Service that leads the API server to this server.
 const SERVICE: &str = "external-metrics";
-/// The bound on the time until the API server passes requests on.
-const WITHIN: Duration = Duration::from_mins(1);
 
 /// The running server. It ends with this value. [`ExternalMetrics::remove`] unregisters it.
 pub struct ExternalMetrics(JoinHandle<()>);
@@ -61,7 +59,7 @@ impl ExternalMetrics {
             let _ = axum::serve(listener, router).await;
         }));
         announce(cluster, namespace, &authority, port).await?;
-        until("the API server to pass requests on", WITHIN, || async {
+        until("the API server to pass requests on", || async {
             let text = cluster.kubectl(&["get", "--raw", &format!("/apis/{API}")]).await?;
             Ok(text.contains("ExternalMetricValueList").then_some(()))
         })

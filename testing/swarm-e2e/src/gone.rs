@@ -21,7 +21,7 @@ use crate::cache::Cache;
 use crate::cluster::Cluster;
 use crate::output::{Laps, say};
 use crate::sandbox::{self, Namespaces, RUN};
-use crate::until::{until, until_blocking};
+use crate::until::{until_blocking, until_within};
 
 const BOOTED_WITHIN: Duration = Duration::from_mins(3);
 const ENDED_WITHIN: Duration = Duration::from_secs(30);
@@ -178,13 +178,15 @@ fn cgroups_left(id: &str, end: End) -> Result<Vec<PathBuf>> {
 /// When the pods do not come up.
 pub async fn hold(cache: &Cache, cluster: &Cluster, panics: bool) -> Result<()> {
     cluster.apply("default", PODS).await?;
-    let available = ["wait", "--for=condition=Available", "deployment/held", "--timeout=60s"];
+    let available = ["wait", "--for=condition=Available", "deployment/held", "--timeout=5m"];
     cluster.kubectl(&available).await?;
     Namespaces::record(cache)?;
     let folder = sandbox::run_folder(cache)?;
     fs::write(folder.join(HOLDING), "")?;
-    until("the blow", BOOTED_WITHIN, || async { Ok(folder.join("go").exists().then_some(())) })
-        .await?;
+    until_within("the blow", BOOTED_WITHIN, || async {
+        Ok(folder.join("go").exists().then_some(()))
+    })
+    .await?;
     if panics {
         blow_up();
     }

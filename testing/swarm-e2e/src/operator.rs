@@ -4,7 +4,6 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -27,8 +26,6 @@ pub const NAMESPACE: &str = "swarm-system";
 pub const SAMPLES_NAMESPACE: &str = "streams";
 /// The number of replicas in the manifests.
 pub const REPLICAS: usize = 2;
-/// The bound on the time until all replicas have a share.
-const SHARED_WITHIN: Duration = Duration::from_mins(1);
 /// The operator's user name at the API server.
 pub const ACCOUNT: &str = "system:serviceaccount:swarm-system:swarm-operator";
 
@@ -86,7 +83,7 @@ pub(crate) async fn apply(cluster: &Cluster, folder: &Path) -> Result<()> {
 }
 
 async fn wait(cluster: &Cluster, what: &[&str]) -> Result<()> {
-    let args = [&["wait", "--timeout=60s"], what].concat();
+    let args = [&["wait", "--timeout=5m"], what].concat();
     cluster.kubectl(&args).await.map(drop)
 }
 
@@ -142,7 +139,7 @@ pub async fn scale(cluster: &Cluster, replicas: usize) -> Result<()> {
     let replicas = format!("--replicas={replicas}");
     let scale = ["scale", "deployment", "swarm-controller", &replicas, "--namespace", NAMESPACE];
     cluster.kubectl(&scale).await?;
-    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
+    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=5m"];
     cluster.kubectl(&[&status[..], &["--namespace", NAMESPACE]].concat()).await.map(drop)
 }
 
@@ -178,7 +175,7 @@ pub(crate) async fn leases(cluster: &Cluster) -> Result<Vec<Lease>> {
 ///
 /// When this takes too long.
 pub(crate) async fn all_share(cluster: &Cluster, replicas: usize, controller: &str) -> Result<()> {
-    until("all replicas to have a share", SHARED_WITHIN, || async {
+    until("all replicas to have a share", || async {
         let leases = leases(cluster).await?;
         let of = |lease: &Lease| {
             let status = lease.metadata.annotations.as_ref()?.get("replicas.k8slab.info/status")?;

@@ -20,9 +20,10 @@ use crate::cache::Cache;
 use crate::cluster::Cluster;
 use crate::operator;
 use crate::output::{Laps, say};
+use crate::until::DEADLINE;
 
-/// The default bound on the time without a lap of a scenario.
-const WITHIN: Duration = Duration::from_mins(3);
+/// The default bound on the time without a lap of a scenario. A wait that hangs reports first.
+const WITHIN: Duration = Duration::from_secs(DEADLINE.as_secs() + 60);
 /// The number of scenarios that run in parallel if they allow it. They mostly wait.
 const SIDE_BY_SIDE: usize = 4;
 /// The bound on the time until a fresh namespace accepts pods. After the API server was
@@ -67,7 +68,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Makes a scenario in a fresh namespace, with at most 180 seconds without a lap.
+    /// Makes a scenario in a fresh namespace, with at most six minutes without a lap.
     #[must_use]
     pub const fn new(name: &'static str, run: fn(Context) -> Run) -> Self {
         Self {

@@ -9,6 +9,22 @@ use anyhow::{Result, anyhow};
 /// cheap.
 const STEP: Duration = Duration::from_millis(50);
 
+/// Limit of a wait that judges nothing: it ends a scenario that hangs.
+pub const DEADLINE: Duration = Duration::from_mins(5);
+
+/// Polls `look` until it returns `Some`, for at most [`DEADLINE`].
+///
+/// # Errors
+///
+/// As [`until_within`].
+pub async fn until<T, F, Seen>(what: &str, look: F) -> Result<T>
+where
+    F: FnMut() -> Seen,
+    Seen: Future<Output = Result<Option<T>>>,
+{
+    until_within(what, DEADLINE, look).await
+}
+
 /// Polls `look` until it returns `Some`, for at most `within`.
 ///
 /// `Ok(None)` and `Err` both mean "not yet": during a fault even the API server may be unavailable.
@@ -18,7 +34,7 @@ const STEP: Duration = Duration::from_millis(50);
 /// # Errors
 ///
 /// When `within` has passed. The error names `what` was awaited, and the last state.
-pub async fn until<T, F, Seen>(what: &str, within: Duration, mut look: F) -> Result<T>
+pub async fn until_within<T, F, Seen>(what: &str, within: Duration, mut look: F) -> Result<T>
 where
     F: FnMut() -> Seen,
     Seen: Future<Output = Result<Option<T>>>,
@@ -78,7 +94,7 @@ mod tests {
     #[tokio::test]
     async fn waiting_ends_with_the_first_answer() {
         let mut looks = 0;
-        let found = until("the third look", Duration::from_secs(5), || {
+        let found = until_within("the third look", Duration::from_secs(5), || {
             looks += 1;
             let seen = looks;
             async move { Ok((seen == 3).then_some(seen)) }
@@ -88,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_timeout_reports_what_was_last_seen() {
-        let never = until::<(), _, _>("five pods", Duration::from_millis(1), || async {
+        let never = until_within::<(), _, _>("five pods", Duration::from_millis(1), || async {
             bail!("3 of 5 ready")
         });
         assert_eq!(
@@ -99,7 +115,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_poll_that_never_returns_times_out_too() {
-        let stuck = until::<(), _, _>("godot", Duration::from_millis(20), std::future::pending);
+        let stuck =
+            until_within::<(), _, _>("godot", Duration::from_millis(20), std::future::pending);
         assert!(stuck.await.unwrap_err().to_string().contains("godot"));
     }
 

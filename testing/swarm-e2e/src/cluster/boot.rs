@@ -17,7 +17,7 @@ use super::{
 use crate::binaries::Binaries;
 use crate::output::Laps;
 use crate::pki::{Authority, Identity};
-use crate::until::until;
+use crate::until::{until, until_within};
 
 /// The bound on each stage of the boot, many times as long as a stage takes on two cores.
 pub(super) const STAGE_WITHIN: Duration = Duration::from_secs(90);
@@ -55,7 +55,7 @@ impl Cluster {
         etcd(&cluster)?;
         api_server(&cluster, &authority)?;
         let runtimes = runtimes(&cluster, setup)?;
-        until("the API server", STAGE_WITHIN, || is_serving(&cluster)).await?;
+        until("the API server", || is_serving(&cluster)).await?;
         laps.lap("API server ready");
 
         controller_manager(&cluster, &authority)?;
@@ -80,7 +80,7 @@ impl Cluster {
     ///
     /// When a node is not ready within its bound.
     pub async fn nodes_ready(&self) -> Result<()> {
-        until("the nodes", STAGE_WITHIN, || nodes_ready(self)).await
+        until("the nodes", || nodes_ready(self)).await
     }
 
     /// Waits until pods can be created in a namespace: admission needs its default service account.
@@ -91,7 +91,7 @@ impl Cluster {
     pub async fn namespace_ready(&self, namespace: &str, within: Duration) -> Result<()> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
         let what = format!("the default service account of {namespace}");
-        until(&what, within, || async {
+        until_within(&what, within, || async {
             self.components.all_running()?;
             Ok(accounts.get_opt("default").await?)
         })
@@ -231,7 +231,7 @@ fn runtimes(cluster: &Cluster, setup: &Setup) -> Result<JoinSet<Result<u8>>> {
         node::runtime(cluster, node)?;
         let images = setup.images.clone();
         imports.spawn(async move {
-            until("the container runtime", STAGE_WITHIN, || node::answers(node)).await?;
+            until("the container runtime", || node::answers(node)).await?;
             node::import(node, &images).await?;
             Ok(node)
         });

@@ -15,15 +15,11 @@ pub use store::EtcdCopy;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
 use super::{Cluster, NODES, node, node_name};
 use crate::until::until;
-
-/// The bound on the start of a container runtime.
-const RUNTIME_WITHIN: Duration = Duration::from_secs(30);
 
 impl Cluster {
     /// Kills all processes of a node at once, as a power cut would.
@@ -49,7 +45,7 @@ impl Cluster {
     pub async fn revive_node(&self, node: u8) -> Result<()> {
         self.components.restart(&format!("containerd-{node}"))?;
         // A kubelet ends if it does not find the runtime.
-        until("the container runtime", RUNTIME_WITHIN, || node::answers(node)).await?;
+        until("the container runtime", || node::answers(node)).await?;
         self.components.restart(&format!("kubelet-{node}"))?;
         self.nodes_ready().await
     }
@@ -64,7 +60,7 @@ impl Cluster {
         let selector = format!("--pod-selector={selector}");
         // The state directories of these pods are deleted with them.
         let local = "--delete-emptydir-data";
-        let drain = ["drain", &node_name(node), &selector, local, "--timeout=60s"];
+        let drain = ["drain", &node_name(node), &selector, local, "--timeout=5m"];
         self.kubectl(&drain).await.map(drop)
     }
 

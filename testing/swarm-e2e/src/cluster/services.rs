@@ -13,7 +13,6 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::boot::STAGE_WITHIN;
 use super::{Cluster, FOLDER, NODES, POD_ADDRESSES, node_name};
 use crate::pki::Authority;
 use crate::until::until;
@@ -25,7 +24,7 @@ const PROXY_LABEL: &str = "service.kubernetes.io/service-proxy-name";
 
 /// Starts kube-proxy.
 pub(super) async fn kube_proxy(cluster: &Cluster, authority: &Authority) -> Result<()> {
-    until("the kubernetes Service", STAGE_WITHIN, || leave_out_api_server(cluster)).await?;
+    until("the kubernetes Service", || leave_out_api_server(cluster)).await?;
     let config = format!("{FOLDER}/kube-proxy.json");
     fs::write(&config, kube_proxy_config(authority).to_string())?;
     let program = cluster.binaries.control_plane.join("kube-proxy");

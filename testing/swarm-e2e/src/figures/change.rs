@@ -15,7 +15,8 @@ use super::Times;
 use crate::cluster::Cluster;
 use crate::output::say;
 use crate::scenario::Context;
-use crate::scenarios::pool::{REST_WITHIN, Reports, at_rest, jobs_of, report, sample};
+use crate::scenarios::pool::{Reports, at_rest, jobs_of, report, sample};
+use crate::until::DEADLINE;
 
 /// The number of timed changes with nudges.
 const CHANGES: usize = 60;
@@ -75,7 +76,7 @@ pub(super) async fn nudged(context: &Context, changes: usize) -> Result<Times> {
         context.api::<Swarm>().patch("streams", &PatchParams::default(), &patch).await?;
         // On a busy machine a worker may answer too late, and is asked again.
         while !all(context).await.is_ok_and(|reports| run_exactly(&reports, &jobs)) {
-            ensure!(change.elapsed() < REST_WITHIN, "change {n} did not arrive");
+            ensure!(change.elapsed() < DEADLINE, "change {n} did not arrive");
             tokio::time::sleep(STEP).await;
         }
         times.push(change.elapsed());

@@ -16,7 +16,7 @@ use crate::cluster::Cluster;
 use crate::output::say;
 use crate::scenario::Context;
 use crate::scenarios::pool::{Report, report, sample};
-use crate::until::until;
+use crate::until::until_within;
 
 const JOBS: usize = 20_000;
 const WORKERS: usize = 100;
@@ -53,8 +53,10 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
     write(&context, "list", &jobs).await?;
     let applied = Instant::now();
     context.apply(SWARM).await?;
-    until("all jobs to run", REST_WITHIN, || everything(&context, "swarm-worker", WORKERS, &jobs))
-        .await?;
+    until_within("all jobs to run", REST_WITHIN, || {
+        everything(&context, "swarm-worker", WORKERS, &jobs)
+    })
+    .await?;
     let first = applied.elapsed();
     context.laps.lap(format!("all run after {}", shown(first)));
 
@@ -71,8 +73,10 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
         }
         times.push(start.elapsed());
     }
-    until("all jobs to run", REST_WITHIN, || everything(&context, "swarm-worker", WORKERS, &jobs))
-        .await?;
+    until_within("all jobs to run", REST_WITHIN, || {
+        everything(&context, "swarm-worker", WORKERS, &jobs)
+    })
+    .await?;
     print(first, &Times::new(times));
     context.kubectl(&["delete", "swarm", "--all"]).await?;
     context.kubectl(&["delete", "statefulset", "--all", "--cascade=foreground"]).await.map(drop)

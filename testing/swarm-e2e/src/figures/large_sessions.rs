@@ -18,7 +18,7 @@ use crate::cluster::Cluster;
 use crate::output::say;
 use crate::scenario::Context;
 use crate::scenarios::the_plugin_passes_flags_on::swarm as plugin;
-use crate::until::until;
+use crate::until::until_within;
 
 const JOBS: usize = 100_000;
 const WORKERS: usize = 100;
@@ -51,7 +51,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
     let mut jobs: BTreeSet<String> = lists.concat().into_iter().collect();
     let all = async |jobs: &BTreeSet<String>| {
         let look = || everything(&context, "backup-worker", WORKERS, jobs);
-        until("all jobs to run", REST_WITHIN, look).await
+        until_within("all jobs to run", REST_WITHIN, look).await
     };
     all(&jobs).await?;
     let first = applied.elapsed();

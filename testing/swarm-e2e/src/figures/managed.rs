@@ -21,7 +21,7 @@ use crate::cluster::{Cluster, Request};
 use crate::operator::{self, ACCOUNT};
 use crate::output::say;
 use crate::scenario::Context;
-use crate::until::until;
+use crate::until::until_within;
 
 /// The number of times that the sample is applied.
 const TIMES: usize = 5;
@@ -65,7 +65,7 @@ async fn run_once(context: &Context) -> Result<Duration> {
     let sample = std::fs::read_to_string(repository().join("deploy/samples/managed.yaml"))?;
     let start = Instant::now();
     context.apply(&sample).await?;
-    until("all streams to run", WITHIN, || async {
+    until_within("all streams to run", WITHIN, || async {
         let mut running = 0;
         for pod in context.api::<Pod>().list_metadata(&ListParams::default()).await? {
             let log = context.cluster.pod_log(&context.namespace, &pod.name_any()).await?;
@@ -80,7 +80,7 @@ async fn run_once(context: &Context) -> Result<Duration> {
 async fn clear(context: &Context) -> Result<()> {
     let everything = ListParams::default();
     context.api::<Swarm>().delete_collection(&DeleteParams::default(), &everything).await?;
-    until("all to go", WITHIN, || async {
+    until_within("all to go", WITHIN, || async {
         let left = context.api::<Deployment>().list_metadata(&everything).await?.items.len();
         let pods = context.api::<Pod>().list_metadata(&everything).await?.items.len();
         ensure!(left + pods == 0, "{left} Deployments and {pods} pods are left");
@@ -107,7 +107,7 @@ async fn many(context: &Context, program: &Path) -> Result<()> {
     .await?;
     let operator = Operator::start(&context.cluster, program)?;
     let deployments: Api<Deployment> = context.api();
-    until("all Deployments to be made", WITHIN, || async {
+    until_within("all Deployments to be made", WITHIN, || async {
         let made = deployments.list_metadata(&ListParams::default().labels(SELECTOR)).await?;
         let found = made.items.len();
         if found < SWARMS {

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use super::process::{self, Cost};
 use crate::cluster::Cluster;
 use crate::operator;
-use crate::until::until;
+use crate::until::until_within;
 
 const LISTEN: &str = "127.0.0.1:8089";
 /// The time without a turn or a nudge after which it is at rest. The last nudge follows after five
@@ -56,7 +56,7 @@ impl Operator {
     /// Waits until the operator is at rest.
     pub(super) async fn quiet(&self, within: Duration) -> Result<()> {
         let since = Mutex::new((Instant::now(), (0, 0)));
-        until("the operator at rest", within, || async {
+        until_within("the operator at rest", within, || async {
             let now = (
                 self.counted("swarm_turns_total").await?,
                 self.counted("swarm_nudges_total").await?,

@@ -11,7 +11,7 @@ use super::process::{Cost, cost};
 use crate::cluster::Cluster;
 use crate::output::say;
 use crate::scenario::Context;
-use crate::until::until;
+use crate::until::until_within;
 
 /// The number of workers, and of the targets of each.
 const PEERS: u16 = 20;
@@ -32,7 +32,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, rest: Duration) -> Result<()
         },
     });
     context.apply(&swarm.to_string()).await?;
-    until("all to have pinged all", WITHIN, || async {
+    until_within("all to have pinged all", WITHIN, || async {
         for n in 0..PEERS {
             let pod = format!("peering-{n}");
             let text = cluster.pod_http(&context.namespace, &pod, 9090, "metrics").await?;

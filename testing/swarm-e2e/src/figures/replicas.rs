@@ -26,7 +26,7 @@ use super::{Times, each, outside, shown};
 use crate::cluster::Cluster;
 use crate::output::say;
 use crate::scenario::Context;
-use crate::until::until;
+use crate::until::until_within;
 
 /// The bound on every wait.
 const WITHIN: Duration = Duration::from_mins(15);
@@ -117,7 +117,7 @@ async fn without_swarms(cluster: &Cluster, program: &Path) -> Result<u64> {
 /// The memory of a replica at rest, in MiB.
 async fn at_rest(replica: &Replica) -> Result<u64> {
     let last = Mutex::new((Instant::now(), 0));
-    until("memory that stays as it is", WITHIN, || async {
+    until_within("memory that stays as it is", WITHIN, || async {
         let now = costs(std::slice::from_ref(replica))?[0].rss_mib;
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.1 != now {
@@ -246,7 +246,7 @@ async fn writers(context: &Context) -> Result<BTreeMap<String, String>> {
 
 /// Waits until all Swarms have a ledger, and `count` replicas write the ledgers.
 async fn shared_by(context: &Context, swarms: usize, count: usize) -> Result<()> {
-    until("the replicas to share the Swarms", WITHIN, || async {
+    until_within("the replicas to share the Swarms", WITHIN, || async {
         let writers = writers(context).await?;
         let names: BTreeSet<_> = writers.values().collect();
         ensure!(writers.len() == swarms, "{} ledgers", writers.len());
@@ -265,7 +265,7 @@ async fn edit_all(context: &Context, swarms: usize, round: usize) -> Result<()> 
         async move { edit(&all, n, round).await.map(drop) }
     })
     .await?;
-    until("all edits to be carried out", WITHIN, || async {
+    until_within("all edits to be carried out", WITHIN, || async {
         let all = context.api::<Swarm>().list(&ListParams::default()).await?;
         let left = all.iter().filter(|it| !is_done(it)).count();
         // A list of all is much work for the API server.
@@ -375,7 +375,7 @@ async fn taken_over(context: &Context, replicas: &mut Vec<Replica>, swarms: usiz
     let count = its.len();
     victim.child.kill().await?;
     let killed = Instant::now();
-    until("all its Swarms to be taken over", WITHIN, || async {
+    until_within("all its Swarms to be taken over", WITHIN, || async {
         let left = writers.of(&victim).len();
         ensure!(left == 0, "{left} left");
         Ok(Some(()))

@@ -16,7 +16,7 @@ use crate::cluster::Cluster;
 use crate::operator;
 use crate::output::{Laps, say};
 use crate::scenario::Context;
-use crate::until::until;
+use crate::until::until_within;
 
 /// The sizes: a number of Swarms, and the number of jobs of each.
 const SIZES: [(usize, usize); 4] = [(100, 100), (100, 1_000), (300, 1_000), (1_000, 1_000)];
@@ -77,7 +77,7 @@ async fn size(
     laps.lap(format!("{swarms} pools made"));
 
     let operator = Operator::start(cluster, program)?;
-    until("all Swarms settled", SETTLED_WITHIN, || async {
+    until_within("all Swarms settled", SETTLED_WITHIN, || async {
         let written = operator.counted("swarm_ledger_writes_total").await?;
         if written < swarms as u64 {
             bail!("{written} ledgers written");

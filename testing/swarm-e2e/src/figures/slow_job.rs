@@ -65,7 +65,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
 
 /// Two workers. All jobs are pinned to the first.
 fn pool(context: &Context) -> SessionPool {
-    let mut pool = SessionPool::new(context, "slow-job");
+    let mut pool = SessionPool::new(context, "slow-job").with_short_leases();
     (pool.kind, pool.policy, pool.runner) = (Kind::ManagedSet, Policy::Exclusive, Runner::Swarm);
     pool.batch_window = Some("0s");
     pool.managed = json!({"image": SHELL});

@@ -15,14 +15,14 @@ use swarm_client::api::SwarmLedger;
 use swarm_core::stored::StoredHolder;
 
 use super::bad_input_is_refused::reported;
-use super::pool::{REST_WITHIN, at_rest, jobs_of, report, swarm_first};
+use super::pool::{at_rest, jobs_of, report, swarm_first};
 use crate::binaries::repository;
 use crate::scenario::Context;
 use crate::until::until;
 
 const LEDGER: &str = "deployment.swarm-worker";
 /// The timeout of a rollout of three pods, as a flag of kubectl.
-const ROLLOUT: &str = "--timeout=90s";
+const ROLLOUT: &str = "--timeout=5m";
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
@@ -145,7 +145,7 @@ async fn marked(context: &Context) -> Result<BTreeMap<String, Option<String>>> {
 }
 
 async fn emptied_before_they_go(context: &Context, pods: &[String]) -> Result<()> {
-    let emptied = until("the pods to be deleted to be empty", REST_WITHIN, || async {
+    let emptied = until("the pods to be deleted to be empty", || async {
         for pod in pods {
             let report = report(context, pod).await?;
             if !report.jobs.is_empty() {
@@ -162,7 +162,7 @@ async fn emptied_before_they_go(context: &Context, pods: &[String]) -> Result<()
 async fn taken_over(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     for _ in 0..3 {
         context.kubectl(&["scale", "deployment", "swarm-worker", "--replicas=3"]).await?;
-        until("the Swarm to correct it", REST_WITHIN, || async {
+        until("the Swarm to correct it", || async {
             let deployment = context.api::<Deployment>().get("swarm-worker").await?;
             Ok((deployment.spec.and_then(|spec| spec.replicas) == Some(2)).then_some(()))
         })

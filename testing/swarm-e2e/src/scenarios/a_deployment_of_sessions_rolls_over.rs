@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use swarm_adapters_host::runlog::judge::RunName;
 
-use super::session_pool::{Kind, Policy, REST_WITHIN, SessionPool, TICK};
+use super::session_pool::{Kind, Policy, SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
@@ -32,9 +32,9 @@ pub(super) async fn run(context: Context) -> Result<()> {
         context.kubectl(&["patch", "deployment", "rolled", "--patch", &strategy]).await?;
         let mark = Moment::now();
         context.kubectl(&["rollout", "restart", "deployment/rolled"]).await?;
-        context.kubectl(&["rollout", "status", "deployment/rolled", "--timeout=60s"]).await?;
+        context.kubectl(&["rollout", "status", "deployment/rolled", "--timeout=5m"]).await?;
         // The last pod may still be handing over when the rollout is reported as done.
-        let after = until("every job to have moved", REST_WITHIN, || async {
+        let after = until("every job to have moved", || async {
             let after = pool.at_rest().await?;
             let stays = |(job, was): (&String, &RunName)| after[job].session == was.session;
             ensure!(!runs.iter().any(stays), "some jobs are where they were: {after:?}");
@@ -59,7 +59,7 @@ async fn is_not_replaced(
     pool.apply_swarm().await?;
     context.kubectl(&["create", "quota", "full", "--hard=pods=0"]).await?;
     let path = "--output=jsonpath={.status.hard.pods}";
-    until("the quota to count", REST_WITHIN, || async {
+    until("the quota to count", || async {
         Ok((context.kubectl(&["get", "quota", "full", path]).await? == "0").then_some(()))
     })
     .await?;

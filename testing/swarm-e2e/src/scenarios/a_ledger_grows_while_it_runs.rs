@@ -12,7 +12,7 @@ use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::json;
 use swarm_client::api::SwarmLedger;
 
-use super::pool::{REST_WITHIN, Reports, as_recorded, at_rest, moved, sample};
+use super::pool::{Reports, as_recorded, at_rest, moved, sample};
 use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
@@ -79,7 +79,7 @@ async fn an_operator_goes_on(context: &Context, before: &Reports) -> Result<()> 
     let before_that = published().await?;
     operator::stop(&context.cluster).await?;
     operator::go_on(&context.cluster).await?;
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
     // Removes one job and adds it again. The new process needs the ledger to move no other job.
     set(context, MANY - 1, 2).await?;
     let back = set(context, MANY, 2).await?;
@@ -103,7 +103,7 @@ async fn set(context: &Context, count: usize, workers: usize) -> Result<Reports>
     context.api::<ConfigMap>().patch("list", &PatchParams::default(), &patch).await?;
     let reports = at_rest(context, &names(count), workers, change).await?;
     // Workers may run a list a moment before the parts of the old ledger are removed.
-    until("the Swarm to be ready", REST_WITHIN, || async {
+    until("the Swarm to be ready", || async {
         let status =
             ["get", "swarm", "streams", "--output=jsonpath={.status.jobs} {.status.assigned}"];
         let counts = context.kubectl(&status).await?;

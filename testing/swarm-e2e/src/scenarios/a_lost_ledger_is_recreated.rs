@@ -2,21 +2,17 @@
 //! Every worker soon has the newest view, under a version that it never saw.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use kube::ResourceExt as _;
 use swarm_client::api::SwarmLedger;
 
 use super::claims_are_kept::{LEDGER, rose, tokens};
-use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, reports, sample};
+use super::pool::{Reports, all_reports, at_rest, jobs_of, reports, sample};
 use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
-
-/// The longest allowed time until workers have the view of a new ledger. Without a nudge a kubelet
-/// takes 60 to 90 s.
-const VIEW_WITHIN: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
@@ -30,7 +26,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     // failure, too.
     let outcome = lost_without_an_operator(&context, &manifest).await;
     operators(&context, "--replicas=2").await?;
-    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
+    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=5m"];
     context.cluster.kubectl(&[&status[..], &["--namespace", operator::NAMESPACE]].concat()).await?;
     outcome
 }
@@ -41,7 +37,7 @@ async fn lost_under_an_operator(context: &Context, jobs: &BTreeSet<String>) -> R
     let lost = ledgers.get(LEDGER).await?.uid();
     context.kubectl(&["delete", "swarmledger", LEDGER]).await?;
     let change = Instant::now();
-    until("another ledger", REST_WITHIN, || async {
+    until("another ledger", || async {
         let found = ledgers.get_opt(LEDGER).await?;
         Ok(found.filter(|ledger| ledger.uid() != lost && ledger.spec.version > 0).map(drop))
     })
@@ -57,7 +53,7 @@ async fn lost_under_an_operator(context: &Context, jobs: &BTreeSet<String>) -> R
 async fn lost_without_an_operator(context: &Context, manifest: &str) -> Result<()> {
     let (before, tokens) = (all_reports(context).await?, tokens(context).await?);
     operators(context, "--replicas=0").await?;
-    let gone = ["wait", "--for=delete", "pod", "--selector=app=swarm-controller", "--timeout=60s"];
+    let gone = ["wait", "--for=delete", "pod", "--selector=app=swarm-controller", "--timeout=5m"];
     context.cluster.kubectl(&[&gone[..], &["--namespace", operator::NAMESPACE]].concat()).await?;
     let edited = manifest.replace("stream:foo:new", "stream:bar:new");
     let edited = edited.replace("stream:xxrtve1\n", "stream:other\n");
@@ -65,7 +61,7 @@ async fn lost_without_an_operator(context: &Context, manifest: &str) -> Result<(
     context.kubectl(&["delete", "swarmledger", LEDGER]).await?;
     operators(context, "--replicas=2").await?;
     let ledgers = context.api::<SwarmLedger>();
-    until("a ledger again", REST_WITHIN, || async {
+    until("a ledger again", || async {
         let found = ledgers.get_opt(LEDGER).await?;
         Ok(found.filter(|ledger| ledger.spec.version > 0).map(drop))
     })
@@ -90,13 +86,16 @@ pub(super) async fn newer(
 ) -> Result<()> {
     at_rest(context, jobs, 2, change).await?;
     let had = before.values().map(|report| report.version).max().unwrap_or_default();
-    until("every worker to have a newer version", REST_WITHIN, || async {
+    until("every worker to have a newer version", || async {
         let reports = reports(context).await?;
         Ok(reports.values().all(|report| report.version > had).then_some(()))
     })
     .await?;
     let took = change.elapsed();
     context.laps.lap(format!("every worker has a newer version after {} ms", took.as_millis()));
-    ensure!(took < VIEW_WITHIN, "no worker was nudged: it took {took:?}");
+    ensure!(
+        took < super::list_changes_arrive::WITHOUT_NUDGE,
+        "no worker was nudged: it took {took:?}"
+    );
     Ok(())
 }

@@ -17,8 +17,8 @@ use swarm_core::handover::SessionId;
 use tokio::task::JoinSet;
 use tokio::time::interval;
 
-use super::session::{SOON, as_account};
-use super::session_pool::{GRACEFUL, Kind, LEASE, Policy, REST_WITHIN, SessionPool, TICK};
+use super::session::as_account;
+use super::session_pool::{GRACEFUL, Kind, Policy, SHORT_LEASE, SessionPool, TICK};
 use crate::images::PAUSE;
 use crate::run_log::Moment;
 use crate::scenario::Context;
@@ -46,7 +46,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let client = as_account(&context, &pool.name, Some(LIAR)).await?;
     let leases = Api::<Lease>::namespaced(client, &context.namespace);
     let jobs: BTreeMap<_, _> = pool.jobs.iter().map(|job| (job.clone(), 1)).collect();
-    let plain = StoredAck { duration_ms: LEASE.as_millis().try_into()?, ..StoredAck::default() };
+    let plain =
+        StoredAck { duration_ms: SHORT_LEASE.as_millis().try_into()?, ..StoredAck::default() };
     let incarnation = incarnation(&pool).await?;
     let claims = [
         (
@@ -98,7 +99,7 @@ async fn liar(pool: &SessionPool) -> Result<String> {
         pod["spec"]["securityContext"] = json!({});
     })
     .await?;
-    let ready = ["wait", "--for=condition=Ready", "pod", LIAR, "--timeout=30s"];
+    let ready = ["wait", "--for=condition=Ready", "pod", LIAR, "--timeout=5m"];
     pool.context.kubectl(&ready).await?;
     pool.context.api::<Pod>().get(LIAR).await?.uid().context("every pod has a UID")
 }
@@ -136,7 +137,7 @@ async fn lie(leases: Api<Lease>, session: SessionId, claim: StoredAck) -> Result
 
 /// Waits until `kubectl get swarm -o wide` names the liar with this part of a sentence.
 async fn names_the_liar(pool: &SessionPool, sentence: &str) -> Result<()> {
-    until("the Swarm to name the liar", SOON.min(REST_WITHIN), || async {
+    until("the Swarm to name the liar", || async {
         let shown = pool.context.kubectl(&["get", "swarm", &pool.name, "-o", "wide"]).await?;
         ensure!(shown.contains(LIAR) && shown.contains(sentence), "{shown}");
         Ok(Some(()))

@@ -7,7 +7,7 @@ use serde_json::json;
 use swarm_adapters_k8s::status::unprotected_sessions;
 use swarm_client::api::Swarm;
 
-use super::session_pool::{Policy, REST_WITHIN, SessionPool};
+use super::session_pool::{Policy, SessionPool};
 use super::the_plugin_passes_flags_on::{code, swarm};
 use crate::operator;
 use crate::scenario::Context;
@@ -23,8 +23,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     checked(&context, 0, "policies     ok").await?;
     let set = "statefulset/unprotected";
     context.kubectl(&["rollout", "restart", set]).await?;
-    context.kubectl(&["rollout", "status", set, "--timeout=60s"]).await?;
-    until("the Swarm to say nothing any more", REST_WITHIN, || async {
+    context.kubectl(&["rollout", "status", set, "--timeout=5m"]).await?;
+    until("the Swarm to say nothing any more", || async {
         Ok(said(&context).await?.is_none().then_some(()))
     })
     .await?;
@@ -43,7 +43,7 @@ async fn noticed(context: &Context) -> Result<()> {
     enforced(context, false).await?;
     checked(context, 3, "or its binding `swarm-sessions`").await?;
     context.kubectl(&["rollout", "restart", "statefulset/unprotected"]).await?;
-    let message = until("the Swarm to say so of both workers", REST_WITHIN, || async {
+    let message = until("the Swarm to say so of both workers", || async {
         let said = said(context).await?;
         Ok(said.filter(|it| it.contains("nothing keeps these workers from the Leases of others")))
     })
@@ -55,7 +55,7 @@ async fn noticed(context: &Context) -> Result<()> {
 
 /// Waits until `kubectl swarm check` ends with this exit code, and prints this.
 async fn checked(context: &Context, exit: i32, prints: &str) -> Result<()> {
-    until("the check to see it", REST_WITHIN, || async {
+    until("the check to see it", || async {
         let output = swarm(context, &["check"], true).await?;
         let text = String::from_utf8_lossy(&output.stdout);
         ensure!(code(&output) == Some(exit) && text.contains(prints), "{output:?}");
@@ -84,7 +84,7 @@ async fn enforced(context: &Context, expected: bool) -> Result<()> {
     std::fs::write(file.path(), lease.to_string())?;
     let file = file.path().to_str().context("a path is not UTF-8")?;
     let create = ["create", &user, "--dry-run=server", "--filename", file];
-    until("the policy to change", REST_WITHIN, || async {
+    until("the policy to change", || async {
         let refused = context.kubectl(&create).await.err().map(|error| format!("{error:#}"));
         let is_enforced = match &refused {
             None => false,

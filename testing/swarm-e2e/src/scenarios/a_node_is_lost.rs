@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 
 use super::nodes::{node_of, ready, with_one_replica};
-use super::pool::{REST_WITHIN, Reports, at_rest, jobs_of, judge, report, sample};
+use super::pool::{Reports, at_rest, jobs_of, judge, report, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -41,7 +41,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         let now = report(&context, worker).await?;
         ensure!(now == before[worker], "{worker} was granted jobs that may still run elsewhere");
     }
-    let of_the_others = until("their jobs to run elsewhere", REST_WITHIN, || async {
+    let of_the_others = until("their jobs to run elsewhere", || async {
         let mut reports = Reports::new();
         for worker in &left {
             reports.insert(worker.clone(), report(&context, worker).await?);

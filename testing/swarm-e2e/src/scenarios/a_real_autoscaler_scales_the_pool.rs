@@ -12,7 +12,7 @@ use serde_json::json;
 use swarm_adapters_k8s::managed::wanted::ObjectKind;
 use swarm_client::api::Swarm;
 
-use super::session_pool::{GRACEFUL, Kind, REST_WITHIN, SessionPool, TICK};
+use super::session_pool::{GRACEFUL, Kind, SessionPool, TICK};
 use crate::binaries::repository;
 use crate::external_metrics::{ExternalMetrics, gauges};
 use crate::run_log::Moment;
@@ -68,7 +68,7 @@ fn documented() -> Result<String> {
 
 /// Waits until the operator's gauge and the status of the Swarm show this number of workers.
 async fn gauge(context: &Context, workers: i64) -> Result<()> {
-    until(&format!("the gauge to be {workers}"), REST_WITHIN, || async {
+    until(&format!("the gauge to be {workers}"), || async {
         let all = gauges(&context.cluster, "swarm_needed_workers", &context.namespace).await?;
         ensure!(all == [(NAME.to_owned(), workers)], "{all:?}");
         let swarm = context.api::<Swarm>().get(NAME).await?;
@@ -112,7 +112,7 @@ async fn apply_jobs(pool: &SessionPool) -> Result<()> {
 }
 
 async fn replicas(pool: &SessionPool, wanted: i32) -> Result<()> {
-    until(&format!("{wanted} replicas"), REST_WITHIN, || async {
+    until(&format!("{wanted} replicas"), || async {
         let found = pool.context.api::<Deployment>().get(NAME).await?;
         let found = found.spec.and_then(|spec| spec.replicas);
         ensure!(found == Some(wanted), "{found:?}");
@@ -138,7 +138,7 @@ async fn of_a_repaired_pool(pool: &SessionPool) -> Result<()> {
     deployments.patch_metadata(NAME, &params, &edit).await?;
     let budgets = super::managed_pools::api(context, ObjectKind::Budget);
     budgets.delete(NAME, &DeleteParams::default()).await?;
-    until("the pool to be repaired", REST_WITHIN, || async {
+    until("the pool to be repaired", || async {
         let labels = deployments.get(NAME).await?.metadata.labels.unwrap_or_default();
         let found = labels.get(label);
         ensure!(found.is_some_and(|found| found != "mine"), "{found:?}");

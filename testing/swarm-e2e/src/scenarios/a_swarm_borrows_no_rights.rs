@@ -9,7 +9,6 @@ mod runner;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::session::SOON;
 use super::vault::TENANTS;
 use crate::scenario::Context;
 use crate::until::until;
@@ -26,7 +25,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     for (user, rule) in SCALERS {
         grant(&context, user, rule).await?;
     }
-    until("the rights of both", SOON, || async {
+    until("the rights of both", || async {
         write(&context, "tenant", &json!({}), true).await?;
         write(&context, "editor", &json!({}), true).await?;
         Ok(Some(()))
@@ -59,7 +58,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         ),
     ];
     for (spec, because) in &borrowed {
-        until("the policy", SOON, || async {
+        until("the policy", || async {
             let answer = write(&context, "tenant", spec, true).await;
             let refusal = answer.err().map(|error| format!("{error:#}")).unwrap_or_default();
             ensure!(refusal.contains(because), "{spec} of a tenant: `{refusal}`");
@@ -116,7 +115,7 @@ async fn lists_are_read_by_name(context: &Context) -> Result<()> {
     grant(context, "reader", rule).await?;
     let sources = |names: &[&str]| json!({"jobSources": names.iter().map(|it| named(it)).collect::<Vec<_>>()});
     let mine = sources(&["a", "b", "c", "a"]);
-    until("the right to get three", SOON, || async {
+    until("the right to get three", || async {
         write(context, "reader", &mine, true).await?;
         Ok(Some(()))
     })
@@ -133,7 +132,7 @@ async fn lists_are_read_by_name(context: &Context) -> Result<()> {
             .map(str::to_owned);
     let patch: Vec<_> = patch.iter().map(String::as_str).collect();
     context.kubectl(&patch).await?;
-    context.kubectl(&["delete", "swarm", "borrowed", "--timeout=60s"]).await?;
+    context.kubectl(&["delete", "swarm", "borrowed", "--timeout=5m"]).await?;
     context.laps.lap("lists are read for those who may read them");
     Ok(())
 }
@@ -153,7 +152,7 @@ async fn a_managed_pool_is_deleted_by_who_may_delete_its_workload(context: &Cont
     let path = format!("/apis/swarm.k8slab.info/v1alpha1/namespaces/{}/swarms", context.namespace);
     let all = ["delete", "--raw", &path, "--as=tenant"];
     refused("a collection", context.kubectl(&all).await, because)?;
-    context.kubectl(&["delete", "swarms", "--all", "--as=editor", "--timeout=60s"]).await?;
+    context.kubectl(&["delete", "swarms", "--all", "--as=editor", "--timeout=5m"]).await?;
     context.laps.lap("a managed pool is deleted by who may delete its workload");
 
     let going = Context::new(&context.cluster, &format!("{}-going", context.namespace)).await?;
@@ -162,12 +161,12 @@ async fn a_managed_pool_is_deleted_by_who_may_delete_its_workload(context: &Cont
         "spec": {"pool": {"managed": {}}, "replicas": 1, "jobs": [{"name": "a"}]},
     });
     going.apply(&manifest.to_string()).await?;
-    until("the pool to be made", SOON, || async {
+    until("the pool to be made", || async {
         let found = going.kubectl(&["get", "deployment", "gone", "-o=name"]).await?;
         Ok(Some(found))
     })
     .await?;
-    going.cluster.kubectl(&["delete", "namespace", &going.namespace, "--timeout=120s"]).await?;
+    going.cluster.kubectl(&["delete", "namespace", &going.namespace, "--timeout=5m"]).await?;
     context.laps.lap("a namespace with a managed pool is emptied");
     Ok(())
 }
@@ -181,7 +180,7 @@ async fn a_managed_pool_is_sized_by_who_may_scale_it(context: &Context) -> Resul
     // Workers of a managed pool have sessions, so no ConfigMap has their view.
     grant(context, "maker", MAKER).await?;
     let made = json!({"pool": {"managed": {}}, "jobs": [{"name": "a"}]});
-    until("the right to make Deployments to suffice", SOON, || async {
+    until("the right to make Deployments to suffice", || async {
         write(context, "maker", &made, true).await?;
         Ok(Some(()))
     })
@@ -217,14 +216,14 @@ async fn a_managed_pool_is_sized_by_who_may_scale_it(context: &Context) -> Resul
     for (patch, because) in &shapes {
         let patch = patch.to_string();
         let args = ["patch", "swarm", "borrowed", "--type=merge", "--dry-run=server", "-p", &patch];
-        until(because, SOON, || async {
+        until(because, || async {
             let answer = context.kubectl(&[&args[..], &["--as=writer"]].concat()).await;
             Ok(self::refused(&patch, answer, because).is_ok().then_some(()))
         })
         .await?;
         context.kubectl(&[&args[..], &["--as=editor"]].concat()).await?;
     }
-    context.kubectl(&["delete", "swarm", "borrowed", "--timeout=60s"]).await?;
+    context.kubectl(&["delete", "swarm", "borrowed", "--timeout=5m"]).await?;
     let set = json!({
         "pool": {"managed": {"kind": "StatefulSet"}}, "replicas": 0, "worker": {"protocol": "Plain"},
     });
@@ -233,7 +232,7 @@ async fn a_managed_pool_is_sized_by_who_may_scale_it(context: &Context) -> Resul
     let because = "may not delete any in this namespace";
     self::refused("the end of pods", patch("tenant", &refresh).await, because)?;
     patch("editor", &refresh).await?;
-    context.kubectl(&["delete", "swarm", "borrowed", "--timeout=60s"]).await?;
+    context.kubectl(&["delete", "swarm", "borrowed", "--timeout=5m"]).await?;
     context.laps.lap("a managed pool is sized and shaped by who may do that to its workload");
     Ok(())
 }
@@ -273,7 +272,7 @@ async fn what_stays_is_not_asked_for(context: &Context) -> Result<()> {
         scaled.is_err_and(|it| format!("{it:#}").contains("may not scale StatefulSets")),
         "to zero, where the Swarm had no replicas"
     );
-    context.kubectl(&["delete", "swarm", "borrowed", "--timeout=30s"]).await?;
+    context.kubectl(&["delete", "swarm", "borrowed", "--timeout=5m"]).await?;
     context.laps.lap("a tenant edits jobs and scales nothing; an editor scales the Swarm");
     Ok(())
 }
@@ -310,7 +309,7 @@ async fn scale_is_refused_by_a_sentence_that_is_true(context: &Context) -> Resul
         let patched = context.kubectl(&patch).await;
         ensure!(patched.is_ok() == may_write_it, "{pool}: {patched:?}");
         scale("editor").await?;
-        context.kubectl(&["delete", "swarm", "borrowed", "--timeout=60s"]).await?;
+        context.kubectl(&["delete", "swarm", "borrowed", "--timeout=5m"]).await?;
     }
     // A Swarm without a number of workers is refused because of its spec, and not for lack of
     // rights.
@@ -325,7 +324,7 @@ async fn scale_is_refused_by_a_sentence_that_is_true(context: &Context) -> Resul
             let said = refusal(scale(user).await);
             ensure!(said.contains(because), "{spec}, {user}: `{said}`");
         }
-        context.kubectl(&["delete", "swarm", "borrowed", "--timeout=60s"]).await?;
+        context.kubectl(&["delete", "swarm", "borrowed", "--timeout=5m"]).await?;
     }
     context.laps.lap("`kubectl scale swarm` is refused by a sentence that is true for every pool");
     Ok(())

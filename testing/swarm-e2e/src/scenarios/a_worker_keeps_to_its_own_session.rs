@@ -10,7 +10,7 @@ use swarm_client::api::{SwarmLedger, WorkerView};
 use swarm_client::session::SESSION_LABEL;
 use swarm_core::handover::SessionId;
 
-use super::session::{SOON, as_account, leases, pod, publish, revoke, session, workers};
+use super::session::{as_account, leases, pod, publish, revoke, session, workers};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -168,7 +168,7 @@ async fn other_callers(context: &Context, me: &SessionId) -> Result<()> {
     let renewal = unbound.changes(&me.to_string(), |_| ()).await;
     refused("a token of no pod", renewal, "only the worker in its pod writes it")?;
     let admin = Worker { api: context.api() };
-    until("an administrator's change to be accepted", SOON, || async {
+    until("an administrator's change to be accepted", || async {
         admin.changes(&me.to_string(), |_| ()).await?;
         Ok(Some(()))
     })

@@ -13,12 +13,12 @@ use serde_json::json;
 use swarm_client::api::Swarm;
 
 use super::prometheus_reads_a_pool::Prometheus;
-use super::session_pool::{Kind, Policy, Protocol, REST_WITHIN, SessionPool};
+use super::session_pool::{Kind, Policy, Protocol, SessionPool};
 use crate::figures::large::write;
 use crate::operator;
 use crate::run_log::Moment;
 use crate::scenario::Context;
-use crate::until::until;
+use crate::until::{until, until_within};
 
 /// The pool of most faults.
 const POOL: &str = "plain";
@@ -83,7 +83,7 @@ async fn quiet(prometheus: &Prometheus) -> Result<()> {
 
 /// Waits until a time has passed since a moment.
 async fn passed(since: Moment, time: Duration) -> Result<()> {
-    until("time to pass", time * 2, || async {
+    until_within("time to pass", time * 2, || async {
         Ok((time <= Moment::now().since(since)).then_some(()))
     })
     .await
@@ -126,7 +126,7 @@ async fn unreadable(context: &Context, prometheus: &Prometheus) -> Result<()> {
 /// Lets a quota refuse the view of another pool.
 async fn refused(context: &Context, prometheus: &Prometheus) -> Result<()> {
     context.kubectl(&["create", "quota", "full", "--hard=count/configmaps=0"]).await?;
-    until("the quota to count", REST_WITHIN, || async {
+    until("the quota to count", || async {
         let path = "--output=jsonpath={.status.hard.count/configmaps}";
         Ok((context.kubectl(&["get", "quota", "full", path]).await? == "0").then_some(()))
     })
@@ -176,7 +176,7 @@ async fn slow(context: &Context, prometheus: &Prometheus) -> Result<()> {
         let waited = passed(Moment::now(), PAUSE).await;
         context.cluster.components.thaw(SERVER)?;
         waited?;
-        let is_slow = until("a slow turn", SHOWN_WITHIN, || async {
+        let is_slow = until_within("a slow turn", SHOWN_WITHIN, || async {
             Ok(prometheus.has_fired("SwarmTurnsSlow").await?.then_some(()))
         });
         if is_slow.await.is_ok() {
@@ -194,7 +194,7 @@ async fn slow(context: &Context, prometheus: &Prometheus) -> Result<()> {
 /// Moves a job to a worker that starts it late. A lost worker would not fire the alert: the time of
 /// its job counts from the end of the Lease only.
 async fn late(context: &Context, prometheus: &Prometheus) -> Result<()> {
-    let mut pool = SessionPool::new(context, "late").with_long_leases();
+    let mut pool = SessionPool::new(context, "late");
     pool.policy = Policy::Exclusive;
     pool.return_grace = "60s";
     let job = "late:0".to_owned();

@@ -32,7 +32,7 @@ const LONG: usize = 220;
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let mut pool = SessionPool::new(&context, "alert").with_long_leases();
+    let mut pool = SessionPool::new(&context, "alert");
     pool.kind = Kind::ManagedSet;
     pool.managed = json!({"image": "busybox:stable"});
     let script = format!("[ $SWARM_JOB = {STUBBORN} ] && trap '' TERM; exec sleep 1000");

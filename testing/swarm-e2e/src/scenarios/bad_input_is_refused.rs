@@ -11,7 +11,7 @@ use swarm_adapters_k8s::status::ready_reason;
 use swarm_client::api::{API_VERSION, Swarm, SwarmLedger, Writer};
 use swarm_spec::yaml;
 
-use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, sample};
+use super::pool::{Reports, all_reports, at_rest, jobs_of, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -188,7 +188,7 @@ async fn still(context: &Context, before: &Reports, after_what: &str) -> Result<
 /// Waits until a Swarm's `Ready` has this reason, and for the Event that reports it. Returns
 /// the sentence.
 pub(super) async fn reported(context: &Context, swarm: &str, reason: &str) -> Result<String> {
-    let message = until(&format!("{swarm} to be {reason}"), REST_WITHIN, || async {
+    let message = until(&format!("{swarm} to be {reason}"), || async {
         let swarm = context.api::<Swarm>().get(swarm).await?;
         if ready_reason(swarm.status.as_ref()) != Some(reason) {
             bail!("conditions are {:?}", swarm.status.map(|status| status.conditions));
@@ -198,7 +198,7 @@ pub(super) async fn reported(context: &Context, swarm: &str, reason: &str) -> Re
         stalled.map(|condition| Some(condition.message)).context("no condition Stalled")
     })
     .await?;
-    until("the Event", REST_WITHIN, || async {
+    until("the Event", || async {
         let about = format!("involvedObject.name={swarm}");
         let events = context.kubectl(&["get", "events", "--field-selector", &about]).await?;
         Ok(events.contains(reason).then_some(()))
@@ -217,7 +217,7 @@ fn second_of(good: &str) -> String {
 async fn second_swarm_on_the_pool(context: &Context, good: &str) -> Result<()> {
     context.apply(&second_of(good)).await?;
     reported(context, "second", "PoolClaimed").await?;
-    context.kubectl(&["delete", "swarm", "second", "--timeout=30s"]).await?;
+    context.kubectl(&["delete", "swarm", "second", "--timeout=5m"]).await?;
     Ok(())
 }
 
@@ -232,7 +232,7 @@ spec:
 ";
     context.apply(orphan).await?;
     reported(context, "orphan", "PoolNotFound").await?;
-    context.kubectl(&["delete", "swarm", "orphan", "--timeout=30s"]).await?;
+    context.kubectl(&["delete", "swarm", "orphan", "--timeout=5m"]).await?;
     Ok(())
 }
 
@@ -244,7 +244,7 @@ async fn statefulset_that_goes_away(context: &Context, good: &str, before: &Repo
     still(context, before, "the loss of the StatefulSet").await?;
     let change = Instant::now();
     context.apply(good).await?;
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
     let after = at_rest(context, &jobs_of(good), 2, change).await?;
     ensure!(after == *before, "the same pods keep the same jobs: {after:?}");
     Ok(())

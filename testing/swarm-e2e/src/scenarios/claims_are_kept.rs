@@ -12,7 +12,7 @@ use swarm_client::api::SwarmLedger;
 
 use super::a_lost_ledger_is_recreated::newer;
 use super::bad_input_is_refused::reported;
-use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, report, sample};
+use super::pool::{Reports, all_reports, at_rest, jobs_of, report, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -61,9 +61,9 @@ async fn second_swarm_on_the_pool(
 /// Deletes the first Swarm. The waiting Swarm gets pool, view and workers.
 async fn second_swarm_takes_over(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     let (before, tokens) = (all_reports(context).await?, tokens(context).await?);
-    context.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
+    context.kubectl(&["delete", "swarm", "streams", "--timeout=5m"]).await?;
     newer(context, &before, jobs, Instant::now()).await?;
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/second", "--timeout=60s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/second", "--timeout=5m"]).await?;
     let holder = context.api::<SwarmLedger>().get(LEDGER).await?.spec.swarm.name;
     ensure!(holder == "second", "the claim is that of {holder}");
     rose(&tokens, &self::tokens(context).await?)
@@ -81,7 +81,7 @@ async fn statefulset_comes_back(
     let pool = streams.split("---").skip(1).collect::<Vec<_>>().join("---");
     context.apply(&pool).await?;
     let change = Instant::now();
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/second", "--timeout=60s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/second", "--timeout=5m"]).await?;
     let after = at_rest(context, jobs, 2, change).await?;
     ensure!(after == before, "the same pods keep the same jobs: {after:?}");
     ensure!(self::tokens(context).await? == tokens, "nothing was granted again");
@@ -91,7 +91,7 @@ async fn statefulset_comes_back(
 /// Checks that a Swarm that is deleted and applied again does not grant a token twice.
 async fn swarm_comes_back(context: &Context, streams: &str, jobs: &BTreeSet<String>) -> Result<()> {
     let (before, tokens) = (all_reports(context).await?, tokens(context).await?);
-    context.kubectl(&["delete", "swarm", "second", "--timeout=30s"]).await?;
+    context.kubectl(&["delete", "swarm", "second", "--timeout=5m"]).await?;
     let change = Instant::now();
     context.apply(&swarm_of(streams, "second")).await?;
     newer(context, &before, jobs, change).await?;
@@ -117,9 +117,9 @@ async fn second_pool_on_the_view(
     ensure!(message.contains("holds the view of Swarm `second`"), "who has it: {message}");
     ensure!(all_reports(context).await? == before, "the owner is undisturbed");
 
-    context.kubectl(&["delete", "swarm", "second", "--timeout=30s"]).await?;
+    context.kubectl(&["delete", "swarm", "second", "--timeout=5m"]).await?;
     let change = Instant::now();
-    until("the other pool to run the jobs", REST_WITHIN, || async {
+    until("the other pool to run the jobs", || async {
         let report = report(context, "other-worker-0").await?;
         if report.jobs != *jobs {
             bail!("it runs {} jobs", report.jobs.len());

@@ -14,7 +14,7 @@ use swarm_client::api::SwarmLedger;
 use tokio::process::Command;
 
 use super::replicas_share_the_swarms::{Stage, TAKEOVER};
-use super::session_pool::{SILENCE, TICK};
+use super::session_pool::{LONG_SILENCE, TICK};
 use crate::binaries::repository;
 use crate::operator::{self, Process};
 use crate::proxy::Proxy;
@@ -142,6 +142,6 @@ impl Replicas<'_> {
             let now = after.get(job).context("a job is missing")?;
             ensure!(run.token < now.token, "{job}: {run:?}, {now:?}");
         }
-        pool.judge("the ledger was deleted", mark, SILENCE + TICK)
+        pool.judge("the ledger was deleted", mark, LONG_SILENCE + TICK)
     }
 }

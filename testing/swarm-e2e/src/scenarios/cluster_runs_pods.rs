@@ -2,7 +2,6 @@
 //! created. When this fails, the cluster is at fault and not the product.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -11,8 +10,6 @@ use kube::{Api, ResourceExt as _};
 
 use crate::scenario::Context;
 use crate::until::until;
-
-const READY_WITHIN: Duration = Duration::from_mins(1);
 
 const MANIFEST: &str = "
 apiVersion: apps/v1
@@ -48,7 +45,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     ensure!(note.data == Some(BTreeMap::from([("text".into(), "hello".into())])), "{note:?}");
 
     let pods: Api<Pod> = context.api();
-    let first = until("two ready pods", READY_WITHIN, || ready(&pods, 2)).await?;
+    let first = until("two ready pods", || ready(&pods, 2)).await?;
     context.laps.lap("two pods ready");
     let nodes: BTreeSet<_> =
         first.iter().filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect();
@@ -56,7 +53,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 
     let lost = pods.get("idle-0").await?.uid();
     pods.delete("idle-0", &DeleteParams::default()).await?;
-    until("idle-0 to be back", READY_WITHIN, || async {
+    until("idle-0 to be back", || async {
         let back = ready(&pods, 2).await?.unwrap_or_default();
         let is_new = |pod: &Pod| pod.name_any() == "idle-0" && pod.uid() != lost;
         Ok(back.iter().any(is_new).then_some(()))

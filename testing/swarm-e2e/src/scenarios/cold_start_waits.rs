@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use swarm_adapters_k8s::status::ready_reason;
 use swarm_client::api::Swarm;
 
-use super::pool::{REST_WITHIN, at_rest, jobs_of, reports, sample};
+use super::pool::{at_rest, jobs_of, reports, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -22,12 +22,12 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let jobs = jobs_of(&manifest);
     let start = Instant::now();
     context.apply(&manifest).await?;
-    until("the Swarm to wait for its pool", REST_WITHIN, || async {
+    until("the Swarm to wait for its pool", || async {
         let swarm = context.api::<Swarm>().get("streams").await?;
         Ok((ready_reason(swarm.status.as_ref()) == Some("PoolIncomplete")).then_some(()))
     })
     .await?;
-    let before = until("both workers to answer", REST_WITHIN, || async {
+    let before = until("both workers to answer", || async {
         let reports = reports(&context).await?;
         Ok((reports.len() == 2).then_some(reports))
     })

@@ -2,26 +2,24 @@
 //! order. The last of them uninstall everything, so this scenario comes last.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use tokio::process::Command;
 
-use super::pool::{REST_WITHIN, jobs_of, sample};
+use super::pool::{jobs_of, sample};
 use crate::binaries::repository;
 use crate::cluster::FOLDER;
 use crate::operator;
 use crate::scenario::Context;
-use crate::until::until;
+use crate::until::{DEADLINE, until};
 
 /// The pages whose commands are run, in this order. The second and the last page end with nothing
 /// installed. Each page begins in the state in which the page before it ended.
 const PAGES: [&str; 4] =
     ["README.md", "docs/quick-start.md", "docs/migration.md", "docs/operations.md"];
-/// The longest allowed time of a command. Some commands wait for a rollout of the whole pool.
-const COMMAND_WITHIN: Duration = Duration::from_mins(2);
 /// The edit that `kubectl edit` makes instead of a person.
 const EDITOR: &str = "sed -i s/stream:foo:new/stream:bar:new/";
 
@@ -37,7 +35,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
             if check(&command, &output).is_err() {
                 // A pod reads its view a moment after the Swarm is ready. Only commands that read
                 // are checked, so a command may be repeated.
-                until(&format!("`{command}` to print it"), REST_WITHIN, || async {
+                until(&format!("`{command}` to print it"), || async {
                     check(&command, &look().await?).map(Some)
                 })
                 .await?;
@@ -46,7 +44,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         }
     }
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
-    until("the operator's namespace to go", REST_WITHIN, || async {
+    until("the operator's namespace to go", || async {
         Ok(namespaces.get_opt(operator::NAMESPACE).await?.is_none().then_some(()))
     })
     .await
@@ -68,7 +66,7 @@ async fn output_of(context: &Context, line: &str, backup: &Path) -> Result<Strin
     let mut command = Command::new("sh");
     command.args(["-ec", line]).current_dir(repository()).kill_on_drop(true);
     command.envs(context.cluster.environment()).env("KUBE_EDITOR", EDITOR).env("BACKUP", backup);
-    let output = tokio::time::timeout(COMMAND_WITHIN, command.output()).await;
+    let output = tokio::time::timeout(DEADLINE, command.output()).await;
     let output = output.with_context(|| format!("`{line}` did not end"))??;
     if !output.status.success() {
         bail!("`{line}` failed: {}", String::from_utf8_lossy(&output.stderr));

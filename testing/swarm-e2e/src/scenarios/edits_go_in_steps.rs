@@ -2,14 +2,13 @@
 //! and a corrected runner reaches all jobs.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use swarm_adapters_host::runlog::judge::Event;
 use swarm_client::api::Swarm;
 
-use super::session_pool::{Kind, Policy, REST_WITHIN, SessionPool};
+use super::session_pool::{Kind, Policy, SessionPool};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
@@ -28,7 +27,7 @@ fn runner(script: &str) -> Value {
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let mut pool = SessionPool::new(&context, "steps").with_long_leases();
+    let mut pool = SessionPool::new(&context, "steps");
     (pool.kind, pool.policy, pool.workers) = (Kind::ManagedSet, Policy::Exclusive, 1);
     pool.jobs = (0..JOBS).map(|n| format!("steps:{n:02}")).collect();
     pool.managed = json!({"image": "busybox:stable"});
@@ -52,7 +51,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let correction = Moment::now();
     pool.says = runner("exec sleep 2000");
     pool.apply().await?;
-    until("every job to take the corrected runner", REST_WITHIN, || async {
+    until("every job to take the corrected runner", || async {
         let history = pool.history()?;
         let starts = history.since(correction).filter(|line| line.event == Event::Start);
         let begun: BTreeSet<_> = starts.map(|line| line.job.clone()).collect();
@@ -70,7 +69,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 impl SessionPool {
     /// Waits until the jobs of the first step have failed several times. Returns their names.
     async fn keep_failing(&self, since: Moment) -> Result<BTreeSet<String>> {
-        until("the jobs of a step to fail again and again", REST_WITHIN, || async {
+        until("the jobs of a step to fail again and again", || async {
             let history = self.history()?;
             let lines = || history.since(since).filter(|line| line.event != Event::Tick);
             let begun: BTreeSet<_> = lines().map(|line| line.job.clone()).collect();
@@ -88,7 +87,7 @@ impl SessionPool {
 
     /// Waits until the status has these numbers of running and of failing jobs, and no others.
     async fn counts_phases(&self, (running, failing): (usize, usize)) -> Result<()> {
-        until(&format!("{running} running jobs"), Duration::from_secs(20), || async {
+        until(&format!("{running} running jobs"), || async {
             let status = self.context.api::<Swarm>().get(&self.name).await?.status;
             let status = status.context("no status")?;
             let counted = [status.running, status.failing, status.published, status.moving];

@@ -9,7 +9,6 @@ mod by_users;
 
 use anyhow::{Result, bail, ensure};
 
-use super::session::SOON;
 use super::vault::{self, TENANTS, VAULT};
 use crate::scenario::Context;
 use crate::until::until;
@@ -28,7 +27,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     context.apply(TENANTS).await?;
     context.apply(ADMIN).await?;
     vault::open(&context).await?;
-    until("the rights of all", SOON, || async {
+    until("the rights of all", || async {
         for user in ["tenant", "editor", "admin"] {
             let label = ["label", "swarm", VAULT, "--overwrite", "a=b", &format!("--as={user}")];
             context.kubectl(&label).await?;

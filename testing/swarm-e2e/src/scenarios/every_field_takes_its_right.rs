@@ -8,7 +8,6 @@ mod readers;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::session::SOON;
 use super::vault::TENANTS;
 use crate::rights::{Base, LINES, Line, Outcome, Pool, merge};
 use crate::scenario::Context;
@@ -35,7 +34,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     }
     // All bases, but three that the schema refuses.
     ensure!(bases == Pool::ALL.len() * Base::ALL.len() - 3, "{bases} Swarms");
-    until("the rights of both", SOON, || async {
+    until("the rights of both", || async {
         for user in ["tenant", "editor"] {
             let spec = json!({"spec": {"suspend": true}});
             let path = name(Pool::StatefulSet, Base::Bare);
@@ -64,7 +63,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     context.laps.lap(format!("{refused} writes were refused to a tenant, {accepted} accepted"));
     scales_take_their_right(&context).await?;
     readers::have_the_rights_of_the_table(&context).await?;
-    context.kubectl(&["delete", "swarms", "--all", "--timeout=60s"]).await.map(drop)
+    context.kubectl(&["delete", "swarms", "--all", "--timeout=5m"]).await.map(drop)
 }
 
 const JSON: &str = "application/json";

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
 use super::live_pools_are_shown::expect;
-use super::session_pool::{Kind, Protocol, REST_WITHIN, SessionPool};
+use super::session_pool::{Kind, Protocol, SessionPool};
 use crate::operator::NAMESPACE;
 use crate::scenario::Context;
 use crate::until::until;
@@ -39,8 +39,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
         apply(&context, name, kind, protocol).await?;
     }
     for (name, ..) in POOLS {
-        let settled = ["status", name, "--wait", "--timeout=2m"];
-        until(&format!("{name} to settle"), 3 * REST_WITHIN, || async {
+        let settled = ["status", name, "--wait", "--timeout=5m"];
+        until(&format!("{name} to settle"), || async {
             expect(&context, &settled, 0, "").await.map(Some)
         })
         .await?;
@@ -58,7 +58,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 }
 
 async fn apply(context: &Context, name: &str, kind: Kind, protocol: Protocol) -> Result<()> {
-    let mut pool = SessionPool::new(context, name).with_long_leases();
+    let mut pool = SessionPool::new(context, name);
     (pool.kind, pool.protocol, pool.asks_for) = (kind, protocol, protocol);
     if kind.is_managed() {
         pool.managed = json!({"image": "busybox:stable"});
@@ -124,7 +124,7 @@ async fn applies(context: &Context, name: &str, user: &str, may_edit: bool) -> R
     let (exit, says) = if may_edit { (0, "") } else { (1, "is forbidden: ") };
     let acting = format!("--as={user}");
     // The operator may write the status between the two requests.
-    until("the version to stay", REST_WITHIN, || async {
+    until("the version to stay", || async {
         let version = ["get", "swarm", name, "-o=jsonpath={.metadata.resourceVersion}"];
         let version = context.kubectl(&version).await?;
         let apply = ["apply", "-f", file, "--if-revision", &version, &acting];

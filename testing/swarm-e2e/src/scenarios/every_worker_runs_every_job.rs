@@ -3,7 +3,7 @@
 //! worker that joins or leaves causes no work for the other workers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
@@ -12,14 +12,14 @@ use serde_json::json;
 use swarm_adapters_host::runlog::judge::Event;
 use swarm_client::api::{Swarm, WorkerView};
 
-use super::session_pool::{Policy, Protocol, REST_WITHIN, SessionPool};
+use super::session_pool::{Policy, Protocol, SessionPool};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let mut pool = SessionPool::new(&context, "probes");
+    let mut pool = SessionPool::new(&context, "probes").with_short_leases();
     (pool.policy, pool.replication) = (Policy::Exclusive, Some("One"));
     pool.apply().await?;
     pool.at_rest().await?;
@@ -61,7 +61,7 @@ impl SessionPool {
 
     /// Waits until this number of workers runs all jobs, and returns their sessions.
     async fn everywhere(&self, workers: usize) -> Result<BTreeSet<String>> {
-        until(&format!("{workers} workers to run all jobs"), REST_WITHIN, || async {
+        until(&format!("{workers} workers to run all jobs"), || async {
             let sessions = self.history()?.running_everywhere(&self.jobs)?;
             Ok((sessions.len() == workers).then_some(sessions))
         })
@@ -127,7 +127,7 @@ impl SessionPool {
         let views = self.views(&old).await?;
         let mark = Moment::now();
         self.context.kubectl(&["delete", "pod", &format!("{}-1", self.name)]).await?;
-        let now = until("a successor to run all jobs", REST_WITHIN, || async {
+        let now = until("a successor to run all jobs", || async {
             let sessions = self.history()?.running_everywhere(&self.jobs)?;
             Ok((sessions.len() == workers && sessions != old).then_some(sessions))
         })
@@ -142,7 +142,7 @@ impl SessionPool {
     }
 
     async fn status_counts(&self, message: &str) -> Result<()> {
-        until(message, Duration::from_secs(20), || async {
+        until(message, || async {
             let status = self.context.api::<Swarm>().get(&self.name).await?.status;
             let status = status.context("no status")?;
             let counts = (status.jobs, status.assigned, status.moving);
@@ -167,7 +167,7 @@ impl SessionPool {
 
 /// Plain workers read all jobs in the view that they share, and follow changes of it.
 async fn plain_workers(context: &Context) -> Result<()> {
-    let mut pool = SessionPool::new(context, "readers");
+    let mut pool = SessionPool::new(context, "readers").with_short_leases();
     (pool.protocol, pool.asks_for) = (Protocol::Plain, Protocol::Plain);
     pool.replication = Some("All");
     pool.apply().await?;

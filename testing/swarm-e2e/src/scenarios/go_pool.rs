@@ -15,6 +15,12 @@ use crate::run_log::{History, LogLine, Moment, make_folder};
 use crate::scenario::Context;
 use crate::until::until;
 
+/// The lease of the workers. A pause of the machine for some seconds does not end it.
+pub(super) const LEASE: Duration = Duration::from_secs(20);
+/// The time for which a worker that is asked to end waits until its jobs are moved, if they are not.
+/// It is much longer than the moves take, also on a busy machine.
+pub(super) const GRACE: Duration = Duration::from_mins(1);
+
 const WORKERS: &str = "
 apiVersion: v1
 kind: ServiceAccount
@@ -45,12 +51,12 @@ spec:
     metadata: {labels: {app: NAME}}
     spec:
       serviceAccountName: NAME
-      terminationGracePeriodSeconds: 25
+      terminationGracePeriodSeconds: 65
       containers:
         - name: worker
           image: registry.local/go-worker:1
           imagePullPolicy: Never
-          args: [--lease=6s, --renew=1s, --stop-timeout=2s, --grace=20s, --stop-takes=TAKES]
+          args: [--lease=LEASE, --renew=1s, --stop-timeout=2s, --grace=GRACE, --stop-takes=TAKES]
           env:
             - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
             - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
@@ -59,9 +65,11 @@ spec:
         - {name: run-log, hostPath: {path: RUN_LOG, type: Directory}}
 ";
 
-/// Three workers with leases of 6 s, whose jobs take `stop_takes` to stop.
+/// Three workers, whose jobs take `stop_takes` to stop.
 pub(super) fn workers(name: &str, stop_takes: &str, log: &RunLog) -> String {
     let manifest = WORKERS.replace("NAME", name).replace("TAKES", stop_takes);
+    let seconds = |span: Duration| format!("{}s", span.as_secs());
+    let manifest = manifest.replace("LEASE", &seconds(LEASE)).replace("GRACE", &seconds(GRACE));
     manifest.replace("RUN_LOG", &log.folder())
 }
 
@@ -116,8 +124,8 @@ impl RunLog {
     }
 
     /// Waits until nothing was written for `span`.
-    pub(super) async fn silent_for(&self, span: Duration, within: Duration) -> Result<()> {
-        until("all jobs to be still", within, || async {
+    pub(super) async fn silent_for(&self, span: Duration) -> Result<()> {
+        until("all jobs to be still", || async {
             let silent = Moment::now().since(self.last()?);
             ensure!(span <= silent, "silent for {silent:?}");
             Ok(Some(()))

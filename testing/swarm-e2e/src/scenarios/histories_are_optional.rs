@@ -2,23 +2,20 @@
 //! operator marks it. Without the CRD of histories, jobs move as before.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::operator_dies_in_a_handover::trap;
-use super::session_pool::{REST_WITHIN, SessionPool};
+use super::session_pool::SessionPool;
 use super::the_plugin_passes_flags_on::{code, said, swarm};
 use crate::operator::{self, Process};
 use crate::proxy::{Proxy, Side};
 use crate::scenario::Context;
-use crate::until::until;
+use crate::until::{DEADLINE, until};
 
 /// The one job that moves, from slot to slot.
 const MOVING: &str = "moving";
-/// The longest time until a history is written, with a start of an operator.
-const WRITTEN_WITHIN: Duration = Duration::from_mins(1);
 const CRD: &str = "swarmhistories.swarm.k8slab.info";
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -42,7 +39,7 @@ async fn with_proxy(context: &Context, proxy: Proxy) -> Result<()> {
     proxy.set_trap(trap(2, Side::After, &pool.name));
     pool.pins.insert(MOVING.to_owned(), 1);
     pool.apply().await?;
-    tokio::time::timeout(REST_WITHIN, proxy.stopped()).await.context("the job never moved")?;
+    tokio::time::timeout(DEADLINE, proxy.stopped()).await.context("the job never moved")?;
     process.kill().await?;
     proxy.set_trap(Box::new(|_| None));
     proxy.reopen();
@@ -63,7 +60,7 @@ async fn without_crd(context: &Context) -> Result<()> {
     let mut pool = pool(context);
     pool.pins.insert(MOVING.to_owned(), 1);
     pool.runs_on(MOVING, 1).await?;
-    context.kubectl(&["delete", "crd", CRD, "--timeout=60s"]).await?;
+    context.kubectl(&["delete", "crd", CRD, "--timeout=5m"]).await?;
     for slot in [0, 1] {
         pool.pins.insert(MOVING.to_owned(), slot);
         pool.apply().await?;
@@ -89,7 +86,7 @@ fn pool(context: &Context) -> SessionPool {
 
 /// Waits for an episode in the history.
 async fn episode(context: &Context, what: &str, is_it: impl Fn(&Value) -> bool) -> Result<()> {
-    until(what, WRITTEN_WITHIN, || async {
+    until(what, || async {
         let history = plugin(context, &["history", "-o", "json"], 0).await?;
         let history: Value = serde_json::from_str(&history)?;
         let all = history["episodes"].as_array().context("no episodes")?;

@@ -11,7 +11,7 @@ use kube::api::{ObjectMeta, PostParams};
 use swarm_client::api::{Swarm, SwarmLedger};
 
 use super::bad_input_is_refused::reported;
-use super::pool::{REST_WITHIN, all_reports, at_rest, sample};
+use super::pool::{all_reports, at_rest, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -38,7 +38,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         BTreeSet::from(["stream:own:new", "bbc", "zdf", "a.example:80"].map(String::from));
     at_rest(&context, &jobs, 2, Instant::now()).await?;
     // Workers may run a list a moment before the status reports it.
-    let settled = ["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"];
+    let settled = ["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"];
     context.kubectl(&settled).await?;
     let digest = digest(&context).await?;
 
@@ -48,7 +48,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     jobs.remove("a.example:80");
     jobs.insert("b.example:80".to_owned());
     let before = at_rest(&context, &jobs, 2, Instant::now()).await?;
-    until("another digest for another list", REST_WITHIN, || async {
+    until("another digest for another list", || async {
         Ok((self::digest(&context).await? != digest).then_some(()))
     })
     .await?;
@@ -69,7 +69,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let change = Instant::now();
     config_map(&context, "channels", &[], "jobs", &list).await?;
     at_rest(&context, &jobs, 2, change).await?;
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
     too_many(&context).await
 }
 
@@ -125,7 +125,7 @@ pub(super) async fn set(context: &Context, name: &str, key: &str, text: &str) ->
 
 /// The digest of the list in force.
 async fn digest(context: &Context) -> Result<String> {
-    until("the Swarm to be ready", REST_WITHIN, || async {
+    until("the Swarm to be ready", || async {
         let status = context.api::<Swarm>().get("streams").await?.status.unwrap_or_default();
         let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
         if ready.is_none_or(|ready| ready.status != "True") {

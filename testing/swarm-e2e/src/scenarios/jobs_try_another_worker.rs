@@ -2,7 +2,6 @@
 //! `failing`. No other job is stopped.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::events::v1::Event;
@@ -11,7 +10,7 @@ use serde_json::json;
 use swarm_adapters_host::runlog::judge::{self, RunName};
 use swarm_client::api::Swarm;
 
-use super::session_pool::{Kind, MOUNT, Policy, REST_WITHIN, SessionPool};
+use super::session_pool::{Kind, MOUNT, Policy, SessionPool};
 use crate::run_log::{Moment, folder};
 use crate::scenario::Context;
 use crate::until::until;
@@ -23,7 +22,7 @@ const FIRST: &str = "first-worker";
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let mut pool = SessionPool::new(&context, "failover").with_long_leases();
+    let mut pool = SessionPool::new(&context, "failover");
     (pool.kind, pool.policy, pool.workers) = (Kind::ManagedSet, Policy::Exclusive, 3);
     pool.jobs.insert(FAILS.to_owned());
     pool.managed = json!({"image": "busybox:stable"});
@@ -60,7 +59,7 @@ impl SessionPool {
     /// Waits until the failing job runs on another worker than at first, and all others run.
     /// Returns its first worker and the runs of all jobs.
     async fn leaves_its_first_worker(&self) -> Result<(String, BTreeMap<String, RunName>)> {
-        until(&format!("{FAILS} to run on another worker"), REST_WITHIN, || async {
+        until(&format!("{FAILS} to run on another worker"), || async {
             let first = std::fs::read_to_string(folder(&self.context.namespace).join(FIRST))?;
             let runs = self.history()?.running(&self.jobs)?;
             let worker = runs.get(FAILS).context("nobody runs it")?.worker.clone();
@@ -72,7 +71,7 @@ impl SessionPool {
 
     /// Waits until the status counts all jobs as running, and an Event names the move.
     async fn says_so(&self, from: &str, to: &str) -> Result<()> {
-        until("the status and an Event about the move", Duration::from_secs(20), || async {
+        until("the status and an Event about the move", || async {
             let status = self.context.api::<Swarm>().get(&self.name).await?.status;
             let status = status.context("no status")?;
             let counts = (status.running, status.failing, status.published, status.moving);

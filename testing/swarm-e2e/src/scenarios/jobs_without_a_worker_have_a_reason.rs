@@ -2,7 +2,6 @@
 //! the sentences that a pool on one machine shows.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::events::v1::Event;
@@ -18,9 +17,6 @@ use crate::until::until;
 /// The page with the sentences of a pool on one machine, and its example of this case.
 const PAGE: &str = "docs/troubleshooting-local.md";
 const EXAMPLE: &str = "cameras: JobsUnassigned: ";
-
-/// The longest allowed time until the status explains an edit.
-const WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
@@ -67,7 +63,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 impl SessionPool {
     /// Waits until `Ready` is false with this sentence.
     async fn explains(&self, sentence: &str) -> Result<()> {
-        until(sentence, WITHIN, || async {
+        until(sentence, || async {
             let status = self.context.api::<Swarm>().get(&self.name).await?.status;
             let conditions = status.context("no status")?.conditions;
             let ready = conditions.into_iter().find(|it| it.type_ == "Ready");
@@ -81,7 +77,7 @@ impl SessionPool {
 
     /// The note of the Event about displaced jobs.
     async fn displaced(&self) -> Result<String> {
-        until("an Event about a displaced job", WITHIN, || async {
+        until("an Event about a displaced job", || async {
             let events = self.context.api::<Event>().list(&ListParams::default()).await?.items;
             let is_it = |it: &Event| it.reason.as_deref() == Some("JobsDisplaced");
             let found = events.into_iter().filter(is_it).find_map(|it| it.note);

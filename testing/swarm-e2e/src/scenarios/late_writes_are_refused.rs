@@ -2,8 +2,6 @@
 //! its Lease. The write reaches the API server after another replica has taken over. The API server
 //! refuses the write, for each kind of object, and the thawed replica ends by itself.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 
@@ -11,10 +9,7 @@ use super::session_pool::{Policy, SessionPool};
 use crate::operator::{self, Process};
 use crate::proxy::{Proxy, Side, Trap};
 use crate::scenario::Context;
-use crate::until::until;
-
-/// The longest allowed time of a takeover, and of the end of a replica.
-const WITHIN: Duration = Duration::from_secs(40);
+use crate::until::{DEADLINE, until};
 
 /// Each late write, with a part of its path.
 const WRITES: [(&str, &str); 3] = [
@@ -44,11 +39,11 @@ async fn refused(context: &Context, proxy: Proxy) -> Result<()> {
         proxy.set_trap(first(path));
         pool.jobs.insert(format!("before-{n}"));
         pool.apply_swarm().await?;
-        let write = tokio::time::timeout(WITHIN, proxy.stopped()).await.context(what)?;
+        let write = tokio::time::timeout(DEADLINE, proxy.stopped()).await.context(what)?;
         late.signal(Signal::STOP)?;
 
         let mut next = start(&direct, "next")?;
-        until("another replica to take over", WITHIN, || async {
+        until("another replica to take over", || async {
             Ok((writer(&pool).await? != before).then_some(()))
         })
         .await?;
@@ -61,15 +56,15 @@ async fn refused(context: &Context, proxy: Proxy) -> Result<()> {
         ensure!(matches!(code.as_u16(), 409 | 422), "{what} was taken: {code} {text}");
         ensure!(pool.at_rest().await? == runs, "{what}: some jobs were begun again");
         late.signal(Signal::CONT)?;
-        let ended = tokio::time::timeout(WITHIN, late.ended()).await.context("it goes on")??;
+        let ended = tokio::time::timeout(DEADLINE, late.ended()).await.context("it goes on")??;
         ensure!(!ended.success(), "a replica whose Lease was lost ended with {ended}");
 
         // The second replica releases its Swarms at once, so the next round begins with the first
         // replica as owner.
         late = start(&proxy, "late")?;
         next.signal(Signal::TERM)?;
-        tokio::time::timeout(WITHIN, next.ended()).await.context("it does not leave")??;
-        until("the first replica to have it again", WITHIN, || async {
+        tokio::time::timeout(DEADLINE, next.ended()).await.context("it does not leave")??;
+        until("the first replica to have it again", || async {
             Ok(writer(&pool).await?.starts_with("late-").then_some(()))
         })
         .await?;

@@ -9,7 +9,7 @@ use kube::client::Body;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt as _};
 
-use super::session_pool::{REST_WITHIN, SessionPool};
+use super::session_pool::SessionPool;
 use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
@@ -29,7 +29,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     pool.apply().await?;
     pool.at_rest().await?;
     let before = dispatched(&context).await?;
-    until("Leases to be counted as such", REST_WITHIN, || async {
+    until("Leases to be counted as such", || async {
         let renewals = dispatched(&context).await? - before;
         ensure!(20 <= renewals, "{renewals} so far");
         Ok(Some(()))

@@ -14,7 +14,6 @@ use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Ledger, Pool, jobs, plan};
 use tokio::process::Command;
 
-use super::pool::REST_WITHIN;
 use crate::bare_ledger::{BareLedger, LEDGER};
 use crate::binaries::repository;
 use crate::operator;
@@ -174,7 +173,7 @@ impl Place {
             ensure!(4 < kills, "{kills} writes are too few");
             self.context.laps.lap(format!("{what}: {kills} writers killed at a write"));
         }
-        until("nothing to be left", REST_WITHIN, || async {
+        until("nothing to be left", || async {
             self.stored().await?;
             let (there, named) = (self.there().await?, self.named().await?);
             ensure!(there == named, "{there:?} there, {named:?} named");
@@ -290,7 +289,7 @@ impl Place {
         let next_ledger = next(&empty(), MANY, 4)?;
         store.save(&next_ledger, None).await?;
         let named = self.named().await?;
-        until("the parts of the first to go", REST_WITHIN, || async {
+        until("the parts of the first to go", || async {
             let there = self.there().await?;
             ensure!(there == named, "{} of {} are there", there.len(), before.len());
             Ok(Some(()))

@@ -11,7 +11,7 @@ use crate::scenario::Context;
 /// The number of changes.
 const CHANGES: usize = 8;
 /// Without a nudge a kubelet syncs a pod after a minute at the earliest.
-const WITHOUT_NUDGE: Duration = Duration::from_secs(50);
+pub(super) const WITHOUT_NUDGE: Duration = Duration::from_secs(50);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     let slowest = nudged_changes(&context, CHANGES).await?;

@@ -14,7 +14,7 @@ use swarm_client::api::SwarmLedger;
 
 use super::bad_input_is_refused::reported;
 use super::jobs_come_from_config_maps::{config_map, set};
-use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, sample};
+use super::pool::{Reports, all_reports, at_rest, sample};
 use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
@@ -124,14 +124,14 @@ async fn delete(context: &Context, name: &str) -> Result<()> {
 
 /// Waits until the Swarm is ready with its newest spec.
 async fn is_ready(context: &Context) -> Result<()> {
-    let wait = ["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"];
+    let wait = ["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"];
     context.kubectl(&wait).await.map(drop)
 }
 
 /// Waits until the Swarm reports this text about a missing list, and checks that all jobs still
 /// run.
 async fn missing(context: &Context, before: &Reports, words: &str) -> Result<()> {
-    until(&format!("`{words}` to be said"), REST_WITHIN, || async {
+    until(&format!("`{words}` to be said"), || async {
         let said = reported(context, "streams", "SourceMissing").await?;
         ensure!(said.contains(words), "{said}");
         Ok(Some(()))
@@ -158,7 +158,7 @@ async fn writer(context: &Context) -> Result<Option<String>> {
 
 /// Waits until another operator writes the ledger. That operator has then reconciled the Swarm.
 async fn taken_over(context: &Context, before: Option<&str>) -> Result<()> {
-    until("another operator to take over", REST_WITHIN, || async {
+    until("another operator to take over", || async {
         Ok((writer(context).await?.as_deref() != before).then_some(()))
     })
     .await

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use swarm_adapters_host::runlog::judge::RunName;
 
-use super::session_pool::{Kind, Policy, Protocol, REST_WITHIN, SessionPool};
+use super::session_pool::{Kind, Policy, Protocol, SessionPool};
 use super::the_plugin_passes_flags_on::{code, said, swarm};
 use crate::operator::NAMESPACE;
 use crate::scenario::Context;
@@ -20,7 +20,7 @@ const JSON: [&str; 2] = ["-o", "json"];
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let mut pool = SessionPool::new(&context, "live").with_long_leases();
+    let mut pool = SessionPool::new(&context, "live");
     (pool.kind, pool.policy) = (Kind::ManagedSet, Policy::Exclusive);
     let good = pool.jobs.clone();
     pool.jobs.insert(FAILS.to_owned());
@@ -28,10 +28,9 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let script = format!("[ $SWARM_JOB = {FAILS} ] && exit 3; exec sleep 1000");
     pool.says = json!({"command": ["sh", "-c", script]});
     pool.apply().await?;
-    let runs = until("all but one job to run", REST_WITHIN, || async {
-        Ok(Some(pool.history()?.running(&good)?))
-    })
-    .await?;
+    let runs =
+        until("all but one job to run", || async { Ok(Some(pool.history()?.running(&good)?)) })
+            .await?;
     holders(&context, &runs).await?;
     failures(&context).await?;
     workers(&context, &runs).await?;
@@ -43,7 +42,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 
     pool.says = json!({"command": ["sh", "-c", "exec sleep 1001"]});
     pool.apply().await?;
-    let waited = ["status", "live", "--wait", "--timeout=60s"];
+    let waited = ["status", "live", "--wait", "--timeout=5m"];
     let output = expect(&context, &waited, 0, "").await?;
     ensure!(output.contains("7 running"), "{output}");
     plain(&context).await
@@ -54,7 +53,7 @@ async fn holders(context: &Context, runs: &BTreeMap<String, RunName>) -> Result<
     let jobs: Vec<_> = runs.keys().map(String::as_str).collect();
     let who = [&["who"], &jobs[..], &JSON].concat();
     for (verb, args) in [("who", who), ("jobs", [&["jobs", "live"], &JSON[..]].concat())] {
-        until(&format!("{verb} to show all jobs as running"), REST_WITHIN, || async {
+        until(&format!("{verb} to show all jobs as running"), || async {
             let document = document(context, &args).await?;
             let shown = document["jobs"].as_array().context("no jobs")?;
             for (job, run) in runs {
@@ -73,7 +72,7 @@ async fn holders(context: &Context, runs: &BTreeMap<String, RunName>) -> Result<
 
 /// Checks that the failing job is shown with its last exit, by exit codes and in the tree.
 async fn failures(context: &Context) -> Result<()> {
-    until("the status to count the failing job", REST_WITHIN, || async {
+    until("the status to count the failing job", || async {
         let output = expect(context, &["status", "live"], 3, "").await?;
         let next = format!("kubectl swarm jobs live -n {} --failing", context.namespace);
         for part in ["6 running, 1 failing", FAILS, "exit code 3", "Exclusive, lease 20s", &next] {
@@ -110,7 +109,7 @@ async fn workers(context: &Context, runs: &BTreeMap<String, RunName>) -> Result<
     }
     let labels = "-o=jsonpath={.items[*].metadata.labels.swarm\\.k8slab\\.info/worker}";
     let leases = ["get", "leases", "-l", "swarm.k8slab.info/swarm=live", labels];
-    until("the Leases to have labels", REST_WITHIN, || async {
+    until("the Leases to have labels", || async {
         let found = context.kubectl(&leases).await?;
         let found: BTreeSet<_> = found.split_whitespace().collect();
         ensure!(found == expected, "{found:?}, not {expected:?}");
@@ -175,7 +174,7 @@ async fn applies(context: &Context) -> Result<()> {
     expect(context, &stale, 3, "has changed since resourceVersion 1").await?;
     ensure!(context.kubectl(&jobs).await? == "a");
     // The operator may write the status between the two requests.
-    until("the edit to be applied", REST_WITHIN, || async {
+    until("the edit to be applied", || async {
         let version = ["get", "swarm", "revised", "-o=jsonpath={.metadata.resourceVersion}"];
         let version = context.kubectl(&version).await?;
         let applied = ["apply", "-f", path, "--if-revision", &version];
@@ -183,7 +182,7 @@ async fn applies(context: &Context) -> Result<()> {
     })
     .await?;
     ensure!(context.kubectl(&jobs).await? == "b");
-    context.kubectl(&["delete", "swarm", "revised", "--timeout=30s"]).await?;
+    context.kubectl(&["delete", "swarm", "revised", "--timeout=5m"]).await?;
     context.laps.lap("an edit is applied to the planned version only");
     Ok(())
 }
@@ -204,7 +203,7 @@ async fn moves(pool: &mut SessionPool, good: &BTreeSet<String>) -> Result<()> {
     pool.apply().await?;
     let history = ["history", "--swarm", "live", "-o", "json"];
     // The history is written at most every 30 s.
-    let moves = until("the history to have the moves", 2 * REST_WITHIN, || async {
+    let moves = until("the history to have the moves", || async {
         let history = document(&context, &history).await?;
         let all = history["episodes"].as_array().context("no episodes")?.clone();
         let last = all.into_iter().find(|it| it["counts"]["balance"].is_u64());
@@ -244,7 +243,7 @@ async fn moves(pool: &mut SessionPool, good: &BTreeSet<String>) -> Result<()> {
     ensure!(events.contains("2 jobs changed hands within"), "{events}");
     pool.workers = 2;
     pool.apply().await?;
-    until("all jobs to run on two workers", REST_WITHIN, || async {
+    until("all jobs to run on two workers", || async {
         let runs = pool.history()?.running(good)?;
         let workers: BTreeSet<_> = runs.values().map(|run| run.worker.clone()).collect();
         ensure!(workers.len() == 2, "{workers:?}");
@@ -284,7 +283,7 @@ async fn viewers(context: &Context) -> Result<()> {
     context.kubectl(&["create", "rolebinding", "less", "--role=less", "--user=less"]).await?;
     let verbs = [&["who", "live:0"][..], &["jobs", "live"], &["workers", "live"]];
     for verb in verbs {
-        let output = until("the role to hold", REST_WITHIN, || async {
+        let output = until("the role to hold", || async {
             expect(context, &[verb, &["--as=viewer"]].concat(), 0, "").await.map(Some)
         })
         .await?;
@@ -315,7 +314,7 @@ async fn plain(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "plain");
     (pool.protocol, pool.asks_for) = (Protocol::Plain, Protocol::Plain);
     pool.apply().await?;
-    until("the jobs to be published", REST_WITHIN, || async {
+    until("the jobs to be published", || async {
         let document = document(context, &["jobs", "plain", "-o", "json"]).await?;
         let shown = document["jobs"].as_array().context("no jobs")?;
         ensure!(shown.len() == pool.jobs.len(), "{document}");
@@ -325,7 +324,7 @@ async fn plain(context: &Context) -> Result<()> {
     })
     .await?;
     let namespace = &context.namespace;
-    let both = until("both Swarms to be healthy", REST_WITHIN, || async {
+    let both = until("both Swarms to be healthy", || async {
         expect(context, &["status", "-o", "name"], 0, "").await.map(Some)
     })
     .await?;

@@ -14,7 +14,6 @@ mod secret;
 mod upgraded;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -37,11 +36,6 @@ pub(super) use rolled::run as rolled;
 pub(super) use runners::run as runners;
 pub(super) use secret::run as secret;
 pub(super) use upgraded::run as upgraded;
-
-/// The longest allowed time of a change of one object.
-const WITHIN: Duration = Duration::from_secs(30);
-/// The longest allowed pause of a job while a Deployment of sessions rolls over.
-const IDLE: Duration = Duration::from_secs(1);
 
 /// All objects of one kind in the namespace of the scenario.
 pub(super) fn api(context: &Context, kind: ObjectKind) -> Api<DynamicObject> {
@@ -80,7 +74,7 @@ async fn condition(
     kind: &str,
     (status, reason): (&str, &str),
 ) -> Result<String> {
-    until(&format!("{kind} of {swarm} to be {status} {reason}"), WITHIN, || async {
+    until(&format!("{kind} of {swarm} to be {status} {reason}"), || async {
         let path = format!(
             "-o=jsonpath={{range .status.conditions[?(@.type=='{kind}')]}}{{.status}} {{.reason}} \
              {{.message}}{{end}}"

@@ -9,7 +9,6 @@ use anyhow::{Context as _, Result, bail, ensure};
 use swarm_client::api;
 use tokio::process::Command;
 
-use super::pool::REST_WITHIN;
 use crate::binaries::repository;
 use crate::command::stdout_of;
 use crate::operator;
@@ -134,7 +133,7 @@ async fn editors_of_a_namespace_edit_its_swarms(context: &Context) -> Result<()>
         context.kubectl(&args).await.is_ok()
     };
     let swarms = "swarms.swarm.k8slab.info";
-    until("the role of editors to be aggregated", REST_WITHIN, || async {
+    until("the role of editors to be aggregated", || async {
         Ok((may("create", swarms).await && may("list", swarms).await).then_some(()))
     })
     .await?;
@@ -169,7 +168,7 @@ async fn plain_programs_are_workers(context: &Context) -> Result<()> {
     ensure!(before.is_empty(), "a dry run has left {before}");
     context.kubectl(&["apply", "--filename", &file]).await?;
     shared(context, &jobs, 2).await?;
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/plain", "--timeout=30s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/plain", "--timeout=5m"]).await?;
     context.kubectl(&["scale", "statefulset", "plain", "--replicas=1"]).await?;
     shared(context, &jobs, 1).await?;
     context.laps.lap("shell scripts share the jobs of the plain sample");
@@ -178,7 +177,7 @@ async fn plain_programs_are_workers(context: &Context) -> Result<()> {
 
 /// Waits until the first `pods` pods report that they run the jobs, each job once.
 async fn shared(context: &Context, jobs: &BTreeSet<String>, pods: usize) -> Result<()> {
-    until("the plain workers to share their jobs", REST_WITHIN, || async {
+    until("the plain workers to share their jobs", || async {
         let mut running = Vec::new();
         for pod in 0..pods {
             let log = context.cluster.pod_log(&context.namespace, &format!("plain-{pod}")).await?;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use swarm_adapters_k8s::status::ready_reason;
 use swarm_client::api::{Swarm, SwarmLedger};
 
-use super::pool::{REST_WITHIN, Reasons, all_reports, at_rest, jobs_of, moved, reports, sample};
+use super::pool::{Reasons, all_reports, at_rest, jobs_of, moved, reports, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -33,13 +33,13 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let ready = context.kubectl(&["get", "swarm", "streams", ready]).await?;
     ensure!(ready == "True", "paused and all jobs run: {ready}");
     context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=3"]).await?;
-    let three = until("a third worker to answer", REST_WITHIN, || async {
+    let three = until("a third worker to answer", || async {
         let reports = reports(&context).await?;
         Ok((reports.len() == 3).then_some(reports))
     })
     .await?;
     context
-        .kubectl(&["wait", "--for=condition=Ready", "pod/swarm-worker-2", "--timeout=30s"])
+        .kubectl(&["wait", "--for=condition=Ready", "pod/swarm-worker-2", "--timeout=5m"])
         .await?;
     ensure!(moved(&two, &three) == 0, "nothing moves while paused: {three:?}");
     let version = version(&context).await?;
@@ -68,7 +68,7 @@ async fn rebalance(context: &Context, fields: &str) -> Result<()> {
 }
 
 async fn reason(context: &Context, reason: &str) -> Result<()> {
-    until(&format!("the Swarm to be {reason}"), REST_WITHIN, || async {
+    until(&format!("the Swarm to be {reason}"), || async {
         let swarm = context.api::<Swarm>().get("streams").await?;
         if ready_reason(swarm.status.as_ref()) != Some(reason) {
             bail!("conditions are {:?}", swarm.status.map(|status| status.conditions));
@@ -130,7 +130,7 @@ async fn looks(context: &Context) -> Result<()> {
     }
     for condition in ["Ready", "PoolReady", "AllJobsAssigned"] {
         let condition = format!("--for=condition={condition}");
-        context.kubectl(&["wait", &condition, "swarm/streams", "--timeout=10s"]).await?;
+        context.kubectl(&["wait", &condition, "swarm/streams", "--timeout=5m"]).await?;
     }
     Ok(())
 }

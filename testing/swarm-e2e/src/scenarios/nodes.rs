@@ -1,7 +1,5 @@
 //! Helpers for scenarios about nodes.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, ResourceExt as _};
@@ -10,9 +8,6 @@ use crate::cluster::{NODES, node_name, takes_pods};
 use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
-
-/// The longest allowed time until Kubernetes notices that a kubelet is silent, or that it is back.
-const NOTICED_WITHIN: Duration = Duration::from_secs(45);
 
 /// The node that a pod is on.
 pub(super) fn node_of(pod: &Pod) -> Result<u8> {
@@ -25,7 +20,7 @@ pub(super) fn node_of(pod: &Pod) -> Result<u8> {
 /// A node whose loss leaves a replica of the operator. If both nodes have a replica, one replica is
 /// lost as well.
 pub(super) async fn with_one_replica(context: &Context) -> Result<u8> {
-    until("a replica of the operator", NOTICED_WITHIN, || async {
+    until("a replica of the operator", || async {
         let pods = operator::pods(&context.cluster).await?;
         let on = pods.iter().map(node_of).collect::<Result<Vec<_>>>()?;
         let stays = |node: &u8| on.iter().any(|at| at != node);
@@ -41,7 +36,7 @@ pub(super) async fn with_one_replica(context: &Context) -> Result<u8> {
 pub(super) async fn ready(context: &Context, node: u8, status: &str) -> Result<()> {
     let nodes: Api<Node> = Api::all(context.client.clone());
     let name = node_name(node);
-    until(&format!("{name} to be ready: {status}"), NOTICED_WITHIN, || async {
+    until(&format!("{name} to be ready: {status}"), || async {
         let node = nodes.get(&name).await?;
         ensure!(status != "True" || takes_pods(&node), "it is still tainted: {:?}", node.spec);
         let conditions = node.status.and_then(|status| status.conditions);

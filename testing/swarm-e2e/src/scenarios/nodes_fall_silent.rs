@@ -3,18 +3,16 @@
 //! Nothing moves while workers can still renew their Leases. Workers that cannot renew stop their
 //! own jobs before others start these jobs.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 
 use super::nodes;
-use super::session_pool::{GRACEFUL, SILENCE, SessionPool, TICK};
+use super::session_pool::{SHORT_GRACEFUL, SILENCE, SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let mut pools = SessionPool::of_both_policies(&context, 2);
+    let mut pools = SessionPool::of_both_policies(&context, 2).map(SessionPool::with_short_leases);
     for pool in &mut pools {
         pool.must_spread = true;
         // Jobs of a worker whose Lease was revoked do not wait for it.
@@ -56,7 +54,7 @@ async fn a_silent_kubelet(context: &Context, pools: &[SessionPool; 2], node: u8)
         for (pool, before) in pools.iter().zip(&before) {
             let after = pool.at_rest().await?;
             ensure!(after == *before, "{}: {what}: {before:?} became {after:?}", pool.name);
-            pool.judge(&format!("{what} and came back"), mark, Duration::ZERO)?;
+            pool.untouched(&format!("{what} and came back"), mark)?;
         }
     }
     Ok(())
@@ -74,7 +72,7 @@ async fn a_pod_is_cut_off(pool: &SessionPool, node: u8) -> Result<()> {
     let back = Moment::now();
     cut.reconnect()?;
     pool.at_rest().await?;
-    pool.judge("it was reconnected", back, GRACEFUL)
+    pool.judge("it was reconnected", back, SHORT_GRACEFUL)
 }
 
 /// Cuts the kubelet of the node and all its pods off from the API server.
@@ -90,7 +88,7 @@ async fn a_node_is_cut_off(context: &Context, pools: &[SessionPool; 2], node: u8
     nodes::ready(context, node, "True").await?;
     for pool in pools {
         pool.at_rest().await?;
-        pool.judge("the node was reconnected", back, GRACEFUL)?;
+        pool.judge("the node was reconnected", back, SHORT_GRACEFUL)?;
     }
     Ok(())
 }

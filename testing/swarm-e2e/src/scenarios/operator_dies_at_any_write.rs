@@ -26,10 +26,8 @@ use super::pool::{Reports, as_recorded, jobs_of, judge, reports, sample};
 use crate::operator::{self, Process};
 use crate::proxy::{Proxy, Side, Trap, Write};
 use crate::scenario::Context;
-use crate::until::until;
+use crate::until::{DEADLINE, until, until_within};
 
-/// The longest allowed time from the last kill to the end of a step.
-const END_WITHIN: Duration = Duration::from_secs(30);
 /// A pause after which nothing more is written except late repeats of nudges.
 const PAUSE: Duration = Duration::from_millis(700);
 
@@ -46,12 +44,8 @@ struct Mode {
 }
 
 /// An operator that shares with no replica.
-const ALONE: Mode = Mode {
-    args: &[],
-    kills_of_write: usize::MAX,
-    step_within: Duration::from_secs(45),
-    kills_max: 60,
-};
+const ALONE: Mode =
+    Mode { args: &[], kills_of_write: usize::MAX, step_within: DEADLINE, kills_max: 60 };
 
 /// Replicas that replace each other in one place. Each needs some seconds to join.
 const REPLICAS: Mode = Mode {
@@ -248,7 +242,7 @@ impl<'a> Walk<'a> {
 
     /// Waits for the end state of `step`.
     async fn at_rest(&self, step: Step) -> Result<()> {
-        until(&format!("the end of {step:?}"), END_WITHIN, || async {
+        until(&format!("the end of {step:?}"), || async {
             let reports = reports(self.context).await?;
             match step {
                 Step::Applied => self.settled(&reports, &self.manifest, 2).await?,
@@ -292,7 +286,7 @@ impl<'a> Walk<'a> {
         let context = self.context;
         context.kubectl(&["delete", "statefulset", "swarm-worker"]).await?;
         context.kubectl(&["delete", "configmap", "swarm-worker-config"]).await?;
-        until("the pods to go", self.mode.step_within, || async {
+        until_within("the pods to go", self.mode.step_within, || async {
             let pods = context.api::<Pod>().list(&ListParams::default()).await?;
             if let Some(pod) = pods.items.first() {
                 bail!("{} is still there", pod.name_any());

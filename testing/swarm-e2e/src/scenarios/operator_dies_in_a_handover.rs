@@ -6,21 +6,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use swarm_adapters_host::runlog::judge::RunName;
 
-use super::session_pool::{REST_WITHIN, SessionPool};
+use super::session_pool::{GRACEFUL, SessionPool};
 use crate::operator::{self, Process};
 use crate::proxy::{Proxy, Side};
 use crate::run_log::Moment;
 use crate::scenario::Context;
+use crate::until::DEADLINE;
 
 /// The one job that moves, from slot to slot.
 const MOVING: &str = "moving";
-/// The longest allowed pause of the job: an operator has to be started in the meantime.
-const PAUSE_MAX: Duration = Duration::from_secs(6);
 
 /// The point of a handover at which the operator is killed, as the ledger shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +62,7 @@ async fn kill_in_each_phase(context: &Context, proxy: Proxy) -> Result<()> {
             let mark = Moment::now();
             pool.pins.insert(MOVING.to_owned(), to);
             pool.apply().await?;
-            let stopped = tokio::time::timeout(REST_WITHIN, proxy.stopped()).await;
+            let stopped = tokio::time::timeout(DEADLINE, proxy.stopped()).await;
             let write = stopped.with_context(|| format!("{phase:?} was never reached"))?;
             if phase == Phase::Acknowledged {
                 pool_is(&pool, &before, phase).await?;
@@ -76,7 +74,7 @@ async fn kill_in_each_phase(context: &Context, proxy: Proxy) -> Result<()> {
             process = start()?;
             let after = pool.runs_on(MOVING, to).await?;
             ensure!(before.token < after.token, "{before:?}, then {after:?}");
-            pool.judge(&format!("killed when {phase:?}, at {write}"), mark, PAUSE_MAX)?;
+            pool.judge(&format!("killed when {phase:?}, at {write}"), mark, GRACEFUL)?;
             let overlaps = pool.history()?.overlaps()?;
             ensure!(overlaps.is_empty(), "{}: {overlaps:?}", pool.name);
         }

@@ -5,7 +5,6 @@
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::session_pool::REST_WITHIN;
 use super::vault::{self, LEAK, SECRET, TENANTS, VAULT};
 use crate::scenario::Context;
 use crate::until::until;
@@ -19,7 +18,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     vault::open(&context).await?;
     let leak = json!({"spec": {"worker": {"showOutput": false, "runner": {"command": LEAK}}}});
     context.kubectl(&["patch", "swarm", VAULT, "--type=merge", "-p", &leak.to_string()]).await?;
-    until("the job to fail, by its Lease and by the status", REST_WITHIN, || async {
+    until("the job to fail, by its Lease and by the status", || async {
         let all = context.kubectl(&["get", "leases,swarms", "-o=json"]).await?;
         ensure!(2 <= all.matches("ended with exit code 3").count(), "{all}");
         Ok(Some(()))
@@ -38,19 +37,17 @@ pub(super) async fn run(context: Context) -> Result<()> {
             context.kubectl(&args).await
         }
     };
-    let refusal = until("the policy", REST_WITHIN, || async {
+    let refusal = until("the policy", || async {
         Ok(show("tenant", true).await.err().map(|it| format!("{it:#}")))
     })
     .await?;
     ensure!(refusal.contains("ask for the right to get pods/log"), "{refusal}");
     show("editor", true).await?;
-    until("the status to show it", REST_WITHIN, || async {
-        Ok(is_readable(&context).await?.then_some(()))
-    })
-    .await?;
+    until("the status to show it", || async { Ok(is_readable(&context).await?.then_some(())) })
+        .await?;
     // A tenant may hide it.
     show("tenant", false).await?;
-    until("it to be gone from the status and the Lease", REST_WITHIN, || async {
+    until("it to be gone from the status and the Lease", || async {
         let all = context.kubectl(&["get", "swarms,leases", "-o=yaml"]).await?;
         Ok((!all.contains(SECRET)).then_some(()))
     })
@@ -67,7 +64,7 @@ async fn a_container_that_ends(context: &Context) -> Result<()> {
     });
     let ends = json!({"spec": {"template": {"spec": {"containers": [worker]}}}}).to_string();
     context.kubectl(&["patch", "statefulset", VAULT, "-p", &ends]).await?;
-    until("the pod's status to have it", REST_WITHIN, || async {
+    until("the pod's status to have it", || async {
         let pods = context.kubectl(&["get", "pods", "-o=yaml"]).await?;
         let swarm = context.kubectl(&["get", "swarm", VAULT, "-o=yaml"]).await?;
         let ends = "ends again and again, last with exit code 3";

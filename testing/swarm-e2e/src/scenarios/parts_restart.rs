@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use swarm_client::api::Swarm;
 
-use super::pool::{REST_WITHIN, all_reports, at_rest, jobs_of, sample};
+use super::pool::{all_reports, at_rest, jobs_of, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -50,7 +50,7 @@ async fn edit(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     let list: Vec<_> = jobs.iter().map(|name| json!({"name": name})).collect();
     let patch = Patch::Merge(json!({"spec": {"jobs": list}}));
     let swarms = context.api::<Swarm>();
-    until("the edit to be accepted", REST_WITHIN, || async {
+    until("the edit to be accepted", || async {
         swarms.patch("streams", &PatchParams::default(), &patch).await?;
         Ok(Some(()))
     })

@@ -10,10 +10,8 @@ use crate::binaries::repository;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// The longest allowed time until a change of pods shows.
-const SHOWN_WITHIN: Duration = Duration::from_mins(1);
 /// The longest allowed time until an edit of the list reaches all workers.
-const LIST_WITHIN: Duration = Duration::from_secs(1);
+const LIST_WITHIN: Duration = Duration::from_secs(10);
 /// The port of every worker.
 const PORT: u16 = 9090;
 /// Another pool, whose one worker pings the Service all the time.
@@ -53,7 +51,7 @@ async fn counted(context: &Context, pod: &str, target: &str, metric: &str) -> Re
 
 /// Waits until each of `workers` workers had an answer from a target.
 async fn all_reach(context: &Context, workers: usize, target: &str) -> Result<()> {
-    until(&format!("{workers} workers to reach {target}"), SHOWN_WITHIN, || async {
+    until(&format!("{workers} workers to reach {target}"), || async {
         for n in 0..workers {
             let answered = counted(context, &format!("peering-{n}"), target, "answered").await?;
             ensure!(0 < answered, "peering-{n} had no answer");
@@ -74,8 +72,7 @@ async fn an_edit_of_the_list_arrives(context: &Context) -> Result<()> {
     all_reach(context, 3, "observer-0.observer-pods:9090").await?;
     let took = edited.elapsed();
     context.laps.lap(format!("an edit reached three workers after {} ms", took.as_millis()));
-    // The second in addition is for an interval of pings, and for three requests for metrics.
-    ensure!(took < LIST_WITHIN + Duration::from_secs(1), "it took {took:?}");
+    ensure!(took < LIST_WITHIN, "it took {took:?}");
     for n in 0..3 {
         let text = context
             .cluster
@@ -89,7 +86,7 @@ async fn an_edit_of_the_list_arrives(context: &Context) -> Result<()> {
 
 /// Waits until the observer has had answers, and returns their number.
 async fn all_observe(context: &Context) -> Result<u64> {
-    until("the observer to reach the Service", SHOWN_WITHIN, || async {
+    until("the observer to reach the Service", || async {
         let answered = counted(context, "observer-0", "peering:80", "answered").await?;
         ensure!(10 < answered, "it had {answered} answers");
         Ok(Some(answered))
@@ -102,11 +99,11 @@ async fn pods_come_and_go(context: &Context) -> Result<()> {
     let before = all_observe(context).await?;
     let failed_before = counted(context, "observer-0", "peering:80", "failed").await?;
     context.kubectl(&["rollout", "restart", "statefulset/peering"]).await?;
-    context.kubectl(&["rollout", "status", "statefulset/peering", "--timeout=120s"]).await?;
+    context.kubectl(&["rollout", "status", "statefulset/peering", "--timeout=5m"]).await?;
     for replicas in [5, 2] {
         context.kubectl(&["scale", "swarm", "peering", &format!("--replicas={replicas}")]).await?;
         let ready = format!("--for=jsonpath={{.status.readyReplicas}}={replicas}");
-        context.kubectl(&["wait", &ready, "statefulset/peering", "--timeout=60s"]).await?;
+        context.kubectl(&["wait", &ready, "statefulset/peering", "--timeout=5m"]).await?;
         all_reach(context, replicas, "peering:80").await?;
     }
     let answered = counted(context, "observer-0", "peering:80", "answered").await? - before;

@@ -104,10 +104,9 @@ async fn overlapping(context: &Context, swarm: &str) -> Result<()> {
 
 /// Deletes the first Swarm. The second Swarm has the pods within half a minute.
 async fn taken_over(context: &Context, jobs: &std::collections::BTreeSet<String>) -> Result<()> {
-    context.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
+    context.kubectl(&["delete", "swarm", "streams", "--timeout=5m"]).await?;
     let change = Instant::now();
-    let fallback =
-        ["wait", "--for=jsonpath={.status.assigned}=27", "swarm/second", "--timeout=50s"];
+    let fallback = ["wait", "--for=jsonpath={.status.assigned}=27", "swarm/second", "--timeout=5m"];
     context.kubectl(&fallback).await?;
     let pods = pods_by_slot(context, "pods.second").await?;
     ensure!(pods.len() == 3, "it has {pods:?}");

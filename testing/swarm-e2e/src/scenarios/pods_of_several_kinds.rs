@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::session_pool::{GRACEFUL, Kind, Policy, SILENCE, SessionPool, TICK};
+use super::session_pool::{Kind, Policy, SHORT_GRACEFUL, SILENCE, SessionPool, TICK};
 use crate::images::{EMBEDDED, GO_WORKER};
 use crate::run_log::Moment;
 use crate::scenario::Context;
@@ -18,7 +18,7 @@ const POOL: &str = "mixed";
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let mut pool = SessionPool::new(&context, POOL);
+    let mut pool = SessionPool::new(&context, POOL).with_short_leases();
     (pool.kind, pool.policy) = (Kind::Pods, Policy::Exclusive);
     pool.apply().await?;
     pool.make_pod("shipped-a", |_| {}).await?;
@@ -32,13 +32,13 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let mark = Moment::now();
     pool.make_pod("go-b", into_go).await?;
     pool.at_rest_on(3).await?;
-    pool.judge("another worker in Go was added", mark, GRACEFUL)?;
+    pool.judge("another worker in Go was added", mark, SHORT_GRACEFUL)?;
     leaves(&pool, "shipped-a", 2).await?;
     leaves(&pool, "embedded-a", 1).await?;
     let mark = Moment::now();
     pool.make_pod("embedded-b", into_embedded).await?;
     pool.at_rest_on(2).await?;
-    pool.judge("another program was added", mark, GRACEFUL)?;
+    pool.judge("another program was added", mark, SHORT_GRACEFUL)?;
 
     let mark = Moment::now();
     let go = context.api::<Pod>().get("go-b").await?;
@@ -49,7 +49,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     frozen.thaw()?;
     // The worker in Go ends, and the kubelet restarts it.
     pool.at_rest_on(2).await?;
-    pool.judge("it resumed", thawed, GRACEFUL)
+    pool.judge("it resumed", thawed, SHORT_GRACEFUL)
 }
 
 /// Deletes a pod gracefully. The other workers take over its jobs.
@@ -58,7 +58,7 @@ async fn leaves(pool: &SessionPool, pod: &str, left: usize) -> Result<()> {
     pool.context.api::<Pod>().delete(pod, &DeleteParams::default()).await?;
     let after = pool.at_rest_on(left).await?;
     ensure!(after.values().all(|run| run.worker != pod), "{pod} still runs: {after:?}");
-    pool.judge(&format!("{pod} left"), mark, GRACEFUL)
+    pool.judge(&format!("{pod} left"), mark, SHORT_GRACEFUL)
 }
 
 /// Makes the pod run the program of a user, which takes the same arguments.

@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use swarm_adapters_k8s::status::ready_reason;
 use swarm_client::api::Swarm;
 
-use super::session_pool::{Policy, REST_WITHIN, SILENCE, SessionPool, TICK};
+use super::session_pool::{Policy, SILENCE, SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
@@ -25,7 +25,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 /// Kills each worker that runs the job. The job is pinned to the next worker before the killed
 /// worker is back. A job that a worker releases in order is no longer blamed.
 async fn set_aside(context: &Context) -> Result<()> {
-    let mut pool = SessionPool::new(context, "harmed");
+    let mut pool = SessionPool::new(context, "harmed").with_short_leases();
     pool.workers = 3;
     let others: BTreeSet<_> = (0..3).map(|n| format!("harmless:{n}")).collect();
     pool.jobs = BTreeSet::from([POISON.to_owned()]);
@@ -35,7 +35,7 @@ async fn set_aside(context: &Context) -> Result<()> {
         pool.runs_on(POISON, slot).await?;
         context.cluster.kill_containers(&pool.pod(slot).await?).await?;
     }
-    until("the job to be quarantined", REST_WITHIN, || async {
+    until("the job to be quarantined", || async {
         let swarm = context.api::<Swarm>().get("harmed").await?;
         let quarantined = swarm.status.map_or(0, |status| status.quarantined);
         Ok((quarantined == 1).then_some(()))
@@ -49,7 +49,7 @@ async fn set_aside(context: &Context) -> Result<()> {
     pool.jobs.extend(others.clone());
     pool.apply().await?;
     let mark = Moment::now();
-    until("the other jobs to run", REST_WITHIN, || async {
+    until("the other jobs to run", || async {
         let history = pool.history()?;
         let ran: BTreeSet<_> = history.since(mark).map(|event| event.job.clone()).collect();
         ensure!(!ran.contains(POISON), "the quarantined job ran");
@@ -60,7 +60,7 @@ async fn set_aside(context: &Context) -> Result<()> {
 
 /// Freezes five workers beyond their leases, and resumes them. At most three of them are revoked.
 async fn spared(context: &Context) -> Result<()> {
-    let mut pool = SessionPool::new(context, "spared");
+    let mut pool = SessionPool::new(context, "spared").with_short_leases();
     (pool.workers, pool.policy) = (5, Policy::Exclusive);
     pool.jobs = (0..5).map(|n| format!("spared:{n}")).collect();
     pool.apply().await?;
@@ -70,7 +70,7 @@ async fn spared(context: &Context) -> Result<()> {
     for slot in 0..5 {
         frozen.push(context.cluster.freeze_pod(&pool.pod(slot).await?).await?);
     }
-    until("the brake to be reported", REST_WITHIN, || async {
+    until("the brake to be reported", || async {
         let swarm = context.api::<Swarm>().get("spared").await?;
         let held = ready_reason(swarm.status.as_ref()) == Some("RevocationHeld");
         Ok(held.then_some(()))

@@ -17,12 +17,10 @@ use swarm_core::ports::{LedgerStore as _, Seen};
 
 use crate::binaries::repository;
 use crate::scenario::Context;
-use crate::until::until;
+use crate::until::{DEADLINE, until};
 
-/// The longest allowed time from any change until the pool is at rest.
-pub(crate) const REST_WITHIN: Duration = Duration::from_mins(1);
 /// The longest allowed time until a worker answers.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// The port of a worker.
 const PORT: u16 = 9090;
 /// The label of all workers of the sample.
@@ -74,8 +72,7 @@ pub(crate) async fn reports(context: &Context) -> Result<Reports> {
 /// Asks every worker for its jobs, outside of a wait. A late answer of a busy machine means
 /// nothing, so a worker that has not answered is asked again.
 pub(crate) async fn all_reports(context: &Context) -> Result<Reports> {
-    until("every worker to answer", REST_WITHIN, || async { reports(context).await.map(Some) })
-        .await
+    until("every worker to answer", || async { reports(context).await.map(Some) }).await
 }
 
 /// Asks one worker for its jobs.
@@ -95,7 +92,7 @@ pub(crate) async fn at_rest(
     change: Instant,
 ) -> Result<Reports> {
     let what = format!("{} jobs at rest on {workers} workers", jobs.len());
-    let found = until(&what, REST_WITHIN, || async {
+    let found = until(&what, || async {
         let reports = reports(context).await?;
         judge(&reports, jobs, workers)?;
         Ok(Some(reports))
@@ -166,7 +163,7 @@ impl Reasons {
             }
             bail!("the watch ended")
         };
-        let found = tokio::time::timeout(REST_WITHIN, found).await;
+        let found = tokio::time::timeout(DEADLINE, found).await;
         let found = found.map_err(anyhow::Error::from).flatten();
         found.with_context(|| {
             format!("{} never had reason {reason}; the last message: {last}", self.swarm)

@@ -16,8 +16,6 @@ use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// Time that any change may take until the pool is at rest.
-const REST_WITHIN: Duration = Duration::from_mins(1);
 const LEDGER: &str = "statefulset.worker";
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -28,7 +26,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     pool.at_rest(&nine, 3, "nine jobs on three workers").await?;
     // The shared view gets a version from which the next ledger must continue.
     pool.scale(0).await?;
-    pool.log.silent_for(Duration::from_secs(1), REST_WITHIN).await?;
+    pool.log.silent_for(Duration::from_secs(1)).await?;
     pool.scale(3).await?;
     pool.at_rest(&nine, 3, "down to no worker and up again").await?;
 
@@ -45,7 +43,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 
 impl Pool {
     async fn the_swarm_is_created_again(&self, jobs: &BTreeSet<String>) -> Result<()> {
-        self.context.kubectl(&["delete", "swarm", "jobs", "--timeout=30s"]).await?;
+        self.context.kubectl(&["delete", "swarm", "jobs", "--timeout=5m"]).await?;
         self.apply_swarm().await?;
         self.wants(jobs).await?;
         self.recovers(jobs, "the Swarm was deleted and created again").await
@@ -53,7 +51,7 @@ impl Pool {
 
     async fn the_ledger_is_deleted(&self, jobs: &BTreeSet<String>) -> Result<()> {
         self.context.kubectl(&["delete", "swarmledger", LEDGER]).await?;
-        until("the status to say so", REST_WITHIN, || async {
+        until("the status to say so", || async {
             let (reason, message) = self.ready().await?;
             ensure!(reason == "Recovering", "{reason}: {message}");
             Ok(Some(()))
@@ -73,10 +71,7 @@ impl Pool {
     /// runs, too.
     async fn recovers(&self, jobs: &BTreeSet<String>, what: &str) -> Result<()> {
         let ledgers = self.context.api::<SwarmLedger>();
-        until("another ledger", REST_WITHIN, || async {
-            Ok(ledgers.get_opt(LEDGER).await?.map(drop))
-        })
-        .await?;
+        until("another ledger", || async { Ok(ledgers.get_opt(LEDGER).await?.map(drop)) }).await?;
         self.at_rest(jobs, 3, what).await?;
         let mut more = jobs.clone();
         more.insert("one-more".to_owned());
@@ -84,7 +79,7 @@ impl Pool {
         self.at_rest(&more, 3, "a job was added").await?;
         self.wants(jobs).await?;
         self.at_rest(jobs, 3, "and removed").await?;
-        until("the status to be ready", REST_WITHIN, || async {
+        until("the status to be ready", || async {
             let (reason, message) = self.ready().await?;
             ensure!(reason == "Settled", "{reason}: {message}");
             Ok(Some(()))
@@ -107,9 +102,9 @@ impl Pool {
         let count = format!("--replicas={replicas}");
         let scale = ["scale", "deployment", "swarm-controller", &count];
         let wait: &[&str] = if replicas == 0 {
-            &["wait", "--for=delete", "pod", "--selector=app=swarm-controller", "--timeout=60s"]
+            &["wait", "--for=delete", "pod", "--selector=app=swarm-controller", "--timeout=5m"]
         } else {
-            &["rollout", "status", "deployment/swarm-controller", "--timeout=60s"]
+            &["rollout", "status", "deployment/swarm-controller", "--timeout=5m"]
         };
         for args in [&scale[..], wait] {
             self.context.cluster.kubectl(&[args, &namespace].concat()).await?;

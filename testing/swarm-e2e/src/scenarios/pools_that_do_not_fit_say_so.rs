@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::scenario::Context;
-use crate::scenarios::session_pool::{Kind, Protocol, REST_WITHIN, SessionPool};
+use crate::scenarios::session_pool::{Kind, Protocol, SessionPool};
 use crate::until::until;
 
 const MISCONFIGURED: &str = "PoolMisconfigured";
@@ -29,7 +29,7 @@ async fn misconfigured(context: &Context, swarm: &str) -> Result<String> {
 }
 
 async fn says(context: &Context, swarm: &str, parts: &[&str]) -> Result<String> {
-    until(&format!("{swarm} to say {parts:?}"), REST_WITHIN, || async {
+    until(&format!("{swarm} to say {parts:?}"), || async {
         let found = misconfigured(context, swarm).await?;
         ensure!(parts.iter().all(|part| found.contains(part)), "it says: {found}");
         Ok(Some(found))
@@ -38,7 +38,7 @@ async fn says(context: &Context, swarm: &str, parts: &[&str]) -> Result<String> 
 }
 
 async fn says_nothing(context: &Context, swarm: &str) -> Result<()> {
-    until(&format!("{swarm} to say nothing"), REST_WITHIN, || async {
+    until(&format!("{swarm} to say nothing"), || async {
         let found = misconfigured(context, swarm).await?;
         ensure!(found.is_empty(), "it says: {found}");
         Ok(Some(()))
@@ -60,7 +60,7 @@ async fn a_grace_and_a_runner_are_named(context: &Context) -> Result<()> {
     let contradiction = ["True GraceContradicts", "takes 10s to end", "write SWARM_GRACE: 5s, or"];
     says(context, "grace", &contradiction).await?;
     let warned = "-o=jsonpath={.items[*].note}{.items[*].message}";
-    until("a Warning Event", REST_WITHIN, || async {
+    until("a Warning Event", || async {
         let fields = format!("--field-selector=reason={MISCONFIGURED},type=Warning");
         let events = context.kubectl(&["get", "events", &fields, warned]).await?;
         ensure!(events.contains("write SWARM_GRACE: 5s, or"), "{events}");

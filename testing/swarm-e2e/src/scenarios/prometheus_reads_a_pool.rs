@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use swarm_client::annotations::SWARM_LABEL;
 use tokio::process::{Child, Command};
 
-use super::session_pool::{Kind, REST_WITHIN, SessionPool};
+use super::session_pool::{Kind, SessionPool};
 use crate::cluster::FOLDER;
 use crate::command::stdout_of;
 use crate::operator::NAMESPACE;
@@ -38,7 +38,7 @@ const PINNED: &str = "read:pinned";
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let mut pool = SessionPool::new(&context, "read").with_long_leases();
+    let mut pool = SessionPool::new(&context, "read");
     pool.kind = Kind::ManagedSet;
     pool.managed = json!({"image": "busybox:stable"});
     let script = format!("[ $SWARM_JOB = {FAILS} ] && exit 3; exec sleep 1000");
@@ -161,7 +161,7 @@ impl Prometheus {
         let namespace = format!("namespace=~\"{}\"", self.namespaces);
         let firing = format!("ALERTS{{alertstate=\"firing\", {namespace}}}");
         let in_state = format!("swarm_pool_jobs{{state=\"{state}\", {namespace}}}");
-        until(&format!("only {expected:?} to fire"), 2 * REST_WITHIN, || async {
+        until(&format!("only {expected:?} to fire"), || async {
             if self.finds_targets {
                 self.find_targets().await?;
             }

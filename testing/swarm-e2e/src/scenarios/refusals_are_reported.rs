@@ -16,7 +16,7 @@ use swarm_client::api::SwarmLedger;
 
 use super::bad_input_is_refused::reported;
 use super::claims_are_kept::{LEDGER, tokens};
-use super::pool::{REST_WITHIN, all_reports, at_rest, jobs_of, sample};
+use super::pool::{all_reports, at_rest, jobs_of, sample};
 use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
@@ -37,7 +37,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     result?;
     let jobs = jobs_of(&edited()?);
     at_rest(&context, &jobs, 2, Instant::now()).await?;
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
     Ok(())
 }
 
@@ -50,7 +50,7 @@ async fn quota(context: &Context) -> Result<()> {
     let manifest = sample(2)?;
     let hard = "--hard=count/swarmledgers.swarm.k8slab.info=0";
     context.kubectl(&["create", "quota", "tight", hard]).await?;
-    until("the quota to count", REST_WITHIN, || async {
+    until("the quota to count", || async {
         let path = r"jsonpath={.status.hard.count/swarmledgers\.swarm\.k8slab\.info}";
         let seen = context.kubectl(&["get", "quota", "tight", "--output", path]).await?;
         Ok((seen == "0").then_some(()))
@@ -69,8 +69,7 @@ async fn no_parts(context: &Context) -> Result<()> {
     definitions.delete(PARTS, &DeleteParams::default()).await?;
     let there =
         || async { anyhow::Ok(context.kubectl(&["get", "swarmledgerparts"]).await.is_ok()) };
-    until("the kind to be removed", REST_WITHIN, || async { Ok((!there().await?).then_some(())) })
-        .await?;
+    until("the kind to be removed", || async { Ok((!there().await?).then_some(())) }).await?;
     let result = too_many_for_one_object(context).await;
     // Restores the kind also after a failure: later scenarios need it.
     operator::install_resources(&context.cluster).await?;
@@ -98,7 +97,7 @@ async fn too_many_for_one_object(context: &Context) -> Result<()> {
     ensure!(all_reports(context).await? == before, "the last valid list keeps running");
     let back = r#"[{"op": "remove", "path": "/spec/jobSources"}]"#;
     context.kubectl(&["patch", "swarm", "streams", "--type=json", "--patch", back]).await?;
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
     ensure!(all_reports(context).await? == before, "and nothing moved on the way back");
     Ok(())
 }
@@ -146,7 +145,7 @@ async fn define(context: &Context, definition: &CustomResourceDefinition) -> Res
     };
     let wanted = serde_json::to_value(&definition.spec.versions)?;
     let wanted = has_pool(wanted.pointer("/0/schema/openAPIV3Schema").context("a schema")?);
-    until("the API server to use it", REST_WITHIN, || async {
+    until("the API server to use it", || async {
         let probe = context.api::<SwarmLedger>().get(LEDGER).await;
         Ok((probe.is_ok() == wanted).then_some(()))
     })

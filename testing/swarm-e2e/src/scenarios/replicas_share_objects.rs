@@ -23,8 +23,6 @@ mod controller;
 const MAPS: usize = 100;
 /// The number of objects that are changed at a time.
 const AT_A_TIME: usize = 10;
-/// The longest allowed time of any step: two Leases with their graces.
-const WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     let maps: Vec<_> = (0..MAPS)
@@ -83,7 +81,7 @@ impl Replica {
 
 /// Waits until these replicas have all objects between them, and each replica has some.
 async fn settled(replicas: &[&Replica]) -> Result<Instant> {
-    until("the replicas to share all objects", WITHIN, || async {
+    until("the replicas to share all objects", || async {
         let name = "labels".parse()?;
         let mut owned = 0;
         for replica in replicas {
@@ -110,7 +108,7 @@ async fn served(context: &Context, round: usize) -> Result<()> {
     for changed in changes.collect::<Vec<_>>().await {
         changed?;
     }
-    until("every object to be served", WITHIN, || async {
+    until("every object to be served", || async {
         let maps = api.list(&ListParams::default().labels("kind=shared")).await?.items;
         let is_served = |map: &&ConfigMap| map.annotations().get(LABELS) == Some(&labels(map));
         let count = maps.iter().filter(is_served).count();

@@ -17,7 +17,7 @@ use swarm_client::api::{SwarmLedger, Writer};
 use tokio::task::JoinHandle;
 
 use super::owners;
-use super::session_pool::{GRACEFUL, Policy, SessionPool, TICK};
+use super::session_pool::{GRACEFUL, Policy, SessionPool};
 use crate::operator::{self, REPLICAS};
 use crate::run_log::Moment;
 use crate::scenario::Context;
@@ -190,8 +190,7 @@ impl Stage {
     }
 
     /// Replaces a job of every Swarm, and waits until all jobs run as they should. Fails if this
-    /// takes longer than `bound` allows, or if a job that stays paused for longer than a tick since
-    /// `mark`.
+    /// takes longer than `bound` allows, or if a run of a job that stays began or ended since `mark`.
     pub(super) async fn edit(&mut self, what: &str, mark: Moment, bound: Duration) -> Result<()> {
         self.edits += 1;
         let start = Instant::now();
@@ -213,7 +212,7 @@ impl Stage {
         self.context.laps.lap(format!("{what}: all edits done after {} ms", took.as_millis()));
         ensure!(took < bound.max(TAKEOVER) + GRACEFUL, "{what}: {took:?}");
         for pool in untouched {
-            pool.judge(what, mark, TICK)?;
+            pool.untouched(what, mark)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 use anyhow::{Result, ensure};
 use swarm_client::api::Swarm;
 
-use super::pool::{REST_WITHIN, sample};
+use super::pool::sample;
 use crate::binaries::repository;
 use crate::operator::{self, ACCOUNT, SAMPLES_NAMESPACE};
 use crate::scenario::Context;
@@ -23,7 +23,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     unbind(&context).await?;
     operator::install(&context.cluster).await?;
     outcome?;
-    let namespace = ["delete", "namespace", SAMPLES_NAMESPACE, "--timeout=60s"];
+    let namespace = ["delete", "namespace", SAMPLES_NAMESPACE, "--timeout=5m"];
     context.cluster.kubectl(&namespace).await.map(drop)
 }
 
@@ -42,18 +42,18 @@ async fn served(context: &Context, listed: &Context) -> Result<()> {
     }
     context.apply(&sample(2)?).await?;
     listed.apply(&sample(2)?).await?;
-    until("the Swarm of the list to be ready", REST_WITHIN, || async {
+    until("the Swarm of the list to be ready", || async {
         let swarm = listed.api::<Swarm>().get("streams").await?;
         let ready = swarm.status.is_some_and(|status| status.ready == "2/2");
         Ok(ready.then_some(()))
     })
     .await?;
-    listed.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"]).await?;
+    listed.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
     let elsewhere = context.api::<Swarm>().get("streams").await?;
     ensure!(elsewhere.status.is_none(), "it has touched {:?}", elsewhere.status);
     ensure!(elsewhere.metadata.finalizers.is_none(), "it holds a Swarm that it cannot release");
-    context.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
-    listed.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
+    context.kubectl(&["delete", "swarm", "streams", "--timeout=5m"]).await?;
+    listed.kubectl(&["delete", "swarm", "streams", "--timeout=5m"]).await?;
     context.laps.lap("a pool in the list is served, and a Swarm elsewhere is left alone");
     Ok(())
 }

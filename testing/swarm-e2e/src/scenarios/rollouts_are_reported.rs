@@ -10,7 +10,7 @@ use kube::api::ListParams;
 use swarm_client::api::Swarm;
 
 use super::a_deployment_is_a_pool;
-use super::pool::{REST_WITHIN, at_rest, jobs_of, sample};
+use super::pool::{at_rest, jobs_of, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -19,7 +19,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     a_set_with_a_missing_image(&context).await?;
     a_set_at_0(&context).await?;
     context
-        .kubectl(&["delete", "swarm/streams", "statefulset/swarm-worker", "--timeout=60s"])
+        .kubectl(&["delete", "swarm/streams", "statefulset/swarm-worker", "--timeout=5m"])
         .await?;
     a_deployment_that_ends_at_once(&context).await
 }
@@ -33,7 +33,7 @@ async fn set_image(context: &Context, workload: &str, image: &str) -> Result<()>
 /// Waits until the condition `Ready` has this reason and its message has this part, and returns the
 /// message.
 async fn says(context: &Context, reason: &str, part: &str) -> Result<String> {
-    until(&format!("the Swarm to say {reason}: {part}"), REST_WITHIN, || async {
+    until(&format!("the Swarm to say {reason}: {part}"), || async {
         let status = context.api::<Swarm>().get("streams").await?.status.unwrap_or_default();
         let ready = status.conditions.iter().find(|it| it.type_ == "Ready").context("no Ready")?;
         let is_so = ready.reason == reason && ready.message.contains(part);
@@ -56,7 +56,7 @@ async fn a_set_with_a_missing_image(context: &Context) -> Result<()> {
     let jobs = jobs_of(&manifest);
     context.apply(&manifest).await?;
     at_rest(context, &jobs, 3, Instant::now()).await?;
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
 
     let change = Instant::now();
     // The sample's images are never pulled.
@@ -76,7 +76,7 @@ async fn a_set_with_a_missing_image(context: &Context) -> Result<()> {
 
     set_image(context, "statefulset/swarm-worker", "swarm-worker:dev").await?;
     context.kubectl(&["delete", "pod", "swarm-worker-2"]).await?;
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=90s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
     at_rest(context, &jobs, 3, Instant::now()).await?;
     let table = context.kubectl(&["get", "swarm", "streams", "-o", "wide"]).await?;
     for column in ["FAILING", "EDIT", "SEEN"] {
@@ -87,7 +87,7 @@ async fn a_set_with_a_missing_image(context: &Context) -> Result<()> {
 
 /// Waits for an Event with this reason whose note has this part.
 async fn noted(context: &Context, reason: &str, part: &str) -> Result<()> {
-    until(&format!("an Event {reason} with {part}"), REST_WITHIN, || async {
+    until(&format!("an Event {reason} with {part}"), || async {
         let events = context.api::<Event>().list(&ListParams::default()).await?;
         let of_reason = events.iter().filter(|it| it.reason.as_deref() == Some(reason));
         let notes: Vec<_> = of_reason.filter_map(|it| it.note.as_deref()).collect();
@@ -105,7 +105,7 @@ async fn a_set_at_0(context: &Context) -> Result<()> {
     context.laps.lap(message);
     let args: Vec<_> = command.split(' ').skip(1).collect();
     context.cluster.kubectl(&args).await?;
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
     Ok(())
 }
 
@@ -116,7 +116,7 @@ async fn a_deployment_that_ends_at_once(context: &Context) -> Result<()> {
     let deadline = "spec:\n  progressDeadlineSeconds: 15\n  replicas: 3";
     context.apply(&manifest.replacen("spec:\n  replicas: 3", deadline, 1)).await?;
     at_rest(context, &jobs, 3, Instant::now()).await?;
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
 
     let patch = r#"[{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": ["nonsense"]}]"#;
     let change = Instant::now();
@@ -134,6 +134,6 @@ async fn a_deployment_that_ends_at_once(context: &Context) -> Result<()> {
     ));
     ensure!(message.contains("progressDeadlineSeconds, 15 s"), "{message}");
     context.kubectl(&["rollout", "undo", "deployment/swarm-worker"]).await?;
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
     at_rest(context, &jobs, 3, Instant::now()).await.map(drop)
 }

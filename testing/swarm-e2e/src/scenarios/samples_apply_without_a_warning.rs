@@ -36,9 +36,9 @@ pub(super) async fn run(context: Context) -> Result<()> {
         );
         context.apply(&text).await?;
         let swarm = format!("swarm/{swarm}");
-        context.kubectl(&["wait", "--for=condition=Ready", &swarm, "--timeout=90s"]).await?;
+        context.kubectl(&["wait", "--for=condition=Ready", &swarm, "--timeout=5m"]).await?;
         context.laps.lap(format!("{file} is ready"));
-        context.kubectl(&["delete", &swarm, "--timeout=60s"]).await?;
+        context.kubectl(&["delete", &swarm, "--timeout=5m"]).await?;
     }
     let network = repository().join("deploy/samples/network.yaml").display().to_string();
     context.kubectl(&["apply", "--filename", &network]).await?;

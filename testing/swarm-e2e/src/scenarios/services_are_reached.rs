@@ -15,8 +15,6 @@ use crate::cluster::{NODES, node_address};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// The longest allowed time until a target is reached.
-const SHOWN_WITHIN: Duration = Duration::from_secs(45);
 /// The longest allowed time until a ping is denied: less than any timeout of a resolver.
 const DENIED_WITHIN: Duration = Duration::from_secs(3);
 
@@ -72,7 +70,7 @@ spec:
 pub(super) async fn run(context: Context) -> Result<()> {
     context.apply(MANIFEST).await?;
     let pods = ["web-0", "web-1"];
-    let status = ["rollout", "status", "statefulset/web", "--timeout=60s"];
+    let status = ["rollout", "status", "statefulset/web", "--timeout=5m"];
     context.kubectl(&status).await?;
     let mut nodes = BTreeSet::new();
     for pod in pods {
@@ -110,7 +108,7 @@ async fn ping(context: &Context, pod: &str, target: &str) -> Result<String> {
 }
 
 async fn reached(context: &Context, pod: &str, target: &str) -> Result<()> {
-    until(&format!("{pod} to reach {target}"), SHOWN_WITHIN, || async {
+    until(&format!("{pod} to reach {target}"), || async {
         ping(context, pod, target).await.map(Some)
     })
     .await

@@ -1,8 +1,6 @@
 //! Helpers for scenarios about session workers, in which the scenario itself is the operator: the
 //! shipped sample without its Swarm, and the actions of an operator.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease as Object;
 use k8s_openapi::api::core::v1::Pod;
@@ -19,9 +17,6 @@ use crate::contract::{self, OnApiServer};
 use crate::operator::SAMPLES_NAMESPACE;
 use crate::scenario::Context;
 use crate::until::until;
-
-/// The longest allowed time of a worker for an immediate action.
-pub(super) const SOON: Duration = Duration::from_secs(30);
 
 /// Checks that the stores of sessions on the API server keep the same contract as the files on one
 /// machine.
@@ -83,7 +78,7 @@ pub(super) async fn workers(context: &Context) -> Result<()> {
     );
     let manifest = manifest.replace(&shipped, &format!("{namespace}\n"));
     context.apply(&manifest.replace("args: [\"run\", \"--runner=log\"]", short)).await?;
-    let rollout = ["rollout", "status", "statefulset", "backup-worker", "--timeout=60s"];
+    let rollout = ["rollout", "status", "statefulset", "backup-worker", "--timeout=5m"];
     context.kubectl(&rollout).await?;
     Ok(())
 }
@@ -110,7 +105,7 @@ pub(super) async fn session(
     pod: &Pod,
     former: &[&SessionId],
 ) -> Result<SeenLease> {
-    until("the pod's session to be open", SOON, || async {
+    until("the pod's session to be open", || async {
         let mut open = leases(context, pod).await?;
         open.retain(|lease| {
             lease.lease.holder == Holder::Session && !former.contains(&&lease.session)

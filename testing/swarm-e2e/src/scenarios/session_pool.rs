@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use swarm_adapters_host::runlog::judge::RunName;
+use swarm_adapters_host::runlog::judge::{Event, RunName};
 use swarm_client::api::SwarmLedger;
 use tokio::process::Command;
 
@@ -18,22 +18,29 @@ use crate::run_log::{History, LogLine, Moment, folder, make_folder};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// The time for which a worker may act after it renewed its Lease, unless a pool sets another time.
-pub(crate) const LEASE: Duration = Duration::from_secs(6);
-/// The time of a Lease for pools whose restarts are counted. A pause of the machine for some
-/// seconds restarts none of their jobs.
-const LONG_LEASE: Duration = Duration::from_secs(20);
-/// The longest allowed pause of the jobs of a worker that fell silent.
-pub(crate) const SILENCE: Duration = Duration::from_millis(6_420 + 2_000);
-/// The longest allowed pause of a job that its worker releases: the time of a graceful move, with
-/// room for a machine that is busy with pods.
-pub(crate) const GRACEFUL: Duration = Duration::from_secs(3);
+/// The time for which a worker may act after it renewed its Lease. A pause of the machine for some
+/// seconds restarts none of its jobs.
+const LEASE: Duration = Duration::from_secs(20);
+/// That time in pools whose Leases expire in a scenario.
+pub(crate) const SHORT_LEASE: Duration = Duration::from_secs(6);
+/// The longest allowed pause of the jobs of a worker that fell silent, with a short Lease.
+pub(crate) const SILENCE: Duration = silence(SHORT_LEASE);
+/// That pause with another Lease.
+pub(crate) const LONG_SILENCE: Duration = silence(LEASE);
+/// The longest allowed pause of a job that its worker releases: half a Lease. An idle machine needs a
+/// second. A job that waits for the end of a Lease pauses for longer.
+pub(crate) const GRACEFUL: Duration = Duration::from_secs(LEASE.as_secs() / 2);
+/// That pause in pools with short Leases.
+pub(crate) const SHORT_GRACEFUL: Duration = Duration::from_secs(SHORT_LEASE.as_secs() / 2);
 /// The time for which a job without a log line for its end may have run after its last line.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
-/// The longest allowed time from any change until the pool is at rest.
-pub(crate) const REST_WITHIN: Duration = Duration::from_mins(1);
 /// The folder that a worker writes to, in its container.
 pub(crate) const MOUNT: &str = "/run-logs";
+
+/// 1.07 times the Lease, and ten seconds. An idle machine needs one of them.
+const fn silence(lease: Duration) -> Duration {
+    Duration::from_millis(1_070 * lease.as_secs() + 10_000)
+}
 
 /// The way in which workers get their jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,9 +152,9 @@ pub(crate) struct SessionPool {
 }
 
 impl SessionPool {
-    /// Gives the pool Leases that outlast a busy machine.
-    pub(crate) fn with_long_leases(mut self) -> Self {
-        (self.lease, self.lease_allowed) = (LONG_LEASE, LONG_LEASE);
+    /// Gives the pool Leases that soon expire, for scenarios about workers that fall silent.
+    pub(crate) fn with_short_leases(mut self) -> Self {
+        (self.lease, self.lease_allowed) = (SHORT_LEASE, SHORT_LEASE);
         self
     }
 
@@ -172,7 +179,7 @@ impl SessionPool {
             replication: None,
             batch_window: None,
             return_grace: "1s",
-            end_grace_s: 10,
+            end_grace_s: 60,
             says: Value::Null,
             params: BTreeMap::new(),
             managed: json!({}),
@@ -454,7 +461,7 @@ impl SessionPool {
     /// Waits until each job runs exactly once, on this number of workers, evenly.
     pub(crate) async fn at_rest_on(&self, workers: usize) -> Result<BTreeMap<String, RunName>> {
         let what = format!("{} to run each job once, on {workers} workers", self.name);
-        let runs = until(&what, REST_WITHIN, || async {
+        let runs = until(&what, || async {
             let runs = self.history()?.running(&self.jobs)?;
             let mut loads = BTreeMap::<_, usize>::new();
             for run in runs.values() {
@@ -473,7 +480,7 @@ impl SessionPool {
     /// Waits until a job runs on a slot.
     pub(crate) async fn runs_on(&self, job: &str, slot: usize) -> Result<RunName> {
         let worker = format!("{}-{slot}", self.name);
-        until(&format!("{job} to run on {worker}"), REST_WITHIN, || async {
+        until(&format!("{job} to run on {worker}"), || async {
             let runs = self.history()?.running(&self.jobs)?;
             let run = runs.get(job).context("nobody runs it")?;
             ensure!(run.worker == worker, "{} runs it", run.worker);
@@ -487,22 +494,43 @@ impl SessionPool {
     /// only rise.
     pub(crate) fn judge(&self, what: &str, mark: Moment, bound: Duration) -> Result<()> {
         let (name, history) = (&self.name, self.history()?);
-        let overlaps = history.overlaps().with_context(|| format!("{name}: {what}"))?;
-        if let Some(overlap) = overlaps.first() {
-            ensure!(self.policy == Policy::AtLeastOnce, "{name}: {what}: {overlap}");
-        }
+        let overlaps = self.overlaps(&history, what)?;
         let (job, gap) = history.longest_gap(&self.jobs, mark);
-        let (gap, most, overlaps) = (gap.as_millis(), bound.as_millis(), overlaps.len());
+        let (gap, most) = (gap.as_millis(), bound.as_millis());
         let found = format!("longest gap {gap} ms of {most} ({job}), {overlaps} overlaps");
         self.context.laps.lap(format!("{name}: {what}: {found}"));
         ensure!(gap <= most, "{name}: {what}: {found}; {}", history.about(&job));
         Ok(())
     }
 
+    /// Judges the run log as [`judge`](Self::judge) does, and checks that no run of its jobs began or
+    /// ended since `mark`. On a busy machine the lines of a job that runs may be late.
+    pub(crate) fn untouched(&self, what: &str, mark: Moment) -> Result<()> {
+        let (name, history) = (&self.name, self.history()?);
+        self.overlaps(&history, what)?;
+        let is_touched = |line: &&LogLine| {
+            matches!(line.event, Event::Start | Event::Stop) && self.jobs.contains(&line.job)
+        };
+        let touched = history.since(mark).find(is_touched);
+        ensure!(touched.is_none(), "{name}: {what}: a run began or ended: {touched:?}");
+        self.context.laps.lap(format!("{name}: {what}: no run began or ended"));
+        Ok(())
+    }
+
+    /// The number of overlaps of two runs of a job, which are allowed under `AtLeastOnce` only.
+    fn overlaps(&self, history: &History, what: &str) -> Result<usize> {
+        let name = &self.name;
+        let overlaps = history.overlaps().with_context(|| format!("{name}: {what}"))?;
+        if let Some(overlap) = overlaps.first() {
+            ensure!(self.policy == Policy::AtLeastOnce, "{name}: {what}: {overlap}");
+        }
+        Ok(overlaps.len())
+    }
+
     /// Waits until the worker of a slot has opened another session since `mark`, with a job in it.
     pub(crate) async fn begun_again(&self, mark: Moment, slot: &str) -> Result<()> {
         let worker = format!("{}-{slot}", self.name);
-        until(&format!("{worker} to open another session"), REST_WITHIN, || async {
+        until(&format!("{worker} to open another session"), || async {
             let history = self.history()?;
             let of_worker = |event: &&LogLine| event.run.worker == worker;
             let before = history.until(mark).filter(of_worker).last();
@@ -516,7 +544,7 @@ impl SessionPool {
     /// The pod that fills a slot, once the cluster reports its container.
     pub(crate) async fn pod(&self, slot: usize) -> Result<Pod> {
         let (pods, name) = (self.context.api::<Pod>(), format!("{}-{slot}", self.name));
-        until(&format!("a container of {name}"), REST_WITHIN, || async {
+        until(&format!("a container of {name}"), || async {
             let pod = pods.get(&name).await?;
             let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter());
             let has_started = statuses

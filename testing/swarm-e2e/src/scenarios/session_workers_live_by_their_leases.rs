@@ -16,7 +16,7 @@ use swarm_core::{JobName, Token};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::session::{SOON, leases, pod, publish, revoke, session, workers};
+use super::session::{leases, pod, publish, revoke, session, workers};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -57,7 +57,7 @@ async fn report(pod: &Pod) -> Result<String> {
 /// Waits until the worker runs exactly these jobs, and prints the time since the call.
 async fn runs(context: &Context, pod: &Pod, jobs: &str, after: &str) -> Result<()> {
     let start = Instant::now();
-    until(&format!("{jobs} to run"), SOON, || async {
+    until(&format!("{jobs} to run"), || async {
         let report = report(pod).await?;
         ensure!(report.ends_with(&format!("\"jobs\":{jobs}}}")), "{report}");
         Ok(Some(()))
@@ -68,7 +68,7 @@ async fn runs(context: &Context, pod: &Pod, jobs: &str, after: &str) -> Result<(
 }
 
 async fn acknowledged(context: &Context, pod: &Pod, me: &SessionId, revision: u64) -> Result<()> {
-    until("the view to be acknowledged", SOON, || async {
+    until("the view to be acknowledged", || async {
         let lease = session(context, pod, &[]).await?;
         let ack = &lease.lease.ack;
         ensure!(lease.session == *me && ack.revision == revision, "{lease:?}");
@@ -106,7 +106,7 @@ async fn pauses_without_an_api_server(context: &Context, pod: &Pod, me: &Session
 async fn opens_another_session(context: &Context, pod: &Pod, me: &SessionId) -> Result<SessionId> {
     publish(context, &view(me, 4, &[])?).await?;
     acknowledged(context, pod, me, 4).await?;
-    until("the lease to be revoked", SOON, || async {
+    until("the lease to be revoked", || async {
         let seen = session(context, pod, &[]).await?;
         revoke(context, me, seen.lease.version).await?;
         Ok(Some(()))
@@ -144,7 +144,7 @@ async fn closes_when_its_pod_ends(context: &Context, pod: &Pod) -> Result<()> {
     publish(context, &view(&me, 1, &[("e", 1)])?).await?;
     runs(context, pod, r#"["e"]"#, "the grant").await?;
     context.api::<Pod>().delete(&pod.name_any(), &DeleteParams::default()).await?;
-    until("the worker to drain", SOON, || async {
+    until("the worker to drain", || async {
         let lease = session(context, pod, &[]).await?;
         Ok(lease.lease.ack.is_draining.then_some(()))
     })
@@ -153,7 +153,7 @@ async fn closes_when_its_pod_ends(context: &Context, pod: &Pod) -> Result<()> {
     ensure!(report.ends_with(r#""jobs":["e"]}"#), "a draining worker keeps its jobs: {report}");
     let start = Instant::now();
     publish(context, &view(&me, 2, &[])?).await?;
-    until("the session to be closed", SOON, || async {
+    until("the session to be closed", || async {
         let mut leases = leases(context, pod).await?;
         leases.retain(|lease| lease.session == me);
         let lease = leases.pop().context("its Lease is gone")?;

@@ -14,16 +14,15 @@ use serde_json::json;
 use swarm_client::api::{Swarm, WorkerView};
 use swarm_client::session::SESSION_LABEL;
 
-use super::go_pool::{self, RunLog};
+use super::go_pool::{self, LEASE, RunLog};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// The longest allowed time from any change until the pool is at rest.
-const REST_WITHIN: Duration = Duration::from_mins(1);
 /// The time in which each job has written a line.
 const TICKS: Duration = Duration::from_millis(300);
 
+/// The manifest; its lease is the one of the workers.
 const SWARM: &str = "
 apiVersion: swarm.k8slab.info/v1alpha1
 kind: Swarm
@@ -31,7 +30,7 @@ metadata: {name: jobs}
 spec:
   pool: {statefulSet: {name: worker}}
   worker: {protocol: Session}
-  handover: {policy: Exclusive, stopTimeout: 2s, lease: {duration: 6s, renew: 1s}}
+  handover: {policy: Exclusive, stopTimeout: 2s, lease: {duration: LEASE, renew: 1s}}
   rebalance: {returnGrace: 5s}
 ";
 
@@ -80,7 +79,8 @@ impl Pool {
 
     /// Creates the Swarm, without jobs.
     pub(super) async fn apply_swarm(&self) -> Result<()> {
-        self.context.apply(SWARM).await.map(drop)
+        let lease = format!("{}s", LEASE.as_secs());
+        self.context.apply(&SWARM.replace("LEASE", &lease)).await.map(drop)
     }
 
     pub(super) async fn wants(&self, jobs: &BTreeSet<String>) -> Result<()> {
@@ -106,7 +106,7 @@ impl Pool {
         what: &str,
     ) -> Result<()> {
         let start = Instant::now();
-        until(what, REST_WITHIN, || async {
+        until(what, || async {
             let running = self.log.lately(TICKS)?;
             let names: BTreeSet<_> = running.iter().map(|(job, ..)| job.clone()).collect();
             let missing: Vec<_> = jobs.difference(&names).collect();
@@ -143,14 +143,14 @@ impl Pool {
         let leases = ListParams::default().labels(&format!("{SESSION_LABEL}=true"));
         let uid = self.context.api::<Pod>().get("worker-0").await?.uid().context("no UID")?;
         self.context.kubectl(&force).await?;
-        until("its former session to run nothing", REST_WITHIN, || async {
+        until("its former session to run nothing", || async {
             let running = self.log.lately(TICKS)?;
             let is_left = running.iter().any(|(_, session, _)| session.pod_uid() == uid);
             Ok((!is_left).then_some(()))
         })
         .await?;
         self.at_rest(jobs, 2, "a worker was ended by force").await?;
-        until("the objects of former sessions to be deleted", REST_WITHIN, || async {
+        until("the objects of former sessions to be deleted", || async {
             let leases = self.context.api::<Lease>().list(&leases).await?.items;
             let views = self.context.api::<WorkerView>().list(&ListParams::default()).await?.items;
             let names = |names: Vec<String>| names.into_iter().collect::<BTreeSet<_>>();
@@ -178,7 +178,7 @@ impl Pool {
         let args = ["patch", "workerview", &name, "--type=merge", "--patch", &patch];
         self.context.kubectl(&args).await?;
         api.delete(&deleted.name_any(), &DeleteParams::default()).await?;
-        until("the views to be as they were", REST_WITHIN, || async {
+        until("the views to be as they were", || async {
             for view in &before {
                 let now = api.get_opt(&view.name_any()).await?.context("no view")?;
                 ensure!(now.spec.jobs == view.spec.jobs, "{:?}", now.spec);
@@ -192,10 +192,10 @@ impl Pool {
     /// Checks that all jobs are released before the Swarm is deleted.
     async fn the_swarm_goes(&self) -> Result<()> {
         let start = Moment::now();
-        self.context.kubectl(&["delete", "swarm", "jobs", "--timeout=30s"]).await?;
+        self.context.kubectl(&["delete", "swarm", "jobs", "--timeout=5m"]).await?;
         let gone = Moment::now();
         ensure!(self.context.api::<Swarm>().get_opt("jobs").await?.is_none(), "it still exists");
-        self.log.silent_for(TICKS * 2, REST_WITHIN).await?;
+        self.log.silent_for(TICKS * 2).await?;
         let last = self.log.last()?;
         ensure!(last <= gone, "jobs ran {:?} after the Swarm was gone", last.since(gone));
         let lap = format!("the Swarm was gone after {} ms", gone.since(start).as_millis());

@@ -12,7 +12,7 @@ use swarm_adapters_k8s::status::{failing_jobs, ready_reason};
 use swarm_client::api::{Swarm, SwarmLedger};
 
 use super::pool::Reasons;
-use super::session_pool::{LEASE, Policy, REST_WITHIN, Runner, SILENCE, SessionPool, TICK};
+use super::session_pool::{LONG_SILENCE, Policy, Runner, SHORT_LEASE, SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
@@ -35,7 +35,7 @@ async fn jobs_that_fail(context: &Context) -> Result<()> {
     pool.runner = Runner::Fails;
     pool.apply().await?;
     let swarms = context.api::<Swarm>();
-    let message = until("all jobs to fail", REST_WITHIN, || async {
+    let message = until("all jobs to fail", || async {
         let status = swarms.get("failing").await?.status.unwrap_or_default();
         let all = usize::try_from(status.failing)? == pool.jobs.len();
         ensure!(all && ready_reason(Some(&status)) == Some("AllJobsFailing"), "{status:?}");
@@ -51,8 +51,9 @@ async fn jobs_that_fail(context: &Context) -> Result<()> {
 
 /// Checks that no job is granted, since the operator would not wait for these Leases long enough.
 async fn a_long_lease(context: &Context) -> Result<()> {
-    let mut pool = SessionPool::new(context, "long");
-    pool.lease_allowed = LEASE.checked_sub(Duration::from_secs(1)).context("a short lease")?;
+    let mut pool = SessionPool::new(context, "long").with_short_leases();
+    pool.lease_allowed =
+        SHORT_LEASE.checked_sub(Duration::from_secs(1)).context("a short lease")?;
     pool.policy = Policy::Exclusive;
     pool.apply().await?;
     let message = says(context, "long", "LeaseTooLong").await?;
@@ -63,11 +64,11 @@ async fn a_long_lease(context: &Context) -> Result<()> {
     ensure!(nobody == 0, "jobs were granted");
     context.laps.lap(message);
 
-    pool.lease_allowed = LEASE;
+    pool.lease_allowed = SHORT_LEASE;
     pool.apply().await?;
     pool.at_rest().await?;
     // Jobs may run a moment before the status reports it.
-    until("the Swarm to stop reporting it", REST_WITHIN, || async {
+    until("the Swarm to stop reporting it", || async {
         let swarm = context.api::<Swarm>().get("long").await?;
         Ok((ready_reason(swarm.status.as_ref()) != Some("LeaseTooLong")).then_some(()))
     })
@@ -93,7 +94,7 @@ async fn a_deleted_ledger(context: &Context) -> Result<()> {
         let now = after.get(job).context("a job is missing")?;
         ensure!(run.token < now.token && run.session != now.session, "{job}: {run:?}, {now:?}");
     }
-    pool.judge("the ledger was deleted", mark, SILENCE + TICK)
+    pool.judge("the ledger was deleted", mark, LONG_SILENCE + TICK)
 }
 
 /// Checks that each job runs once, even if its pod is deleted. A job that is removed and added
@@ -142,7 +143,7 @@ fn starts(pool: &SessionPool, mark: Moment) -> Result<BTreeMap<String, usize>> {
 
 async fn all_done(pool: &SessionPool) -> Result<()> {
     let swarms = pool.context.api::<Swarm>();
-    until(&format!("{} jobs to be done", pool.jobs.len()), REST_WITHIN, || async {
+    until(&format!("{} jobs to be done", pool.jobs.len()), || async {
         let status = swarms.get(&pool.name).await?.status.unwrap_or_default();
         ensure!(usize::try_from(status.done)? == pool.jobs.len(), "{} are done", status.done);
         Ok(Some(()))
@@ -152,7 +153,7 @@ async fn all_done(pool: &SessionPool) -> Result<()> {
 
 /// Waits until a Swarm is not ready for this reason, and returns the message.
 async fn says(context: &Context, swarm: &str, reason: &str) -> Result<String> {
-    until(&format!("{swarm} to be {reason}"), REST_WITHIN, || async {
+    until(&format!("{swarm} to be {reason}"), || async {
         let status = context.api::<Swarm>().get(swarm).await?.status.unwrap_or_default();
         let ready = status.conditions.into_iter().find(|it| it.type_ == "Ready");
         let ready = ready.context("no condition Ready")?;

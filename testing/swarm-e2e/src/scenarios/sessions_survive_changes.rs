@@ -1,18 +1,12 @@
 //! Changes of a pool of sessions: edits, scaling, a rolling restart and the drain of a node, under
 //! both policies side by side. Two workers never run one job, and no job pauses for long.
 
-use std::time::Duration;
-
 use anyhow::Result;
 
 use super::nodes::node_of;
 use super::session_pool::{GRACEFUL, SessionPool};
 use crate::run_log::Moment;
 use crate::scenario::Context;
-
-/// The longest allowed pause in a restart. Workers that end are drained first, and a pod takes up
-/// to a few seconds to come back.
-const RESTARTED: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
@@ -24,7 +18,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     context.cluster.drain(node, "app in (exclusive,patient)").await?;
     for pool in [&exclusive, &patient] {
         pool.at_rest().await?;
-        pool.judge("a node was drained", mark, RESTARTED)?;
+        pool.judge("a node was drained", mark, GRACEFUL)?;
     }
     context.cluster.uncordon(node).await
 }
@@ -52,8 +46,8 @@ async fn walk(mut pool: SessionPool) -> Result<SessionPool> {
     let mark = Moment::now();
     let set = format!("statefulset/{}", pool.name);
     pool.context.kubectl(&["rollout", "restart", &set]).await?;
-    pool.context.kubectl(&["rollout", "status", &set, "--timeout=60s"]).await?;
+    pool.context.kubectl(&["rollout", "status", &set, "--timeout=5m"]).await?;
     pool.at_rest().await?;
-    pool.judge("a rolling restart", mark, RESTARTED)?;
+    pool.judge("a rolling restart", mark, GRACEFUL)?;
     Ok(pool)
 }

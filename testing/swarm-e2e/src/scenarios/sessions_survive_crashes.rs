@@ -18,7 +18,8 @@ const CRASH: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let [exclusive, patient] = SessionPool::of_both_policies(&context, 3);
+    let [exclusive, patient] =
+        SessionPool::of_both_policies(&context, 3).map(SessionPool::with_short_leases);
     tokio::try_join!(walk(exclusive), walk(patient)).map(drop)
 }
 

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt as _;
 use swarm_client::api::{Swarm, SwarmLedger};
 
-use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, moved, sample};
+use super::pool::{Reports, all_reports, at_rest, jobs_of, moved, sample};
 use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
@@ -43,7 +43,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 }
 
 async fn ready(context: &Context) -> Result<()> {
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
     Ok(())
 }
 
@@ -97,7 +97,7 @@ async fn lose_a_worker(
     let lost = pods.get("swarm-worker-0").await?.uid();
     let change = Instant::now();
     context.kubectl(&["delete", "pod", "swarm-worker-0", "--wait=false"]).await?;
-    until("another pod in slot 0", REST_WITHIN, || async {
+    until("another pod in slot 0", || async {
         Ok((pods.get("swarm-worker-0").await?.uid() != lost).then_some(()))
     })
     .await?;
@@ -133,10 +133,10 @@ async fn lose_the_operator(
 async fn delete_the_swarm(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     ensure!(!jobs.is_empty(), "there is something to stop");
     let change = Instant::now();
-    context.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
+    context.kubectl(&["delete", "swarm", "streams", "--timeout=5m"]).await?;
     context.laps.lap(format!("kubectl delete returned after {} ms", change.elapsed().as_millis()));
     at_rest(context, &BTreeSet::new(), 2, change).await?;
-    until("the ledger to be deleted with its Swarm", REST_WITHIN, || async {
+    until("the ledger to be deleted with its Swarm", || async {
         let swarm = context.api::<Swarm>().get_opt("streams").await?;
         let ledger = context.api::<SwarmLedger>().get_opt("statefulset.swarm-worker").await?;
         Ok((swarm.is_none() && ledger.is_none()).then_some(()))

@@ -2,13 +2,13 @@
 //! jobs are not moved for balance.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use swarm_client::api::Swarm;
 
-use super::session_pool::{Policy, REST_WITHIN, SessionPool};
+use super::session_pool::{Policy, SessionPool};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
@@ -39,7 +39,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     pool.counts(6, "Suspended", "all 6 jobs are suspended").await?;
     let quiet = Moment::now();
     context.kubectl(&["delete", "pod", "feeds-0"]).await?;
-    context.kubectl(&["rollout", "status", "statefulset/feeds", "--timeout=60s"]).await?;
+    context.kubectl(&["rollout", "status", "statefulset/feeds", "--timeout=5m"]).await?;
     pool.settles_on(2).await?;
     ensure!(pool.history()?.since(quiet).next().is_none(), "a worker that began runs something");
     let start = Instant::now();
@@ -69,12 +69,12 @@ async fn busy_jobs_stay(pool: &SessionPool) -> Result<()> {
     pool.at_rest().await?;
     let (before, mark) = (pool.history()?.running(&pool.jobs)?, Moment::now());
     pool.context.kubectl(&["scale", "statefulset/feeds", "--replicas=3"]).await?;
-    pool.context.kubectl(&["rollout", "status", "statefulset/feeds", "--timeout=60s"]).await?;
+    pool.context.kubectl(&["rollout", "status", "statefulset/feeds", "--timeout=5m"]).await?;
     pool.settles_on(3).await?;
     let after = pool.history()?.running(&pool.jobs)?;
     ensure!(before == after, "busy jobs moved for balance: {before:?} -> {after:?}");
     pool.context.kubectl(&["scale", "statefulset/feeds", "--replicas=1"]).await?;
-    until("all jobs to run on the last worker", REST_WITHIN, || async {
+    until("all jobs to run on the last worker", || async {
         let runs = pool.history()?.running(&pool.jobs)?;
         ensure!(runs.values().all(|run| run.worker == "feeds-0"), "{runs:?}");
         Ok(Some(()))
@@ -95,7 +95,7 @@ impl SessionPool {
     }
 
     async fn runs_exactly(&self, jobs: &BTreeSet<String>) -> Result<()> {
-        until(&format!("exactly {} jobs to run", jobs.len()), REST_WITHIN, || async {
+        until(&format!("exactly {} jobs to run", jobs.len()), || async {
             self.history()?.running(jobs).map(|_| Some(()))
         })
         .await
@@ -103,7 +103,7 @@ impl SessionPool {
 
     /// Waits until the Swarm is ready with this reason, message and number of suspended jobs.
     async fn counts(&self, suspended: i32, reason: &str, message: &str) -> Result<()> {
-        until(message, Duration::from_secs(20), || async {
+        until(message, || async {
             let status = self.context.api::<Swarm>().get(&self.name).await?.status;
             let status = status.context("no status")?;
             let ready = status.conditions.iter().find(|it| it.type_ == "Ready");
@@ -119,7 +119,7 @@ impl SessionPool {
 
     /// Waits until the Swarm is settled with this number of workers.
     async fn settles_on(&self, workers: i32) -> Result<()> {
-        until(&format!("{workers} workers to settle"), REST_WITHIN, || async {
+        until(&format!("{workers} workers to settle"), || async {
             let status = self.context.api::<Swarm>().get(&self.name).await?.status;
             let status = status.context("no status")?;
             let is_ready =

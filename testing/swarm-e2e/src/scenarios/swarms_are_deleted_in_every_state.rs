@@ -5,7 +5,7 @@
 //! command deletes them.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -16,10 +16,6 @@ use swarm_client::api::Swarm;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// Time from the deletion of a Swarm until its object no longer exists.
-const GONE_WITHIN: Duration = Duration::from_secs(5);
-/// Time from the creation of a Swarm until its reason is reported.
-const REPORTED_WITHIN: Duration = Duration::from_mins(1);
 /// Namespaces whose quota has no room for a ledger, or for a view: the name, and the limit.
 const NO_LEDGERS: (&str, &str) =
     ("swarms-without-ledgers", "count/swarmledgers.swarm.k8slab.info=0");
@@ -203,7 +199,7 @@ async fn contexts(context: &Context, all: &[Case]) -> Result<Vec<Context>> {
 }
 
 async fn reported(context: &Context, case: &Case) -> Result<()> {
-    until(&format!("{} to be {}", case.name, case.reason), REPORTED_WITHIN, || async {
+    until(&format!("{} to be {}", case.name, case.reason), || async {
         let swarm = context.api::<Swarm>().get(case.name).await?;
         if ready_reason(swarm.status.as_ref()) != Some(case.reason) {
             bail!("conditions are {:?}", swarm.status.map(|status| status.conditions));
@@ -218,7 +214,7 @@ async fn deleted(context: &Context, case: &Case) -> Result<()> {
     let start = Instant::now();
     context.kubectl(&["delete", "swarm", case.name, "--wait=false"]).await?;
     let swarms: Api<Swarm> = context.api();
-    until(&format!("{} ({}) to go", case.name, case.reason), GONE_WITHIN, || async {
+    until(&format!("{} ({}) to go", case.name, case.reason), || async {
         match swarms.get_opt(case.name).await? {
             None => Ok(Some(())),
             Some(swarm) => bail!("{:?}", swarm.status.map(|status| status.conditions)),
@@ -255,7 +251,7 @@ async fn documented_uninstall(context: &Context, all: &[Case], contexts: &[Conte
         reported(context, case).await?;
     }
     let start = Instant::now();
-    let delete = ["delete", "swarms", "--all", "--all-namespaces", "--timeout=60s"];
+    let delete = ["delete", "swarms", "--all", "--all-namespaces", "--timeout=5m"];
     context.cluster.kubectl(&delete).await?;
     let took = start.elapsed().as_millis();
     context.laps.lap(format!("{} Swarms, one in each state: gone after {took} ms", all.len()));
@@ -298,6 +294,6 @@ async fn protected(context: &Context) -> Result<()> {
     outcome?;
     context.kubectl(&["delete", "crd", CRD, "--dry-run=server"]).await?;
     context.kubectl(&["annotate", "swarm", "settled", &off]).await?;
-    context.kubectl(&["delete", "swarm", "settled", "--timeout=10s"]).await?;
-    context.cluster.kubectl(&["delete", "namespace", DOOMED, "--timeout=60s"]).await.map(drop)
+    context.kubectl(&["delete", "swarm", "settled", "--timeout=5m"]).await?;
+    context.cluster.kubectl(&["delete", "namespace", DOOMED, "--timeout=5m"]).await.map(drop)
 }

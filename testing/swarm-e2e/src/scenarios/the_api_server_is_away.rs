@@ -10,21 +10,22 @@ use swarm_adapters_host::runlog::judge::Event;
 use super::session_pool::{SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::scenario::Context;
-use crate::until::until;
+use crate::until::until_within;
 
 /// A short outage: well within the rest of a lease after a renewal, including the time to stop.
 const SHORT: Duration = Duration::from_secs(1);
 /// The least rest of a lease: jobs are stopped a second before its end, and the last
 /// renewal may be two seconds old when the API server is killed.
-const UNNOTICED: Duration = Duration::from_secs(6);
+const UNNOTICED: Duration = Duration::from_secs(LEASE.as_secs() - 3);
 /// The duration of the leases of this scenario. An API server takes some three seconds to start.
-const LEASE: Duration = Duration::from_secs(9);
+const LEASE: Duration = Duration::from_secs(20);
 /// The largest number of attempts at a short outage.
 const ATTEMPTS: usize = 5;
 /// An outage that is long enough for every lease to expire.
-const LONG: Duration = Duration::from_secs(12);
-/// The longest allowed time until jobs resume, once the API server answers.
-const RESUMED: Duration = Duration::from_secs(4);
+const LONG: Duration = Duration::from_secs(LEASE.as_secs() + 3);
+/// The longest allowed time until jobs resume, once the API server answers. An idle machine needs two
+/// seconds.
+const RESUMED: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
@@ -78,7 +79,7 @@ async fn absence(context: &Context, pools: &[SessionPool; 2], away: Duration) ->
 }
 
 async fn passed(mark: Moment, time: Duration) -> Result<()> {
-    until("time to pass", time * 2, || async {
+    until_within("time to pass", time * 2, || async {
         Ok((time <= Moment::now().since(mark)).then_some(()))
     })
     .await

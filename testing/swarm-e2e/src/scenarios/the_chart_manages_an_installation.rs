@@ -59,11 +59,11 @@ pub(super) async fn run(context: Context) -> Result<()> {
 /// Removes what kustomize has installed, in the documented order.
 pub(super) async fn removed(context: &Context) -> Result<()> {
     let cluster = &context.cluster;
-    let all = ["delete", "swarms", "--all", "--all-namespaces", "--timeout=60s"];
+    let all = ["delete", "swarms", "--all", "--all-namespaces", "--timeout=5m"];
     cluster.kubectl(&all).await?;
     for folder in ["deploy/overlays/managed", "deploy/crds"] {
         let folder = repository().join(folder).display().to_string();
-        cluster.kubectl(&["delete", "--kustomize", &folder, "--timeout=90s"]).await?;
+        cluster.kubectl(&["delete", "--kustomize", &folder, "--timeout=5m"]).await?;
     }
     Ok(())
 }
@@ -94,7 +94,7 @@ async fn installed_and_uninstalled(context: &Context, helm: &Helm) -> Result<()>
     let values = ["--set=managedPools.enabled=true"];
     helm.change(&["install"], &helm.chart, &values).await?;
     context.kubectl(&["scale", "swarm", "streams", "--replicas=3"]).await?;
-    let three = ["wait", "--for=jsonpath={.status.ready}=3/3", "swarm/streams", "--timeout=60s"];
+    let three = ["wait", "--for=jsonpath={.status.ready}=3/3", "swarm/streams", "--timeout=5m"];
     context.kubectl(&three).await?;
     context.laps.lap("an installation over the CRDs that stayed serves the Swarm again");
     documented_end(context).await
@@ -157,7 +157,7 @@ async fn documented_end(context: &Context) -> Result<()> {
     }
     let left = context.cluster.kubectl(&["get", "crds", "--output=name"]).await?;
     ensure!(!left.contains("swarm.k8slab.info"), "there are still {left}");
-    let namespace = ["delete", "namespace", NAMESPACE, "--timeout=60s"];
+    let namespace = ["delete", "namespace", NAMESPACE, "--timeout=5m"];
     context.cluster.kubectl(&namespace).await?;
     context.laps.lap("the documented uninstallation leaves nothing");
     Ok(())
@@ -172,7 +172,7 @@ async fn taken_over(context: &Context, helm: &Helm) -> Result<()> {
     helm.change(&["install"], &helm.chart, &values).await?;
     ready(context).await?;
     ensure!(self::pods(context).await? == pods, "workers were replaced");
-    context.kubectl(&["delete", "swarm", "streams", "--timeout=60s"]).await?;
+    context.kubectl(&["delete", "swarm", "streams", "--timeout=5m"]).await?;
     context.laps.lap("Helm has taken over what kustomize had installed");
     Ok(())
 }
@@ -218,7 +218,7 @@ async fn short_name(context: &Context) -> Result<String> {
 }
 
 async fn ready(context: &Context) -> Result<()> {
-    let wait = ["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"];
+    let wait = ["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"];
     context.kubectl(&wait).await.map(drop)
 }
 
@@ -257,7 +257,7 @@ impl Helm {
     /// Installs or upgrades the release with the images of this cluster, and waits until it is ready.
     async fn change(&self, verb: &[&str], chart: &str, values: &[&str]) -> Result<()> {
         let images = format!("--values={}", repository().join(IMAGES).display());
-        let wait = ["swarm", chart, &images, "--wait", "--timeout=90s"];
+        let wait = ["swarm", chart, &images, "--wait", "--timeout=5m"];
         self.run(&[verb, &wait, values].concat()).await.map(drop)
     }
 

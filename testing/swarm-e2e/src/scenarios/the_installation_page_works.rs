@@ -2,7 +2,7 @@
 //! operator from nothing, runs the first pool, and removes everything.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tokio::process::Command;
@@ -12,6 +12,7 @@ use crate::binaries::repository;
 use crate::cluster::FOLDER;
 use crate::operator;
 use crate::scenario::Context;
+use crate::until::DEADLINE;
 
 /// The page, and its chapters for a cluster.
 const PAGE: &str = "docs/installation.md";
@@ -23,8 +24,6 @@ const POOL: &str = "The first pool";
 const BETWEEN: &str = "\nThen [run the first pool]";
 /// The line of the first pool's chapter after which it is removed.
 const END_OF_POOL: &str = "\nRemove the pool:";
-/// The longest allowed time of a command.
-const COMMAND_WITHIN: Duration = Duration::from_mins(3);
 /// The value of an image in the chart, and the same for an image of this cluster.
 const IMAGES: [[&str; 2]; 3] = [
     ["registry.example.com/swarm/swarm-operator", "swarm-operator"],
@@ -113,7 +112,7 @@ async fn run_line(context: &Context, line: &str, folder: &Path) -> Result<()> {
     for name in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
         command.env(name, folder.join("helm"));
     }
-    let output = tokio::time::timeout(COMMAND_WITHIN, command.output()).await;
+    let output = tokio::time::timeout(DEADLINE, command.output()).await;
     let output = output.with_context(|| format!("`{line}` did not end"))??;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "`{line}` failed: {stderr}");

@@ -10,7 +10,6 @@ mod write;
 use anyhow::Result;
 use serde_json::json;
 
-use super::session::SOON;
 use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
@@ -129,7 +128,7 @@ async fn fenced(context: &Context) -> Result<()> {
     let client = operator::client(&context.cluster).await?;
     let account = Account { client, namespace: context.namespace.clone() };
     // The policies are in force only a moment after they were applied.
-    until("the fence", SOON, || async {
+    until("the fence", || async {
         let label = Write::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
         let because = Some("changes nothing of a pod but annotations");
         account.tries_pod("theirs", [("a label", label, because)]).await?;

@@ -68,8 +68,8 @@ async fn moved(context: &Context) -> Result<()> {
         pool.judge("two workers under the new operator", mark, GRACEFUL)?;
     }
     context.laps.lap("two pools under Exclusive kept running while the operator moved");
-    cluster.kubectl(&["delete", "swarms", "--all", "--namespace", BEFORE, "--timeout=60s"]).await?;
-    cluster.kubectl(&["delete", "namespace", BEFORE, "--timeout=90s"]).await.map(drop)
+    cluster.kubectl(&["delete", "swarms", "--all", "--namespace", BEFORE, "--timeout=5m"]).await?;
+    cluster.kubectl(&["delete", "namespace", BEFORE, "--timeout=5m"]).await.map(drop)
 }
 
 /// Moves the operator back to the earlier namespace. Its present objects are deleted by name.
@@ -90,7 +90,7 @@ async fn as_before(context: &Context) -> Result<()> {
     context.cluster.kubectl(&delete).await?;
     let original = repository().join("deploy/overlays/original").display().to_string();
     context.cluster.kubectl(&["apply", "--kustomize", &original]).await?;
-    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
+    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=5m"];
     context.cluster.kubectl(&[&status[..], &["--namespace", BEFORE]].concat()).await.map(drop)
 }
 

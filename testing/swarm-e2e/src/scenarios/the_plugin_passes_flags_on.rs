@@ -7,7 +7,6 @@ use std::process::Output;
 use anyhow::{Context as _, Result, ensure};
 use tokio::process::Command;
 
-use super::session::SOON;
 use crate::binaries::repository;
 use crate::operator::NAMESPACE;
 use crate::scenario::Context;
@@ -18,7 +17,7 @@ const ADMINISTRATORS: &str = "--as-group=system:masters";
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    until("the operators to be listed", SOON, || async {
+    until("the operators to be listed", || async {
         Ok((code(&swarm(&context, &["replicas"], true).await?) == Some(0)).then_some(()))
     })
     .await?;

@@ -16,7 +16,7 @@ use swarm_client::annotations::SWARM_LABEL;
 use swarm_client::api::Swarm;
 use tokio::process::Command;
 
-use super::pool::{REST_WITHIN, Report, Reports, at_rest, moved, reports};
+use super::pool::{Report, Reports, at_rest, moved, reports};
 use super::session_pool::MOUNT;
 use crate::binaries::repository;
 use crate::images::{PAUSE, SHELL};
@@ -70,7 +70,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         ensure!(reason == "FormerOperatorRuns", "{reason}");
         Ok(Some(()))
     };
-    until("the previous operator to be noticed", REST_WITHIN, is_refused).await?;
+    until("the previous operator to be noticed", is_refused).await?;
     ensure!(view_text(&context).await? == view, "the previous view stays");
     written_from_elsewhere(&context, &view).await?;
 
@@ -79,7 +79,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     context.apply(&manifest).await?;
     let after = at_rest(&context, &all, WORKERS, start).await?;
     ready(&context).await?;
-    until("every job to have run on for a while", REST_WITHIN, || async {
+    until("every job to have run on for a while", || async {
         let history = History::read(&log)?;
         let is_late = |at: Moment| WATCHED <= at.since(mark);
         let late: BTreeSet<_> =
@@ -99,7 +99,7 @@ async fn written_from_elsewhere(context: &Context, view: &str) -> Result<()> {
     // Times in metadata are whole seconds.
     let is_later =
         || async { Ok((created.duration_until(Timestamp::now()) > LATER).then_some(())) };
-    until("a later second", REST_WITHIN, is_later).await?;
+    until("a later second", is_later).await?;
     let again = format!("{view}# again\n");
     let data = json!({"data": {"config.yml": again}}).to_string();
     let map = ["patch", "configmap", "swarm-worker-config", "--type=merge", "--patch", &data];
@@ -108,7 +108,7 @@ async fn written_from_elsewhere(context: &Context, view: &str) -> Result<()> {
     // The operator checks a refusal again after half a minute, or when the Swarm changes.
     let touch = Patch::Merge(json!({"spec": {"rebalance": {"batchWindow": "2s"}}}));
     swarms.patch("streams", &PatchParams::default(), &touch).await?;
-    until("the writer of the view to be named", REST_WITHIN, || async {
+    until("the writer of the view to be named", || async {
         let path = "-o=jsonpath={.status.conditions[?(@.type=='Ready')]}";
         let found = context.kubectl(&["get", "swarm", "streams", path]).await?;
         ensure!(
@@ -118,14 +118,14 @@ async fn written_from_elsewhere(context: &Context, view: &str) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    context.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
+    context.kubectl(&["delete", "swarm", "streams", "--timeout=5m"]).await?;
     ensure!(view_text(context).await? == again, "the previous view stays");
     context.laps.lap("a previous operator elsewhere is known by its writes");
     Ok(())
 }
 
 async fn ready(context: &Context) -> Result<()> {
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
     let events = context.kubectl(&["get", "events.events.k8s.io", "-o=wide"]).await?;
     let line = events.lines().find(|line| line.contains("Adopted")).context("no Event Adopted")?;
     ensure!(
@@ -207,7 +207,7 @@ pub(super) async fn manifests(context: Context) -> Result<()> {
         ensure!(!said.is_empty(), "{file}: something is said of each");
         let manifest = in_namespace(&manifest, &context.namespace);
         context.apply(&manifest).await.with_context(|| file.to_owned())?;
-        context.kubectl(&["delete", "swarms.swarm.k8slab.info", "--all", "--timeout=60s"]).await?;
+        context.kubectl(&["delete", "swarms.swarm.k8slab.info", "--all", "--timeout=5m"]).await?;
         context.laps.lap(format!("{file} {} is accepted", options.concat()));
     }
     for file in ["wrong.yaml", "no-view.yaml", "syntax.yaml"] {
@@ -253,7 +253,7 @@ pub(super) async fn kept_server(context: Context) -> Result<()> {
 /// Waits until each of the three pods reads this list.
 async fn reads(context: &Context, list: &str) -> Result<()> {
     let made = ListParams::default().labels(&format!("{SWARM_LABEL}={PEERS}"));
-    until(&format!("all servers to read {list:?}"), REST_WITHIN, || async {
+    until(&format!("all servers to read {list:?}"), || async {
         let pods = context.api::<Pod>().list_metadata(&made).await?;
         ensure!(pods.items.len() == 3, "there are {} pods", pods.items.len());
         for pod in &pods {
@@ -331,7 +331,7 @@ async fn former_pool(context: &Context, view: &str) -> Result<Reports> {
         std::fs::read_to_string(repository().join(MANIFESTS).join("first-stage/controller.yaml"))?;
     context.apply(&controller).await?;
     let want: BTreeMap<_, _> = wanted(view)?;
-    until("the previous workers to run by their view", REST_WITHIN, || async {
+    until("the previous workers to run by their view", || async {
         let found = reports(context).await?;
         let jobs: BTreeMap<_, _> =
             found.iter().map(|(name, Report { jobs, .. })| (name.clone(), jobs.clone())).collect();

@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_secs(2 * SILENCE.as_secs() + TICK.as_secs
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let mut pools = SessionPool::of_both_policies(&context, 2);
+    let mut pools = SessionPool::of_both_policies(&context, 2).map(SessionPool::with_short_leases);
     for pool in &mut pools {
         pool.jobs = BTreeSet::from([MOVED.to_owned(), "stays".to_owned()]);
         pool.pins = [(MOVED.to_owned(), 0), ("stays".to_owned(), 1)].into();

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use serde_json::{Value, json};
 use swarm_client::api::Swarm;
 
-use super::session_pool::{GRACEFUL, Kind, Policy, REST_WITHIN, SessionPool, TICK};
+use super::session_pool::{GRACEFUL, Kind, Policy, SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
@@ -68,7 +68,7 @@ async fn workload(pool: &SessionPool) -> Result<(usize, i64)> {
 
 /// Waits until the workload has this number of replicas, and returns the time since `change`.
 async fn scaled(pool: &SessionPool, replicas: usize, change: Instant) -> Result<Duration> {
-    until(&format!("{} to have {replicas} replicas", pool.name), REST_WITHIN, || async {
+    until(&format!("{} to have {replicas} replicas", pool.name), || async {
         let (found, _) = workload(pool).await?;
         ensure!(found == replicas, "{found}");
         Ok(Some(change.elapsed()))
@@ -144,7 +144,7 @@ async fn finds_no_room(pool: &SessionPool) -> Result<()> {
     };
     patch(whole(12)).await?;
     scaled(pool, BOUNDS[1], Instant::now()).await?;
-    until("ten jobs to run", REST_WITHIN, || async {
+    until("ten jobs to run", || async {
         let status = pool.context.api::<Swarm>().get(&pool.name).await?.status.unwrap_or_default();
         let found = (status.desired_workers, status.workers_ready, status.assigned);
         ensure!(found == (Some(10), 10, 10), "{found:?}");
@@ -164,7 +164,7 @@ async fn finds_no_room(pool: &SessionPool) -> Result<()> {
 
 /// The message of the condition, once it has this reason.
 async fn limited(pool: &SessionPool, reason: &str) -> Result<String> {
-    until(&format!("AutoscaleLimited to be {reason}"), REST_WITHIN, || async {
+    until(&format!("AutoscaleLimited to be {reason}"), || async {
         let swarm = pool.context.api::<Swarm>().get(&pool.name).await?;
         let conditions = swarm.status.map(|status| status.conditions).unwrap_or_default();
         let found = conditions.into_iter().find(|it| it.type_ == "AutoscaleLimited");
@@ -185,7 +185,7 @@ async fn gets_no_pods(pool: &SessionPool) -> Result<()> {
     };
     pool.context.apply(&quota(json!({"pods": "4"})).to_string()).await?;
     // If pods end while the quota is counted for the first time, more than four pods may get in.
-    until("the quota to count the two workers alone", REST_WITHIN, || async {
+    until("the quota to count the two workers alone", || async {
         let quota = pool.context.api::<ResourceQuota>().get("few").await?;
         let used = quota.status.and_then(|status| status.used).unwrap_or_default();
         let used = used.get("pods").map_or("not counted", |used| &used.0);

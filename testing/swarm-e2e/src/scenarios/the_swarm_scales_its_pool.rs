@@ -12,7 +12,7 @@ use kube::api::ListParams;
 use swarm_client::api::Swarm;
 
 use super::bad_input_is_refused::reported;
-use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, report, sample};
+use super::pool::{Reports, all_reports, at_rest, jobs_of, report, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -56,7 +56,7 @@ async fn scale_subresource(context: &Context) -> Result<()> {
         "/apis/swarm.k8slab.info/v1alpha1/namespaces/{}/swarms/streams/scale",
         context.namespace
     );
-    until("the scale to be three", REST_WITHIN, || async {
+    until("the scale to be three", || async {
         let text = context.cluster.kubectl(&["get", "--raw", &path]).await?;
         let scale: serde_json::Value = serde_json::from_str(&text)?;
         let (wanted, there) = (&scale["spec"]["replicas"], &scale["status"]["replicas"]);
@@ -72,7 +72,7 @@ async fn scale_subresource(context: &Context) -> Result<()> {
 /// nothing.
 async fn emptied_before_they_go(context: &Context, three: &Reports) -> Result<()> {
     ensure!(three.values().all(|report| !report.jobs.is_empty()), "all three have jobs");
-    let emptied = until("the top slots to be empty", REST_WITHIN, || async {
+    let emptied = until("the top slots to be empty", || async {
         let mut empty = true;
         for pod in ["swarm-worker-1", "swarm-worker-2"] {
             empty &= report(context, pod).await?.jobs.is_empty();
@@ -81,7 +81,7 @@ async fn emptied_before_they_go(context: &Context, three: &Reports) -> Result<()
     })
     .await;
     let emptied = emptied.context("a worker was deleted before its jobs had moved")?;
-    until("the workload to be scaled down", REST_WITHIN, || async {
+    until("the workload to be scaled down", || async {
         let set = context.api::<StatefulSet>().get("swarm-worker").await?;
         Ok((set.spec.and_then(|spec| spec.replicas) == Some(1)).then_some(()))
     })
@@ -95,7 +95,7 @@ async fn emptied_before_they_go(context: &Context, three: &Reports) -> Result<()
 async fn contested(context: &Context) -> Result<()> {
     for _ in 0..2 {
         context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=2"]).await?;
-        until("the Swarm to correct it", REST_WITHIN, || async {
+        until("the Swarm to correct it", || async {
             let set = context.api::<StatefulSet>().get("swarm-worker").await?;
             Ok((set.spec.and_then(|spec| spec.replicas) == Some(1)).then_some(()))
         })
@@ -109,7 +109,7 @@ async fn contested(context: &Context) -> Result<()> {
 /// Scales the workload by hand. The Swarm corrects the number and reports that.
 async fn taken_over(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=2"]).await?;
-    until("the Event", REST_WITHIN, || async {
+    until("the Event", || async {
         let about = "involvedObject.name=streams";
         let events = context.kubectl(&["get", "events", "--field-selector", about]).await?;
         let line = events.lines().find(|line| line.contains("ScaleTakenOver"));

@@ -6,7 +6,6 @@
 //! version.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
@@ -18,11 +17,10 @@ use crate::operator::{self, Process};
 use crate::proxy::Proxy;
 use crate::run_log::Moment;
 use crate::scenario::Context;
+use crate::until::DEADLINE;
 
 /// The variable that names the program of another version.
 const OTHER: &str = "OTHER_OPERATOR";
-/// The longest allowed time until a replica has left.
-const LEAVES_WITHIN: Duration = Duration::from_secs(40);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
@@ -93,7 +91,7 @@ impl Replicas<'_> {
 /// Makes a replica release its Swarms and end.
 async fn leaves(mut replica: Process) -> Result<()> {
     replica.signal(Signal::TERM)?;
-    let ended = tokio::time::timeout(LEAVES_WITHIN, replica.ended()).await;
+    let ended = tokio::time::timeout(DEADLINE, replica.ended()).await;
     let ended = ended.context("it does not leave")??;
     ensure!(ended.success(), "it left with {ended}");
     Ok(())

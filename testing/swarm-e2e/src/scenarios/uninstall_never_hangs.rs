@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use swarm_client::api::Swarm;
 
-use super::pool::{REST_WITHIN, sample};
+use super::pool::sample;
 use crate::binaries::repository;
 use crate::cluster::FOLDER;
 use crate::operator;
@@ -91,7 +91,7 @@ async fn base_goes_first(context: &Context) -> Result<()> {
         }
     }
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
-    until("the operator's namespace to go", REST_WITHIN, || async {
+    until("the operator's namespace to go", || async {
         Ok(namespaces.get_opt(operator::NAMESPACE).await?.is_none().then_some(()))
     })
     .await?;
@@ -101,7 +101,7 @@ async fn base_goes_first(context: &Context) -> Result<()> {
     let left = context.api::<Swarm>().get_opt("streams").await?;
     ensure!(left.is_some(), "no operator was left to finalize it");
     remove_finalizer(context, &context.namespace).await?;
-    until("the Swarm to go", REST_WITHIN, || async {
+    until("the Swarm to go", || async {
         Ok(context.api::<Swarm>().get_opt("streams").await?.is_none().then_some(()))
     })
     .await
@@ -119,7 +119,7 @@ async fn remove_finalizer(context: &Context, namespace: &str) -> Result<()> {
 }
 
 async fn rolled_out(context: &Context, namespace: &str) -> Result<()> {
-    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
+    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=5m"];
     context.cluster.kubectl(&[&status[..], &["--namespace", namespace]].concat()).await.map(drop)
 }
 
@@ -130,7 +130,7 @@ async fn namespace_with_swarms_goes(context: &Context) -> Result<()> {
     ready(context, DOOMED).await?;
     cluster.apply(DOOMED, FUTILE).await?;
     let change = Instant::now();
-    cluster.kubectl(&["delete", "namespace", DOOMED, "--timeout=60s"]).await?;
+    cluster.kubectl(&["delete", "namespace", DOOMED, "--timeout=5m"]).await?;
     let took = change.elapsed().as_millis();
     context.laps.lap(format!("a namespace with three Swarms was gone in {took} ms"));
     Ok(())
@@ -144,7 +144,7 @@ async fn namespace_with_a_managed_pool_goes(context: &Context) -> Result<()> {
     cluster.apply(MANAGED, POOL).await?;
     ready(context, MANAGED).await?;
     let change = Instant::now();
-    cluster.kubectl(&["delete", "namespace", MANAGED, "--timeout=60s"]).await?;
+    cluster.kubectl(&["delete", "namespace", MANAGED, "--timeout=5m"]).await?;
     let took = change.elapsed();
     context
         .laps
@@ -154,7 +154,7 @@ async fn namespace_with_a_managed_pool_goes(context: &Context) -> Result<()> {
 }
 
 async fn ready(context: &Context, namespace: &str) -> Result<()> {
-    let wait = ["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"];
+    let wait = ["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"];
     context.cluster.kubectl(&[&wait[..], &["--namespace", namespace]].concat()).await.map(drop)
 }
 
@@ -184,11 +184,11 @@ async fn operator_of_one_namespace(context: &Context) -> Result<()> {
     ensure!(answer.is_err(), "it may look beyond its namespace");
 
     let change = Instant::now();
-    let swarms = ["delete", "swarms", "--all", "--timeout=30s", "--namespace", ALONE];
+    let swarms = ["delete", "swarms", "--all", "--timeout=5m", "--namespace", ALONE];
     cluster.kubectl(&swarms).await?;
     let folder = folder.path().to_str().context("a path is a text")?;
-    cluster.kubectl(&["delete", "--kustomize", folder, "--timeout=60s"]).await?;
-    cluster.kubectl(&["delete", "namespace", ALONE, "--timeout=60s"]).await?;
+    cluster.kubectl(&["delete", "--kustomize", folder, "--timeout=5m"]).await?;
+    cluster.kubectl(&["delete", "namespace", ALONE, "--timeout=5m"]).await?;
     let took = change.elapsed().as_millis();
     context.laps.lap(format!("an operator of one namespace was gone in {took} ms"));
     Ok(())

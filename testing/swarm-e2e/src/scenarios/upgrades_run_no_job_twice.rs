@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
@@ -14,7 +13,7 @@ use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams};
 use swarm_adapters_host::runlog::judge::RunName;
 
-use super::session_pool::{Kind, Policy, Protocol, REST_WITHIN, SessionPool};
+use super::session_pool::{Kind, Policy, Protocol, SessionPool};
 use crate::binaries::repository;
 use crate::cache::Cache;
 use crate::images::{OPERATOR, PREVIOUS_OPERATOR, PREVIOUS_WORKER, WORKER};
@@ -22,7 +21,7 @@ use crate::operator;
 use crate::previous::Previous;
 use crate::run_log::Moment;
 use crate::scenario::Context;
-use crate::until::until;
+use crate::until::{DEADLINE, until};
 
 /// The pool whose jobs wait for a worker that is replaced.
 const PLAIN_SET: &str = "plain-set";
@@ -70,17 +69,17 @@ impl Version {
     async fn install_resources(&self, context: &Context) -> Result<()> {
         operator::apply(&context.cluster, &self.resources).await?;
         let established = ["--for=condition=Established", "customresourcedefinition", "--all"];
-        let wait = [&["wait", "--timeout=60s"][..], &established].concat();
+        let wait = [&["wait", "--timeout=5m"][..], &established].concat();
         context.cluster.kubectl(&wait).await.map(drop)
     }
 
     /// Installs the operator, and returns when it alone serves the Swarms.
     async fn install_operator(&self, context: &Context) -> Result<()> {
         operator::apply(&context.cluster, &self.operator).await?;
-        let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=120s"];
+        let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=5m"];
         let of_operator = ["--namespace", operator::NAMESPACE];
         context.cluster.kubectl(&[&status[..], &of_operator].concat()).await?;
-        until("only this version of the operator to run", REST_WITHIN, || async {
+        until("only this version of the operator to run", || async {
             let pods = operator::pods(&context.cluster).await?;
             let images: Vec<_> = pods.iter().map(image).collect();
             let is_done = images == [self.operator_image; operator::REPLICAS];
@@ -173,7 +172,7 @@ impl<'a> Pools<'a> {
         change.await?;
         for ((pool, before), after) in self.all.iter().zip(before).zip(self.at_rest().await?) {
             stayed(pool, what, &before, &after)?;
-            pool.judge(what, mark, Duration::ZERO)?;
+            pool.untouched(what, mark)?;
         }
         Ok(())
     }
@@ -193,12 +192,12 @@ impl<'a> Pools<'a> {
         }
         for ((pool, before), after) in self.all.iter().zip(before).zip(self.at_rest().await?) {
             if pool.kind.is_managed() {
-                pool.judge(what, mark, REST_WITHIN)?;
+                pool.judge(what, mark, DEADLINE)?;
             } else {
                 stayed(pool, what, &before, &after)?;
-                // The added job has not paused: it was not there.
+                // The added job was not there.
                 let older = SessionPool { jobs: before.into_keys().collect(), ..pool.clone() };
-                older.judge(what, mark, Duration::ZERO)?;
+                older.untouched(what, mark)?;
             }
         }
         Ok(())
@@ -214,7 +213,7 @@ impl<'a> Pools<'a> {
         try_join_all(named().map(replaced)).await?;
         self.workers_are(version).await?;
         for ((pool, before), after) in self.all.iter().zip(before).zip(self.at_rest().await?) {
-            pool.judge(what, mark, REST_WITHIN)?;
+            pool.judge(what, mark, DEADLINE)?;
             // A session hands its jobs over before it ends. The jobs of a plain worker wait for its
             // return.
             if pool.name == PLAIN_SET {
@@ -241,7 +240,7 @@ impl<'a> Pools<'a> {
             }
         }
         for ((pool, before), after) in self.all.iter().zip(before).zip(self.at_rest().await?) {
-            pool.judge(what, mark, REST_WITHIN)?;
+            pool.judge(what, mark, DEADLINE)?;
             let moved = after.iter().any(|(job, run)| before.get(job) != Some(run));
             ensure!(moved, "{}: {what}: no job moved", pool.name);
         }
@@ -282,7 +281,7 @@ fn image(pod: &Pod) -> &str {
 
 /// Waits until a pool has its number of pods, all with this image.
 async fn only_workers(pool: &SessionPool, wanted: &str) -> Result<()> {
-    until(&format!("{} to run {wanted}", pool.name), 2 * REST_WITHIN, || async {
+    until(&format!("{} to run {wanted}", pool.name), || async {
         let pods = pool.context.api::<Pod>().list(&ListParams::default()).await?;
         let is_of_pool = |pod: &&Pod| pod.name_any().starts_with(&format!("{}-", pool.name));
         let of_pool: Vec<_> = pods.iter().filter(is_of_pool).map(image).collect();
@@ -318,7 +317,7 @@ async fn delete_pods(pool: &SessionPool, numbers: std::ops::Range<usize>) -> Res
     for n in numbers {
         let name = format!("{}-{n}", pool.name);
         pods.delete(&name, &DeleteParams::default()).await?;
-        until(&format!("{name} to be gone"), REST_WITHIN, || async {
+        until(&format!("{name} to be gone"), || async {
             let left = pods.get_opt(&name).await?;
             Ok(left.is_none().then_some(()))
         })

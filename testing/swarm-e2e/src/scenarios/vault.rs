@@ -4,7 +4,6 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::session_pool::REST_WITHIN;
 use crate::images::{SHELL, WORKER};
 use crate::scenario::Context;
 use crate::until::until;
@@ -45,7 +44,7 @@ pub(super) async fn open(context: &Context) -> Result<()> {
     let items = [secret(), account(), binding(context), workload(), swarm()];
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     context.apply(&list.to_string()).await?;
-    until("the job to run", REST_WITHIN, || async {
+    until("the job to run", || async {
         let ready =
             context.kubectl(&["get", "swarm", VAULT, "-o=jsonpath={.status.ready}"]).await?;
         let leases = context.kubectl(&["get", "workerviews", "-o=jsonpath={..count}"]).await?;

@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::bad_input_is_refused::reported;
-use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, sample};
+use super::pool::{Reports, all_reports, at_rest, jobs_of, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -55,7 +55,7 @@ async fn text(context: &Context) -> Result<Option<String>> {
 
 async fn restored(context: &Context, right: &str, what: &str) -> Result<()> {
     let change = Instant::now();
-    until("the view as it was", REST_WITHIN, || async {
+    until("the view as it was", || async {
         Ok((text(context).await?.as_deref() == Some(right)).then_some(()))
     })
     .await?;
@@ -77,13 +77,13 @@ async fn immutable(context: &Context, manifest: &str, before: &Reports) -> Resul
     ensure!(all_reports(context).await? == *before, "the last valid assignment keeps running");
 
     context.kubectl(&["delete", "configmap", VIEW]).await?;
-    until("a view again", REST_WITHIN, || async { text(context).await }).await?;
+    until("a view again", || async { text(context).await }).await?;
     // A kubelet forgets that the ConfigMap was immutable once no pod of its node mounts it.
     context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=0"]).await?;
-    let gone = ["wait", "--for=delete", "pod", "--selector=app=swarm-worker", "--timeout=60s"];
+    let gone = ["wait", "--for=delete", "pod", "--selector=app=swarm-worker", "--timeout=5m"];
     context.kubectl(&gone).await?;
     context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=2"]).await?;
     at_rest(context, &jobs_of(&edited), 2, Instant::now()).await?;
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
     Ok(())
 }

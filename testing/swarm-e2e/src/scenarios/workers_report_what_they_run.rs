@@ -1,14 +1,14 @@
 //! Workers that report their jobs. The Swarm is ready when they do, and names workers that do not.
 //! Gainers wait for losers no longer than the losers need.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use swarm_client::api::Swarm;
 
-use super::pool::{REST_WITHIN, at_rest, jobs_of, sample};
+use super::pool::{at_rest, jobs_of, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -46,7 +46,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     condition(&context, "Converged", "False", "Refreshing").await?;
     condition(&context, "Ready", "False", "Refreshing").await?;
     // The first worker may be reported a moment before the second.
-    let named = until("both to be named", REST_WITHIN, || async {
+    let named = until("both to be named", || async {
         let path =
             "-o=jsonpath={.status.workersStale} {.status.conditions[?(@.type=='Ready')].message}";
         let named = context.kubectl(&["get", "swarm", "streams", path]).await?;
@@ -69,8 +69,7 @@ async fn patch(context: &Context, spec: serde_json::Value) -> Result<()> {
 /// Waits until a condition has this status and reason.
 async fn condition(context: &Context, kind: &str, status: &str, reason: &str) -> Result<()> {
     let what = format!("{kind} to be {status} with {reason}");
-    let within = REST_WITHIN + Duration::from_secs(30);
-    until(&what, within, || async {
+    until(&what, || async {
         let path = format!(
             "-o=jsonpath={{.status.conditions[?(@.type=='{kind}')].status}} \
              {{.status.conditions[?(@.type=='{kind}')].reason}}"

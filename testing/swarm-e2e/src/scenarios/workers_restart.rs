@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use swarm_client::api::SwarmLedger;
 
-use super::pool::{REST_WITHIN, at_rest, jobs_of, sample};
+use super::pool::{at_rest, jobs_of, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -24,7 +24,7 @@ pub(super) async fn killed(context: Context) -> Result<()> {
     let worker = pods.get("swarm-worker-0").await?;
     let change = Instant::now();
     context.cluster.kill_containers(&worker).await?;
-    until("the worker to have been restarted", REST_WITHIN, || async {
+    until("the worker to have been restarted", || async {
         let status = pods.get("swarm-worker-0").await?.status.unwrap_or_default();
         let containers = status.container_statuses.unwrap_or_default();
         Ok(containers.iter().any(|it| it.restart_count == 1).then_some(()))
@@ -47,7 +47,7 @@ pub(super) async fn rolled(context: Context) -> Result<()> {
 
     let change = Instant::now();
     context.kubectl(&["rollout", "restart", "statefulset/swarm-worker"]).await?;
-    let status = ["rollout", "status", "statefulset/swarm-worker", "--timeout=90s"];
+    let status = ["rollout", "status", "statefulset/swarm-worker", "--timeout=5m"];
     context.kubectl(&status).await?;
     let after = at_rest(&context, &jobs, 3, change).await?;
     ensure!(after == before, "they have other jobs than before: {after:?}");

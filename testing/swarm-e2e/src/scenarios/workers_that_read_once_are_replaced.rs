@@ -3,7 +3,7 @@
 //! allowed, and no budget is overridden.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -16,9 +16,6 @@ use tokio::sync::Mutex;
 use crate::binaries::repository;
 use crate::scenario::Context;
 use crate::until::until;
-
-/// The longest allowed time of a change: a replacement takes a few seconds, one pod at a time.
-const WITHIN: Duration = Duration::from_mins(1);
 
 /// A program that reads its jobs once, logs them, and does nothing more.
 const READS_ONCE: &str = r#"    trap 'exit 0' TERM
@@ -112,7 +109,7 @@ async fn all_run(
     what: &str,
 ) -> Result<Said> {
     let change = Instant::now();
-    let found = until(what, WITHIN, || async {
+    let found = until(what, || async {
         let said = said(context).await?;
         let mut running: Vec<_> = said.iter().flat_map(|(_, jobs)| jobs.clone()).collect();
         running.sort();
@@ -126,7 +123,7 @@ async fn all_run(
 }
 
 async fn converged(context: &Context, reason: &str) -> Result<()> {
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/plain", "--timeout=30s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/plain", "--timeout=5m"]).await?;
     let path = "-o=jsonpath={.status.conditions[?(@.type=='Converged')].reason}";
     let found = context.kubectl(&["get", "swarm", "plain", path]).await?;
     ensure!(found == reason, "Converged says {found}, not {reason}");
@@ -143,7 +140,7 @@ async fn losers_go_first(context: &Context, jobs: &BTreeSet<String>) -> Result<(
     let newcomer = Mutex::new(None::<String>);
     context.kubectl(&["scale", "statefulset", "plain", "--replicas=4"]).await?;
     let change = Instant::now();
-    until("the fourth worker to have its share", WITHIN, || async {
+    until("the fourth worker to have its share", || async {
         let now = pods(context).await?;
         let there = now.iter().filter(|(name, _, leaving)| before.contains_key(name) && !leaving);
         let missing = before.len() - there.count();
@@ -182,7 +179,7 @@ async fn a_budget_is_never_overridden(
 ) -> Result<()> {
     converged(context, "AllHaveNewest").await?;
     context.apply(NEVER).await?;
-    until("the budget to be in force", WITHIN, || async {
+    until("the budget to be in force", || async {
         let path = "-o=jsonpath={.status.expectedPods}";
         let pods = context.kubectl(&["get", "pdb", "never", path]).await?;
         Ok((pods == "4").then_some(()))
@@ -191,7 +188,7 @@ async fn a_budget_is_never_overridden(
     let before = said(context).await?;
     jobs.insert("feed:late".to_owned());
     edit(context, jobs, json!({"mode": "Evict"})).await?;
-    let message = until("the Swarm to report that a budget blocks it", WITHIN, || async {
+    let message = until("the Swarm to report that a budget blocks it", || async {
         let path = "-o=jsonpath={.status.conditions[?(@.type=='RefreshBlocked')].message}";
         let found = context.kubectl(&["get", "swarm", "plain", path]).await?;
         Ok((!found.is_empty()).then_some(found))
@@ -217,7 +214,7 @@ async fn deletion_forgets_the_budget(context: &Context, jobs: &mut BTreeSet<Stri
 }
 
 async fn nobody_runs_anything_after_the_swarm(context: &Context) -> Result<()> {
-    context.kubectl(&["delete", "swarm", "plain", "--timeout=90s"]).await?;
+    context.kubectl(&["delete", "swarm", "plain", "--timeout=5m"]).await?;
     all_run(context, &BTreeSet::new(), 4, "the Swarm deleted").await.map(drop)
 }
 

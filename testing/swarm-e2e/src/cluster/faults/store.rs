@@ -1,7 +1,6 @@
 //! An API server that is unavailable, and a store that is rolled back to an earlier state.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
@@ -9,8 +8,6 @@ use super::super::{Cluster, FOLDER, NODES, boot};
 use crate::command::run;
 use crate::until::until;
 
-/// The bound on the API server's start.
-const SERVING_WITHIN: Duration = Duration::from_mins(1);
 /// The flag without which etcd syncs each write before it acknowledges it.
 const NO_FSYNC: &str = "--unsafe-no-fsync=true";
 
@@ -25,7 +22,7 @@ impl Cluster {
     ///
     /// When the API server does not answer within a minute.
     pub async fn api_server_ready(&self) -> Result<()> {
-        until("the API server", SERVING_WITHIN, || boot::is_serving(self)).await
+        until("the API server", || boot::is_serving(self)).await
     }
 
     /// Starts a killed API server, and returns when it answers.
@@ -86,7 +83,7 @@ impl Cluster {
         self.components.restart("etcd")?;
         self.components.restart("apiserver")?;
         // The other components are still down, as intended.
-        until("the API server", SERVING_WITHIN, || boot::answers(self)).await?;
+        until("the API server", || boot::answers(self)).await?;
         for name in others {
             self.components.restart(&name)?;
         }

@@ -12,7 +12,7 @@ use swarm_client::api::Swarm;
 
 use super::WITHIN;
 use crate::scenario::Context;
-use crate::until::until;
+use crate::until::until_within;
 
 /// The most objects of each kind.
 const OBJECTS: u64 = 40;
@@ -64,7 +64,7 @@ impl Editor {
         let (swarms, maps, leases, refused) = (0, 0, 0, 0);
         let pods = Vec::new();
         let mut editor = Self { client, namespace, pods, random, swarms, maps, leases, refused };
-        until("the rights of the editor", WITHIN, || async {
+        until_within("the rights of the editor", WITHIN, || async {
             let maps: Api<ConfigMap> = editor.api();
             maps.list(&ListParams::default().limit(1)).await?;
             Ok(Some(()))

@@ -15,7 +15,7 @@ use crate::figures::Times;
 use crate::output::say;
 use crate::run_log::Moment;
 use crate::scenario::Context;
-use crate::scenarios::session_pool::{LEASE, Policy, SessionPool};
+use crate::scenarios::session_pool::{Policy, SHORT_LEASE, SessionPool};
 
 const ROUNDS: usize = 10;
 /// The number of rounds with a silent node. Each takes about a lease.
@@ -23,7 +23,7 @@ const SILENT_ROUNDS: usize = 5;
 const WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) async fn measure(context: &Context) -> Result<()> {
-    let mut pool = SessionPool::new(context, "faults");
+    let mut pool = SessionPool::new(context, "faults").with_short_leases();
     pool.policy = Policy::Exclusive;
     pool.batch_window = Some("0s");
     pool.workers = 2;
@@ -34,7 +34,7 @@ pub(super) async fn measure(context: &Context) -> Result<()> {
     let silences = silences(&pool).await?;
     let overlaps = pool.history()?.overlaps()?;
     ensure!(overlaps.is_empty(), "{overlaps:?}");
-    let longest = Duration::from_secs_f64(1.07 * LEASE.as_secs_f64() + 2.0);
+    let longest = Duration::from_secs_f64(1.07 * SHORT_LEASE.as_secs_f64() + 2.0);
     say("\n| sessions | rounds | median | 99 % | worst |");
     say("|---|---|---|---|---|");
     say(format_args!(
@@ -47,7 +47,7 @@ pub(super) async fn measure(context: &Context) -> Result<()> {
     ));
     say(format_args!(
         "| a worker falls silent → all its jobs run elsewhere, lease {} s (budget: {longest:?}) | {} |",
-        LEASE.as_secs(),
+        SHORT_LEASE.as_secs(),
         silences.cells()
     ));
     context.kubectl(&["delete", "swarm", "faults"]).await?;

@@ -16,7 +16,7 @@ use crate::output::say;
 use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::scenarios::session_pool::{Policy, SessionPool};
-use crate::until::until;
+use crate::until::until_within;
 
 const MOVES: usize = 200;
 /// The bound on one move.
@@ -39,7 +39,7 @@ struct Legs {
 }
 
 pub(super) async fn measure(context: &Context) -> Result<()> {
-    let mut pool = SessionPool::new(context, "moves");
+    let mut pool = SessionPool::new(context, "moves").with_short_leases();
     pool.policy = Policy::Exclusive;
     pool.batch_window = Some("0s");
     pool.jobs = BTreeSet::from([MOVING.to_owned(), "other".to_owned()]);
@@ -137,8 +137,10 @@ async fn on(pool: &SessionPool, slot: usize, mark: Moment) -> Result<Moment> {
         }
     };
     let started = tokio::time::timeout(WITHIN, looks).await?;
-    until("both jobs to run", WITHIN, || async { pool.history()?.running(&pool.jobs).map(Some) })
-        .await?;
+    until_within("both jobs to run", WITHIN, || async {
+        pool.history()?.running(&pool.jobs).map(Some)
+    })
+    .await?;
     Ok(started)
 }
 

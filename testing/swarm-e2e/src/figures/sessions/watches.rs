@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::run_log::Moment;
 use crate::scenario::Context;
-use crate::until::until;
+use crate::until::until_within;
 
 /// One event.
 #[derive(Clone, Debug)]
@@ -74,7 +74,9 @@ impl Watches {
         within: Duration,
         find: impl Fn(&Observed) -> Option<T>,
     ) -> Result<(Moment, T)> {
-        until(what, within, || async { Ok(self.found(mark, &find)) }).await.context("no event")
+        until_within(what, within, || async { Ok(self.found(mark, &find)) })
+            .await
+            .context("no event")
     }
 
     fn found<T>(&self, mark: Moment, find: impl Fn(&Observed) -> Option<T>) -> Option<(Moment, T)> {

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::refused;
 use crate::scenario::Context;
-use crate::scenarios::session_pool::REST_WITHIN;
 use crate::scenarios::vault::{self, LEAK, SECRET, VAULT};
 use crate::until::until;
 
@@ -78,7 +77,7 @@ pub(super) async fn is_lent_to_nobody(context: &Context) -> Result<()> {
     // Another protocol runs the runner in other pods, or no longer. It takes the right to write the
     // view as well.
     super::grant(context, "viewer", VIEWER).await?;
-    until("the right to write the view", REST_WITHIN, || async {
+    until("the right to write the view", || async {
         let answer = patch(context, "viewer", &json!({"protocol": "Plain"})).await;
         Ok(Some(refused("another protocol", answer, "obey worker.runner,")?))
     })
@@ -86,7 +85,7 @@ pub(super) async fn is_lent_to_nobody(context: &Context) -> Result<()> {
     // Either of the two rights is enough.
     for (user, rule) in [("patcher", PATCHER), ("runner", RUNNER)] {
         super::grant(context, user, rule).await?;
-        until("the right to suffice", REST_WITHIN, || async {
+        until("the right to suffice", || async {
             change(context, user, &json!({"worker": {"runner": {"env": {"A": "b"}}}})).await?;
             Ok(Some(()))
         })
@@ -95,7 +94,7 @@ pub(super) async fn is_lent_to_nobody(context: &Context) -> Result<()> {
     patch(context, "editor", &json!({"runner": leak})).await?;
     leaked(context).await?;
     context.laps.lap("an editor runs the same command, and reads the Secret in the status");
-    context.kubectl(&["delete", "swarm", VAULT, "--timeout=60s"]).await?;
+    context.kubectl(&["delete", "swarm", VAULT, "--timeout=5m"]).await?;
     context.kubectl(&["delete", "statefulset", VAULT, "--wait=false"]).await.map(drop)
 }
 
@@ -105,7 +104,7 @@ const RUNNER: &str = r#"{apiGroups: [""], resources: ["pods/exec"], verbs: ["cre
 
 /// Waits until the status has the Secret.
 async fn leaked(context: &Context) -> Result<String> {
-    until("the Secret in the status", REST_WITHIN, || async {
+    until("the Secret in the status", || async {
         let status = context.kubectl(&["get", "swarm", VAULT, "-o=jsonpath={.status}"]).await?;
         ensure!(status.contains(SECRET), "{status}");
         Ok(Some(status))

@@ -2,7 +2,6 @@
 //! released job only after the acknowledgement.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -13,8 +12,6 @@ use swarm_core::handover::SessionId;
 
 use crate::scenario::Context;
 use crate::until::until;
-
-const ACKED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The holder of every job, as in a ledger.
 pub(super) struct Hand {
@@ -87,7 +84,7 @@ impl Hand {
         let (session, _) = self.held.remove(job).with_context(|| format!("nobody holds {job}"))?;
         self.publish(&session).await?;
         let wanted = u64::try_from(self.revision)?;
-        until(&format!("{job} to be released"), ACKED_WITHIN, || async {
+        until(&format!("{job} to be released"), || async {
             let acked = self.lease(&session).await?.lease.ack.revision;
             ensure!(wanted <= acked, "acknowledged is {acked}, awaited {wanted}");
             Ok(Some(()))

@@ -10,7 +10,6 @@ use tokio::net::TcpStream;
 
 use crate::operator;
 use crate::scenario::Context;
-use crate::scenarios::session_pool::REST_WITHIN;
 use crate::scenarios::vault::VAULT;
 use crate::until::until;
 
@@ -45,14 +44,14 @@ async fn names_and_params_are_data(context: &Context) -> Result<()> {
         json!({"spec": {"jobs": jobs}}).to_string()
     };
     patch("--as=tenant", jobs("x\nFORGED")).await?;
-    until("two lines to be refused", REST_WITHIN, || async {
+    until("two lines to be refused", || async {
         let status = context.kubectl(&["get", "swarm", VAULT, "-o=jsonpath={.status}"]).await?;
         ensure!(status.contains("the param `x` is too long or has control characters"), "{status}");
         Ok(Some(()))
     })
     .await?;
     patch("--as=tenant", jobs("FORGED {job} $(:>/swarm/made)")).await?;
-    let log = until("all jobs to run", REST_WITHIN, || async {
+    let log = until("all jobs to run", || async {
         let log = context.cluster.pod_log(&context.namespace, "vault-0").await?;
         for name in NAMES {
             ensure!(log.contains(&format!("got {name}")), "{name}: {log}");

@@ -9,7 +9,6 @@ use swarm_client::session::SESSION_LABEL;
 
 use super::refused;
 use crate::scenario::Context;
-use crate::scenarios::session::SOON;
 use crate::scenarios::vault::{self, VAULT};
 use crate::until::until;
 
@@ -153,7 +152,7 @@ pub(super) async fn without_effect(context: &Context) -> Result<()> {
     // The operator puts its finalizer back.
     let bare = json!({"metadata": {"finalizers": null}});
     patched(context, "tenant", &["swarm", VAULT], &bare).await?;
-    until("the finalizer to be back", SOON, || async {
+    until("the finalizer to be back", || async {
         let finalizers = of(".metadata.finalizers").await?;
         ensure!(finalizers.contains("swarm.k8slab.info/release"), "{finalizers}");
         Ok(Some(()))
@@ -186,7 +185,7 @@ pub(super) async fn without_effect(context: &Context) -> Result<()> {
     second["metadata"]["name"] = "second".into();
     second["spec"]["worker"] = json!({"protocol": "Session"});
     applied(context, "tenant", &second.to_string()).await?;
-    until("the second Swarm to be refused", SOON, || async {
+    until("the second Swarm to be refused", || async {
         let reason = "-o=jsonpath={.status.conditions[?(@.type=='Ready')].reason}";
         let reason = context.kubectl(&["get", "swarm", "second", reason]).await?;
         ensure!(reason == "PoolClaimed", "{reason}");

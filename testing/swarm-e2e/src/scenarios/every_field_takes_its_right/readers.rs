@@ -11,7 +11,6 @@ use serde_json::json;
 use crate::operator::ACCOUNT;
 use crate::rights::reading::{Access, PLACES, READS, Reader};
 use crate::scenario::Context;
-use crate::scenarios::session::SOON;
 use crate::until::until;
 
 /// The account of a worker.
@@ -25,7 +24,7 @@ pub(super) async fn have_the_rights_of_the_table(context: &Context) -> Result<()
     let worker = name(context, Reader::Worker);
     bind(context, "swarm-session-worker", &worker).await?;
     // A role of every cluster gets its rights on Swarms a moment after the installation.
-    let count = until("each reader to have the rights of the table", SOON, || async {
+    let count = until("each reader to have the rights of the table", || async {
         let (mut count, mut wrong) = (0, Vec::new());
         for place in PLACES {
             let Access::Resource(group, resource, readers) = place.access else { continue };

@@ -5,11 +5,11 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use swarm_client::annotations::SWARM_LABEL;
 
-use super::{WITHIN, condition};
+use super::condition;
 use crate::images::SHELL;
 use crate::run_log::{folder, make_folder};
 use crate::scenario::Context;
-use crate::scenarios::session_pool::{MOUNT, REST_WITHIN};
+use crate::scenarios::session_pool::MOUNT;
 use crate::until::until;
 
 /// A job that takes longer to stop than the default allows, and leaves a file after that.
@@ -76,7 +76,7 @@ async fn jobs_have_their_time_to_stop(
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     let selector = format!("{SWARM_LABEL}={name}");
     context.kubectl(&["delete", "pods", "-l", &selector, "--wait=false"]).await?;
-    until("jobs to stop in their own time", REST_WITHIN, || async {
+    until("jobs to stop in their own time", || async {
         let stopped = |job: &str| logs.join(format!("{name}-{job}")).exists();
         Ok((stopped("a") && stopped("b")).then_some(()))
     })
@@ -104,7 +104,7 @@ async fn what_jobs_lack_is_named(
     expected: &str,
 ) -> Result<()> {
     context.apply(&swarm(name, &managed, command, &json!({}))).await?;
-    until(&format!("the status to say: {expected}"), REST_WITHIN.max(WITHIN), || async {
+    until(&format!("the status to say: {expected}"), || async {
         let status = context.kubectl(&["get", "swarm", name, "-o=jsonpath={.status}"]).await?;
         ensure!(status.contains(expected), "{status}");
         Ok(Some(()))

@@ -10,7 +10,7 @@ use swarm_client::api::Swarm;
 
 use super::objects;
 use crate::scenario::Context;
-use crate::scenarios::session_pool::{Kind, Policy, Protocol, REST_WITHIN, SessionPool};
+use crate::scenarios::session_pool::{Kind, Policy, Protocol, SessionPool};
 use crate::until::until;
 
 pub(crate) async fn run(context: Context) -> Result<()> {
@@ -71,20 +71,20 @@ async fn a_namespace_goes_halfway(context: &Context) -> Result<()> {
         "metadata": {"name": "halfway"}, "spec": spec,
     });
     other.apply(&swarm.to_string()).await?;
-    until("something to be made", REST_WITHIN, || async {
+    until("something to be made", || async {
         Ok((!objects(&other, "halfway").await?.is_empty()).then_some(()))
     })
     .await?;
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
     namespaces.delete(&name, &DeleteParams::default()).await?;
-    until("the namespace to go", REST_WITHIN, || async {
+    until("the namespace to go", || async {
         Ok(namespaces.get_opt(&name).await?.is_none().then_some(()))
     })
     .await
 }
 
 async fn all_gone(context: &Context, name: &str) -> Result<()> {
-    until(&format!("all of {name} to go"), REST_WITHIN, || async {
+    until(&format!("all of {name} to go"), || async {
         let left = objects(context, name).await?;
         ensure!(left.is_empty(), "left: {left:?}");
         let swarm = context.api::<Swarm>().get_metadata_opt(name).await?;

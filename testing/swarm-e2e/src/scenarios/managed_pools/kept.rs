@@ -13,7 +13,7 @@ use swarm_adapters_k8s::managed::wanted::ObjectKind;
 use swarm_client::annotations::SWARM_LABEL;
 use swarm_client::api::Swarm;
 
-use super::{WITHIN, api, condition, objects};
+use super::{api, condition, objects};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::scenarios::session_pool::{GRACEFUL, Kind, SessionPool, TICK};
@@ -168,7 +168,7 @@ async fn comes_back(context: &Context, kind: ObjectKind, name: &str) -> Result<D
     let uid = api.get_metadata(name).await?.uid();
     let deleted = Instant::now();
     api.delete(name, &DeleteParams::default()).await?;
-    until(&format!("{kind} {name} to come back"), WITHIN, || async {
+    until(&format!("{kind} {name} to come back"), || async {
         let found = api.get_metadata(name).await?;
         ensure!(found.uid() != uid, "it is the old one");
         Ok(Some(deleted.elapsed()))
@@ -197,7 +197,7 @@ async fn put_back(
     let patched = serde_json::to_value(patched)?;
     ensure!(patched.pointer(field) != Some(&before), "{kind} {name}: {edit} changes nothing");
     let edited = Instant::now();
-    until(&format!("{field} of {kind} {name} to be put back"), WITHIN, || async {
+    until(&format!("{field} of {kind} {name} to be put back"), || async {
         let now = value().await?;
         ensure!(now == before, "it is {now}");
         Ok(Some(edited.elapsed()))
@@ -225,7 +225,7 @@ async fn foreign_fields_stay(context: &Context) -> Result<()> {
     ensure!(replicas == Some(3), "the autoscaler's replicas became {replicas:?}");
     let (label, note) = (found.labels().get("team"), found.annotations().get("team"));
     ensure!(label.is_some() && note.is_some(), "what others wrote is gone: {:?}", found.metadata);
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/kept", "--timeout=30s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/kept", "--timeout=5m"]).await?;
     Ok(())
 }
 
@@ -268,7 +268,7 @@ async fn a_contest_is_reported(context: &Context) -> Result<()> {
     let api = api(context, ObjectKind::Budget);
     let params = PatchParams { field_manager: Some(OTHER.into()), ..PatchParams::default() };
     let edit = json!({"spec": {"maxUnavailable": "50%"}});
-    let message = until("a contest", WITHIN, || async {
+    let message = until("a contest", || async {
         api.patch("kept", &params, &Patch::Merge(&edit)).await?;
         let path = "-o=jsonpath={.status.conditions[?(@.reason=='Contested')].message}";
         let found = context.kubectl(&["get", "swarm", "kept", path]).await?;

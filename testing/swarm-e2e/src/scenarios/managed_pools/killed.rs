@@ -2,7 +2,6 @@
 //! next operator continues from there.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kube::api::DeleteParams;
@@ -14,10 +13,8 @@ use crate::operator::{self, Process};
 use crate::proxy::{Proxy, Side};
 use crate::scenario::Context;
 use crate::scenarios::session_pool::{Kind, Policy, SessionPool};
-use crate::until::until;
+use crate::until::{DEADLINE, until};
 
-/// The longest allowed time of one step, with all its kills.
-const STEP_WITHIN: Duration = Duration::from_secs(50);
 /// More kills in one step mean that the operator makes no progress.
 const KILLS_MAX: usize = 60;
 
@@ -53,7 +50,7 @@ async fn walk(context: &Context, proxy: &Proxy, name: &str, side: Side, kind: Ki
         // did not complete.
         proxy.set_trap(Box::new(move |write| stopped.insert(write.clone()).then_some(side)));
         change(&mut pool, step).await?;
-        let done = tokio::time::timeout(STEP_WITHIN, finish(&pool, proxy, step, process)).await;
+        let done = tokio::time::timeout(DEADLINE, finish(&pool, proxy, step, process)).await;
         let done = done.map_err(anyhow::Error::from).flatten();
         let kills;
         (process, kills) = done.with_context(|| format!("{step:?}"))?;
@@ -110,7 +107,7 @@ async fn change(pool: &mut SessionPool, step: Step) -> Result<()> {
 /// Waits for the end of a step.
 async fn reached(pool: &SessionPool, step: Step) -> Result<()> {
     let (context, name) = (&pool.context, pool.name.as_str());
-    until(&format!("the end of {step:?}"), STEP_WITHIN, || async {
+    until(&format!("the end of {step:?}"), || async {
         let made = objects(context, name).await?;
         let service = made.contains(&format!("Service {name}"));
         match step {

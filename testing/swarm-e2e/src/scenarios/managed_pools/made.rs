@@ -12,7 +12,6 @@ use swarm_client::annotations::SWARM_LABEL;
 
 use super::objects;
 use crate::scenario::Context;
-use crate::scenarios::session_pool::REST_WITHIN;
 use crate::until::until;
 
 const MANIFEST: &str = "
@@ -36,7 +35,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     let applied = Instant::now();
     context.apply(MANIFEST).await?;
-    let loads = until("four jobs to run on three pods", REST_WITHIN, || async {
+    let loads = until("four jobs to run on three pods", || async {
         let loads = running(&context).await?;
         ensure!(loads.len() == 3 && loads.values().sum::<usize>() == 4, "running: {loads:?}");
         Ok(Some(loads))
@@ -44,7 +43,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     .await?;
     ensure!(loads.values().max() == Some(&2), "uneven: {loads:?}");
     context.laps.lap(format!("four jobs run {} ms after the apply", applied.elapsed().as_millis()));
-    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"]).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
     let expected = [
         "Deployment streams",
         "PodDisruptionBudget streams",
@@ -73,7 +72,7 @@ async fn a_program_of_another_image_runs(context: &Context) -> Result<()> {
         },
     });
     context.apply(&swarm.to_string()).await?;
-    until("the program to run", REST_WITHIN, || async {
+    until("the program to run", || async {
         let pods = ListParams::default().labels(&format!("{SWARM_LABEL}=other"));
         let pods = context.api::<Pod>().list_metadata(&pods).await?;
         let pod = pods.items.first().context("no pod")?.name_any();

@@ -5,11 +5,11 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use swarm_client::annotations::SWARM_LABEL;
 
-use super::{WITHIN, condition, objects};
+use super::{condition, objects};
 use crate::cluster::FOLDER;
 use crate::operator;
 use crate::scenario::Context;
-use crate::scenarios::session_pool::{Kind, REST_WITHIN, SessionPool};
+use crate::scenarios::session_pool::{Kind, SessionPool};
 use crate::until::until;
 
 pub(crate) async fn run(context: Context) -> Result<()> {
@@ -74,7 +74,7 @@ async fn a_wrong_template_changes_nothing(context: &Context) -> Result<()> {
         pool.managed = managed;
         pool.apply().await?;
         // The previous case may have had the same reason.
-        until(&format!("`{part}` to be named"), WITHIN, || async {
+        until(&format!("`{part}` to be named"), || async {
             let message = condition(context, "wrong", "Stalled", ("True", reason)).await?;
             ensure!(message.contains(part), "{message}");
             Ok(Some(()))
@@ -101,7 +101,7 @@ async fn a_missing_image_is_named(context: &Context) -> Result<()> {
     context.apply(&swarm("missing", &image)).await?;
     let expected =
         "image `127.0.0.1:1/none:1` cannot be pulled, its pull secrets are `ours`, `registry`";
-    let message = until("the image to be named", WITHIN, || async {
+    let message = until("the image to be named", || async {
         let message =
             condition(context, "missing", "PoolReady", ("False", "WorkersMissing")).await?;
         ensure!(message.contains(expected), "{message}");
@@ -138,7 +138,7 @@ async fn a_quota_is_named(context: &Context) -> Result<()> {
     context.kubectl(&["create", "quota", "few", "--hard=pods=1"]).await?;
     for managed in [json!({}), json!({"kind": "StatefulSet"})] {
         context.apply(&swarm("bounded", &managed)).await?;
-        let message = until("the quota to be named", WITHIN, || async {
+        let message = until("the quota to be named", || async {
             let missing = ("False", "WorkersMissing");
             let message = condition(context, "bounded", "PoolReady", missing).await?;
             ensure!(message.contains("exceeded quota: few"), "{message}");
@@ -156,7 +156,7 @@ async fn a_quota_is_named(context: &Context) -> Result<()> {
 /// its session when its pool was removed cannot create its Lease. It takes its grace of 30 seconds.
 async fn no_pods_are_left(context: &Context, swarm: &str) -> Result<()> {
     let selector = format!("{SWARM_LABEL}={swarm}");
-    until("the pods to be gone", 2 * WITHIN, || async {
+    until("the pods to be gone", || async {
         let pods = context.kubectl(&["get", "pods", "-l", &selector, "-o=name"]).await?;
         ensure!(pods.is_empty(), "there are {pods}");
         Ok(Some(()))
@@ -178,7 +178,7 @@ async fn who_may_not_make_workloads_cannot_ask_for_them(context: &Context) -> Re
     std::fs::write(&file, swarm("asked", &json!({"service": {}})))?;
     let file = file.display().to_string();
     let apply = ["apply", "--server-side", "-f", &file];
-    until("the policy to be in force", WITHIN, || async {
+    until("the policy to be in force", || async {
         let refused = context.kubectl(&[&apply[..], &["--as=writer"]].concat()).await;
         let refused = format!("{:#}", refused.err().context("writer may ask for pods")?);
         ensure!(refused.contains("a managed pool is made of deployments, and writer"), "{refused}");
@@ -215,7 +215,7 @@ pub(in crate::scenarios) async fn without_rights(context: Context) -> Result<()>
     operator::install(cluster).await?;
     let message = message?;
     ensure!(message.contains("deploy/components/managed-pools"), "{message}");
-    until("the pool to be made", REST_WITHIN, || async {
+    until("the pool to be made", || async {
         condition(&context, "forbidden", "Ready", ("True", "Settled")).await.map(Some)
     })
     .await?;

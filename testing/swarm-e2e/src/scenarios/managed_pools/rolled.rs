@@ -8,11 +8,11 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use swarm_adapters_host::runlog::judge::RunName;
 
-use super::{IDLE, WITHIN, made_for, pods_of};
+use super::{made_for, pods_of};
 use crate::images::NEXT_WORKER;
 use crate::run_log::Moment;
 use crate::scenario::Context;
-use crate::scenarios::session_pool::{Kind, Policy, REST_WITHIN, SessionPool, TICK};
+use crate::scenarios::session_pool::{GRACEFUL, Kind, Policy, SessionPool, TICK};
 use crate::until::until;
 
 /// The longest allowed pause of a job whose session ends before its pod is replaced, because the
@@ -21,9 +21,7 @@ const UNTIL_RENEWED: Duration = Duration::from_secs(20);
 
 pub(crate) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    for (name, kind, idle) in
-        [("deployment", Kind::Managed, IDLE), ("set", Kind::ManagedSet, Duration::from_secs(5))]
-    {
+    for (name, kind) in [("deployment", Kind::Managed), ("set", Kind::ManagedSet)] {
         let mut pool = SessionPool::new(&context, name);
         (pool.kind, pool.policy, pool.workers) = (kind, Policy::Exclusive, 3);
         // A successor may take a while to be ready.
@@ -33,19 +31,18 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         let before = pods_of(&context, name).await?;
         pool.managed = json!({"service": {"port": 80}});
         pool.apply().await?;
-        until("the Service to be made", WITHIN, || async {
+        until("the Service to be made", || async {
             context.kubectl(&["get", "service", name]).await.map(Some)
         })
         .await?;
         ensure!(pods_of(&context, name).await? == before, "a Service needs no new pods");
         let runs =
-            rolls(&mut pool, json!({"service": {"port": 80}, "port": 9191}), runs, idle, "port")
-                .await?;
+            rolls(&mut pool, json!({"service": {"port": 80}, "port": 9191}), runs, "port").await?;
         let after = pods_of(&context, name).await?;
         ensure!(before.is_disjoint(&after), "some pods are the old ones");
         let files = json!({"port": 9191, "files": {"data": {"a": "b"}}});
-        let runs = rolls(&mut pool, files, runs, idle, "files").await?;
-        let runs = restarts(&pool, name, runs, idle).await?;
+        let runs = rolls(&mut pool, files, runs, "files").await?;
+        let runs = restarts(&pool, name, runs).await?;
         renews_its_account(&pool, name, runs).await?;
     }
     changes_while_it_rolls(&context).await
@@ -68,7 +65,7 @@ async fn changes_while_it_rolls(context: &Context) -> Result<()> {
     for (field, value) in changes {
         pool.managed[field] = value;
         pool.apply().await?;
-        before = until(&format!("pods with another {field}"), WITHIN, || {
+        before = until(&format!("pods with another {field}"), || {
             let before = before.clone();
             async move {
                 let now = pods_of(context, "hasty").await?;
@@ -78,7 +75,7 @@ async fn changes_while_it_rolls(context: &Context) -> Result<()> {
         })
         .await?;
     }
-    until("the last rollout to end", REST_WITHIN, || async {
+    until("the last rollout to end", || async {
         let pods = context.api::<Pod>().list(&made_for("hasty")).await?;
         let image = |pod: &Pod| pod.spec.as_ref()?.containers.first()?.image.clone();
         let old = pods.iter().filter(|pod| image(pod).as_deref() != Some(NEXT_WORKER));
@@ -88,7 +85,7 @@ async fn changes_while_it_rolls(context: &Context) -> Result<()> {
     })
     .await?;
     let after = pool.at_rest().await?;
-    pool.judge("changes while it rolls", mark, IDLE + TICK)?;
+    pool.judge("changes while it rolls", mark, GRACEFUL)?;
     let most = runs.iter().map(|(job, was)| after[job].token.saturating_sub(was.token)).max();
     context.laps.lap(format!("three changes in a row: a job was granted {most:?} times at most"));
     ensure!(most.is_some_and(|most| (1..=3).contains(&most)), "{most:?} grants: {after:?}");
@@ -100,25 +97,23 @@ async fn rolls(
     pool: &mut SessionPool,
     managed: Value,
     runs: BTreeMap<String, RunName>,
-    idle: Duration,
     what: &str,
 ) -> Result<BTreeMap<String, RunName>> {
     let mark = Moment::now();
     pool.managed = managed;
     pool.apply().await?;
-    judged(pool, &runs, mark, idle, what).await
+    judged(pool, &runs, mark, GRACEFUL, what).await
 }
 
 async fn restarts(
     pool: &SessionPool,
     name: &str,
     runs: BTreeMap<String, RunName>,
-    idle: Duration,
 ) -> Result<BTreeMap<String, RunName>> {
     let kind = if pool.kind == Kind::Managed { "deployment" } else { "statefulset" };
     let mark = Moment::now();
     pool.context.kubectl(&["rollout", "restart", &format!("{kind}/{name}")]).await?;
-    judged(pool, &runs, mark, idle, "kubectl rollout restart").await
+    judged(pool, &runs, mark, GRACEFUL, "kubectl rollout restart").await
 }
 
 /// Deletes the account of the pool. It is recreated as another account, and Kubernetes refuses the
@@ -146,7 +141,7 @@ async fn judged(
     idle: Duration,
     what: &str,
 ) -> Result<BTreeMap<String, RunName>> {
-    let after = until(&format!("every job to have moved: {what}"), REST_WITHIN, || async {
+    let after = until(&format!("every job to have moved: {what}"), || async {
         let after = pool.at_rest().await?;
         let stays = |(job, was): (&String, &RunName)| after[job].session == was.session;
         ensure!(!runs.iter().any(stays), "some jobs are where they were: {after:?}");

@@ -14,9 +14,7 @@ use swarm_adapters_host::runlog::judge::{Event, RunName};
 use super::pods_of;
 use crate::run_log::Moment;
 use crate::scenario::Context;
-use crate::scenarios::session_pool::{
-    GRACEFUL, Kind, Policy, REST_WITHIN, Runner, SessionPool, TICK,
-};
+use crate::scenarios::session_pool::{GRACEFUL, Kind, Policy, Runner, SessionPool, TICK};
 use crate::until::until;
 
 /// A program that runs until SIGTERM: a worker without jobs, with the environment of the worker
@@ -44,7 +42,7 @@ async fn pods(context: &Context, pool: &SessionPool) -> Result<BTreeSet<String>>
 
 /// Checks that jobs of a pool follow the runner of its Swarm.
 async fn follow(context: &Context, name: &str, kind: Kind) -> Result<()> {
-    let mut pool = SessionPool::new(context, name).with_long_leases();
+    let mut pool = SessionPool::new(context, name);
     (pool.kind, pool.policy, pool.says) = (kind, Policy::Exclusive, json!({"log": {}}));
     pool.runner = Runner::Swarm;
     pool.apply().await?;
@@ -58,7 +56,7 @@ async fn follow(context: &Context, name: &str, kind: Kind) -> Result<()> {
 
     pool.says = json!({"command": ["/swarm-worker", "--no-such-option"]});
     pool.apply().await?;
-    until("the jobs to fail", REST_WITHIN, || async {
+    until("the jobs to fail", || async {
         let lists = "-o=jsonpath={.status}";
         let status = context.kubectl(&["get", "swarm", name, lists]).await?;
         ensure!(status.contains("exit code 2"), "{status}");
@@ -86,7 +84,7 @@ async fn began_again(
     let mark = Moment::now();
     change(pool);
     pool.apply().await?;
-    until(&format!("{jobs} jobs to begin again: {what}"), REST_WITHIN, || async {
+    until(&format!("{jobs} jobs to begin again: {what}"), || async {
         let history = pool.history()?;
         let began = history.since(mark).filter(|line| line.event == Event::Start).count();
         ensure!(began == jobs, "{began} began");

@@ -1,7 +1,5 @@
 //! A param of a Secret reaches the jobs, and no object or log that other users can read.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
@@ -11,7 +9,6 @@ use serde_json::json;
 use super::made_for;
 use crate::operator;
 use crate::scenario::Context;
-use crate::scenarios::session_pool::REST_WITHIN;
 use crate::until::until;
 
 /// The secret, and the output of the job, which gets the secret in two ways.
@@ -50,14 +47,14 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         },
     });
     context.apply(&swarm.to_string()).await?;
-    until("the jobs to find the secret", REST_WITHIN, || async {
+    until("the jobs to find the secret", || async {
         let logs = logs(&context).await?;
         ensure!(logs.contains(&format!("{FOUND}\n")), "{logs}");
         Ok(Some(()))
     })
     .await?;
     // The status reports the failing jobs with their last lines.
-    until("the status to say how they fail", Duration::from_mins(1), || async {
+    until("the status to say how they fail", || async {
         let status = context.kubectl(&["get", "swarm", "secret", "-o=yaml"]).await?;
         ensure!(status.contains(FOUND), "{status}");
         Ok(Some(()))

@@ -9,12 +9,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use swarm_adapters_host::runlog::judge::RunName;
 
-use super::IDLE;
 use crate::images::{NEXT_WORKER, WORKER};
 use crate::operator;
 use crate::run_log::Moment;
 use crate::scenario::Context;
-use crate::scenarios::session_pool::{Kind, Policy, REST_WITHIN, SessionPool, TICK};
+use crate::scenarios::session_pool::{GRACEFUL, Kind, Policy, SessionPool};
 use crate::until::until;
 
 /// The number of pools, more than may roll over at a time.
@@ -49,7 +48,7 @@ async fn makes(context: &Context, image: &str) -> Result<()> {
     let of_operator = ["--namespace", operator::NAMESPACE];
     let set = ["set", "env", "deployment/swarm-controller", &env];
     context.cluster.kubectl(&[&set[..], &of_operator].concat()).await?;
-    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
+    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=5m"];
     context.cluster.kubectl(&[&status[..], &of_operator].concat()).await.map(drop)
 }
 
@@ -60,7 +59,7 @@ async fn rolled(
 ) -> Result<()> {
     let mark = Moment::now();
     let most = AtomicUsize::new(0);
-    until("all pools to have rolled over", 2 * REST_WITHIN, || async {
+    until("all pools to have rolled over", || async {
         let (rolling, done) = progress(context).await?;
         most.fetch_max(rolling, Ordering::Relaxed);
         ensure!(done == pools.len(), "{done} are done, and {rolling} roll");
@@ -71,7 +70,7 @@ async fn rolled(
     context.laps.lap(format!("at most {most} pools rolled at a time"));
     ensure!((2..=AT_A_TIME).contains(&most), "{most} rolled at a time");
     // A Deployment does not count pods that end, although these pods run their jobs for a moment.
-    until("the former pods to be gone", REST_WITHIN, || async {
+    until("the former pods to be gone", || async {
         let pods = context.api::<Pod>().list(&ListParams::default()).await?;
         let ends = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count();
         ensure!(ends == 0, "{ends} still end");
@@ -84,7 +83,7 @@ async fn rolled(
             let grants = after[job].token.saturating_sub(was.token);
             ensure!(grants == 1, "{job} was granted {grants} times: {was:?}, {:?}", after[job]);
         }
-        pool.judge("an upgrade of the operator", mark, IDLE + TICK)?;
+        pool.judge("an upgrade of the operator", mark, GRACEFUL)?;
     }
     Ok(())
 }

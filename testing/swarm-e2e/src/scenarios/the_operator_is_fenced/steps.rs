@@ -5,7 +5,6 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
-use super::super::session::SOON;
 use super::table::{DONE, view};
 use super::write::{Account, Write};
 use crate::scenario::Context;
@@ -112,7 +111,7 @@ async fn a_view_comes_and_goes_next_to_a_file(context: &Context, account: &Accou
 async fn rights_are_bound_to_another(context: &Context) -> Result<()> {
     let account = format!("--as=system:serviceaccount:{}:bound", context.namespace);
     let create = ["create", "deployment", "evil", "--image=example.com/evil", "--dry-run=server"];
-    until("the rights of another account", SOON, || async {
+    until("the rights of another account", || async {
         let answer = context.kubectl(&[&[account.as_str()][..], &create].concat()).await;
         let said = answer.err().map(|error| format!("{error:#}")).unwrap_or_default();
         ensure!(said.contains("was not made for a managed pool"), "`{said}`");

@@ -195,7 +195,7 @@ pub(super) async fn workloads(context: &Context, account: &Account) -> Result<()
     let itself = Some("no pool runs with the account");
     let tries = [("a pool with its account", Create(deployment("swarm-operator")), itself)];
     account.tries_in::<Deployment>(operator::NAMESPACE, "made", tries).await?;
-    until("the rights of another account", super::SOON, || async {
+    until("the rights of another account", || async {
         let everywhere = Some("may read the Secrets of all namespaces");
         let tries = [("a pool with it", Create(deployment("steward")), everywhere)];
         account.tries::<Deployment>("made", tries).await?;
