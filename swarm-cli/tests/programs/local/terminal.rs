@@ -23,6 +23,8 @@ pub(crate) struct Tty<'a> {
     keyboard: File,
     /// The other side, kept open to check its final state.
     line: File,
+    /// The modes before the operator started.
+    modes: LocalModes,
     pub(crate) screen: Arc<Mutex<Screen>>,
     pub(crate) child: Child,
 }
@@ -68,6 +70,7 @@ impl<'a> Tty<'a> {
         let (keyboard, mut line) = (File::from(keyboard), File::from(line));
         line.write_all(before.as_bytes()).unwrap();
         tcsetwinsize(&line, size(24, 80)).unwrap();
+        let modes = tcgetattr(&line).unwrap().local_modes;
         // Makes it the terminal of a new session; the tests' own is not affected.
         let mut command = Command::new("setsid");
         command.arg("--ctty").args(program);
@@ -86,7 +89,7 @@ impl<'a> Tty<'a> {
                 seen.written.extend_from_slice(&bytes[..length]);
             }
         });
-        Self { machine, keyboard, line, screen, child }
+        Self { machine, keyboard, line, modes, screen, child }
     }
 
     pub(crate) fn shown(&self) -> String {
@@ -117,10 +120,6 @@ impl<'a> Tty<'a> {
         screen.alternate_screen()
     }
 
-    fn modes(&self) -> LocalModes {
-        tcgetattr(&self.line).unwrap().local_modes
-    }
-
     /// Waits until the operator has ended, and until the screen has all of its output.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let status = until("the operator ended", || self.child.try_wait().unwrap());
@@ -133,12 +132,12 @@ impl<'a> Tty<'a> {
     }
 
     /// Waits for the end and checks that the terminal is restored.
-    fn ends_well(&mut self, modes: LocalModes) {
+    fn ends_well(&mut self) {
         assert_eq!(self.ended().code(), Some(0));
         let shown = self.shows("no process is left");
         assert!(shown.contains("streams: 27 jobs for 3 workers on this machine"), "{shown}");
         assert!(!self.is_taken());
-        assert_eq!(self.modes(), modes);
+        assert_eq!(tcgetattr(&self.line).unwrap().local_modes, self.modes);
         assert_eq!(self.machine.processes(), []);
     }
 }
@@ -162,8 +161,7 @@ fn size(rows: u16, columns: u16) -> Winsize {
 fn a_terminal_shows_the_state_of_the_pool_follows_keys_and_is_given_back() {
     let machine = Machine::new();
     let mut tty = Tty::start(&machine, &[], &[]);
-    let modes = tty.modes();
-    assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO));
+    assert!(tty.modes.contains(LocalModes::ICANON | LocalModes::ECHO));
     let shown = tty.shows("27 jobs on 3 workers, 27 new");
     assert!(shown.starts_with(" streams  ● Settled"), "{shown}");
     assert!(shown.contains("jobs of swarm-worker-0 ") && tty.is_taken(), "{shown}");
@@ -185,21 +183,20 @@ fn a_terminal_shows_the_state_of_the_pool_follows_keys_and_is_given_back() {
         (last && shown.lines().count() == 8).then_some(())
     });
     tty.type_in(b"qy");
-    tty.ends_well(modes);
+    tty.ends_well();
 }
 
 #[test]
 fn interrupts_and_signals_give_the_terminal_back() {
     let machine = Machine::new();
     let mut tty = Tty::start(&machine, &[], &[]);
-    let modes = tty.modes();
     tty.shows("settled in");
     tty.type_in(b"\x03");
-    tty.ends_well(modes);
+    tty.ends_well();
     let mut tty = Tty::start(&machine, &[], &[]);
     tty.shows("settled in");
     signal(i32::try_from(tty.child.id()).unwrap(), Signal::TERM);
-    tty.ends_well(modes);
+    tty.ends_well();
 }
 
 #[test]
