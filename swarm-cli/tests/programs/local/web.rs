@@ -87,9 +87,12 @@ fn params_and_runners_of_jobs_are_for_the_user_of_the_pool_alone() {
     assert_eq!(with_params[0]["runner"], "other");
 }
 
-/// More jobs than one worker runs.
-fn too_many() -> String {
-    (0..=100_000).map(|n| format!("    - name: j{n}\n")).collect::<Vec<_>>().concat()
+/// The manifest of the machine with more jobs than one worker runs.
+fn with_too_many_jobs(machine: &Machine) -> String {
+    let manifest = fs::read_to_string(machine.file()).unwrap();
+    let (head, _) = manifest.split_once("  jobs:\n").unwrap();
+    let jobs = (0..=100_000).map(|n| format!("    - name: j{n}\n")).collect::<Vec<_>>().concat();
+    format!("{head}  jobs:\n{jobs}")
 }
 
 /// Waits until the one worker runs the 27 jobs of the first manifest.
@@ -107,8 +110,7 @@ fn what_cannot_be_delivered_is_not_saved_and_not_settled_and_what_ran_before_goe
     let address = address(&operator);
     let good = fs::read_to_string(machine.file()).unwrap();
     let before = json(&address, "/api/v1/swarm", |swarm| swarm["settled"] == true);
-    let (head, _) = good.split_once("  jobs:\n").unwrap();
-    machine.write(&format!("{head}  jobs:\n{}", too_many()));
+    machine.write(&with_too_many_jobs(&machine));
     let is_refused = |swarm: &Value| !swarm["undelivered"].is_null();
     let refused = json(&address, "/api/v1/swarm", is_refused);
     let why = "the view of swarm-worker-0 is too large: it has 100001 jobs, and one worker runs at \
@@ -133,9 +135,7 @@ fn what_arrives_while_there_is_no_worker_is_not_taken_for_delivered() {
     machine.edit("replicas: 3", "replicas: 1");
     let operator = machine.settled_with(&["--listen", "0"]);
     let address = address(&operator);
-    let good = fs::read_to_string(machine.file()).unwrap();
-    let (head, _) = good.split_once("  jobs:\n").unwrap();
-    let large = format!("{head}  jobs:\n{}", too_many());
+    let large = with_too_many_jobs(&machine);
     machine.write(&large.replace("replicas: 1", "replicas: 0"));
     json(&address, "/api/v1/swarm", |swarm| swarm["jobs"]["total"] == 100_001);
     machine.write(&large);
@@ -176,9 +176,7 @@ fn a_frozen_worker_is_reported_as_silent_before_it_is_replaced() {
 #[test]
 fn a_pool_that_cannot_become_settled_is_not_waited_for() {
     let machine = Machine::new();
-    let good = fs::read_to_string(machine.file()).unwrap();
-    let (head, _) = good.split_once("  jobs:\n").unwrap();
-    machine.write(&format!("{head}  jobs:\n{}", too_many()));
+    machine.write(&with_too_many_jobs(&machine));
     let output = machine.output(&["--until-settled", "--workers", "1"]);
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
