@@ -16,6 +16,7 @@ use swarm_adapters_host::runlog::judge::{
 use swarm_adapters_host::runlog::{Entry, boottime_ns, read};
 
 use crate::cluster::FOLDER;
+use crate::until::until_within;
 
 /// The silence after which a job counts as not running: two missed ticks on a busy machine.
 const SILENT_AFTER: Duration = Duration::from_millis(3_500);
@@ -41,6 +42,18 @@ impl Moment {
     #[must_use]
     pub fn before(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// Waits until `time` has passed since this moment.
+    ///
+    /// # Errors
+    ///
+    /// When twice that time has passed, and the wait has not noticed.
+    pub async fn passed(self, time: Duration) -> Result<()> {
+        until_within("time to pass", time * 2, || async {
+            Ok((time <= Self::now().since(self)).then_some(()))
+        })
+        .await
     }
 }
 

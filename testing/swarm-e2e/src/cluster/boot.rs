@@ -20,7 +20,7 @@ use crate::pki::{Authority, Identity};
 use crate::until::{until, until_within};
 
 /// The bound on each stage of the boot, many times as long as a stage takes on two cores.
-pub(super) const STAGE_WITHIN: Duration = Duration::from_secs(90);
+const STAGE_WITHIN: Duration = Duration::from_secs(90);
 /// The address of the API server for all clients except nodes.
 const SERVER: &str = "https://127.0.0.1:443";
 const ETCD: &str = "http://127.0.0.1:2379";

@@ -81,14 +81,6 @@ async fn quiet(prometheus: &Prometheus) -> Result<()> {
     prometheus.fires(&[], &[], "published").await
 }
 
-/// Waits until a time has passed since a moment.
-async fn passed(since: Moment, time: Duration) -> Result<()> {
-    until_within("time to pass", time * 2, || async {
-        Ok((time <= Moment::now().since(since)).then_some(()))
-    })
-    .await
-}
-
 /// Freezes a worker, and gives it another job.
 async fn stale(pool: &mut SessionPool, prometheus: &Prometheus) -> Result<()> {
     let context = pool.context.clone();
@@ -99,7 +91,7 @@ async fn stale(pool: &mut SessionPool, prometheus: &Prometheus) -> Result<()> {
     pool.apply_swarm().await?;
     prometheus.fires(&["SwarmWorkersStale"], &NOT_READY, "").await?;
     // After any edit a worker is stale for a moment.
-    passed(Moment::now(), LASTING).await?;
+    Moment::now().passed(LASTING).await?;
     prometheus.fires(&["SwarmWorkersStale"], &NOT_READY, "").await?;
     frozen.thaw()?;
     quiet(prometheus).await?;
@@ -153,7 +145,7 @@ async fn away(context: &Context, prometheus: &mut Prometheus) -> Result<()> {
     let mark = Moment::now();
     let lasting = async {
         prometheus.fires(&alert, &may, "").await?;
-        passed(mark, AWAY).await?;
+        mark.passed(AWAY).await?;
         prometheus.fires(&alert, &[], "").await
     };
     let lasted = lasting.await;
@@ -173,7 +165,7 @@ async fn slow(context: &Context, prometheus: &Prometheus) -> Result<()> {
         let edit = Patch::Merge(json!({"spec": {"rebalance": {"returnGrace": grace}}}));
         context.api::<Swarm>().patch(POOL, &PatchParams::default(), &edit).await?;
         context.cluster.components.freeze(SERVER)?;
-        let waited = passed(Moment::now(), PAUSE).await;
+        let waited = Moment::now().passed(PAUSE).await;
         context.cluster.components.thaw(SERVER)?;
         waited?;
         let is_slow = until_within("a slow turn", SHOWN_WITHIN, || async {
@@ -206,7 +198,7 @@ async fn late(context: &Context, prometheus: &Prometheus) -> Result<()> {
     let mark = Moment::now();
     pool.pins.insert(job.clone(), 1);
     pool.apply_swarm().await?;
-    passed(mark, STANDSTILL).await?;
+    mark.passed(STANDSTILL).await?;
     frozen.thaw()?;
     let others = [&NOT_READY[..], &["SwarmWorkersStale"]].concat();
     prometheus.fires(&["SwarmStandstillLong"], &others, "").await?;

@@ -10,7 +10,6 @@ use swarm_adapters_host::runlog::judge::Event;
 use super::session_pool::{SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::scenario::Context;
-use crate::until::until_within;
 
 /// A short outage: well within the rest of a lease after a renewal, including the time to stop.
 const SHORT: Duration = Duration::from_secs(1);
@@ -55,7 +54,7 @@ async fn absence(context: &Context, pools: &[SessionPool; 2], away: Duration) ->
     let before = [pools[0].at_rest().await?, pools[1].at_rest().await?];
     let mark = Moment::now();
     context.cluster.components.kill("apiserver")?;
-    passed(mark, away).await?;
+    mark.passed(away).await?;
     if LEASE < away {
         for pool in pools {
             let running = pool.history()?.running(&std::collections::BTreeSet::new());
@@ -76,11 +75,4 @@ async fn absence(context: &Context, pools: &[SessionPool; 2], away: Duration) ->
         ensure!(is_noticed || stops == 0, "{}: {stops} jobs stopped for {what}", pool.name);
     }
     Ok(served.since(mark))
-}
-
-async fn passed(mark: Moment, time: Duration) -> Result<()> {
-    until_within("time to pass", time * 2, || async {
-        Ok((time <= Moment::now().since(mark)).then_some(()))
-    })
-    .await
 }
