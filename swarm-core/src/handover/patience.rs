@@ -6,7 +6,8 @@ use super::LeaseTerms;
 
 /// The time for an answer about a Lease. It begins at half a renewal interval, so that a request that
 /// was lost on the way is soon sent again. It doubles with each request that is not answered in time,
-/// and halves with each write that succeeds. On a slow store, a holder that never waits for longer never renews.
+/// and halves with each write that succeeds. On a slow store, a holder that never waits for longer
+/// never renews.
 ///
 /// It is at most a quarter of the time from a renewal until the jobs must stop. So before that, at least
 /// three more requests are sent.
