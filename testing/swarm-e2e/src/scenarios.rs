@@ -166,13 +166,13 @@ fn first() -> Vec<Scenario> {
         scenario!(suspended_jobs_wait).in_parallel(),
         scenario!(managed_pools_are_kept_in_shape as managed_pools::kept).in_parallel(),
         scenario!(managed_pools_follow_their_runner as managed_pools::runners).in_parallel(),
-        scenario!(a_worker_in_another_language).in_parallel(),
         scenario!(jobs_try_another_worker).in_parallel(),
         scenario!(edits_go_in_steps).in_parallel(),
         scenario!(live_pools_are_shown).in_parallel(),
         scenario!(prometheus_reads_a_pool).in_parallel(),
         scenario!(jobs_without_a_worker_have_a_reason).in_parallel(),
-        // Scenarios that judge times, or stop the operator, run alone.
+        // Scenarios that judge times, or stop the operator or the API server, run alone.
+        scenario!(a_worker_in_another_language),
         scenario!(managed_pools_need_their_rights as managed_pools::without_rights),
         scenario!(the_api_in_memory_answers_as_the_real_one),
         scenario!(a_lost_ledger_is_recreated),
