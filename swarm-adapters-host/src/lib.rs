@@ -13,7 +13,6 @@
 //! - [`watch`] watches one file through its directory, including the swaps of a mounted `ConfigMap`.
 //! - [`channel`] carries orders to a worker, and its events back.
 //! - [`runlog`] records which worker ran which job when. [`job_log`] has what the jobs printed.
-//! - [`mod@printable`] escapes text that could control a terminal. [`shell`] quotes words for a shell.
 //! - [`usage`] measures memory and processor time of the processes of jobs.
 //! - [`http`] and [`metrics`] are the endpoints and metrics of both programs.
 
@@ -28,8 +27,6 @@ pub mod timer;
 
 pub mod file;
 pub mod named_file;
-pub mod printable;
-pub mod shell;
 
 pub mod ledger;
 pub mod view;

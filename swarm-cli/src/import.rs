@@ -19,8 +19,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum, ValueHint};
-use swarm_adapters_host::printable::{Form, printable};
 use swarm_spec::convert::Home;
+use swarm_view::printable::{Form, printable};
 
 use crate::kubectl;
 use crate::plan::answer::{self, Before, Question, Reach};

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use swarm_adapters_host::printable::{Form, printable};
-use swarm_adapters_host::shell;
+use swarm_view::printable::{Form, printable};
+use swarm_view::shell;
 
 use swarm_local::output::{WRONG, answer, complain};
 

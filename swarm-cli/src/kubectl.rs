@@ -11,7 +11,7 @@ use std::io;
 use std::process::Command;
 
 use clap::ValueHint;
-use swarm_adapters_host::shell;
+use swarm_view::shell;
 
 pub(crate) use answers::{check_name, object, objects};
 use run::Ended;

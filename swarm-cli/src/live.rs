@@ -30,11 +30,12 @@ use std::time::Duration;
 use clap::Args;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
-use swarm_adapters_host::{runtime, shell};
+use swarm_adapters_host::runtime;
 use swarm_core::JobName;
-use swarm_local::age;
 use swarm_local::output::{NO, complain};
 use swarm_local::show::Failed;
+use swarm_view::age::age;
+use swarm_view::shell;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 

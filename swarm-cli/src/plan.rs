@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use swarm_adapters_host::printable::{Form, printable};
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::Explained;
 use swarm_spec::spec::WORKERS_MAX;
+use swarm_view::printable::{Form, printable};
 
 use crate::input::STANDARD_INPUT;
 use crate::kubectl::Cluster;

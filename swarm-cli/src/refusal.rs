@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use swarm_adapters_host::printable::{Form, are_printable, printable};
+use swarm_view::printable::{Form, are_printable, printable};
 
 /// Exits with clap's message. If a word of the command line has control characters, the message is
 /// escaped.

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use serde_json::Value;
+use swarm_view::shell;
 
 use crate::kubectl::{Cluster, objects};
-use swarm_adapters_host::shell;
 use swarm_local::output::{NO, Output, add_table, columns, complain, print, print_json, row};
 
 /// Resource name of Leases for kubectl.

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::runlog::alone::{Company, Solitude};
 use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
 use swarm_adapters_host::runlog::{
     self, Coverage, Damage, Entry, Missing, ReadError, Torn, judged,
 };
+use swarm_view::printable::{Form, printable};
 
 use swarm_local::output::{NO, Output, WRONG, complain, print};
 

@@ -23,7 +23,7 @@ mod workers;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use swarm_adapters_host::printable::{Form, Printable};
+use swarm_view::printable::{Form, Printable};
 
 use super::output::{NO, Output, WRONG, complain_in_lines};
 use super::show::Failed;

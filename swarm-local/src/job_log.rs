@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use swarm_adapters_host::job_log::{Entry, Kind, Reader};
-use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::JobName;
+use swarm_view::printable::{Form, printable};
 
 use super::worker_log::{self, JobLines, Line, WorkerLog};
 use crate::processes::job_logs;

@@ -44,7 +44,6 @@ mod state;
 mod terminal;
 mod text;
 mod until;
-pub mod waits;
 mod web;
 mod worker;
 mod worker_log;
@@ -79,7 +78,7 @@ pub use fixed::Fixed;
 pub use run_log::RunLogSize;
 pub use starts::{Runners, Starts};
 pub use state::other_pool;
-pub use text::{age, limit};
+pub use text::limit;
 pub use worker_log::{JobLines, Line as JobLine};
 
 use by_hand::Hands;

@@ -10,7 +10,7 @@ use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::tcgetwinsize;
-use swarm_adapters_host::printable::{Form, printable};
+use swarm_view::printable::{Form, printable};
 use unicode_width::UnicodeWidthStr;
 
 /// Names of columns that several tables have.

@@ -7,12 +7,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
-use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::history::{Episode, JobEdit, JobMove};
+use swarm_view::age::age;
+use swarm_view::printable::{Form, printable};
 use unicode_width::UnicodeWidthChar as _;
 
 use crate::output::{columns, columns_of, row, title, whole_table};
-use crate::text::{age, counted};
+use crate::text::counted;
 
 /// The reason of a move to no worker, of a job that is not wanted.
 const REMOVED: &str = "removed";

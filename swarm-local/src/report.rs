@@ -15,7 +15,7 @@ use anstream::adapter::strip_str;
 use jiff::Timestamp;
 use jiff::tz::Offset;
 use serde_json::Value;
-use swarm_adapters_host::printable::{Form, printable};
+use swarm_view::printable::{Form, printable};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 

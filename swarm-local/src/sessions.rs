@@ -24,13 +24,13 @@ use swarm_core::overseer::{
 };
 use swarm_core::session::Former;
 use swarm_core::{Decision, Desired, Failing, Ledger, Observed, Presence, Progress, Slot};
+use swarm_view::age::age;
 use tokio::sync::watch;
 
 use super::outlets::Voice;
 use super::until::NotUp;
 use crate::processes::{Phase, Processes, WorkerProcess, Workers};
 use crate::reports::Reports;
-use crate::text::age;
 
 /// Minimum delay before the overseer is polled again.
 const POLL_MIN: Duration = Duration::from_millis(200);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use swarm_adapters_host::printable::{Form, printable};
+use swarm_view::printable::{Form, printable};
 use tokio::time::sleep;
 
 use crate::output::{NO, complain, has_no_reader, print};

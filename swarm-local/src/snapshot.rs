@@ -13,12 +13,13 @@ use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::{JobNow, JobPhase, Versions};
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::failing::WORST_MAX;
-use swarm_adapters_host::shell;
 use swarm_core::handover::Cell;
 use swarm_core::verdict::Explainer;
 use swarm_core::{
     Decision, Desired, Failing, FailingJob, Jobs, Observed, Progress, Slot, Unassigned,
 };
+use swarm_view::shell;
+use swarm_view::waits::Wait;
 
 pub(super) use self::rows::{
     FailingRow, InvalidFile, JobCounts, JobRow, RUNS_WELL, StoppingRow, WorkerRow,
@@ -29,7 +30,6 @@ use crate::processes::{WorkerProcess, Workers};
 use crate::progress::{Earlier, Ending};
 use crate::reports::Reports;
 use crate::starts::Runners;
-use crate::waits::Wait;
 
 /// The longest times of a handover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use swarm_adapters_host::clock::unix_s;
-use swarm_adapters_host::shell;
 use swarm_core::Unassigned;
 use swarm_core::verdict::{Reason, Summary, Verdict, failing_jobs, number, shortened};
+use swarm_view::age::age;
+use swarm_view::shell;
 
 use super::snapshot::{FailingRow, JobCounts, Snapshot, StoppingRow, Word, WorkerRow};
-use super::text::{age, counted};
+use super::text::counted;
 use crate::processes::{Phase, Workers};
 
 /// Urgency of a state.

@@ -8,7 +8,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use swarm_adapters_host::{file, shell};
+use swarm_adapters_host::file;
+use swarm_view::shell;
 
 use super::fixed::Fixed;
 use super::input::is_plain;

@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::handover::Cell;
 use swarm_core::verdict::WithoutWorker;
 use swarm_core::{Assignment, JobName, Ledger, Slot, Unassigned, View, ViewEntry};
+use swarm_view::printable::{Form, printable};
 
 use super::input::Wanted;
 use crate::writers::Writer;
@@ -289,17 +289,6 @@ pub(super) fn span(took: Duration) -> String {
 #[must_use]
 pub fn limit(time: Duration) -> String {
     if time.is_zero() { "0s".to_owned() } else { format!("{time:?}") }
-}
-
-/// Formats an age in its largest unit, such as `14 s` or `3 d`.
-#[must_use]
-pub fn age(age: Duration) -> String {
-    match age.as_secs() {
-        s @ 0..60 => format!("{s} s"),
-        s @ 60..3_600 => format!("{} min", s / 60),
-        s @ 3_600..172_800 => format!("{} h", s / 3_600),
-        s => format!("{} d", s / 86_400),
-    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use swarm_adapters_host::clock::{millis, unix_s};
 use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, SocketListener};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
 use swarm_core::{Params, Title};
+use swarm_view::age::age;
+use swarm_view::waits::Wait;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -25,8 +27,6 @@ use super::moves::Moves;
 use super::output::EVERY_WORKER;
 use super::reports::{EVERYWHERE, Reports};
 use super::snapshot::{FailingRow, JobRow, Snapshot, Word, word};
-use super::text::age;
-use super::waits::Wait;
 
 /// Paths of the pool's state and of all jobs; a single job is below the latter.
 pub(super) const SWARM: &str = "/api/v1/swarm";

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use swarm_adapters_host::file::existing;
-use swarm_adapters_host::printable::{Form, printable};
+use swarm_view::printable::{Form, printable};
 use swarm_worker::KILLING;
 
 use crate::processes::{log_path, rotated_log};

@@ -13,8 +13,8 @@ use std::process::ExitCode;
 
 use anstyle::AnsiColor;
 use clap::Parser as _;
-use swarm_adapters_host::printable::{Form, are_printable, printable};
 use swarm_adapters_host::{caller, runtime};
+use swarm_view::printable::{Form, are_printable, printable};
 
 use args::{Args, Command};
 use predecessor::Verb;

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use swarm_adapters_host::shell;
+use swarm_view::shell;
 
 /// Verbs of `swarm`.
 const OF_SWARM: [&str; 12] = [

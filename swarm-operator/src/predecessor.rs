@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use swarm_adapters_host::shell;
+use swarm_view::shell;
 
 /// Verbs of the Go operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

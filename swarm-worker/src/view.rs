@@ -3,9 +3,9 @@
 
 use std::io::{self, Write as _};
 
-use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::view::BYTES_MAX;
 use swarm_adapters_host::watch::{self, Contents};
+use swarm_view::printable::{Form, printable};
 
 use crate::Failure;
 use crate::args::ViewArgs;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use swarm_adapters_host::shell;
 use swarm_core::{FailingState, JobName, JobPhase, Timing};
 use swarm_local::output::{EVERY_WORKER, EVERYWHERE, add_field};
 use swarm_local::past::Past;
 use swarm_local::show::{Answer, Display};
-use swarm_local::waits::Wait;
+use swarm_view::shell;
+use swarm_view::waits::Wait;
 
 use super::history;
 use super::objects::SwarmObject;

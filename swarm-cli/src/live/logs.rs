@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
-use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::JobName;
 use swarm_local::output::{complain, has_no_reader, print};
 use swarm_local::{JobLine, JobLines};
+use swarm_view::printable::{Form, printable};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::{MissedTickBehavior, interval};

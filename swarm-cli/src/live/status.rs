@@ -8,12 +8,13 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use swarm_adapters_host::clock::millis;
-use swarm_adapters_host::shell;
 use swarm_core::JobPhase;
 use swarm_core::handover::SessionId;
+use swarm_local::limit;
 use swarm_local::output::{add_field, add_table, columns, row, whole_table};
 use swarm_local::show::{Answer, Display};
-use swarm_local::{age, limit};
+use swarm_view::age::age;
+use swarm_view::shell;
 
 use super::jobs::{Phases, by_phase};
 use super::objects::{Condition, SwarmObject};

@@ -7,10 +7,11 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use serde_json::{Value, json};
-use swarm_adapters_host::{runtime, shell};
+use swarm_adapters_host::runtime;
 use swarm_core::handover::SessionId;
 use swarm_core::{JobPhase, Unassigned};
 use swarm_local::Sight;
+use swarm_view::shell;
 
 use super::jobs::by_phase;
 use super::objects::SwarmObject;

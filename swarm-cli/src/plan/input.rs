@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
 use serde_json::Value;
-use swarm_adapters_host::{file, shell};
+use swarm_adapters_host::file;
 use swarm_spec::manifest::Explained;
+use swarm_view::shell;
 
 use super::BYTES_MAX;
 use super::source::{Lines, Part, Source};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use swarm_adapters_host::shell;
+use swarm_view::shell;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use swarm_view::age::age;
 use tokio::time::{Instant, sleep};
 
 use super::super::by_hand::{Action, Answer};
 use super::super::snapshot::WorkerRow;
-use super::super::text::age;
 use super::super::web::JobEntry;
 use super::names;
 use super::pool::Pool;

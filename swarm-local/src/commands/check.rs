@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use rustix::fs::statvfs;
-use swarm_adapters_host::{caller, shell};
+use swarm_adapters_host::caller;
+use swarm_view::shell;
 
 use super::super::processes::remaining;
 use super::super::state;

@@ -7,7 +7,8 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use swarm_adapters_host::clock::unix_s;
-use swarm_adapters_host::shell;
+use swarm_view::age::age;
+use swarm_view::shell;
 
 use super::super::web::JobEntry;
 use super::{Failure, NamedPool, finished, names};
@@ -15,7 +16,7 @@ use crate::history;
 use crate::output::{EVERY_WORKER, EVERYWHERE, add_field};
 use crate::past::Past;
 use crate::show::{Answer, Display};
-use crate::text::{age, counted};
+use crate::text::counted;
 
 /// Maximum time from the grant of a job to its first run. A later run is another one.
 const START_WITHIN: Duration = Duration::from_secs(2);

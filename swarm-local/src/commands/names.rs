@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use swarm_adapters_host::shell;
 use swarm_core::JobName;
+use swarm_view::shell;
 
 use super::super::snapshot::Snapshot;
 use super::super::state;

@@ -9,9 +9,9 @@ use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Answer, AnswerError};
-use swarm_adapters_host::shell;
 use swarm_core::history::Episode;
 use swarm_core::{Assignment, Job, JobName, RunnerName, Slot, Unassigned};
+use swarm_view::shell;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
-use swarm_adapters_host::printable::{Form, printable};
-use swarm_adapters_host::shell;
 use swarm_adapters_host::usage::Usage;
+use swarm_view::age::age;
+use swarm_view::printable::{Form, printable};
+use swarm_view::shell;
 
 use super::super::snapshot::RUNS_WELL;
-use super::super::text::{age, counted, quoted};
+use super::super::text::{counted, quoted};
 use super::super::web::{self, JobEntry, job_line};
 use super::pool::Pool;
 use super::{Failure, PoolArgs, finished, names, pool};

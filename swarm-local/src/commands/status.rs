@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
-use swarm_adapters_host::printable::{Form, printable};
-use swarm_adapters_host::shell;
+use swarm_view::age::age;
+use swarm_view::printable::{Form, printable};
+use swarm_view::shell;
 use tokio::time::{Instant, sleep};
 
 use super::super::snapshot::{Snapshot, WorkerRow};
-use super::super::text::{age, counted, limit};
+use super::super::text::{counted, limit};
 use super::pool::Pool;
 use super::{Failure, PoolArgs, finished, pool};
 use crate::output::{self, columns_of, padded, title, width_of};

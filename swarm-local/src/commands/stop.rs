@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
-use swarm_adapters_host::shell;
+use swarm_view::shell;
 use tokio::sync::watch;
 use tokio::time::{interval_at, sleep};
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use swarm_view::age::age;
 
 use super::super::snapshot::WorkerRow;
-use super::super::text::age;
 use super::{Failure, PoolArgs, finished, pool};
 use crate::output::columns::{self, POOL};
 use crate::output::{row, whole_table};

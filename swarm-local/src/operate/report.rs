@@ -9,6 +9,7 @@ use swarm_core::handover::SessionId;
 use swarm_core::session::JobOutput;
 use swarm_core::verdict::Summary;
 use swarm_core::{Decision, Failing, JobPhase, Progress, Slot};
+use swarm_view::age::age;
 
 use super::Operation;
 use crate::outlets::Origin;
@@ -16,7 +17,7 @@ use crate::processes::{Phase, Workers};
 use crate::snapshot::{Bounds, Snapshot};
 use crate::starts::Runners;
 use crate::state;
-use crate::text::{Placed, Settled, age};
+use crate::text::{Placed, Settled};
 
 impl Operation {
     /// Returns the failing jobs of each worker from its events, or from its written reports if it

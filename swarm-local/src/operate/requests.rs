@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use swarm_core::{JobName, Slot};
+use swarm_view::age::age;
 
 use super::Operation;
 use crate::by_hand::{Action, Answer, Request};
 use crate::snapshot::JobRow;
-use crate::text::age;
 
 impl Operation {
     /// Carries out an action of a person. Returns whether the desired state changed.

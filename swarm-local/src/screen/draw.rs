@@ -7,8 +7,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use swarm_adapters_host::clock::unix_s;
+use swarm_view::age::age;
 
-use super::super::text::{age, counted};
+use super::super::text::counted;
 use super::lines::{cut, paragraph, put, put_title};
 use super::model::{Ends, Focus, Model, Page, Tone, Which};
 use super::palette::{FAINT, Palette, STRONG};

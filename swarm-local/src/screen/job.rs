@@ -11,11 +11,12 @@ use ratatui::text::Line;
 use swarm_adapters_host::channel::JobNow;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::job_log::file_name;
-use swarm_adapters_host::shell;
 use swarm_core::{JobName, Title};
+use swarm_view::age::age;
+use swarm_view::shell;
 
 use super::super::snapshot::{FailingRow, JobRow};
-use super::super::text::{age, counted};
+use super::super::text::counted;
 use super::jobs::{failure_of, remark};
 use super::lines::{cut, paragraph, pieces, put, put_title};
 use super::model::{Ends, JobPage, Model};

@@ -3,7 +3,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use swarm_adapters_host::printable::{Form, printable};
+use swarm_view::printable::{Form, printable};
 use unicode_width::UnicodeWidthChar as _;
 
 use super::super::output::columns_of;

@@ -6,16 +6,17 @@ use httpdate::fmt_http_date;
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::JobNow;
 use swarm_adapters_host::clock::unix_s;
-use swarm_adapters_host::shell;
 use swarm_core::handover::SessionId;
 use swarm_core::verdict::FailingShown;
 use swarm_core::{FailingJob, FailingState, JobPhase, Progress, Slot, SlotRecord, Title};
 use swarm_spec::manifest::Explained;
+use swarm_view::age::age;
+use swarm_view::shell;
 
 use super::words::{Word, word};
 use crate::processes::{Phase, WorkerProcess};
 use crate::reports::Reports;
-use crate::text::{age, counted, quoted};
+use crate::text::{counted, quoted};
 
 /// The time that a job must run to be good again; part of a sentence.
 pub(crate) const RUNS_WELL: &str = "counts as failing until 30 s";

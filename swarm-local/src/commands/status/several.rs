@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde_json::json;
 use swarm_adapters_host::clock::unix_s;
+use swarm_view::age::age;
 
 use super::super::super::snapshot::Snapshot;
-use super::super::super::text::{age, number};
+use super::super::super::text::number;
 use super::super::Failure;
 use super::super::pool::Pool;
 use crate::output::{add_table, columns, row};

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::root;
 
 /// The workspace crates that each shipped crate may depend on.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("jobswarm-core", &[]),
     ("jobswarm-spec", &["jobswarm-core"]),
     ("jobswarm-client", &["jobswarm-core", "jobswarm-spec"]),
@@ -16,16 +16,36 @@ const ARROWS: [(&str, &[&str]); 10] = [
         &["jobswarm-client", "jobswarm-core", "jobswarm-replicas", "jobswarm-spec"],
     ),
     ("swarm-adapters-host", &["jobswarm-core"]),
+    ("swarm-view", &["jobswarm-core", "jobswarm-spec"]),
     ("jobswarm-replicas", &["jobswarm-core"]),
-    ("swarm-worker", &["swarm-adapters-host", "jobswarm-client", "jobswarm-core", "jobswarm-spec"]),
-    ("swarm-local", &["swarm-adapters-host", "jobswarm-core", "jobswarm-spec", "swarm-worker"]),
+    (
+        "swarm-worker",
+        &["swarm-adapters-host", "jobswarm-client", "jobswarm-core", "jobswarm-spec", "swarm-view"],
+    ),
+    (
+        "swarm-local",
+        &["swarm-adapters-host", "jobswarm-core", "jobswarm-spec", "swarm-view", "swarm-worker"],
+    ),
     (
         "swarm-cli",
-        &["swarm-adapters-host", "jobswarm-core", "swarm-local", "jobswarm-spec", "swarm-worker"],
+        &[
+            "swarm-adapters-host",
+            "jobswarm-core",
+            "swarm-local",
+            "jobswarm-spec",
+            "swarm-view",
+            "swarm-worker",
+        ],
     ),
     (
         "swarm-operator",
-        &["swarm-adapters-host", "swarm-adapters-k8s", "jobswarm-client", "swarm-worker"],
+        &[
+            "swarm-adapters-host",
+            "swarm-adapters-k8s",
+            "jobswarm-client",
+            "swarm-view",
+            "swarm-worker",
+        ],
     ),
 ];
 /// Crates that are never shipped and may see everything.
@@ -153,6 +173,16 @@ fn nothing_below_the_core_is_impure() {
     let core = ["-p", "jobswarm-core"];
     assert_eq!(found(&core, &["jobswarm-core"]), ["jobswarm-core"]);
     assert!(found(&core, &IMPURE).is_empty(), "below swarm-core: {:?}", found(&core, &IMPURE));
+}
+
+/// Both homes make the same documents, so the crate of the documents knows neither of them.
+#[test]
+fn what_is_said_about_a_pool_links_no_home_and_no_terminal() {
+    let view = ["-p", "swarm-view"];
+    let impure = IMPURE.into_iter().filter(|name| *name != "jiff");
+    let homes: Vec<_> = impure.chain(SCREEN).chain(["clap", "swarm-adapters-host"]).collect();
+    assert_eq!(found(&view, &["swarm-view"]), ["swarm-view"]);
+    assert!(found(&view, &homes).is_empty(), "below swarm-view: {:?}", found(&view, &homes));
 }
 
 /// Compares the crate without its driver with the core: it is as pure, and links no further crate.

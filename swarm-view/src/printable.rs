@@ -56,7 +56,7 @@ fn is_invisible(c: char) -> bool {
 /// Returns a text that is safe for a terminal.
 ///
 /// ```
-/// use swarm_adapters_host::printable::{Form, printable};
+/// use swarm_view::printable::{Form, printable};
 ///
 /// assert_eq!(printable("w-0\u{1b}[2J", Form::Line), "w-0\\u{1b}[2J");
 /// assert_eq!(printable("stream:a", Form::Line), "stream:a");

@@ -13,7 +13,7 @@ use crate::printable::{Form, printable};
 /// UTF-8 becomes `$'…'` with escapes, as bash, zsh and ksh read it.
 ///
 /// ```
-/// use swarm_adapters_host::shell::word;
+/// use swarm_view::shell::word;
 ///
 /// assert_eq!(word("a-b.yaml"), "a-b.yaml");
 /// assert_eq!(word("a $(id)"), "'a $(id)'");
@@ -39,7 +39,7 @@ pub fn word<W: AsRef<OsStr> + ?Sized>(word: &W) -> Cow<'_, str> {
 /// before it, or a program would read an option.
 ///
 /// ```
-/// use swarm_adapters_host::shell::operand;
+/// use swarm_view::shell::operand;
 ///
 /// assert_eq!(operand("cam 1"), "'cam 1'");
 /// assert_eq!(operand("--help"), "-- --help");
@@ -55,7 +55,7 @@ pub fn operand(text: &str) -> Cow<'_, str> {
 ///
 /// ```
 /// use std::path::Path;
-/// use swarm_adapters_host::shell::file;
+/// use swarm_view::shell::file;
 ///
 /// assert_eq!(file(Path::new("-a.yaml")), "./-a.yaml");
 /// assert_eq!(file(Path::new("/a b")), "'/a b'");

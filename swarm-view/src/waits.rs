@@ -1,11 +1,10 @@
-//! The thing that a job waits for, as `explain` shows it in both homes.
+//! The thing that a job waits for.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use swarm_adapters_host::clock::millis;
 
-use crate::text::age;
+use crate::age::age;
 
 /// The thing that a job waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +40,7 @@ impl Wait {
     #[must_use]
     pub fn lasting(mut self, waited: Option<Duration>, most: Option<Duration>) -> Self {
         let left = most.map(|most| most.saturating_sub(waited.unwrap_or_default()));
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         (self.age_ms, self.at_most_ms) = (waited.map(millis), left.map(millis));
         self
     }
