@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 use swarm_view::shell;
+use swarm_view::table::{add_table, columns, row};
 
 use crate::kubectl::{Cluster, objects};
-use swarm_local::output::{NO, Output, add_table, columns, complain, print, print_json, row};
+use swarm_local::output::{NO, Output, complain, print, print_json};
 
 /// Resource name of Leases for kubectl.
 const LEASES: &str = "leases.coordination.k8s.io";

@@ -23,8 +23,6 @@ mod workers;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use swarm_view::printable::{Form, Printable};
-
 use super::output::{NO, Output, WRONG, complain_in_lines};
 use super::show::Failed;
 
@@ -40,6 +38,7 @@ pub use ps::{PsArgs, ps};
 pub use report::{ReportArgs, report};
 pub use status::{StatusArgs, status};
 pub use stop::{StopArgs, stop};
+use swarm_view::printable::{Form, Printable};
 pub use top::{Sight, can_draw, top};
 pub use who::{WhoArgs, who};
 pub use workers::{WorkersArgs, workers};

@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process, setsid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use swarm_adapters_host::caller;
 use swarm_view::shell;
+use swarm_view::words;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
@@ -187,7 +188,7 @@ async fn leave_caller(
 /// Returns the sentence about a pool that has not started in time.
 fn waiting(snapshot: &Snapshot) -> String {
     let Snapshot { name, .. } = snapshot;
-    let (limit, (standing, _)) = (text::limit(START_MAX), snapshot.standing());
+    let (limit, (standing, _)) = (words::limit(START_MAX), snapshot.standing());
     format!("{name} has not started within {limit}, and goes on: {standing}")
 }
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use swarm_view::words::counted;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::snapshot::{FailingRow, Snapshot};
 use super::standing;
-use super::text::counted;
 use crate::processes::Processes;
 
 /// Maximum number of jobs in one report.

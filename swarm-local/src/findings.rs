@@ -1,8 +1,7 @@
 //! The answer of `check` in both homes: the parts of an installation, and the wrong ones.
 
 use serde_json::{Value, json};
-
-use crate::output::{columns, row, whole_table};
+use swarm_view::table::{columns, row, whole_table};
 
 /// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,8 +14,7 @@ use swarm_adapters_host::file::{self, ReadError};
 use swarm_core::handover::SessionId;
 use swarm_core::history::{Episode, Recorder, Turned, fit};
 use swarm_core::{Decision, Desired, JobName, JobPhase, Ledger, Observed, Phases, Unacknowledged};
-
-use super::past::read_episode;
+use swarm_view::history::read_episode;
 
 /// The file in the state directory, and its name after a rotation.
 const NAMES: [&str; 2] = ["history.jsonl", "history.1.jsonl"];

@@ -22,7 +22,6 @@ mod moves;
 mod operate;
 mod outlets;
 pub mod output;
-pub mod past;
 mod path_lock;
 mod pool_views;
 mod private_dir;
@@ -78,7 +77,6 @@ pub use fixed::Fixed;
 pub use run_log::RunLogSize;
 pub use starts::{Runners, Starts};
 pub use state::other_pool;
-pub use text::limit;
 pub use worker_log::{JobLines, Line as JobLine};
 
 use by_hand::Hands;

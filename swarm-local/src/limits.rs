@@ -2,9 +2,9 @@
 
 use swarm_adapters_host::caller;
 use swarm_core::Replication;
+use swarm_view::words::counted;
 
 use super::input::Wanted;
-use super::text::counted;
 
 /// Open files that a guard needs for each job: its output.
 const PER_JOB: u64 = 1;

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::clock::unix_s;
+use swarm_view::words::{counted, number};
 
-use super::text::{counted, number};
 use crate::processes::Remaining;
 
 /// Processes that an earlier run left behind.

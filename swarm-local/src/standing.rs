@@ -8,9 +8,9 @@ use swarm_core::Unassigned;
 use swarm_core::verdict::{Reason, Summary, Verdict, failing_jobs, number, shortened};
 use swarm_view::age::age;
 use swarm_view::shell;
+use swarm_view::words::counted;
 
 use super::snapshot::{FailingRow, JobCounts, Snapshot, StoppingRow, Word, WorkerRow};
-use super::text::counted;
 use crate::processes::{Phase, Workers};
 
 /// Urgency of a state.

@@ -11,6 +11,7 @@ use swarm_core::handover::Cell;
 use swarm_core::verdict::WithoutWorker;
 use swarm_core::{Assignment, JobName, Ledger, Slot, Unassigned, View, ViewEntry};
 use swarm_view::printable::{Form, printable};
+use swarm_view::words::{counted, number, span};
 
 use super::input::Wanted;
 use crate::writers::Writer;
@@ -248,47 +249,6 @@ pub(super) fn wrapped(words: &[String], indent: usize, columns: usize) -> String
         }
     }
     lines.join(&format!("\n{}", " ".repeat(indent)))
-}
-
-/// Formats a number and its noun.
-pub(super) fn counted(count: usize, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", number(count))
-}
-
-/// Maximum number of characters of a quoted line. Workers of this release report no longer ones.
-const QUOTED_MAX: usize = 256;
-
-/// Quotes a line of output behind the description of an end; nothing if there is none.
-pub(super) fn quoted(line: Option<&str>) -> String {
-    let Some(line) = line.map(str::trim).filter(|line| !line.is_empty()) else {
-        return String::new();
-    };
-    let cut = if line.chars().nth(QUOTED_MAX).is_some() { "…" } else { "" };
-    let beginning = line.chars().take(QUOTED_MAX).collect::<String>();
-    format!(" (`{}{cut}`)", printable(&beginning, Form::Line))
-}
-
-/// Formats a number with a comma between thousands.
-pub(super) fn number(number: usize) -> String {
-    let digits = number.to_string();
-    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
-    groups.join(",")
-}
-
-/// Formats a duration.
-pub(super) fn span(took: Duration) -> String {
-    if took < Duration::from_secs(10) {
-        format!("{} ms", took.as_millis())
-    } else {
-        format!("{:.1} s", took.as_secs_f64())
-    }
-}
-
-/// Formats a limit as an option has it: `0s`, `1.5s`.
-#[must_use]
-pub fn limit(time: Duration) -> String {
-    if time.is_zero() { "0s".to_owned() } else { format!("{time:?}") }
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use swarm_core::JobName;
+use swarm_view::words::{self, counted};
 
 use super::failures;
 use super::snapshot::Snapshot;
-use super::text::{self, counted};
 
 /// Maximum number of named jobs.
 const NAMED_MAX: usize = 3;
@@ -63,7 +63,7 @@ pub(super) fn end(
     };
     let worst = snapshot.failing.first();
     let worst = worst.map(|row| format!("; {}", failures::sentence(row))).unwrap_or_default();
-    Err(format!("not settled within {}: {reason}{worst}", text::limit(limit)))
+    Err(format!("not settled within {}: {reason}{worst}", words::limit(limit)))
 }
 
 impl NotUp {

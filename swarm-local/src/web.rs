@@ -15,6 +15,7 @@ use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, Soc
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
 use swarm_core::{Params, Title};
 use swarm_view::age::age;
+use swarm_view::table::EVERY_WORKER;
 use swarm_view::waits::Wait;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -24,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 use super::by_hand::{Action, Hands};
 use super::events::Events;
 use super::moves::Moves;
-use super::output::EVERY_WORKER;
 use super::reports::{EVERYWHERE, Reports};
 use super::snapshot::{FailingRow, JobRow, Snapshot, Word, word};
 

@@ -1,11 +1,15 @@
 //! Answers about a pool, the same on one machine and on a cluster. Nothing here reads a clock, a file or
 //! a socket.
 //!
-//! - [`waits`] has what a job waits for.
+//! - [`history`] shows the history of a pool, and [`waits`] has what a job waits for.
+//! - [`table`] makes tables and fields, and [`words`] numbers and quotes in sentences.
 //! - [`mod@age`] formats times for people.
 //! - [`mod@printable`] escapes text that could control a terminal. [`shell`] quotes words for a shell.
 
 pub mod age;
+pub mod history;
 pub mod printable;
 pub mod shell;
+pub mod table;
 pub mod waits;
+pub mod words;

@@ -8,8 +8,8 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::Value;
 use swarm_local::findings::{Finding, Outcome, document, is_sound, table};
-use swarm_local::limit;
 use swarm_local::show::{Answer, Display};
+use swarm_view::words::limit;
 
 use super::objects::Metadata;
 use super::{Failure, paths, run, some, wait};

@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use swarm_core::{FailingState, JobName, JobPhase, Timing};
-use swarm_local::output::{EVERY_WORKER, EVERYWHERE, add_field};
-use swarm_local::past::Past;
 use swarm_local::show::{Answer, Display};
+use swarm_view::history::Past;
 use swarm_view::shell;
+use swarm_view::table::{EVERY_WORKER, EVERYWHERE, add_field};
 use swarm_view::waits::Wait;
 
 use super::history;

@@ -10,8 +10,8 @@ use serde_json::json;
 use swarm_core::JobName;
 use swarm_core::history::Episode;
 use swarm_local::output::{WRONG, complain, terminal_columns};
-use swarm_local::past::{self, Past};
 use swarm_local::show::{Answer, Display};
+use swarm_view::history::{self, Past};
 
 use super::objects::Metadata;
 use super::{Failure, Scope, has_no_job_for, has_no_swarm, names, paths, run, with_jobs};
@@ -41,7 +41,7 @@ pub(crate) struct HistoryArgs {
     since: Option<Timestamp>,
     /// The number of episodes to show, or of moves of the job [default: 50, and all in documents]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    #[arg(value_parser = past::read_count)]
+    #[arg(value_parser = history::read_count)]
     last: Option<usize>,
     #[command(flatten)]
     display: Display,
@@ -57,10 +57,10 @@ Examples:
   kubectl swarm diff 812 815 --swarm cameras")]
 pub(crate) struct DiffArgs {
     /// The earlier revision, as `history` shows them
-    #[arg(value_name = "REVISION", allow_negative_numbers = true, value_parser = past::read_revision)]
+    #[arg(value_name = "REVISION", allow_negative_numbers = true, value_parser = history::read_revision)]
     from: u64,
     /// The later revision [default: the present one]
-    #[arg(value_name = "REVISION", allow_negative_numbers = true, value_parser = past::read_revision)]
+    #[arg(value_name = "REVISION", allow_negative_numbers = true, value_parser = history::read_revision)]
     to: Option<u64>,
     /// The Swarm [default: the only one of the namespace]
     #[arg(long, value_name = "NAME")]
@@ -89,7 +89,7 @@ struct HistorySpec {
 impl HistoryObject {
     fn episodes(self) -> Vec<Episode> {
         let all = self.spec.episodes.into_iter();
-        all.filter_map(past::read_episode).collect()
+        all.filter_map(history::read_episode).collect()
     }
 }
 
@@ -228,7 +228,7 @@ async fn answer(
         }
     }
     let is_one = found.len() == 1;
-    let (rows, items) = past::limits(args.last);
+    let (rows, items) = history::limits(args.last);
     let columns = terminal_columns();
     let text = |_| {
         let mut text = String::new();
@@ -297,7 +297,7 @@ async fn late(proxy: &Proxy, namespace: &str, found: &[Found]) -> Vec<String> {
 /// Prints the jobs that have another worker than at an earlier revision. Exit code 3 if the history
 /// does not reach back so far.
 pub(crate) fn diff(args: &DiffArgs) -> ExitCode {
-    if let Err(sentence) = past::in_order(args.from, args.to) {
+    if let Err(sentence) = history::in_order(args.from, args.to) {
         complain(&sentence);
         return ExitCode::from(WRONG);
     }

@@ -7,9 +7,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use swarm_core::JobPhase;
 use swarm_core::verdict::number;
-use swarm_local::output::{columns, whole_table};
 use swarm_local::show::{Answer, Display};
 use swarm_view::printable::{Form, printable};
+use swarm_view::table::{columns, whole_table};
 
 use super::pool::{JobState, LivePool, place_heads};
 use super::status::why_unassigned;

@@ -10,8 +10,8 @@ use swarm_core::handover::{Cell, Record, SessionId};
 use swarm_core::history::Episode;
 use swarm_core::parts;
 use swarm_core::{Failing, FailingJob, JobName, JobPhase, Ledger, Replication, Slot, Token};
-use swarm_local::output::EVERY_WORKER;
-use swarm_local::past::Past;
+use swarm_view::history::Past;
+use swarm_view::table::EVERY_WORKER;
 
 use super::history;
 use super::objects::{

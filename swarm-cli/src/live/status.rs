@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use swarm_adapters_host::clock::millis;
 use swarm_core::JobPhase;
 use swarm_core::handover::SessionId;
-use swarm_local::limit;
-use swarm_local::output::{add_field, add_table, columns, row, whole_table};
 use swarm_local::show::{Answer, Display};
 use swarm_view::age::age;
 use swarm_view::shell;
+use swarm_view::table::{add_field, add_table, columns, row, whole_table};
+use swarm_view::words::limit;
 
 use super::jobs::{Phases, by_phase};
 use super::objects::{Condition, SwarmObject};

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 use swarm_core::JobName;
-use swarm_local::output::{columns, row, whole_table};
 use swarm_local::show::{Answer, Display};
+use swarm_view::table::{columns, row, whole_table};
 
 use super::pool::{JobState, LivePool, Reach};
 use super::{Failure, Scope, every, has_no_job, run, with_jobs};

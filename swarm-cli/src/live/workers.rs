@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use swarm_adapters_host::clock::millis;
 use swarm_core::JobPhase;
 use swarm_core::handover::SessionId;
-use swarm_local::output::{columns, whole_table};
 use swarm_local::show::{Answer, Display};
 use swarm_view::age::age;
+use swarm_view::table::{columns, whole_table};
 
 use super::pool::{LivePool, LiveWorker, place_heads};
 use super::{Failure, Scope, age_of, every_or, paths, run};

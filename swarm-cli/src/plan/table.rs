@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use swarm_core::Slot;
+use swarm_view::table::{add_table, columns, row};
 
 use super::answer::Answer;
 use super::document::{Document, Enough, Step, Without};
-use swarm_local::output::{add_table, columns, row};
 
 /// Returns the plan as text that ends in a line break.
 pub(super) fn text(answer: &Answer) -> String {

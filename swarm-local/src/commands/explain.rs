@@ -8,15 +8,15 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use swarm_adapters_host::clock::unix_s;
 use swarm_view::age::age;
+use swarm_view::history::Past;
 use swarm_view::shell;
+use swarm_view::table::{EVERY_WORKER, EVERYWHERE, add_field};
+use swarm_view::words::counted;
 
 use super::super::web::JobEntry;
 use super::{Failure, NamedPool, finished, names};
 use crate::history;
-use crate::output::{EVERY_WORKER, EVERYWHERE, add_field};
-use crate::past::Past;
 use crate::show::{Answer, Display};
-use crate::text::counted;
 
 /// Maximum time from the grant of a job to its first run. A later run is another one.
 const START_WITHIN: Duration = Duration::from_secs(2);

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
+use swarm_view::history::{self, Past};
 
 use super::pool::{self, Pool};
 use super::{Failure, NamedPool, finished, names};
 use crate::output;
-use crate::past::{self, Past};
 use crate::show::{Answer, Display};
 
 /// Arguments of `history`.
@@ -30,7 +30,7 @@ pub struct HistoryArgs {
     pub since: Option<Timestamp>,
     /// The number of episodes to show, or of moves of the job [default: 50, and all in JSON]
     #[arg(long, short = 'n', value_name = "N", allow_negative_numbers = true)]
-    #[arg(value_parser = past::read_count)]
+    #[arg(value_parser = history::read_count)]
     pub last: Option<usize>,
     /// The way to show the answer
     #[command(flatten)]
@@ -41,10 +41,10 @@ pub struct HistoryArgs {
 #[derive(Clone, Debug, Args)]
 pub struct DiffArgs {
     /// The earlier revision, as `history` shows them
-    #[arg(value_name = "REVISION", allow_negative_numbers = true, value_parser = past::read_revision)]
+    #[arg(value_name = "REVISION", allow_negative_numbers = true, value_parser = history::read_revision)]
     pub from: u64,
     /// The later revision [default: the present one]
-    #[arg(value_name = "REVISION", allow_negative_numbers = true, value_parser = past::read_revision)]
+    #[arg(value_name = "REVISION", allow_negative_numbers = true, value_parser = history::read_revision)]
     pub to: Option<u64>,
     /// The pool
     #[command(flatten)]
@@ -80,7 +80,7 @@ async fn answer(args: &HistoryArgs) -> Result<Answer, Failure> {
     }
     let (episodes, note) = args.pool.history().await?;
     let past = Past { episodes: &episodes, now: Timestamp::now(), since: args.since };
-    let (rows, items) = past::limits(args.last);
+    let (rows, items) = history::limits(args.last);
     let columns = output::terminal_columns();
     let Some(job) = &args.job else {
         let text = |_| past.table(rows, columns);
@@ -112,7 +112,7 @@ async fn answer(args: &HistoryArgs) -> Result<Answer, Failure> {
 fn every(args: &HistoryArgs, pools: &[Pool]) -> Result<Answer, Failure> {
     let read = |pool: &Pool| (pool.name(), crate::history::read(&pool.dir));
     let found: Vec<_> = pools.iter().map(read).collect();
-    let (rows, items) = past::limits(args.last);
+    let (rows, items) = history::limits(args.last);
     let columns = output::terminal_columns();
     let of = |episodes| Past { episodes, now: Timestamp::now(), since: args.since };
     let text = |_| {
@@ -141,7 +141,7 @@ fn every(args: &HistoryArgs, pools: &[Pool]) -> Result<Answer, Failure> {
 }
 
 async fn difference(args: &DiffArgs) -> Result<Answer, Failure> {
-    past::in_order(args.from, args.to).map_err(Failure::Usage)?;
+    history::in_order(args.from, args.to).map_err(Failure::Usage)?;
     let (episodes, note) = args.pool.history().await?;
     let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
     let it = past.diff(args.from, args.to).map_err(Failure::No)?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use swarm_core::JobName;
 use swarm_view::shell;
+use swarm_view::words::counted;
 
 use super::super::snapshot::Snapshot;
 use super::super::state;
@@ -13,7 +14,6 @@ use super::super::web::{self, JobEntry, job_line};
 use super::Failure;
 use super::pool::{self, Pool, PoolArgs};
 use crate::job_log::JobLog;
-use crate::text::counted;
 
 /// Maximum number of names that a sentence suggests.
 const NEAR_MAX: usize = 3;

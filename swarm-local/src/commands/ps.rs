@@ -11,13 +11,13 @@ use swarm_adapters_host::usage::Usage;
 use swarm_view::age::age;
 use swarm_view::printable::{Form, printable};
 use swarm_view::shell;
+use swarm_view::table::{columns, columns_of, line, width_of};
+use swarm_view::words::{counted, quoted};
 
 use super::super::snapshot::RUNS_WELL;
-use super::super::text::{counted, quoted};
 use super::super::web::{self, JobEntry, job_line};
 use super::pool::Pool;
 use super::{Failure, PoolArgs, finished, names, pool};
-use crate::output::{columns, columns_of, line, width_of};
 use crate::show::{Answer, Display, Format};
 
 /// Number of existing workers that an error names if the requested worker does not exist.

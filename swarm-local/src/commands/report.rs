@@ -13,12 +13,12 @@ use swarm_adapters_host::file::{read_regular_text, regular};
 use swarm_adapters_host::http::Build;
 use swarm_core::history::Episode;
 use swarm_spec::yaml;
+use swarm_view::history::Past;
 
 use super::pool::{Pool, only_ended, ran_in};
 use super::{Failure, PoolArgs, ended};
 use crate::fixed::Fixed;
 use crate::output;
-use crate::past::Past;
 use crate::processes::job_logs;
 use crate::report::{LOG_LINES, LOOK, Output, Report, file_name, plain};
 use crate::{history, run_log, state};

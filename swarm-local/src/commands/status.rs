@@ -13,13 +13,13 @@ use serde_json::Value;
 use swarm_view::age::age;
 use swarm_view::printable::{Form, printable};
 use swarm_view::shell;
+use swarm_view::table::{self, columns_of, padded, title, width_of};
+use swarm_view::words::{counted, limit};
 use tokio::time::{Instant, sleep};
 
 use super::super::snapshot::{Snapshot, WorkerRow};
-use super::super::text::{counted, limit};
 use super::pool::Pool;
 use super::{Failure, PoolArgs, finished, pool};
-use crate::output::{self, columns_of, padded, title, width_of};
 use crate::show::{Answer, Display};
 
 /// The time between two requests of a status that waits.
@@ -131,7 +131,7 @@ pub(super) fn text(
     let counts = snapshot.counts(&snapshot.unassigned_by_reason());
     let (name, revision, dir) = (&snapshot.name, snapshot.revision, dir.display());
     let line = |text: &str| printable(text, Form::Line).into_owned();
-    let head = format!("{}: {}\n", title(&line(name)), output::states(&line(&standing)));
+    let head = format!("{}: {}\n", title(&line(name)), table::states(&line(&standing)));
     let mut text = String::new();
     if snapshot.earlier.is_none() {
         let _ = writeln!(text, "{counts}, revision {revision}");
@@ -157,7 +157,7 @@ pub(super) fn text(
         let remarks = worker.remarks(worker.silent_for());
         let gap = if remarks.is_empty() { "" } else { ", " };
         let jobs = counted(*jobs, "job");
-        let state = output::state(&line(state), STATE_COLUMNS);
+        let state = table::state(&line(state), STATE_COLUMNS);
         let (name, remarks) = (padded(&line(name), width), line(&remarks));
         let pid = worker.pid.filter(|_| is_wide).map(|pid| format!("PID {pid}, "));
         let pid = pid.unwrap_or_default();

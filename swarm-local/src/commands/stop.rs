@@ -10,13 +10,14 @@ use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
 use swarm_view::shell;
+use swarm_view::words::{self, counted, span};
 use tokio::sync::watch;
 use tokio::time::{interval_at, sleep};
 
 use super::super::earlier::{self, Ended};
 use super::super::ending::{Cause, of_killed};
 use super::super::state::StateDir;
-use super::super::text::{self, counted, span};
+use super::super::text;
 use super::names::{self, Purpose};
 use super::pool::{Found, Pool};
 use super::{Failure, PoolArgs, ended, standard_output};
@@ -178,7 +179,7 @@ async fn leftovers(
 }
 
 fn still_left(dir: &Path, limit: Duration, left: Option<&Earlier>) -> Failure {
-    let (dir, quoted, limit) = (dir.display(), shell::file(dir), text::limit(limit));
+    let (dir, quoted, limit) = (dir.display(), shell::file(dir), words::limit(limit));
     let left = left.map(|left| format!("; {}", left.sentence(unix_s()))).unwrap_or_default();
     Failure::Failed(anyhow::anyhow!(
         "what an earlier run left in {dir} has not ended within {limit}{left}; to kill what is \
@@ -230,7 +231,7 @@ async fn wait(
 }
 
 fn still_ending(dir: &Path, limit: Duration, ending: Option<&Ending>) -> Failure {
-    let (dir, quoted, limit) = (dir.display(), shell::file(dir), text::limit(limit));
+    let (dir, quoted, limit) = (dir.display(), shell::file(dir), words::limit(limit));
     let what = ending.map(|ending| {
         let names = ending.waits_for.join(", ");
         let names = if names.is_empty() { names } else { format!(": {names}") };

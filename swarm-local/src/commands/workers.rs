@@ -6,11 +6,11 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use swarm_view::age::age;
+use swarm_view::table::columns::{self, POOL};
+use swarm_view::table::{row, whole_table};
 
 use super::super::snapshot::WorkerRow;
 use super::{Failure, PoolArgs, finished, pool};
-use crate::output::columns::{self, POOL};
-use crate::output::{row, whole_table};
 use crate::show::{Answer, Display};
 
 /// Arguments of `workers`.

@@ -8,8 +8,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use swarm_adapters_host::clock::unix_s;
 use swarm_view::age::age;
+use swarm_view::words::counted;
 
-use super::super::text::counted;
 use super::lines::{cut, paragraph, put, put_title};
 use super::model::{Ends, Focus, Model, Page, Tone, Which};
 use super::palette::{FAINT, Palette, STRONG};

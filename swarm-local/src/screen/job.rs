@@ -14,9 +14,9 @@ use swarm_adapters_host::job_log::file_name;
 use swarm_core::{JobName, Title};
 use swarm_view::age::age;
 use swarm_view::shell;
+use swarm_view::words::counted;
 
 use super::super::snapshot::{FailingRow, JobRow};
-use super::super::text::counted;
 use super::jobs::{failure_of, remark};
 use super::lines::{cut, paragraph, pieces, put, put_title};
 use super::model::{Ends, JobPage, Model};

@@ -6,8 +6,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use swarm_adapters_host::channel::JobVersion;
 use swarm_core::Title;
+use swarm_view::table::{columns_of, padded};
 
-use super::super::output::{columns_of, padded};
 use super::super::snapshot::{FailingRow, JobRow, Snapshot};
 use super::lines::{fitted, put, put_title, window};
 use super::model::{Ends, Focus, Model, Which};

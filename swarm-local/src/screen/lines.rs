@@ -4,9 +4,9 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use swarm_view::printable::{Form, printable};
+use swarm_view::table::columns_of;
 use unicode_width::UnicodeWidthChar as _;
 
-use super::super::output::columns_of;
 use super::super::text::wrapped;
 use super::palette::{FAINT, STRONG};
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use swarm_core::Title;
+use swarm_view::words::counted;
 
 use super::super::moves::Move;
 use super::super::outlets::{Message, Paths};
 use super::super::reports::Reports;
 use super::super::snapshot::{JobRow, Snapshot, Word, WorkerRow};
-use super::super::text::counted;
 use super::learn::Digest;
 use super::questions::{Note, Question};
 use super::reader::JobLog;

@@ -1,8 +1,9 @@
 //! Questions before something stops, and requests of keys beyond the screen.
 
+use swarm_view::words::counted;
+
 use super::super::by_hand::Action;
 use super::super::snapshot::Snapshot;
-use super::super::text::counted;
 use super::lines::fitted;
 
 /// Maximum length of the name of a job in a question.

@@ -12,11 +12,11 @@ use swarm_core::{FailingJob, FailingState, JobPhase, Progress, Slot, SlotRecord,
 use swarm_spec::manifest::Explained;
 use swarm_view::age::age;
 use swarm_view::shell;
+use swarm_view::words::{counted, quoted};
 
 use super::words::{Word, word};
 use crate::processes::{Phase, WorkerProcess};
 use crate::reports::Reports;
-use crate::text::{counted, quoted};
 
 /// The time that a job must run to be good again; part of a sentence.
 pub(crate) const RUNS_WELL: &str = "counts as failing until 30 s";

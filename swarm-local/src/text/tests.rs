@@ -45,12 +45,6 @@ fn names(names: &[&str]) -> BTreeSet<JobName> {
 }
 
 #[test]
-fn a_limit_is_shown_as_an_option_has_it() {
-    let shown = [0, 3_000, 1_500, 20].map(|ms| super::limit(Duration::from_millis(ms)));
-    assert_eq!(shown, ["0s", "3s", "1.5s", "20ms"]);
-}
-
-#[test]
 fn jobs_that_every_worker_runs_are_counted_and_done_ones_are_not_removed() {
     let all = Placed { everywhere: names(&["a", "b", "c"]), ..Placed::default() };
     let (_, view) = pool(&[&["a", "b", "c"], &["a", "b", "c"]]);
@@ -69,12 +63,6 @@ settled in 23.7 s: 3 jobs on each of 2 workers, 3 new
     let now = Placed { assignment, done: names(&["b"]), ..Placed::default() };
     let expected = "settled in 23.7 s: 1 job on 1 worker, 1 done\n  w-0     1  a";
     assert_eq!(report(&before, &now, &view), expected);
-}
-
-#[test]
-fn numbers_can_be_read() {
-    assert_eq!(counted(1_000_000, "job"), "1,000,000 jobs");
-    assert_eq!(counted(1, "job") + &counted(999, "job") + &number(1_234), "1 job999 jobs1,234");
 }
 
 #[test]

@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde_json::json;
 use swarm_adapters_host::clock::unix_s;
 use swarm_view::age::age;
+use swarm_view::table::{add_table, columns, row};
+use swarm_view::words::number;
 
 use super::super::super::snapshot::Snapshot;
-use super::super::super::text::number;
 use super::super::Failure;
 use super::super::pool::Pool;
-use crate::output::{add_table, columns, row};
 use crate::show::{Answer, Display};
 
 /// A pool that runs.

@@ -174,7 +174,7 @@ fn two_revisions_differ_by_what_came_and_went() {
     let past = past(&episodes);
     let all = past.diff(0, None).unwrap();
     let plain = |text: String| anstream::adapter::strip_str(&text).to_string();
-    assert!(all.text().starts_with(&crate::output::title("w-1")), "{}", all.text());
+    assert!(all.text().starts_with(&crate::table::title("w-1")), "{}", all.text());
     let text = plain(all.text());
     let expected = "w-1\n  + a  balance\n1 more moves have no details any more\n";
     assert_eq!(text, expected);

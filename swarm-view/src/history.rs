@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::age::age;
+use crate::printable::{Form, printable};
 use jiff::Timestamp;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use swarm_core::history::{Episode, JobEdit, JobMove};
-use swarm_view::age::age;
-use swarm_view::printable::{Form, printable};
 use unicode_width::UnicodeWidthChar as _;
 
-use crate::output::{columns, columns_of, row, title, whole_table};
-use crate::text::counted;
+use crate::table::{columns, columns_of, row, title, whole_table};
+use crate::words::counted;
 
 /// The reason of a move to no worker, of a job that is not wanted.
 const REMOVED: &str = "removed";
