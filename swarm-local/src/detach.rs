@@ -17,7 +17,9 @@ use clap::ValueEnum as _;
 use rustix::process::{Pid, Signal, kill_process, setsid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use swarm_adapters_host::caller;
+use swarm_adapters_host::clock::unix_s;
 use swarm_view::shell;
+use swarm_view::status::Status;
 use swarm_view::words;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
@@ -167,14 +169,15 @@ async fn leave_caller(
     sentence: String,
     dir: PathBuf,
 ) {
-    if snapshots.wait_for(|snapshot| snapshot.is_known()).await.is_err() {
+    if snapshots.wait_for(|snapshot| snapshot.status.is_known()).await.is_err() {
         return;
     }
-    let started = async { snapshots.wait_for(|snapshot| snapshot.has_started()).await.is_ok() };
+    let started =
+        async { snapshots.wait_for(|snapshot| snapshot.status.has_started()).await.is_ok() };
     match timeout(START_MAX, started).await {
         Ok(true) => {}
         Ok(false) => return,
-        Err(_) => text::say(&waiting(&snapshots.borrow())),
+        Err(_) => text::say(&waiting(&snapshots.borrow().status)),
     }
     text::say(&sentence);
     let mut stdout = io::stdout().lock();
@@ -186,9 +189,9 @@ async fn leave_caller(
 }
 
 /// Returns the sentence about a pool that has not started in time.
-fn waiting(snapshot: &Snapshot) -> String {
-    let Snapshot { name, .. } = snapshot;
-    let (limit, (standing, _)) = (words::limit(START_MAX), snapshot.standing());
+fn waiting(status: &Status) -> String {
+    let Status { name, .. } = status;
+    let (limit, (standing, _)) = (words::limit(START_MAX), status.standing(unix_s()));
     format!("{name} has not started within {limit}, and goes on: {standing}")
 }
 
@@ -247,10 +250,10 @@ mod tests {
     fn a_pool_that_starts_slowly_says_what_it_waits_for() {
         let (name, reason) = ("cams".to_owned(), "WorkersNotReady");
         let message = "these workers are not ready: w-0, w-1".to_owned();
-        let snapshot = Snapshot { name, reason: reason.into(), message, ..Snapshot::default() };
+        let status = Status { name, reason: reason.into(), message, ..Status::default() };
         let expected = "cams has not started within 20s, and goes on: WorkersNotReady: these \
                         workers are not ready: w-0, w-1";
-        assert_eq!(waiting(&snapshot), expected);
+        assert_eq!(waiting(&status), expected);
     }
 
     #[test]

@@ -6,17 +6,18 @@ use std::io;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::Context as _;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::file;
+use swarm_view::status::{Earlier, Status};
 use swarm_worker::JOB_FILES;
 use swarm_worker::sweep::{self, Marker};
 use tokio::sync::watch;
 
 use super::ending::{Cause, of_killed};
 use super::outlets::Voice;
-use super::progress::Earlier;
 use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
 use super::worker_log::{self, WorkerLog, killed_job};
@@ -134,7 +135,8 @@ pub(super) async fn end_first(
                     let sentence = earlier.sentence(unix_s());
                     Voice::lines().say(&format!("{sentence}; the pool starts after that"));
                 }
-                let snapshot = Snapshot { name: name.to_owned(), earlier, ..Snapshot::default() };
+                let status = Status { name: name.to_owned(), earlier, ..Status::default() };
+                let snapshot = Snapshot { status, ..Snapshot::default() };
                 snapshots.send_replace(Arc::new(snapshot));
             }
         }
@@ -145,8 +147,16 @@ pub(super) async fn end_first(
     Ok(())
 }
 
+impl From<&Remaining> for Earlier {
+    fn from(remaining: &Remaining) -> Self {
+        let Remaining { workers, others, until } = *remaining;
+        let rest = until.saturating_duration_since(Instant::now());
+        Self { workers, others, until_unix_s: unix_s() + rest.as_secs() }
+    }
+}
+
 fn now(left: &watch::Receiver<Option<Remaining>>) -> Option<Earlier> {
-    left.borrow().as_ref().map(Earlier::of)
+    left.borrow().as_ref().map(Earlier::from)
 }
 
 fn report(ended: &Ended, cause: Cause) {

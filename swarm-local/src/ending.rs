@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use swarm_adapters_host::channel::WorkerState;
 use swarm_adapters_host::clock::unix_s;
 use swarm_core::Slot;
+use swarm_view::status::Ending;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::outlets::Outlets;
-use super::progress::Ending;
 use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
 use crate::processes::{Killed, Processes, Workers};
@@ -129,9 +129,11 @@ impl End<'_> {
 
     fn publish(&self, base: &Snapshot, ending: Ending) {
         self.outlets.snapshots.send_if_modified(|last| {
-            let is_new = last.ending.as_ref() != Some(&ending);
+            let is_new = last.status.ending.as_ref() != Some(&ending);
             if is_new {
-                *last = Arc::new(Snapshot { ending: Some(ending), ..base.clone() });
+                let mut snapshot = base.clone();
+                snapshot.status.ending = Some(ending);
+                *last = Arc::new(snapshot);
             }
             is_new
         });

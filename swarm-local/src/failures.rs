@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use swarm_view::status::{FailingRow, Status, held_back};
 use swarm_view::words::counted;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::snapshot::{FailingRow, Snapshot};
-use super::standing;
 use crate::processes::Processes;
 
 /// Maximum number of jobs in one report.
@@ -52,27 +51,27 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Returns sentences about changes in `snapshot`. A job is named once when it begins to fail, and
+    /// Returns sentences about changes in `status`. A job is named once when it begins to fail, and
     /// again when it is given up.
-    pub(super) fn news(&mut self, snapshot: &Snapshot) -> Vec<String> {
+    pub(super) fn news(&mut self, status: &Status) -> Vec<String> {
         let is_news = |row: &&FailingRow| self.known.get(&row.job) != Some(&row.state);
-        let news: Vec<_> = snapshot.failing.iter().filter(is_news).collect();
+        let news: Vec<_> = status.failing.iter().filter(is_news).collect();
         let mut sentences: Vec<_> = news.iter().take(NAMED_MAX).map(|row| sentence(row)).collect();
         if NAMED_MAX < news.len() {
             let rest = counted(news.len() - NAMED_MAX, "more job");
-            sentences.push(format!("… and {rest}: {} in all fail", snapshot.jobs.failing));
+            sentences.push(format!("… and {rest}: {} in all fail", status.jobs.failing));
         }
-        if 0 < self.count && snapshot.jobs.failing == 0 {
+        if 0 < self.count && status.jobs.failing == 0 {
             sentences.push("no job fails any more".to_owned());
         }
         let is_known =
             |worker: &str, job: &str| self.held_back.get(worker).is_some_and(|known| known == job);
-        let held = snapshot.held_back().filter(|(row, job)| !is_known(&row.name, job));
-        sentences.extend(standing::held_back(held));
-        let all = snapshot.held_back();
+        let held = status.held_back().filter(|(row, job)| !is_known(&row.name, job));
+        sentences.extend(held_back(held));
+        let all = status.held_back();
         self.held_back = all.map(|(row, job)| (row.name.clone(), job.to_owned())).collect();
-        self.count = snapshot.jobs.failing;
-        let rows = snapshot.failing.iter();
+        self.count = status.jobs.failing;
+        let rows = status.failing.iter();
         self.known = rows.map(|row| (row.job.clone(), row.state)).collect();
         sentences
     }
@@ -97,7 +96,7 @@ fn goes_on(last_exit: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn snapshot(failing: &[(&str, &'static str)]) -> Snapshot {
+    fn status(failing: &[(&str, &'static str)]) -> Status {
         let row = |(job, state): &(&str, &'static str)| FailingRow {
             title: None,
             job: (*job).to_owned(),
@@ -109,30 +108,30 @@ mod tests {
             last_output: vec!["no such camera".to_owned()],
         };
         let failing_rows = failing.iter().map(row).collect();
-        let mut snapshot = Snapshot { failing: failing_rows, ..Snapshot::default() };
-        snapshot.jobs.failing = failing.len();
-        snapshot
+        let mut status = Status { failing: failing_rows, ..Status::default() };
+        status.jobs.failing = failing.len();
+        status
     }
 
     #[test]
     fn a_job_is_named_when_it_begins_to_fail_and_when_it_is_given_up() {
         let mut failures = Failures::default();
-        let said = failures.news(&snapshot(&[("a", "restarting")]));
+        let said = failures.news(&status(&[("a", "restarting")]));
         assert_eq!(said, ["a on w-0 ended with exit code 3 (`no such camera`); restarting it"]);
-        assert!(failures.news(&snapshot(&[("a", "restarting")])).is_empty());
-        let said = failures.news(&snapshot(&[("a", "failed")]));
+        assert!(failures.news(&status(&[("a", "restarting")])).is_empty());
+        let said = failures.news(&status(&[("a", "failed")]));
         let given_up = "it is not restarted any more";
         assert_eq!(
             said,
             [format!("a on w-0 ended with exit code 3 (`no such camera`); {given_up}")]
         );
-        assert_eq!(failures.news(&snapshot(&[])), ["no job fails any more"]);
-        assert!(failures.news(&snapshot(&[])).is_empty());
+        assert_eq!(failures.news(&status(&[])), ["no job fails any more"]);
+        assert!(failures.news(&status(&[])).is_empty());
     }
 
     #[test]
     fn a_reason_that_is_a_sentence_of_its_own_follows_a_colon() {
-        let mut one = snapshot(&[("a", "restarting")]);
+        let mut one = status(&[("a", "restarting")]);
         one.failing[0].last_output.clear();
         one.failing[0].last_exit = "there is no program rec.sh".to_owned();
         let expected = "a on w-0: there is no program rec.sh; restarting it";
@@ -143,7 +142,7 @@ mod tests {
     fn many_are_counted() {
         let names: Vec<_> = (0..9).map(|n| format!("job-{n}")).collect();
         let all: Vec<_> = names.iter().map(|name| (name.as_str(), "restarting")).collect();
-        let said = Failures::default().news(&snapshot(&all));
+        let said = Failures::default().news(&status(&all));
         assert_eq!((said.len(), said[3].as_str()), (4, "… and 6 more jobs: 9 in all fail"));
     }
 }

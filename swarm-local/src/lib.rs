@@ -26,7 +26,6 @@ mod path_lock;
 mod pool_views;
 mod private_dir;
 mod processes;
-mod progress;
 pub mod report;
 mod reports;
 mod run_log;
@@ -37,7 +36,6 @@ mod sessions;
 pub mod show;
 mod shutdown;
 mod snapshot;
-mod standing;
 mod starts;
 mod state;
 mod terminal;
@@ -280,7 +278,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     has_ended.cancel();
     service.abort();
     let _ = service.await;
-    service::ended(&last_snapshot.borrow().clone());
+    service::ended(&last_snapshot.borrow().clone().status);
     let last = match view {
         Some(view) => view.ended().await,
         None => Ok(None),

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use swarm_adapters_host::channel::Versions;
+use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::Socket;
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::timer;
@@ -22,6 +23,7 @@ use swarm_core::{
     Autoscaler, Decider, Decision, Desired, Failing, Failover, JobName, Ledger, Needs, Observed,
     Slot, Unassigned,
 };
+use swarm_view::status::InvalidFile;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Interval;
 
@@ -34,7 +36,6 @@ use super::input::{self, Edit, Input, Wanted};
 use super::outlets::Outlets;
 use super::sessions::Sessions;
 use super::shutdown::Shutdown;
-use super::snapshot::InvalidFile;
 use super::state::StateDir;
 use super::text::{self, Placed};
 use super::until::{self, End, Until};
@@ -277,7 +278,7 @@ impl Operation {
     async fn end_workers(&mut self, shutdown: &Shutdown) -> String {
         let mut granted = Granted::new();
         let snapshot = Arc::clone(&self.outlets.snapshots.borrow());
-        for row in &snapshot.workers {
+        for row in &snapshot.status.workers {
             granted.insert(Slot(row.slot), row.jobs + row.releasing);
         }
         let end = ending::End {
@@ -374,7 +375,7 @@ impl Operation {
                 }
                 Woken::Edited(Edit::Invalid(explained)) => {
                     self.outlets.voice.refuse(&explained);
-                    self.invalid_file = Some(InvalidFile::now(explained));
+                    self.invalid_file = Some(InvalidFile::of(explained, unix_s()));
                     recheck_at = Some(Instant::now());
                 }
                 Woken::Asked(request) => {
@@ -403,7 +404,7 @@ impl Operation {
         let marks = || self.views.marks();
         let not_up = settled.map(|(decision, _)| self.sessions.not_up(&decision.ledger, &marks()));
         let snapshot = self.outlets.snapshots.borrow().clone();
-        let end = until::end(&snapshot, not_up.as_ref(), self.started.elapsed(), limit);
+        let end = until::end(&snapshot.status, not_up.as_ref(), self.started.elapsed(), limit);
         end.map_err(anyhow::Error::msg)
     }
 

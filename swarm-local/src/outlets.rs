@@ -89,7 +89,7 @@ impl Outlets {
         self.voice.say(sentence);
         self.snapshots.send_modify(|snapshot| {
             let mut ended = Snapshot::clone(snapshot);
-            ended.ending.get_or_insert_default().last = Some(sentence.to_owned());
+            ended.status.ending.get_or_insert_default().last = Some(sentence.to_owned());
             *snapshot = Arc::new(ended);
         });
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 use swarm_adapters_host::clock::unix_s;
+use swarm_view::status::Status;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
@@ -44,7 +45,7 @@ pub(super) async fn follow(mut snapshots: watch::Receiver<Arc<Snapshot>>, shutdo
             Ok(()) = snapshots.changed(), if !said.is_ready => {}
         }
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
-        let lines = said.next(&snapshot, shutdown.is_ending(), (unix_s(), Instant::now()));
+        let lines = said.next(&snapshot.status, shutdown.is_ending(), (unix_s(), Instant::now()));
         if lines.is_empty() {
             continue;
         }
@@ -54,8 +55,8 @@ pub(super) async fn follow(mut snapshots: watch::Receiver<Arc<Snapshot>>, shutdo
 
 /// Reports the end of the pool, which remains the state of the stopped service. It must be the last
 /// report.
-pub(super) fn ended(snapshot: &Snapshot) {
-    let last = snapshot.ending.as_ref().and_then(|ending| ending.last.as_deref());
+pub(super) fn ended(status: &Status) {
+    let last = status.ending.as_ref().and_then(|ending| ending.last.as_deref());
     if let Some(sentence) = last.filter(|_| env::var_os("NOTIFY_SOCKET").is_some()) {
         send(&[status_line(sentence)]);
     }
@@ -77,18 +78,18 @@ impl Said {
     /// clock.
     fn next(
         &mut self,
-        snapshot: &Snapshot,
+        status: &Status,
         is_ending: bool,
         (now, instant): (u64, Instant),
     ) -> Vec<String> {
         let mut lines = Vec::new();
-        if snapshot.is_known() && !std::mem::replace(&mut self.is_ready, true) {
+        if status.is_known() && !std::mem::replace(&mut self.is_ready, true) {
             lines.push("READY=1".to_owned());
         }
         if is_ending && !std::mem::replace(&mut self.is_ending, true) {
             lines.push("STOPPING=1".to_owned());
         }
-        let left = snapshot.ending.as_ref().map(|ending| {
+        let left = status.ending.as_ref().map(|ending| {
             let left = Duration::from_secs(ending.until_unix_s.saturating_sub(now));
             let until = *self.until.get_or_insert(instant + left);
             until.saturating_duration_since(instant)
@@ -99,12 +100,12 @@ impl Said {
             let more = MORE + left.unwrap_or_default();
             lines.push(format!("EXTEND_TIMEOUT_USEC={}", more.as_micros()));
         }
-        let (standing, _) = snapshot.standing();
-        let counts = snapshot.counts(&snapshot.unassigned_by_reason());
-        let status = match (is_ending, &snapshot.ending) {
+        let (standing, _) = status.standing(unix_s());
+        let counts = status.counts(&status.unassigned_by_reason());
+        let status = match (is_ending, &status.ending) {
             (true, Some(ending)) => format!("ending: {}", ending.sentence(now)),
             (true, None) => "ending".to_owned(),
-            (false, _) if self.is_ready => match &snapshot.invalid_file {
+            (false, _) if self.is_ready => match &status.invalid_file {
                 Some(file) => {
                     format!("the file is invalid ({}); {standing}; {counts}", file.message)
                 }
@@ -122,35 +123,34 @@ impl Said {
 
 #[cfg(test)]
 mod tests {
-    use super::super::snapshot::InvalidFile;
     use super::*;
-    use crate::progress::Ending;
+    use swarm_view::status::Ending;
+    use swarm_view::status::InvalidFile;
 
     #[test]
     fn a_service_is_starting_then_ready_once_and_asks_for_time_while_it_ends() {
         let (mut said, now) = (Said::default(), Instant::now());
-        let mut next =
-            |snapshot: &Snapshot, is_ending| said.next(snapshot, is_ending, (1_000, now));
-        let unknown = Snapshot::default();
+        let mut next = |status: &Status, is_ending| said.next(status, is_ending, (1_000, now));
+        let unknown = Status::default();
         assert_eq!(next(&unknown, false), ["EXTEND_TIMEOUT_USEC=30000000", "STATUS=starting"]);
         assert_eq!(next(&unknown, false), ["EXTEND_TIMEOUT_USEC=30000000"]);
-        let known = Snapshot {
+        let known = Status {
             name: "a".into(),
             settled: true,
             reason: "Settled".into(),
-            ..Snapshot::default()
+            ..Status::default()
         };
         let status = "STATUS=Settled; 0 jobs on 0 workers";
         assert_eq!(next(&known, false), ["READY=1", status]);
         assert!(next(&known, false).is_empty());
         let message = "a.yaml:2:1: unknown field `jbos`".to_owned();
         let invalid = InvalidFile { message, excerpt: None, since_unix_s: 1_000 };
-        let invalid = Snapshot { invalid_file: Some(invalid), ..known.clone() };
+        let invalid = Status { invalid_file: Some(invalid), ..known.clone() };
         let problem = "the file is invalid (a.yaml:2:1: unknown field `jbos`)";
         let expected = format!("STATUS={problem}; Settled; 0 jobs on 0 workers");
         assert_eq!(next(&invalid, false), [expected]);
         let ending = Ending { jobs: 2, left: 1, until_unix_s: 1_012, ..Ending::default() };
-        let ending = Snapshot { ending: Some(ending), ..known };
+        let ending = Status { ending: Some(ending), ..known };
         let status = "STATUS=ending: 1 of 2 jobs is still stopping, at most 12 s";
         assert_eq!(next(&ending, true), ["STOPPING=1", "EXTEND_TIMEOUT_USEC=42000000", status]);
         // Changes of the wall clock have no effect.

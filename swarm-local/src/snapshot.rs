@@ -1,15 +1,13 @@
 //! The state of a pool at one moment, for the terminal and HTTP.
 
-mod document;
+mod answer;
 mod rows;
-mod words;
+mod verdict;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::{JobNow, JobPhase, Versions};
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::failing::WORST_MAX;
@@ -19,15 +17,13 @@ use swarm_core::{
     Decision, Desired, Failing, FailingJob, Jobs, Observed, Progress, Slot, Unassigned,
 };
 use swarm_view::shell;
+use swarm_view::status::{FailingRow, JobCounts, Status, StoppingRow, UnassignedRow, WorkerRow};
 use swarm_view::waits::Wait;
+use swarm_view::words::Word;
 
-pub(super) use self::rows::{
-    FailingRow, InvalidFile, JobCounts, JobRow, RUNS_WELL, StoppingRow, WorkerRow,
-};
-use self::words::reasons;
-pub(super) use self::words::{Word, word};
+pub(super) use self::rows::JobRow;
+use self::rows::worker_row;
 use crate::processes::{WorkerProcess, Workers};
-use crate::progress::{Earlier, Ending};
 use crate::reports::Reports;
 use crate::starts::Runners;
 
@@ -42,102 +38,34 @@ pub(super) struct Bounds {
     pub(super) return_grace: Duration,
 }
 
-/// The state of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// The state of a pool, with what only its operator or its view knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Snapshot {
-    /// The Swarm's name.
-    pub(super) name: String,
-    /// The ledger's revision.
-    pub(super) revision: u64,
-    /// The followed file, if edits are followed.
-    #[serde(default)]
-    pub(super) file: Option<String>,
-    /// Time of the start of the operator, in seconds of Unix time.
-    #[serde(default)]
-    pub(super) since_unix_s: u64,
-    /// Number of publications of the view.
-    pub(super) version: u64,
-    /// Whether the pool has nothing to do and waits for nothing.
-    pub(super) settled: bool,
-    /// Whether no job fails and no worker is silent.
-    pub(super) healthy: bool,
-    /// The guarantee for the jobs, such as `Exclusive, lease 20s`.
-    #[serde(default)]
-    pub(super) guarantee: String,
+    /// The document, without the facts that depend on the time. [`Snapshot::answer`] adds them.
+    pub(super) status: Status,
     /// The longest times of a handover.
-    #[serde(skip)]
     pub(super) bounds: Bounds,
     /// Options that name the pool in a command, such as ` --pool streams`.
-    #[serde(skip)]
     pub(super) options: String,
-    /// First reason why the pool differs from the request, or `Settled`. A Swarm's condition `Ready`
-    /// uses the same words.
-    #[serde(default)]
-    pub(super) reason: Cow<'static, str>,
-    /// The reason in a sentence.
-    #[serde(default)]
-    pub(super) message: String,
-    /// Reason why the desired state is not delivered to the workers, if it is not; a sentence.
-    pub(super) undelivered: Option<String>,
-    /// Error of the file, while it is invalid; the last valid state stays.
-    pub(super) invalid_file: Option<InvalidFile>,
-    /// Problems that are known as sentences.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) warnings: Vec<String>,
-    /// Leftovers of an earlier run, while the start waits for their end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) earlier: Option<Earlier>,
-    /// Progress of the end of the pool, once it ends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) ending: Option<Ending>,
-    /// Number of jobs in each state.
-    pub(super) jobs: JobCounts,
-    /// The workers, by slot.
-    pub(super) workers: Vec<WorkerRow>,
     /// Holder of each job, by name. Served separately, since there may be many.
-    #[serde(skip)]
     pub(super) holders: Vec<JobRow>,
-    /// The worst failing jobs.
-    pub(super) failing: Vec<FailingRow>,
-    /// Jobs that have been stopping for the longest time.
-    #[serde(default)]
-    pub(super) stopping: Vec<StoppingRow>,
     /// Desired jobs with their params.
-    #[serde(skip)]
     pub(super) wanted: Jobs,
     /// Runners of these jobs. Served separately, to the user of the pool.
-    #[serde(skip)]
     pub(super) runners: Runners,
-    /// Jobs that are suspended by hand.
-    #[serde(default)]
-    pub(super) by_hand: Vec<String>,
-    /// Jobs without a worker, with the reason.
-    #[serde(with = "reasons")]
-    pub(super) unassigned: BTreeMap<String, Word>,
     /// Jobs that their worker stops: the slot that gets each, and the reason.
-    #[serde(skip)]
     pub(super) leaving: BTreeMap<String, (Option<u32>, String)>,
-    /// Explains these reasons.
-    #[serde(skip)]
+    /// Explains why jobs have no worker.
     pub(super) explainer: Explainer,
     /// Reasons that the operator of another process has explained, by job.
-    #[serde(skip)]
     pub(super) explained: BTreeMap<String, String>,
+    /// The identities of the workers' processes, by slot.
+    pub(super) instances: BTreeMap<u32, String>,
+    /// The times since which workers are silent, by slot.
+    pub(super) silent: BTreeMap<u32, Instant>,
 }
 
 impl Snapshot {
-    /// Whether a turn ran, so that the snapshot has content.
-    pub(super) fn is_known(&self) -> bool {
-        !self.name.is_empty() && self.earlier.is_none()
-    }
-
-    /// Returns the worker in a slot. O(log workers).
-    pub(super) fn worker(&self, slot: u32) -> Option<&WorkerRow> {
-        let at = self.workers.binary_search_by_key(&slot, |worker| worker.slot).ok()?;
-        self.workers.get(at)
-    }
-
     /// Returns the index of the job with this name. O(log jobs).
     pub(super) fn place(&self, name: &str) -> Option<usize> {
         self.holders.binary_search_by(|row| row.name.as_str().cmp(name)).ok()
@@ -151,7 +79,7 @@ impl Snapshot {
     /// Sets the desired jobs, and the explainer of their reasons if a job has no worker.
     pub(super) fn explain(&mut self, decision: &Decision, desired: &Desired, observed: &Observed) {
         self.set_wanted(desired.jobs.clone());
-        if !self.unassigned.is_empty() {
+        if !self.status.unassigned.is_empty() {
             self.explainer = Explainer::of_turn(decision, desired, observed);
         }
     }
@@ -166,10 +94,10 @@ impl Snapshot {
         reports: &Reports,
     ) -> Option<Wait> {
         let Bounds { stop, fence, return_grace } = self.bounds;
-        let worker = row.slot.and_then(|slot| self.worker(slot));
+        let worker = row.slot.and_then(|slot| self.status.worker(slot));
         let who = worker.map(|worker| worker.name.as_str());
         let kill = "then its worker kills it (handover.stopTimeout)";
-        if let Some(ending) = &self.ending {
+        if let Some(ending) = &self.status.ending {
             let left = Duration::from_secs(ending.until_unix_s.saturating_sub(unix_s()));
             let wait = Wait::new("the end of its run", who).lasting(None, Some(left));
             return (phase == "stopping").then(|| wait.with_note("then it is killed"));
@@ -179,18 +107,18 @@ impl Snapshot {
             let wait = Wait::new("an answer of its worker", who).lasting(unheard, Some(fence));
             Some(wait.with_note("then swarm kills and replaces this worker"))
         };
-        if let Some(silent_for) = worker.and_then(WorkerRow::silent_for) {
+        if let Some(silent_for) = worker.and_then(|worker| worker.silent_for(unix_s())) {
             return answer(Some(silent_for));
         }
         let reported = now.map(|now| now.phase);
         match (phase, row.state) {
             // The worker has not confirmed the request, and may be frozen.
             ("stopping", _) if reported != Some(JobPhase::Stopping) && reported.is_some() => {
-                let heard = worker.and_then(|worker| reports.heard(&worker.instance));
+                let heard = worker.and_then(|worker| self.heard(worker, reports));
                 answer(heard.map(|heard| heard.elapsed()))
             }
             ("stopping", _) => {
-                let since = self.stopping.iter().find(|it| it.job == row.name);
+                let since = self.status.stopping.iter().find(|it| it.job == row.name);
                 let since = since.map(|it| unix_s().saturating_sub(it.since_unix_s));
                 let wait = Wait::new("the end of its run", who);
                 Some(wait.lasting(since.map(Duration::from_secs), Some(stop)).with_note(kill))
@@ -216,12 +144,12 @@ impl Snapshot {
         if let Some(why) = self.explained.get(job) {
             return Some(why.clone());
         }
-        let word = self.unassigned.get(job)?;
-        if self.by_hand.binary_search_by(|name| name.as_str().cmp(job)).is_ok() {
+        let reason = self.status.unassigned(job)?.reason;
+        if self.status.by_hand.binary_search_by(|name| name.as_str().cmp(job)).is_ok() {
             let (options, job) = (&self.options, shell::operand(job));
             return Some(format!("suspended by hand; undo: swarm resume{options} {job}"));
         }
-        let why = Unassigned::ALL.iter().find(|why| why.as_str() == *word)?;
+        let why = Unassigned::ALL.iter().find(|why| why.as_str() == reason)?;
         Some(self.explainer.sentence(self.wanted.get(job)?, *why))
     }
 
@@ -247,9 +175,9 @@ impl Snapshot {
             }
             Some(part.limited(row.jobs + row.releasing, WORST_MAX))
         };
-        let parts: Vec<_> = self.workers.iter().map(part).collect();
+        let parts: Vec<_> = self.status.workers.iter().map(part).collect();
         let mut all = Vec::new();
-        for (row, part) in self.workers.iter_mut().zip(parts) {
+        for (row, part) in self.status.workers.iter_mut().zip(parts) {
             let Some(part) = part else { continue };
             row.failing = part.count;
             all.extend(part.worst.into_iter().map(|job| {
@@ -259,15 +187,15 @@ impl Snapshot {
                 (order, failing)
             }));
         }
-        self.jobs.failing = self.workers.iter().map(|row| row.failing).sum();
+        self.status.jobs.failing = self.status.workers.iter().map(|row| row.failing).sum();
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
-        self.failing = all.into_iter().map(|(_, row)| row).take(WORST_MAX).collect();
-        self.healthy &= self.jobs.failing == 0;
+        self.status.failing = all.into_iter().map(|(_, row)| row).take(WORST_MAX).collect();
+        self.status.healthy &= self.status.jobs.failing == 0;
     }
 
     /// Sets how many jobs of the workers in these slots run a previous version.
     pub(super) fn mark_versions(&mut self, reported: &BTreeMap<Slot, Versions>) {
-        for row in &mut self.workers {
+        for row in &mut self.status.workers {
             let Some(Versions { previous, failed }) = reported.get(&Slot(row.slot)) else {
                 continue;
             };
@@ -289,7 +217,7 @@ impl Snapshot {
         let rows = releasing.filter_map(|row| {
             Some(StoppingRow {
                 job: row.name.clone(),
-                worker: self.worker(row.slot?)?.name.clone(),
+                worker: self.status.worker(row.slot?)?.name.clone(),
                 since_unix_s: *known.get(&(row.name.clone(), row.token))?,
             })
         });
@@ -298,7 +226,7 @@ impl Snapshot {
             (one.since_unix_s, &one.job).cmp(&(other.since_unix_s, &other.job))
         });
         rows.truncate(WORST_MAX);
-        self.stopping = rows;
+        self.status.stopping = rows;
         *before = known;
     }
 
@@ -308,7 +236,7 @@ impl Snapshot {
         for row in &mut self.holders {
             row.title = title(&row.name);
         }
-        for row in &mut self.failing {
+        for row in &mut self.status.failing {
             row.title = title(&row.job).map(|title| title.to_string());
         }
         self.wanted = wanted;
@@ -316,20 +244,27 @@ impl Snapshot {
 
     /// Sets the times since which these workers are silent.
     pub(super) fn mark_silent(&mut self, silent: &BTreeMap<Slot, Instant>) {
-        for row in &mut self.workers {
-            row.silent_since = silent.get(&Slot(row.slot)).copied();
-            let ago = |since: Instant| unix_s().saturating_sub(since.elapsed().as_secs());
-            row.silent_since_unix_s = row.silent_since.map(ago);
+        self.silent = silent.iter().map(|(slot, since)| (slot.0, *since)).collect();
+        for row in &mut self.status.workers {
+            let ago = |since: &Instant| unix_s().saturating_sub(since.elapsed().as_secs());
+            row.silent_since_unix_s = self.silent.get(&row.slot).map(ago);
         }
-        self.healthy &= silent.is_empty();
+        self.status.healthy &= silent.is_empty();
     }
 
-    /// Sets the times of silence for the terminal, from the times that another process has written.
-    pub(super) fn set_silence(&mut self) {
-        for worker in &mut self.workers {
-            let ago = worker.silent_for();
-            worker.silent_since = ago.and_then(|ago| Instant::now().checked_sub(ago));
-        }
+    /// Makes the snapshot of a pool from a document of another process, without its jobs.
+    pub(super) fn read(mut status: Status) -> Self {
+        let now = unix_s();
+        let since =
+            |row: &WorkerRow| Some((row.slot, Instant::now().checked_sub(row.silent_for(now)?)?));
+        let silent = status.workers.iter().filter_map(since).collect();
+        status.unassigned.sort_by(|one, other| one.job.cmp(&other.job));
+        Self { status, silent, ..Self::default() }
+    }
+
+    /// Returns the time of the last sign of a worker.
+    fn heard(&self, worker: &WorkerRow, reports: &Reports) -> Option<Instant> {
+        reports.heard(self.instances.get(&worker.slot)?)
     }
 
     /// Makes the snapshot of a pool after a turn. O(jobs).
@@ -342,12 +277,12 @@ impl Snapshot {
     ) -> Self {
         let ledger = &decision.ledger;
         let assignment = ledger.assignment();
-        let unassigned: BTreeMap<_, _> = decision
-            .plan
-            .unassigned
-            .iter()
-            .map(|(job, reason)| (job.to_string(), reason.as_str()))
-            .collect();
+        let unassigned = decision.plan.unassigned.iter().map(|(job, reason)| UnassignedRow {
+            job: job.to_string(),
+            reason: reason.as_str(),
+            message: None,
+        });
+        let unassigned = unassigned.collect();
         let mut loads = BTreeMap::<Slot, (usize, usize)>::new();
         let (mut everywhere, mut leaving) = (0, BTreeMap::new());
         let mut holders = Vec::with_capacity(ledger.cells.jobs.len());
@@ -386,39 +321,21 @@ impl Snapshot {
         let row = |(slot, worker): (&Slot, &WorkerProcess)| {
             let (jobs, releasing) = loads.get(slot).copied().unwrap_or_default();
             let record = ledger.slots.get(slot);
-            WorkerRow::of(*slot, worker, record, (jobs + everywhere, releasing))
+            worker_row(*slot, worker, record, (jobs + everywhere, releasing))
         };
-        Self {
+        let instances = workers.iter().map(|(slot, it)| (slot.0, it.instance.clone())).collect();
+        let status = Status {
             name: name.to_owned(),
             revision: ledger.revision(),
-            file: None,
-            since_unix_s: 0,
             version: ledger.version,
             settled,
             healthy: true,
-            guarantee: String::new(),
-            bounds: Bounds::default(),
-            options: String::new(),
-            reason: Cow::default(),
-            message: String::new(),
-            undelivered: None,
-            invalid_file: None,
-            warnings: Vec::new(),
-            earlier: None,
-            ending: None,
             jobs: JobCounts::of(progress, ledger.cells.jobs.len()),
             workers: workers.iter().map(row).collect(),
-            holders,
-            failing: Vec::new(),
-            stopping: Vec::new(),
-            wanted: Jobs::default(),
-            runners: Runners::default(),
-            by_hand: Vec::new(),
             unassigned,
-            leaving,
-            explainer: Explainer::default(),
-            explained: BTreeMap::new(),
-        }
+            ..Status::default()
+        };
+        Self { status, holders, leaving, instances, ..Self::default() }
     }
 }
 
@@ -467,14 +384,17 @@ mod tests {
         reports.lock().insert(Slot(0), state);
         let snapshot = |reported| {
             let mut snapshot = Snapshot {
-                workers: vec![WorkerRow::of(Slot(0), &worker, None, (2, 0))],
+                status: Status {
+                    workers: vec![worker_row(Slot(0), &worker, None, (2, 0))],
+                    ..Status::default()
+                },
                 holders: vec![row("fails"), row("works")],
                 ..Snapshot::default()
             };
             snapshot.mark_failing(&BTreeMap::from([(Slot(0), reported)]), &reports);
             let named: Vec<_> =
-                snapshot.failing.iter().map(|row| (row.job.clone(), row.restarts)).collect();
-            (snapshot.jobs.failing, snapshot.workers[0].failing, named)
+                snapshot.status.failing.iter().map(|row| (row.job.clone(), row.restarts)).collect();
+            (snapshot.status.jobs.failing, snapshot.status.workers[0].failing, named)
         };
         let removed = failing(&["a", "b", "c", "fails"], 4);
         assert_eq!(snapshot(removed), (1, 1, vec![("fails".to_owned(), 7)]));

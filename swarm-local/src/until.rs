@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use swarm_adapters_host::clock::unix_s;
 use swarm_core::JobName;
+use swarm_view::status::Status;
 use swarm_view::words::{self, counted};
 
 use super::failures;
-use super::snapshot::Snapshot;
 
 /// Maximum number of named jobs.
 const NAMED_MAX: usize = 3;
@@ -43,12 +44,12 @@ pub(super) struct NotUp {
 /// Decides whether the operation ends now. `not_up` is known only for a settled pool. The error
 /// explains why the pool is not settled within `limit`.
 pub(super) fn end(
-    snapshot: &Snapshot,
+    status: &Status,
     not_up: Option<&NotUp>,
     elapsed: Duration,
     limit: Duration,
 ) -> Result<Option<End>, String> {
-    if let Some(row) = snapshot.failing.iter().find(|row| row.state == "failed") {
+    if let Some(row) = status.failing.iter().find(|row| row.state == "failed") {
         return Ok(Some(End::GivenUp(failures::sentence(row))));
     }
     if not_up.is_some_and(|not_up| not_up.count == 0 && not_up.unheard == 0) {
@@ -58,10 +59,10 @@ pub(super) fn end(
         return Ok(None);
     }
     let reason = match not_up {
-        None => snapshot.standing().0,
+        None => status.standing(unix_s()).0,
         Some(not_up) => not_up.sentence(),
     };
-    let worst = snapshot.failing.first();
+    let worst = status.failing.first();
     let worst = worst.map(|row| format!("; {}", failures::sentence(row))).unwrap_or_default();
     Err(format!("not settled within {}: {reason}{worst}", words::limit(limit)))
 }
@@ -82,12 +83,12 @@ impl NotUp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::snapshot::FailingRow;
     use super::*;
+    use swarm_view::status::FailingRow;
 
     const LIMIT: Duration = Duration::from_secs(20);
 
-    fn failing(state: &'static str) -> Snapshot {
+    fn failing(state: &'static str) -> Status {
         let row = FailingRow {
             title: None,
             job: "a".to_owned(),
@@ -98,7 +99,7 @@ mod tests {
             last_exit: "ended with exit code 3".to_owned(),
             last_output: Vec::new(),
         };
-        Snapshot { failing: vec![row], ..Snapshot::default() }
+        Status { failing: vec![row], ..Status::default() }
     }
 
     fn not_up(count: usize) -> NotUp {
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn it_ends_once_every_job_is_up_and_not_before() {
-        let (none, now) = (Snapshot::default(), Duration::ZERO);
+        let (none, now) = (Status::default(), Duration::ZERO);
         assert_eq!(end(&none, None, now, LIMIT), Ok(None), "the pool is not settled");
         assert_eq!(end(&none, Some(&not_up(1)), now, LIMIT), Ok(None));
         let unheard = NotUp { unheard: 1, ..not_up(0) };
@@ -129,10 +130,10 @@ mod tests {
 
     #[test]
     fn the_error_after_its_time_says_what_is_waited_for() {
-        let said = |snapshot: &Snapshot, not_up: Option<NotUp>| {
-            end(snapshot, not_up.as_ref(), LIMIT, LIMIT).unwrap_err()
+        let said = |status: &Status, not_up: Option<NotUp>| {
+            end(status, not_up.as_ref(), LIMIT, LIMIT).unwrap_err()
         };
-        let none = Snapshot::default();
+        let none = Status::default();
         assert_eq!(said(&none, None), "not settled within 20s: starting");
         let sentence = "not settled within 20s: 4 jobs are not ready: job-0, job-1, job-2, …";
         assert_eq!(said(&none, Some(not_up(4))), sentence);

@@ -10,13 +10,15 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::JobNow;
-use swarm_adapters_host::clock::{millis, unix_s};
+use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, SocketListener};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
 use swarm_core::{Params, Title};
 use swarm_view::age::age;
+use swarm_view::status::FailingRow;
 use swarm_view::table::EVERY_WORKER;
 use swarm_view::waits::Wait;
+use swarm_view::words::{Word, word};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -26,7 +28,7 @@ use super::by_hand::{Action, Hands};
 use super::events::Events;
 use super::moves::Moves;
 use super::reports::{EVERYWHERE, Reports};
-use super::snapshot::{FailingRow, JobRow, Snapshot, Word, word};
+use super::snapshot::{JobRow, Snapshot};
 
 /// Paths of the pool's state and of all jobs; a single job is below the latter.
 pub(super) const SWARM: &str = "/api/v1/swarm";
@@ -63,21 +65,13 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Returns the document of the pool, with the times since the last signs of the workers.
+    /// Returns the document of the pool.
     fn document(&self) -> Document {
         let snapshot = Arc::clone(&self.snapshots.borrow());
-        if !snapshot.is_known() && snapshot.earlier.is_none() {
+        if !snapshot.status.is_known() && snapshot.status.earlier.is_none() {
             return Document::default();
         }
-        // Texts and numbers can always be converted.
-        let mut document = serde_json::to_value(&*snapshot).unwrap_or_default();
-        snapshot.complete(&mut document, &self.reports);
-        let rows = document["workers"].as_array_mut().into_iter().flatten();
-        for (row, worker) in rows.zip(&snapshot.workers) {
-            let heard = self.reports.heard(&worker.instance);
-            row["lastHeardMs"] = heard.map(|heard| millis(heard.elapsed())).into();
-        }
-        Document::of(&document)
+        Document::of(&snapshot.answer(&self.reports))
     }
 }
 
@@ -186,7 +180,7 @@ where
 /// Returns the latest snapshot, if any.
 fn known(snapshots: &watch::Receiver<Arc<Snapshot>>) -> Option<Arc<Snapshot>> {
     let snapshot = Arc::clone(&snapshots.borrow());
-    snapshot.is_known().then_some(snapshot)
+    snapshot.status.is_known().then_some(snapshot)
 }
 
 /// Updates the metrics after every change. Changes that arrive meanwhile are combined.
@@ -198,23 +192,24 @@ async fn measure(
     let mut moves = Moves::default();
     while snapshots.changed().await.is_ok() {
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
-        if !snapshot.is_known() {
+        if !snapshot.status.is_known() {
             continue;
         }
-        let invalid = snapshot.invalid_file.as_ref();
+        let invalid = snapshot.status.invalid_file.as_ref();
         let readiness = match invalid {
-            Some(file) => Readiness::ToMend(file.sentence(snapshot.revision)),
+            Some(file) => Readiness::ToMend(file.sentence(snapshot.status.revision)),
             None => Readiness::Ready,
         };
-        metrics.observe_health(snapshot.jobs.failing, invalid.is_some());
+        metrics.observe_health(snapshot.status.jobs.failing, invalid.is_some());
         let metrics = metrics.clone();
         // A large pool takes a while, which must not delay other tasks.
         let measured = spawn_blocking(move || {
             metrics.moved(moves.seen(&snapshot).count);
-            let count = |state| snapshot.workers.iter().filter(|it| it.state == state).count();
+            let count =
+                |state| snapshot.status.workers.iter().filter(|it| it.state == state).count();
             let workers = WORKER_STATES.map(|state| (state, count(state)));
             metrics.observe_workers(workers);
-            metrics.observe_settled(snapshot.settled);
+            metrics.observe_settled(snapshot.status.settled);
             moves
         });
         let Ok(measured) = measured.await else { return };
@@ -343,7 +338,7 @@ pub(super) struct JobFailure<S> {
 type Failing<'a> = BTreeMap<&'a str, &'a FailingRow>;
 
 fn failing(snapshot: &Snapshot) -> Failing<'_> {
-    snapshot.failing.iter().map(|row| (row.job.as_str(), row)).collect()
+    snapshot.status.failing.iter().map(|row| (row.job.as_str(), row)).collect()
 }
 
 /// The jobs of a pool at one moment, for one reader.
@@ -356,10 +351,10 @@ struct Entries {
 impl Entries {
     fn entry<'a>(&'a self, failing: &Failing<'a>, row: &'a JobRow) -> JobEntry<&'a str> {
         let Self { snapshot, reports, reader } = self;
-        let unassigned = snapshot.unassigned.get(&row.name).copied();
+        let unassigned = snapshot.status.unassigned(&row.name).map(|it| it.reason);
         let (phase, now) = row.phase(reports, unassigned);
         // An ended worker has no report any more.
-        let has_ended = snapshot.ending.is_some() && now.is_none() && phase == "starting";
+        let has_ended = snapshot.status.ending.is_some() && now.is_none() && phase == "starting";
         let phase = if has_ended { "ended" } else { phase };
         let failing = failing.get(row.name.as_str());
         let leaving = snapshot.leaving.get(&row.name);
@@ -368,7 +363,7 @@ impl Entries {
             last_exit: row.last_exit.as_str(),
             last_line: row.last_output.last().map(String::as_str),
         });
-        let worker = row.slot.and_then(|slot| snapshot.worker(slot));
+        let worker = row.slot.and_then(|slot| snapshot.status.worker(slot));
         let wait = snapshot.wait(row, phase, now.as_ref(), reports);
         let now = now.unwrap_or_default();
         let JobNow { pid, version, since_unix_s, restarts, last_exit, .. } = now;
@@ -382,7 +377,8 @@ impl Entries {
             worker_silent_since_unix_s: worker.and_then(|worker| worker.silent_since_unix_s),
             token: row.token,
             phase,
-            moves_to: leaving.and_then(|(to, _)| Some(snapshot.worker((*to)?)?.name.as_str())),
+            moves_to: leaving
+                .and_then(|(to, _)| Some(snapshot.status.worker((*to)?)?.name.as_str())),
             moves_for: leaving.map(|(_, reason)| reason.as_str()),
             waits_for: wait.into_iter().collect(),
             version: version.as_str(),
@@ -415,7 +411,7 @@ struct JobList {
 
 impl JobList {
     fn pieces(entries: Entries) -> impl Iterator<Item = Vec<u8>> + Send {
-        let revision = entries.snapshot.revision;
+        let revision = entries.snapshot.status.revision;
         let start = format!("{{\"revision\":{revision},\"jobs\":[").into_bytes();
         let list = Self { entries, next: 0 };
         iter::once(start).chain(list).chain(iter::once(b"\n]}\n".to_vec()))

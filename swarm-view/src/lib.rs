@@ -1,6 +1,7 @@
 //! Answers about a pool, the same on one machine and on a cluster. Nothing here reads a clock, a file or
 //! a socket.
 //!
+//! - [`status`] is the state of a pool: a document, its judgement and its text.
 //! - [`history`] shows the history of a pool, and [`waits`] has what a job waits for.
 //! - [`table`] makes tables and fields, and [`words`] numbers and quotes in sentences.
 //! - [`mod@age`] formats times for people.
@@ -10,6 +11,7 @@ pub mod age;
 pub mod history;
 pub mod printable;
 pub mod shell;
+pub mod status;
 pub mod table;
 pub mod waits;
 pub mod words;

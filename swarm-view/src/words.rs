@@ -1,6 +1,9 @@
-//! Numbers, times and quotes in sentences.
+//! Numbers, times and quotes in sentences, and the fixed words of documents.
 
+use std::borrow::Cow;
 use std::time::Duration;
+
+use serde::{Deserialize as _, Deserializer};
 
 use crate::printable::{Form, printable};
 
@@ -47,6 +50,61 @@ pub fn span(took: Duration) -> String {
 #[must_use]
 pub fn limit(time: Duration) -> String {
     if time.is_zero() { "0s".to_owned() } else { format!("{time:?}") }
+}
+
+/// A fixed word, such as the state of a worker.
+pub type Word = &'static str;
+
+/// All fixed words.
+const WORDS: [Word; 32] = [
+    "away",
+    "capacity",
+    "done",
+    "draining",
+    "ended",
+    "everywhere",
+    "failed",
+    "free",
+    "granted",
+    "hold",
+    "leaving",
+    "newest",
+    "no-workers",
+    "paused",
+    "pin",
+    "plain",
+    "plain-workers",
+    "pool-incomplete",
+    "previous",
+    "published",
+    "quarantined",
+    "ready",
+    "releasing",
+    "restarting",
+    "running",
+    "silent",
+    "stalled",
+    "starting",
+    "stopping",
+    "suspended",
+    "unassigned",
+    "waiting",
+];
+
+/// Parses a fixed word. A newer program's words are unknown.
+///
+/// # Errors
+///
+/// A value that is not a text.
+pub fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+    let text = Cow::<'de, str>::deserialize(from)?;
+    Ok(fixed(&text))
+}
+
+/// Returns the fixed word that a text is, or `unknown`.
+#[must_use]
+pub fn fixed(text: &str) -> Word {
+    WORDS.into_iter().find(|word| *word == text).unwrap_or("unknown")
 }
 
 #[cfg(test)]

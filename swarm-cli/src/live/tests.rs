@@ -197,14 +197,15 @@ fn the_live_view_reads_the_state_of_a_swarm() {
     let states = workers::states(&pool, &workers::Nodes::default());
     let shown = format!("{:?}", top::sight(&pool, &states).unwrap());
     for fact in [
-        r#"name: "media/cameras", revision: 7"#,
+        r#"name: "media/cameras""#,
+        "revision: 7,",
         r#"reason: "Unknown", message: "the operator has not seen it yet""#,
-        r#"name: "ingest-0", slot: 0, state: "ready""#,
-        r#"name: "ingest-3", slot: 3, state: "plain""#,
+        r#"name: "ingest-0", slot: 0, node: None, state: "ready""#,
+        r#"name: "ingest-3", slot: 3, node: None, state: "plain""#,
         r#"JobRow { name: "c", title: None, state: "published", slot: Some(1), token: 103"#,
         r#"JobRow { name: "d", title: None, state: "releasing", slot: Some(1), token: 104"#,
         r#"FailingRow { job: "b", title: None, worker: "ingest-0", state: "restarting", restarts: 4"#,
-        r#"unassigned: {"g": "capacity"}"#,
+        r#"UnassignedRow { job: "g", reason: "capacity""#,
     ] {
         assert!(shown.contains(fact), "{fact}: {shown}");
     }

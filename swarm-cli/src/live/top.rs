@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use swarm_adapters_host::runtime;
 use swarm_core::handover::SessionId;
 use swarm_core::{JobPhase, Unassigned};
 use swarm_local::Sight;
 use swarm_view::shell;
+use swarm_view::status::{FailingRow, JobCounts, Status, UnassignedRow, WorkerRow};
+use swarm_view::words::fixed;
 
 use super::jobs::by_phase;
 use super::objects::SwarmObject;
@@ -115,8 +117,8 @@ fn swarm(
     states: &[WorkerState<'_>],
     places: &BTreeMap<&SessionId, u32>,
     unassigned: &str,
-) -> Value {
-    let SwarmObject { metadata, status, .. } = &pool.swarm;
+) -> Status {
+    let SwarmObject { metadata, status: of_status, .. } = &pool.swarm;
     let phases: BTreeMap<_, _> = by_phase(pool).into_iter().collect();
     let count = |phase: JobPhase| phases.get(&phase).copied().unwrap_or_default();
     let granted = [JobPhase::Running, JobPhase::Published, JobPhase::Failing].map(count);
@@ -129,49 +131,49 @@ fn swarm(
         JobPhase::Unassigned => Some((job.name.as_str(), unassigned)),
         _ => None,
     });
-    let without = without.map(|(job, reason)| json!({"job": job, "reason": reason}));
+    let without = without.map(|(job, reason)| UnassignedRow {
+        job: job.to_owned(),
+        reason: fixed(reason),
+        message: None,
+    });
     let workers = states.iter().filter_map(|it| {
         let place = *places.get(&it.worker.session)?;
         Some((place, worker(pool, it, place)))
     });
     let workers: BTreeMap<_, _> = workers.collect();
     let failing = pool.jobs().filter_map(|job| {
-        let it = job.failing?;
-        Some(json!({
-            "job": job.name.as_str(),
-            "worker": job.worker.unwrap_or_default(),
-            "state": it.state.as_str(),
-            "restarts": it.restarts,
-            "sinceUnixS": it.since_unix_s,
-            "lastExit": it.last_exit,
-            "lastOutput": it.last_output,
-        }))
+        let it = job.failing?.clone();
+        Some(FailingRow::of(it, job.worker.unwrap_or_default()))
     });
-    json!({
-        "name": format!("{}/{}", metadata.namespace, metadata.name),
-        "revision": pool.ledger.revision(),
-        "version": 0,
+    let ready = ready.map(|it| (it.reason.clone(), it.message.clone()));
+    let (reason, message) = ready
+        .unwrap_or_else(|| ("Unknown".to_owned(), "the operator has not seen it yet".to_owned()));
+    Status {
+        name: format!("{}/{}", metadata.namespace, metadata.name),
+        revision: pool.ledger.revision(),
         // A state that does not pass by itself needs a person, as a settled pool on one machine does.
-        "settled": ready.is_some() && !status::is_in_course(&pool.swarm),
-        "healthy": status::is_healthy(&pool.swarm),
-        "reason": ready.map_or("Unknown", |it| it.reason.as_str()),
-        "message": ready.map_or("the operator has not seen it yet", |it| it.message.as_str()),
-        "warnings": warnings.chain(hidden).collect::<Vec<_>>(),
-        "jobs": {
-            "total": phases.values().sum::<usize>(),
-            "granted": granted.iter().sum::<usize>(),
-            "moving": count(JobPhase::Stopping),
-            "waiting": count(JobPhase::Waiting),
-            "done": count(JobPhase::Done),
-            "quarantined": count(JobPhase::Quarantined),
-            "suspended": count(JobPhase::Suspended),
-            "unassigned": count(JobPhase::Unassigned),
-            "failing": status.failing,
+        settled: pool.swarm.condition("Ready").is_some() && !status::is_in_course(&pool.swarm),
+        healthy: status::is_healthy(&pool.swarm),
+        reason: reason.into(),
+        message,
+        warnings: warnings.chain(hidden).collect(),
+        jobs: JobCounts {
+            total: phases.values().sum(),
+            granted: granted.iter().sum(),
+            moving: count(JobPhase::Stopping),
+            waiting: count(JobPhase::Waiting),
+            done: count(JobPhase::Done),
+            quarantined: count(JobPhase::Quarantined),
+            suspended: count(JobPhase::Suspended),
+            unassigned: count(JobPhase::Unassigned),
+            failing: usize::try_from(of_status.failing).unwrap_or(usize::MAX),
+            ..JobCounts::default()
         },
-        "workers": workers.into_values().collect::<Vec<_>>(),
-        "failing": failing.collect::<Vec<_>>(),
-        "unassigned": without.collect::<Vec<_>>(),
-    })
+        workers: workers.into_values().collect(),
+        failing: failing.collect(),
+        unassigned: without.collect(),
+        ..Status::default()
+    }
 }
 
 /// Returns the place of each worker in the view: its slot, or a place beyond all slots if it has left
@@ -185,15 +187,15 @@ fn places<'a>(states: &[WorkerState<'a>]) -> BTreeMap<&'a SessionId, u32> {
     all().filter(|it| !it.is_former).map(|it| (&it.session, it.slot.0)).chain(former).collect()
 }
 
-fn worker(pool: &LivePool, it: &WorkerState<'_>, place: u32) -> Value {
-    json!({
-        "name": it.worker.name,
-        "slot": place,
-        "state": it.state,
-        "jobs": it.jobs,
-        "releasing": it.releasing,
-        "failing": it.failing,
-        "restarts": 0,
-        "silentSinceUnixS": pool.silent_since(it.worker),
-    })
+fn worker(pool: &LivePool, it: &WorkerState<'_>, place: u32) -> WorkerRow {
+    WorkerRow {
+        name: it.worker.name.clone(),
+        slot: place,
+        state: it.state,
+        jobs: it.jobs,
+        releasing: it.releasing,
+        failing: it.failing,
+        silent_since_unix_s: pool.silent_since(it.worker),
+        ..WorkerRow::default()
+    }
 }

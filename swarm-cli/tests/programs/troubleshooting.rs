@@ -10,8 +10,15 @@ use std::fs;
 use std::path::Path;
 
 /// The crates whose messages a pool on one machine prints.
-const CRATES: [&str; 6] =
-    ["swarm-adapters-host", "swarm-cli", "swarm-core", "swarm-local", "swarm-spec", "swarm-worker"];
+const CRATES: [&str; 7] = [
+    "swarm-adapters-host",
+    "swarm-cli",
+    "swarm-core",
+    "swarm-local",
+    "swarm-spec",
+    "swarm-view",
+    "swarm-worker",
+];
 
 /// The words of the kernel in messages.
 const OF_THE_SYSTEM: [&str; 2] =

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use swarm_view::shell;
+use swarm_view::status::Status;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
@@ -56,11 +57,11 @@ pub async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
 async fn show(args: &AttachArgs) -> Result<(), Failure> {
     let shutdown = Shutdown::by_signals()?;
     let pool = Arc::new(args.pool.find().await?);
-    let (_, snapshot) = pool.swarm().await?;
+    let (_, status) = pool.swarm().await?;
     let left = if !args.plain && terminal::can_draw() {
-        draw(&pool, snapshot.file, &shutdown).await?
+        draw(&pool, status.file, &shutdown).await?
     } else {
-        print(&args.pool, &pool, &snapshot, &shutdown).await?
+        print(&args.pool, &pool, &status, &shutdown).await?
     };
     if left != Left::Unread {
         text::say(&last(args, &pool, left).await);
@@ -93,12 +94,12 @@ async fn draw(
 async fn print(
     named: &PoolArgs,
     pool: &Arc<Pool>,
-    snapshot: &Snapshot,
+    status: &Status,
     shutdown: &Shutdown,
 ) -> Result<Left, Failure> {
     let known = pool.events(0).await?.events.last().map_or(0, |event| event.number);
-    let runs = status::run_again(pool, snapshot).await?;
-    print_styled(&status::text(snapshot, &pool.dir, named, &runs, false))?;
+    let runs = status::run_again(pool, status).await?;
+    print_styled(&status::text(status, &pool.dir, named, &runs, false))?;
     let (messages, printed) = mpsc::channel(QUEUE_MAX);
     let feed = Feed {
         pool: Arc::clone(pool),

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 use swarm_view::age::age;
+use swarm_view::status::WorkerRow;
 use tokio::time::{Instant, sleep};
 
 use super::super::by_hand::{Action, Answer};
-use super::super::snapshot::WorkerRow;
 use super::super::web::JobEntry;
 use super::names;
 use super::pool::Pool;
@@ -140,9 +140,9 @@ async fn until_acted(
         let on = if action == Action::Suspend { "" } else { &on };
         return Ok(Ok(format!("{} {job}{on}", action.done())));
     }
-    let (_, snapshot) = pool.swarm().await?;
+    let (_, status) = pool.swarm().await?;
     let is_its_own = |row: &&WorkerRow| worker.is_none_or(|worker| row.name == worker);
-    let mut its_own = snapshot.workers.iter().filter(is_its_own);
+    let mut its_own = status.workers.iter().filter(is_its_own);
     if let Some(sentence) = its_own.find_map(|row| unanswered(row, asked.elapsed())) {
         return Ok(Err(format!("{sentence}; {}", pending(action, job))));
     }

@@ -121,8 +121,8 @@ async fn judge_running(pools: &Pools) -> (Outcome, String) {
             continue;
         }
         match (Pool { dir: dir.clone() }).swarm().await {
-            Ok((_, snapshot)) => {
-                let sentences = snapshot.problems().into_iter();
+            Ok((_, status)) => {
+                let sentences = status.problems().into_iter();
                 problems.extend(sentences.map(|it| format!("{name}: {it}")));
             }
             Err(failure) => problems.push(failure.sentence()),

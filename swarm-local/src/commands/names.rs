@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use swarm_core::JobName;
 use swarm_view::shell;
+use swarm_view::status::Status;
 use swarm_view::words::counted;
 
-use super::super::snapshot::Snapshot;
 use super::super::state;
 use super::super::web::{self, JobEntry, job_line};
 use super::Failure;
@@ -172,17 +172,17 @@ pub(super) fn logs_about(job: &JobName) -> Result<Option<PathBuf>, Failure> {
 pub(crate) async fn runs_already(dir: &Path, is_default: bool) -> Option<String> {
     let pool = Pool { dir: state::find(dir).ok()?? };
     let process = pool.operator().await.ok()??.pid();
-    let snapshot = pool.state().await?;
+    let status = pool.state().await?;
     let which = if is_default {
         shell::word(&pool.name()).into_owned()
     } else {
         format!("--dir {}", shell::file(&pool.dir))
     };
-    Some(already(&snapshot, process, &which))
+    Some(already(&status, process, &which))
 }
 
-fn already(snapshot: &Snapshot, process: i32, which: &str) -> String {
-    let Snapshot { name, file, since_unix_s, .. } = snapshot;
+fn already(status: &Status, process: i32, which: &str) -> String {
+    let Status { name, file, since_unix_s, .. } = status;
     let since = i64::try_from(*since_unix_s).ok().filter(|since| 0 < *since);
     let since = since.and_then(|since| Timestamp::from_second(since).ok());
     let since = since.map(|since| format!(", since {since}")).unwrap_or_default();
@@ -242,12 +242,12 @@ mod tests {
     #[test]
     fn a_pool_that_runs_already_is_named_with_its_process_and_file() {
         let (name, file) = ("cams".to_owned(), Some("/srv/cams.yaml".to_owned()));
-        let snapshot = Snapshot { name, file, since_unix_s: 1_795_400_801, ..Snapshot::default() };
+        let status = Status { name, file, since_unix_s: 1_795_400_801, ..Status::default() };
         let expected = "cams runs already, as process 7, since 2026-11-23T02:26:41Z; it follows edits \
                         of /srv/cams.yaml; see it with `swarm attach cams`, end it with `swarm stop \
                         cams`";
-        assert_eq!(already(&snapshot, 7, "cams"), expected);
-        let piped = already(&Snapshot { file: None, ..snapshot }, 7, "cams");
+        assert_eq!(already(&status, 7, "cams"), expected);
+        let piped = already(&Status { file: None, ..status }, 7, "cams");
         assert!(piped.contains("Z; see it with"), "{piped}");
     }
 

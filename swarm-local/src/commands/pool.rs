@@ -12,19 +12,19 @@ use swarm_adapters_host::http::{self, Answer, AnswerError};
 use swarm_core::history::Episode;
 use swarm_core::{Assignment, Job, JobName, RunnerName, Slot, Unassigned};
 use swarm_view::shell;
+use swarm_view::status::Earlier;
+use swarm_view::status::Status;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::by_hand::Action;
 use super::super::events::EventList;
 use super::super::fixed::Fixed;
-use super::super::snapshot::Snapshot;
 use super::super::web::{JobEntry, job_line};
 use super::super::{state, web};
 use super::Failure;
 use super::names::{self, Purpose};
 use crate::processes::{Peer, remaining};
-use crate::progress::Earlier;
 use crate::starts::{Runners, Starts};
 
 /// Maximum time for an answer.
@@ -183,7 +183,7 @@ impl PoolArgs {
         }
         let cannot = || format!("processes of the pool in {} cannot be found", named.display());
         let left = remaining(&pool.dir).await.with_context(cannot)?;
-        Ok(left.map_or_else(nothing, |left| Found::Left(pool, Earlier::of(&left))))
+        Ok(left.map_or_else(nothing, |left| Found::Left(pool, Earlier::from(&left))))
     }
 
     /// Does the same, but waits a while for the socket of an operator that has none.
@@ -282,7 +282,7 @@ async fn only_left(home: &Path, ended: Vec<PathBuf>) -> Result<Found, Failure> {
     let mut left = Vec::new();
     for dir in ended {
         if let Ok(Some(remaining)) = remaining(&dir).await {
-            left.push((dir, Earlier::of(&remaining)));
+            left.push((dir, Earlier::from(&remaining)));
         }
     }
     match left.as_slice() {
@@ -354,7 +354,7 @@ pub async fn running(args: &PoolArgs) -> anyhow::Result<Option<RunningPool>> {
             Found::Mute(pool, operator) => return Err(pool.without_socket(operator)),
             Found::Left(..) | Found::Nothing(_) => return Ok(None),
         };
-        let (_, snapshot) = pool.swarm().await?;
+        let (_, status) = pool.swarm().await?;
         let (mut held, mut jobs) = (Vec::new(), BTreeMap::new());
         let each = |line: &[u8]| {
             if let Some((_, JobEntry { name, slot: Some(slot), params, runner, .. })) =
@@ -370,7 +370,7 @@ pub async fn running(args: &PoolArgs) -> anyhow::Result<Option<RunningPool>> {
         pool.get(web::JOBS).await?.lines(each).await?;
         let jobs = jobs.into();
         let starts = pool.runners().await?.map(|runners| Starts { jobs, runners });
-        let Snapshot { revision, workers, .. } = snapshot;
+        let Status { revision, workers, .. } = status;
         let (held, workers) = (held.into_iter().collect(), workers.len());
         let fixed = Fixed::recorded(&pool.dir).map_err(anyhow::Error::msg)?;
         Ok(Some(RunningPool { dir: pool.dir, revision, workers, held, fixed, starts }))
@@ -540,7 +540,7 @@ impl Pool {
 
     /// Refuses to wait for a pool that ends processes of an earlier run first, which can take minutes.
     async fn check_start(&self) -> Result<(), Failure> {
-        let Some(Snapshot { earlier: Some(earlier), .. }) = self.state().await else {
+        let Some(Status { earlier: Some(earlier), .. }) = self.state().await else {
             return Ok(());
         };
         let (dir, sentence) = (self.dir.display(), earlier.sentence(unix_s()));
@@ -561,21 +561,21 @@ impl Pool {
     }
 
     /// Returns the state as the received document and as parsed.
-    pub(super) async fn swarm(&self) -> Result<(serde_json::Value, Snapshot), Failure> {
+    pub(super) async fn swarm(&self) -> Result<(serde_json::Value, Status), Failure> {
         let answer = self.get(web::SWARM).await?.whole().await?;
         let mut document: serde_json::Value = serde_json::from_slice(&answer)?;
-        let snapshot = serde_json::from_slice(&answer).with_context(|| {
+        let status = serde_json::from_slice(&answer).with_context(|| {
             format!("the answer comes from another version: {}", document["error"])
         })?;
         // `jobs` counts suspended jobs separately, too.
         if let Some(unassigned) = document["unassigned"].as_array_mut() {
             unassigned.retain(|it| it["reason"] != Unassigned::Suspended.as_str());
         }
-        Ok((document, snapshot))
+        Ok((document, status))
     }
 
     /// Returns the state, if the pool answers soon.
-    pub(super) async fn state(&self) -> Option<Snapshot> {
+    pub(super) async fn state(&self) -> Option<Status> {
         let stream = http::connect(&self.dir).await.ok()??;
         let answer = timeout(ENDING_MAX, http::request(stream, web::SWARM)).await.ok()?.ok()?;
         let answer = timeout(ENDING_MAX, answer.whole()).await.ok()?.ok()?;

@@ -11,10 +11,10 @@ use swarm_adapters_host::usage::Usage;
 use swarm_view::age::age;
 use swarm_view::printable::{Form, printable};
 use swarm_view::shell;
+use swarm_view::status::RUNS_WELL;
 use swarm_view::table::{columns, columns_of, line, width_of};
 use swarm_view::words::{counted, quoted};
 
-use super::super::snapshot::RUNS_WELL;
 use super::super::web::{self, JobEntry, job_line};
 use super::pool::Pool;
 use super::{Failure, PoolArgs, finished, names, pool};
@@ -125,12 +125,12 @@ async fn write(args: &PsArgs, format: Format, to: &mut dyn Write) -> Result<(), 
 
 /// Refuses the name of a worker that the pool lacks.
 pub(super) async fn has_worker(pool: &Pool, worker: &str) -> Result<(), Failure> {
-    let (_, snapshot) = pool.swarm().await?;
-    if !snapshot.is_known() || snapshot.workers.iter().any(|row| row.name == worker) {
+    let (_, status) = pool.swarm().await?;
+    if !status.is_known() || status.workers.iter().any(|row| row.name == worker) {
         return Ok(());
     }
     let dir = pool.dir.display();
-    let names: Vec<_> = snapshot.workers.into_iter().map(|row| row.name).collect();
+    let names: Vec<_> = status.workers.into_iter().map(|row| row.name).collect();
     Err(Failure::No(format!("the pool in {dir} has {}", no_worker(worker, &names))))
 }
 

@@ -112,10 +112,10 @@ async fn found(args: &PoolArgs) -> Result<(Pool, Option<String>), Failure> {
 /// Adds the answers of a running pool.
 async fn add_answers(report: &mut Report, pool: &Pool) {
     match pool.swarm().await {
-        Ok((mut document, snapshot)) => {
+        Ok((mut document, status)) => {
             document["dir"] = pool.dir.to_string_lossy().into();
             report.json("status.json", document);
-            match &snapshot.file {
+            match &status.file {
                 Some(file) => add_manifest(report, Path::new(file)),
                 None => report.leave_out("manifest.yaml: the pool follows no file"),
             }

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
 use swarm_view::shell;
+use swarm_view::status::{Earlier, Ending};
 use swarm_view::words::{self, counted, span};
 use tokio::sync::watch;
 use tokio::time::{interval_at, sleep};
@@ -23,7 +24,6 @@ use super::pool::{Found, Pool};
 use super::{Failure, PoolArgs, ended, standard_output};
 use crate::output::Output;
 use crate::processes::{END_MARGIN, Killed, Leftovers, Patience, Peer, recorded};
-use crate::progress::{Earlier, Ending};
 
 /// Default margin beyond the time that jobs and workers have to end.
 const MARGIN: Duration = Duration::from_secs(30);
@@ -156,7 +156,7 @@ async fn leftovers(
 ) -> Result<Ended, Failure> {
     let patience = if args.now { Patience::None } else { Patience::AsRecorded };
     let (progress, left) = watch::channel(None);
-    let now = || left.borrow().as_ref().map(Earlier::of);
+    let now = || left.borrow().as_ref().map(Earlier::from);
     let cannot = || format!("what the pool in {} has left cannot be ended", dir.display());
     let mut ended = pin!(earlier::end(dir, patience, &progress));
     let mut is_over = pin!(sleep(limit.saturating_sub(since.elapsed()).max(LEFT_MIN)));

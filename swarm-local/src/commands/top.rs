@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
+use swarm_view::status::Status;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
@@ -30,20 +31,19 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Reads a state from documents that `/api/v1/swarm` and `/api/v1/jobs` of a pool on one machine
-    /// answer. `warnings` of the first are sentences about present problems. The jobs are in the order
-    /// of their names. `events` happened before, the oldest first; the view adds the events that the
-    /// state before did not have. O(jobs).
+    /// Makes a state of the document of `status`, and of documents of jobs as `/api/v1/jobs` of a pool
+    /// on one machine has them. The jobs are in the order of their names. `events` happened before, the
+    /// oldest first; the view adds the events that the state before did not have. O(jobs).
     ///
     /// # Errors
     ///
     /// If a document has another form.
     pub fn new(
-        swarm: Value,
+        status: Status,
         jobs: impl IntoIterator<Item = Value>,
         events: Vec<(SystemTime, String)>,
     ) -> serde_json::Result<Self> {
-        let mut snapshot: Snapshot = serde_json::from_value(swarm)?;
+        let mut snapshot = Snapshot::read(status);
         let mut reports = WorkerStates::new();
         for job in jobs {
             let mut entry: JobEntry<String> = serde_json::from_value(job)?;
@@ -51,7 +51,6 @@ impl Sight {
             snapshot.explained.extend(why.map(|why| (entry.name.clone(), why)));
             snapshot.holders.push(row(&mut reports, entry));
         }
-        snapshot.set_silence();
         Ok(Self { snapshot, reports, events })
     }
 }
@@ -125,9 +124,9 @@ impl Feed {
     /// Shows a state.
     async fn show(&mut self, Sight { snapshot, reports, events }: Sight) {
         *self.reports.lock() = reports;
-        let text = format!("{}: {}", snapshot.reason, snapshot.message);
+        let text = format!("{}: {}", snapshot.status.reason, snapshot.status.message);
         let message =
-            if snapshot.is_settled_and_healthy() { Message::Settled } else { Message::Info };
+            if snapshot.status.is_settled_and_healthy() { Message::Settled } else { Message::Info };
         self.snapshots.send_replace(Arc::new(snapshot));
         let new: Vec<_> = events.iter().filter(|it| !self.events.contains(it)).cloned().collect();
         for (at, text) in new {
@@ -147,8 +146,8 @@ impl Feed {
     async fn fail(&mut self, sentence: &str) {
         self.snapshots.send_modify(|snapshot| {
             let mut stale = Snapshot::clone(snapshot);
-            (stale.reason, stale.message) = ("Unknown".into(), sentence.to_owned());
-            (stale.settled, stale.healthy) = (true, false);
+            (stale.status.reason, stale.status.message) = ("Unknown".into(), sentence.to_owned());
+            (stale.status.settled, stale.status.healthy) = (true, false);
             *snapshot = Arc::new(stale);
         });
         self.tell_new(sentence.to_owned(), Message::Problem).await;

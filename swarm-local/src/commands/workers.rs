@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use swarm_adapters_host::clock::unix_s;
 use swarm_view::age::age;
+use swarm_view::status::WorkerRow;
 use swarm_view::table::columns::{self, POOL};
 use swarm_view::table::{row, whole_table};
 
-use super::super::snapshot::WorkerRow;
 use super::{Failure, PoolArgs, finished, pool};
 use crate::show::{Answer, Display};
 
@@ -39,12 +40,12 @@ pub async fn workers(args: WorkersArgs) -> anyhow::Result<ExitCode> {
 async fn answer(args: &WorkersArgs) -> Result<Answer, Failure> {
     let (mut rows, mut documents) = (Vec::new(), Vec::new());
     for pool in pool::every_or(args.all, &args.pool).await? {
-        let (mut document, snapshot) = pool.swarm().await?;
+        let (mut document, status) = pool.swarm().await?;
         for document in document["workers"].as_array_mut().into_iter().flatten() {
             document["pool"] = pool.name().into();
             documents.push(document.take());
         }
-        rows.extend(snapshot.workers.into_iter().map(|row| (pool.name(), row)));
+        rows.extend(status.workers.into_iter().map(|row| (pool.name(), row)));
     }
     let text = |is_wide| table(&rows, args.all, is_wide);
     let names = || rows.iter().map(|(_, it)| it.name.clone()).collect();
@@ -72,7 +73,7 @@ fn table(workers: &[(String, WorkerRow)], is_of_all: bool, is_wide: bool) -> Str
             some(worker.releasing),
             worker.oldest_release_ms.map(|ms| age(Duration::from_millis(ms))).unwrap_or_default(),
             some(worker.failing),
-            worker.remarks(worker.silent_for()),
+            worker.remarks(worker.silent_for(unix_s())),
         ]
     }));
     if rows.len() == 1 && !is_of_all {
@@ -84,7 +85,6 @@ fn table(workers: &[(String, WorkerRow)], is_of_all: bool, is_wide: bool) -> Str
 #[cfg(test)]
 mod tests {
     use anstream::adapter::strip_str;
-    use swarm_adapters_host::clock::unix_s;
 
     use super::*;
 

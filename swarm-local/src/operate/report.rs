@@ -65,8 +65,8 @@ impl Operation {
         let phases = self.phases(decision);
         let mut snapshot =
             Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
-        snapshot.jobs.confirm(&phases);
-        (snapshot.guarantee, snapshot.bounds) = self.guarantee();
+        snapshot.status.jobs.confirm(&phases);
+        (snapshot.status.guarantee, snapshot.bounds) = self.guarantee();
         snapshot.options = state::options(self.dir.path());
         self.outlets.metrics.observe_jobs(phases);
         for (job, reason) in self.history.reasons() {
@@ -76,22 +76,22 @@ impl Operation {
             }
         }
         let Origin { file, since_unix_s } = &self.outlets.origin;
-        (snapshot.file, snapshot.since_unix_s) = (file.clone(), *since_unix_s);
-        snapshot.undelivered = self.problem.as_ref().map(|it| it.sentence().to_owned());
-        snapshot.invalid_file.clone_from(&self.invalid_file);
-        snapshot.by_hand = self.by_hand.applied().map(ToString::to_string).collect();
+        (snapshot.status.file, snapshot.status.since_unix_s) = (file.clone(), *since_unix_s);
+        snapshot.status.undelivered = self.problem.as_ref().map(|it| it.sentence().to_owned());
+        snapshot.status.invalid_file.clone_from(&self.invalid_file);
+        snapshot.status.by_hand = self.by_hand.applied().map(ToString::to_string).collect();
         snapshot.mark_silent(&self.silent);
         snapshot.mark_stopping(&mut self.stopping);
         snapshot.mark_failing(&self.failing, &self.outlets.reports);
         snapshot.mark_versions(&self.versions);
         let turn = Summary::of(decision, &self.wanted.desired, observed, &progress);
         snapshot.judge(&turn, workers);
-        for sentence in self.failures.news(&snapshot) {
+        for sentence in self.failures.news(&snapshot.status) {
             self.outlets.voice.say(&sentence);
         }
         snapshot.explain(decision, &self.wanted.desired, observed);
         snapshot.runners = Runners::of(&self.wanted.runner, &self.wanted.runners);
-        let failing = snapshot.jobs.failing;
+        let failing = snapshot.status.jobs.failing;
         self.outlets.snapshots.send_replace(Arc::new(snapshot));
         if !is_settled {
             self.unsettled_since.get_or_insert_with(Instant::now);

@@ -61,7 +61,7 @@ impl Parts {
         let (body, foot) = cut(rest, rest.height.saturating_sub(u16::from(3 < area.height)));
         let events = if body.height < 6 { 0 } else { (body.height / 3).clamp(3, 14) };
         let room = body.height - events;
-        let wanted = rows_of(model.snapshot.workers.len());
+        let wanted = rows_of(model.snapshot.status.workers.len());
         let jobs = match model.jobs.which {
             Which::OfWorker => rows_of(model.most),
             Which::Named(_) | Which::Unassigned | Which::Failing => {
@@ -128,8 +128,9 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Instant, p
 /// Draws the last row: the keys, or the typed text.
 fn foot(model: &Model, palette: Palette) -> Line<'static> {
     if model.is_ending {
-        let workers = || format!("ending {}", counted(model.snapshot.workers.len(), "worker"));
-        let ending = model.snapshot.ending.as_ref();
+        let workers =
+            || format!("ending {}", counted(model.snapshot.status.workers.len(), "worker"));
+        let ending = model.snapshot.status.ending.as_ref();
         let what = ending.map_or_else(workers, |ending| ending.sentence(unix_s()));
         let keys = if model.ends == Ends::Pool { "Ctrl-C kills them" } else { "q detaches" };
         return Line::styled(format!(" {what}; {keys}"), palette.busy());

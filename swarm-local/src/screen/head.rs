@@ -4,15 +4,15 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
+use swarm_adapters_host::clock::unix_s;
+use swarm_view::status::{Mood, Status};
 
-use super::super::snapshot::Snapshot;
-use super::super::standing::Mood;
 use super::lines::{clipped, fitted, paragraph, put};
 use super::model::{Ends, Model};
 use super::palette::{FAINT, Palette, STRONG};
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
-    let Snapshot { name, revision, .. } = &*model.snapshot;
+    let Status { name, revision, .. } = &model.snapshot.status;
     let (status, style) = status(model, palette);
     let room = usize::from(area.width).saturating_sub(name.chars().count() + 6);
     let status = clipped(&status, room);
@@ -28,7 +28,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Pa
         line.push_span(Span::styled(format!("{:gap$}{revision}", ""), FAINT));
     }
     put(frame, area, 0, &line);
-    let counts = model.snapshot.counts(&model.unassigned);
+    let counts = model.snapshot.status.counts(&model.unassigned);
     put(frame, area, 1, &Line::from(format!(" {counts}")));
     put(frame, area, 2, &Line::styled(format!(" {}", paths(model, area.width)), FAINT));
     for (row, line) in (3..).zip(problems(model, area.width)) {
@@ -57,9 +57,10 @@ fn paths(model: &Model, width: u16) -> String {
 /// Returns the present problems that a user must fix, in lines.
 fn problems(model: &Model, width: u16) -> Vec<String> {
     let width = usize::from(width).saturating_sub(2);
-    let problems = model.snapshot.problems().into_iter();
+    let problems = model.snapshot.status.problems().into_iter();
     let lines = problems.flat_map(|problem| paragraph(&format!("✗ {problem}"), width));
-    let excerpt = model.snapshot.invalid_file.as_ref().and_then(|file| file.excerpt.as_deref());
+    let excerpt =
+        model.snapshot.status.invalid_file.as_ref().and_then(|file| file.excerpt.as_deref());
     let excerpt = excerpt.into_iter().flat_map(str::lines).map(|line| format!("  {line}"));
     lines.chain(excerpt).collect()
 }
@@ -69,7 +70,7 @@ fn status(model: &Model, palette: Palette) -> (String, Style) {
     if model.is_ending {
         return ("ending".to_owned(), palette.busy());
     }
-    let (words, mood) = model.snapshot.standing();
+    let (words, mood) = model.snapshot.status.standing(unix_s());
     let style = match mood {
         Mood::Good => palette.good(),
         Mood::Busy => palette.busy(),

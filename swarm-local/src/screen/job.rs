@@ -14,9 +14,11 @@ use swarm_adapters_host::job_log::file_name;
 use swarm_core::{JobName, Title};
 use swarm_view::age::age;
 use swarm_view::shell;
+use swarm_view::status::FailingRow;
 use swarm_view::words::counted;
 
-use super::super::snapshot::{FailingRow, JobRow};
+use super::super::snapshot::JobRow;
+
 use super::jobs::{failure_of, remark};
 use super::lines::{cut, paragraph, pieces, put, put_title};
 use super::model::{Ends, JobPage, Model};
@@ -57,7 +59,7 @@ fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec
     let Some(job) = snapshot.job(&page.job) else {
         return vec![("it was removed".to_owned(), palette.busy())];
     };
-    let worker = job.slot.and_then(|slot| snapshot.worker(slot));
+    let worker = job.slot.and_then(|slot| snapshot.status.worker(slot));
     let place = match worker {
         Some(worker) => format!("worker: {} ({})", worker.name, worker.shown_state()),
         None if job.state == "everywhere" => "worker: all of them".to_owned(),
@@ -100,7 +102,7 @@ fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec
 
 /// Returns the phase of the job, its process, the time since its start, and its restarts.
 fn run(model: &Model, job: &JobRow) -> String {
-    let unassigned = model.snapshot.unassigned.get(&job.name).copied();
+    let unassigned = model.snapshot.status.unassigned(&job.name).map(|it| it.reason);
     let (phase, now) = job.phase(&model.reports, unassigned);
     let mut text = format!("phase: {phase}");
     let JobNow { pid, since_unix_s, restarts, .. } = now.unwrap_or_default();

@@ -5,10 +5,13 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use swarm_adapters_host::channel::JobVersion;
+use swarm_adapters_host::clock::unix_s;
 use swarm_core::Title;
+use swarm_view::status::{FailingRow, UnassignedRow};
 use swarm_view::table::{columns_of, padded};
 
-use super::super::snapshot::{FailingRow, JobRow, Snapshot};
+use super::super::snapshot::{JobRow, Snapshot};
+
 use super::lines::{fitted, put, put_title, window};
 use super::model::{Ends, Focus, Model, Which};
 use super::palette::{FAINT, Palette, STRONG};
@@ -38,7 +41,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Pa
             line.push_span(Span::styled(format!("{text}  "), FAINT));
         }
         if model.jobs.which != Which::OfWorker {
-            let of = job.slot.and_then(|slot| model.snapshot.worker(slot));
+            let of = job.slot.and_then(|slot| model.snapshot.status.worker(slot));
             let of = of.map_or("-", |worker| worker.name.as_str());
             line.push_span(Span::styled(format!("{:worker$}  ", fitted(of, worker)), FAINT));
         }
@@ -69,13 +72,13 @@ fn title_of(job: &JobRow) -> &str {
 const WORKER_MAX: usize = 40;
 
 fn widest_worker(model: &Model) -> usize {
-    let widest = model.snapshot.workers.iter().map(|worker| columns_of(&worker.name)).max();
+    let widest = model.snapshot.status.workers.iter().map(|worker| columns_of(&worker.name)).max();
     widest.unwrap_or(1).min(WORKER_MAX)
 }
 
 /// Returns an unusual fact about a job, if any.
 pub(super) fn remark(model: &Model, job: &JobRow, palette: Palette) -> (String, Style) {
-    if let Some(reason) = model.snapshot.unassigned.get(&job.name) {
+    if let Some(UnassignedRow { reason, .. }) = model.snapshot.status.unassigned(&job.name) {
         let why = model.snapshot.why(&job.name).map(|why| format!(" ({why})"));
         return (format!("unassigned: {reason}{}", why.unwrap_or_default()), palette.bad());
     }
@@ -83,7 +86,7 @@ pub(super) fn remark(model: &Model, job: &JobRow, palette: Palette) -> (String, 
         let (phase, now) = job.phase(&model.reports, None);
         let runs = now.filter(|_| matches!(phase, "running" | "ready"));
         let since = runs.and_then(|now| now.since_unix_s);
-        return (failing.sentence(since, model.ends != Ends::Reader), palette.bad());
+        return (failing.sentence(unix_s(), since, model.ends != Ends::Reader), palette.bad());
     }
     match job.phase(&model.reports, None) {
         (_, None) if matches!(job.state, "granted" | "everywhere") => (String::new(), Style::new()),
@@ -101,5 +104,5 @@ pub(super) fn remark(model: &Model, job: &JobRow, palette: Palette) -> (String, 
 
 /// Returns the failure of a job, if it is one of the listed failures.
 pub(super) fn failure_of<'a>(snapshot: &'a Snapshot, job: &str) -> Option<&'a FailingRow> {
-    snapshot.failing.iter().find(|row| row.job == job)
+    snapshot.status.failing.iter().find(|row| row.job == job)
 }

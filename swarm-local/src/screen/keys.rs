@@ -39,7 +39,7 @@ impl Model {
 
     /// Whether ending the pool would stop jobs that are not stopping already.
     fn runs_jobs(&self) -> bool {
-        let jobs = self.snapshot.jobs;
+        let jobs = self.snapshot.status.jobs;
         self.ends == Ends::Pool && !self.is_ending && 0 < jobs.granted + jobs.moving
     }
 
@@ -123,8 +123,8 @@ impl Model {
     fn moved(&mut self, key: Key) {
         match self.focus {
             Focus::Workers => {
-                let at = stepped(self.position(), key, self.snapshot.workers.len());
-                if let Some(worker) = self.snapshot.workers.get(at) {
+                let at = stepped(self.position(), key, self.snapshot.status.workers.len());
+                if let Some(worker) = self.snapshot.status.workers.get(at) {
                     self.selected = worker.slot;
                 }
                 if self.jobs.which == Which::OfWorker {

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use swarm_view::words::Word;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
 use super::super::moves::{Moved, Moves};
 use super::super::outlets::Timed;
-use super::super::snapshot::{Snapshot, Word};
+use super::super::snapshot::Snapshot;
 
 /// Maximum number of prepared items that wait.
 const QUEUE_MAX: usize = 100;
@@ -33,9 +34,9 @@ impl Digest {
     /// Examines a snapshot. O(jobs).
     pub(super) fn of(moves: &mut Moves, snapshot: Arc<Snapshot>) -> Self {
         let seen = moves.seen(&snapshot);
-        let loads = snapshot.workers.iter().map(|worker| worker.jobs + worker.releasing);
+        let loads = snapshot.status.workers.iter().map(|worker| worker.jobs + worker.releasing);
         let most = loads.max().unwrap_or_default();
-        let unassigned = snapshot.unassigned_by_reason();
+        let unassigned = snapshot.status.unassigned_by_reason();
         Self { snapshot, moved: seen, most, unassigned }
     }
 }

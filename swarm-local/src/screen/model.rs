@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use swarm_core::Title;
+use swarm_view::status::{Status, WorkerRow};
+use swarm_view::words::Word;
 use swarm_view::words::counted;
 
 use super::super::moves::Move;
 use super::super::outlets::{Message, Paths};
 use super::super::reports::Reports;
-use super::super::snapshot::{JobRow, Snapshot, Word, WorkerRow};
+use super::super::snapshot::{JobRow, Snapshot};
 use super::learn::Digest;
 use super::questions::{Note, Question};
 use super::reader::JobLog;
@@ -168,7 +170,7 @@ impl Model {
         (self.most, self.unassigned) = (most, unassigned);
         // A view that another operator feeds has no other sign of the end.
         if self.ends != Ends::Pool {
-            self.is_ending = self.snapshot.ending.is_some();
+            self.is_ending = self.snapshot.status.ending.is_some();
         }
         self.list_jobs();
         if let Some(name) = selected {
@@ -223,14 +225,14 @@ impl Model {
 
     /// Returns the index of the selected worker, or of its successor.
     pub(super) fn position(&self) -> usize {
-        let workers = &self.snapshot.workers;
+        let workers = &self.snapshot.status.workers;
         let at = workers.partition_point(|worker| worker.slot < self.selected);
         at.min(workers.len().saturating_sub(1))
     }
 
     /// Returns the selected worker, if any.
     pub(super) fn selected(&self) -> Option<&WorkerRow> {
-        self.snapshot.workers.get(self.position())
+        self.snapshot.status.workers.get(self.position())
     }
 
     /// Returns the selected job, if any.
@@ -251,7 +253,8 @@ impl Model {
     /// Updates the listed jobs. O(jobs).
     pub(super) fn list_jobs(&mut self) {
         let slot = self.selected().map(|worker| worker.slot);
-        let Snapshot { holders, unassigned, failing, .. } = &*self.snapshot;
+        let holders = &self.snapshot.holders;
+        let Status { unassigned, failing, .. } = &self.snapshot.status;
         let all = holders.iter().enumerate();
         self.jobs.places = match &self.jobs.which {
             Which::OfWorker => {
@@ -265,7 +268,7 @@ impl Model {
                 named.map(|(place, _)| place).collect()
             }
             Which::Unassigned => {
-                unassigned.keys().filter_map(|name| self.snapshot.place(name)).collect()
+                unassigned.iter().filter_map(|row| self.snapshot.place(&row.job)).collect()
             }
             Which::Failing => {
                 failing.iter().filter_map(|row| self.snapshot.place(&row.job)).collect()
@@ -287,7 +290,7 @@ impl Model {
         if self.is_ending {
             return Duration::from_secs(1);
         }
-        let silent = self.snapshot.workers.iter().filter_map(|worker| worker.silent_since);
+        let silent = self.snapshot.silent.values().copied();
         let newest = self.events.front().map(|entry| entry.at).into_iter().chain(silent).max();
         match newest.map(|at| now.saturating_duration_since(at)) {
             Some(age) if age < Duration::from_mins(1) => Duration::from_secs(1),
@@ -305,7 +308,7 @@ fn is_reason(text: &str, entry: &Entry) -> bool {
 /// Describes a move. Worker names come from the first snapshot that has them.
 fn described(one: &Move, snapshots: &[&Snapshot]) -> String {
     let name = |slot: u32| {
-        let mut found = snapshots.iter().filter_map(|snapshot| snapshot.worker(slot));
+        let mut found = snapshots.iter().filter_map(|snapshot| snapshot.status.worker(slot));
         found.next().map_or_else(|| format!("slot {slot}"), |worker| worker.name.clone())
     };
     format!("{}: {} → {}", one.job, name(one.from), name(one.to))

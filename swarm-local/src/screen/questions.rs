@@ -46,7 +46,7 @@ impl Question {
     pub(super) fn sentence(&self, snapshot: &Snapshot) -> String {
         let what = match self {
             Self::End => {
-                let jobs = snapshot.jobs;
+                let jobs = snapshot.status.jobs;
                 let jobs = counted(jobs.granted + jobs.moving, "job");
                 format!("end the pool and stop {jobs}?")
             }

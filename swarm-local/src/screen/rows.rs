@@ -6,8 +6,8 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
+use swarm_view::status::WorkerRow;
 
-use super::super::snapshot::WorkerRow;
 use super::lines::{fitted, put, put_title, window};
 use super::model::{Focus, Model};
 use super::palette::{Palette, STRONG};
@@ -38,27 +38,28 @@ pub(super) fn draw(
     now: Instant,
     palette: Palette,
 ) {
-    let workers = &model.snapshot.workers;
+    let workers = &model.snapshot.status.workers;
     let rows = usize::from(area.height.saturating_sub(1));
     let at = model.position();
     let (first, which) = window(at, workers.len(), rows);
     let shown = &workers[first..workers.len().min(first + rows)];
     put_title(frame, area, "workers", &which, model.focus == Focus::Workers);
     let most = model.most;
-    let widths = Widths::of(shown, most, now, usize::from(area.width));
+    let widths = Widths::of(model, shown, now, usize::from(area.width));
     for ((row, worker), position) in (1..).zip(shown).zip(first..) {
-        let remarks = remarks_of(worker, now);
+        let remarks = remarks_of(model, worker, now);
         put(frame, area, row, &line(worker, position == at, most, &widths, &remarks, palette));
     }
 }
 
 impl Widths {
-    fn of(shown: &[WorkerRow], most: usize, now: Instant, width: usize) -> Self {
+    fn of(model: &Model, shown: &[WorkerRow], now: Instant, width: usize) -> Self {
         let longest = |length: &dyn Fn(&WorkerRow) -> usize| shown.iter().map(length).max();
         let name = longest(&|worker| worker.name.chars().count()).unwrap_or_default();
         let name = name.min(width * 2 / 5);
         let state = if width < STATE_FROM { 0 } else { STATE + 2 };
-        let (count, remarks) = (most.to_string().len(), longest(&|w| remarks_of(w, now).len()));
+        let count = model.most.to_string().len();
+        let remarks = longest(&|worker| remarks_of(model, worker, now).len());
         let used = 2 + name + 2 + state + 1 + count + 2 + remarks.unwrap_or_default();
         let bar = width.saturating_sub(used);
         Self { name, state, bar: if bar < BAR_MIN { 0 } else { bar }, count }
@@ -95,8 +96,9 @@ fn line(
 }
 
 /// Returns a worker's remarks, for the column after its jobs.
-fn remarks_of(worker: &WorkerRow, now: Instant) -> String {
-    worker.remarks(worker.silent_since.map(|since| now.saturating_duration_since(since)))
+fn remarks_of(model: &Model, worker: &WorkerRow, now: Instant) -> String {
+    let since = model.snapshot.silent.get(&worker.slot);
+    worker.remarks(since.map(|since| now.saturating_duration_since(*since)))
 }
 
 /// Returns bars of a worker's granted jobs and of the jobs that it is releasing, together at most

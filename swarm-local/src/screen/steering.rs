@@ -50,7 +50,7 @@ impl Model {
     }
 
     fn is_suspended(&self, job: &str) -> bool {
-        self.snapshot.unassigned.get(job).is_some_and(|reason| *reason == "suspended")
+        self.snapshot.status.unassigned(job).is_some_and(|it| it.reason == "suspended")
     }
 
     /// Shows the result of an action.

@@ -3,18 +3,19 @@
 mod picture;
 mod steering;
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Color;
 
+use swarm_view::status::{
+    Ending, FailingRow, InvalidFile, JobCounts, Status, UnassignedRow, WorkerRow,
+};
+
 use super::super::moves::Moves;
 use super::super::outlets::Message;
-use super::super::progress::Ending;
-use super::super::snapshot::{FailingRow, InvalidFile, JobCounts, JobRow, Snapshot, WorkerRow};
+use super::super::snapshot::{JobRow, Snapshot};
 use super::super::terminal::Key;
 use super::learn::Digest;
 use super::*;
@@ -22,10 +23,11 @@ use super::*;
 /// Makes a pool in which worker n has these jobs; `-` before a name means that it is releasing the
 /// job.
 fn pool(workers: &[&[&str]]) -> Snapshot {
-    let mut snapshot = Snapshot { name: "streams".into(), revision: 3, ..Snapshot::default() };
+    let status = Status { name: "streams".into(), revision: 3, ..Status::default() };
+    let mut snapshot = Snapshot { status, ..Snapshot::default() };
     for (slot, jobs) in (0..).zip(workers) {
         let releasing = jobs.iter().filter(|job| job.starts_with('-')).count();
-        snapshot.workers.push(WorkerRow {
+        snapshot.status.workers.push(WorkerRow {
             name: format!("swarm-worker-{slot}"),
             slot,
             state: "ready",
@@ -42,13 +44,14 @@ fn pool(workers: &[&[&str]]) -> Snapshot {
         }));
     }
     snapshot.holders.sort_by(|a, b| a.name.cmp(&b.name));
-    let moving = snapshot.workers.iter().map(|worker| worker.releasing).sum();
+    let moving = snapshot.status.workers.iter().map(|worker| worker.releasing).sum();
     let total = snapshot.holders.len();
-    snapshot.jobs = JobCounts { total, granted: total - moving, moving, ..JobCounts::default() };
-    snapshot.settled = moving == 0;
-    snapshot.reason = if snapshot.settled { "Settled" } else { "JobsWaiting" }.into();
-    if !snapshot.settled {
-        snapshot.message = format!("{moving} of {total} jobs wait");
+    snapshot.status.jobs =
+        JobCounts { total, granted: total - moving, moving, ..JobCounts::default() };
+    snapshot.status.settled = moving == 0;
+    snapshot.status.reason = if snapshot.status.settled { "Settled" } else { "JobsWaiting" }.into();
+    if !snapshot.status.settled {
+        snapshot.status.message = format!("{moving} of {total} jobs wait");
     }
     snapshot
 }
@@ -93,10 +96,11 @@ fn busy(time: Instant) -> Model {
     let later = time + Duration::from_secs(70);
     model.on_message(Message::Problem(complaint.into()), later);
     let mut snapshot = pool(&[&["a1", "b2", "-c3"], &["e5", "d4"]]);
-    snapshot.workers[1].restarts = 2;
-    snapshot.workers[1].state = "starting";
-    snapshot.unassigned = BTreeMap::from([("f6".to_owned(), "pin")]);
-    snapshot.jobs.unassigned = 1;
+    snapshot.status.workers[1].restarts = 2;
+    snapshot.status.workers[1].state = "starting";
+    snapshot.status.unassigned =
+        vec![UnassignedRow { job: "f6".to_owned(), reason: "pin", message: None }];
+    snapshot.status.jobs.unassigned = 1;
     on_snapshot(&mut model, snapshot, later + Duration::from_secs(20));
     model
 }
@@ -281,7 +285,7 @@ fn without_worker(reason: &'static str) -> Snapshot {
         slot: None,
         token: 0,
     });
-    snapshot.unassigned = BTreeMap::from([("c".to_owned(), reason)]);
+    snapshot.status.unassigned = vec![UnassignedRow { job: "c".to_owned(), reason, message: None }];
     snapshot
 }
 
@@ -315,8 +319,8 @@ fn jobs_that_fail_are_listed_with_how_they_end() {
         last_exit: "ended with exit code 3".to_owned(),
         last_output: vec!["no camera".to_owned()],
     };
-    snapshot.failing = vec![failing("b", 7), failing("a", 1)];
-    snapshot.jobs.failing = 2;
+    snapshot.status.failing = vec![failing("b", 7), failing("a", 1)];
+    snapshot.status.jobs.failing = 2;
     let mut model = model(snapshot, time);
     press(&mut model, "e");
     let shown = text(&model, time, (100, 20));
@@ -332,7 +336,7 @@ fn the_page_of_a_job_has_the_ends_of_its_last_lines() {
     let time = Instant::now();
     let mut snapshot = pool(&[&["a"]]);
     let long = |end: &str| format!("…{}: {end}", "x".repeat(250));
-    snapshot.failing = vec![FailingRow {
+    snapshot.status.failing = vec![FailingRow {
         job: "a".to_owned(),
         title: None,
         worker: "swarm-worker-0".to_owned(),
@@ -342,7 +346,7 @@ fn the_page_of_a_job_has_the_ends_of_its_last_lines() {
         last_exit: "ended with exit code 3".to_owned(),
         last_output: ["one", "two", "three", "four", "no camera"].map(long).into(),
     }];
-    snapshot.jobs.failing = 1;
+    snapshot.status.jobs.failing = 1;
     let mut model = model(snapshot, time);
     press(&mut model, "e⏎");
     let shown = text(&model, time, (80, 30));
@@ -490,11 +494,11 @@ fn a_screen_without_colours_has_the_same_text() {
 fn what_has_to_be_mended_stays_in_sight_until_it_is() {
     let time = Instant::now();
     let mut snapshot = pool(&[&["a1"]]);
-    snapshot.settled = false;
+    snapshot.status.settled = false;
     let message = "streams.yaml: unknown field `spec.jbos`; did you mean `jobs`?".to_owned();
-    snapshot.invalid_file =
+    snapshot.status.invalid_file =
         Some(InvalidFile { message, excerpt: Some("7 | jbos:\n  | ^".into()), since_unix_s: 0 });
-    snapshot.undelivered = Some("the view of swarm-worker-0 is too large".to_owned());
+    snapshot.status.undelivered = Some("the view of swarm-worker-0 is too large".to_owned());
     let shown = text(&model(snapshot, time), time, (61, 27));
     let expected = "
  streams  ● not delivered to the workers          revision 3
@@ -529,12 +533,13 @@ fn a_name_that_is_longer_than_the_line_is_shortened_and_a_sentence_broken() {
 fn a_worker_that_may_be_frozen_shows_for_how_long_it_has_been_silent() {
     let time = Instant::now();
     let mut snapshot = pool(&[&["a1"], &["b2"]]);
-    snapshot.workers[1].silent_since = Some(time);
+    snapshot.status.workers[1].silent_since_unix_s = Some(0);
+    snapshot.silent.insert(1, time);
     let model = model(snapshot, time);
     let shown = text(&model, time + Duration::from_secs(7), (80, 12));
     let line = shown.lines().find(|line| line.contains("swarm-worker-1")).unwrap();
     assert!(line.ends_with(" 1  silent for 7 s"), "{shown}");
-    assert_eq!(shown.matches("silent").count(), 2, "its state says it too: {shown}");
+    assert_eq!(shown.matches("silent").count(), 3, "its state and the head say it: {shown}");
     assert_eq!(model.ages_in(time + Duration::from_secs(7)), Duration::from_secs(1));
 }
 
@@ -547,7 +552,8 @@ fn the_end_is_announced() {
     assert!(shown.starts_with(" streams  ● ending"), "{shown}");
     assert!(shown.ends_with("\n ending 2 workers; Ctrl-C kills them\n"), "{shown}");
     let ending = Ending { jobs: 40, left: 3, until_unix_s: 0, ..Ending::default() };
-    let snapshot = Snapshot { ending: Some(ending), ..(*model.snapshot).clone() };
+    let mut snapshot = (*model.snapshot).clone();
+    snapshot.status.ending = Some(ending);
     on_snapshot(&mut model, snapshot, time);
     let shown = text(&model, time, (80, 24));
     let what = "3 of 40 jobs are still stopping, at most 0 s; Ctrl-C kills them";
@@ -625,7 +631,7 @@ proptest! {
 fn a_pool_that_is_only_read_names_commands_and_has_no_key_that_acts() {
     let time = Instant::now();
     let mut snapshot = pool(&[&["a1", "b2"]]);
-    snapshot.warnings = vec!["WorkersOutdated: w-0 runs version 0.1".to_owned()];
+    snapshot.status.warnings = vec!["WorkersOutdated: w-0 runs version 0.1".to_owned()];
     let mut model = model(snapshot, time);
     model.ends = Ends::Reader;
     model.paths.dir = " -n media".to_owned();

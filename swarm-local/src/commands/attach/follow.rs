@@ -72,14 +72,15 @@ impl Feed {
 
     /// Looks at the pool once. `since` is the start of the operator that has the `known` messages.
     async fn look(&self, known: &mut u64, since: &mut Option<u64>) -> Result<(), Failure> {
-        let (_, mut snapshot) = self.pool.swarm().await?;
-        if since.replace(snapshot.since_unix_s).is_some_and(|it| it != snapshot.since_unix_s) {
+        let (_, status) = self.pool.swarm().await?;
+        let mut snapshot = Snapshot::read(status);
+        let started = snapshot.status.since_unix_s;
+        if since.replace(started).is_some_and(|it| it != started) {
             *known = 0;
         }
-        if snapshot.is_known() {
+        if snapshot.status.is_known() {
             self.add_jobs(&mut snapshot).await?;
         }
-        snapshot.set_silence();
         self.snapshots.send_replace(Arc::new(snapshot));
         for event in self.pool.events(*known).await?.events {
             *known = event.number;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::json;
 use swarm_adapters_host::clock::unix_s;
 use swarm_view::age::age;
+use swarm_view::status::Status;
 use swarm_view::table::{add_table, columns, row};
 use swarm_view::words::number;
 
-use super::super::super::snapshot::Snapshot;
 use super::super::Failure;
 use super::super::pool::Pool;
 use crate::show::{Answer, Display};
@@ -18,7 +18,7 @@ use crate::show::{Answer, Display};
 struct Listed<'a> {
     dir: &'a Path,
     /// The received document and the state, or a sentence about the missing answer.
-    state: Result<(serde_json::Value, Snapshot), String>,
+    state: Result<(serde_json::Value, Status), String>,
 }
 
 /// Returns the pools. The answer is good if all of them are healthy.
@@ -47,26 +47,26 @@ fn table(listed: &[Listed<'_>]) -> String {
 
 impl Listed<'_> {
     fn is_healthy(&self) -> bool {
-        self.state.as_ref().is_ok_and(|(_, snapshot)| snapshot.is_healthy())
+        self.state.as_ref().is_ok_and(|(_, status)| status.is_healthy())
     }
 
     fn row(&self) -> Vec<String> {
         // The commands take the name of the directory, which is the name of the Swarm by default.
         let dir = self.dir.file_name().unwrap_or_default().to_string_lossy();
-        let Ok((_, snapshot)) = &self.state else {
+        let Ok((_, status)) = &self.state else {
             return row([&dir, "no answer", "-", "-", "-", "-"]);
         };
-        let since = match snapshot.since_unix_s {
+        let since = match status.since_unix_s {
             0 => "-".to_owned(),
             since => age(Duration::from_secs(unix_s().saturating_sub(since))),
         };
         row([
             &dir,
-            word(snapshot),
-            &number(snapshot.jobs.total),
-            &number(snapshot.workers.len()),
+            word(status),
+            &number(status.jobs.total),
+            &number(status.workers.len()),
             &since,
-            snapshot.file.as_deref().unwrap_or("-"),
+            status.file.as_deref().unwrap_or("-"),
         ])
     }
 
@@ -84,14 +84,14 @@ impl Listed<'_> {
 }
 
 /// Returns the most important fact about a pool in a word.
-fn word(snapshot: &Snapshot) -> &str {
-    let Snapshot { ending, invalid_file, undelivered, jobs, .. } = snapshot;
+fn word(status: &Status) -> &str {
+    let Status { ending, invalid_file, undelivered, jobs, .. } = status;
     match () {
         () if ending.is_some() => "ending",
-        () if !snapshot.is_known() => "starting",
+        () if !status.is_known() => "starting",
         () if invalid_file.is_some() => "file invalid",
         () if undelivered.is_some() => "undelivered",
         () if 0 < jobs.failing => "failing",
-        () => &snapshot.reason,
+        () => &status.reason,
     }
 }

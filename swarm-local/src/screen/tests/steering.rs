@@ -72,7 +72,8 @@ fn a_view_of_a_pool_elsewhere_is_left_without_a_question() {
     press(&mut model, "?");
     assert!(text(&model, time, (80, 24)).contains("detach: the pool goes on"));
     press(&mut model, "x");
-    let snapshot = Snapshot { ending: Some(Ending::default()), ..(*model.snapshot).clone() };
+    let mut snapshot = (*model.snapshot).clone();
+    snapshot.status.ending = Some(Ending::default());
     on_snapshot(&mut model, snapshot, time);
     let shown = text(&model, time, (90, 20));
     assert!(shown.starts_with(" streams  ● ending"), "{shown}");

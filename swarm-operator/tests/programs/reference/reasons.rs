@@ -33,8 +33,14 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 /// Returns all reasons: the refusals of stores, `Reason::as_str`, and further Events.
 fn reasons_in_code() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let crates =
-        ["swarm-adapters-k8s", "swarm-adapters-host", "swarm-client", "swarm-core", "swarm-local"];
+    let crates = [
+        "swarm-adapters-k8s",
+        "swarm-adapters-host",
+        "swarm-client",
+        "swarm-core",
+        "swarm-local",
+        "swarm-view",
+    ];
     let folders = crates.map(|name| format!("{name}/src"));
     let mut found: BTreeSet<_> = EventReason::ALL.iter().map(|it| it.as_str().to_owned()).collect();
     for path in folders.iter().flat_map(|folder| sources(&root.join(folder))) {

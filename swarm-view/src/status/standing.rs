@@ -1,21 +1,19 @@
-//! Describes the state of a pool, for every view of it.
+//! Describes the state of a pool in words, and judges it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use swarm_adapters_host::clock::unix_s;
 use swarm_core::Unassigned;
-use swarm_core::verdict::{Reason, Summary, Verdict, failing_jobs, number, shortened};
-use swarm_view::age::age;
-use swarm_view::shell;
-use swarm_view::words::counted;
+use swarm_core::verdict::{Reason, number};
 
-use super::snapshot::{FailingRow, JobCounts, Snapshot, StoppingRow, Word, WorkerRow};
-use crate::processes::{Phase, Workers};
+use super::{JobCounts, Status, StoppingRow, UnassignedRow, WorkerRow};
+use crate::age::age;
+use crate::shell;
+use crate::words::{Word, counted};
 
 /// Urgency of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mood {
+pub enum Mood {
     /// Nothing to do.
     Good,
     /// Nothing to do; the state will improve soon.
@@ -24,30 +22,29 @@ pub(super) enum Mood {
     Bad,
 }
 
-/// Maximum number of failing jobs that a sentence describes.
-const SHOWN: usize = 3;
+/// Maximum number of workers or failing jobs that a sentence describes.
+pub const SHOWN: usize = 3;
 
-/// Returns the verdict if workers are starting, though no job waits for them.
-fn coming(workers: &Workers) -> Option<Verdict> {
-    let names = workers.values().filter(|worker| worker.phase != Phase::Up);
-    let names: Vec<_> = names.map(|worker| worker.name.as_str()).collect();
-    let are = number(names.len(), "this worker is", "these workers are");
-    let message = format!("{are} not ready: {}", shortened(&names));
-    (!names.is_empty()).then_some(Verdict { reason: Reason::WorkersNotReady, message })
-}
+impl Status {
+    /// Whether a turn ran, so that the state has content.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        !self.name.is_empty() && self.earlier.is_none()
+    }
 
-impl Snapshot {
-    /// Describes the state in a few words; the worst problem comes first.
-    pub(super) fn standing(&self) -> (String, Mood) {
+    /// Describes the state at a time in seconds of Unix time, in a few words; the worst problem comes
+    /// first.
+    #[must_use]
+    pub fn standing(&self, now_unix_s: u64) -> (String, Mood) {
         if let Some(earlier) = &self.earlier {
-            return (format!("starting: {}", earlier.sentence(unix_s())), Mood::Busy);
+            return (format!("starting: {}", earlier.sentence(now_unix_s)), Mood::Busy);
         }
         if !self.is_known() {
             return ("starting".to_owned(), Mood::Busy);
         }
         if let Some(ending) = &self.ending {
             let mood = if ending.killed.is_empty() { Mood::Busy } else { Mood::Bad };
-            return (format!("ending: {}", ending.sentence(unix_s())), mood);
+            return (format!("ending: {}", ending.sentence(now_unix_s)), mood);
         }
         let Self { undelivered, jobs, workers, .. } = self;
         let mut news = Vec::new();
@@ -65,7 +62,7 @@ impl Snapshot {
         if 0 < held_back {
             news.push(format!("held back: {}", counted(held_back, "job")));
         }
-        let (course, mood) = self.course();
+        let (course, mood) = self.course(now_unix_s);
         let previous: usize = workers.iter().map(|row| row.previous).sum();
         if news.is_empty() && 0 < previous && mood == Mood::Good {
             let jobs = counted(previous, "job");
@@ -81,33 +78,18 @@ impl Snapshot {
         (news.join(" · "), Mood::Bad)
     }
 
-    /// Judges the pool after the last turn, as a cluster judges a Swarm. Failing and stopping jobs
-    /// must be set before.
-    pub(super) fn judge(&mut self, turn: &Summary<'_>, workers: &Workers) {
-        let Verdict { reason, message } = turn
-            .start()
-            .or_else(|| turn.unsettled())
-            .or_else(|| self.all_failing())
-            .or_else(|| coming(workers))
-            .or_else(|| turn.stale())
-            .unwrap_or_else(|| turn.settled());
-        (self.reason, self.message) = (reason.as_str().into(), message);
-    }
-
-    /// Returns the verdict if every job with a worker keeps ending by itself.
-    fn all_failing(&self) -> Option<Verdict> {
-        let Self { jobs, failing, .. } = self;
-        let shown = failing.iter().take(SHOWN).map(FailingRow::shown).collect::<Vec<_>>();
-        let is_so = 0 < jobs.granted && jobs.granted <= jobs.failing;
-        let message = || failing_jobs(jobs.failing, &shown);
-        is_so.then(|| Verdict { reason: Reason::AllJobsFailing, message: message() })
+    /// Returns the urgency of the state.
+    #[must_use]
+    pub fn mood(&self) -> Mood {
+        // The time is in sentences only.
+        self.standing(0).1
     }
 
     /// Whether no job fails, every worker is ready, and the file is valid and delivered. Every job
     /// that should run has a worker then, or is about to get one.
-    pub(super) fn is_healthy(&self) -> bool {
-        let (_, mood) = self.standing();
-        let is_good = mood != Mood::Bad && self.healthy && self.has_ready_workers();
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        let is_good = self.mood() != Mood::Bad && self.healthy && self.has_ready_workers();
         is_good && self.problems().is_empty()
     }
 
@@ -121,53 +103,72 @@ impl Snapshot {
 
     /// Whether every worker is ready, and the first jobs have their workers. What is wrong then does
     /// not pass by itself.
-    pub(super) fn has_started(&self) -> bool {
-        self.is_known() && self.has_ready_workers() && self.standing().1 != Mood::Busy
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        self.is_known() && self.has_ready_workers() && self.mood() != Mood::Busy
     }
 
     /// Whether the pool is healthy, and has nothing to do and waits for nothing.
-    pub(super) fn is_settled_and_healthy(&self) -> bool {
-        self.is_healthy() && self.standing().1 == Mood::Good
+    #[must_use]
+    pub fn is_settled_and_healthy(&self) -> bool {
+        self.is_healthy() && self.mood() == Mood::Good
     }
 
     /// Whether the reason is one of a pool that is as it is asked to be.
-    pub(super) fn is_ready(&self) -> bool {
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
         let ready = [Reason::Settled, Reason::Suspended, Reason::Paused { is_ready: true }];
         ready.map(Reason::as_str).contains(&&*self.reason)
     }
 
-    /// Returns the reason for the state and its sentence.
-    fn course(&self) -> (String, Mood) {
+    /// Returns the reason for the state and its sentence, at a time in seconds of Unix time.
+    fn course(&self, now_unix_s: u64) -> (String, Mood) {
         let Self { settled, reason, message, jobs, .. } = self;
         if self.is_ready() && *settled {
             return (reason.to_string(), Mood::Good);
         }
         let is_bad = *settled || 0 < jobs.quarantined;
         let mood = if is_bad { Mood::Bad } else { Mood::Busy };
-        (format!("{reason}: {}{message}", self.slowest()), mood)
+        (format!("{reason}: {}{message}", self.slowest(now_unix_s)), mood)
     }
 
     /// Describes the job that has been stopping for the longest time, as the beginning of a sentence.
-    fn slowest(&self) -> String {
+    fn slowest(&self, now_unix_s: u64) -> String {
         let Some(StoppingRow { job, worker, since_unix_s }) = self.stopping.first() else {
             return String::new();
         };
-        let since = age(Duration::from_secs(unix_s().saturating_sub(*since_unix_s)));
+        let since = age(Duration::from_secs(now_unix_s.saturating_sub(*since_unix_s)));
         format!("{job} has been stopping on {worker} for {since}; ")
     }
 
+    /// Returns the reason why this job has no worker, if it has none. O(log jobs without a worker).
+    #[must_use]
+    pub fn unassigned(&self, job: &str) -> Option<&UnassignedRow> {
+        let at = self.unassigned.binary_search_by(|row| row.job.as_str().cmp(job)).ok()?;
+        self.unassigned.get(at)
+    }
+
+    /// Returns the worker in a slot. O(log workers).
+    #[must_use]
+    pub fn worker(&self, slot: u32) -> Option<&WorkerRow> {
+        let at = self.workers.binary_search_by_key(&slot, |worker| worker.slot).ok()?;
+        self.workers.get(at)
+    }
+
     /// Counts the jobs without a worker, by reason. O(jobs without a worker).
-    pub(super) fn unassigned_by_reason(&self) -> BTreeMap<Word, usize> {
+    #[must_use]
+    pub fn unassigned_by_reason(&self) -> BTreeMap<Word, usize> {
         let mut counts = BTreeMap::new();
         let suspended = Unassigned::Suspended.as_str();
-        for reason in self.unassigned.values().copied().filter(|why| *why != suspended) {
+        for reason in self.unassigned.iter().map(|it| it.reason).filter(|why| *why != suspended) {
             *counts.entry(reason).or_default() += 1;
         }
         counts
     }
 
     /// Returns the numbers of jobs and workers, and of jobs that do not run, by reason.
-    pub(super) fn counts(&self, unassigned_by_reason: &BTreeMap<Word, usize>) -> String {
+    #[must_use]
+    pub fn counts(&self, unassigned_by_reason: &BTreeMap<Word, usize>) -> String {
         let Self { jobs, workers, .. } = self;
         let JobCounts {
             total,
@@ -203,7 +204,8 @@ impl Snapshot {
     }
 
     /// Returns sentences about present problems that a user must fix.
-    pub(super) fn problems(&self) -> Vec<String> {
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
         let Self { undelivered, invalid_file, revision, .. } = self;
         let is_up = |row: &WorkerRow| !["starting", "leaving"].contains(&row.state);
         let runs = if self.workers.iter().any(is_up) {
@@ -220,14 +222,14 @@ impl Snapshot {
     }
 
     /// Returns the workers whose jobs keep a previous version, with the job that failed.
-    pub(super) fn held_back(&self) -> impl Iterator<Item = (&WorkerRow, &str)> {
+    pub fn held_back(&self) -> impl Iterator<Item = (&WorkerRow, &str)> {
         self.workers.iter().filter_map(|row| Some((row, row.held_back_by.as_deref()?)))
     }
 }
 
 /// Describes why jobs of these workers keep a previous version. The last sentence counts the workers
 /// that no other one names.
-pub(super) fn held_back<'a>(rows: impl Iterator<Item = (&'a WorkerRow, &'a str)>) -> Vec<String> {
+pub fn held_back<'a>(rows: impl Iterator<Item = (&'a WorkerRow, &'a str)>) -> Vec<String> {
     let rows: Vec<_> = rows.collect();
     let shown = rows.iter().take(SHOWN).map(|(row, job)| held_back_on(row, job));
     let mut sentences: Vec<_> = shown.collect();
@@ -251,21 +253,23 @@ fn held_back_on(row: &WorkerRow, job: &str) -> String {
 
 impl WorkerRow {
     /// Returns the state, or that the worker is silent, so that its state may be old.
-    pub(super) fn shown_state(&self) -> Word {
-        let is_silent = self.silent_since.is_some() || self.silent_since_unix_s.is_some();
-        if is_silent { "silent" } else { self.state }
+    #[must_use]
+    pub fn shown_state(&self) -> Word {
+        if self.silent_since_unix_s.is_some() { "silent" } else { self.state }
     }
 
-    /// Returns the duration of the silence, if the worker is silent: since its last sign, as `last
-    /// heard` has it. Without that time, as in an answer of an earlier version, it is the time since
-    /// its last lease renewal.
-    pub(super) fn silent_for(&self) -> Option<Duration> {
-        let renewed = Duration::from_secs(unix_s().saturating_sub(self.silent_since_unix_s?));
+    /// Returns the duration of the silence at a time in seconds of Unix time, if the worker is silent:
+    /// since its last sign, as `last heard` has it. Without that time, as in an answer of an earlier
+    /// version, it is the time since its last lease renewal.
+    #[must_use]
+    pub fn silent_for(&self, now_unix_s: u64) -> Option<Duration> {
+        let renewed = Duration::from_secs(now_unix_s.saturating_sub(self.silent_since_unix_s?));
         Some(self.last_heard_ms.map_or(renewed, Duration::from_millis))
     }
 
     /// Returns unusual facts about a worker, if any.
-    pub(super) fn remarks(&self, silent_for: Option<Duration>) -> String {
+    #[must_use]
+    pub fn remarks(&self, silent_for: Option<Duration>) -> String {
         let mut parts = Vec::new();
         if let Some(silent_for) = silent_for {
             let within = self.replaced_within_ms.map(Duration::from_millis);
@@ -305,7 +309,7 @@ mod tests {
         let all = |count: usize| {
             let workers =
                 ["w-0", "w-1", "w-2", "w-3"].iter().take(count).map(|it| row(it)).collect();
-            Snapshot { workers, ..Snapshot::default() }.problems()
+            Status { workers, ..Status::default() }.problems()
         };
         assert_eq!(all(3).len(), 3);
         let four = all(4);
@@ -318,9 +322,9 @@ mod tests {
         let judged = |reason: Reason, state, settled| {
             let reason = reason.as_str().into();
             let (name, workers) = ("cams".to_owned(), vec![worker(state)]);
-            let snapshot =
-                Snapshot { name, reason, workers, settled, healthy: true, ..Snapshot::default() };
-            (snapshot.is_healthy(), snapshot.has_started())
+            let status =
+                Status { name, reason, workers, settled, healthy: true, ..Status::default() };
+            (status.is_healthy(), status.has_started())
         };
         assert_eq!(judged(Reason::PoolIncomplete, "ready", false), (false, false));
         assert_eq!(judged(Reason::WorkersNotReady, "ready", false), (false, false));
