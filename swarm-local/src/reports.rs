@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use swarm_adapters_host::channel::{JobNow, Versions, WorkerState};
 use swarm_core::Slot;
+use swarm_view::jobs::EVERYWHERE;
 
 use crate::processes::{Phase, Workers};
 
@@ -87,8 +88,6 @@ impl Reports {
     }
 }
 
-/// The state in the ledger of a job that every worker runs.
-pub(crate) const EVERYWHERE: &str = "everywhere";
 /// The reason without a worker of a suspended job.
 const SUSPENDED: &str = "suspended";
 

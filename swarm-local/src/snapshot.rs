@@ -18,7 +18,7 @@ use swarm_core::{
 };
 use swarm_view::shell;
 use swarm_view::status::{FailingRow, JobCounts, Status, StoppingRow, UnassignedRow, WorkerRow};
-use swarm_view::waits::Wait;
+use swarm_view::waits::{KILLED_THEN, MOVED_THEN, Wait};
 use swarm_view::words::Word;
 
 pub(super) use self::rows::JobRow;
@@ -96,7 +96,6 @@ impl Snapshot {
         let Bounds { stop, fence, return_grace } = self.bounds;
         let worker = row.slot.and_then(|slot| self.status.worker(slot));
         let who = worker.map(|worker| worker.name.as_str());
-        let kill = "then its worker kills it (handover.stopTimeout)";
         if let Some(ending) = &self.status.ending {
             let left = Duration::from_secs(ending.until_unix_s.saturating_sub(unix_s()));
             let wait = Wait::new("the end of its run", who).lasting(None, Some(left));
@@ -121,17 +120,19 @@ impl Snapshot {
                 let since = self.status.stopping.iter().find(|it| it.job == row.name);
                 let since = since.map(|it| unix_s().saturating_sub(it.since_unix_s));
                 let wait = Wait::new("the end of its run", who);
-                Some(wait.lasting(since.map(Duration::from_secs), Some(stop)).with_note(kill))
+                Some(
+                    wait.lasting(since.map(Duration::from_secs), Some(stop)).with_note(KILLED_THEN),
+                )
             }
             // It is stopped to begin again, after an edit or by hand.
             ("restarting" | "stalled", _) if now.is_some_and(|now| now.pid.is_some()) => {
                 let wait = Wait::new("the end of its run", who).lasting(None, Some(stop));
-                Some(wait.with_note(format!("{kill}, and starts it again")))
+                Some(wait.with_note(format!("{KILLED_THEN}, and starts it again")))
             }
             ("waiting", "hold") => {
                 let wait = Wait::new("the worker of its slot", who);
                 let wait = wait.lasting(None, Some(return_grace));
-                Some(wait.with_note("then another worker gets it (rebalance.returnGrace)"))
+                Some(wait.with_note(MOVED_THEN))
             }
             ("waiting", _) => Some(Wait::new("the next decision", None)),
             _ => None,

@@ -15,6 +15,7 @@ use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, Soc
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
 use swarm_core::{Params, Title};
 use swarm_view::age::age;
+use swarm_view::jobs::{JobEntry, JobFailure};
 use swarm_view::status::FailingRow;
 use swarm_view::table::EVERY_WORKER;
 use swarm_view::waits::Wait;
@@ -27,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use super::by_hand::{Action, Hands};
 use super::events::Events;
 use super::moves::Moves;
-use super::reports::{EVERYWHERE, Reports};
+use super::reports::Reports;
 use super::snapshot::{JobRow, Snapshot};
 
 /// Paths of the pool's state and of all jobs; a single job is below the latter.
@@ -218,120 +219,6 @@ async fn measure(
     }
     // Requests are answered until the workers have ended.
     std::future::pending::<()>().await;
-}
-
-/// A job in the API's format.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct JobEntry<S> {
-    #[serde(rename = "job")]
-    pub(super) name: S,
-    /// Title of the job, if it has one.
-    #[serde(default)]
-    pub(super) title: Option<S>,
-    #[serde(deserialize_with = "word")]
-    pub(super) state: Word,
-    pub(super) slot: Option<u32>,
-    /// Name of the worker in that slot.
-    pub(super) worker: Option<S>,
-    /// Time since which that worker is silent, in seconds of Unix time; the phase may be old then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) worker_silent_since_unix_s: Option<u64>,
-    pub(super) token: u64,
-    /// Phase of the job, as its worker reports it.
-    #[serde(default, deserialize_with = "word")]
-    pub(super) phase: Word,
-    /// Name of the worker that gets the job once its present worker has stopped it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) moves_to: Option<S>,
-    /// Reason for which its worker stops the job, while it does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) moves_for: Option<S>,
-    /// The things that the job waits for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) waits_for: Vec<Wait>,
-    /// Version of the job that runs: `newest`, `previous` while it waits for its restart, or
-    /// `failed` if the newest version failed.
-    #[serde(default, deserialize_with = "word")]
-    pub(super) version: Word,
-    /// First process of the job, if it is a program that runs.
-    #[serde(default)]
-    pub(super) pid: Option<i32>,
-    /// Time of its last start, in seconds of Unix time, if it runs.
-    #[serde(default)]
-    pub(super) since_unix_s: Option<u64>,
-    /// Number of its runs that ended by themselves, since its worker got it.
-    #[serde(default)]
-    pub(super) restarts: u64,
-    /// Last end of a run by itself; part of a sentence.
-    #[serde(default)]
-    pub(super) last_exit: Option<String>,
-    /// Reason why no worker runs the job, if none does.
-    pub(super) unassigned: Option<S>,
-    /// That reason in a sentence.
-    #[serde(default)]
-    pub(super) unassigned_message: Option<String>,
-    /// Failure of the job, if it is one of the listed failures.
-    pub(super) failing: Option<JobFailure<S>>,
-    /// Params of the job, for the user of the pool.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub(super) params: Params,
-    /// Name of its runner, if it names one, for the user of the pool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) runner: Option<String>,
-}
-
-impl<S: AsRef<str>> JobEntry<S> {
-    /// Whether every worker runs the job.
-    pub(super) fn is_everywhere(&self) -> bool {
-        self.state == EVERYWHERE
-    }
-
-    /// Returns the worker as tables show it.
-    pub(super) fn shown_worker(&self) -> &str {
-        if self.is_everywhere() {
-            return EVERY_WORKER;
-        }
-        self.worker.as_ref().map_or("-", AsRef::as_ref)
-    }
-}
-
-impl<S: Display> JobEntry<S> {
-    /// Returns a sentence about the worker of the job, if it is silent.
-    pub(super) fn unanswered(&self) -> Option<String> {
-        let since = self.worker_silent_since_unix_s?;
-        let silent_for = age(Duration::from_secs(unix_s().saturating_sub(since)));
-        Some(format!("{} has not answered for {silent_for}", self.worker.as_ref()?))
-    }
-}
-
-impl JobEntry<String> {
-    /// Describes the move of a job that its worker stops.
-    pub(super) fn leaving(&self) -> String {
-        let reason = self.moves_for.as_deref().unwrap_or_default();
-        match &self.moves_to {
-            Some(worker) => format!("it moves to {worker}, with the reason `{reason}`"),
-            None => {
-                format!("its worker stops it, with the reason `{reason}`; no worker is to get it")
-            }
-        }
-    }
-}
-
-/// Whether a job has no params.
-fn is_none(params: &Params) -> bool {
-    params.is_empty()
-}
-
-/// Failure of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct JobFailure<S> {
-    pub(super) restarts: u64,
-    pub(super) last_exit: S,
-    /// Last line of output before that end, unless output is hidden.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) last_line: Option<S>,
 }
 
 /// Failing jobs by name.

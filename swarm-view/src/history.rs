@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::age::age;
 use crate::printable::{Form, printable};
 use jiff::Timestamp;
-use serde::Deserialize as _;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use swarm_core::history::{Episode, JobEdit, JobMove};
 use unicode_width::UnicodeWidthChar as _;
@@ -33,6 +33,35 @@ pub struct Past<'a> {
     pub now: Timestamp,
     /// The beginning of the shown part, if not all of it is shown.
     pub since: Option<Timestamp>,
+}
+
+/// The moment at which a worker got a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Since {
+    /// The revision of the grant.
+    pub revision: u64,
+    /// The time of the grant.
+    pub time: String,
+}
+
+/// The move that brought a job to its worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Came {
+    /// The reason in a word.
+    pub reason: String,
+    /// The worker that had it before, if one had.
+    pub from: Option<String>,
+    /// The causes that name the job or its workers, or else all causes at that time.
+    pub causes: Vec<String>,
+}
+
+/// An edit of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edited {
+    /// The time at which the operator saw it.
+    pub time: String,
+    /// The edited fields, as manifests name them.
+    pub fields: Vec<String>,
 }
 
 /// One move of a job, with its episode.
@@ -157,16 +186,19 @@ impl<'a> Past<'a> {
         }
     }
 
-    /// Returns the last edit of a job as part of a document; null if the history has none.
+    /// Returns the last edit of a job in the shown part; `None` if the history has none.
     #[must_use]
-    pub fn edited(&self, job: &str) -> Value {
-        self.edits_document(job, 1).pointer_mut("/0").map(Value::take).unwrap_or_default()
+    pub fn edited(&self, job: &str) -> Option<Edited> {
+        self.edits(job, 1).pop()
     }
 
-    /// Returns the edits of a job as part of a document, the newest last, at most `most` of them.
-    fn edits_document(&self, job: &str, most: usize) -> Value {
+    /// Returns the edits of a job in the shown part, the newest last, at most `most` of them.
+    fn edits(&self, job: &str, most: usize) -> Vec<Edited> {
         let edits = self.edits_of(job).filter(|(episode, _)| self.shows(episode));
-        let edit = |(episode, it): &(&Episode, &JobEdit)| json!({ "time": shown(moment(episode, it.at)), "fields": it.fields });
+        let edit = |(episode, it): &(&Episode, &JobEdit)| Edited {
+            time: shown(moment(episode, it.at)),
+            fields: it.fields.clone(),
+        };
         newest(edits.collect(), most).1.iter().map(edit).collect()
     }
 
@@ -219,7 +251,7 @@ impl<'a> Past<'a> {
         json!({
             "job": job,
             "moves": moves.collect::<Vec<_>>(),
-            "edits": self.edits_document(job, most),
+            "edits": self.edits(job, most),
             "beginMs": self.begin_ms(),
         })
     }
@@ -344,21 +376,16 @@ impl<'a> Past<'a> {
         self.moves_of(job).filter(|moved| moved.it.granted.is_some()).last()
     }
 
-    /// Returns the last move of a job as part of a document: `since` and `came`. `holder` is the worker
-    /// that has it now.
+    /// Returns since when a job has been where it is, and how it came there. `holder` is the worker that
+    /// has it now.
     #[must_use]
-    pub fn came(&self, job: &str, holder: Option<&str>) -> (Value, Value) {
-        let Some(Moved { episode, it }) = self.last_of(job, holder) else {
-            return (Value::Null, Value::Null);
-        };
-        let since = it.granted.map(|at| {
-            let time = shown(moment(episode, at));
-            json!({ "revision": it.revision, "time": time })
-        });
-        let of = Moved { episode, it };
-        let causes = of.causes();
-        let came = json!({ "reason": it.reason, "from": it.from, "causes": causes });
-        (since.unwrap_or_default(), came)
+    pub fn came(&self, job: &str, holder: Option<&str>) -> (Option<Since>, Option<Came>) {
+        let Some(Moved { episode, it }) = self.last_of(job, holder) else { return (None, None) };
+        let since =
+            it.granted.map(|at| Since { revision: it.revision, time: shown(moment(episode, at)) });
+        let causes = Moved { episode, it }.causes().into_iter().map(str::to_owned).collect();
+        let came = Came { reason: it.reason.clone(), from: it.from.clone(), causes };
+        (since, Some(came))
     }
 
     /// Returns the move of a job that goes on: the next worker, the reason, and the time since which

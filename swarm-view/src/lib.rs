@@ -2,13 +2,16 @@
 //! a socket.
 //!
 //! - [`status`] is the state of a pool: a document, its judgement and its text.
+//! - [`explain`] says where a job is and why, and [`jobs`] has a line for each job.
 //! - [`history`] shows the history of a pool, and [`waits`] has what a job waits for.
 //! - [`table`] makes tables and fields, and [`words`] numbers and quotes in sentences.
 //! - [`mod@age`] formats times for people.
 //! - [`mod@printable`] escapes text that could control a terminal. [`shell`] quotes words for a shell.
 
 pub mod age;
+pub mod explain;
 pub mod history;
+pub mod jobs;
 pub mod printable;
 pub mod shell;
 pub mod status;

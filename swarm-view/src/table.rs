@@ -32,9 +32,6 @@ pub mod columns {
 /// The holder of a job that every worker runs, in tables. No worker can have this name.
 pub const EVERY_WORKER: &str = "(every worker)";
 
-/// The reason why every worker runs a job.
-pub const EVERYWHERE: &str = "spec.replication is `All`: every worker runs every job";
-
 /// Style of titles and column names on a terminal.
 const HEADER: Style = Style::new().bold();
 

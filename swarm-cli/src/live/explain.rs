@@ -4,13 +4,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
 use swarm_core::{FailingState, JobName, JobPhase, Timing};
 use swarm_local::show::{Answer, Display};
+use swarm_view::explain::{EVERYWHERE, Explanation, NEXT_DECISION, Notes, Place, STAYS};
 use swarm_view::history::Past;
 use swarm_view::shell;
-use swarm_view::table::{EVERY_WORKER, EVERYWHERE, add_field};
-use swarm_view::waits::Wait;
+use swarm_view::waits::{KILLED_THEN, MOVED_THEN, Wait};
 
 use super::history;
 use super::objects::SwarmObject;
@@ -39,39 +38,6 @@ pub(crate) struct ExplainArgs {
     pub(crate) scope: Scope,
 }
 
-/// A job with its explanation.
-struct Explained {
-    job: String,
-    title: Option<String>,
-    namespace: String,
-    swarm: String,
-    revision: u64,
-    worker: Option<String>,
-    is_everywhere: bool,
-    slot: Option<u32>,
-    token: u64,
-    phase: JobPhase,
-    /// Sentence about failures.
-    failing: Option<String>,
-    /// Age of the last renewal of its worker.
-    heard: Option<String>,
-    waits_for: Option<Wait>,
-    why: String,
-    /// Sentence about its last move.
-    last_move: String,
-    /// Sentence about its last edit.
-    last_edit: Option<String>,
-    /// The last move as parts of a document: since when, and from where.
-    since: Value,
-    came: Value,
-    /// The last edit as part of a document: the time and the fields.
-    edited: Value,
-    /// Sentence about reports of workers that were not read.
-    without_reports: Option<String>,
-    /// Sentence about a history that was not read.
-    without_history: Option<String>,
-}
-
 /// Explains a job. Exit code 3 if no Swarm has it.
 pub(crate) fn explain(args: &ExplainArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
@@ -98,12 +64,12 @@ async fn answer(
     if found.is_empty() {
         return Err(gone(proxy, namespace, args.swarm.as_deref(), &parts, job).await);
     }
-    let text = |_| found.iter().map(Explained::text).collect::<Vec<_>>().join("\n");
-    let document = || match found.as_slice() {
-        [one] => one.document(),
-        several => several.iter().map(Explained::document).collect(),
+    let text = |_| found.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n");
+    let document = || {
+        let mut all = found.iter().map(|(it, _)| serde_json::to_value(it).unwrap_or_default());
+        if found.len() == 1 { all.next().unwrap_or_default() } else { all.collect() }
     };
-    let workers = || found.iter().filter_map(|it| it.worker.clone()).collect();
+    let workers = || found.iter().filter_map(|(it, _)| it.worker.clone()).collect();
     Ok(args.display.answer(true, text, document, workers)?)
 }
 
@@ -136,37 +102,56 @@ async fn gone(
 }
 
 /// Explains a job of the pool; `None` if it has just left the pool.
-fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<Explained> {
+fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<(Explanation, String)> {
     let state = pool.job(job)?;
     let worker = state.session.and_then(|session| pool.worker(session));
-    let renewed = worker.and_then(|worker| worker.report.as_ref()?.renewed);
     let metadata = &pool.swarm.metadata;
     let title = pool.swarm.inline_jobs().get(job.as_str()).and_then(|job| job["title"].as_str());
     let past = pool.past();
     let (since, came) = past.came(job.as_str(), state.worker);
-    Some(Explained {
+    let reports = pool.hidden.as_ref().map(|why| format!("{NOT_VISIBLE}: {why}"));
+    let history = pool.without_episodes.clone();
+    let is_held = state.worker.is_some() || state.is_everywhere;
+    let explanation = Explanation {
         job: job.to_string(),
         title: title.map(str::to_owned),
-        namespace: metadata.namespace.clone(),
-        swarm: metadata.name.clone(),
-        revision: pool.ledger.revision(),
+        place: Place::Cluster {
+            namespace: metadata.namespace.clone(),
+            swarm: metadata.name.clone(),
+            revision: pool.ledger.revision(),
+        },
         worker: state.worker.map(str::to_owned),
-        is_everywhere: state.is_everywhere,
+        everywhere: state.is_everywhere,
         slot: state.slot.map(|slot| slot.0),
         token: state.token,
-        phase: state.phase,
+        phase: state.phase.as_str().to_owned(),
         failing: failing(pool, &state),
-        heard: renewed.map(|renewed| age_of(pool.now, renewed)),
-        waits_for: waits(pool, &state, worker),
-        why: if state.is_everywhere { EVERYWHERE.to_owned() } else { why(pool, swarm, &state) },
-        last_move: past.last_move(job.as_str(), state.worker),
-        last_edit: past.last_edit(job.as_str()),
+        pid: None,
+        worker_silent_since_unix_s: worker.and_then(|worker| pool.silent_since(worker)),
         since,
         came,
         edited: past.edited(job.as_str()),
-        without_reports: pool.hidden.as_ref().map(|why| format!("{NOT_VISIBLE}: {why}")),
-        without_history: pool.without_episodes.clone(),
-    })
+        moves_to: None,
+        moves_for: None,
+        waits_for: waits(pool, &state, worker).into_iter().collect(),
+        why: if state.is_everywhere { EVERYWHERE.to_owned() } else { why(pool, swarm, &state) },
+        unread: [&reports, &history].into_iter().flatten().cloned().collect(),
+    };
+    let renewed = worker.and_then(|worker| worker.report.as_ref()?.renewed);
+    let renewed = renewed.map(|at| format!(", last renewed {} ago", age_of(pool.now, at)));
+    let next = || {
+        let (job, namespace) = (shell::word(job.as_str()), shell::word(&metadata.namespace));
+        format!("kubectl swarm logs {job} -n {namespace}")
+    };
+    let notes = Notes {
+        of_worker: renewed.unwrap_or_default(),
+        reports,
+        history,
+        next: (explanation.failing.is_some() && is_held).then(next),
+        ..Notes::default()
+    };
+    let text = explanation.text(&past, &notes);
+    Some((explanation, text))
 }
 
 /// Describes the failures of a job, if its worker reports them.
@@ -217,7 +202,7 @@ fn waits(pool: &LivePool, state: &JobState<'_>, worker: Option<&LiveWorker>) -> 
             let grace = grace.unwrap_or(Timing::default().return_grace);
             let wait = Wait::new("the worker of its slot, or the next decision", state.worker);
             let wait = wait.lasting(None, Some(grace));
-            Some(wait.with_note("then another worker gets it (rebalance.returnGrace)"))
+            Some(wait.with_note(MOVED_THEN))
         }
         _ => None,
     }
@@ -251,9 +236,7 @@ pub(super) fn release(
             rest(swarm.fence_wait(), silence),
             "its worker has not confirmed that yet; without a renewal its Lease is over then",
         ),
-        None if waited <= stop => {
-            (rest(stop, waited), "then its worker kills it (handover.stopTimeout)")
-        }
+        None if waited <= stop => (rest(stop, waited), KILLED_THEN),
         None => (None, "its worker should have killed it before (handover.stopTimeout)"),
     }
 }
@@ -289,13 +272,10 @@ fn why(pool: &LivePool, swarm: &LiveSwarm, state: &JobState<'_>) -> String {
         None if state.phase == JobPhase::Stopping => {
             "its worker leaves the pool; the job gets another one once it has stopped".to_owned()
         }
-        None if state.slot.is_none() => "the next decision gives it a worker".to_owned(),
+        None if state.slot.is_none() => NEXT_DECISION.to_owned(),
         None => {
             let (fewest, most) = loads(&answer);
-            format!(
-                "nothing moves it: it is on a worker of the pool, and workers have {fewest} to {most} \
-                 jobs each"
-            )
+            format!("{STAYS}, and workers have {fewest} to {most} jobs each")
         }
     }
 }
@@ -314,66 +294,4 @@ fn loads(answer: &answer::Answer) -> (usize, usize) {
     }
     let fewest = counts.values().min().copied().unwrap_or_default();
     (fewest, counts.values().max().copied().unwrap_or_default())
-}
-
-impl Explained {
-    fn text(&self) -> String {
-        let mut text = String::new();
-        let mut line = |name: &str, value: &str| add_field(&mut text, name, value);
-        let title = self.title.as_ref().map(|title| format!(" ({title})")).unwrap_or_default();
-        line("Job:", &format!("{}{title}", self.job));
-        line("Swarm:", &format!("{}/{}, revision {}", self.namespace, self.swarm, self.revision));
-        let failing = self.failing.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
-        line("Phase:", &format!("{}{failing}", self.phase.as_str()));
-        if let Some(worker) = &self.worker {
-            let slot = self.slot.map(|slot| format!(", slot {slot}")).unwrap_or_default();
-            let heard = self.heard.as_ref().map(|age| format!(", last renewed {age} ago"));
-            let heard = heard.unwrap_or_default();
-            line("Worker:", &format!("{worker}{slot}, token {}{heard}", self.token));
-        }
-        if self.is_everywhere {
-            line("Worker:", &format!("{EVERY_WORKER}, token {}", self.token));
-        }
-        if let Some(wait) = &self.waits_for {
-            line("Waits for:", &wait.sentence());
-        }
-        if let Some(sentence) = &self.without_reports {
-            line("Reports:", sentence);
-        }
-        if !self.is_everywhere {
-            line("Came:", self.without_history.as_ref().unwrap_or(&self.last_move));
-        }
-        if let Some(sentence) = &self.last_edit {
-            line("Edited:", sentence);
-        }
-        line("Why:", &self.why);
-        if self.failing.is_some() && (self.worker.is_some() || self.is_everywhere) {
-            let (job, namespace) = (shell::word(&self.job), shell::word(&self.namespace));
-            line("Next:", &format!("kubectl swarm logs {job} -n {namespace}"));
-        }
-        text
-    }
-
-    fn document(&self) -> Value {
-        let unread = [&self.without_reports, &self.without_history].into_iter().flatten();
-        json!({
-            "job": self.job,
-            "title": self.title,
-            "namespace": self.namespace,
-            "swarm": self.swarm,
-            "revision": self.revision,
-            "worker": self.worker,
-            "everywhere": self.is_everywhere,
-            "slot": self.slot,
-            "token": self.token,
-            "phase": self.phase.as_str(),
-            "failing": self.failing,
-            "waitsFor": self.waits_for.iter().collect::<Vec<_>>(),
-            "since": self.since,
-            "came": self.came,
-            "edited": self.edited,
-            "why": self.why,
-            "unread": unread.collect::<Vec<_>>(),
-        })
-    }
 }

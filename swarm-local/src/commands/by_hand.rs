@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::Args;
 use swarm_view::age::age;
+use swarm_view::jobs::JobEntry;
 use swarm_view::status::WorkerRow;
 use tokio::time::{Instant, sleep};
 
 use super::super::by_hand::{Action, Answer};
-use super::super::web::JobEntry;
 use super::names;
 use super::pool::Pool;
 use super::{Failure, NamedPool, ended, standard_output};

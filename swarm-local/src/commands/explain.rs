@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use clap::Args;
 use jiff::Timestamp;
-use serde_json::{Value, json};
 use swarm_adapters_host::clock::unix_s;
 use swarm_view::age::age;
+use swarm_view::explain::{EVERYWHERE, Explanation, NEXT_DECISION, Notes, Place, STAYS};
 use swarm_view::history::Past;
+use swarm_view::jobs::JobEntry;
 use swarm_view::shell;
-use swarm_view::table::{EVERY_WORKER, EVERYWHERE, add_field};
 use swarm_view::words::counted;
 
-use super::super::web::JobEntry;
 use super::{Failure, NamedPool, finished, names};
 use crate::history;
 use crate::show::{Answer, Display};
@@ -58,42 +57,40 @@ async fn answer(args: &ExplainArgs) -> Result<Answer, Failure> {
     })?;
     let note = unread.as_ref().map(|sentence| format!("note: {sentence}"));
     let entry = known.remove(&args.job).ok_or_else(|| anyhow::anyhow!("the job was not read"))?;
+    let mut explanation = explanation(&entry, pool.name(), &past);
+    explanation.unread = unread.iter().cloned().collect();
     // Without any episode, the reason is the answer.
     let unread = unread.filter(|_| episodes.is_empty());
-    let text = |_| {
-        let text = text(&entry, &pool.name(), &past, unread.as_deref());
-        let (mut text, options) = (text, args.pool.args().options());
-        let next = format!("swarm logs{options} {}", shell::operand(&entry.name));
-        add_field(&mut text, "Next:", &next);
-        text
-    };
-    let document = || document(&entry, &pool.name(), &past);
+    let text = |_| explanation.text(&past, &notes(&entry, &past, unread.as_deref(), &args.pool));
+    let document = || serde_json::to_value(&explanation).unwrap_or_default();
     let worker = || entry.worker.iter().cloned().collect();
     let answer = args.display.answer(true, text, document, worker)?;
     Ok(answer.with_complaints(note.into_iter().collect()))
 }
 
-fn document(entry: &JobEntry<String>, pool: &str, past: &Past<'_>) -> Value {
+fn explanation(entry: &JobEntry<String>, pool: String, past: &Past<'_>) -> Explanation {
     let (since, came) = past.came(&entry.name, entry.worker.as_deref());
-    json!({
-        "job": entry.name,
-        "title": entry.title,
-        "pool": pool,
-        "worker": entry.worker,
-        "slot": entry.slot,
-        "token": entry.token,
-        "phase": entry.phase,
-        "pid": entry.pid,
-        "failing": failing(entry),
-        "workerSilentSinceUnixS": entry.worker_silent_since_unix_s,
-        "since": since,
-        "came": came,
-        "edited": past.edited(&entry.name),
-        "movesTo": entry.moves_to,
-        "movesFor": entry.moves_for,
-        "waitsFor": entry.waits_for,
-        "why": why(entry),
-    })
+    Explanation {
+        job: entry.name.clone(),
+        title: entry.title.clone(),
+        place: Place::Machine { pool },
+        worker: entry.worker.clone(),
+        everywhere: entry.is_everywhere(),
+        slot: entry.slot,
+        token: entry.token,
+        phase: entry.phase.to_owned(),
+        failing: failing(entry),
+        pid: entry.pid,
+        worker_silent_since_unix_s: entry.worker_silent_since_unix_s,
+        since,
+        came,
+        edited: past.edited(&entry.name),
+        moves_to: entry.moves_to.clone(),
+        moves_for: entry.moves_for.clone(),
+        waits_for: entry.waits_for.clone(),
+        why: why(entry),
+        unread: Vec::new(),
+    }
 }
 
 /// Describes the failures of a job, if it fails.
@@ -118,8 +115,8 @@ fn why(entry: &JobEntry<String>) -> String {
     match (&entry.unassigned_message, &entry.worker) {
         (Some(why), _) => why.clone(),
         (None, Some(_)) if entry.moves_for.is_some() => entry.leaving(),
-        (None, Some(_)) => "nothing moves it: it is on a worker of the pool".to_owned(),
-        (None, None) => "the next decision gives it a worker".to_owned(),
+        (None, Some(_)) => STAYS.to_owned(),
+        (None, None) => NEXT_DECISION.to_owned(),
     }
 }
 
@@ -134,44 +131,28 @@ fn restarted(entry: &JobEntry<String>, past: &Past<'_>) -> Option<String> {
     })
 }
 
-fn text(entry: &JobEntry<String>, pool: &str, past: &Past<'_>, unread: Option<&str>) -> String {
-    let mut text = String::new();
-    let mut line = |name: &str, value: &str| add_field(&mut text, name, value);
-    let title = entry.title.as_ref().map(|title| format!(" ({title})")).unwrap_or_default();
-    line("Job:", &format!("{}{title}", entry.name));
-    line("Pool:", pool);
-    let since = |unix_s_: u64| age(Duration::from_secs(unix_s().saturating_sub(unix_s_)));
-    let up = entry.since_unix_s.map(|at| format!(", process up for {}", since(at)));
+/// Returns the facts that only the text has. `unread` is the reason of a missing history.
+fn notes(
+    entry: &JobEntry<String>,
+    past: &Past<'_>,
+    unread: Option<&str>,
+    pool: &NamedPool,
+) -> Notes {
+    let since = |at: u64| age(Duration::from_secs(unix_s().saturating_sub(at)));
     let pid = entry.pid.map(|pid| format!(", PID {pid}")).unwrap_or_default();
-    let silent = entry.unanswered().map(|sentence| format!("; {sentence}")).unwrap_or_default();
-    line("Phase:", &format!("{}{pid}{}{silent}", entry.phase, up.unwrap_or_default()));
-    if let Some(worker) = &entry.worker {
-        let slot = entry.slot.map(|slot| format!(", slot {slot}")).unwrap_or_default();
-        line("Worker:", &format!("{worker}{slot}, token {}", entry.token));
-    }
-    if entry.is_everywhere() {
-        line("Worker:", &format!("{EVERY_WORKER}, token {}", entry.token));
-    }
-    if 0 < entry.restarts && entry.failing.is_none() {
+    let up = entry.since_unix_s.map(|at| format!(", process up for {}", since(at)));
+    let silent = entry.unanswered(unix_s()).map(|sentence| format!("; {sentence}"));
+    let restarts = (0 < entry.restarts && entry.failing.is_none()).then(|| {
         let last = entry.last_exit.as_ref().map(|last| format!(", last {last}"));
-        line("Restarts:", &format!("{}{}", entry.restarts, last.unwrap_or_default()));
+        format!("{}{}", entry.restarts, last.unwrap_or_default())
+    });
+    let (options, job) = (pool.args().options(), shell::operand(&entry.name));
+    Notes {
+        of_phase: format!("{pid}{}{}", up.unwrap_or_default(), silent.unwrap_or_default()),
+        restarts,
+        restarted: restarted(entry, past),
+        history: unread.map(|why| format!("not known: {why}")),
+        next: Some(format!("swarm logs{options} {job}")),
+        ..Notes::default()
     }
-    if let Some(sentence) = failing(entry) {
-        line("Failing:", &sentence);
-    }
-    if let Some(sentence) = restarted(entry, past) {
-        line("Restarted:", &sentence);
-    }
-    if let Some(sentence) = past.last_edit(&entry.name) {
-        line("Edited:", &sentence);
-    }
-    for wait in &entry.waits_for {
-        line("Waits for:", &wait.sentence());
-    }
-    if !entry.is_everywhere() {
-        let came = || past.last_move(&entry.name, entry.worker.as_deref());
-        line("Came:", &unread.map_or_else(came, |why| format!("not known: {why}")));
-    }
-    line("Why:", &why(entry));
-    text
 }

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use swarm_core::JobName;
+use swarm_view::jobs::JobEntry;
 use swarm_view::shell;
 use swarm_view::status::Status;
 use swarm_view::words::counted;
 
 use super::super::state;
-use super::super::web::{self, JobEntry, job_line};
+use super::super::web::{self, job_line};
 use super::Failure;
 use super::pool::{self, Pool, PoolArgs};
 use crate::job_log::JobLog;

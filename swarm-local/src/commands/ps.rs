@@ -9,13 +9,14 @@ use clap::Args;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::usage::Usage;
 use swarm_view::age::age;
+use swarm_view::jobs::JobEntry;
 use swarm_view::printable::{Form, printable};
 use swarm_view::shell;
 use swarm_view::status::RUNS_WELL;
 use swarm_view::table::{columns, columns_of, line, width_of};
 use swarm_view::words::{counted, quoted};
 
-use super::super::web::{self, JobEntry, job_line};
+use super::super::web::{self, job_line};
 use super::pool::Pool;
 use super::{Failure, PoolArgs, finished, names, pool};
 use crate::show::{Answer, Display, Format};
@@ -352,7 +353,7 @@ pub(super) fn phase(entry: &JobEntry<String>) -> String {
         "failed" => Some("new version"),
         _ => None,
     };
-    let notes = reason.or(version).map(str::to_owned).into_iter().chain(entry.unanswered());
+    let notes = reason.or(version).map(str::to_owned).into_iter().chain(entry.unanswered(unix_s()));
     let notes = notes.collect::<Vec<_>>().join("; ");
     if notes.is_empty() { entry.phase.to_owned() } else { format!("{} ({notes})", entry.phase) }
 }

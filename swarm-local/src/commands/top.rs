@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
+use swarm_view::jobs::JobEntry;
 use swarm_view::status::Status;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
@@ -16,7 +17,7 @@ use super::super::screen::{Ends, View};
 use super::super::shutdown::Shutdown;
 use super::super::snapshot::Snapshot;
 use super::super::terminal;
-use super::super::web::{self, JobEntry};
+use super::super::web;
 use super::attach::row;
 
 /// Time between two reads.

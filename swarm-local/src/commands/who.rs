@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
+use swarm_view::jobs::JobEntry;
 use swarm_view::table::{columns, whole_table};
 
-use super::super::web::JobEntry;
 use super::by_hand::JobsArgs;
 use super::ps::phase;
 use super::{Failure, finished, names};

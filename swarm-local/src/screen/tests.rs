@@ -8,7 +8,6 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Color;
-
 use swarm_view::status::{
     Ending, FailingRow, InvalidFile, JobCounts, Status, UnassignedRow, WorkerRow,
 };

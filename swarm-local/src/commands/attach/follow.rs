@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use swarm_adapters_host::channel::{JobNow, JobPhase, JobVersion, WorkerState};
 use swarm_core::{Job, JobName, Slot, Title};
+use swarm_view::jobs::JobEntry;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
@@ -13,7 +14,7 @@ use super::super::super::outlets::{Message, Timed};
 use super::super::super::reports::{Reports, WorkerStates};
 use super::super::super::shutdown::Shutdown;
 use super::super::super::snapshot::{JobRow, Snapshot};
-use super::super::super::web::{self, JobEntry, job_line};
+use super::super::super::web::{self, job_line};
 use super::super::Failure;
 use super::super::pool::Pool;
 

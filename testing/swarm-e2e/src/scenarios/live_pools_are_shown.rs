@@ -148,7 +148,7 @@ async fn plans(context: &Context, runs: &BTreeMap<String, RunName>) -> Result<()
         ensure!(output.contains(part), "`{part}` is not in: {output}");
     }
     let output = expect(context, &["explain", FAILS], 0, "").await?;
-    ensure!(output.contains("failing: ") && output.contains("kubectl swarm logs"), "{output}");
+    ensure!(output.contains("Failing:") && output.contains("kubectl swarm logs"), "{output}");
     expect(context, &["explain", "live:9"], 3, "has a job `live:9`").await?;
     let output = expect(context, &["logs", FAILS, "--tail", "1000"], 0, "").await?;
     ensure!(output.contains("exit code 3") && !output.contains("live:0"), "{output}");
