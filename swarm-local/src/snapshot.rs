@@ -145,7 +145,7 @@ impl Snapshot {
         if let Some(why) = self.explained.get(job) {
             return Some(why.clone());
         }
-        let reason = self.status.unassigned(job)?.reason;
+        let reason = &*self.status.unassigned(job)?.reason;
         if self.status.by_hand.binary_search_by(|name| name.as_str().cmp(job)).is_ok() {
             let (options, job) = (&self.options, shell::operand(job));
             return Some(format!("suspended by hand; undo: swarm resume{options} {job}"));
@@ -200,8 +200,9 @@ impl Snapshot {
             let Some(Versions { previous, failed }) = reported.get(&Slot(row.slot)) else {
                 continue;
             };
-            row.previous = (*previous).min(row.jobs + row.releasing);
-            row.held_back_by = failed.first().filter(|_| 0 < row.previous).cloned();
+            let previous = (*previous).min(row.jobs + row.releasing);
+            row.previous = Some(previous);
+            row.held_back_by = failed.first().filter(|_| 0 < previous).cloned();
         }
     }
 
@@ -280,7 +281,7 @@ impl Snapshot {
         let assignment = ledger.assignment();
         let unassigned = decision.plan.unassigned.iter().map(|(job, reason)| UnassignedRow {
             job: job.to_string(),
-            reason: reason.as_str(),
+            reason: reason.as_str().into(),
             message: None,
         });
         let unassigned = unassigned.collect();
@@ -328,7 +329,7 @@ impl Snapshot {
         let status = Status {
             name: name.to_owned(),
             revision: ledger.revision(),
-            version: ledger.version,
+            version: Some(ledger.version),
             settled,
             healthy: true,
             jobs: JobCounts::of(progress, ledger.cells.jobs.len()),

@@ -1,25 +1,17 @@
 //! The HTTP server of `local`: health, metrics, and the state of the pool as JSON.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::iter;
 use std::sync::Arc;
-use std::time::Duration;
 
 use prometheus_client::registry::Registry;
-use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::JobNow;
-use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, SocketListener};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
-use swarm_core::{Params, Title};
-use swarm_view::age::age;
+use swarm_core::Title;
 use swarm_view::jobs::{JobEntry, JobFailure};
 use swarm_view::status::FailingRow;
-use swarm_view::table::EVERY_WORKER;
-use swarm_view::waits::Wait;
-use swarm_view::words::{Word, word};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -238,7 +230,7 @@ struct Entries {
 impl Entries {
     fn entry<'a>(&'a self, failing: &Failing<'a>, row: &'a JobRow) -> JobEntry<&'a str> {
         let Self { snapshot, reports, reader } = self;
-        let unassigned = snapshot.status.unassigned(&row.name).map(|it| it.reason);
+        let unassigned = snapshot.status.unassigned(&row.name).map(|it| &*it.reason);
         let (phase, now) = row.phase(reports, unassigned);
         // An ended worker has no report any more.
         let has_ended = snapshot.status.ending.is_some() && now.is_none() && phase == "starting";

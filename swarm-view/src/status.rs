@@ -44,11 +44,12 @@ pub struct Status {
     /// The followed file, if edits are followed.
     #[serde(default)]
     pub file: Option<String>,
-    /// Time of the start of the operator.
+    /// Time of the start of the operator, on one machine.
     #[serde(default)]
-    pub since_unix_s: u64,
-    /// Number of publications of the view.
-    pub version: u64,
+    pub since_unix_s: Option<u64>,
+    /// Number of publications of the view, on one machine.
+    #[serde(default)]
+    pub version: Option<u64>,
     /// The reason, or `Ending`.
     #[serde(default)]
     pub status: String,
@@ -105,8 +106,8 @@ pub struct Status {
 }
 
 /// A condition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Condition {
     /// The name, such as `Ready`.
     #[serde(rename = "type")]
@@ -117,6 +118,9 @@ pub struct Condition {
     pub reason: String,
     /// The reason in a sentence.
     pub message: String,
+    /// The time of its last change, on a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Timestamp>,
 }
 
 impl Condition {
@@ -128,6 +132,7 @@ impl Condition {
             status: if is_true { "True" } else { "False" }.to_owned(),
             reason: reason.to_owned(),
             message: message.to_owned(),
+            last_transition_time: None,
         }
     }
 }
@@ -258,8 +263,7 @@ pub struct UnassignedRow {
     /// The name of the job.
     pub job: String,
     /// The reason in a word.
-    #[serde(deserialize_with = "word")]
-    pub reason: Word,
+    pub reason: Cow<'static, str>,
     /// The reason in a sentence.
     #[serde(default)]
     pub message: Option<String>,
@@ -455,14 +459,15 @@ pub struct WorkerRow {
     pub stopping: usize,
     /// Number of failing jobs.
     pub failing: usize,
-    /// Number of jobs that still run a previous version.
+    /// Number of jobs that still run a previous version, on one machine.
     #[serde(default)]
-    pub previous: usize,
+    pub previous: Option<usize>,
     /// A job whose new version failed, so that those jobs wait.
     #[serde(default)]
     pub held_back_by: Option<String>,
-    /// Number of ends without a request.
-    pub restarts: u32,
+    /// Number of ends without a request, on one machine.
+    #[serde(default)]
+    pub restarts: Option<u32>,
     /// Whether it has confirmed its newest jobs, on a cluster.
     #[serde(default)]
     pub confirmed: Option<bool>,
@@ -489,6 +494,25 @@ pub struct WorkerRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The document of the first version that had one, with an unknown word and an unknown field.
+    const OLDEST: &str = r#"{"name": "cams", "revision": 3, "version": 4, "settled": true,
+        "healthy": true, "undelivered": null, "invalidFile": null, "later": {"x": 1},
+        "jobs": {"total": 2, "granted": 1, "moving": 0, "waiting": 0, "done": 0, "quarantined": 0,
+            "unassigned": 1, "failing": 0},
+        "workers": [{"name": "w-0", "slot": 0, "state": "dozing", "session": null, "jobs": 1,
+            "releasing": 0, "failing": 0, "restarts": 0, "silentSinceUnixS": null}],
+        "failing": [], "unassigned": [{"job": "b", "reason": "moon-phase"}]}"#;
+
+    #[test]
+    fn a_document_of_another_version_is_read() {
+        let status: Status = serde_json::from_str(OLDEST).unwrap();
+        assert_eq!((status.workers[0].state, status.jobs.running), ("unknown", 0));
+        assert_eq!(status.unassigned("b").unwrap().reason, "moon-phase");
+        assert_eq!((status.since_unix_s, &*status.reason, status.moving.len()), (None, "", 0));
+        let again = serde_json::to_string(&status).unwrap();
+        assert_eq!(serde_json::from_str::<Status>(&again).unwrap(), status);
+    }
 
     #[test]
     fn a_failure_has_its_course_its_end_and_the_last_line() {

@@ -98,13 +98,7 @@ const WORDS: [Word; 32] = [
 /// A value that is not a text.
 pub fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     let text = Cow::<'de, str>::deserialize(from)?;
-    Ok(fixed(&text))
-}
-
-/// Returns the fixed word that a text is, or `unknown`.
-#[must_use]
-pub fn fixed(text: &str) -> Word {
-    WORDS.into_iter().find(|word| *word == text).unwrap_or("unknown")
+    Ok(WORDS.into_iter().find(|word| *word == text).unwrap_or("unknown"))
 }
 
 #[cfg(test)]

@@ -9,13 +9,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::read::GzDecoder;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use swarm_core::handover::{LeaseTerms, SessionId};
 use swarm_core::parts::{Part, StoredPart, join};
 use swarm_core::stored::{Stored, StoredHolder, Waits};
 use swarm_core::{Failing, Ledger, Timing};
 use swarm_spec::convert::RELEASE_MARGIN;
+use swarm_view::status::Condition;
 
 /// Maximum size of a decompressed part. The operator writes about a tenth of it.
 const PART_BYTES_MAX: u64 = 1_200_000;
@@ -70,18 +71,6 @@ pub(super) struct Status {
     pub(super) moving: u64,
     pub(super) failing: u64,
     pub(super) conditions: Vec<Condition>,
-}
-
-/// A condition of a Swarm.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Condition {
-    #[serde(rename = "type")]
-    pub(super) kind: String,
-    pub(super) status: String,
-    pub(super) reason: String,
-    pub(super) message: String,
-    pub(super) last_transition_time: Option<Timestamp>,
 }
 
 impl SwarmObject {

@@ -241,7 +241,8 @@ impl Collector<'_> {
             Ok(pool) => {
                 let states = workers::states(&pool, &nodes);
                 let document = status::document(&pool, &states, &by_phase(&pool));
-                self.report.json("status.json", document);
+                self.report
+                    .json("status.json", serde_json::to_value(&document).unwrap_or_default());
             }
             Err(Failure::No(why) | Failure::Failed(why)) => {
                 self.report.leave_out(format!("status.json: {why}"));

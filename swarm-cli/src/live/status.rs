@@ -13,11 +13,12 @@ use swarm_core::handover::SessionId;
 use swarm_local::show::{Answer, Display};
 use swarm_view::age::age;
 use swarm_view::shell;
+use swarm_view::status::{Condition, FailingRow, JobCounts, MovingRow, Status, UnassignedRow};
 use swarm_view::table::{add_field, add_table, columns, row, whole_table};
 use swarm_view::words::limit;
 
 use super::jobs::{Phases, by_phase};
-use super::objects::{Condition, SwarmObject};
+use super::objects::SwarmObject;
 use super::pool::{JobState, LivePool, Reach};
 use super::workers::{self, WorkerState};
 use super::{Failure, Scope, age_of, age_since, explain, named, one, paths, run, wait};
@@ -30,6 +31,10 @@ const COURSES: [&str; 6] =
     ["JobsWaiting", "Rebalancing", "Refreshing", "RollingOut", "Scaling", "PoolBeingMade"];
 /// State of a Swarm whose newest spec the operator has not seen.
 const UNSEEN: &str = "Unseen";
+/// Reason of a job without a worker, where jobs have several reasons.
+pub(super) const UNASSIGNED: &str = "unassigned";
+/// Message of such a Swarm without conditions.
+const UNSEEN_YET: &str = "the operator has not seen it yet";
 /// Maximum number of jobs that are shown one by one.
 const JOBS_MAX: usize = 20;
 
@@ -107,7 +112,11 @@ async fn answer(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<Ans
     let is_good = is_sound(&pool, &phases) && (!args.wait || is_settled(&pool.swarm));
     let names = || vec![pool.swarm.metadata.name.clone()];
     let text = |is_wide| text(&pool, &states, &phases, is_wide);
-    let answer = args.display.answer(is_good, text, || document(&pool, &states, &phases), names)?;
+    let document = || {
+        let document = document(&pool, &states, &phases);
+        serde_json::to_value(&document).unwrap_or_default()
+    };
+    let answer = args.display.answer(is_good, text, document, names)?;
     let complaint = (args.wait && !is_good).then(|| {
         let within = limit(args.timeout);
         let lost = lost(&pool).map(|sentence| format!("WorkersSilent: {sentence}"));
@@ -231,7 +240,7 @@ fn text(pool: &LivePool, workers: &[WorkerState<'_>], phases: &Phases, is_wide: 
     let mut line = |name: &str, value: &str| add_field(&mut text, name, value);
     line("Name:", &format!("{}/{}", metadata.namespace, metadata.name));
     let ready = pool.swarm.condition("Ready");
-    let reason = ready.map_or("the operator has not seen it yet", |it| &it.message);
+    let reason = ready.map_or(UNSEEN_YET, |it| &it.message);
     let since = ready.and_then(|it| it.last_transition_time);
     let since = since.map(|since| age_of(pool.now, since)).filter(|age| age != "0 s");
     let since = since.map(|age| format!(", for {age}")).unwrap_or_default();
@@ -430,61 +439,75 @@ fn summary(swarm: &SwarmObject) -> Value {
     })
 }
 
-pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Phases) -> Value {
+/// Returns the numbers of jobs by phase.
+fn counts(phases: &Phases) -> JobCounts {
     let count = |wanted: JobPhase| {
         phases.iter().find(|(phase, _)| *phase == wanted).map_or(0, |(_, count)| *count)
     };
-    let total: usize = phases.iter().map(|(_, count)| count).sum();
-    let workers: Vec<_> = states.iter().map(|it| workers::document(pool, it)).collect();
-    let listed = |wanted: JobPhase, shown: &dyn Fn(&JobState<'_>) -> Value| -> Vec<Value> {
-        pool.jobs().filter(|job| job.phase == wanted).map(|job| shown(&job)).collect()
-    };
-    let moving = |job: &JobState<'_>| {
-        let moving = InFlight::of(pool, job);
+    let granted = [JobPhase::Running, JobPhase::Published, JobPhase::Failing].map(count);
+    JobCounts {
+        total: phases.iter().map(|(_, count)| count).sum(),
+        granted: granted.iter().sum(),
+        running: count(JobPhase::Running),
+        published: count(JobPhase::Published),
+        moving: count(JobPhase::Stopping),
+        waiting: count(JobPhase::Waiting),
+        done: count(JobPhase::Done),
+        quarantined: count(JobPhase::Quarantined),
+        suspended: count(JobPhase::Suspended),
+        unassigned: count(JobPhase::Unassigned),
+        failing: count(JobPhase::Failing),
+    }
+}
+
+/// Returns the state of a Swarm as a document. O(jobs).
+pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Phases) -> Status {
+    let SwarmObject { metadata, status, .. } = &pool.swarm;
+    let ready = pool.swarm.condition("Ready");
+    let moving = |job: JobState<'_>| {
+        let moving = InFlight::of(pool, &job);
         let moving = moving.as_ref();
-        json!({
-            "job": job.name.as_str(),
-            "from": job.worker,
-            "to": moving.and_then(|it| it.to),
-            "phase": job.phase.as_str(),
-            "reason": moving.map(|it| it.reason),
-            "ageMs": moving.map(|it| millis(it.age)),
-            "atMostMs": moving.and_then(|it| it.at_most).map(millis),
-        })
+        MovingRow {
+            job: job.name.to_string(),
+            from: job.worker.map(str::to_owned),
+            to: moving.and_then(|it| it.to).map(str::to_owned),
+            phase: job.phase.as_str().to_owned(),
+            reason: moving.map(|it| it.reason.to_owned()),
+            age_ms: moving.map(|it| millis(it.age)),
+            at_most_ms: moving.and_then(|it| it.at_most).map(millis),
+        }
     };
-    let failing = |job: &JobState<'_>| {
-        json!({
-            "job": job.name.as_str(),
-            "worker": job.worker,
-            "restarts": job.failing.map(|it| it.restarts),
-            "sinceUnixS": job.failing.map(|it| it.since_unix_s),
-            "lastExit": job.failing.map(|it| it.last_exit.as_str()),
-            "lastOutput": job.failing.map(|it| &it.last_output),
-        })
+    let failing = |job: JobState<'_>| {
+        Some(FailingRow::of(job.failing?.clone(), job.worker.unwrap_or_default()))
     };
     let (reason, message) = why_unassigned(&pool.swarm);
-    let unassigned = |job: &JobState<'_>| json!({"job": job.name.as_str(), "reason": reason, "message": message});
-    let mut document = summary(&pool.swarm);
-    document["revision"] = pool.ledger.revision().into();
-    document["healthy"] = is_sound(pool, phases).into();
-    document["guarantee"] = guarantee(&pool.swarm).into();
-    document["operator"] = pool.operator.as_deref().into();
-    document["jobs"] = json!({
-        "total": total,
-        "running": count(JobPhase::Running),
-        "published": count(JobPhase::Published),
-        "moving": count(JobPhase::Stopping),
-        "waiting": count(JobPhase::Waiting) + count(JobPhase::Quarantined),
-        "failing": count(JobPhase::Failing),
-        "suspended": count(JobPhase::Suspended),
-        "unassigned": count(JobPhase::Unassigned),
-        "done": count(JobPhase::Done),
-    });
-    document["workers"] = workers.into();
-    document["moving"] = listed(JobPhase::Stopping, &moving).into();
-    document["unassigned"] = listed(JobPhase::Unassigned, &unassigned).into();
-    document["failing"] = listed(JobPhase::Failing, &failing).into();
-    document
+    let unassigned = |job: JobState<'_>| UnassignedRow {
+        job: job.name.to_string(),
+        reason: reason.unwrap_or(UNASSIGNED).to_owned().into(),
+        message: message.map(str::to_owned),
+    };
+    let in_phase = |wanted| pool.jobs().filter(move |job| job.phase == wanted);
+    Status {
+        name: metadata.name.clone(),
+        namespace: Some(metadata.namespace.clone()),
+        operator: pool.operator.clone(),
+        revision: pool.ledger.revision(),
+        status: standing(&pool.swarm).to_owned(),
+        ready: pool.swarm.is("Ready"),
+        settled: is_settled(&pool.swarm),
+        healthy: is_sound(pool, phases),
+        guarantee: guarantee(&pool.swarm),
+        reason: ready.map_or("Unknown", |it| &it.reason).to_owned().into(),
+        message: ready.map_or(UNSEEN_YET, |it| &it.message).to_owned(),
+        conditions: status.conditions.clone(),
+        warnings: warnings(&pool.swarm).map(|it| format!("{}: {}", it.kind, it.message)).collect(),
+        jobs: counts(phases),
+        workers: states.iter().map(|it| workers::line(pool, it)).collect(),
+        failing: in_phase(JobPhase::Failing).filter_map(failing).collect(),
+        moving: in_phase(JobPhase::Stopping).map(moving).collect(),
+        unassigned: in_phase(JobPhase::Unassigned).map(unassigned).collect(),
+        ..Status::default()
+    }
 }
 
 /// Returns the reason for which jobs have no worker if it is the same for all, and the sentence of the

@@ -217,6 +217,7 @@ fn the_document_of_a_swarm_has_the_promised_fields() {
     let pool = pool(&[lease(A, 5, "")]);
     let states = workers::states(&pool, &workers::Nodes::default());
     let document = status::document(&pool, &states, &by_phase(&pool));
+    let document = serde_json::to_value(document).unwrap();
     let has = |value: &Value, fields: &str| {
         for field in fields.split(' ') {
             assert!(value.get(field).is_some(), "{field} is missing in {value:#}");

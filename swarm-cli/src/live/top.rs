@@ -12,11 +12,9 @@ use swarm_core::handover::SessionId;
 use swarm_core::{JobPhase, Unassigned};
 use swarm_local::Sight;
 use swarm_view::shell;
-use swarm_view::status::{FailingRow, JobCounts, Status, UnassignedRow, WorkerRow};
-use swarm_view::words::fixed;
+use swarm_view::status::{Status, UnassignedRow, WorkerRow};
 
 use super::jobs::by_phase;
-use super::objects::SwarmObject;
 use super::pool::{JobState, LivePool, Reach};
 use super::status::{self, StatusArgs};
 use super::workers::{self, WorkerState};
@@ -25,8 +23,6 @@ use crate::kubectl::proxy::Proxy;
 
 /// Maximum number of previous moves that the view lists.
 const MOVES_MAX: usize = 50;
-/// Reason of a job without a worker, where jobs have several reasons.
-const UNASSIGNED: &str = "unassigned";
 
 /// Arguments of `kubectl swarm top`.
 #[derive(Debug, Args)]
@@ -87,7 +83,7 @@ pub(super) fn sight(pool: &LivePool, states: &[WorkerState<'_>]) -> serde_json::
         let failing = state.failing;
         let unassigned = match state.phase {
             JobPhase::Suspended => Some(Unassigned::Suspended.as_str()),
-            JobPhase::Unassigned => Some(reason.unwrap_or(UNASSIGNED)),
+            JobPhase::Unassigned => Some(reason.unwrap_or(status::UNASSIGNED)),
             _ => None,
         };
         json!({
@@ -107,73 +103,39 @@ pub(super) fn sight(pool: &LivePool, states: &[WorkerState<'_>]) -> serde_json::
     let at = |ms| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ms));
     let moves = past.newest_moves(MOVES_MAX).into_iter();
     let events = moves.filter_map(|(ms, text)| Some((at(ms)?, text)));
-    let swarm = swarm(pool, states, &places, reason.unwrap_or(UNASSIGNED));
+    let swarm = swarm(pool, states, &places);
     Sight::new(swarm, pool.jobs().map(job), events.collect())
 }
 
-/// Returns the state of a Swarm without its jobs.
+/// Returns the state of a Swarm for the view: each worker in its place, and a state that does not pass
+/// by itself as settled, since it needs a person.
 fn swarm(
     pool: &LivePool,
     states: &[WorkerState<'_>],
     places: &BTreeMap<&SessionId, u32>,
-    unassigned: &str,
 ) -> Status {
-    let SwarmObject { metadata, status: of_status, .. } = &pool.swarm;
-    let phases: BTreeMap<_, _> = by_phase(pool).into_iter().collect();
-    let count = |phase: JobPhase| phases.get(&phase).copied().unwrap_or_default();
-    let granted = [JobPhase::Running, JobPhase::Published, JobPhase::Failing].map(count);
-    let ready = pool.swarm.condition("Ready");
-    let warnings = status::warnings(&pool.swarm).map(|it| format!("{}: {}", it.kind, it.message));
+    let mut document = status::document(pool, states, &by_phase(pool));
+    document.name = format!("{}/{}", pool.swarm.metadata.namespace, document.name);
+    document.settled =
+        pool.swarm.condition("Ready").is_some() && !status::is_in_course(&pool.swarm);
+    document.healthy = status::is_healthy(&pool.swarm);
     let hidden = pool.hidden.iter().map(|sentence| format!("{NOT_VISIBLE}: {sentence}"));
-    let hidden = hidden.chain(pool.without_episodes.clone());
-    let without = pool.jobs().filter_map(|job| match job.phase {
-        JobPhase::Suspended => Some((job.name.as_str(), Unassigned::Suspended.as_str())),
-        JobPhase::Unassigned => Some((job.name.as_str(), unassigned)),
-        _ => None,
-    });
-    let without = without.map(|(job, reason)| UnassignedRow {
-        job: job.to_owned(),
-        reason: fixed(reason),
+    document.warnings.extend(hidden.chain(pool.without_episodes.clone()));
+    let suspended = pool.jobs().filter(|job| job.phase == JobPhase::Suspended);
+    document.unassigned.extend(suspended.map(|job| UnassignedRow {
+        job: job.name.to_string(),
+        reason: Unassigned::Suspended.as_str().into(),
         message: None,
-    });
-    let workers = states.iter().filter_map(|it| {
-        let place = *places.get(&it.worker.session)?;
-        Some((place, worker(pool, it, place)))
-    });
-    let workers: BTreeMap<_, _> = workers.collect();
-    let failing = pool.jobs().filter_map(|job| {
-        let it = job.failing?.clone();
-        Some(FailingRow::of(it, job.worker.unwrap_or_default()))
-    });
-    let ready = ready.map(|it| (it.reason.clone(), it.message.clone()));
-    let (reason, message) = ready
-        .unwrap_or_else(|| ("Unknown".to_owned(), "the operator has not seen it yet".to_owned()));
-    Status {
-        name: format!("{}/{}", metadata.namespace, metadata.name),
-        revision: pool.ledger.revision(),
-        // A state that does not pass by itself needs a person, as a settled pool on one machine does.
-        settled: pool.swarm.condition("Ready").is_some() && !status::is_in_course(&pool.swarm),
-        healthy: status::is_healthy(&pool.swarm),
-        reason: reason.into(),
-        message,
-        warnings: warnings.chain(hidden).collect(),
-        jobs: JobCounts {
-            total: phases.values().sum(),
-            granted: granted.iter().sum(),
-            moving: count(JobPhase::Stopping),
-            waiting: count(JobPhase::Waiting),
-            done: count(JobPhase::Done),
-            quarantined: count(JobPhase::Quarantined),
-            suspended: count(JobPhase::Suspended),
-            unassigned: count(JobPhase::Unassigned),
-            failing: usize::try_from(of_status.failing).unwrap_or(usize::MAX),
-            ..JobCounts::default()
-        },
-        workers: workers.into_values().collect(),
-        failing: failing.collect(),
-        unassigned: without.collect(),
-        ..Status::default()
-    }
+    }));
+    document.workers = states
+        .iter()
+        .filter_map(|it| {
+            let slot = *places.get(&it.worker.session)?;
+            Some(WorkerRow { slot, ..workers::line(pool, it) })
+        })
+        .collect();
+    document.workers.sort_by_key(|row| row.slot);
+    document
 }
 
 /// Returns the place of each worker in the view: its slot, or a place beyond all slots if it has left
@@ -185,17 +147,4 @@ fn places<'a>(states: &[WorkerState<'a>]) -> BTreeMap<&'a SessionId, u32> {
     let former = all().filter(|it| it.is_former).zip(beyond..);
     let former = former.map(|(worker, place)| (&worker.session, place));
     all().filter(|it| !it.is_former).map(|it| (&it.session, it.slot.0)).chain(former).collect()
-}
-
-fn worker(pool: &LivePool, it: &WorkerState<'_>, place: u32) -> WorkerRow {
-    WorkerRow {
-        name: it.worker.name.clone(),
-        slot: place,
-        state: it.state,
-        jobs: it.jobs,
-        releasing: it.releasing,
-        failing: it.failing,
-        silent_since_unix_s: pool.silent_since(it.worker),
-        ..WorkerRow::default()
-    }
 }

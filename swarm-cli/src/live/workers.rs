@@ -5,12 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use swarm_adapters_host::clock::millis;
 use swarm_core::JobPhase;
 use swarm_core::handover::SessionId;
 use swarm_local::show::{Answer, Display};
 use swarm_view::age::age;
+use swarm_view::status::WorkerRow;
 use swarm_view::table::{columns, whole_table};
 
 use super::pool::{LivePool, LiveWorker, place_heads};
@@ -83,7 +84,7 @@ async fn answer(args: &WorkersArgs, proxy: &Proxy, namespace: &str) -> Result<An
         .collect();
     let document = || {
         let all = all.iter().map(|(pool, state)| {
-            let mut document = document(pool, state);
+            let mut document = serde_json::to_value(line(pool, state)).unwrap_or_default();
             let (namespace, swarm) = pool.place();
             (document["namespace"], document["swarm"]) = (namespace.into(), swarm.into());
             document
@@ -201,21 +202,26 @@ fn table(all: &[(&LivePool, WorkerState<'_>)], is_of_all: bool, is_wide: bool) -
     whole_table(rows)
 }
 
-pub(super) fn document(pool: &LivePool, it: &WorkerState<'_>) -> Value {
+/// Returns a worker as a document.
+pub(super) fn line(pool: &LivePool, it: &WorkerState<'_>) -> WorkerRow {
     let renewed = it.worker.report.as_ref().and_then(|report| report.renewed);
     // A clock of a worker may be ahead.
     let heard = renewed.map(|renewed| pool.now.duration_since(renewed).as_millis().max(0));
-    json!({
-        "name": it.worker.name,
-        "slot": it.worker.slot.0,
-        "node": it.node,
-        "state": it.state,
-        "jobs": it.jobs,
-        "stopping": it.releasing,
-        "oldestReleaseMs": it.oldest_release.map(millis),
-        "failing": it.failing,
-        "load": it.load,
-        "confirmed": it.worker.is_confirmed.map(|is| is && !pool.is_lost(it.worker)),
-        "lastHeardMs": heard.and_then(|ms| u64::try_from(ms).ok()),
-    })
+    WorkerRow {
+        name: it.worker.name.clone(),
+        slot: it.worker.slot.0,
+        node: it.node.clone(),
+        state: it.state,
+        session: Some(it.worker.session.to_string()),
+        jobs: it.jobs,
+        releasing: it.releasing,
+        stopping: it.releasing,
+        failing: it.failing,
+        confirmed: it.worker.is_confirmed.map(|is| is && !pool.is_lost(it.worker)),
+        load: it.load,
+        silent_since_unix_s: pool.silent_since(it.worker),
+        oldest_release_ms: it.oldest_release.map(millis),
+        last_heard_ms: heard.and_then(|ms| u64::try_from(ms).ok()),
+        ..WorkerRow::default()
+    }
 }

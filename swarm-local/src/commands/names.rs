@@ -184,7 +184,7 @@ pub(crate) async fn runs_already(dir: &Path, is_default: bool) -> Option<String>
 
 fn already(status: &Status, process: i32, which: &str) -> String {
     let Status { name, file, since_unix_s, .. } = status;
-    let since = i64::try_from(*since_unix_s).ok().filter(|since| 0 < *since);
+    let since = since_unix_s.filter(|since| 0 < *since).and_then(|since| i64::try_from(since).ok());
     let since = since.and_then(|since| Timestamp::from_second(since).ok());
     let since = since.map(|since| format!(", since {since}")).unwrap_or_default();
     let file = file.as_ref().map(|file| format!("it follows edits of {file}; "));
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_pool_that_runs_already_is_named_with_its_process_and_file() {
         let (name, file) = ("cams".to_owned(), Some("/srv/cams.yaml".to_owned()));
-        let status = Status { name, file, since_unix_s: 1_795_400_801, ..Status::default() };
+        let status = Status { name, file, since_unix_s: Some(1_795_400_801), ..Status::default() };
         let expected = "cams runs already, as process 7, since 2026-11-23T02:26:41Z; it follows edits \
                         of /srv/cams.yaml; see it with `swarm attach cams`, end it with `swarm stop \
                         cams`";

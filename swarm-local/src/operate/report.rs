@@ -75,8 +75,8 @@ impl Operation {
                 reason.clone_into(of_plan);
             }
         }
-        let Origin { file, since_unix_s } = &self.outlets.origin;
-        (snapshot.status.file, snapshot.status.since_unix_s) = (file.clone(), *since_unix_s);
+        let Origin { file, since_unix_s } = self.outlets.origin.clone();
+        (snapshot.status.file, snapshot.status.since_unix_s) = (file, Some(since_unix_s));
         snapshot.status.undelivered = self.problem.as_ref().map(|it| it.sentence().to_owned());
         snapshot.status.invalid_file.clone_from(&self.invalid_file);
         snapshot.status.by_hand = self.by_hand.applied().map(ToString::to_string).collect();

@@ -40,7 +40,7 @@ impl Operation {
                 let Some(row) = snapshot.job(name.as_str()) else {
                     return Err(format!("`{name}` has no worker yet"));
                 };
-                let unassigned = snapshot.status.unassigned(name.as_str()).map(|it| it.reason);
+                let unassigned = snapshot.status.unassigned(name.as_str()).map(|it| &*it.reason);
                 let (phase, _) = row.phase(&self.outlets.reports, unassigned);
                 if action == Action::Retry && phase != "failed" {
                     return Err(format!(

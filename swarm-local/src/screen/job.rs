@@ -102,7 +102,7 @@ fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec
 
 /// Returns the phase of the job, its process, the time since its start, and its restarts.
 fn run(model: &Model, job: &JobRow) -> String {
-    let unassigned = model.snapshot.status.unassigned(&job.name).map(|it| it.reason);
+    let unassigned = model.snapshot.status.unassigned(&job.name).map(|it| &*it.reason);
     let (phase, now) = job.phase(&model.reports, unassigned);
     let mut text = format!("phase: {phase}");
     let JobNow { pid, since_unix_s, restarts, .. } = now.unwrap_or_default();

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use swarm_view::words::Word;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
@@ -27,7 +26,7 @@ pub(super) struct Digest {
     /// Maximum number of jobs of a worker, including jobs that it is releasing.
     pub(super) most: usize,
     /// Number of jobs without a worker, by reason.
-    pub(super) unassigned: BTreeMap<Word, usize>,
+    pub(super) unassigned: BTreeMap<String, usize>,
 }
 
 impl Digest {

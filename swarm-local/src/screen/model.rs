@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use swarm_core::Title;
 use swarm_view::status::{Status, WorkerRow};
-use swarm_view::words::Word;
 use swarm_view::words::counted;
 
 use super::super::moves::Move;
@@ -32,7 +31,7 @@ pub(super) struct Model {
     /// Number of events above the visible ones.
     pub(super) events_above: usize,
     /// Number of jobs without a worker, by reason.
-    pub(super) unassigned: BTreeMap<Word, usize>,
+    pub(super) unassigned: BTreeMap<String, usize>,
     /// Maximum number of jobs of a worker, including jobs that it is releasing.
     pub(super) most: usize,
     /// Paths of the pool.

@@ -95,10 +95,10 @@ fn busy(time: Instant) -> Model {
     let later = time + Duration::from_secs(70);
     model.on_message(Message::Problem(complaint.into()), later);
     let mut snapshot = pool(&[&["a1", "b2", "-c3"], &["e5", "d4"]]);
-    snapshot.status.workers[1].restarts = 2;
+    snapshot.status.workers[1].restarts = Some(2);
     snapshot.status.workers[1].state = "starting";
     snapshot.status.unassigned =
-        vec![UnassignedRow { job: "f6".to_owned(), reason: "pin", message: None }];
+        vec![UnassignedRow { job: "f6".to_owned(), reason: "pin".into(), message: None }];
     snapshot.status.jobs.unassigned = 1;
     on_snapshot(&mut model, snapshot, later + Duration::from_secs(20));
     model
@@ -284,7 +284,8 @@ fn without_worker(reason: &'static str) -> Snapshot {
         slot: None,
         token: 0,
     });
-    snapshot.status.unassigned = vec![UnassignedRow { job: "c".to_owned(), reason, message: None }];
+    snapshot.status.unassigned =
+        vec![UnassignedRow { job: "c".to_owned(), reason: reason.into(), message: None }];
     snapshot
 }
 

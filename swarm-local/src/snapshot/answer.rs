@@ -15,6 +15,9 @@ impl Snapshot {
     /// reports. O(jobs without a worker), and O(jobs) if a job reserves a share of a worker.
     pub(crate) fn answer(&self, reports: &Reports) -> Status {
         let mut status = self.status.clone();
+        // A client of an earlier version reads numbers only.
+        status.version.get_or_insert_default();
+        status.since_unix_s.get_or_insert_default();
         status.status = self.status.reason.to_string();
         status.ready = self.status.is_ready();
         status.conditions = self.conditions();

@@ -54,7 +54,8 @@ pub(super) fn worker_row(
         session: session.map(ToString::to_string),
         jobs,
         releasing,
-        restarts: worker.deaths,
+        previous: Some(0),
+        restarts: Some(worker.deaths),
         pid: worker.pid,
         ..WorkerRow::default()
     }

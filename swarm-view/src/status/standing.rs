@@ -58,12 +58,12 @@ impl Status {
         if 0 < silent {
             news.push(format!("silent: {}", counted(silent, "worker")));
         }
-        let held_back = self.held_back().map(|(row, _)| row.previous).sum();
+        let held_back = self.held_back().filter_map(|(row, _)| row.previous).sum();
         if 0 < held_back {
             news.push(format!("held back: {}", counted(held_back, "job")));
         }
         let (course, mood) = self.course(now_unix_s);
-        let previous: usize = workers.iter().map(|row| row.previous).sum();
+        let previous: usize = workers.iter().filter_map(|row| row.previous).sum();
         if news.is_empty() && 0 < previous && mood == Mood::Good {
             let jobs = counted(previous, "job");
             return (format!("restarting in steps: {jobs} to go"), Mood::Busy);
@@ -157,18 +157,18 @@ impl Status {
 
     /// Counts the jobs without a worker, by reason. O(jobs without a worker).
     #[must_use]
-    pub fn unassigned_by_reason(&self) -> BTreeMap<Word, usize> {
+    pub fn unassigned_by_reason(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         let suspended = Unassigned::Suspended.as_str();
-        for reason in self.unassigned.iter().map(|it| it.reason).filter(|why| *why != suspended) {
-            *counts.entry(reason).or_default() += 1;
+        for reason in self.unassigned.iter().map(|it| &*it.reason).filter(|why| *why != suspended) {
+            *counts.entry(reason.to_owned()).or_default() += 1;
         }
         counts
     }
 
     /// Returns the numbers of jobs and workers, and of jobs that do not run, by reason.
     #[must_use]
-    pub fn counts(&self, unassigned_by_reason: &BTreeMap<Word, usize>) -> String {
+    pub fn counts(&self, unassigned_by_reason: &BTreeMap<String, usize>) -> String {
         let Self { jobs, workers, .. } = self;
         let JobCounts {
             total,
@@ -241,12 +241,12 @@ pub fn held_back<'a>(rows: impl Iterator<Item = (&'a WorkerRow, &'a str)>) -> Ve
 }
 
 fn held_back_on(row: &WorkerRow, job: &str) -> String {
-    let WorkerRow { name, previous, .. } = row;
-    let run = if *previous == 1 { "runs" } else { "run" };
+    let (name, previous) = (&row.name, row.previous.unwrap_or_default());
+    let run = if previous == 1 { "runs" } else { "run" };
     format!(
         "{} on {name} still {run} the previous version, since the new version of {job} failed; \
          correct it in the file, or try it again: swarm restart {}",
-        counted(*previous, "job"),
+        counted(previous, "job"),
         shell::word(job)
     )
 }
@@ -282,11 +282,11 @@ impl WorkerRow {
         if 0 < self.failing {
             parts.push(format!("{} failing", self.failing));
         }
-        if 0 < self.previous {
-            parts.push(format!("{} to restart", self.previous));
+        if let Some(previous) = self.previous.filter(|count| 0 < *count) {
+            parts.push(format!("{previous} to restart"));
         }
-        if 0 < self.restarts {
-            parts.push(counted(self.restarts.try_into().unwrap_or(usize::MAX), "restart"));
+        if let Some(restarts) = self.restarts.filter(|count| 0 < *count) {
+            parts.push(counted(restarts.try_into().unwrap_or(usize::MAX), "restart"));
         }
         parts.join(", ")
     }
@@ -304,7 +304,7 @@ mod tests {
     fn workers_that_hold_a_version_back_are_named_or_counted() {
         let row = |name: &str| {
             let (name, job) = (name.to_owned(), Some("a".to_owned()));
-            WorkerRow { name, previous: 2, held_back_by: job, ..worker("ready") }
+            WorkerRow { name, previous: Some(2), held_back_by: job, ..worker("ready") }
         };
         let all = |count: usize| {
             let workers =

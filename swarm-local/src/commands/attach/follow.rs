@@ -75,7 +75,7 @@ impl Feed {
     async fn look(&self, known: &mut u64, since: &mut Option<u64>) -> Result<(), Failure> {
         let (_, status) = self.pool.swarm().await?;
         let mut snapshot = Snapshot::read(status);
-        let started = snapshot.status.since_unix_s;
+        let started = snapshot.status.since_unix_s.unwrap_or_default();
         if since.replace(started).is_some_and(|it| it != started) {
             *known = 0;
         }

@@ -56,10 +56,9 @@ impl Listed<'_> {
         let Ok((_, status)) = &self.state else {
             return row([&dir, "no answer", "-", "-", "-", "-"]);
         };
-        let since = match status.since_unix_s {
-            0 => "-".to_owned(),
-            since => age(Duration::from_secs(unix_s().saturating_sub(since))),
-        };
+        let ago = |since| age(Duration::from_secs(unix_s().saturating_sub(since)));
+        let since = status.since_unix_s.filter(|since| 0 < *since).map(ago);
+        let since = since.unwrap_or_else(|| "-".to_owned());
         row([
             &dir,
             word(status),

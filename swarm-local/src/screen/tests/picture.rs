@@ -65,7 +65,7 @@ fn drawn_sample() -> Buffer {
     model.on_message(settled("settled in 9 ms: 27 jobs on 3 workers, nothing moved"), at(40));
     let four = planned(&three, 4);
     let mut snapshot = pool_with(&four, 4);
-    snapshot.status.workers[1].restarts = 1;
+    snapshot.status.workers[1].restarts = Some(1);
     snapshot.status.revision = 5;
     on_snapshot(&mut model, snapshot, at(68));
     model.on_message(settled("settled in 14 ms: 27 jobs on 4 workers, 6 moved"), at(68));
