@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use rustix::fs::{CWD, RenameFlags};
+
 use crate::chaos::job::{LOG, SHORT, manifest};
 use crate::chaos::pool::{Held, Pool};
 
@@ -173,6 +175,11 @@ fn remove(fault: Fault, dir: &Path) {
     while !removed() {}
 }
 
+/// Exchanges two directories at once. The operator creates a missing one again at any moment.
+fn exchange(one: &Path, other: &Path) {
+    rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+}
+
 /// Waits until new sessions with higher tokens run every job.
 fn granted_again(pool: &Pool, jobs: &[&str], before: &BTreeMap<String, Held>) {
     pool.until("new sessions with higher tokens run every job", || {
@@ -191,8 +198,8 @@ fn a_state_directory_that_returns_is_used_and_answers_again() {
     fs::rename(&dir, &moved).unwrap();
     granted_again(&pool, &JOBS, &before);
     let before = pool.held();
-    fs::rename(&dir, dir.with_file_name("second")).unwrap();
-    fs::rename(&moved, &dir).unwrap();
+    exchange(&dir, &moved);
+    fs::rename(&moved, dir.with_file_name("second")).unwrap();
     granted_again(&pool, &JOBS, &before);
     pool.until("the socket answers", || {
         let mut status = Command::new(env!("CARGO_BIN_EXE_swarm"));
@@ -214,8 +221,8 @@ fn an_earlier_directory_of_the_pool_is_refused_until_it_is_moved_away() {
     pool.settled(&jobs);
     let before = pool.held();
     let ledger = fs::read(earlier.join("ledger.json")).unwrap();
-    fs::rename(&dir, dir.with_file_name("later")).unwrap();
-    fs::rename(&earlier, &dir).unwrap();
+    exchange(&dir, &earlier);
+    fs::rename(&earlier, dir.with_file_name("later")).unwrap();
     pool.until("the pool to refuse the directory", || {
         pool.complaints().contains("has the state of another run now").then_some(())
     });
