@@ -13,10 +13,10 @@ pub const NEXT_DECISION: &str = "the next decision gives it a worker";
 /// The reason of a job that stays where it is.
 pub const STAYS: &str = "nothing moves it: it is on a worker of the pool";
 
-/// The place of a job: a pool on one machine, or a Swarm on a cluster.
+/// The home of a job: a pool on one machine, or a Swarm on a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Place {
+pub enum Home {
     /// A Swarm on a cluster.
     Cluster {
         /// The namespace of the Swarm.
@@ -43,7 +43,7 @@ pub struct Explanation {
     pub title: Option<String>,
     /// The pool of the job.
     #[serde(flatten)]
-    pub place: Place,
+    pub home: Home,
     /// The worker that holds it.
     pub worker: Option<String>,
     /// Whether every worker runs it.
@@ -113,9 +113,9 @@ impl Explanation {
             |name: &str, value: Option<&str>| value.into_iter().for_each(|it| line(name, it));
         let title = self.title.as_ref().map(|title| format!(" ({title})")).unwrap_or_default();
         may("Job:", Some(&format!("{}{title}", self.job)));
-        match &self.place {
-            Place::Machine { pool } => may("Pool:", Some(pool)),
-            Place::Cluster { namespace, swarm, revision } => {
+        match &self.home {
+            Home::Machine { pool } => may("Pool:", Some(pool)),
+            Home::Cluster { namespace, swarm, revision } => {
                 may("Swarm:", Some(&format!("{namespace}/{swarm}, revision {revision}")));
             }
         }
@@ -154,11 +154,11 @@ mod tests {
 
     use super::*;
 
-    fn explanation(place: Place) -> Explanation {
+    fn explanation(home: Home) -> Explanation {
         Explanation {
             job: "cam-1\u{1b}[2J".to_owned(),
             title: Some("Front Door".to_owned()),
-            place,
+            home,
             worker: Some("w-0".to_owned()),
             everywhere: false,
             slot: Some(0),
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn both_homes_have_the_same_lines_but_for_the_place_and_their_notes() {
-        let machine = explanation(Place::Machine { pool: "cams".to_owned() });
+        let machine = explanation(Home::Machine { pool: "cams".to_owned() });
         let notes = Notes {
             of_phase: ", PID 12".to_owned(),
             next: Some("swarm logs cam-1".to_owned()),
@@ -204,7 +204,7 @@ mod tests {
              Next:       swarm logs cam-1\n"
         );
         let (namespace, swarm) = ("media".to_owned(), "cams".to_owned());
-        let cluster = explanation(Place::Cluster { namespace, swarm, revision: 3 });
+        let cluster = explanation(Home::Cluster { namespace, swarm, revision: 3 });
         let text = text(&cluster, &notes)
             .replace("Swarm:      media/cams, revision 3", "Pool:       cams");
         assert_eq!(text, self::text(&machine, &notes));
@@ -219,7 +219,7 @@ mod tests {
             failing: None,
             waits_for: Vec::new(),
             why: EVERYWHERE.to_owned(),
-            ..explanation(Place::Machine { pool: "cams".to_owned() })
+            ..explanation(Home::Machine { pool: "cams".to_owned() })
         };
         let text = text(&all, &Notes::default());
         assert!(text.contains("Worker:     (every worker), token 7\nWhy:        spec."), "{text}");
@@ -227,12 +227,12 @@ mod tests {
 
     #[test]
     fn a_document_has_the_fields_of_its_home_and_is_read_back() {
-        let machine = explanation(Place::Machine { pool: "cams".to_owned() });
+        let machine = explanation(Home::Machine { pool: "cams".to_owned() });
         let document = serde_json::to_value(&machine).unwrap();
         assert_eq!((&document["pool"], document.get("swarm")), (&json!("cams"), None));
         assert_eq!(serde_json::from_value::<Explanation>(document).unwrap(), machine);
         let (namespace, swarm) = ("media".to_owned(), "cams".to_owned());
-        let cluster = explanation(Place::Cluster { namespace, swarm, revision: 3 });
+        let cluster = explanation(Home::Cluster { namespace, swarm, revision: 3 });
         let document = serde_json::to_value(&cluster).unwrap();
         assert_eq!((&document["swarm"], document.get("pool")), (&json!("cams"), None));
         assert_eq!(serde_json::from_value::<Explanation>(document).unwrap(), cluster);

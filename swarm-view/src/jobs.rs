@@ -15,7 +15,7 @@ use crate::words::{Word, word};
 pub const EVERYWHERE: Word = "everywhere";
 
 /// A job, as `/api/v1/jobs` of a pool on one machine has it. Times are in seconds of Unix time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobEntry<S> {
     /// The name of the job.

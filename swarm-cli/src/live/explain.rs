@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use swarm_core::{FailingState, JobName, JobPhase, Timing};
 use swarm_local::show::{Answer, Display};
-use swarm_view::explain::{EVERYWHERE, Explanation, NEXT_DECISION, Notes, Place, STAYS};
+use swarm_view::explain::{EVERYWHERE, Explanation, Home, NEXT_DECISION, Notes, STAYS};
 use swarm_view::history::Past;
 use swarm_view::shell;
 use swarm_view::waits::{KILLED_THEN, MOVED_THEN, Wait};
@@ -115,7 +115,7 @@ fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<(Expla
     let explanation = Explanation {
         job: job.to_string(),
         title: title.map(str::to_owned),
-        place: Place::Cluster {
+        home: Home::Cluster {
             namespace: metadata.namespace.clone(),
             swarm: metadata.name.clone(),
             revision: pool.ledger.revision(),

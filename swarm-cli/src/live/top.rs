@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use serde_json::json;
 use swarm_adapters_host::runtime;
 use swarm_core::handover::SessionId;
 use swarm_core::{JobPhase, Unassigned};
 use swarm_local::Sight;
+use swarm_view::jobs::JobEntry;
 use swarm_view::shell;
-use swarm_view::status::{Status, UnassignedRow, WorkerRow};
+use swarm_view::status::{Status, UnassignedRow};
 
 use super::jobs::by_phase;
 use super::pool::{JobState, LivePool, Reach};
@@ -58,7 +58,7 @@ async fn draw(args: &TopArgs) -> Result<ExitCode, Failure> {
         );
         let pool = pool?;
         let states = workers::states(&pool, &nodes);
-        sight(&pool, &states).map_err(|error| Failure::Failed(error.to_string()))
+        Ok::<_, Failure>(sight(&pool, &states))
     };
     // The view handles signals itself.
     let begun = async {
@@ -73,7 +73,7 @@ async fn draw(args: &TopArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Returns the state of a Swarm in the form of a pool on one machine. O(jobs).
-pub(super) fn sight(pool: &LivePool, states: &[WorkerState<'_>]) -> serde_json::Result<Sight> {
+pub(super) fn sight(pool: &LivePool, states: &[WorkerState<'_>]) -> Sight {
     let past = pool.past();
     let places = places(states);
     let titles = pool.swarm.inline_jobs();
@@ -86,19 +86,23 @@ pub(super) fn sight(pool: &LivePool, states: &[WorkerState<'_>]) -> serde_json::
             JobPhase::Unassigned => Some(reason.unwrap_or(status::UNASSIGNED)),
             _ => None,
         };
-        json!({
-            "job": state.name.as_str(),
-            "title": titles.get(state.name.as_str()).and_then(|it| it["title"].as_str()),
-            "state": if state.phase == JobPhase::Published { Some("published") } else { cell },
-            "slot": state.session.and_then(|session| places.get(session)),
-            "worker": state.worker,
-            "token": state.token,
-            "phase": failing.map_or(state.phase.as_str(), |it| it.state.as_str()),
-            "restarts": failing.map_or(0, |it| it.restarts),
-            "lastExit": failing.map(|it| it.last_exit.as_str()),
-            "unassigned": unassigned,
-            "unassignedMessage": message.filter(|_| state.phase == JobPhase::Unassigned),
-        })
+        let title = titles.get(state.name.as_str()).and_then(|it| it["title"].as_str());
+        let message = message.filter(|_| state.phase == JobPhase::Unassigned);
+        let is_published = state.phase == JobPhase::Published;
+        JobEntry {
+            name: state.name.to_string(),
+            title: title.map(str::to_owned),
+            state: if is_published { "published" } else { cell.unwrap_or("unknown") },
+            slot: state.session.and_then(|session| places.get(session).copied()),
+            worker: state.worker.map(str::to_owned),
+            token: state.token,
+            phase: failing.map_or(state.phase.as_str(), |it| it.state.as_str()),
+            restarts: failing.map_or(0, |it| it.restarts),
+            last_exit: failing.map(|it| it.last_exit.clone()),
+            unassigned: unassigned.map(str::to_owned),
+            unassigned_message: message.map(str::to_owned),
+            ..JobEntry::default()
+        }
     };
     let at = |ms| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ms));
     let moves = past.newest_moves(MOVES_MAX).into_iter();
@@ -127,13 +131,9 @@ fn swarm(
         reason: Unassigned::Suspended.as_str().into(),
         message: None,
     }));
-    document.workers = states
-        .iter()
-        .filter_map(|it| {
-            let slot = *places.get(&it.worker.session)?;
-            Some(WorkerRow { slot, ..workers::line(pool, it) })
-        })
-        .collect();
+    for (row, it) in document.workers.iter_mut().zip(states) {
+        row.slot = places.get(&it.worker.session).copied().unwrap_or(row.slot);
+    }
     document.workers.sort_by_key(|row| row.slot);
     document
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use jiff::Timestamp;
 use swarm_adapters_host::clock::unix_s;
 use swarm_view::age::age;
-use swarm_view::explain::{EVERYWHERE, Explanation, NEXT_DECISION, Notes, Place, STAYS};
+use swarm_view::explain::{EVERYWHERE, Explanation, Home, NEXT_DECISION, Notes, STAYS};
 use swarm_view::history::Past;
 use swarm_view::jobs::JobEntry;
 use swarm_view::shell;
@@ -57,8 +57,7 @@ async fn answer(args: &ExplainArgs) -> Result<Answer, Failure> {
     })?;
     let note = unread.as_ref().map(|sentence| format!("note: {sentence}"));
     let entry = known.remove(&args.job).ok_or_else(|| anyhow::anyhow!("the job was not read"))?;
-    let mut explanation = explanation(&entry, pool.name(), &past);
-    explanation.unread = unread.iter().cloned().collect();
+    let explanation = explanation(&entry, pool.name(), &past, unread.as_ref());
     // Without any episode, the reason is the answer.
     let unread = unread.filter(|_| episodes.is_empty());
     let text = |_| explanation.text(&past, &notes(&entry, &past, unread.as_deref(), &args.pool));
@@ -68,12 +67,17 @@ async fn answer(args: &ExplainArgs) -> Result<Answer, Failure> {
     Ok(answer.with_complaints(note.into_iter().collect()))
 }
 
-fn explanation(entry: &JobEntry<String>, pool: String, past: &Past<'_>) -> Explanation {
+fn explanation(
+    entry: &JobEntry<String>,
+    pool: String,
+    past: &Past<'_>,
+    unread: Option<&String>,
+) -> Explanation {
     let (since, came) = past.came(&entry.name, entry.worker.as_deref());
     Explanation {
         job: entry.name.clone(),
         title: entry.title.clone(),
-        place: Place::Machine { pool },
+        home: Home::Machine { pool },
         worker: entry.worker.clone(),
         everywhere: entry.is_everywhere(),
         slot: entry.slot,
@@ -89,7 +93,7 @@ fn explanation(entry: &JobEntry<String>, pool: String, past: &Past<'_>) -> Expla
         moves_for: entry.moves_for.clone(),
         waits_for: entry.waits_for.clone(),
         why: why(entry),
-        unread: Vec::new(),
+        unread: unread.into_iter().cloned().collect(),
     }
 }
 

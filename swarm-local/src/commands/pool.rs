@@ -13,8 +13,7 @@ use swarm_core::history::Episode;
 use swarm_core::{Assignment, Job, JobName, RunnerName, Slot, Unassigned};
 use swarm_view::jobs::JobEntry;
 use swarm_view::shell;
-use swarm_view::status::Earlier;
-use swarm_view::status::Status;
+use swarm_view::status::{Earlier, Status};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 

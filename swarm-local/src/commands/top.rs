@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use serde_json::Value;
 use swarm_view::jobs::JobEntry;
 use swarm_view::status::Status;
 use tokio::sync::{mpsc, watch};
@@ -32,27 +31,22 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Makes a state of the document of `status`, and of documents of jobs as `/api/v1/jobs` of a pool
-    /// on one machine has them. The jobs are in the order of their names. `events` happened before, the
-    /// oldest first; the view adds the events that the state before did not have. O(jobs).
-    ///
-    /// # Errors
-    ///
-    /// If a document has another form.
+    /// Makes a state of the document of `status`, and of the jobs in the order of their names. `events`
+    /// happened before, the oldest first; the view adds the events that the state before did not have.
+    /// O(jobs).
     pub fn new(
         status: Status,
-        jobs: impl IntoIterator<Item = Value>,
+        jobs: impl IntoIterator<Item = JobEntry<String>>,
         events: Vec<(SystemTime, String)>,
-    ) -> serde_json::Result<Self> {
+    ) -> Self {
         let mut snapshot = Snapshot::read(status);
         let mut reports = WorkerStates::new();
-        for job in jobs {
-            let mut entry: JobEntry<String> = serde_json::from_value(job)?;
+        for mut entry in jobs {
             let why = entry.unassigned_message.take();
             snapshot.explained.extend(why.map(|why| (entry.name.clone(), why)));
             snapshot.holders.push(row(&mut reports, entry));
         }
-        Ok(Self { snapshot, reports, events })
+        Self { snapshot, reports, events }
     }
 }
 
