@@ -4,6 +4,7 @@
 //! "no": the object does not exist, or is not healthy.
 
 mod check;
+mod entries;
 mod explain;
 mod history;
 mod jobs;
@@ -460,6 +461,11 @@ fn some<'a>(names: impl Iterator<Item = &'a str>) -> String {
         shown.push(format!("and {rest} more"));
     }
     shown.join(", ")
+}
+
+/// Returns a moment in seconds of Unix time.
+fn unix_s(moment: Timestamp) -> Option<u64> {
+    moment.as_second().try_into().ok()
 }
 
 /// Formats the time since a moment of Unix time, in seconds.

@@ -17,9 +17,10 @@ use swarm_core::{
     Decision, Desired, Failing, FailingJob, Jobs, Observed, Progress, Slot, Unassigned,
 };
 use swarm_view::shell;
-use swarm_view::status::{FailingRow, JobCounts, Status, StoppingRow, UnassignedRow, WorkerRow};
+use swarm_view::status::{FailingRow, JobCounts, Status, StoppingRow, UnassignedRow};
 use swarm_view::waits::{KILLED_THEN, MOVED_THEN, Wait};
 use swarm_view::words::Word;
+use swarm_view::workers::WorkerRow;
 
 pub(super) use self::rows::JobRow;
 use self::rows::worker_row;

@@ -10,7 +10,7 @@ use swarm_adapters_host::channel::JobNow;
 use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, SocketListener};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
 use swarm_core::Title;
-use swarm_view::jobs::{JobEntry, JobFailure};
+use swarm_view::jobs::{EVERYWHERE, JobEntry, JobFailure};
 use swarm_view::status::FailingRow;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -237,10 +237,13 @@ impl Entries {
         let phase = if has_ended { "ended" } else { phase };
         let failing = failing.get(row.name.as_str());
         let leaving = snapshot.leaving.get(&row.name);
+        let last_output = failing.map(|row| row.last_output.clone());
         let failing = failing.map(|row| JobFailure {
             restarts: now.as_ref().map_or(row.restarts, |now| now.restarts),
             last_exit: row.last_exit.as_str(),
             last_line: row.last_output.last().map(String::as_str),
+            state: row.state,
+            since_unix_s: Some(row.since_unix_s),
         });
         let worker = row.slot.and_then(|slot| snapshot.status.worker(slot));
         let wait = snapshot.wait(row, phase, now.as_ref(), reports);
@@ -253,6 +256,7 @@ impl Entries {
             state: row.state,
             slot: row.slot,
             worker: worker.map(|worker| worker.name.as_str()),
+            everywhere: row.state == EVERYWHERE,
             worker_silent_since_unix_s: worker.and_then(|worker| worker.silent_since_unix_s),
             token: row.token,
             phase,
@@ -263,8 +267,9 @@ impl Entries {
             version: version.as_str(),
             pid,
             since_unix_s,
-            restarts,
+            restarts: Some(restarts),
             last_exit,
+            last_output,
             unassigned,
             unassigned_message: snapshot.why(&row.name),
             failing,

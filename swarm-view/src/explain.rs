@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::history::{Came, Edited, Past, Since};
+use crate::jobs::JobEntry;
+use crate::pool::PoolName;
 use crate::table::{EVERY_WORKER, add_field};
 use crate::waits::Wait;
 
@@ -12,26 +14,6 @@ pub const EVERYWHERE: &str = "spec.replication is `All`: every worker runs every
 pub const NEXT_DECISION: &str = "the next decision gives it a worker";
 /// The reason of a job that stays where it is.
 pub const STAYS: &str = "nothing moves it: it is on a worker of the pool";
-
-/// The home of a job: a pool on one machine, or a Swarm on a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Home {
-    /// A Swarm on a cluster.
-    Cluster {
-        /// The namespace of the Swarm.
-        namespace: String,
-        /// The name of the Swarm.
-        swarm: String,
-        /// The revision of the ledger that has the job.
-        revision: u64,
-    },
-    /// A pool on one machine.
-    Machine {
-        /// The name of the pool.
-        pool: String,
-    },
-}
 
 /// The explanation of a job. Times are in seconds of Unix time, ages in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +25,10 @@ pub struct Explanation {
     pub title: Option<String>,
     /// The pool of the job.
     #[serde(flatten)]
-    pub home: Home,
+    pub pool: PoolName,
+    /// The revision of the ledger that has the job, on a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
     /// The worker that holds it.
     pub worker: Option<String>,
     /// Whether every worker runs it.
@@ -104,6 +89,41 @@ pub struct Notes {
 }
 
 impl Explanation {
+    /// Explains a job of a pool with this past, by the facts that its line has. The caller knows why the
+    /// job is where it is.
+    #[must_use]
+    pub fn of(
+        entry: &JobEntry<String>,
+        pool: PoolName,
+        past: &Past<'_>,
+        failing: Option<String>,
+        why: String,
+    ) -> Self {
+        let (since, came) = past.came(&entry.name, entry.worker.as_deref());
+        Self {
+            job: entry.name.clone(),
+            title: entry.title.clone(),
+            pool,
+            revision: None,
+            worker: entry.worker.clone(),
+            everywhere: entry.is_everywhere(),
+            slot: entry.slot,
+            token: entry.token,
+            phase: entry.phase.to_owned(),
+            failing,
+            pid: entry.pid,
+            worker_silent_since_unix_s: entry.worker_silent_since_unix_s,
+            since,
+            came,
+            edited: past.edited(&entry.name),
+            moves_to: entry.moves_to.clone(),
+            moves_for: entry.moves_for.clone(),
+            waits_for: entry.waits_for.clone(),
+            why,
+            unread: Vec::new(),
+        }
+    }
+
     /// Returns the explanation as text. The past of the job comes from `past`.
     #[must_use]
     pub fn text(&self, past: &Past<'_>, notes: &Notes) -> String {
@@ -113,10 +133,11 @@ impl Explanation {
             |name: &str, value: Option<&str>| value.into_iter().for_each(|it| line(name, it));
         let title = self.title.as_ref().map(|title| format!(" ({title})")).unwrap_or_default();
         may("Job:", Some(&format!("{}{title}", self.job)));
-        match &self.home {
-            Home::Machine { pool } => may("Pool:", Some(pool)),
-            Home::Cluster { namespace, swarm, revision } => {
-                may("Swarm:", Some(&format!("{namespace}/{swarm}, revision {revision}")));
+        let revision = self.revision.map(|it| format!(", revision {it}")).unwrap_or_default();
+        match &self.pool {
+            PoolName::Machine { pool } => may("Pool:", Some(&format!("{pool}{revision}"))),
+            PoolName::Cluster { namespace, swarm } => {
+                may("Swarm:", Some(&format!("{namespace}/{swarm}{revision}")));
             }
         }
         may("Phase:", Some(&format!("{}{}", self.phase, notes.of_phase)));
@@ -154,11 +175,12 @@ mod tests {
 
     use super::*;
 
-    fn explanation(home: Home) -> Explanation {
+    fn explanation(pool: PoolName) -> Explanation {
         Explanation {
             job: "cam-1\u{1b}[2J".to_owned(),
             title: Some("Front Door".to_owned()),
-            home,
+            pool,
+            revision: None,
             worker: Some("w-0".to_owned()),
             everywhere: false,
             slot: Some(0),
@@ -185,7 +207,7 @@ mod tests {
 
     #[test]
     fn both_homes_have_the_same_lines_but_for_the_place_and_their_notes() {
-        let machine = explanation(Home::Machine { pool: "cams".to_owned() });
+        let machine = explanation(PoolName::Machine { pool: "cams".to_owned() });
         let notes = Notes {
             of_phase: ", PID 12".to_owned(),
             next: Some("swarm logs cam-1".to_owned()),
@@ -204,7 +226,8 @@ mod tests {
              Next:       swarm logs cam-1\n"
         );
         let (namespace, swarm) = ("media".to_owned(), "cams".to_owned());
-        let cluster = explanation(Home::Cluster { namespace, swarm, revision: 3 });
+        let cluster = explanation(PoolName::Cluster { namespace, swarm });
+        let cluster = Explanation { revision: Some(3), ..cluster };
         let text = text(&cluster, &notes)
             .replace("Swarm:      media/cams, revision 3", "Pool:       cams");
         assert_eq!(text, self::text(&machine, &notes));
@@ -219,7 +242,7 @@ mod tests {
             failing: None,
             waits_for: Vec::new(),
             why: EVERYWHERE.to_owned(),
-            ..explanation(Home::Machine { pool: "cams".to_owned() })
+            ..explanation(PoolName::Machine { pool: "cams".to_owned() })
         };
         let text = text(&all, &Notes::default());
         assert!(text.contains("Worker:     (every worker), token 7\nWhy:        spec."), "{text}");
@@ -227,12 +250,12 @@ mod tests {
 
     #[test]
     fn a_document_has_the_fields_of_its_home_and_is_read_back() {
-        let machine = explanation(Home::Machine { pool: "cams".to_owned() });
+        let machine = explanation(PoolName::Machine { pool: "cams".to_owned() });
         let document = serde_json::to_value(&machine).unwrap();
         assert_eq!((&document["pool"], document.get("swarm")), (&json!("cams"), None));
         assert_eq!(serde_json::from_value::<Explanation>(document).unwrap(), machine);
         let (namespace, swarm) = ("media".to_owned(), "cams".to_owned());
-        let cluster = explanation(Home::Cluster { namespace, swarm, revision: 3 });
+        let cluster = explanation(PoolName::Cluster { namespace, swarm });
         let document = serde_json::to_value(&cluster).unwrap();
         assert_eq!((&document["swarm"], document.get("pool")), (&json!("cams"), None));
         assert_eq!(serde_json::from_value::<Explanation>(document).unwrap(), cluster);

@@ -1,20 +1,26 @@
-//! `jobs`: a line for each job of a pool.
+//! `jobs` (`ps` on one machine) and `who`: a line for each job.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use swarm_core::Params;
+use swarm_core::{FailingState, Params};
 
 use crate::age::age;
-use crate::table::EVERY_WORKER;
+use crate::pool::{Home, PoolName};
+use crate::shell;
+use crate::status::RUNS_WELL;
+use crate::table::{EVERY_WORKER, Table, columns};
 use crate::waits::Wait;
-use crate::words::{Word, word};
+use crate::words::{Word, counted, quoted, word};
 
 /// The state of a job that every worker runs.
 pub const EVERYWHERE: Word = "everywhere";
 
-/// A job, as `/api/v1/jobs` of a pool on one machine has it. Times are in seconds of Unix time.
+/// Number of rows of one machine that determine the widths of the columns.
+const MEASURED: usize = 1_000;
+
+/// A job. Times are in seconds of Unix time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobEntry<S> {
@@ -31,6 +37,9 @@ pub struct JobEntry<S> {
     pub slot: Option<u32>,
     /// Name of the worker in that slot.
     pub worker: Option<S>,
+    /// Whether every worker runs it.
+    #[serde(default)]
+    pub everywhere: bool,
     /// Time since which that worker is silent; the phase may be old then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_silent_since_unix_s: Option<u64>,
@@ -48,22 +57,27 @@ pub struct JobEntry<S> {
     /// The things that the job waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<Wait>,
-    /// Version of the job that runs: `newest`, `previous` while it waits for its restart, or
-    /// `failed` if the newest version failed.
-    #[serde(default, deserialize_with = "word")]
+    /// Version of the job that runs, on one machine: `newest`, `previous` while it waits for its
+    /// restart, or `failed` if the newest version failed.
+    #[serde(default, deserialize_with = "word", skip_serializing_if = "str::is_empty")]
     pub version: Word,
     /// First process of the job, if it is a program that runs.
     #[serde(default)]
     pub pid: Option<i32>,
-    /// Time of its last start, if it runs.
+    /// On one machine, the time of its last start, if it runs. On a cluster, the time since which it
+    /// fails, or since which its worker has it, as far as the history goes back.
     #[serde(default)]
     pub since_unix_s: Option<u64>,
-    /// Number of its runs that ended by themselves, since its worker got it.
+    /// Number of its runs that ended by themselves, since its worker got it. A cluster knows it of a
+    /// failing job only.
     #[serde(default)]
-    pub restarts: u64,
+    pub restarts: Option<u64>,
     /// Last end of a run by itself; part of a sentence.
     #[serde(default)]
     pub last_exit: Option<String>,
+    /// Last lines of output before the last end of a failing job, unless output is hidden.
+    #[serde(default)]
+    pub last_output: Option<Vec<String>>,
     /// Reason why no worker runs the job, if none does.
     pub unassigned: Option<S>,
     /// That reason in a sentence.
@@ -83,7 +97,8 @@ impl<S: AsRef<str>> JobEntry<S> {
     /// Whether every worker runs the job.
     #[must_use]
     pub fn is_everywhere(&self) -> bool {
-        self.state == EVERYWHERE
+        // An answer of an earlier version has the state only.
+        self.everywhere || self.state == EVERYWHERE
     }
 
     /// Returns the worker as tables show it.
@@ -108,6 +123,70 @@ impl<S: Display> JobEntry<S> {
 }
 
 impl JobEntry<String> {
+    /// Whether its name or title contains a text.
+    #[must_use]
+    pub fn has(&self, text: &str) -> bool {
+        self.name.contains(text) || self.title.as_ref().is_some_and(|title| title.contains(text))
+    }
+
+    /// Whether it is a job of this worker.
+    #[must_use]
+    pub fn is_on(&self, worker: &str) -> bool {
+        self.is_everywhere() || self.worker.as_deref() == Some(worker)
+    }
+
+    /// Returns the phase at a time in seconds of Unix time, and notes about it in brackets.
+    #[must_use]
+    pub fn shown_phase(&self, now_unix_s: u64) -> String {
+        let reason = self.unassigned.as_deref().filter(|reason| *reason != self.phase);
+        let version = match self.version {
+            "previous" => Some("previous version"),
+            "failed" => Some("new version"),
+            _ => None,
+        };
+        let notes = reason.or(version).map(str::to_owned).into_iter();
+        let notes = notes.chain(self.unanswered(now_unix_s)).collect::<Vec<_>>().join("; ");
+        if notes.is_empty() { self.phase.to_owned() } else { format!("{} ({notes})", self.phase) }
+    }
+
+    /// Describes the failures of the job at a time in seconds of Unix time, if it fails. A pool that is
+    /// only read cannot retry a job.
+    #[must_use]
+    pub fn failures(&self, home: Home, now_unix_s: u64) -> Option<String> {
+        let JobFailure { restarts, last_exit, last_line, state, since_unix_s } =
+            self.failing.as_ref()?;
+        let restarts = counted(usize::try_from(*restarts).unwrap_or(usize::MAX), "restart");
+        let since = since_unix_s.map(|since| now_unix_s.saturating_sub(since));
+        let since = since.map(|since| format!(" for {}", age(Duration::from_secs(since))));
+        let last = last_line.as_ref().map(|line| format!(": {line:?}")).unwrap_or_default();
+        let is_failed = [*state, self.phase].contains(&FailingState::Failed.as_str());
+        let course = match home {
+            Home::Machine if is_failed => {
+                format!("; not restarted any more; swarm retry {}", shell::operand(&self.name))
+            }
+            Home::Cluster if is_failed => "; not restarted any more".to_owned(),
+            Home::Machine | Home::Cluster => String::new(),
+        };
+        Some(format!("{restarts}{}, {last_exit}{last}{course}", since.unwrap_or_default()))
+    }
+
+    /// Describes the last end of the job by itself, and the state of a failing one. A pool that is only
+    /// read cannot retry a job.
+    fn last_end(&self, home: Home) -> String {
+        let Some(failing) = &self.failing else {
+            return self.last_exit.clone().unwrap_or_default();
+        };
+        let exit = self.last_exit.as_ref().unwrap_or(&failing.last_exit);
+        let course = match (self.phase, home) {
+            ("failed", Home::Machine) => {
+                format!("; not restarted any more; swarm retry {}", shell::word(&self.name))
+            }
+            ("running" | "ready", _) => format!("; {RUNS_WELL}"),
+            _ => String::new(),
+        };
+        format!("{exit}{}{course}", quoted(failing.last_line.as_deref()))
+    }
+
     /// Describes the move of a job that its worker stops.
     #[must_use]
     pub fn leaving(&self) -> String {
@@ -137,4 +216,310 @@ pub struct JobFailure<S> {
     /// Last line of output before that end, unless output is hidden.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_line: Option<S>,
+    /// `restarting`, or `failed` if it is not restarted any more.
+    #[serde(default, deserialize_with = "word")]
+    pub state: Word,
+    /// Time of its first end.
+    #[serde(default)]
+    pub since_unix_s: Option<u64>,
+}
+
+/// A job and its pool. Its fields are the fields of both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobLine {
+    /// The job.
+    #[serde(flatten)]
+    pub entry: JobEntry<String>,
+    /// Its pool.
+    #[serde(flatten)]
+    pub pool: PoolName,
+}
+
+/// The jobs of one pool or of all pools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Jobs {
+    /// The jobs of each pool, by name.
+    pub jobs: Vec<JobLine>,
+}
+
+/// The columns of a table of jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// The home of the pools.
+    pub home: Home,
+    /// Whether it lists several pools.
+    pub is_of_all: bool,
+    /// Whether it has all columns.
+    pub is_wide: bool,
+    /// Whether it lists jobs without a worker only, with the reason of each in a sentence.
+    pub is_of_unassigned: bool,
+}
+
+/// Memory and processor time that a job uses, in words.
+pub type Used = (String, String);
+
+/// A table of jobs whose columns fit the first of them, since a pool may have many.
+#[derive(Debug)]
+pub struct JobTable {
+    columns: Columns,
+    now_unix_s: u64,
+    table: Table,
+}
+
+impl JobTable {
+    /// Begins a table at a time in seconds of Unix time.
+    #[must_use]
+    pub fn new(columns: Columns, now_unix_s: u64) -> Self {
+        let Columns { home, is_of_all, is_wide, is_of_unassigned } = columns;
+        let is_machine = home == Home::Machine;
+        let mut heads = if is_of_all { home.heads().to_vec() } else { Vec::new() };
+        if is_of_unassigned {
+            heads.extend([columns::JOB, columns::PHASE, columns::REASON]);
+        } else {
+            heads.extend([columns::JOB, columns::TITLE, columns::WORKER, columns::PHASE]);
+            heads.extend(if is_machine { &["PID", "UP"][..] } else { &["SINCE"] });
+            heads.extend(if is_wide { &["SLOT", "TOKEN"][..] } else { &[] });
+            heads.extend(if is_wide && is_machine { &["MEMORY", "CPU"][..] } else { &[] });
+            heads.extend(["RESTARTS", columns::LAST_EXIT]);
+        }
+        let heads = heads.into_iter().map(str::to_owned).collect();
+        // A later job of one machine may have the value that the first ones lack.
+        let table = match home {
+            Home::Machine => Table::new(heads, &[columns::TITLE], MEASURED),
+            Home::Cluster => Table::whole(heads),
+        };
+        Self { columns, now_unix_s, table }
+    }
+
+    /// Adds a job, whose line is appended now or later. Its pool and the resources that it uses have
+    /// columns in some tables.
+    pub fn put(
+        &mut self,
+        text: &mut String,
+        entry: &JobEntry<String>,
+        pool: Option<&PoolName>,
+        used: Option<Used>,
+    ) {
+        let Columns { home, is_of_all, is_wide, is_of_unassigned } = self.columns;
+        let is_machine = home == Home::Machine;
+        let unknown = if is_machine { "-" } else { "" };
+        let known = |text: Option<String>| text.unwrap_or_else(|| unknown.to_owned());
+        let mut row = pool.filter(|_| is_of_all).map(PoolName::cells).unwrap_or_default();
+        let phase = entry.shown_phase(self.now_unix_s);
+        if is_of_unassigned {
+            let reason = entry.unassigned_message.as_ref().or(entry.unassigned.as_ref());
+            row.extend([entry.name.clone(), phase, known(reason.cloned())]);
+            return self.table.put(text, row);
+        }
+        let since = entry.since_unix_s.map(|since| self.now_unix_s.saturating_sub(since));
+        let title = entry.title.clone().unwrap_or_default();
+        row.extend([entry.name.clone(), title, entry.shown_worker().to_owned(), phase]);
+        row.extend(is_machine.then(|| known(entry.pid.map(|pid| pid.to_string()))));
+        row.push(known(since.map(|since| age(Duration::from_secs(since)))));
+        if is_wide {
+            row.extend([known(entry.slot.map(|slot| slot.to_string())), entry.token.to_string()]);
+        }
+        if is_wide && is_machine {
+            let (memory, cpu) = used.unzip();
+            row.extend([known(memory), known(cpu)]);
+        }
+        row.push(known(entry.restarts.map(|restarts| restarts.to_string())));
+        row.push(entry.last_end(home));
+        self.table.put(text, row);
+    }
+
+    /// Appends the lines that are not appended yet.
+    pub fn end(&mut self, text: &mut String) {
+        self.table.end(text);
+    }
+}
+
+impl Jobs {
+    /// Makes a table at a time in seconds of Unix time. Columns without values are left out.
+    #[must_use]
+    pub fn text(&self, columns: Columns, now_unix_s: u64) -> String {
+        let (mut table, mut text) = (JobTable::new(columns, now_unix_s), String::new());
+        for JobLine { entry, pool } in &self.jobs {
+            table.put(&mut text, entry, Some(pool), None);
+        }
+        table.end(&mut text);
+        text
+    }
+
+    /// Makes the table of `who`: the holder of each job. Jobs of a Swarm have its name.
+    #[must_use]
+    pub fn holders(&self, columns: Columns, now_unix_s: u64) -> String {
+        let Columns { home, is_of_all, is_wide, .. } = columns;
+        let is_machine = home == Home::Machine;
+        let mut heads = vec![columns::JOB, columns::WORKER, columns::PHASE];
+        heads.extend(is_machine.then_some("PID"));
+        heads.extend(["SLOT", "TOKEN"]);
+        heads.extend((!is_machine).then_some(columns::SWARM));
+        heads.extend((!is_machine && (is_of_all || is_wide)).then_some(columns::NAMESPACE));
+        let mut text = String::new();
+        if self.jobs.is_empty() {
+            return text;
+        }
+        let mut table = Table::whole(heads.into_iter().map(str::to_owned).collect());
+        for JobLine { entry, pool } in &self.jobs {
+            let known = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+            let phase = entry.shown_phase(now_unix_s);
+            let mut row = vec![entry.name.clone(), entry.shown_worker().to_owned(), phase];
+            row.extend(is_machine.then(|| known(entry.pid.map(|pid| pid.to_string()))));
+            row.extend([known(entry.slot.map(|slot| slot.to_string())), entry.token.to_string()]);
+            if let PoolName::Cluster { namespace, swarm } = pool {
+                row.extend([swarm.clone(), namespace.clone()]);
+            }
+            table.put(&mut text, row);
+        }
+        table.end(&mut text);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anstream::adapter::strip_str;
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: u64 = 1_795_000_000;
+
+    fn columns(home: Home) -> Columns {
+        Columns { home, is_of_all: false, is_wide: false, is_of_unassigned: false }
+    }
+
+    /// A job that runs, one that fails, and one that no worker runs.
+    fn jobs(pool: &PoolName) -> Jobs {
+        let entry = |name: &str, phase| JobEntry {
+            name: name.to_owned(),
+            state: "granted",
+            slot: Some(0),
+            worker: Some("w-0".to_owned()),
+            token: 7,
+            phase,
+            restarts: Some(0),
+            ..JobEntry::default()
+        };
+        let failing = JobFailure {
+            restarts: 4,
+            last_exit: "ended with exit code 3".to_owned(),
+            last_line: Some("no such\u{1b}camera".to_owned()),
+            state: "restarting",
+            since_unix_s: Some(NOW - 40),
+        };
+        let failing = JobEntry {
+            restarts: Some(4),
+            last_exit: Some(failing.last_exit.clone()),
+            failing: Some(failing),
+            ..entry("bad", "restarting")
+        };
+        let homeless = JobEntry {
+            slot: None,
+            worker: None,
+            unassigned: Some("capacity".to_owned()),
+            unassigned_message: Some("every worker is full".to_owned()),
+            ..entry("rest", "unassigned")
+        };
+        let everywhere =
+            JobEntry { everywhere: true, slot: None, worker: None, ..entry("all", "running") };
+        let line = |entry| JobLine { entry, pool: pool.clone() };
+        Jobs { jobs: [entry("good", "running"), failing, homeless, everywhere].map(line).into() }
+    }
+
+    fn machine() -> PoolName {
+        PoolName::Machine { pool: "cams".to_owned() }
+    }
+
+    fn cluster() -> PoolName {
+        PoolName::Cluster { namespace: "media".to_owned(), swarm: "cams".to_owned() }
+    }
+
+    fn shown(text: &str) -> String {
+        strip_str(text).to_string()
+    }
+
+    #[test]
+    fn both_homes_list_the_same_jobs_with_the_facts_that_each_home_has() {
+        let of_machine = jobs(&machine()).text(columns(Home::Machine), NOW);
+        let expected = "\
+JOB   WORKER          PHASE                  PID  UP  RESTARTS  LAST EXIT
+good  w-0             running                -    -   0
+bad   w-0             restarting             -    -   4         ended with exit code 3 (`no such\\u{1b}camera`)
+rest  -               unassigned (capacity)  -    -   0
+all   (every worker)  running                -    -   0
+";
+        assert_eq!(shown(&of_machine), expected);
+        let of_cluster = shown(&jobs(&cluster()).text(columns(Home::Cluster), NOW));
+        assert_eq!(of_cluster, expected.replace("  PID  UP", "").replace("  -    - ", ""));
+    }
+
+    #[test]
+    fn jobs_without_a_worker_have_their_reason_in_a_sentence() {
+        let of_unassigned = Columns { is_of_unassigned: true, ..columns(Home::Machine) };
+        let mut rest = jobs(&machine());
+        rest.jobs.retain(|line| line.entry.unassigned.is_some());
+        let expected = "JOB   PHASE                  REASON\n\
+                        rest  unassigned (capacity)  every worker is full\n";
+        assert_eq!(shown(&rest.text(of_unassigned, NOW)), expected);
+    }
+
+    #[test]
+    fn the_holder_of_a_job_has_its_slot_and_token_and_the_name_of_its_swarm() {
+        let of_all = Columns { is_of_all: true, ..columns(Home::Cluster) };
+        let text = shown(&jobs(&cluster()).holders(of_all, NOW));
+        let mut lines = text.lines();
+        let head = "JOB   WORKER          PHASE                  SLOT  TOKEN  SWARM  NAMESPACE";
+        assert_eq!(lines.next(), Some(head));
+        let good = "good  w-0             running                0     7      cams   media";
+        assert_eq!(lines.next(), Some(good));
+        let without = shown(&jobs(&cluster()).holders(columns(Home::Cluster), NOW));
+        assert!(without.starts_with(head.trim_end_matches("  NAMESPACE")), "{without}");
+        assert!(!without.contains("media"), "{without}");
+        let of_machine = shown(&jobs(&machine()).holders(columns(Home::Machine), NOW));
+        let head = "JOB   WORKER          PHASE                  PID  SLOT  TOKEN\n";
+        assert!(of_machine.starts_with(head), "{of_machine}");
+        assert_eq!(Jobs { jobs: Vec::new() }.holders(of_all, NOW), "");
+    }
+
+    #[test]
+    fn a_long_table_needs_no_memory_for_its_later_rows() {
+        let mut table = JobTable::new(columns(Home::Machine), NOW);
+        let line = &jobs(&machine()).jobs[0];
+        let mut put = || {
+            let mut text = String::new();
+            table.put(&mut text, &line.entry, None, None);
+            text.lines().count()
+        };
+        assert!((0..MEASURED).all(|_| put() == 0));
+        assert_eq!((put(), put()), (MEASURED + 2, 1));
+    }
+
+    #[test]
+    fn failures_have_their_number_their_time_and_the_way_out() {
+        let mut failing = jobs(&machine()).jobs.swap_remove(1).entry;
+        let sentence =
+            "4 restarts for 40 s, ended with exit code 3: \"no such\\u{1b}camera\"".to_owned();
+        assert_eq!(failing.failures(Home::Machine, NOW), Some(sentence.clone()));
+        failing.phase = "failed";
+        let given_up = sentence + "; not restarted any more";
+        assert_eq!(failing.failures(Home::Cluster, NOW), Some(given_up.clone()));
+        let retry = given_up + "; swarm retry bad";
+        assert_eq!(failing.failures(Home::Machine, NOW), Some(retry));
+    }
+
+    #[test]
+    fn a_document_is_read_back_and_one_of_an_earlier_version_too() {
+        let jobs = jobs(&cluster());
+        let document = serde_json::to_value(&jobs).unwrap();
+        let bad = &document["jobs"][1];
+        assert_eq!((&bad["swarm"], &bad["failing"]["restarts"]), (&json!("cams"), &json!(4)));
+        assert_eq!(serde_json::from_value::<Jobs>(document).unwrap(), jobs);
+        let earlier = json!({"job": "a", "state": "everywhere", "slot": null, "worker": null,
+            "token": 3, "restarts": 2, "unassigned": null,
+            "failing": {"restarts": 2, "lastExit": "ended with exit code 3"}});
+        let earlier: JobEntry<String> = serde_json::from_value(earlier).unwrap();
+        assert!(earlier.is_everywhere() && earlier.failing.is_some());
+    }
 }

@@ -2,7 +2,8 @@
 //! a socket.
 //!
 //! - [`status`] is the state of a pool: a document, its judgement and its text.
-//! - [`explain`] says where a job is and why, and [`jobs`] has a line for each job.
+//! - [`jobs`] and [`workers`] have a line for each job or worker, and [`explain`] says where a job is
+//!   and why. [`pool`] has the name of a pool in such lines.
 //! - [`history`] shows the history of a pool, and [`waits`] has what a job waits for.
 //! - [`table`] makes tables and fields, and [`words`] numbers and quotes in sentences.
 //! - [`mod@age`] formats times for people.
@@ -12,9 +13,11 @@ pub mod age;
 pub mod explain;
 pub mod history;
 pub mod jobs;
+pub mod pool;
 pub mod printable;
 pub mod shell;
 pub mod status;
 pub mod table;
 pub mod waits;
 pub mod words;
+pub mod workers;

@@ -20,6 +20,7 @@ pub use self::text::{FAILING_MAX, Place, Runs};
 use crate::age::age;
 use crate::shell;
 use crate::words::{Word, counted, number, quoted, word};
+use crate::workers::WorkerRow;
 
 /// The time that a job must run to be good again; part of a sentence.
 pub const RUNS_WELL: &str = "counts as failing until 30 s";
@@ -432,63 +433,6 @@ impl JobCounts {
         };
         (self.running, self.published) = (count(JobPhase::Running), count(JobPhase::Published));
     }
-}
-
-/// One worker.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkerRow {
-    /// The name of the worker.
-    pub name: String,
-    /// The slot that it fills.
-    pub slot: u32,
-    /// The node or machine that it runs on.
-    #[serde(default)]
-    pub node: Option<String>,
-    /// `ready`, `starting`, `leaving` or `away`. A document of the pool also has `silent`.
-    #[serde(deserialize_with = "word")]
-    pub state: Word,
-    /// Its session, once it has one.
-    pub session: Option<String>,
-    /// Number of granted jobs.
-    pub jobs: usize,
-    /// Number of jobs that it is asked to release.
-    pub releasing: usize,
-    /// The same number. Only a document of the pool has it.
-    #[serde(default)]
-    pub stopping: usize,
-    /// Number of failing jobs.
-    pub failing: usize,
-    /// Number of jobs that still run a previous version, on one machine.
-    #[serde(default)]
-    pub previous: Option<usize>,
-    /// A job whose new version failed, so that those jobs wait.
-    #[serde(default)]
-    pub held_back_by: Option<String>,
-    /// Number of ends without a request, on one machine.
-    #[serde(default)]
-    pub restarts: Option<u32>,
-    /// Whether it has confirmed its newest jobs, on a cluster.
-    #[serde(default)]
-    pub confirmed: Option<bool>,
-    /// Sum of the shares of its jobs, in hundredths of a worker, if a job has one.
-    #[serde(default)]
-    pub load: Option<u64>,
-    /// Time of the last lease renewal, if the worker may be frozen.
-    pub silent_since_unix_s: Option<u64>,
-    /// Time since its oldest request to stop a job that it has not acknowledged. Only a document of the
-    /// pool has it.
-    #[serde(default)]
-    pub oldest_release_ms: Option<u64>,
-    /// The time within which it is replaced, if it is silent. Only a document of the pool has it.
-    #[serde(default)]
-    pub replaced_within_ms: Option<u64>,
-    /// Time since its last sign: an event, or a renewal of its lease. Only a document of the pool has it.
-    #[serde(default)]
-    pub last_heard_ms: Option<u64>,
-    /// Its process.
-    #[serde(default)]
-    pub pid: Option<i32>,
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Tables and fields of text for people, with styles that a terminal shows.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::mem;
 
 use anstyle::{AnsiColor, Style};
 use unicode_width::UnicodeWidthStr;
@@ -13,6 +15,10 @@ pub mod columns {
     pub const HEARD: &str = "LAST HEARD";
     /// The name of a job.
     pub const JOB: &str = "JOB";
+    /// The last end of a job by itself.
+    pub const LAST_EXIT: &str = "LAST EXIT";
+    /// The namespace of a Swarm.
+    pub const NAMESPACE: &str = "NAMESPACE";
     /// The time since the oldest request to a worker to stop a job that it has not acknowledged.
     pub const OLDEST_RELEASE: &str = "OLDEST RELEASE";
     /// The phase of a job: the thing that its worker does with it.
@@ -23,6 +29,8 @@ pub mod columns {
     pub const REASON: &str = "REASON";
     /// The state of a job, a worker or a replica.
     pub const STATE: &str = "STATE";
+    /// The name of a Swarm.
+    pub const SWARM: &str = "SWARM";
     /// The title of a job.
     pub const TITLE: &str = "TITLE";
     /// The name of a worker.
@@ -139,8 +147,7 @@ pub fn add_field(text: &mut String, name: &str, value: &str) {
 
 /// Makes a line of a table of cells without control characters. The line with the names of the
 /// columns is its own `heads`. A column that has no width is left out.
-#[must_use]
-pub fn line(row: &[String], heads: &[String], widths: &[usize]) -> String {
+fn line(row: &[String], heads: &[String], widths: &[usize]) -> String {
     let last = row.iter().rposition(|cell| !cell.is_empty()).map_or(0, |at| at + 1);
     let has_words = |head: &str| matches!(head, columns::PHASE | columns::STATE | "STATUS");
     let cells = row.iter().zip(widths).zip(heads).take(last).zip(1..);
@@ -162,52 +169,111 @@ pub fn line(row: &[String], heads: &[String], widths: &[usize]) -> String {
 /// Appends a table. The first row is its header; rows beyond the limit are only counted. Control
 /// characters, which may come from a file, are escaped.
 pub fn add_table(text: &mut String, title: &str, rows: &[Vec<String>], what: &str) {
+    let Some((heads, rows)) = rows.split_first() else { return };
     text.push('\n');
-    add_rows(text, title, rows, what, ROWS_MAX);
+    if !title.is_empty() {
+        let _ = writeln!(text, "{HEADER}{title} ({}){HEADER:#}", rows.len());
+    }
+    let mut table = Table::whole(heads.clone());
+    table.optional.clear();
+    rows.iter().take(ROWS_MAX).for_each(|row| table.put(text, row.clone()));
+    table.end(text);
+    if let Some(rest) = rows.len().checked_sub(ROWS_MAX).filter(|rest| 0 < *rest) {
+        let _ = writeln!(text, "… and {rest} more {what}; -o json has them all");
+    }
 }
 
 /// Makes a table of all rows. The first row is its header. A column that is empty in all other rows
 /// is left out. Control characters are escaped.
 #[must_use]
-pub fn whole_table(mut rows: Vec<Vec<String>>) -> String {
-    for column in (0..rows.first().map_or(0, Vec::len)).rev() {
-        let is_empty = |row: &Vec<String>| row.get(column).is_none_or(String::is_empty);
-        if 1 < rows.len() && rows.iter().skip(1).all(is_empty) {
-            rows.iter_mut()
-                .filter(|row| column < row.len())
-                .for_each(|row| drop(row.remove(column)));
+pub fn whole_table(rows: Vec<Vec<String>>) -> String {
+    let mut rows = rows.into_iter();
+    let (mut table, mut text) = (Table::whole(rows.next().unwrap_or_default()), String::new());
+    rows.for_each(|row| table.put(&mut text, row));
+    table.end(&mut text);
+    text
+}
+
+/// A table whose columns fit its first rows, so that a long one needs little memory. Control
+/// characters are escaped.
+#[derive(Debug)]
+pub struct Table {
+    heads: Vec<String>,
+    /// The columns that are left out if none of the first rows has a value there.
+    optional: Vec<String>,
+    /// Number of rows that determine the widths.
+    measured: usize,
+    first: Vec<Vec<String>>,
+    widths: Option<Vec<usize>>,
+}
+
+impl Table {
+    /// Begins a table with these columns, whose widths the first `measured` rows determine.
+    #[must_use]
+    pub fn new(heads: Vec<String>, optional: &[&str], measured: usize) -> Self {
+        let optional = optional.iter().map(|head| (*head).to_owned()).collect();
+        Self { heads, optional, measured, first: Vec::new(), widths: None }
+    }
+
+    /// Begins a table that all of its rows determine, without the columns that are empty in all of them.
+    #[must_use]
+    pub fn whole(heads: Vec<String>) -> Self {
+        let optional = heads.clone();
+        Self { heads, optional, measured: usize::MAX, first: Vec::new(), widths: None }
+    }
+
+    /// Adds a row, whose line is appended now or later.
+    pub fn put(&mut self, text: &mut String, mut row: Vec<String>) {
+        row.truncate(self.heads.len());
+        for cell in &mut row {
+            if let Cow::Owned(escaped) = printable(cell, Form::Line) {
+                *cell = escaped;
+            }
+        }
+        if self.widths.is_none() && self.first.len() < self.measured {
+            self.first.push(row);
+            return;
+        }
+        self.measure(text);
+        self.add(text, &row);
+    }
+
+    /// Appends the rows that are not appended yet.
+    pub fn end(&mut self, text: &mut String) {
+        self.measure(text);
+    }
+
+    /// Determines the widths, and appends the header and the first rows.
+    fn measure(&mut self, text: &mut String) {
+        if self.widths.is_some() {
+            return;
+        }
+        let first = mem::take(&mut self.first);
+        let width = |(column, head): (usize, &String)| {
+            let cells = || first.iter().map(|row| row.get(column).map_or("", String::as_str));
+            let is_empty = !first.is_empty() && cells().all(str::is_empty);
+            if is_empty && self.optional.contains(head) {
+                return 0;
+            }
+            width_of(cells().chain([head.as_str()]).map(columns_of))
+        };
+        self.widths = Some(self.heads.iter().enumerate().map(width).collect());
+        self.add(text, &self.heads);
+        for row in &first {
+            self.add(text, row);
         }
     }
-    let mut text = String::new();
-    add_rows(&mut text, "", &rows, "", usize::MAX);
-    text
+
+    fn add(&self, text: &mut String, row: &[String]) {
+        let widths = self.widths.as_deref().unwrap_or_default();
+        let _ = writeln!(text, "{}", line(row, &self.heads, widths));
+    }
 }
 
 /// Returns the style of a word about a state.
 fn style_of(word: &str) -> Style {
     let found = WORDS.iter().find(|(words, _)| words.contains(&word));
     found.map_or_else(Style::new, |(_, color)| color.on_default())
-}
-
-fn add_rows(text: &mut String, title: &str, rows: &[Vec<String>], what: &str, max: usize) {
-    if !title.is_empty() {
-        let _ = writeln!(text, "{HEADER}{title} ({}){HEADER:#}", rows.len() - 1);
-    }
-    let shown = rows.iter().take(max.saturating_add(1));
-    let escaped = |cell: &String| printable(cell, Form::Line).into_owned();
-    let shown: Vec<Vec<_>> = shown.map(|row| row.iter().map(escaped).collect()).collect();
-    let columns = shown.first().map_or(0, Vec::len);
-    let cell = |row: &[String], column: usize| row.get(column).map_or(0, |it| columns_of(it));
-    let width = |column| width_of(shown.iter().map(|row| cell(row, column)));
-    let widths: Vec<_> = (0..columns).map(width).collect();
-    let heads = shown.first().map(Vec::as_slice).unwrap_or_default();
-    for row in &shown {
-        let _ = writeln!(text, "{}", line(row, heads, &widths));
-    }
-    if shown.len() < rows.len() {
-        let rest = rows.len() - shown.len();
-        let _ = writeln!(text, "… and {rest} more {what}; -o json has them all");
-    }
 }
 
 #[cfg(test)]

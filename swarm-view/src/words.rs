@@ -56,7 +56,7 @@ pub fn limit(time: Duration) -> String {
 pub type Word = &'static str;
 
 /// All fixed words.
-const WORDS: [Word; 32] = [
+const WORDS: [Word; 33] = [
     "away",
     "capacity",
     "done",
@@ -64,6 +64,7 @@ const WORDS: [Word; 32] = [
     "ended",
     "everywhere",
     "failed",
+    "failing",
     "free",
     "granted",
     "hold",

@@ -4,18 +4,21 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use swarm_core::{FailingState, JobName, JobPhase, Timing};
+use swarm_core::{JobName, JobPhase, Timing};
 use swarm_local::show::{Answer, Display};
-use swarm_view::explain::{EVERYWHERE, Explanation, Home, NEXT_DECISION, Notes, STAYS};
+use swarm_view::explain::{EVERYWHERE, Explanation, NEXT_DECISION, Notes, STAYS};
 use swarm_view::history::Past;
+use swarm_view::jobs::JobEntry;
+use swarm_view::pool::Home;
 use swarm_view::shell;
 use swarm_view::waits::{KILLED_THEN, MOVED_THEN, Wait};
 
+use super::entries::Entries;
 use super::history;
 use super::objects::SwarmObject;
 use super::plan::{self, LiveSwarm};
 use super::pool::{JobState, LivePool, LiveWorker};
-use super::{Failure, NOT_VISIBLE, Scope, age_of, age_since, has_no_job, run, with_jobs};
+use super::{Failure, NOT_VISIBLE, Scope, age_of, has_no_job, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 use crate::plan::answer;
 
@@ -106,36 +109,21 @@ fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<(Expla
     let state = pool.job(job)?;
     let worker = state.session.and_then(|session| pool.worker(session));
     let metadata = &pool.swarm.metadata;
-    let title = pool.swarm.inline_jobs().get(job.as_str()).and_then(|job| job["title"].as_str());
     let past = pool.past();
-    let (since, came) = past.came(job.as_str(), state.worker);
     let reports = pool.hidden.as_ref().map(|why| format!("{NOT_VISIBLE}: {why}"));
     let history = pool.without_episodes.clone();
     let is_held = state.worker.is_some() || state.is_everywhere;
-    let explanation = Explanation {
-        job: job.to_string(),
-        title: title.map(str::to_owned),
-        home: Home::Cluster {
-            namespace: metadata.namespace.clone(),
-            swarm: metadata.name.clone(),
-            revision: pool.ledger.revision(),
-        },
-        worker: state.worker.map(str::to_owned),
-        everywhere: state.is_everywhere,
-        slot: state.slot.map(|slot| slot.0),
-        token: state.token,
-        phase: state.phase.as_str().to_owned(),
-        failing: failing(pool, &state),
-        pid: None,
+    let entry = JobEntry {
         worker_silent_since_unix_s: worker.and_then(|worker| pool.silent_since(worker)),
-        since,
-        came,
-        edited: past.edited(job.as_str()),
-        moves_to: None,
-        moves_for: None,
         waits_for: waits(pool, &state, worker).into_iter().collect(),
-        why: if state.is_everywhere { EVERYWHERE.to_owned() } else { why(pool, swarm, &state) },
+        ..Entries::of(pool).entry(&state)
+    };
+    let why = if state.is_everywhere { EVERYWHERE.to_owned() } else { why(pool, swarm, &state) };
+    let failures = entry.failures(Home::Cluster, pool.now_unix_s());
+    let explanation = Explanation {
+        revision: Some(pool.ledger.revision()),
         unread: [&reports, &history].into_iter().flatten().cloned().collect(),
+        ..Explanation::of(&entry, pool.named(), &past, failures, why)
     };
     let renewed = worker.and_then(|worker| worker.report.as_ref()?.renewed);
     let renewed = renewed.map(|at| format!(", last renewed {} ago", age_of(pool.now, at)));
@@ -152,18 +140,6 @@ fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<(Expla
     };
     let text = explanation.text(&past, &notes);
     Some((explanation, text))
-}
-
-/// Describes the failures of a job, if its worker reports them.
-fn failing(pool: &LivePool, state: &JobState<'_>) -> Option<String> {
-    let failing = state.failing?;
-    let course = match failing.state {
-        FailingState::Failed => "; it is not restarted any more",
-        FailingState::Restarting => "",
-    };
-    let last = failing.last_output.last().map(|line| format!(": {line:?}")).unwrap_or_default();
-    let since = age_since(pool.now, failing.since_unix_s);
-    Some(format!("{} restarts for {since}, {}{last}{course}", failing.restarts, failing.last_exit))
 }
 
 /// Returns the thing that a job waits for, with its bound.

@@ -4,16 +4,17 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use swarm_core::JobPhase;
 use swarm_core::verdict::number;
 use swarm_local::show::{Answer, Display};
+use swarm_view::jobs::{Columns, JobEntry, Jobs};
+use swarm_view::pool::Home;
 use swarm_view::printable::{Form, printable};
-use swarm_view::table::{columns, whole_table};
 
-use super::pool::{JobState, LivePool, place_heads};
-use super::status::why_unassigned;
-use super::{Failure, Scope, age_since, every_or, nearest, run};
+use super::entries::{Entries, why_unassigned};
+use super::pool::LivePool;
+use super::{Failure, Scope, every_or, nearest, run};
 use crate::kubectl::proxy::Proxy;
 
 /// The phases, the most usual first.
@@ -63,16 +64,6 @@ pub(crate) struct JobsArgs {
     pub(crate) scope: Scope,
 }
 
-/// A job that is shown.
-struct Shown<'a> {
-    pool: &'a LivePool,
-    title: &'a str,
-    state: JobState<'a>,
-    /// The moment since which it fails, or since which its worker has it, as far as the history goes
-    /// back; in seconds of Unix time.
-    since: Option<u64>,
-}
-
 /// Prints the jobs of a Swarm. Exit code 3 if the Swarm or the worker does not exist.
 pub(crate) fn jobs(args: &JobsArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
@@ -94,34 +85,31 @@ async fn answer(args: &JobsArgs, proxy: &Proxy, namespace: &str) -> Result<Answe
             return Err(Failure::No(format!("{has_none} worker `{worker}`{hint}")));
         }
     }
-    let shown: Vec<_> = pools.iter().flat_map(|pool| args.shown_of(pool)).collect();
-    let document = || json!({ "jobs": shown.iter().map(document).collect::<Vec<_>>() });
-    let names = || shown.iter().map(|it| it.state.name.to_string()).collect();
+    let jobs = pools.iter().flat_map(|pool| {
+        let entries = Entries::of(pool);
+        let shown = pool.jobs().map(move |state| entries.line(&state));
+        shown.filter(|line| args.shows(&line.entry))
+    });
+    let jobs = Jobs { jobs: jobs.collect() };
+    let names = || jobs.jobs.iter().map(|line| line.entry.name.clone()).collect();
     let text = |is_wide| {
-        let mut text = table(&shown, args.all_namespaces, is_wide, args.failing);
+        let columns = Columns {
+            home: Home::Cluster,
+            is_of_all: args.all_namespaces,
+            is_wide,
+            is_of_unassigned: args.unassigned,
+        };
+        let now_unix_s = pools.iter().map(LivePool::now_unix_s).max().unwrap_or_default();
+        let mut text = jobs.text(columns, now_unix_s);
         for pool in &pools {
             args.add_rest(&mut text, pool);
         }
         text
     };
-    Ok(args.display.answer(true, text, document, names)?)
+    Ok(args.display.answer(true, text, || json!(jobs), names)?)
 }
 
 impl JobsArgs {
-    /// Returns the jobs of a pool that are to be shown. O(jobs · log jobs).
-    fn shown_of<'a>(&self, pool: &'a LivePool) -> Vec<Shown<'a>> {
-        let (inline, held) = (pool.swarm.inline_jobs(), pool.past().held_since());
-        let shown = pool.jobs().map(|state| {
-            let job = inline.get(state.name.as_str());
-            let title = job.and_then(|job| job["title"].as_str()).unwrap_or_default();
-            let failing = state.failing.map(|it| it.since_unix_s);
-            let held = || Some(held.get(state.name.as_str())? / 1_000);
-            let since = failing.or_else(held);
-            Shown { pool, title, state, since }
-        });
-        shown.filter(|it| self.shows(&it.state, it.title)).collect()
-    }
-
     /// Appends sentences about jobs of a pool that the table does not have, or about its reasons.
     fn add_rest(&self, text: &mut String, pool: &LivePool) {
         let (namespace, name) = pool.place();
@@ -140,66 +128,13 @@ impl JobsArgs {
         }
     }
 
-    fn shows(&self, state: &JobState<'_>, title: &str) -> bool {
+    fn shows(&self, entry: &JobEntry<String>) -> bool {
         let Self { worker, job, unassigned, failing, .. } = self;
-        let has = |text: &String| state.name.as_str().contains(text) || title.contains(text);
-        let is_on = |worker| state.is_everywhere || state.worker == Some(worker);
-        worker.as_deref().is_none_or(is_on)
-            && job.as_ref().is_none_or(has)
-            && (!unassigned || state.phase == JobPhase::Unassigned)
-            && (!failing || state.failing.is_some())
+        worker.as_ref().is_none_or(|worker| entry.is_on(worker))
+            && job.as_ref().is_none_or(|text| entry.has(text))
+            && (!unassigned || entry.phase == JobPhase::Unassigned.as_str())
+            && (!failing || entry.failing.is_some())
     }
-}
-
-/// Makes a table. Columns without a value in any row are left out.
-fn table(shown: &[Shown<'_>], is_of_all: bool, is_wide: bool, has_output: bool) -> String {
-    let mut heads = place_heads(is_of_all);
-    heads.extend([columns::JOB, columns::TITLE, columns::WORKER, columns::PHASE]);
-    heads.extend(["RESTARTS", "SINCE", "LAST EXIT"]);
-    heads.extend(if is_wide { &["SLOT", "TOKEN"][..] } else { &[] });
-    heads.extend((is_wide || has_output).then_some("LAST OUTPUT"));
-    let mut rows = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-    rows.extend(shown.iter().map(|Shown { pool, title, state, since }| {
-        let failing = state.failing;
-        let known = |text: Option<String>| text.unwrap_or_default();
-        let mut row = pool.place_cells(is_of_all);
-        row.extend([
-            state.name.to_string(),
-            (*title).to_owned(),
-            state.shown_worker().to_owned(),
-            state.phase.as_str().to_owned(),
-            known(failing.map(|it| it.restarts.to_string())),
-            known(since.map(|since| age_since(pool.now, since))),
-            known(failing.map(|it| it.last_exit.clone())),
-        ]);
-        if is_wide {
-            row.extend([known(state.slot.map(|slot| slot.to_string())), state.token.to_string()]);
-        }
-        if is_wide || has_output {
-            row.push(known(failing.and_then(|it| it.last_output.last().cloned())));
-        }
-        row
-    }));
-    whole_table(rows)
-}
-
-fn document(Shown { pool, title, state, since }: &Shown<'_>) -> Value {
-    let (namespace, swarm) = pool.place();
-    json!({
-        "job": state.name.as_str(),
-        "title": (!title.is_empty()).then_some(title),
-        "namespace": namespace,
-        "swarm": swarm,
-        "worker": state.worker,
-        "everywhere": state.is_everywhere,
-        "slot": state.slot.map(|slot| slot.0),
-        "phase": state.phase.as_str(),
-        "token": state.token,
-        "sinceUnixS": since,
-        "restarts": state.failing.map(|it| it.restarts),
-        "lastExit": state.failing.map(|it| it.last_exit.as_str()),
-        "lastOutput": state.failing.map(|it| &it.last_output),
-    })
 }
 
 /// Returns the place of a phase in [`PHASES`].

@@ -11,13 +11,13 @@ use swarm_core::history::Episode;
 use swarm_core::parts;
 use swarm_core::{Failing, FailingJob, JobName, JobPhase, Ledger, Replication, Slot, Token};
 use swarm_view::history::Past;
-use swarm_view::table::EVERY_WORKER;
+use swarm_view::pool::PoolName;
 
 use super::history;
 use super::objects::{
     LeaseObject, LedgerObject, PartObject, Report, SwarmObject, ViewObject, ViewSpec,
 };
-use super::paths;
+use super::{paths, unix_s};
 use crate::kubectl::check_name;
 use crate::kubectl::proxy::{Proxy, Unread};
 
@@ -28,14 +28,6 @@ const PARTS_AT_ONCE: usize = 8;
 
 /// End of the name of a part without jobs: its digest is 0.
 pub(super) const EMPTY: &str = "-0000000000000000";
-
-/// Names of the columns for the place of a Swarm.
-const PLACE: [&str; 2] = ["NAMESPACE", "SWARM"];
-
-/// Returns the first columns of a table, which has the place of each Swarm if it is one of all Swarms.
-pub(super) fn place_heads(is_of_all: bool) -> Vec<&'static str> {
-    if is_of_all { PLACE.to_vec() } else { Vec::new() }
-}
 
 /// The jobs of a pool that a command needs.
 #[derive(Clone, Copy)]
@@ -213,11 +205,15 @@ impl LivePool {
         self.workers.get(session)
     }
 
-    /// Returns these cells of a table: the namespace and the name of the Swarm in a table of all Swarms,
-    /// and else none.
-    pub(super) fn place_cells(&self, is_of_all: bool) -> Vec<String> {
-        let (namespace, name) = self.place();
-        if is_of_all { vec![namespace.to_owned(), name.to_owned()] } else { Vec::new() }
+    /// Returns the same as a part of a document.
+    pub(super) fn named(&self) -> PoolName {
+        let (namespace, swarm) = self.place();
+        PoolName::Cluster { namespace: namespace.to_owned(), swarm: swarm.to_owned() }
+    }
+
+    /// Returns the time at which the objects were read, in seconds of Unix time.
+    pub(super) fn now_unix_s(&self) -> u64 {
+        unix_s(self.now).unwrap_or_default()
     }
 
     /// Returns the workers that fill a slot, in the order of their slots. O(workers · log workers).
@@ -274,7 +270,7 @@ impl LivePool {
 
     /// Returns the time of that renewal, in seconds of Unix time.
     pub(super) fn silent_since(&self, worker: &LiveWorker) -> Option<u64> {
-        let now = u64::try_from(self.now.as_second()).unwrap_or_default();
+        let now = self.now_unix_s();
         self.silent_for(worker).map(|silence| now.saturating_sub(silence.as_secs()))
     }
 
@@ -364,11 +360,6 @@ impl LiveWorker {
 }
 
 impl JobState<'_> {
-    /// Returns the worker as tables show it.
-    pub(super) fn shown_worker(&self) -> &str {
-        if self.is_everywhere { EVERY_WORKER } else { self.worker.unwrap_or("-") }
-    }
-
     /// Whether a person should look at it, or wait for it.
     pub(super) fn is_notable(&self) -> bool {
         !matches!(self.phase, JobPhase::Running | JobPhase::Published | JobPhase::Done)

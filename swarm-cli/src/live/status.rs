@@ -17,6 +17,7 @@ use swarm_view::status::{Condition, FailingRow, JobCounts, MovingRow, Status, Un
 use swarm_view::table::{add_field, add_table, columns, row, whole_table};
 use swarm_view::words::limit;
 
+use super::entries::{ALL_ASSIGNED, UNASSIGNED, why_unassigned};
 use super::jobs::{Phases, by_phase};
 use super::objects::SwarmObject;
 use super::pool::{JobState, LivePool, Reach};
@@ -24,15 +25,11 @@ use super::workers::{self, WorkerState};
 use super::{Failure, Scope, age_of, age_since, explain, named, one, paths, run, wait};
 use crate::kubectl::proxy::Proxy;
 
-/// Condition that is true if every job has a worker.
-const ALL_ASSIGNED: &str = "AllJobsAssigned";
 /// Reasons of a Swarm that is not ready yet, and gets there by itself.
 const COURSES: [&str; 6] =
     ["JobsWaiting", "Rebalancing", "Refreshing", "RollingOut", "Scaling", "PoolBeingMade"];
 /// State of a Swarm whose newest spec the operator has not seen.
 const UNSEEN: &str = "Unseen";
-/// Reason of a job without a worker, where jobs have several reasons.
-pub(super) const UNASSIGNED: &str = "unassigned";
 /// Message of such a Swarm without conditions.
 const UNSEEN_YET: &str = "the operator has not seen it yet";
 /// Maximum number of jobs that are shown one by one.
@@ -508,16 +505,4 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Pha
         unassigned: in_phase(JobPhase::Unassigned).map(unassigned).collect(),
         ..Status::default()
     }
-}
-
-/// Returns the reason for which jobs have no worker if it is the same for all, and the sentence of the
-/// operator about them.
-pub(super) fn why_unassigned(swarm: &SwarmObject) -> (Option<&str>, Option<&str>) {
-    let reasons: Vec<_> = swarm.status.unassigned.keys().filter(|it| *it != "Suspended").collect();
-    let reason = match reasons.as_slice() {
-        [one] => Some(one.as_str()),
-        _ => None,
-    };
-    let condition = swarm.condition(ALL_ASSIGNED).filter(|it| it.status == "False");
-    (reason, condition.map(|it| it.message.as_str()))
 }

@@ -243,7 +243,7 @@ fn a_job_that_every_worker_runs_counts_on_each_and_fails_if_it_fails_on_one() {
     };
     let fails = everywhere(&[lease(A, 5, ""), lease(B, 7, failing)]);
     let state = fails.job(&job).unwrap();
-    assert_eq!((state.phase, state.shown_worker()), (JobPhase::Failing, "(every worker)"));
+    assert_eq!((state.phase, state.is_everywhere), (JobPhase::Failing, true));
     let states = workers::states(&fails, &workers::Nodes::default());
     assert_eq!(states.iter().map(|it| it.jobs).collect::<Vec<_>>(), [3, 2, 2]);
 }

@@ -10,10 +10,10 @@ use swarm_adapters_host::runtime;
 use swarm_core::handover::SessionId;
 use swarm_core::{JobPhase, Unassigned};
 use swarm_local::Sight;
-use swarm_view::jobs::JobEntry;
 use swarm_view::shell;
 use swarm_view::status::{Status, UnassignedRow};
 
+use super::entries::Entries;
 use super::jobs::by_phase;
 use super::pool::{JobState, LivePool, Reach};
 use super::status::{self, StatusArgs};
@@ -76,33 +76,19 @@ async fn draw(args: &TopArgs) -> Result<ExitCode, Failure> {
 pub(super) fn sight(pool: &LivePool, states: &[WorkerState<'_>]) -> Sight {
     let past = pool.past();
     let places = places(states);
-    let titles = pool.swarm.inline_jobs();
-    let (reason, message) = status::why_unassigned(&pool.swarm);
+    let entries = Entries::of(pool);
     let job = |state: JobState<'_>| {
-        let cell = pool.ledger.cells.jobs.get(state.name.as_str()).map(|it| it.cell.state());
-        let failing = state.failing;
-        let unassigned = match state.phase {
-            JobPhase::Suspended => Some(Unassigned::Suspended.as_str()),
-            JobPhase::Unassigned => Some(reason.unwrap_or(status::UNASSIGNED)),
-            _ => None,
-        };
-        let title = titles.get(state.name.as_str()).and_then(|it| it["title"].as_str());
-        let message = message.filter(|_| state.phase == JobPhase::Unassigned);
-        let is_published = state.phase == JobPhase::Published;
-        JobEntry {
-            name: state.name.to_string(),
-            title: title.map(str::to_owned),
-            state: if is_published { "published" } else { cell.unwrap_or("unknown") },
-            slot: state.session.and_then(|session| places.get(session).copied()),
-            worker: state.worker.map(str::to_owned),
-            token: state.token,
-            phase: failing.map_or(state.phase.as_str(), |it| it.state.as_str()),
-            restarts: failing.map_or(0, |it| it.restarts),
-            last_exit: failing.map(|it| it.last_exit.clone()),
-            unassigned: unassigned.map(str::to_owned),
-            unassigned_message: message.map(str::to_owned),
-            ..JobEntry::default()
+        let mut entry = entries.entry(&state);
+        if state.phase == JobPhase::Published {
+            entry.state = "published";
         }
+        if let Some(failing) = state.failing {
+            entry.phase = failing.state.as_str();
+        }
+        entry.slot = state.session.and_then(|session| places.get(session).copied());
+        // The view counts the time of a run, which a cluster does not know.
+        entry.since_unix_s = None;
+        entry
     };
     let at = |ms| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ms));
     let moves = past.newest_moves(MOVES_MAX).into_iter();

@@ -1,15 +1,16 @@
 //! `who`: the worker that holds a job.
 
-use std::iter;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
 use swarm_core::JobName;
 use swarm_local::show::{Answer, Display};
-use swarm_view::table::{columns, row, whole_table};
+use swarm_view::jobs::{Columns, Jobs};
+use swarm_view::pool::Home;
 
-use super::pool::{JobState, LivePool, Reach};
+use super::entries::Entries;
+use super::pool::{LivePool, Reach};
 use super::{Failure, Scope, every, has_no_job, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 
@@ -59,60 +60,27 @@ async fn answer(
     } else {
         with_jobs(proxy, namespace, args.swarm.as_deref(), wanted).await?
     };
+    let entries: Vec<_> = pools.iter().map(Entries::of).collect();
     let (mut found, mut complaints) = (Vec::new(), Vec::new());
     for job in wanted {
-        let holders = pools.iter().filter_map(|pool| Some((pool, pool.job(job)?)));
+        let holders = entries.iter().filter_map(|entries| entries.find(job));
         let before = found.len();
         found.extend(holders);
         if found.len() == before {
             complaints.push(has_no_job(&pools, namespace, args.swarm.as_deref(), job));
         }
     }
+    let found = Jobs { jobs: found };
     let text = |is_wide| {
-        let rows =
-            found.iter().map(|(pool, state)| line(pool, state, is_wide || args.all_namespaces));
-        if found.is_empty() {
-            String::new()
-        } else {
-            whole_table(iter::once(head()).chain(rows).collect())
-        }
+        let columns = Columns {
+            home: Home::Cluster,
+            is_of_all: args.all_namespaces,
+            is_wide,
+            is_of_unassigned: false,
+        };
+        found.holders(columns, pools.iter().map(LivePool::now_unix_s).max().unwrap_or_default())
     };
-    let document = || {
-        let all: Vec<_> = found.iter().map(|(pool, state)| document(pool, state)).collect();
-        json!({ "jobs": all })
-    };
-    let workers = || found.iter().filter_map(|(_, it)| it.worker.map(str::to_owned)).collect();
-    let answer = args.display.answer(complaints.is_empty(), text, document, workers)?;
+    let workers = || found.jobs.iter().filter_map(|line| line.entry.worker.clone()).collect();
+    let answer = args.display.answer(complaints.is_empty(), text, || json!(found), workers)?;
     Ok(answer.with_complaints(complaints))
-}
-
-fn head() -> Vec<String> {
-    row([columns::JOB, columns::WORKER, columns::PHASE, "SLOT", "TOKEN", "SWARM", "NAMESPACE"])
-}
-
-/// Makes the line of a job. A wide one has the namespace, and so has a job of any namespace.
-fn line(pool: &LivePool, state: &JobState<'_>, has_namespace: bool) -> Vec<String> {
-    let (namespace, swarm) = pool.place();
-    vec![
-        state.name.to_string(),
-        state.shown_worker().to_owned(),
-        state.phase.as_str().to_owned(),
-        state.slot.map_or_else(|| "-".to_owned(), |slot| slot.to_string()),
-        state.token.to_string(),
-        swarm.to_owned(),
-        if has_namespace { namespace.to_owned() } else { String::new() },
-    ]
-}
-
-fn document(pool: &LivePool, state: &JobState<'_>) -> serde_json::Value {
-    json!({
-        "job": state.name.as_str(),
-        "swarm": pool.swarm.metadata.name,
-        "namespace": pool.swarm.metadata.namespace,
-        "worker": state.worker,
-        "everywhere": state.is_everywhere,
-        "slot": state.slot.map(|slot| slot.0),
-        "phase": state.phase.as_str(),
-        "token": state.token,
-    })
 }

@@ -10,12 +10,11 @@ use swarm_adapters_host::clock::millis;
 use swarm_core::JobPhase;
 use swarm_core::handover::SessionId;
 use swarm_local::show::{Answer, Display};
-use swarm_view::age::age;
-use swarm_view::status::WorkerRow;
-use swarm_view::table::{columns, whole_table};
+use swarm_view::pool::Home;
+use swarm_view::workers::{WorkerLine, WorkerRow, Workers};
 
-use super::pool::{LivePool, LiveWorker, place_heads};
-use super::{Failure, Scope, age_of, every_or, paths, run};
+use super::pool::{LivePool, LiveWorker};
+use super::{Failure, Scope, every_or, paths, run, unix_s};
 use crate::kubectl::proxy::Proxy;
 
 /// Arguments of `kubectl swarm workers`.
@@ -78,22 +77,15 @@ async fn answer(args: &WorkersArgs, proxy: &Proxy, namespace: &str) -> Result<An
     }
     let none = Nodes::default();
     let states = |pool| states(pool, known.get(pool.place().0).unwrap_or(&none));
-    let all: Vec<_> = pools
-        .iter()
-        .flat_map(|pool| states(pool).into_iter().map(move |state| (pool, state)))
-        .collect();
-    let document = || {
-        let all = all.iter().map(|(pool, state)| {
-            let mut document = serde_json::to_value(line(pool, state)).unwrap_or_default();
-            let (namespace, swarm) = pool.place();
-            (document["namespace"], document["swarm"]) = (namespace.into(), swarm.into());
-            document
-        });
-        json!({ "workers": all.collect::<Vec<_>>() })
+    let lines = |pool| {
+        let states = states(pool).into_iter();
+        states.map(move |state| WorkerLine { worker: line(pool, &state), pool: pool.named() })
     };
-    let names = || all.iter().map(|(_, it)| it.worker.name.clone()).collect();
-    let text = |is_wide| table(&all, args.all_namespaces, is_wide);
-    Ok(args.display.answer(true, text, document, names)?)
+    let workers = Workers { workers: pools.iter().flat_map(lines).collect() };
+    let now_unix_s = pools.iter().map(LivePool::now_unix_s).max().unwrap_or_default();
+    let text = |is_wide| workers.text(Home::Cluster, now_unix_s, args.all_namespaces, is_wide);
+    let names = || workers.workers.iter().map(|it| it.worker.name.clone()).collect();
+    Ok(args.display.answer(true, text, || json!(workers), names)?)
 }
 
 /// Reads the nodes of all pods of a namespace. The map is empty after a failure.
@@ -159,49 +151,6 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
     states.collect()
 }
 
-fn table(all: &[(&LivePool, WorkerState<'_>)], is_of_all: bool, is_wide: bool) -> String {
-    let mut heads = place_heads(is_of_all);
-    heads.extend([columns::WORKER, columns::STATE, "JOBS", "STOPPING"]);
-    heads.extend([columns::OLDEST_RELEASE, "FAILING", "AGE", columns::HEARD]);
-    heads.extend(if is_wide { &["SLOT", "NODE", "LOAD", "VIEW", "SESSION"][..] } else { &[] });
-    let mut rows = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-    rows.extend(all.iter().map(|(pool, it)| {
-        let report = it.worker.report.as_ref();
-        let ago = |time| age_of(pool.now, time);
-        let heard = report.and_then(|report| report.renewed).map(ago);
-        let heard = heard.map_or_else(String::new, |age| format!("{age} ago"));
-        let some = |count: usize| if count == 0 { String::new() } else { count.to_string() };
-        let mut row = pool.place_cells(is_of_all);
-        row.extend([
-            it.worker.name.clone(),
-            it.state.to_owned(),
-            it.jobs.to_string(),
-            some(it.releasing),
-            it.oldest_release.map(age).unwrap_or_default(),
-            some(it.failing),
-            report.and_then(|report| report.opened).map_or_else(String::new, ago),
-            heard,
-        ]);
-        if is_wide {
-            let view = match it.worker.is_confirmed {
-                Some(true) if pool.is_lost(it.worker) => "not confirmed",
-                Some(true) => "confirmed",
-                Some(false) => "not confirmed",
-                None => "published",
-            };
-            row.extend([
-                it.worker.slot.to_string(),
-                it.node.clone().unwrap_or_default(),
-                it.load.map_or_else(String::new, |load| load.to_string()),
-                view.to_owned(),
-                it.worker.session.to_string(),
-            ]);
-        }
-        row
-    }));
-    whole_table(rows)
-}
-
 /// Returns a worker as a document.
 pub(super) fn line(pool: &LivePool, it: &WorkerState<'_>) -> WorkerRow {
     let renewed = it.worker.report.as_ref().and_then(|report| report.renewed);
@@ -218,6 +167,7 @@ pub(super) fn line(pool: &LivePool, it: &WorkerState<'_>) -> WorkerRow {
         stopping: it.releasing,
         failing: it.failing,
         confirmed: it.worker.is_confirmed.map(|is| is && !pool.is_lost(it.worker)),
+        since_unix_s: it.worker.report.as_ref().and_then(|report| unix_s(report.opened?)),
         load: it.load,
         silent_since_unix_s: pool.silent_since(it.worker),
         oldest_release_ms: it.oldest_release.map(millis),

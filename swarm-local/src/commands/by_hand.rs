@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use swarm_view::age::age;
 use swarm_view::jobs::JobEntry;
-use swarm_view::status::WorkerRow;
+use swarm_view::workers::WorkerRow;
 use tokio::time::{Instant, sleep};
 
 use super::super::by_hand::{Action, Answer};

@@ -7,11 +7,11 @@ use clap::Args;
 use jiff::Timestamp;
 use swarm_adapters_host::clock::unix_s;
 use swarm_view::age::age;
-use swarm_view::explain::{EVERYWHERE, Explanation, Home, NEXT_DECISION, Notes, STAYS};
+use swarm_view::explain::{EVERYWHERE, Explanation, NEXT_DECISION, Notes, STAYS};
 use swarm_view::history::Past;
 use swarm_view::jobs::JobEntry;
+use swarm_view::pool::{Home, PoolName};
 use swarm_view::shell;
-use swarm_view::words::counted;
 
 use super::{Failure, NamedPool, finished, names};
 use crate::history;
@@ -57,7 +57,11 @@ async fn answer(args: &ExplainArgs) -> Result<Answer, Failure> {
     })?;
     let note = unread.as_ref().map(|sentence| format!("note: {sentence}"));
     let entry = known.remove(&args.job).ok_or_else(|| anyhow::anyhow!("the job was not read"))?;
-    let explanation = explanation(&entry, pool.name(), &past, unread.as_ref());
+    let named = PoolName::Machine { pool: pool.name() };
+    let failures = entry.failures(Home::Machine, unix_s());
+    let explanation = Explanation::of(&entry, named, &past, failures, why(&entry));
+    let unread_too = unread.iter().cloned().collect();
+    let explanation = Explanation { unread: unread_too, ..explanation };
     // Without any episode, the reason is the answer.
     let unread = unread.filter(|_| episodes.is_empty());
     let text = |_| explanation.text(&past, &notes(&entry, &past, unread.as_deref(), &args.pool));
@@ -65,50 +69,6 @@ async fn answer(args: &ExplainArgs) -> Result<Answer, Failure> {
     let worker = || entry.worker.iter().cloned().collect();
     let answer = args.display.answer(true, text, document, worker)?;
     Ok(answer.with_complaints(note.into_iter().collect()))
-}
-
-fn explanation(
-    entry: &JobEntry<String>,
-    pool: String,
-    past: &Past<'_>,
-    unread: Option<&String>,
-) -> Explanation {
-    let (since, came) = past.came(&entry.name, entry.worker.as_deref());
-    Explanation {
-        job: entry.name.clone(),
-        title: entry.title.clone(),
-        home: Home::Machine { pool },
-        worker: entry.worker.clone(),
-        everywhere: entry.is_everywhere(),
-        slot: entry.slot,
-        token: entry.token,
-        phase: entry.phase.to_owned(),
-        failing: failing(entry),
-        pid: entry.pid,
-        worker_silent_since_unix_s: entry.worker_silent_since_unix_s,
-        since,
-        came,
-        edited: past.edited(&entry.name),
-        moves_to: entry.moves_to.clone(),
-        moves_for: entry.moves_for.clone(),
-        waits_for: entry.waits_for.clone(),
-        why: why(entry),
-        unread: unread.into_iter().cloned().collect(),
-    }
-}
-
-/// Describes the failures of a job, if it fails.
-fn failing(entry: &JobEntry<String>) -> Option<String> {
-    let failing = entry.failing.as_ref()?;
-    let last = failing.last_line.as_ref().map(|line| format!(": {line:?}")).unwrap_or_default();
-    let restarts = counted(usize::try_from(failing.restarts).unwrap_or(usize::MAX), "restart");
-    let course = match entry.phase {
-        "failed" => {
-            format!("; not restarted any more; swarm retry {}", shell::operand(&entry.name))
-        }
-        _ => String::new(),
-    };
-    Some(format!("{restarts}, {}{last}{course}", failing.last_exit))
 }
 
 /// Explains why a job is where it is.
@@ -129,7 +89,7 @@ fn restarted(entry: &JobEntry<String>, past: &Past<'_>) -> Option<String> {
     let began = entry.since_unix_s?;
     let granted_ms = past.granted_to(&entry.name, entry.worker.as_deref()?)?;
     let is_later = granted_ms / 1_000 + START_WITHIN.as_secs() < began;
-    (entry.restarts == 0 && is_later).then(|| {
+    (entry.restarts.is_none_or(|count| count == 0) && is_later).then(|| {
         let since = age(Duration::from_secs(unix_s().saturating_sub(began)));
         format!("{since} ago, after an edit of it or by hand; no run has ended by itself")
     })
@@ -146,9 +106,10 @@ fn notes(
     let pid = entry.pid.map(|pid| format!(", PID {pid}")).unwrap_or_default();
     let up = entry.since_unix_s.map(|at| format!(", process up for {}", since(at)));
     let silent = entry.unanswered(unix_s()).map(|sentence| format!("; {sentence}"));
-    let restarts = (0 < entry.restarts && entry.failing.is_none()).then(|| {
+    let restarts = entry.restarts.filter(|count| 0 < *count && entry.failing.is_none());
+    let restarts = restarts.map(|restarts| {
         let last = entry.last_exit.as_ref().map(|last| format!(", last {last}"));
-        format!("{}{}", entry.restarts, last.unwrap_or_default())
+        format!("{restarts}{}", last.unwrap_or_default())
     });
     let (options, job) = (pool.args().options(), shell::operand(&entry.name));
     Notes {

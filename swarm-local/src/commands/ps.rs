@@ -3,18 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::usage::Usage;
-use swarm_view::age::age;
-use swarm_view::jobs::JobEntry;
+use swarm_view::jobs::{Columns, JobEntry, JobTable, Used};
+use swarm_view::pool::{Home, PoolName};
 use swarm_view::printable::{Form, printable};
-use swarm_view::shell;
-use swarm_view::status::RUNS_WELL;
-use swarm_view::table::{columns, columns_of, line, width_of};
-use swarm_view::words::{counted, quoted};
+use swarm_view::words::counted;
 
 use super::super::web::{self, job_line};
 use super::pool::Pool;
@@ -23,12 +19,6 @@ use crate::show::{Answer, Display, Format};
 
 /// Number of existing workers that an error names if the requested worker does not exist.
 const NAMED_MAX: usize = 5;
-
-/// Columns that are left out if no job has a value there.
-const OPTIONAL: [&str; 2] = [columns::POOL, columns::TITLE];
-
-/// Number of lines that determine the widths of the columns.
-const MEASURED: usize = 1_000;
 
 /// Arguments of `ps`.
 #[derive(Clone, Debug, Args)]
@@ -59,17 +49,11 @@ pub struct PsArgs {
 impl PsArgs {
     fn shows(&self, entry: &JobEntry<String>) -> bool {
         let Self { worker, job, unassigned, failing, .. } = self;
-        let is_on = |worker| entry.is_everywhere() || entry.worker.as_ref() == Some(worker);
-        worker.as_ref().is_none_or(is_on)
-            && job.as_ref().is_none_or(|text| has(entry, text))
+        worker.as_ref().is_none_or(|worker| entry.is_on(worker))
+            && job.as_ref().is_none_or(|text| entry.has(text))
             && (!unassigned || entry.unassigned.is_some())
             && (!failing || entry.failing.is_some())
     }
-}
-
-/// Whether the name or the title of a job contains a text.
-fn has(entry: &JobEntry<String>, text: &str) -> bool {
-    entry.name.contains(text) || entry.title.as_ref().is_some_and(|title| title.contains(text))
 }
 
 /// Prints the jobs of a running pool. Exit code 3 if no such pool runs, or if it has no such worker.
@@ -100,9 +84,7 @@ async fn print(args: &PsArgs) -> Result<ExitCode, Failure> {
 /// Writes the jobs, escaped for the format.
 async fn write(args: &PsArgs, format: Format, to: &mut dyn Write) -> Result<(), Failure> {
     let mut rows: Box<dyn Rows> = match format {
-        Format::Text | Format::Wide if args.unassigned => Box::new(Table::of_unassigned()),
-        Format::Text => Box::new(Table::new(false)?),
-        Format::Wide => Box::new(Table::new(true)?),
+        Format::Text | Format::Wide => Box::new(Table::new(args, format == Format::Wide)?),
         Format::Json => Box::<List>::default(),
         Format::Yaml => Box::<YamlList>::default(),
         Format::Name => Box::new(Names),
@@ -229,147 +211,46 @@ impl Rows for Names {
     }
 }
 
-/// A table whose columns fit the first jobs.
+/// A table.
 struct Table {
-    /// Whether it has only the jobs without a worker, with the reason of each in a sentence.
-    is_of_unassigned: bool,
-    now_unix_s: u64,
+    table: JobTable,
     /// Memory and processor time of process groups, for a wide table.
     usage: Option<BTreeMap<i32, Usage>>,
-    first: Vec<Vec<String>>,
-    heads: Vec<String>,
-    widths: Option<Vec<usize>>,
 }
 
 impl Table {
-    fn new(is_wide: bool) -> io::Result<Self> {
+    fn new(args: &PsArgs, is_wide: bool) -> io::Result<Self> {
         let usage = is_wide.then(Usage::of_groups).transpose()?;
-        let mut heads = vec![columns::POOL];
-        heads.extend([columns::JOB, columns::TITLE, columns::WORKER, columns::PHASE, "PID", "UP"]);
-        heads.extend(if is_wide { &["TOKEN", "MEMORY", "CPU"][..] } else { &[] });
-        heads.extend(["RESTARTS", "LAST EXIT"]);
-        let heads = heads.into_iter().map(str::to_owned).collect::<Vec<_>>();
-        Ok(Self {
-            is_of_unassigned: false,
-            now_unix_s: unix_s(),
-            usage,
-            first: Vec::new(),
-            heads,
-            widths: None,
-        })
+        let columns = Columns {
+            home: Home::Machine,
+            is_of_all: args.all,
+            is_wide,
+            is_of_unassigned: args.unassigned,
+        };
+        Ok(Self { table: JobTable::new(columns, unix_s()), usage })
     }
 
-    fn of_unassigned() -> Self {
-        let heads = [columns::POOL, columns::JOB, columns::PHASE, columns::REASON];
-        let heads = heads.map(str::to_owned);
-        Self {
-            is_of_unassigned: true,
-            now_unix_s: unix_s(),
-            usage: None,
-            first: Vec::new(),
-            heads: heads.into(),
-            widths: None,
-        }
-    }
-
-    fn row(&self, entry: JobEntry<String>) -> Vec<String> {
-        let last_end = last_end(&entry);
-        let known = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let phase = phase(&entry);
-        if self.is_of_unassigned {
-            return vec![entry.name, phase, known(entry.unassigned_message)];
-        }
-        let up = entry.since_unix_s.map(|since| self.now_unix_s.saturating_sub(since));
-        let up = up.map(|seconds| age(Duration::from_secs(seconds)));
-        let worker = entry.shown_worker().to_owned();
-        let mut row = vec![
-            entry.name,
-            entry.title.unwrap_or_default(),
-            worker,
-            phase,
-            known(entry.pid.map(|pid| pid.to_string())),
-            known(up),
-        ];
-        if let Some(usage) = &self.usage {
-            let used = entry.pid.and_then(|pid| usage.get(&pid));
-            row.extend([
-                entry.token.to_string(),
-                known(used.map(|used| mebibytes(used.memory_bytes))),
-                known(used.map(|used| format!("{:.1} s", used.cpu.as_secs_f64()))),
-            ]);
-        }
-        row.extend([entry.restarts.to_string(), last_end]);
-        row
-    }
-
-    /// Determines the widths, and prints the buffered rows.
-    fn measure(&mut self, to: &mut dyn Write) -> io::Result<()> {
-        if self.widths.is_some() {
-            return Ok(());
-        }
-        let all = || std::iter::once(&self.heads).chain(&self.first);
-        let width = |column: usize| width_of(all().map(|row| columns_of(&row[column])));
-        let mut widths: Vec<_> = (0..self.heads.len()).map(width).collect();
-        for (column, head) in self.heads.iter().enumerate() {
-            let is_empty = self.first.iter().all(|row| row[column].is_empty());
-            if is_empty && OPTIONAL.contains(&head.as_str()) {
-                widths[column] = 0;
-            }
-        }
-        writeln!(to, "{}", line(&self.heads, &self.heads, &widths))?;
-        for row in self.first.drain(..) {
-            writeln!(to, "{}", line(&row, &self.heads, &widths))?;
-        }
-        self.widths = Some(widths);
-        Ok(())
+    /// Returns the memory and the processor time of the job's process group.
+    fn used(&self, entry: &JobEntry<String>) -> Option<Used> {
+        let used = self.usage.as_ref()?.get(&entry.pid?)?;
+        Some((mebibytes(used.memory_bytes), format!("{:.1} s", used.cpu.as_secs_f64())))
     }
 }
 
 impl Rows for Table {
     fn put(&mut self, to: &mut dyn Write, job: Received<'_>) -> io::Result<()> {
-        let escaped = |cell: String| printable(&cell, Form::Line).into_owned();
-        let mut row = vec![job.pool.unwrap_or_default().to_owned()];
-        row.extend(self.row(job.entry));
-        let row: Vec<_> = row.into_iter().map(escaped).collect();
-        if self.widths.is_none() && self.first.len() < MEASURED {
-            self.first.push(row);
-            return Ok(());
-        }
-        self.measure(to)?;
-        let widths = self.widths.as_deref().unwrap_or_default();
-        writeln!(to, "{}", line(&row, &self.heads, widths))
+        let Received { pool, entry, .. } = job;
+        let pool = pool.map(|pool| PoolName::Machine { pool: pool.to_owned() });
+        let (used, mut text) = (self.used(&entry), String::new());
+        self.table.put(&mut text, &entry, pool.as_ref(), used);
+        to.write_all(text.as_bytes())
     }
 
     fn end(&mut self, to: &mut dyn Write) -> io::Result<()> {
-        self.measure(to)
+        let mut text = String::new();
+        self.table.end(&mut text);
+        to.write_all(text.as_bytes())
     }
-}
-
-/// Returns the phase of a job, and notes about it in brackets.
-pub(super) fn phase(entry: &JobEntry<String>) -> String {
-    let reason = entry.unassigned.as_deref().filter(|reason| *reason != entry.phase);
-    let version = match entry.version {
-        "previous" => Some("previous version"),
-        "failed" => Some("new version"),
-        _ => None,
-    };
-    let notes = reason.or(version).map(str::to_owned).into_iter().chain(entry.unanswered(unix_s()));
-    let notes = notes.collect::<Vec<_>>().join("; ");
-    if notes.is_empty() { entry.phase.to_owned() } else { format!("{} ({notes})", entry.phase) }
-}
-
-/// Describes the last end of a job by itself, and the state of a failing one.
-fn last_end(entry: &JobEntry<String>) -> String {
-    let Some(failing) = &entry.failing else {
-        return entry.last_exit.clone().unwrap_or_default();
-    };
-    let exit = entry.last_exit.as_ref().unwrap_or(&failing.last_exit);
-    let course = match entry.phase {
-        "failed" => format!("; not restarted any more; swarm retry {}", shell::word(&entry.name)),
-        "running" | "ready" => format!("; {RUNS_WELL}"),
-        _ => String::new(),
-    };
-    format!("{exit}{}{course}", quoted(failing.last_line.as_deref()))
 }
 
 fn mebibytes(bytes: u64) -> String {

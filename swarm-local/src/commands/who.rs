@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use swarm_view::jobs::JobEntry;
-use swarm_view::table::{columns, whole_table};
+use swarm_adapters_host::clock::unix_s;
+use swarm_view::jobs::{Columns, JobLine, Jobs};
+use swarm_view::pool::{Home, PoolName};
 
 use super::by_hand::JobsArgs;
-use super::ps::phase;
 use super::{Failure, finished, names};
 use crate::show::{Answer, Display};
 
@@ -36,28 +36,20 @@ async fn answer(args: &WhoArgs) -> Result<Answer, Failure> {
     let JobsArgs { jobs, pool } = &args.jobs;
     let pool = pool.args().find().await?;
     let known = names::known(&pool, jobs, "").await?;
-    let found: Vec<_> = jobs.iter().filter_map(|job| known.get(job)).collect();
-    let text = |is_wide| table(&found, is_wide);
-    let document = || json!({ "jobs": found });
-    let workers = || found.iter().filter_map(|entry| entry.worker.clone()).collect();
+    let line = |job| {
+        let entry = known.get(job)?.clone();
+        Some(JobLine { entry, pool: PoolName::Machine { pool: pool.name() } })
+    };
+    let found = Jobs { jobs: jobs.iter().filter_map(line).collect() };
+    let entries = || found.jobs.iter().map(|line| &line.entry);
+    let columns = |is_wide| Columns {
+        home: Home::Machine,
+        is_of_all: false,
+        is_wide,
+        is_of_unassigned: false,
+    };
+    let text = |is_wide| found.holders(columns(is_wide), unix_s());
+    let document = || json!({ "jobs": entries().collect::<Vec<_>>() });
+    let workers = || entries().filter_map(|entry| entry.worker.clone()).collect();
     Ok(args.display.answer(true, text, document, workers)?)
-}
-
-fn table(found: &[&JobEntry<String>], is_wide: bool) -> String {
-    let mut heads = vec![columns::JOB, columns::WORKER, columns::PHASE, "PID", "TOKEN"];
-    heads.extend(is_wide.then_some("SLOT"));
-    let mut rows = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-    rows.extend(found.iter().map(|entry| {
-        let known = |number: Option<String>| number.unwrap_or_default();
-        let mut row = vec![
-            entry.name.clone(),
-            entry.shown_worker().to_owned(),
-            phase(entry),
-            known(entry.pid.map(|pid| pid.to_string())),
-            entry.token.to_string(),
-        ];
-        row.extend(is_wide.then(|| known(entry.slot.map(|slot| slot.to_string()))));
-        row
-    }));
-    whole_table(rows)
 }

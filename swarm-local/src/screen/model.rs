@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use swarm_core::Title;
-use swarm_view::status::{Status, WorkerRow};
+use swarm_view::status::Status;
 use swarm_view::words::counted;
+use swarm_view::workers::WorkerRow;
 
 use super::super::moves::Move;
 use super::super::outlets::{Message, Paths};

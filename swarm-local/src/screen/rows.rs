@@ -6,7 +6,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use swarm_view::status::WorkerRow;
+use swarm_view::workers::WorkerRow;
 
 use super::lines::{fitted, put, put_title, window};
 use super::model::{Focus, Model};

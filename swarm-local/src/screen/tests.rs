@@ -8,9 +8,8 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Color;
-use swarm_view::status::{
-    Ending, FailingRow, InvalidFile, JobCounts, Status, UnassignedRow, WorkerRow,
-};
+use swarm_view::status::{Ending, FailingRow, InvalidFile, JobCounts, Status, UnassignedRow};
+use swarm_view::workers::WorkerRow;
 
 use super::super::moves::Moves;
 use super::super::outlets::Message;

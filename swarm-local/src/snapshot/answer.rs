@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use swarm_adapters_host::clock::{millis, unix_s};
 use swarm_core::JobPhase;
-use swarm_view::status::{Condition, MovingRow, Status, StoppingRow, WorkerRow};
+use swarm_view::status::{Condition, MovingRow, Status, StoppingRow};
+use swarm_view::workers::WorkerRow;
 
 use super::Snapshot;
 use crate::reports::Reports;

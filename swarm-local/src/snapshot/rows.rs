@@ -3,8 +3,8 @@
 use swarm_adapters_host::channel::JobNow;
 use swarm_core::handover::SessionId;
 use swarm_core::{Slot, SlotRecord, Title};
-use swarm_view::status::WorkerRow;
 use swarm_view::words::Word;
+use swarm_view::workers::WorkerRow;
 
 use crate::processes::{Phase, WorkerProcess};
 use crate::reports::Reports;

@@ -6,10 +6,11 @@ use std::time::Duration;
 use swarm_core::Unassigned;
 use swarm_core::verdict::{Reason, number};
 
-use super::{JobCounts, Status, StoppingRow, UnassignedRow, WorkerRow};
+use super::{JobCounts, Status, StoppingRow, UnassignedRow};
 use crate::age::age;
 use crate::shell;
-use crate::words::{Word, counted};
+use crate::words::counted;
+use crate::workers::WorkerRow;
 
 /// Urgency of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,50 +252,10 @@ fn held_back_on(row: &WorkerRow, job: &str) -> String {
     )
 }
 
-impl WorkerRow {
-    /// Returns the state, or that the worker is silent, so that its state may be old.
-    #[must_use]
-    pub fn shown_state(&self) -> Word {
-        if self.silent_since_unix_s.is_some() { "silent" } else { self.state }
-    }
-
-    /// Returns the duration of the silence at a time in seconds of Unix time, if the worker is silent:
-    /// since its last sign, as `last heard` has it. Without that time, as in an answer of an earlier
-    /// version, it is the time since its last lease renewal.
-    #[must_use]
-    pub fn silent_for(&self, now_unix_s: u64) -> Option<Duration> {
-        let renewed = Duration::from_secs(now_unix_s.saturating_sub(self.silent_since_unix_s?));
-        Some(self.last_heard_ms.map_or(renewed, Duration::from_millis))
-    }
-
-    /// Returns unusual facts about a worker, if any.
-    #[must_use]
-    pub fn remarks(&self, silent_for: Option<Duration>) -> String {
-        let mut parts = Vec::new();
-        if let Some(silent_for) = silent_for {
-            let within = self.replaced_within_ms.map(Duration::from_millis);
-            let within = within.map(|time| format!(" (replaced within {})", age(time)));
-            parts.push(format!("silent for {}{}", age(silent_for), within.unwrap_or_default()));
-        }
-        if 0 < self.releasing {
-            parts.push(format!("{} releasing", self.releasing));
-        }
-        if 0 < self.failing {
-            parts.push(format!("{} failing", self.failing));
-        }
-        if let Some(previous) = self.previous.filter(|count| 0 < *count) {
-            parts.push(format!("{previous} to restart"));
-        }
-        if let Some(restarts) = self.restarts.filter(|count| 0 < *count) {
-            parts.push(counted(restarts.try_into().unwrap_or(usize::MAX), "restart"));
-        }
-        parts.join(", ")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::Word;
 
     fn worker(state: Word) -> WorkerRow {
         WorkerRow { name: "w-0".to_owned(), state, jobs: 1, ..WorkerRow::default() }

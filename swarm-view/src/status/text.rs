@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{MovingRow, Status, WorkerRow};
+use super::{MovingRow, Status};
 use crate::age::age;
 use crate::printable::{Form, printable};
 use crate::shell;
 use crate::table::{self, columns_of, padded, title, width_of};
 use crate::words::counted;
+use crate::workers::WorkerRow;
 
 /// Maximum number of named jobs that are suspended by hand.
 const BY_HAND_MAX: usize = 10;

@@ -142,6 +142,7 @@ pub(in super::super) fn row(
         last_exit,
         ..
     } = entry;
+    let restarts = restarts.unwrap_or_default();
     if matches!(state, "granted" | "everywhere") {
         let phase = JobPhase::from(phase.to_owned());
         let version = JobVersion::from(version.to_owned());
@@ -171,26 +172,15 @@ mod tests {
         let reports = Reports::default();
         let entry = |name: &str, state, slot, phase, unassigned: Option<&str>| JobEntry {
             name: name.to_owned(),
-            title: None,
             state,
             slot,
-            worker: None,
-            worker_silent_since_unix_s: None,
             token: 7,
             phase,
-            moves_to: None,
-            moves_for: None,
-            waits_for: Vec::new(),
             pid: Some(12),
-            since_unix_s: None,
-            restarts: 2,
-            last_exit: None,
+            restarts: Some(2),
             version: "newest",
             unassigned: unassigned.map(str::to_owned),
-            unassigned_message: None,
-            failing: None,
-            params: swarm_core::Params::default(),
-            runner: None,
+            ..JobEntry::default()
         };
         for (name, state, slot, phase, unassigned) in [
             ("a", "granted", Some(3), "ready", None),
