@@ -160,7 +160,8 @@ packages SET="":
 # Regenerate the CRDs, the JSON Schema and the reference pages from the code.
 [group('write what is generated')]
 generate: manifests
-    UPDATE=1 cargo test --quiet --locked -p swarm-operator -p swarm-cli --test programs reference::
+    UPDATE=1 cargo test --quiet --locked -p swarm-operator -p swarm-cli --test programs reference:: -- --test-threads=1
+    UPDATE=1 cargo test --quiet --locked -p swarm-view --test schema
     UPDATE=1 cargo test --quiet --locked -p swarm-e2e --test repository rights::
 
 # Regenerate the CRDs and the JSON Schema from the types.

@@ -5,7 +5,6 @@
 
 pub(crate) mod answer;
 pub(crate) mod apply;
-pub(crate) mod document;
 mod input;
 pub(crate) mod machine;
 pub(crate) mod source;

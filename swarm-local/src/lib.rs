@@ -10,7 +10,6 @@ mod earlier;
 mod ending;
 mod events;
 mod failures;
-pub mod findings;
 mod fixed;
 mod format;
 mod history;

@@ -1,5 +1,6 @@
 //! `explain`: the holder of a job, the reason for it, and the thing that the job waits for.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::history::{Came, Edited, Past, Since};
@@ -16,7 +17,7 @@ pub const NEXT_DECISION: &str = "the next decision gives it a worker";
 pub const STAYS: &str = "nothing moves it: it is on a worker of the pool";
 
 /// The explanation of a job. Times are in seconds of Unix time, ages in milliseconds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// The name of the job.

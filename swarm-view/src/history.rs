@@ -1,17 +1,21 @@
 //! Shows the history of a pool: tables, one job's moves, and the difference between two revisions.
 
+mod documents;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::age::age;
-use crate::printable::{Form, printable};
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use swarm_core::history::{Episode, JobEdit, JobMove};
 use unicode_width::UnicodeWidthChar as _;
 
+use crate::age::age;
+use crate::pool::PoolName;
+use crate::printable::{Form, printable};
 use crate::table::{columns, columns_of, row, title, whole_table};
 use crate::words::counted;
 
@@ -36,7 +40,7 @@ pub struct Past<'a> {
 }
 
 /// The moment at which a worker got a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Since {
     /// The revision of the grant.
     pub revision: u64,
@@ -45,7 +49,7 @@ pub struct Since {
 }
 
 /// The move that brought a job to its worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Came {
     /// The reason in a word.
     pub reason: String,
@@ -56,12 +60,74 @@ pub struct Came {
 }
 
 /// An edit of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Edited {
     /// The time at which the operator saw it.
     pub time: String,
     /// The edited fields, as manifests name them.
     pub fields: Vec<String>,
+}
+
+/// The history of a pool as a document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct History {
+    /// The newest episodes: what happened from the moment when the pool was not settled until it was
+    /// settled again.
+    #[schemars(with = "Vec<documents::Episode>")]
+    pub episodes: Vec<Episode>,
+    /// The pool; one machine names it where there are several.
+    #[serde(flatten)]
+    pub pool: Option<PoolName>,
+}
+
+/// The history of one job as a document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobHistory {
+    /// The name of the job.
+    pub job: String,
+    /// Its newest moves.
+    pub moves: Vec<MoveOfJob>,
+    /// Its newest edits.
+    pub edits: Vec<Edited>,
+    /// The begin of the history, in milliseconds of Unix time.
+    pub begin_ms: Option<u64>,
+    /// The pool, on a cluster.
+    #[serde(flatten)]
+    pub pool: Option<PoolName>,
+}
+
+/// A move of a job, with facts about its episode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MoveOfJob {
+    /// The begin of the episode, in milliseconds of Unix time.
+    pub start_ms: u64,
+    /// The causes of the episode.
+    #[serde(default)]
+    pub causes: Vec<String>,
+    /// The move.
+    #[serde(rename = "move")]
+    #[schemars(with = "documents::Move")]
+    pub it: JobMove,
+}
+
+/// An answer about one pool, or about several pools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum OneOrSeveral<T> {
+    /// Several Swarms of a cluster.
+    Swarms {
+        /// The answer about each Swarm.
+        swarms: Vec<T>,
+    },
+    /// Several pools of one machine.
+    Pools {
+        /// The answer about each pool.
+        pools: Vec<T>,
+    },
+    /// One pool.
+    One(T),
 }
 
 /// One move of a job, with its episode.
@@ -228,8 +294,9 @@ impl<'a> Past<'a> {
 
     /// Returns the document about the newest episodes, at most `most` of them.
     #[must_use]
-    pub fn document(&self, most: usize) -> Value {
-        json!({ "episodes": newest(self.shown(), most).1 })
+    pub fn document(&self, most: usize) -> History {
+        let episodes = newest(self.shown(), most).1.into_iter().cloned().collect();
+        History { episodes, pool: None }
     }
 
     /// Returns the names of the jobs that moved in the newest episodes, at most `most` of them.
@@ -240,20 +307,19 @@ impl<'a> Past<'a> {
 
     /// Returns the document about the newest moves of one job, at most `most` of them.
     #[must_use]
-    pub fn document_of(&self, job: &str, most: usize) -> Value {
-        let moves = self.shown_of(job, most).1.map(|Moved { episode, it }| {
-            json!({
-                "startMs": episode.start_ms,
-                "causes": episode.causes,
-                "move": it,
-            })
+    pub fn document_of(&self, job: &str, most: usize) -> JobHistory {
+        let moves = self.shown_of(job, most).1.map(|Moved { episode, it }| MoveOfJob {
+            start_ms: episode.start_ms,
+            causes: episode.causes.clone(),
+            it: it.clone(),
         });
-        json!({
-            "job": job,
-            "moves": moves.collect::<Vec<_>>(),
-            "edits": self.edits(job, most),
-            "beginMs": self.begin_ms(),
-        })
+        JobHistory {
+            job: job.to_owned(),
+            moves: moves.collect(),
+            edits: self.edits(job, most),
+            begin_ms: self.begin_ms(),
+            pool: None,
+        }
     }
 
     /// Returns the episodes that end in the shown part.
@@ -457,20 +523,22 @@ impl<'a> Past<'a> {
         }
         let to = to.unwrap_or(u64::MAX);
         let mut difference = Difference::default();
+        let mut changes = BTreeMap::<&str, JobChange>::new();
         for episode in self.episodes {
             if episode.last_revision <= from || to <= episode.first_revision {
                 continue;
             }
             difference.causes.extend(episode.causes.iter().cloned());
-            difference.uncounted += episode.omitted;
+            difference.without_details += episode.omitted;
             difference.has_gap |= episode.is_gap;
             for it in &episode.moves {
                 if from < it.revision && it.revision <= to {
-                    difference.take(it);
+                    let change = changes.entry(it.job.as_str());
+                    change.or_insert_with(|| JobChange::before(it)).follow(it);
                 }
             }
         }
-        difference.changes.retain(|_, change| change.from != change.to);
+        difference.jobs = changes.into_values().filter(|it| it.from != it.to).collect();
         Ok(difference)
     }
 }
@@ -488,45 +556,61 @@ fn stood_still(episode: &Episode, it: &JobMove) -> String {
 }
 
 /// The difference between two revisions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Difference {
-    changes: BTreeMap<String, JobChange>,
+    /// The jobs that have another worker, by name.
+    jobs: Vec<JobChange>,
+    /// The causes of the moves between the revisions.
     causes: Vec<String>,
     /// Number of moves without details, which are only counted.
-    uncounted: u64,
+    without_details: u64,
+    /// Whether some moves were not recorded, since no operator ran.
     has_gap: bool,
+    /// The pool, on a cluster.
+    #[serde(flatten)]
+    pub pool: Option<PoolName>,
 }
 
-#[derive(Clone, Debug)]
+/// A job that has another worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 struct JobChange {
+    /// The name of the job.
+    job: String,
+    /// The worker at the earlier revision.
     from: Option<String>,
+    /// The worker at the later revision.
     to: Option<String>,
+    /// The reason of the last move.
     reason: String,
 }
 
-impl Difference {
-    fn take(&mut self, it: &JobMove) {
-        let change = self.changes.entry(it.job.to_string()).or_insert_with(|| JobChange {
-            from: it.from.clone(),
-            to: None,
-            reason: String::new(),
-        });
-        // The job has not arrived yet.
-        change.to = it.to.clone().filter(|_| it.granted.is_some());
-        change.reason.clone_from(&it.reason);
+impl JobChange {
+    /// Begins with the state before the first move of a job.
+    fn before(it: &JobMove) -> Self {
+        Self { job: it.job.to_string(), from: it.from.clone(), to: None, reason: String::new() }
     }
 
+    /// Follows a move of the job.
+    fn follow(&mut self, it: &JobMove) {
+        // The job has not arrived yet.
+        self.to = it.to.clone().filter(|_| it.granted.is_some());
+        self.reason.clone_from(&it.reason);
+    }
+}
+
+impl Difference {
     /// Returns the names of the jobs that have another worker.
     #[must_use]
     pub fn jobs(&self) -> Vec<String> {
-        self.changes.keys().cloned().collect()
+        self.jobs.iter().map(|change| change.job.clone()).collect()
     }
 
     /// Returns the difference as text: the jobs that came and went, for each worker.
     #[must_use]
     pub fn text(&self) -> String {
         let mut by_worker = BTreeMap::<&str, Vec<String>>::new();
-        for (job, JobChange { from, to, reason }) in &self.changes {
+        for JobChange { job, from, to, reason } in &self.jobs {
             let other = |worker: &Option<String>, word: &str| match worker {
                 Some(worker) => format!("{word} {worker}, "),
                 None => String::new(),
@@ -562,27 +646,13 @@ impl Difference {
     /// Returns sentences about moves that the history does not have.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if 0 < self.uncounted {
-            notes.push(format!("{} more moves have no details any more", self.uncounted));
+        if 0 < self.without_details {
+            notes.push(format!("{} more moves have no details any more", self.without_details));
         }
         if self.has_gap {
             notes.push("some moves were not recorded, since no operator ran".to_owned());
         }
         notes
-    }
-
-    /// Returns the difference as a document.
-    #[must_use]
-    pub fn document(&self) -> Value {
-        let changes = self.changes.iter().map(|(job, JobChange { from, to, reason })| {
-            json!({ "job": job, "from": from, "to": to, "reason": reason })
-        });
-        json!({
-            "jobs": changes.collect::<Vec<_>>(),
-            "causes": self.causes,
-            "withoutDetails": self.uncounted,
-            "hasGap": self.has_gap,
-        })
     }
 }
 

@@ -1,8 +1,10 @@
 //! `jobs` (`ps` on one machine) and `who`: a line for each job.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swarm_core::{FailingState, Params};
 
@@ -21,8 +23,9 @@ pub const EVERYWHERE: Word = "everywhere";
 const MEASURED: usize = 1_000;
 
 /// A job. Times are in seconds of Unix time.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Job")]
 pub struct JobEntry<S> {
     /// The name of the job.
     #[serde(rename = "job")]
@@ -87,6 +90,7 @@ pub struct JobEntry<S> {
     pub failing: Option<JobFailure<S>>,
     /// Params of the job, for the user of the pool.
     #[serde(default, skip_serializing_if = "is_none")]
+    #[schemars(with = "BTreeMap<String, String>")]
     pub params: Params,
     /// Name of its runner, if it names one, for the user of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -206,8 +210,9 @@ fn is_none(params: &Params) -> bool {
 }
 
 /// Failure of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "JobFailure")]
 pub struct JobFailure<S> {
     /// Number of its runs that ended by themselves.
     pub restarts: u64,
@@ -225,7 +230,7 @@ pub struct JobFailure<S> {
 }
 
 /// A job and its pool. Its fields are the fields of both.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobLine {
     /// The job.
     #[serde(flatten)]
@@ -236,7 +241,7 @@ pub struct JobLine {
 }
 
 /// The jobs of one pool or of all pools.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Jobs {
     /// The jobs of each pool, by name.
     pub jobs: Vec<JobLine>,

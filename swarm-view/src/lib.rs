@@ -4,17 +4,21 @@
 //! - [`status`] is the state of a pool: a document, its judgement and its text.
 //! - [`jobs`] and [`workers`] have a line for each job or worker, and [`explain`] says where a job is
 //!   and why. [`pool`] has the name of a pool in such lines.
+//! - [`plan`] has the moves that an edit causes, and [`check`] the parts of an installation.
 //! - [`history`] shows the history of a pool, and [`waits`] has what a job waits for.
 //! - [`table`] makes tables and fields, and [`words`] numbers and quotes in sentences.
 //! - [`mod@age`] formats times for people.
 //! - [`mod@printable`] escapes text that could control a terminal. [`shell`] quotes words for a shell.
 
 pub mod age;
+pub mod check;
 pub mod explain;
 pub mod history;
 pub mod jobs;
+pub mod plan;
 pub mod pool;
 pub mod printable;
+pub mod schema;
 pub mod shell;
 pub mod status;
 pub mod table;

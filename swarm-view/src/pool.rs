@@ -1,5 +1,6 @@
 //! The pool of a line, in answers about several pools.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::table::columns;
@@ -25,7 +26,7 @@ impl Home {
 }
 
 /// The name of a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PoolName {
     /// A Swarm on a cluster.

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swarm_core::verdict::FailingShown;
 use swarm_core::{FailingJob, FailingState, JobPhase, Progress};
@@ -29,7 +30,7 @@ pub const RUNS_WELL: &str = "counts as failing until 30 s";
 const UNIX_S_MAX: u64 = 253_402_300_799;
 
 /// The state of a pool. Times are in seconds of Unix time, ages in milliseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// The Swarm's name.
@@ -107,7 +108,7 @@ pub struct Status {
 }
 
 /// A condition.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
     /// The name, such as `Ready`.
@@ -139,7 +140,7 @@ impl Condition {
 }
 
 /// A failing job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailingRow {
     /// The name of the job.
@@ -221,7 +222,7 @@ impl FailingRow {
 }
 
 /// A job that its previous worker still has to stop.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StoppingRow {
     /// The name of the job.
@@ -233,7 +234,7 @@ pub struct StoppingRow {
 }
 
 /// The move of a job that its worker stops.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MovingRow {
     /// The name of the job.
@@ -258,7 +259,7 @@ pub struct MovingRow {
 }
 
 /// A job without a worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnassignedRow {
     /// The name of the job.
@@ -271,7 +272,7 @@ pub struct UnassignedRow {
 }
 
 /// Error of the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InvalidFile {
     /// A sentence.
@@ -302,7 +303,7 @@ impl InvalidFile {
 }
 
 /// Processes that an earlier run left behind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Earlier {
     /// Number of workers.
@@ -336,7 +337,7 @@ impl Earlier {
 }
 
 /// The progress of the end of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ending {
     /// Number of jobs that ran when the end began.
@@ -375,7 +376,7 @@ impl Ending {
 }
 
 /// The number of jobs in each state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobCounts {
     /// All jobs that are desired or still held.

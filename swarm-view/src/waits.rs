@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::age::age;
@@ -12,7 +13,7 @@ pub const KILLED_THEN: &str = "then its worker kills it (handover.stopTimeout)";
 pub const MOVED_THEN: &str = "then another worker gets it (rebalance.returnGrace)";
 
 /// The thing that a job waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Wait {
     /// The awaited thing, such as "the end of its run".

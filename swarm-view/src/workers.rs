@@ -3,6 +3,7 @@
 use std::iter;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::age::age;
@@ -11,7 +12,7 @@ use crate::table::{columns, whole_table};
 use crate::words::{Word, counted, word};
 
 /// One worker.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerRow {
     /// The name of the worker.
@@ -116,7 +117,7 @@ impl WorkerRow {
 }
 
 /// A worker and its pool. Its fields are the fields of both.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerLine {
     /// The worker.
     #[serde(flatten)]
@@ -127,7 +128,7 @@ pub struct WorkerLine {
 }
 
 /// The workers of one pool or of all pools.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Workers {
     /// The workers of each pool, by slot.
     pub workers: Vec<WorkerLine>,

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Deserialize;
-use serde_json::Value;
-use swarm_local::findings::{Finding, Outcome, document, is_sound, table};
+use serde_json::{Value, json};
 use swarm_local::show::{Answer, Display};
+use swarm_view::check::{Check, Finding, Outcome};
 use swarm_view::words::limit;
 
 use super::objects::Metadata;
@@ -78,7 +78,7 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     run(&args.cluster, async |proxy| {
         check_name(&args.namespace)?;
         if args.wait {
-            let is_done = async || Ok(is_sound(&findings(proxy, &args.namespace).await?));
+            let is_done = async || Ok(examine(proxy, &args.namespace).await?.sound);
             wait(args.timeout, is_done).await?;
         }
         args.display.show(async || answer(args, proxy).await).await
@@ -86,15 +86,13 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
 }
 
 async fn answer(args: &CheckArgs, proxy: &Proxy) -> Result<Answer, Failure> {
-    let findings = findings(proxy, &args.namespace).await?;
-    let text = |_| table(&findings);
-    let document = || document(&findings);
+    let check = examine(proxy, &args.namespace).await?;
     let wrong = || {
-        let wrong = findings.iter().filter(|it| it.outcome == Outcome::Wrong);
+        let wrong = check.findings.iter().filter(|it| it.outcome == Outcome::Wrong);
         wrong.map(|it| it.part.to_owned()).collect()
     };
-    let answer = args.display.answer(is_sound(&findings), text, document, wrong)?;
-    let first = findings.iter().find(|it| args.wait && it.outcome == Outcome::Wrong);
+    let answer = args.display.answer(check.sound, |_| check.text(), || json!(check), wrong)?;
+    let first = check.findings.iter().find(|it| args.wait && it.outcome == Outcome::Wrong);
     let complaint = first.map(|Finding { part, message, .. }| {
         format!("not sound within {}: {part}: {message}", limit(args.timeout))
     });
@@ -118,7 +116,7 @@ fn finding<T>(
 }
 
 /// Checks each part.
-pub(super) async fn findings(proxy: &Proxy, namespace: &str) -> Result<Vec<Finding>, String> {
+pub(super) async fn examine(proxy: &Proxy, namespace: &str) -> Result<Check, String> {
     let flow_schema = paths::flow_schema(FLOW_SCHEMA);
     let (kinds, crd, roles, policies, bindings, flow, operators) = tokio::join!(
         proxy.object::<ApiResources>(paths::GROUP),
@@ -130,7 +128,7 @@ pub(super) async fn findings(proxy: &Proxy, namespace: &str) -> Result<Vec<Findi
         operator(proxy, namespace),
     );
     let policies = policies.and_then(|policies| Ok((policies, bindings?)));
-    Ok(vec![
+    Ok(Check::of(vec![
         finding("kinds", kinds, judge_kinds)?,
         finding("CRDs", crd, |crd| judge_crd(crd.as_ref()))?,
         operators?,
@@ -156,7 +154,7 @@ pub(super) async fn findings(proxy: &Proxy, namespace: &str) -> Result<Vec<Findi
                 ),
             ),
         })?,
-    ])
+    ]))
 }
 
 fn judge_kinds(found: Option<ApiResources>) -> (Outcome, String) {
@@ -285,7 +283,6 @@ async fn operator(proxy: &Proxy, namespace: &str) -> Result<Finding, String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
 

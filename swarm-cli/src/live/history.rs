@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use swarm_core::JobName;
 use swarm_core::history::Episode;
 use swarm_local::output::{WRONG, complain, terminal_columns};
 use swarm_local::show::{Answer, Display};
-use swarm_view::history::{self, Past};
+use swarm_view::history::{self, History, JobHistory, OneOrSeveral, Past};
+use swarm_view::pool::PoolName;
 
 use super::objects::Metadata;
 use super::{Failure, Scope, has_no_job_for, has_no_swarm, names, paths, run, with_jobs};
@@ -98,6 +99,25 @@ struct Found {
     namespace: String,
     name: String,
     episodes: Vec<Episode>,
+}
+
+impl Found {
+    fn pool(&self) -> PoolName {
+        let Self { namespace, name, .. } = self;
+        PoolName::Cluster { namespace: namespace.clone(), swarm: name.clone() }
+    }
+}
+
+/// Returns the document of one answer, or of several.
+fn several<T: Serialize>(all: impl Iterator<Item = T>) -> serde_json::Value {
+    let mut swarms: Vec<_> = all.collect();
+    match swarms.pop() {
+        Some(one) if swarms.is_empty() => json!(one),
+        last => {
+            swarms.extend(last);
+            json!(OneOrSeveral::Swarms { swarms })
+        }
+    }
 }
 
 /// Returns the failure of a cluster without the kind of histories.
@@ -244,21 +264,15 @@ async fn answer(
         }
         text
     };
-    let document = || {
-        let one = |Found { namespace, name, episodes }: &Found| {
-            let past = shown(args, episodes);
-            let mut document = match job {
-                None => past.document(items),
-                Some(job) => past.document_of(job.as_str(), items),
-            };
-            document["swarm"] = name.as_str().into();
-            document["namespace"] = namespace.as_str().into();
-            document
-        };
-        match found.as_slice() {
-            [history] => one(history),
-            several => json!({ "swarms": several.iter().map(one).collect::<Vec<_>>() }),
-        }
+    let document = || match job {
+        None => several(found.iter().map(|it| History {
+            pool: Some(it.pool()),
+            ..shown(args, &it.episodes).document(items)
+        })),
+        Some(job) => several(found.iter().map(|it| {
+            let past = shown(args, &it.episodes);
+            JobHistory { pool: Some(it.pool()), ..past.document_of(job.as_str(), items) }
+        })),
     };
     let names = || {
         // A job has no episodes of its own that could be counted.
@@ -309,7 +323,7 @@ pub(crate) fn diff(args: &DiffArgs) -> ExitCode {
 
 async fn difference(args: &DiffArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
     let found = histories(proxy, namespace, args.swarm.as_deref()).await?;
-    let Found { name, episodes, .. } = match found.as_slice() {
+    let one = match found.as_slice() {
         [one] => one,
         [] => return Err(Failure::No(format!("namespace `{namespace}` has no Swarm"))),
         several => {
@@ -319,13 +333,9 @@ async fn difference(args: &DiffArgs, proxy: &Proxy, namespace: &str) -> Result<A
             )));
         }
     };
-    let difference = of(episodes).diff(args.from, args.to).map_err(Failure::No)?;
-    let document = || {
-        let mut document = difference.document();
-        document["swarm"] = name.as_str().into();
-        document["namespace"] = namespace.into();
-        document
-    };
+    let mut difference = of(&one.episodes).diff(args.from, args.to).map_err(Failure::No)?;
+    difference.pool = Some(one.pool());
+    let document = || json!(difference);
     let text = |_| difference.text();
     let answer = args.display.answer(true, text, document, || difference.jobs())?;
     Ok(answer.with_complaints(late(proxy, namespace, &found).await))

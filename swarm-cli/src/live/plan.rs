@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::Args;
 use serde_json::{Value, json};
 use swarm_core::Slot;
+use swarm_view::plan::LiveDocument;
 
 use super::objects::SwarmObject;
 use super::pool::{LivePool, LiveWorker, Reach};
 use super::{Failure, Scope, nearest, one, paths, with_proxy};
 use crate::kubectl::proxy::Proxy;
 use crate::plan::answer::{self, Answer, Before, Live, Question};
-use crate::plan::document::LiveDocument;
+
 use crate::plan::source::{Lines, Part, Source};
 use swarm_spec::convert::Home;
 use swarm_spec::spec::WORKERS_MAX;

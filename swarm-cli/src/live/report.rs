@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use clap::Args;
 use futures::stream::{self, StreamExt as _};
 use serde_json::Value;
-use swarm_local::findings::table;
 use swarm_local::output::print;
 use swarm_local::report::{LOOK, Output, Report, file_name};
 use swarm_spec::spec::{Meant, PoolSpec};
@@ -318,11 +317,11 @@ impl Collector<'_> {
 
     /// Adds the answer of `check`, and the versions.
     async fn installation(&mut self) {
-        let findings = check::findings(self.proxy, &self.args.operator_namespace).await;
-        let operator = match &findings {
-            Ok(findings) => {
-                self.report.lines("check.txt", &table(findings));
-                let operator = findings.iter().find(|it| it.part == "operator");
+        let check = check::examine(self.proxy, &self.args.operator_namespace).await;
+        let operator = match &check {
+            Ok(check) => {
+                self.report.lines("check.txt", &check.text());
+                let operator = check.findings.iter().find(|it| it.part == "operator");
                 operator.map(|it| it.message.clone()).unwrap_or_default()
             }
             Err(why) => {

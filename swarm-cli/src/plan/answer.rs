@@ -8,8 +8,8 @@ use swarm_core::{Assignment, Desired, Jobs, Pool, Replication, Request, Rules, S
 use swarm_local::{Runners, Starts};
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::{Explained, Manifest, ManifestError};
+use swarm_view::plan::{Enough, Plan};
 
-use super::document::{Document, Enough};
 use super::source::Source;
 use super::view;
 
@@ -73,7 +73,7 @@ pub(crate) enum Reach {
 /// The answer, and the data that printing it needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    pub(crate) document: Document,
+    pub(crate) document: Plan,
     /// The Swarm's name.
     pub(crate) name: String,
     /// Prefix of the names of the workers, without the slot.
@@ -232,7 +232,7 @@ impl Plannable {
         let held_now = held.as_ref().unwrap_or(&nobody);
         let request = Request { jobs: &desired.jobs, held: held_now, pool: &pool, rules };
         let plan = request.plan();
-        let mut document = Document::new(&desired.jobs, &pool, &plan);
+        let mut document = Plan::new(&desired.jobs, &pool, &plan);
         if reach == Reach::Step {
             document.deferred = Some(plan.deferred.iter().map(ToString::to_string).collect());
         }

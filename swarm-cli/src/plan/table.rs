@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use swarm_core::Slot;
+use swarm_view::plan::{Enough, Plan, Step, Without};
 use swarm_view::table::{add_table, columns, row};
 
 use super::answer::Answer;
-use super::document::{Document, Enough, Step, Without};
 
 /// Returns the plan as text that ends in a line break.
 pub(super) fn text(answer: &Answer) -> String {
     let mut text = headline(answer);
     add_table(&mut text, "", &workers(answer), "workers");
-    let Document { unassigned, moves, deferred, workers_enough, .. } = &answer.document;
+    let Plan { unassigned, moves, deferred, workers_enough, .. } = &answer.document;
     if !unassigned.is_empty() {
         let mut rows = vec![row([columns::JOB, columns::REASON, "WHY"])];
         let without = |Without { job, reason, message }: &Without| row([job, reason, message]);
@@ -76,7 +76,7 @@ fn add_titles(rows: &mut [Vec<String>], answer: &Answer) {
 
 /// Returns the first line: the numbers of jobs, workers and moves.
 fn headline(answer: &Answer) -> String {
-    let Document { workers, assignment, unassigned, moves, minimum_moves, .. } = &answer.document;
+    let Plan { workers, assignment, unassigned, moves, minimum_moves, .. } = &answer.document;
     let jobs = assignment.len() + unassigned.len();
     let mut text = format!("{}: ", answer.name.escape_default());
     if !unassigned.is_empty() {

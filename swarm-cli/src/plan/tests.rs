@@ -6,9 +6,10 @@ use proptest::prelude::*;
 use swarm_core::{Slot, View, ViewEntry};
 use swarm_spec::convert::Home;
 use swarm_spec::spec::WORKERS_MAX;
+use swarm_view::plan::{Enough, LiveDocument};
 
 use super::answer::{Answer, Before, Live, Question, Reach, answer, read};
-use super::document::{Enough, LiveDocument};
+
 use super::source::Source;
 use super::{table, whole_number};
 

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use rustix::fs::statvfs;
+use serde_json::json;
 use swarm_adapters_host::caller;
+use swarm_view::check::{Check, Finding, Outcome};
 use swarm_view::shell;
 
 use super::super::processes::remaining;
 use super::super::state;
 use super::pool::{Pool, Pools, all};
-use crate::findings::{Finding, Outcome, document, is_sound, table};
 use crate::output::{self, NO, Output};
 
 /// Free bytes below which logs and ledgers may soon not fit.
@@ -33,12 +34,12 @@ pub struct CheckArgs {
 ///
 /// If standard output cannot be written.
 pub async fn check(args: CheckArgs) -> anyhow::Result<ExitCode> {
-    let findings = findings().await;
+    let check = Check::of(findings().await);
     match args.output {
-        Output::Text => output::print(&table(&findings))?,
-        Output::Json => output::print_json(&format!("{:#}\n", document(&findings)))?,
+        Output::Text => output::print(&check.text())?,
+        Output::Json => output::print_json(&format!("{:#}\n", json!(check)))?,
     }
-    Ok(ExitCode::from(if is_sound(&findings) { 0 } else { NO }))
+    Ok(ExitCode::from(if check.sound { 0 } else { NO }))
 }
 
 async fn findings() -> Vec<Finding> {

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
-use swarm_view::history::{self, Past};
+use swarm_view::history::{self, History, OneOrSeveral, Past};
+use swarm_view::pool::PoolName;
 
 use super::pool::{self, Pool};
 use super::{Failure, NamedPool, finished, names};
@@ -86,7 +87,7 @@ async fn answer(args: &HistoryArgs) -> Result<Answer, Failure> {
         let text = |_| past.table(rows, columns);
         let jobs = || past.jobs(items).map(str::to_owned).collect::<BTreeSet<_>>();
         let names = || jobs().into_iter().collect();
-        let answer = args.display.answer(true, text, || past.document(items), names)?;
+        let answer = args.display.answer(true, text, || json!(past.document(items)), names)?;
         return Ok(answer.with_complaints(note));
     };
     let table = past.table_of(job, rows, columns);
@@ -104,7 +105,7 @@ async fn answer(args: &HistoryArgs) -> Result<Answer, Failure> {
     }
     let names = || table.iter().map(|_| job.clone()).collect();
     let text = |_| table.clone().unwrap_or_else(|| past.unmoved(job));
-    let answer = args.display.answer(true, text, || past.document_of(job, items), names)?;
+    let answer = args.display.answer(true, text, || json!(past.document_of(job, items)), names)?;
     Ok(answer.with_complaints(note))
 }
 
@@ -123,11 +124,10 @@ fn every(args: &HistoryArgs, pools: &[Pool]) -> Result<Answer, Failure> {
     };
     let document = || {
         let all = found.iter().map(|(name, (episodes, _))| {
-            let mut document = of(episodes).document(items);
-            document["pool"] = name.as_str().into();
-            document
+            let pool = Some(PoolName::Machine { pool: name.clone() });
+            History { pool, ..of(episodes).document(items) }
         });
-        json!({ "pools": all.collect::<Vec<_>>() })
+        json!(OneOrSeveral::Pools { pools: all.collect() })
     };
     let names = || {
         let jobs = found.iter().flat_map(|(_, (episodes, _))| of(episodes).jobs(items));
@@ -145,6 +145,6 @@ async fn difference(args: &DiffArgs) -> Result<Answer, Failure> {
     let (episodes, note) = args.pool.history().await?;
     let past = Past { episodes: &episodes, now: Timestamp::now(), since: None };
     let it = past.diff(args.from, args.to).map_err(Failure::No)?;
-    let answer = args.display.answer(true, |_| it.text(), || it.document(), || it.jobs())?;
+    let answer = args.display.answer(true, |_| it.text(), || json!(it), || it.jobs())?;
     Ok(answer.with_complaints(note))
 }

@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 
 /// A history as a file has it: a new pool, a worker that joins, and a move that goes on.
@@ -41,20 +43,20 @@ fn a_table_has_an_episode_a_line_and_a_job_its_moves() {
         "2025-11-28T03:21:00Z  w-0   w-1  balance  1.4 s        3         worker w-1 joined";
     assert_eq!(line, expected);
     assert!(past.table_of("c", 9, None).is_none());
-    assert_eq!(past.document(9)["episodes"].as_array().map(Vec::len), Some(3));
-    assert_eq!(past.document_of("a", 9)["moves"].as_array().map(Vec::len), Some(2));
+    assert_eq!(past.document(9).episodes.len(), 3);
+    assert_eq!(past.document_of("a", 9).moves.len(), 2);
 }
 
 #[test]
 fn a_number_of_episodes_or_moves_limits_a_table_and_a_document() {
     let episodes = episodes();
     let past = past(&episodes);
-    let episodes = |most| past.document(most)["episodes"].as_array().map(Vec::len);
-    assert_eq!([0, 1, 2, 9].map(episodes), [0, 1, 2, 3].map(Some));
-    assert_eq!(past.document(1)["episodes"][0]["lastRevision"], 4, "the newest is kept");
-    let moves = past.document_of("a", 1)["moves"].take();
-    assert_eq!(moves.as_array().map(Vec::len), Some(1));
-    assert_eq!(moves[0]["move"]["reason"], "balance");
+    let episodes = |most| past.document(most).episodes.len();
+    assert_eq!([0, 1, 2, 9].map(episodes), [0, 1, 2, 3]);
+    assert_eq!(past.document(1).episodes[0].last_revision, 4, "the newest is kept");
+    let of_a = serde_json::to_value(past.document_of("a", 1)).unwrap();
+    assert_eq!(of_a["moves"].as_array().map(Vec::len), Some(1));
+    assert_eq!(of_a["moves"][0]["move"]["reason"], "balance");
     let table = anstream::adapter::strip_str(&past.table_of("a", 1, None).unwrap()).to_string();
     let lines: Vec<_> = table.lines().collect();
     assert_eq!(lines[0], "… 1 older moves; `--last 2` shows them too");
@@ -74,7 +76,7 @@ fn a_job_has_its_edits_also_if_it_has_not_moved() {
     let sentence = "2025-11-28T03:21:42Z (8 s ago): params.fps, params.url";
     assert_eq!(past.last_edit("d").as_deref(), Some(sentence));
     let document = json!({"time": "2025-11-28T03:21:42Z", "fields": ["params.fps", "params.url"]});
-    assert_eq!(past.document_of("d", 9)["edits"], json!([document]));
+    assert_eq!(json!(past.document_of("d", 9).edits), json!([document]));
     assert_eq!(serde_json::to_value(past.edited("d")).unwrap(), document);
     assert_eq!((past.last_edit("a"), past.edited("a")), (None, None));
     let mut episodes = episodes.clone();
@@ -125,10 +127,10 @@ fn a_removed_job_has_the_time_of_its_end_and_a_history_its_newest_part() {
         let since = Some(Timestamp::from_second(second).unwrap());
         Past { since, ..past(&episodes) }
     };
-    let count = |second| of(second).document(9)["episodes"].as_array().map(Vec::len);
+    let count = |second| of(second).document(9).episodes.len();
     // The last one goes on.
     let counts = [0, 1_764_300_002, 1_764_300_062, 1_764_300_063].map(count);
-    assert_eq!(counts, [3, 2, 2, 1].map(Some));
+    assert_eq!(counts, [3, 2, 2, 1]);
     let late = of(1_764_300_063);
     assert!(late.table_of("a", 9, None).is_none());
     assert_eq!(late.unmoved("a"), "a has not moved since then\n");
