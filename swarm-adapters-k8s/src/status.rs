@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use swarm_client::api::SwarmStatus;
+use swarm_client::api::{SwarmStatus, UNASSIGNED_JOBS_MAX, UnassignedJob};
 use swarm_core::verdict::{self, Reason as Shared, Summary, Wanted};
 use swarm_core::{
     Decision, Desired, Need, Observed, Progress, Replication, Reservations, Unassigned, Waiting,
@@ -179,9 +179,14 @@ pub fn after_turn(
     let (plan, wanted) = (&decision.plan, common.wanted());
     let reservations = shares::reservations(facts);
     let mut unassigned = BTreeMap::<String, i32>::new();
-    let without = plan.unassigned.values().filter(|why| **why != Unassigned::Suspended);
-    for reason in without {
-        *unassigned.entry(reason.as_str().to_owned()).or_default() += 1;
+    let mut unassigned_jobs = Vec::new();
+    let without = plan.unassigned.iter().filter(|(_, why)| **why != Unassigned::Suspended);
+    for (job, reason) in without {
+        let reason = reason.as_str().to_owned();
+        *unassigned.entry(reason.clone()).or_default() += 1;
+        if unassigned_jobs.len() < UNASSIGNED_JOBS_MAX {
+            unassigned_jobs.push(UnassignedJob { job: job.to_string(), reason });
+        }
     }
     let status = SwarmStatus {
         observed_generation: None,
@@ -191,6 +196,7 @@ pub fn after_turn(
         jobs: count(wanted.jobs),
         assigned: count(wanted.assigned()),
         unassigned,
+        unassigned_jobs,
         ready: format!("{}/{}", progress.workers_ready, progress.workers_wanted),
         workers_ready: count(progress.workers_ready),
         workers_desired: count(progress.workers_wanted),

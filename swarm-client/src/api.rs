@@ -125,7 +125,21 @@ fn managed_name_fits() -> kube::core::Rule {
     kube::core::Rule::new(rule).message(managed_name_rule().as_str())
 }
 
-/// State of a Swarm, as the operator reports it. It has counts only, never one entry per job.
+/// A job without a worker.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnassignedJob {
+    /// Name of the job.
+    #[schemars(length(max = 253))]
+    pub job: String,
+    /// Reason, a word of `unassigned`.
+    #[schemars(length(max = 63))]
+    pub reason: String,
+}
+
+/// Maximum number of jobs that [`SwarmStatus::unassigned_jobs`] names.
+pub const UNASSIGNED_JOBS_MAX: usize = 100;
+
+/// State of a Swarm, as the operator reports it. It has counts, and names at most a hundred jobs.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SwarmStatus {
@@ -152,6 +166,10 @@ pub struct SwarmStatus {
     /// `capacity`, `paused`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unassigned: BTreeMap<String, i32>,
+    /// Jobs without a worker with their reasons: the first hundred by name. `unassigned` counts all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
+    pub unassigned_jobs: Vec<UnassignedJob>,
     /// Ready and desired workers, such as `3/3`, for `kubectl get`.
     #[serde(default)]
     pub ready: String,

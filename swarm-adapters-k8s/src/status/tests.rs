@@ -418,3 +418,20 @@ fn a_swarm_whose_jobs_all_fail_is_not_ready() {
     let sessions = Observed::new((0..2).map(worker), 1, []);
     assert_eq!(reported(0, &sessions).2, "Healthy=True NoneFailing");
 }
+
+#[test]
+fn the_first_hundred_jobs_without_a_worker_are_named_with_their_reasons() {
+    let mut desired = Desired::new(jobs(["b"]).unwrap());
+    let pinned = swarm_core::Job { pin: Some(Slot(9)), ..swarm_core::Job::default() };
+    for n in 0..150 {
+        desired.jobs.insert(format!("j-{n:03}").parse().unwrap(), pinned.clone());
+    }
+    let suspended = swarm_core::Job { suspend: true, ..pinned };
+    desired.jobs.insert("j-000".parse().unwrap(), suspended);
+    let (found, _) = status(&desired, &observed(&[Presence::Ready; 2]));
+    assert_eq!(found.unassigned.values().sum::<i32>(), 149);
+    assert_eq!(found.unassigned_jobs.len(), UNASSIGNED_JOBS_MAX);
+    let names: Vec<_> = found.unassigned_jobs.iter().map(|it| it.job.as_str()).collect();
+    assert!(names.is_sorted() && names[0] == "j-001" && names[99] == "j-100", "{names:?}");
+    assert!(found.unassigned_jobs.iter().all(|it| it.reason == "pin"), "{found:?}");
+}

@@ -11,8 +11,8 @@ use super::pool::{JobState, LivePool};
 
 /// Condition that is true if every job has a worker.
 pub(super) const ALL_ASSIGNED: &str = "AllJobsAssigned";
-/// Reason of a job without a worker, where jobs have several reasons.
-pub(super) const UNASSIGNED: &str = "unassigned";
+/// Reason of a job without a worker that the operator does not name, where jobs have several reasons.
+const UNASSIGNED: &str = "unassigned";
 
 /// Makes the entries of the jobs of a Swarm.
 pub(super) struct Entries<'a> {
@@ -45,13 +45,13 @@ impl<'a> Entries<'a> {
         let failing = state.failing;
         let title = self.inline.get(name).and_then(|job| job["title"].as_str());
         let cell = self.pool.ledger.cells.jobs.get(name).map(|it| it.cell.state());
-        let (reason, message) = why_unassigned(&self.pool.swarm);
         let unassigned = match state.phase {
             JobPhase::Suspended => Some(Unassigned::Suspended.as_str()),
-            JobPhase::Unassigned => Some(reason.unwrap_or(UNASSIGNED)),
+            JobPhase::Unassigned => Some(why_unassigned(&self.pool.swarm, name)),
             _ => None,
         };
-        let message = message.filter(|_| state.phase == JobPhase::Unassigned);
+        let message =
+            message_of_unassigned(&self.pool.swarm).filter(|_| state.phase == JobPhase::Unassigned);
         let held = || Some(self.held.get(name)? / 1_000);
         JobEntry {
             name: name.to_owned(),
@@ -80,14 +80,19 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Returns the reason for which jobs have no worker if it is the same for all, and the sentence of the
-/// operator about them.
-pub(super) fn why_unassigned(swarm: &SwarmObject) -> (Option<&str>, Option<&str>) {
-    let reasons: Vec<_> = swarm.status.unassigned.keys().filter(|it| *it != "Suspended").collect();
-    let reason = match reasons.as_slice() {
-        [one] => Some(one.as_str()),
-        _ => None,
+/// Returns the reason for which a job has no worker. If the operator does not name the job, it is the
+/// reason of all of them, or [`UNASSIGNED`] if they have several.
+pub(super) fn why_unassigned<'a>(swarm: &'a SwarmObject, job: &str) -> &'a str {
+    let status = &swarm.status;
+    let of_all = || match status.unassigned.keys().collect::<Vec<_>>().as_slice() {
+        [one] => one.as_str(),
+        _ => UNASSIGNED,
     };
+    status.reason_of(job).unwrap_or_else(of_all)
+}
+
+/// Returns the sentence of the operator about jobs without a worker.
+pub(super) fn message_of_unassigned(swarm: &SwarmObject) -> Option<&str> {
     let condition = swarm.condition(ALL_ASSIGNED).filter(|it| it.status == "False");
-    (reason, condition.map(|it| it.message.as_str()))
+    condition.map(|it| it.message.as_str())
 }

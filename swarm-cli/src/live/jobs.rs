@@ -12,7 +12,7 @@ use swarm_view::jobs::{Columns, JobEntry, Jobs};
 use swarm_view::pool::Home;
 use swarm_view::printable::{Form, printable};
 
-use super::entries::{Entries, why_unassigned};
+use super::entries::{Entries, message_of_unassigned};
 use super::pool::LivePool;
 use super::{Failure, Scope, every_or, nearest, run};
 use crate::kubectl::proxy::Proxy;
@@ -123,7 +123,7 @@ impl JobsArgs {
                 "… {place}and {unnamed} more {them} not named; a worker names its worst three"
             );
         }
-        if let (true, Some(message)) = (self.unassigned, why_unassigned(&pool.swarm).1) {
+        if let (true, Some(message)) = (self.unassigned, message_of_unassigned(&pool.swarm)) {
             let _ = writeln!(text, "{}", printable(&format!("{place}{message}"), Form::Line));
         }
     }

@@ -57,6 +57,13 @@ pub(super) struct SwarmObject {
     pub(super) status: Status,
 }
 
+/// A job without a worker, as the operator names it.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct UnassignedJob {
+    pub(super) job: String,
+    pub(super) reason: String,
+}
+
 /// The status of a Swarm.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -65,12 +72,28 @@ pub(super) struct Status {
     pub(super) workers_ready: u32,
     pub(super) workers_desired: u32,
     pub(super) unassigned: BTreeMap<String, u64>,
+    /// The first of these jobs, by name. An older operator names none.
+    pub(super) unassigned_jobs: Vec<UnassignedJob>,
     pub(super) jobs: u64,
     pub(super) running: u64,
     pub(super) suspended: u64,
     pub(super) moving: u64,
     pub(super) failing: u64,
     pub(super) conditions: Vec<Condition>,
+}
+
+impl Status {
+    /// Whether the operator names every job without a worker.
+    pub(super) fn names_all_unassigned(&self) -> bool {
+        let count = u64::try_from(self.unassigned_jobs.len()).unwrap_or(u64::MAX);
+        self.unassigned.values().sum::<u64>() == count
+    }
+
+    /// Returns the reason for which a job has no worker, if the operator names the job. O(log jobs).
+    pub(super) fn reason_of(&self, job: &str) -> Option<&str> {
+        let at = self.unassigned_jobs.binary_search_by(|it| it.job.as_str().cmp(job)).ok()?;
+        Some(&self.unassigned_jobs.get(at)?.reason)
+    }
 }
 
 impl SwarmObject {

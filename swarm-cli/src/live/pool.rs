@@ -325,8 +325,16 @@ impl LivePool {
                 confirmed(!workers.is_empty() && workers.iter().all(runs))
             }
             Cell::Free { .. } if self.is_suspended(name) => JobPhase::Suspended,
-            Cell::Free { .. } if self.swarm.status.unassigned.is_empty() => JobPhase::Waiting,
-            Cell::Free { .. } => JobPhase::Unassigned,
+            Cell::Free { .. } => {
+                let status = &self.swarm.status;
+                let is_other =
+                    || status.names_all_unassigned() && status.reason_of(name.as_str()).is_none();
+                if status.unassigned.is_empty() || is_other() {
+                    JobPhase::Waiting
+                } else {
+                    JobPhase::Unassigned
+                }
+            }
             Cell::Quarantined { .. } if record.is_quarantined() => JobPhase::Quarantined,
             Cell::Hold { .. } | Cell::Quarantined { .. } => JobPhase::Waiting,
             Cell::Done { .. } => JobPhase::Done,

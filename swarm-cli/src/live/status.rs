@@ -17,7 +17,7 @@ use swarm_view::status::{Condition, FailingRow, JobCounts, MovingRow, Status, Un
 use swarm_view::table::{add_field, add_table, columns, row, whole_table};
 use swarm_view::words::limit;
 
-use super::entries::{ALL_ASSIGNED, UNASSIGNED, why_unassigned};
+use super::entries::{ALL_ASSIGNED, message_of_unassigned, why_unassigned};
 use super::jobs::{Phases, by_phase};
 use super::objects::SwarmObject;
 use super::pool::{JobState, LivePool, Reach};
@@ -477,10 +477,10 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Pha
     let failing = |job: JobState<'_>| {
         Some(FailingRow::of(job.failing?.clone(), job.worker.unwrap_or_default()))
     };
-    let (reason, message) = why_unassigned(&pool.swarm);
+    let message = message_of_unassigned(&pool.swarm);
     let unassigned = |job: JobState<'_>| UnassignedRow {
         job: job.name.to_string(),
-        reason: reason.unwrap_or(UNASSIGNED).to_owned().into(),
+        reason: why_unassigned(&pool.swarm, job.name.as_str()).to_owned().into(),
         message: message.map(str::to_owned),
     };
     let in_phase = |wanted| pool.jobs().filter(move |job| job.phase == wanted);

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use swarm_core::handover::{Cell, SessionId};
 use swarm_core::{JobName, JobPhase, Ledger, Token};
 
+use super::entries::Entries;
 use super::jobs::by_phase;
 use super::objects::{LeaseObject, LedgerSpec, SwarmObject};
 use super::pool::LivePool;
@@ -297,4 +298,33 @@ fn names_that_resemble_a_wrong_one_come_first() {
         super::some(many.iter().map(String::as_str)),
         "`w-0`, `w-1`, `w-2`, `w-3`, `w-4`, and 4 more"
     );
+}
+
+#[test]
+fn each_job_without_a_worker_has_its_own_reason_and_others_wait() {
+    let mut pool = pool(&[lease(A, 5, "")]);
+    let free = |token| Cell::Free { token: Token(token) };
+    for (name, token) in [("h", 108), ("i", 109)] {
+        let record = pool.ledger.cells.jobs["g"].clone();
+        pool.ledger.cells.jobs.insert(name.parse().unwrap(), record);
+        pool.ledger.cells.jobs.get_mut(name).unwrap().cell = free(token);
+    }
+    let mut shown = |status: Value| {
+        pool.swarm.status = read(status);
+        let entries = Entries::of(&pool);
+        let shown = ["g", "h", "i"].map(|name| {
+            let entry = entries.find(&name.parse().unwrap()).unwrap().entry;
+            format!("{} {}", entry.phase, entry.unassigned.unwrap_or_default())
+        });
+        shown.join(", ")
+    };
+    let named = json!([{"job": "g", "reason": "capacity"}, {"job": "h", "reason": "pin"}]);
+    let both = json!({"unassigned": {"capacity": 1, "pin": 1}, "unassignedJobs": named});
+    assert_eq!(shown(both), "unassigned capacity, unassigned pin, waiting ");
+    // Beyond the named jobs there is only a word about all of them.
+    let more = json!({"unassigned": {"capacity": 1, "pin": 2}, "unassignedJobs": named});
+    assert_eq!(shown(more), "unassigned capacity, unassigned pin, unassigned unassigned");
+    // An older operator names none.
+    let one = json!({"unassigned": {"capacity": 3}});
+    assert_eq!(shown(one), ["unassigned capacity"; 3].join(", "));
 }

@@ -65,6 +65,14 @@ pub const PLACES: &[Place] = &[
                 ],
                 "numbers of jobs and workers",
             ),
+            Shown::new(
+                &[
+                    "status.unassignedJobs",
+                    "status.unassignedJobs[].job",
+                    "status.unassignedJobs[].reason",
+                ],
+                "names of at most a hundred jobs without a worker, with a word of a fixed list",
+            ),
             Shown::new(&["status.selector"], "the labels that select the pods"),
             Shown::new(&["status.conditions"], "the conditions below"),
             Shown::new(
