@@ -1,7 +1,7 @@
 //! The shipped role and policy let a worker write only the Lease of its own session, with the token
 //! of its pod. Each write must follow the protocol.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
@@ -10,7 +10,7 @@ use swarm_client::api::{SwarmLedger, WorkerView};
 use swarm_client::session::SESSION_LABEL;
 use swarm_core::handover::SessionId;
 
-use super::session::{as_account, leases, pod, publish, revoke, session, workers};
+use super::session::{as_account, pod, publish, revoke, session, workers};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -33,7 +33,9 @@ pub(super) async fn run(context: Context) -> Result<()> {
     final_states(&context, &worker, &mine.uid().context("every pod has a UID")?).await?;
     other_kinds(&context, bound, &them.session).await?;
     other_callers(&context, &me.session).await?;
-    ensure!(leases(&context, &mine).await?.len() == 3, "one session, and the two of this scenario");
+    // A worker whose renewals are late closes its session and opens another one, so only the open ones
+    // are counted.
+    session(&context, &mine, &[]).await?;
     Ok(())
 }
 
