@@ -468,12 +468,6 @@ fn unix_s(moment: Timestamp) -> Option<u64> {
     moment.as_second().try_into().ok()
 }
 
-/// Formats the time since a moment of Unix time, in seconds.
-fn age_since(now: Timestamp, unix_s: u64) -> String {
-    let then = i64::try_from(unix_s).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
-    then.map_or_else(String::new, |then| age_of(now, then))
-}
-
 /// Formats the time since a moment. A moment in the future, by another clock, is now.
 fn age_of(now: Timestamp, then: Timestamp) -> String {
     age(now.duration_since(then).try_into().unwrap_or_default())

@@ -367,13 +367,6 @@ impl LiveWorker {
     }
 }
 
-impl JobState<'_> {
-    /// Whether a person should look at it, or wait for it.
-    pub(super) fn is_notable(&self) -> bool {
-        !matches!(self.phase, JobPhase::Running | JobPhase::Published | JobPhase::Done)
-    }
-}
-
 /// Returns the sessions that hold the jobs in reach; `None` for all sessions.
 fn sessions(ledger: &Ledger, reach: Reach<'_>) -> Option<BTreeSet<SessionId>> {
     let Reach::Jobs(jobs) = reach else { return None };

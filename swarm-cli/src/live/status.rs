@@ -1,7 +1,5 @@
 //! `status`: a Swarm on one screen, with the reason for which it is not settled, and the next command.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,20 +7,22 @@ use clap::Args;
 use serde_json::{Value, json};
 use swarm_adapters_host::clock::millis;
 use swarm_core::JobPhase;
-use swarm_core::handover::SessionId;
 use swarm_local::show::{Answer, Display};
 use swarm_view::age::age;
+use swarm_view::pool::Home;
 use swarm_view::shell;
-use swarm_view::status::{Condition, FailingRow, JobCounts, MovingRow, Status, UnassignedRow};
-use swarm_view::table::{add_field, add_table, columns, row, whole_table};
-use swarm_view::words::limit;
+use swarm_view::status::{
+    Condition, FailingRow, JobCounts, MovingRow, Place, Runs, Status, UnassignedRow,
+};
+use swarm_view::table::{columns, row, whole_table};
+use swarm_view::words::{counted, limit};
 
 use super::entries::{ALL_ASSIGNED, message_of_unassigned, why_unassigned};
 use super::jobs::{Phases, by_phase};
 use super::objects::SwarmObject;
 use super::pool::{JobState, LivePool, Reach};
 use super::workers::{self, WorkerState};
-use super::{Failure, Scope, age_of, age_since, explain, named, one, paths, run, wait};
+use super::{Failure, Scope, explain, named, one, paths, run, wait};
 use crate::kubectl::proxy::Proxy;
 
 /// Reasons of a Swarm that is not ready yet, and gets there by itself.
@@ -32,8 +32,6 @@ const COURSES: [&str; 6] =
 const UNSEEN: &str = "Unseen";
 /// Message of such a Swarm without conditions.
 const UNSEEN_YET: &str = "the operator has not seen it yet";
-/// Maximum number of jobs that are shown one by one.
-const JOBS_MAX: usize = 20;
 
 /// Arguments of `kubectl swarm status`.
 #[derive(Debug, Args)]
@@ -108,12 +106,13 @@ async fn answer(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<Ans
     let phases = by_phase(&pool);
     let is_good = is_sound(&pool, &phases) && (!args.wait || is_settled(&pool.swarm));
     let names = || vec![pool.swarm.metadata.name.clone()];
-    let text = |is_wide| text(&pool, &states, &phases, is_wide);
-    let document = || {
-        let document = document(&pool, &states, &phases);
-        serde_json::to_value(&document).unwrap_or_default()
-    };
-    let answer = args.display.answer(is_good, text, document, names)?;
+    let shown = document(&pool, &states, &phases);
+    let (namespace, name) = pool.place();
+    let options = format!(" -n {}", shell::word(namespace));
+    let words = format!(" {}", named(namespace, name));
+    let place = Place { home: Home::Cluster, dir: None, options: &options, words: &words };
+    let text = |is_wide| shown.text(&place, pool.now_unix_s(), &Runs::new(), is_wide);
+    let answer = args.display.answer(is_good, text, || json!(shown), names)?;
     let complaint = (args.wait && !is_good).then(|| {
         let within = limit(args.timeout);
         let lost = lost(&pool).map(|sentence| format!("WorkersSilent: {sentence}"));
@@ -228,51 +227,28 @@ fn beside(swarm: &SwarmObject) -> Vec<&'static str> {
     words.into_iter().filter_map(|(is, word)| is.then_some(word)).collect()
 }
 
-fn text(pool: &LivePool, workers: &[WorkerState<'_>], phases: &Phases, is_wide: bool) -> String {
+/// Returns sentences about problems: the conditions, and what only a reader can see.
+fn problems(pool: &LivePool, phases: &Phases) -> Vec<String> {
     let SwarmObject { metadata, status, .. } = &pool.swarm;
-    let total: usize = phases.iter().map(|(_, count)| count).sum();
-    let phases = phases.iter().map(|(phase, count)| format!("{count} {}", phase.as_str()));
-    let phases: Vec<_> = phases.collect();
-    let mut text = String::new();
-    let mut line = |name: &str, value: &str| add_field(&mut text, name, value);
-    line("Name:", &format!("{}/{}", metadata.namespace, metadata.name));
-    let ready = pool.swarm.condition("Ready");
-    let reason = ready.map_or(UNSEEN_YET, |it| &it.message);
-    let since = ready.and_then(|it| it.last_transition_time);
-    let since = since.map(|since| age_of(pool.now, since)).filter(|age| age != "0 s");
-    let since = since.map(|age| format!(", for {age}")).unwrap_or_default();
-    let first = format!("{}{since}", standing(&pool.swarm));
-    line("Status:", &[&[&*first][..], &beside(&pool.swarm)].concat().join("; "));
-    line("Reason:", reason);
-    let colon = if phases.is_empty() { "" } else { ": " };
-    line("Jobs:", &format!("{total}{colon}{}", phases.join(", ")));
-    let (ready, desired) = (status.workers_ready, status.workers_desired);
-    // A pool that becomes smaller has more.
-    let of_workers = if ready <= desired {
-        format!("{ready} of {desired} ready")
-    } else {
-        format!("{ready} ready, {desired} wanted")
-    };
-    line("Workers:", &of_workers);
-    line("Guarantee:", &guarantee(&pool.swarm));
-    let operator = pool.operator.as_ref().map(|name| format!("{name}, ")).unwrap_or_default();
-    line("Operator:", &format!("{operator}revision {}", pool.ledger.revision()));
-    if beside(&pool.swarm).contains(&UNSEEN) {
-        let sentence =
-            "the operator has not seen the newest spec yet; all else is about the last one";
-        line("Warning:", &format!("{UNSEEN}: {sentence}"));
-    }
-    if let Some(sentence) = lost(pool) {
-        line("Warning:", &format!("WorkersSilent: {sentence}"));
-    }
-    for condition in warnings(&pool.swarm) {
-        line("Warning:", &format!("{}: {}", condition.kind, condition.message));
-    }
-    tree(&mut text, pool, workers, is_wide);
-    if let Some(next) = next(pool, workers) {
-        let _ = writeln!(text, "Next: {next}");
-    }
-    text
+    let named = phases.iter().find(|(phase, _)| *phase == JobPhase::Failing);
+    let named = named.map_or(0, |(_, count)| *count as u64);
+    let is_deleted = metadata.deletion_timestamp.is_some();
+    let seen = [
+        is_deleted.then(|| "Deleting: the Swarm is deleted, and its pool ends".to_owned()),
+        beside(&pool.swarm).contains(&UNSEEN).then(|| {
+            format!(
+                "{UNSEEN}: the operator has not seen the newest spec yet; all else is about the last \
+                 one (kubectl swarm check)"
+            )
+        }),
+        (named < status.failing).then(|| {
+            let count = counted(usize::try_from(status.failing).unwrap_or(usize::MAX), "job");
+            format!("JobsFailing: {count} of the last count of the operator")
+        }),
+        lost(pool).map(|sentence| format!("WorkersSilent: {sentence} (kubectl swarm check)")),
+    ];
+    let of_operator = warnings(&pool.swarm).map(|it| format!("{}: {}", it.kind, it.message));
+    seen.into_iter().flatten().chain(of_operator).collect()
 }
 
 /// Returns the conditions that report a problem, without the condition of the reason.
@@ -302,60 +278,6 @@ pub(super) fn warnings(swarm: &SwarmObject) -> impl Iterator<Item = &Condition> 
     })
 }
 
-/// Appends the workers, each with its jobs that do not simply run. A wide tree has their nodes. O(jobs).
-fn tree(text: &mut String, pool: &LivePool, workers: &[WorkerState<'_>], is_wide: bool) {
-    let mut notable = BTreeMap::<Option<&SessionId>, Vec<JobState<'_>>>::new();
-    let mut left_out: usize = 0;
-    for (number, job) in pool.jobs().filter(JobState::is_notable).enumerate() {
-        if number < JOBS_MAX {
-            notable.entry(job.session).or_default().push(job);
-        } else {
-            left_out += 1;
-        }
-    }
-    let line = |[name, state, jobs, since, node, info]: [&str; 6]| {
-        if is_wide {
-            row([name, state, jobs, since, node, info])
-        } else {
-            row([name, state, jobs, since, info])
-        }
-    };
-    let mut rows = vec![line(["NAME", columns::STATE, "JOBS", "SINCE", "NODE", "INFO"])];
-    let job_row = |job: &JobState<'_>| {
-        let name = format!("  {}", job.name);
-        let (since, info) = match InFlight::of(pool, job) {
-            Some(moving) => (Some(age(moving.age)), moving.info()),
-            None => (job.failing.map(|it| age_since(pool.now, it.since_unix_s)), info_of(job)),
-        };
-        line([&name, job.phase.as_str(), "", &since.unwrap_or_default(), "", &info])
-    };
-    for it in workers {
-        let report = it.worker.report.as_ref();
-        let opened = report.and_then(|report| report.opened);
-        let since = opened.map(|opened| age_of(pool.now, opened)).unwrap_or_default();
-        let info = match pool.silent_for(it.worker) {
-            Some(silence) => format!("silent for {}", age(silence)),
-            None if it.worker.is_confirmed == Some(false) => {
-                "has not confirmed its jobs".to_owned()
-            }
-            None => String::new(),
-        };
-        let node = it.node.as_deref().unwrap_or_default();
-        rows.push(line([&it.worker.name, it.state, &it.jobs.to_string(), &since, node, &info]));
-        rows.extend(notable.remove(&Some(&it.worker.session)).iter().flatten().map(job_row));
-    }
-    let rest: Vec<_> = notable.values().flatten().map(job_row).collect();
-    if !rest.is_empty() {
-        rows.push(line(["no worker", "", "", "", "", ""]));
-        rows.extend(rest);
-    }
-    add_table(text, "", &rows, "lines");
-    if 0 < left_out {
-        let place = named(&pool.swarm.metadata.namespace, &pool.swarm.metadata.name);
-        let _ = writeln!(text, "… and {left_out} more jobs; kubectl swarm jobs {place}");
-    }
-}
-
 /// A move that goes on, as the history has it.
 struct InFlight<'a> {
     to: Option<&'a str>,
@@ -376,20 +298,6 @@ impl<'a> InFlight<'a> {
         let (at_most, _) = explain::release(&pool.swarm, Some(age), unconfirmed_for);
         Some(Self { to, reason, age, at_most })
     }
-
-    fn info(&self) -> String {
-        let to = self.to.map(|to| format!("to {to} ")).unwrap_or_default();
-        let most = self.at_most.map(|most| format!(", at most {} s", most.as_secs()));
-        format!("{to}for {}{}", self.reason, most.unwrap_or_default())
-    }
-}
-
-/// Describes a job that fails.
-fn info_of(job: &JobState<'_>) -> String {
-    let Some(failing) = job.failing else { return String::new() };
-    let last = failing.last_output.last();
-    let last = last.map(|line| format!(": {line:?}")).unwrap_or_default();
-    format!("{} restarts, {}{last}", failing.restarts, failing.last_exit)
 }
 
 fn guarantee(swarm: &SwarmObject) -> String {
@@ -398,30 +306,6 @@ fn guarantee(swarm: &SwarmObject) -> String {
         return format!("{policy}, plain workers confirm nothing");
     }
     format!("{policy}, lease {}", swarm.lease_duration())
-}
-
-/// Returns the command that a person is likely to need next.
-fn next(pool: &LivePool, workers: &[WorkerState<'_>]) -> Option<String> {
-    let place = named(&pool.swarm.metadata.namespace, &pool.swarm.metadata.name);
-    // A job that still stops holds the pool up.
-    if let Some(job) = pool.jobs().find(|job| job.phase == JobPhase::Stopping) {
-        let namespace = shell::word(&pool.swarm.metadata.namespace);
-        let job = shell::word(job.name.as_str());
-        return Some(format!("kubectl swarm explain {job} -n {namespace}"));
-    }
-    let is_unseen = standing(&pool.swarm) == UNSEEN || beside(&pool.swarm).contains(&UNSEEN);
-    // Without an operator nothing moves.
-    if is_unseen || !pool.lost().is_empty() {
-        return Some("kubectl swarm check".to_owned());
-    }
-    if workers.iter().any(|worker| 0 < worker.failing) {
-        return Some(format!("kubectl swarm jobs {place} --failing"));
-    }
-    if !pool.swarm.status.unassigned.is_empty() {
-        return Some(format!("kubectl swarm jobs {place} --unassigned"));
-    }
-    // Another state needs an edit first.
-    is_in_course(&pool.swarm).then(|| format!("kubectl swarm status {place} --wait"))
 }
 
 fn summary(swarm: &SwarmObject) -> Value {
@@ -497,7 +381,7 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Pha
         reason: ready.map_or("Unknown", |it| &it.reason).to_owned().into(),
         message: ready.map_or(UNSEEN_YET, |it| &it.message).to_owned(),
         conditions: status.conditions.clone(),
-        warnings: warnings(&pool.swarm).map(|it| format!("{}: {}", it.kind, it.message)).collect(),
+        warnings: problems(pool, phases),
         jobs: counts(phases),
         workers: states.iter().map(|it| workers::line(pool, it)).collect(),
         failing: in_phase(JobPhase::Failing).filter_map(failing).collect(),

@@ -232,7 +232,11 @@ fn the_status_has_all_states_that_need_a_person() {
     answers.insert("/apis/swarm.k8slab.info/v1alpha1/swarms".to_owned(), list);
     let expected = "JobsUnassigned; JobsFailing; Unseen";
     let (code, printed, _) = run(answers.clone(), &["status", "cameras"]);
-    assert!(code == Some(3) && printed.contains(&format!("Status:     {expected}\n")), "{printed}");
+    assert!(code == Some(3) && printed.contains("cameras: JobsUnassigned: 1 of 2\n"), "{printed}");
+    for problem in ["✗ JobsFailing: 1 job of ", "✗ Unseen: the operator has not seen the newest"]
+    {
+        assert!(printed.contains(problem), "{problem}: {printed}");
+    }
     let output = Cluster::new(answers).swarm(&["status", "-A"]);
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(printed.contains(&format!("cameras  {expected}  1 ")), "{printed}");

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
+use swarm_view::pool::Home;
 use swarm_view::status::{FAILING_MAX, Place, Runs, Status};
 use swarm_view::words::limit;
 use tokio::time::{Instant, sleep};
@@ -102,6 +103,6 @@ pub(super) fn text(
     is_wide: bool,
 ) -> String {
     let (options, words) = (named.options(), named.words());
-    let place = Place { dir, options: &options, words: &words };
+    let place = Place { home: Home::Machine, dir: Some(dir), options: &options, words: &words };
     status.text(&place, unix_s(), runs, is_wide)
 }

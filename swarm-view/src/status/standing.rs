@@ -173,6 +173,7 @@ impl Status {
         let Self { jobs, workers, .. } = self;
         let JobCounts {
             total,
+            published,
             moving,
             waiting,
             done,
@@ -185,6 +186,7 @@ impl Status {
         let (jobs, workers) = (counted(total, "job"), counted(workers.len(), "worker"));
         let mut parts = vec![format!("{jobs} on {workers}")];
         let states = [
+            (published, "published"),
             (moving, "moving"),
             (waiting, "waiting"),
             (done, "done"),

@@ -71,7 +71,7 @@ async fn without_crd(context: &Context) -> Result<()> {
     let shown = plugin(context, &["history"], 3).await?;
     ensure!(shown.contains("this cluster keeps no history"), "{shown}");
     let shown = plugin(context, &["status", &pool.name], 0).await?;
-    ensure!(shown.contains("2 running"), "{shown}");
+    ensure!(shown.contains("2 jobs on 2 workers"), "{shown}");
     context.laps.lap("without the CRD jobs move, and the plugin says what is missing");
     Ok(())
 }

@@ -44,7 +44,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     pool.apply().await?;
     let waited = ["status", "live", "--wait", "--timeout=5m"];
     let output = expect(&context, &waited, 0, "").await?;
-    ensure!(output.contains("7 running"), "{output}");
+    ensure!(output.contains("live: Settled") && output.contains("7 jobs on "), "{output}");
     plain(&context).await
 }
 
@@ -73,9 +73,9 @@ async fn holders(context: &Context, runs: &BTreeMap<String, RunName>) -> Result<
 /// Checks that the failing job is shown with its last exit, by exit codes and in the tree.
 async fn failures(context: &Context) -> Result<()> {
     until("the status to count the failing job", || async {
-        let output = expect(context, &["status", "live"], 3, "").await?;
-        let next = format!("kubectl swarm jobs live -n {} --failing", context.namespace);
-        for part in ["6 running, 1 failing", FAILS, "exit code 3", "Exclusive, lease 20s", &next] {
+        let output = expect(context, &["status", "live", "-o", "wide"], 3, "").await?;
+        let next = "its output: kubectl swarm logs ";
+        for part in [" · 1 failing", FAILS, "exit code 3", "Exclusive, lease 20s", next] {
             ensure!(output.contains(part), "`{part}` is not in: {output}");
         }
         Ok(Some(()))
